@@ -1,0 +1,32 @@
+import { migrate } from '../src/database/migrate.ts';
+import { withOwner } from '../src/database/pool.ts';
+import type { EmbeddedServer } from '../src/database/embedded.ts';
+
+/**
+ * Times `migrate` when every school is one small migration behind, in a clone of the database that is dropped afterwards.
+ * The migration pending is the latest one of the repository, its body replaced in the clone by adding one column.
+ * @returns schools migrated, seconds
+ */
+export async function measureFanout(server: EmbeddedServer, database: string): Promise<{ schools: number; seconds: number }> {
+  const clone = 'bench_clone';
+  const admin = (text: string) => withOwner(server.url('postgres'), (owner) => owner.query(text));
+  await admin(`drop database if exists ${clone}`);
+  await admin(`create database ${clone} template ${database} strategy file_copy`);
+  try {
+    await withOwner(server.url(clone), (owner) =>
+      owner.query(`
+        update platform.tenant_migration set body = 'alter table student add column bench_note text'
+          where version = (select max(version) from platform.tenant_migration);
+        -- Version 0 has no schema yet: where the first migration is the latest one, they are at -1.
+        update platform.tenant set schema_version = (select coalesce(nullif(max(version) - 1, 0), -1) from platform.tenant_migration);
+        checkpoint`),
+    );
+    const start = performance.now();
+    const { tenants, failed } = await migrate({ ownerUrl: server.url(clone) });
+    const seconds = (performance.now() - start) / 1000;
+    if (failed[0]) throw new Error(`School ${failed[0].tenant} could not be migrated: ${failed[0].error ?? ''}`);
+    return { schools: tenants.length, seconds };
+  } finally {
+    await admin(`drop database ${clone}`);
+  }
+}

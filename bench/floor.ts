@@ -1,0 +1,76 @@
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { passwords } from '../src/api/passwords.ts';
+import { type Call, dispatcher } from '../src/database/call.ts';
+import { rolePool } from '../src/database/pool.ts';
+import { answerParent } from './child.ts';
+
+/** What `core.call` is given. */
+export type Statement = Parameters<Call>;
+
+/** What the floor is asked to be next. */
+export type FloorMessage =
+  | { be: 'statements'; statements: Statement[] }
+  | { be: 'constant'; bytes: number }
+  | { be: 'loop'; statements: Statement[]; seconds: number; concurrency: number }
+  | { be: 'argon2'; hash: string; password: string; seconds: number; concurrency: number };
+
+// What bounds the service from below, in a process of its own with a pool of the same size:
+//   statements  GET /<n> runs statement n through node:http and pg, with no route, token, validation or log
+//   constant    node:http alone, answering as many bytes as the service does
+//   loop        the same statements by pg alone
+//   argon2      nothing but verifying a password
+const [databaseUrl = '', poolSize = ''] = process.argv.slice(2);
+const pool = rolePool('school_api', databaseUrl, undefined, Number(poolSize));
+const hashing = await passwords();
+let statements: Statement[] = [];
+let constant: Buffer | undefined;
+
+const call = dispatcher(pool);
+const run = async (statement: Statement | undefined): Promise<string> => (statement ? (await call(...statement)).answer : '');
+
+const server = createServer((req, res) => {
+  const answer = (body: string | Buffer) => {
+    res.setHeader('Content-Type', 'application/json; charset=utf-8');
+    res.end(body);
+  };
+  if (constant) answer(constant);
+  else
+    run(statements[Number(req.url?.slice(1))]).then(answer, () => {
+      res.statusCode = 500;
+      res.end();
+    });
+});
+await new Promise<void>((done) => server.listen(0, '127.0.0.1', done));
+const url = `http://127.0.0.1:${String((server.address() as AddressInfo).port)}`;
+
+/** Does `work` over and over for some seconds, so many at a time. */
+async function loop(work: (n: number) => Promise<unknown>, seconds: number, concurrency: number): Promise<{ perSecond: number }> {
+  const start = performance.now();
+  let n = 0;
+  let done = 0;
+  const one = async () => {
+    while (performance.now() - start < seconds * 1000) {
+      await work(n++);
+      done++;
+    }
+  };
+  await Promise.all(Array.from({ length: concurrency }, one));
+  return { perSecond: (done / (performance.now() - start)) * 1000 };
+}
+
+answerParent(async (message: FloorMessage) => {
+  switch (message.be) {
+    case 'statements':
+      statements = message.statements;
+      constant = undefined;
+      return { url };
+    case 'constant':
+      constant = Buffer.alloc(message.bytes, 'x');
+      return { url };
+    case 'loop':
+      return loop((n) => run(message.statements[n % message.statements.length]), message.seconds, message.concurrency);
+    case 'argon2':
+      return loop(() => hashing.verify(message.hash, message.password), message.seconds, message.concurrency);
+  }
+});

@@ -1,0 +1,181 @@
+import type autocannon from 'autocannon';
+import { withOwner } from '../src/database/pool.ts';
+import type { Tokens } from '../src/api/tokens.ts';
+import type { BenchCase, CaseRequest } from './cases.ts';
+import type { Child } from './child.ts';
+import type { BenchDatabase, School } from './database.ts';
+import type { FloorMessage, Statement } from './floor.ts';
+import type { Load, Measured } from './load.ts';
+import type { ServiceChild } from './service.ts';
+import { usage } from './usage.ts';
+
+/** What a measurement needs. */
+export interface Rig {
+  database: BenchDatabase;
+  students: number;
+  service: ServiceChild;
+  floor: Child;
+  load: Child;
+  tokens: Tokens;
+  connections: number;
+  seconds: number;
+  rounds: number;
+}
+
+/** One case, for one school or for schools at random: the service and what bounds it. */
+export interface CaseResult {
+  service: Omit<Measured, 'answers'>;
+  /** The same statement through node:http and pg alone; argon2 alone where that is the floor. */
+  floor: number;
+  /** The statement by pg alone; undefined for argon2. */
+  loop: number | undefined;
+  /** node:http alone, answering as many bytes. */
+  constant: number;
+  /** service / floor. */
+  ratio: number;
+  /** Processor time of the Node process per answer, in µs, database and load not included; this is nearly free of noise. */
+  cpu: { service: number; floor: number | undefined };
+}
+
+const pick = (upTo: number) => 1 + Math.floor(Math.random() * upTo);
+
+const median = (values: number[]): number => values.sort((a, b) => a - b)[Math.floor(values.length / 2)] ?? NaN;
+
+/** Requests of a case with the sessions to make them with, and the statements that they come down to. */
+function prepare(rig: Rig, bench: BenchCase, schools: School[]): { requests: autocannon.Request[]; statements: Statement[] } {
+  const made = Array.from({ length: 2000 }, () => {
+    const school = schools[pick(schools.length) - 1] ?? { id: 0, sessionId: 0 };
+    const request: CaseRequest = bench.request({ tenantId: school.id, student: pick(rig.students), classId: pick(24), user: pick(20) });
+    return { school, request };
+  });
+  const authorization = new Map(schools.map(({ id, sessionId }) => [id, `Bearer ${rig.tokens.sign({ session_id: sessionId, user_id: 1, tenant_id: id })}`]));
+  return {
+    requests: made.map(({ school, request }) => ({
+      method: request.method ?? 'GET',
+      path: request.path,
+      headers: {
+        authorization: authorization.get(school.id),
+        ...(request.body ? { 'content-type': 'application/json' } : {}),
+      },
+      ...(request.body ? { body: JSON.stringify(request.body) } : {}),
+    })),
+    statements: made.map(({ school, request }) => [
+      request.operation,
+      String(school.sessionId),
+      request.params,
+      { request_id: crypto.randomUUID(), ip: '127.0.0.1' },
+    ]),
+  };
+}
+
+/** Takes back what a case did to the database. */
+async function undo(rig: Rig, bench: BenchCase, schools: School[]): Promise<void> {
+  const { undo: sql } = bench;
+  if (!sql) return;
+  await withOwner(rig.database.url, async (owner) => {
+    // Whoever was cut off at the end of the load may still be at it.
+    const busy = "select from pg_stat_activity where datname = current_database() and application_name = 'school_api' and state <> 'idle'";
+    while ((await owner.query(busy)).rowCount) await new Promise((done) => setTimeout(done, 20));
+    for (const { id } of schools) await owner.query(`set search_path = tenant_${id}, public; ${sql(rig.students)}`);
+    if (schools.length === 1) await owner.query('vacuum student, enrollment, counter');
+  });
+}
+
+/**
+ * Measures one case. Service and floor take turns, since the machine is not ours alone; of the rounds the median counts.
+ * @param schools  whose requests they are, each at random
+ */
+export async function measure(rig: Rig, bench: BenchCase, schools: School[]): Promise<CaseResult> {
+  const { service, connections, seconds } = rig;
+  const press = async (url: string, requests: autocannon.Request[], time = seconds): Promise<Measured & { cpu: number }> => {
+    const { pid } = url === service.url ? service : rig.floor;
+    const before = await usage(pid);
+    const measured = await rig.load.ask<Measured>({ url, requests, connections, seconds: time } satisfies Load);
+    return { ...measured, cpu: (((await usage(pid)).cpuSeconds - before.cpuSeconds) / measured.answers) * 1e6 };
+  };
+  const ask = <T>(message: FloorMessage) => rig.floor.ask<T>(message);
+  const byNumber = (count: number): autocannon.Request[] => Array.from({ length: count }, (_, n) => ({ path: `/${n}` }));
+
+  const runService = async (time?: number) => {
+    const answer = await press(service.url, prepare(rig, bench, schools).requests, time);
+    await undo(rig, bench, schools);
+    return answer;
+  };
+  const runFloor = async (time = seconds) => {
+    if (bench.floor === 'argon2') {
+      const { passwordHash: hash } = rig.database;
+      const password = (bench.request({ tenantId: 0, student: 0, classId: 0, user: 1 }).body as { password: string }).password;
+      return { ...(await ask<{ perSecond: number }>({ be: 'argon2', hash, password, seconds: time, concurrency: connections })), cpu: undefined };
+    }
+    const { statements } = prepare(rig, bench, schools);
+    const { url } = await ask<{ url: string }>({ be: 'statements', statements });
+    const answer = await press(url, byNumber(statements.length), time);
+    await undo(rig, bench, schools);
+    return answer;
+  };
+  const runLoop = async () => {
+    const { statements } = prepare(rig, bench, schools);
+    const { perSecond } = await ask<{ perSecond: number }>({ be: 'loop', statements, seconds, concurrency: connections });
+    await undo(rig, bench, schools);
+    return perSecond;
+  };
+  const runConstant = async () => {
+    const [sample] = prepare(rig, bench, schools).requests;
+    const response = await fetch(`${service.url}${sample?.path ?? ''}`, {
+      method: sample?.method ?? 'GET',
+      headers: sample?.headers as Record<string, string>,
+      body: (sample?.body as string | undefined) ?? null,
+    });
+    const bytes = (await response.arrayBuffer()).byteLength;
+    const { url } = await ask<{ url: string }>({ be: 'constant', bytes });
+    return (await press(url, [{ path: '/' }])).perSecond;
+  };
+
+  // Plans, catalogue caches and the JIT are warm when it counts.
+  await runService(1);
+  await runFloor(1);
+  const services: Awaited<ReturnType<typeof runService>>[] = [];
+  const floors: Awaited<ReturnType<typeof runFloor>>[] = [];
+  for (let round = 0; round < rig.rounds; round++) {
+    services.push(await runService());
+    floors.push(await runFloor());
+  }
+  const floor = median(floors.map((f) => f.perSecond));
+  const result = {
+    perSecond: median(services.map((s) => s.perSecond)),
+    p50: median(services.map((s) => s.p50)),
+    p99: median(services.map((s) => s.p99)),
+  };
+  return {
+    service: result,
+    floor,
+    loop: bench.floor === 'statement' ? await runLoop() : undefined,
+    constant: await runConstant(),
+    ratio: result.perSecond / floor,
+    cpu: { service: median(services.map((s) => s.cpu)), floor: bench.floor === 'statement' ? median(floors.map((f) => f.cpu ?? NaN)) : undefined },
+  };
+}
+
+/** Creates ten schools by POST /api/platform/tenants, and removes them. @returns the median time in ms */
+export async function measureProvisioning(rig: Rig): Promise<number> {
+  const { operator } = rig.database;
+  const headers = {
+    'content-type': 'application/json',
+    authorization: `Bearer ${rig.tokens.sign({ session_id: operator.sessionId, user_id: operator.userId, tenant_id: null })}`,
+  };
+  const times: number[] = [];
+  for (let n = 0; n < 10; n++) {
+    const name = `bench-${Date.now().toString(36)}`;
+    const body = JSON.stringify({ name, subdomain: name, contact_email: 'new@bench.example', plan_id: 3, admin_password: 'a new password' });
+    const start = performance.now();
+    const response = await fetch(`${rig.service.url}/api/platform/tenants`, { method: 'POST', headers, body });
+    const text = await response.text();
+    times.push(performance.now() - start);
+    if (response.status !== 201) throw new Error(`POST /api/platform/tenants answered ${response.status}: ${text}`);
+  }
+  await withOwner(rig.database.url, async (owner) => {
+    const { rows } = await owner.query<{ id: string }>("select id from platform.tenant where subdomain like 'bench-%'");
+    for (const { id } of rows) await owner.query(`drop schema tenant_${id} cascade; delete from platform.tenant where id = ${id}`);
+  });
+  return median(times);
+}

@@ -1,0 +1,52 @@
+-- One school of the benchmark: 24 classes in 12 grades, 24 more of last year, students of whom four fifths are in a class,
+-- 20 users with the password of p_hash. Triggers are off, which makes 300,000 students a matter of a minute; what they
+-- would have done (grade, enrollment) is written out. Needs a superuser.
+create function pg_temp.bench_school(p_number integer, p_students integer, p_hash text) returns void language plpgsql as $$
+declare
+  v_id bigint;
+  v_year integer := extract(year from now() - interval '7 months');
+  v_given text[] := array['Amina','Noor','Zoë','Łukasz','José','María','Søren','Åsa','Björn','Chloé','François','Inês','João','Müge','Çağla','Yuki','Haruto',
+    'Mei','Wei','Ananya','Arjun','Priya','Ravi','Fatima','Omar','Layla','Yusuf','Chidi','Ngozi','Kwame','Ama','Olena','Dmytro','Siân','Rhys','Aoife','Emma'];
+  v_family text[] := array['Okafor','Haddad','Núñez','Kowalski','García','O''Brien','Jensen','Öberg','Müller','Lefèvre','Ferreira','Yılmaz','Tanaka','Suzuki',
+    'Li','Chen','Sharma','Patel','Khan','Hassan','Mensah','Owusu','Shevchenko','Davies','Murphy','Trần','Smith','Jones','Brown'];
+begin
+  insert into platform.tenant (name, subdomain, contact_email, plan_id, is_setup_complete, time_zone)
+    values ('School ' || p_number, 'school-' || p_number, format('admin@school-%s.example', p_number),
+            (select id from platform.plan where name = 'Premium'), true, 'Europe/London')
+    returning id into v_id;
+  insert into platform.subscription (tenant_id, plan_id, status, current_period_end)
+    select id, plan_id, 'active', now() + interval '10 years' from platform.tenant where id = v_id;
+  perform core.tenant_provision(v_id, jsonb_build_object('email', 'user1@bench.example', 'password_hash', p_hash, 'first_name', 'Ada', 'last_name', 'Admin'));
+  perform set_config('search_path', format('tenant_%s, public', v_id), true), set_config('app.tenant_id', v_id::text, true),
+          set_config('app.scope', 'all', true), set_config('session_replication_role', 'replica', true);
+
+  insert into user_account (email, password_hash, first_name, last_name, email_verified_at)
+    select format('user%s@bench.example', n), p_hash, v_given[1 + n % 37], v_family[1 + n % 29], now() from generate_series(2, 20) n;
+  insert into user_role (user_id, role_id) select u.id, r.id from user_account u, role r where r.name = 'teacher' and u.id > 1;
+
+  insert into academic_year (name, start_date, end_date, is_current) values
+    (format('%s/%s', v_year - 1, v_year), make_date(v_year - 1, 8, 1), make_date(v_year, 7, 31), false),
+    (format('%s/%s', v_year, v_year + 1), make_date(v_year, 8, 1), make_date(v_year + 1, 7, 31), true);
+  insert into grade (name, sequence) select 'Grade ' || n, n from generate_series(1, 12) n;
+  insert into teacher (first_name, last_name, email, employee_number, joined_on)
+    select v_given[1 + n * 7 % 37], v_family[1 + n * 5 % 29], format('teacher%s@bench.example', n), 'T' || n, make_date(v_year - n % 12, 8, 1) from generate_series(1, 40) n;
+  -- Classes 1 to 24 are this year's.
+  insert into class (name, section, grade_id, academic_year_id, class_teacher_id, capacity, room)
+    select g.name, s.section, g.id, y.id, g.id, 40, format('R%s%s', g.sequence, s.section)
+    from academic_year y, grade g, (values ('A'), ('B')) s (section) order by y.is_current desc, g.sequence, s.section;
+  insert into student (admission_number, roll_number, first_name, last_name, date_of_birth, gender, class_id, grade_id, is_active,
+                       parent_name, parent_phone, parent_email, address)
+    select lpad(n::text, 6, '0'), (1 + (n - 1) / 24)::text, v_given[1 + n * 11 % 37], v_family[1 + (n * 13 + n / 48) % 29],
+           make_date(v_year - 5 - n % 24 / 2, 1 + n % 12, 1 + n % 28), (array['female', 'male', 'female', 'male', 'other'])[1 + n % 5],
+           c.id, c.grade_id, n <= p_students * 4 / 5, v_given[1 + n * 17 % 37] || ' ' || v_family[1 + (n * 13 + n / 48) % 29],
+           '+44 20 7946 ' || lpad((n % 1000)::text, 4, '0'), format('parent%s@bench.example', n), format('%s School Lane', n)
+    from generate_series(1, p_students) n left join class c on c.id = 1 + (n - 1) % 24 and n <= p_students * 4 / 5 order by n;
+  insert into counter (name, value) values ('admission_number', p_students);
+  insert into enrollment (student_id, class_id, academic_year_id, starts_on, ends_on, status)
+    select s.id, c.id, c.academic_year_id, make_date(v_year - 1, 8, 1), make_date(v_year, 7, 31), 'completed'
+    from student s join class c on c.id = 25 + (s.id - 1) % 24;
+  insert into enrollment (student_id, class_id, academic_year_id, starts_on, status)
+    select s.id, c.id, c.academic_year_id, make_date(v_year, 8, 1), 'active' from student s join class c on c.id = s.class_id;
+  perform core.usage_count();
+  perform set_config('session_replication_role', 'origin', true);
+end $$;

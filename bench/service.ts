@@ -1,0 +1,72 @@
+import { spawn } from 'node:child_process';
+import { createWriteStream } from 'node:fs';
+import { createServer, type AddressInfo } from 'node:net';
+import { join } from 'node:path';
+import { end } from './child.ts';
+
+/** The service, its API alone, as a child process. */
+export interface ServiceChild {
+  url: string;
+  pid: number | undefined;
+}
+
+/** A port that nobody listens on. */
+function freePort(): Promise<number> {
+  return new Promise((done, fail) => {
+    const server = createServer();
+    server.once('error', fail);
+    server.listen(0, '127.0.0.1', () => {
+      const { port } = server.address() as AddressInfo;
+      server.close(() => done(port));
+    });
+  });
+}
+
+/**
+ * Starts `node src/main.ts --only api` as in production, without rate limits; its log goes to `folder`/api.log.
+ * @param onStop  takes what ends it, before it is ready
+ * @param nodeOptions  for node itself, `--cpu-prof` for example
+ */
+export async function startApi(
+  databaseUrl: string,
+  secret: string,
+  poolSize: number,
+  folder: string,
+  onStop: (stop: () => Promise<void>) => void,
+  nodeOptions: string[] = [],
+): Promise<ServiceChild> {
+  const port = await freePort();
+  const log = createWriteStream(join(folder, 'api.log'));
+  await new Promise((done) => log.once('open', done));
+  const child = spawn(process.execPath, ['--max-semi-space-size=2', ...nodeOptions, join(import.meta.dirname, '../src/main.ts'), '--only', 'api'], {
+    // Not in the terminal's process group: Ctrl-C reaches it through us.
+    detached: true,
+    stdio: ['ignore', log, 'inherit'],
+    env: {
+      PATH: process.env['PATH'],
+      NODE_ENV: 'production',
+      DATABASE_URL: databaseUrl,
+      DATABASE_POOL_SIZE: String(poolSize),
+      MIGRATE_ON_START: 'false',
+      PORT: String(port),
+      PUBLIC_URL: `http://127.0.0.1:${port}`,
+      JWT_SECRETS: secret,
+      RATE_LIMIT_PER_MINUTE: '0',
+      PUBLIC_RATE_LIMIT_PER_MINUTE: '0',
+      LOG_LEVEL: 'info',
+    },
+  });
+  onStop(async () => {
+    await end(child);
+    log.end();
+  });
+  const url = `http://127.0.0.1:${port}`;
+  for (let attempt = 0; ; attempt++) {
+    const response = await fetch(`${url}/api/health`, { signal: AbortSignal.timeout(500) }).catch(() => undefined);
+    await response?.arrayBuffer();
+    if (response?.ok) break;
+    if (child.exitCode !== null || attempt === 200) throw new Error(`The service did not start, see ${join(folder, 'api.log')}.`);
+    await new Promise((done) => setTimeout(done, 50));
+  }
+  return { url, pid: child.pid };
+}

@@ -1,0 +1,231 @@
+-- /api/auth: log-in, sessions, the own profile, passwords, e-mail verification. The same functions serve users of a school
+-- and operators: the table is called user_account in both schemas, and the search_path decides.
+
+insert into core.operation (name, access, writes, content) values
+  ('auth_credentials', 'public', true, null),
+  ('auth_session_open', 'public', true, null),
+  ('auth_logout', 'any', true, null),
+  ('auth_refresh', 'refresh', true, null),
+  ('auth_profile', 'any', false, null),
+  ('auth_profile_update', 'any', true, null),
+  ('auth_profile_picture', 'any', false, 'gives'),
+  ('auth_profile_picture_set', 'any', true, 'takes'),
+  ('auth_own_credentials', 'any', true, null),
+  ('auth_password_change', 'any', true, null),
+  ('auth_password_forgot', 'public', true, null),
+  ('auth_password_reset', 'token', true, null),
+  ('auth_email_verify', 'token', true, null),
+  ('auth_enabled_features', 'any', false, null);
+
+-- {email} → {user_id, password_hash} or nulls, for the facade to verify the password; {retry_after} when the account is
+-- closed after ten attempts. Counts the attempt first.
+create function api.auth_credentials(p jsonb) returns json language plpgsql as $$
+declare
+  v_retry_after integer := core.login_attempt(p ->> 'email');
+  v_user record;
+begin
+  if v_retry_after is not null then
+    return json_build_object('retry_after', v_retry_after);
+  end if;
+  select id, password_hash into v_user from user_account where email = p ->> 'email' and is_active and deleted_at is null;
+  return json_build_object('user_id', v_user.id, 'password_hash', v_user.password_hash);
+end $$;
+
+-- {user_id, password_hash} as verified → {session_id, refresh_token, tenant_id, user, permissions, enabled_features}.
+-- The hash is asked for again: it proves that the password was looked at, and that it has not changed since.
+create function api.auth_session_open(p jsonb) returns json language plpgsql as $$
+declare
+  v_user record;
+  v_rights core.rights;
+  v_session json;
+begin
+  update user_account set last_login_at = now()
+    where id = (p ->> 'user_id')::bigint and password_hash = p ->> 'password_hash' and is_active and deleted_at is null
+    returning id, email, first_name, last_name, profile_picture_id into v_user;
+  if v_user.id is null then
+    perform core.fail('invalid_credentials', 'The e-mail or the password is wrong.');
+  end if;
+  perform core.lock_rights(false);
+  v_rights := core.effective_rights(v_user.id);
+  v_session := core.session_open(v_user.id, v_user.email, v_rights);
+  perform core.login_succeeded(v_user.email);
+  if core.tenant_id() is null then
+    perform set_config('app.user_id', v_user.id::text, true), set_config('app.actor_email', v_user.email, true);
+    perform core.audit('operator.login', 'operator', v_user.id, null, '{}');
+  end if;
+  return json_build_object(
+    'session_id', v_session -> 'session_id',
+    'refresh_token', v_session -> 'refresh_token',
+    'tenant_id', core.tenant_id(),
+    'user', json_build_object('id', v_user.id, 'email', v_user.email, 'first_name', v_user.first_name, 'last_name', v_user.last_name,
+                              'profile_picture_url', api.own_picture_url(v_user.profile_picture_id)),
+    'permissions', v_rights.permissions,
+    'enabled_features', core.tenant_features());
+end $$;
+
+create function api.own_picture_url(p_file_id bigint) returns text language sql immutable
+  return '/api/auth/profile/picture?v=' || p_file_id;
+comment on function api.own_picture_url is 'Where a user finds their own picture; null without one.';
+
+-- An operator's change to their own account belongs into the audit trail; a user's of a school does not.
+create function api.audit_own(p_action text, p_changes jsonb default '{}') returns void language plpgsql as $$
+begin
+  if core.tenant_id() is null then
+    perform core.audit(p_action, 'operator', core.user_id(), null, p_changes);
+  end if;
+end $$;
+comment on function api.audit_own is 'Writes an operator''s change to their own account into the audit trail.';
+
+-- Ends this session: access and refresh tokens stop at once.
+create function api.auth_logout(p jsonb) returns json language plpgsql as $$
+begin
+  perform core.session_end();
+  return json_build_object('id', core.session_id());
+end $$;
+
+-- {refresh_token} → {session_id, user_id, tenant_id, refresh_token}, or {refused} when the token was used before.
+create function api.auth_refresh(p jsonb) returns json language plpgsql as $$
+begin
+  if not exists (select from user_account where id = core.user_id() and is_active and deleted_at is null) then
+    perform core.fail('invalid_token', 'The session has ended. Log in again.');
+  end if;
+  perform core.lock_rights(false);
+  perform core.refresh_rights(array[core.user_id()]);
+  return (jsonb_build_object('session_id', core.session_id(), 'user_id', core.user_id(), 'tenant_id', core.tenant_id())
+    || core.session_rotate(p ->> 'refresh_token')::jsonb)::json;
+end $$;
+
+-- The user or operator who asks, with school, roles and permissions.
+create function api.auth_profile(p jsonb) returns json language plpgsql stable as $$
+declare
+  v_profile json;
+begin
+  select json_build_object('id', u.id, 'email', u.email, 'first_name', u.first_name, 'last_name', u.last_name, 'phone', u.phone,
+      'profile_picture_url', api.own_picture_url(u.profile_picture_id), 'email_verified', u.email_verified_at is not null,
+      'last_login_at', u.last_login_at, 'is_platform_admin', core.tenant_id() is null, 'tenant', core.tenant_summary(),
+      'roles', r.roles, 'permissions', r.permissions, 'created_at', u.created_at, 'updated_at', u.updated_at)
+    into v_profile
+    from user_account u cross join lateral core.effective_rights(u.id) r where u.id = core.user_id();
+  return v_profile;
+end $$;
+
+-- Changes first_name, last_name, phone of whoever asks.
+create function api.auth_profile_update(p jsonb) returns json language plpgsql as $$
+declare
+  v_before jsonb := api.auth_profile(p);
+begin
+  perform core.refuse_read_only(coalesce(p -> 'read_only', '{}'), v_before, '{updated_at,last_login_at}');
+  update user_account u
+    set (first_name, last_name, phone) = (select n.first_name, n.last_name, n.phone from jsonb_populate_record(u, p) n)
+    where id = core.user_id();
+  perform api.audit_own('operator.update', core.diff(v_before, api.auth_profile(p)::jsonb));
+  return api.auth_profile(p);
+end $$;
+
+-- The own picture.
+create function api.auth_profile_picture(p jsonb) returns json language sql stable as $$
+  select api.file_answer((select profile_picture_id from user_account where id = core.user_id()), 'picture');
+$$;
+
+-- What an operation that gives content answers: {file_id, content_type, name}; not_found without a file. With p_name it is
+-- called so, with the ending of its type, and not as whoever sent it called it.
+create function api.file_answer(p_file_id bigint, p_name text default null) returns json language plpgsql stable as $$
+declare
+  v_answer json;
+begin
+  select json_build_object('file_id', id, 'content_type', content_type,
+      'name', coalesce(p_name || '.' || replace(split_part(content_type, '/', 2), 'jpeg', 'jpg'), name, 'file'))
+    into v_answer from file where id = p_file_id;
+  if v_answer is null then
+    perform core.fail('not_found', 'There is no such file.');
+  end if;
+  return v_answer;
+end $$;
+comment on function api.file_answer is 'What an operation that gives content answers: {file_id, content_type, name}, or not_found.';
+
+-- {file_id}: replaces the picture before it.
+create function api.auth_profile_picture_set(p jsonb) returns json language plpgsql as $$
+declare
+  v_old bigint := (select profile_picture_id from user_account where id = core.user_id() for no key update);
+begin
+  update user_account set profile_picture_id = (p ->> 'file_id')::bigint where id = core.user_id();
+  delete from file where id = v_old;
+  perform api.audit_own('operator.picture');
+  return api.auth_profile(p);
+end $$;
+
+-- What the facade needs to verify the present password of whoever asks; counts the attempt like a log-in.
+create function api.auth_own_credentials(p jsonb) returns json language plpgsql as $$
+declare
+  v_retry_after integer := core.login_attempt('own:' || core.user_id());
+begin
+  if v_retry_after is not null then
+    return json_build_object('retry_after', v_retry_after);
+  end if;
+  return (select json_build_object('user_id', id, 'password_hash', password_hash) from user_account where id = core.user_id());
+end $$;
+
+-- {current_password_hash, password_hash}: sets the password of whoever asks and ends their other sessions.
+create function api.auth_password_change(p jsonb) returns json language plpgsql as $$
+declare
+  v_email text;
+begin
+  update user_account set password_hash = p ->> 'password_hash'
+    where id = core.user_id() and password_hash = p ->> 'current_password_hash' returning email into v_email;
+  if v_email is null then
+    perform core.fail('invalid_credentials', 'The present password is wrong.');
+  end if;
+  perform core.login_succeeded(v_email), core.login_succeeded('own:' || core.user_id());
+  perform core.sessions_revoke(array[core.user_id()], core.session_id());
+  perform core.tokens_void(core.user_id(), '{password_reset,invitation}');
+  perform api.audit_own('operator.password');
+  return json_build_object('id', core.user_id());
+end $$;
+
+-- {email}: queues an e-mail with a link when the address is known, at most one in two minutes; says the same in any case,
+-- and queues a job in any case, so that the time tells nothing either.
+create function api.auth_password_forgot(p jsonb) returns json language plpgsql as $$
+declare
+  v_user_id bigint := (select id from user_account where email = p ->> 'email' and is_active and deleted_at is null);
+begin
+  if core.token_is_recent(v_user_id, 'password_reset') then
+    v_user_id := null;
+  end if;
+  perform core.enqueue('send_email', jsonb_build_object('user_id', v_user_id, 'kind', 'password_reset'), 'password_reset:' || coalesce(v_user_id::text, 'nobody'));
+  return json_build_object('message', 'If this address is known, an e-mail is on its way.');
+end $$;
+
+-- {token, password_hash}: uses the token up, sets the password, ends every session of the user.
+create function api.auth_password_reset(p jsonb) returns json language plpgsql as $$
+declare
+  v_user_id bigint := core.token_use(p ->> 'token', '{password_reset,invitation}');
+  v_email text;
+begin
+  update user_account set password_hash = p ->> 'password_hash', email_verified_at = coalesce(email_verified_at, now())
+    where id = v_user_id and is_active and deleted_at is null returning email into v_email;
+  if v_email is null then
+    perform core.fail('invalid_token', 'This link has expired or was used before. Ask for a new one.');
+  end if;
+  perform core.login_succeeded(v_email);
+  perform core.sessions_revoke(array[v_user_id]);
+  perform core.tokens_void(v_user_id, '{password_reset,invitation}');
+  perform api.audit_own('operator.password');
+  return json_build_object('id', v_user_id);
+end $$;
+
+-- {token}: marks the e-mail of the token's user as verified.
+create function api.auth_email_verify(p jsonb) returns json language plpgsql as $$
+declare
+  v_user_id bigint := core.token_use(p ->> 'token', '{email_verification}');
+begin
+  update user_account set email_verified_at = coalesce(email_verified_at, now()) where id = v_user_id and deleted_at is null;
+  if not found then
+    perform core.fail('invalid_token', 'This link has expired or was used before. Ask for a new one.');
+  end if;
+  return json_build_object('id', v_user_id, 'email_verified', true);
+end $$;
+
+-- The names of the features that are enabled for this school; none for an operator.
+create function api.auth_enabled_features(p jsonb) returns json language sql stable as $$
+  select to_json(core.tenant_features());
+$$;

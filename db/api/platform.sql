@@ -1,0 +1,276 @@
+-- /api/platform: what operators do. Every write leaves an audit entry; the dispatcher refuses one that did not.
+
+insert into core.operation (name, access, writes, idempotent, record) values
+  ('platform_overview', 'platform', false, false, null),
+  ('platform_tenants_list', 'platform', false, false, null),
+  ('platform_tenants_get', 'platform', false, false, 'tenant'),
+  ('platform_tenants_create', 'platform', true, true, 'tenant'),
+  ('platform_tenants_update', 'platform', true, false, 'tenant'),
+  ('platform_tenants_delete', 'platform', true, false, 'tenant'),
+  ('platform_tenants_suspend', 'platform', true, false, 'tenant'),
+  ('platform_tenants_activate', 'platform', true, false, 'tenant'),
+  ('platform_tenants_restore', 'platform', true, false, 'tenant'),
+  ('platform_plans_list', 'platform', false, false, null),
+  ('platform_plans_get', 'platform', false, false, 'plan'),
+  ('platform_plans_create', 'platform', true, true, 'plan'),
+  ('platform_plans_update', 'platform', true, false, 'plan'),
+  ('platform_plans_delete', 'platform', true, false, 'plan'),
+  ('platform_audit_logs_list', 'platform', false, false, null);
+
+select core.define_record('tenant', p_table => 'tenant', p_key => 't.id',
+  p_source => 'tenant t join plan p on p.id = t.plan_id left join tenant_usage u on u.tenant_id = t.id left join subscription s on s.tenant_id = t.id',
+  p_columns => $$
+    t.id, t.name, t.subdomain, t.status, json_build_object('id', p.id, 'name', p.name) as plan, t.is_setup_complete, t.trial_ends_at,
+    t.contact_email, t.feature_flags, core.enabled_features(p.features, t.feature_flags) as enabled_features,
+    json_build_object('status', s.status, 'started_at', s.started_at, 'current_period_end', s.current_period_end) as subscription,
+    json_build_object('total_students', coalesce(u.students, 0), 'total_teachers', coalesce(u.teachers, 0), 'total_classes', coalesce(u.classes, 0)) as stats,
+    t.time_zone, t.deleted_at, t.created_at, t.updated_at
+  $$,
+  p_search => $$platform.search_normal(t.name || ' ' || t.subdomain || ' ' || t.contact_email)$$,
+  p_filters => $${
+    "status": "case when :value = 'present' then t.status <> 'deleted' else t.status = :value end",
+    "plan_id": "t.plan_id = :value::bigint"
+  }$$,
+  p_default_sort => 'created_at', p_default_order => 'desc', p_sorts => $${
+    "name": ["platform.search_normal(t.name)"],
+    "subdomain": ["t.subdomain"],
+    "status": ["t.status"],
+    "plan": ["p.name"],
+    "trial_ends_at": ["t.trial_ends_at nulls last"],
+    "created_at": ["t.created_at"],
+    "total_students": ["coalesce(u.students, 0)"]
+  }$$,
+  p_reader => 'tenant_detail', p_volatile => '{stats,recent_audit_logs}',
+  p_writable => '{name,subdomain,contact_email,plan_id,trial_ends_at,feature_flags,time_zone}');
+
+select core.define_record('plan', p_table => 'plan', p_key => 'p.id', p_source => 'plan p',
+  p_columns => $$
+    p.id, p.name, p.price_monthly, p.max_students, p.max_teachers, json_build_object('features', p.features) as features_json,
+    (select count(*) from tenant t where t.plan_id = p.id and t.status <> 'deleted') as tenant_count, p.created_at, p.updated_at
+  $$,
+  p_search => 'platform.search_normal(p.name)',
+  p_default_sort => 'price_monthly', p_sorts => $${
+    "name": ["lower(p.name)"],
+    "price_monthly": ["p.price_monthly"],
+    "max_students": ["p.max_students"],
+    "created_at": ["p.created_at"]
+  }$$,
+  p_volatile => '{tenant_count}', p_writable => '{name,price_monthly,max_students,max_teachers,features}');
+
+select core.define_record('audit_log', p_table => 'audit_log', p_key => 'a.id', p_source => 'audit_log a left join tenant t on t.id = a.tenant_id',
+  p_columns => $$
+    a.id, json_build_object('id', a.actor_id, 'email', a.actor_email) as actor, a.action, a.tenant_id, t.name as tenant_name,
+    a.target_type, a.target_id, a.changes, a.ip, a.user_agent, a.request_id, a.created_at
+  $$,
+  p_search => $$platform.search_normal(a.action || ' ' || coalesce(a.actor_email, ''))$$,
+  p_filters => $${
+    "tenant_id": "a.tenant_id = :value::bigint",
+    "action": "a.action = :value",
+    "actor_id": "a.actor_id = :value::bigint",
+    "from_date": "a.created_at >= :value::date",
+    "to_date": "a.created_at < :value::date + 1"
+  }$$,
+  p_default_sort => 'created_at', p_default_order => 'desc', p_sorts => '{"created_at": [], "action": ["a.action"]}');
+
+-- Totals, sign-ups this month and over twelve months, the latest audit entries.
+create function api.platform_overview(p jsonb) returns json language sql stable as $$
+  select json_build_object(
+    'total_tenants', count(*) filter (where status <> 'deleted'),
+    'active_tenants', count(*) filter (where status = 'active'),
+    'suspended_tenants', count(*) filter (where status = 'suspended'),
+    'signups_this_month', count(*) filter (where status <> 'deleted' and created_at >= date_trunc('month', now())),
+    'signups_by_month', (
+      select json_agg(json_build_object('month', to_char(month, 'YYYY-MM'),
+        'signups', (select count(*) from tenant t where t.status <> 'deleted' and t.created_at >= month and t.created_at < month + interval '1 month')) order by month)
+      from generate_series(date_trunc('month', now()) - interval '11 months', date_trunc('month', now()), interval '1 month') month),
+    'recent_audit_logs', core.page('audit_log', '{"pageSize": 10}', false) -> 'data')
+  from tenant;
+$$;
+
+-- Schools; search over name, subdomain, contact e-mail; deleted ones only when status=deleted is asked for.
+create function api.platform_tenants_list(p jsonb) returns json language sql stable as $$
+  select core.page('tenant', '{"status": "present"}' || p);
+$$;
+
+-- One school with its latest audit entries.
+create function api.tenant_detail(p_id bigint) returns json language sql stable as $$
+  select (api.tenant_record(p_id)::jsonb || jsonb_build_object('recent_audit_logs',
+    core.page('audit_log', jsonb_build_object('tenant_id', p_id, 'pageSize', 10), false) -> 'data'))::json;
+$$;
+comment on function api.tenant_detail is 'One school with its latest audit entries, or not_found.';
+
+-- One school with its latest audit entries, or not_found.
+create function api.platform_tenants_get(p jsonb) returns json language sql stable as $$
+  select api.tenant_detail((p ->> 'id')::bigint);
+$$;
+
+-- Refuses what constraints can't name well: reserved subdomains, unknown time zones.
+create function api.tenant_check(p jsonb) returns void language plpgsql stable as $$
+begin
+  if core.is_reserved_subdomain(p ->> 'subdomain') then
+    perform core.refuse_field('validation_error', 'subdomain', 'This subdomain is reserved.');
+  end if;
+  begin
+    perform now() at time zone (p ->> 'time_zone');
+  exception when invalid_parameter_value then
+    perform core.refuse_field('validation_error', 'time_zone', 'No time zone has this name; use one like Europe/Berlin.');
+  end;
+end $$;
+comment on function api.tenant_check is 'Refuses reserved subdomains and unknown time zones.';
+
+-- The school, its schema, its roles, its first admin and its subscription, in one transaction. Without a password the
+-- admin gets an invitation; without admin_email it goes to contact_email.
+create function api.platform_tenants_create(p jsonb) returns json language plpgsql as $$
+declare
+  v_id bigint;
+begin
+  perform api.tenant_check(p);
+  v_id := core.insert('tenant', p);
+  insert into subscription (tenant_id, plan_id, status, current_period_end)
+    select id, plan_id, case when trial_ends_at > now() then 'trialing' else 'active' end,
+           case when trial_ends_at > now() then trial_ends_at else now() + interval '1 month' end
+    from tenant where id = v_id;
+  perform core.tenant_provision(v_id, jsonb_build_object('email', coalesce(p ->> 'admin_email', lower(p ->> 'contact_email')), 'password_hash', p ->> 'password_hash',
+    'first_name', p ->> 'admin_first_name', 'last_name', p ->> 'admin_last_name'));
+  perform core.audit('tenant.create', 'tenant', v_id, v_id, core.diff(null, api.tenant_record(v_id)::jsonb));
+  return api.tenant_detail(v_id);
+end $$;
+
+-- Writes a change of a school into the audit trail and answers the school.
+create function api.tenant_changed(p_action text, p_before jsonb) returns json language plpgsql as $$
+declare
+  v_id bigint := (p_before ->> 'id')::bigint;
+begin
+  perform core.audit(p_action, 'tenant', v_id, v_id, core.diff(p_before, api.tenant_record(v_id)::jsonb));
+  return api.tenant_detail(v_id);
+end $$;
+comment on function api.tenant_changed is 'Audits the change of a school since p_before; answers the school.';
+
+-- A plan that the school has outgrown is a conflict; the subscription follows the plan.
+create function api.platform_tenants_update(p jsonb) returns json language plpgsql as $$
+declare
+  v_id bigint := (p ->> 'id')::bigint;
+  v_before jsonb;
+  v_usage record;
+  v_plan record;
+begin
+  perform api.tenant_check(p);
+  v_before := api.tenant_record(v_id);
+  if v_before ->> 'status' = 'deleted' then
+    perform core.fail('invalid_state', 'This school is deleted. Restore it first.');
+  end if;
+  select students, teachers into v_usage from tenant_usage where tenant_id = v_id for update;
+  perform core.update('tenant', p);
+  if p ? 'plan_id' then
+    select name, max_students, max_teachers into v_plan from plan where id = (p ->> 'plan_id')::bigint;
+    if v_usage.students > v_plan.max_students or v_usage.teachers > v_plan.max_teachers then
+      perform core.fail('conflict', format('The plan %s allows %s students and %s teachers; the school has %s and %s.',
+        v_plan.name, v_plan.max_students, v_plan.max_teachers, v_usage.students, v_usage.teachers));
+    end if;
+    update subscription set plan_id = (p ->> 'plan_id')::bigint where tenant_id = v_id;
+  end if;
+  return api.tenant_changed('tenant.update', v_before);
+end $$;
+
+-- Steps of a school's life, from one of p_from; any other is invalid_state. Restoring a school that was suspended
+-- leaves it suspended.
+create function api.tenant_step(p jsonb, p_action text, p_from text[], p_to text) returns json language plpgsql as $$
+declare
+  v_id bigint := (p ->> 'id')::bigint;
+  v_before jsonb;
+begin
+  v_before := api.tenant_record(v_id);
+  if v_before ->> 'status' <> all (p_from) then
+    perform core.fail('invalid_state', format('A tenant cannot go from %s to %s.', v_before ->> 'status', p_to));
+  end if;
+  update tenant set
+      status = case when p_action = 'tenant.restore' and suspended_at is not null then 'suspended' else p_to end,
+      suspended_at = case p_to when 'suspended' then now() when 'deleted' then suspended_at else case when p_action = 'tenant.restore' then suspended_at end end,
+      deleted_at = case when p_to = 'deleted' then now() end
+    where id = v_id;
+  return api.tenant_changed(p_action, v_before);
+end $$;
+comment on function api.tenant_step is 'Takes a school from one status to the next, with its audit entry.';
+
+-- Its users get tenant_suspended at their next request; invalid_state unless it is active. Audited.
+create function api.platform_tenants_suspend(p jsonb) returns json language sql as $$
+  select api.tenant_step(p, 'tenant.suspend', '{active}', 'suspended');
+$$;
+
+-- Back from suspended; invalid_state for a school that is not suspended. Audited.
+create function api.platform_tenants_activate(p jsonb) returns json language sql as $$
+  select api.tenant_step(p, 'tenant.activate', '{suspended}', 'active');
+$$;
+
+-- Out of every list, its users refused, its subdomain kept; nothing is lost until the retention ends.
+create function api.platform_tenants_delete(p jsonb) returns json language plpgsql as $$
+begin
+  perform api.tenant_step(p, 'tenant.delete', '{active,suspended}', 'deleted');
+  return json_build_object('id', (p ->> 'id')::bigint);
+end $$;
+
+-- Back from deleted, with all its data; invalid_state for a school that is not deleted, and for one that was purged: the
+-- lock keeps it from being purged in between. Audited.
+create function api.platform_tenants_restore(p jsonb) returns json language plpgsql as $$
+declare
+  v_id bigint := (p ->> 'id')::bigint;
+begin
+  perform from tenant where id = v_id for no key update;
+  if exists (select from tenant where id = v_id and status = 'deleted' and schema_version = 0) then
+    perform core.fail('invalid_state', format('This school was purged when its retention ended. Load its file: npm run school -- tenant import %s',
+      coalesce((select changes #>> '{file,after}' from audit_log where tenant_id = v_id and action = 'tenant.purge' order by id desc limit 1), '<file>')));
+  end if;
+  return api.tenant_step(p, 'tenant.restore', '{deleted}', 'active');
+end $$;
+
+-- Plans by price; search over the name.
+create function api.platform_plans_list(p jsonb) returns json language sql stable as $$
+  select core.page('plan', p);
+$$;
+
+-- One plan with the number of schools on it, or not_found.
+create function api.platform_plans_get(p jsonb) returns json language sql stable as $$
+  select api.plan_record((p ->> 'id')::bigint);
+$$;
+
+-- Takes features_json {features} apart into the column.
+create function api.plan_columns(p jsonb) returns jsonb language sql immutable
+  return p || case when p ? 'features_json' then jsonb_build_object('features', p #> '{features_json,features}') else '{}' end;
+comment on function api.plan_columns is 'A plan as the request gives it, by column.';
+
+-- A new plan; a name that another one has is a conflict. Audited.
+create function api.platform_plans_create(p jsonb) returns json language plpgsql as $$
+declare
+  v_id bigint := core.insert('plan', api.plan_columns(p));
+begin
+  perform core.audit('plan.create', 'plan', v_id, null, core.diff(null, api.plan_record(v_id)::jsonb));
+  return api.plan_record(v_id);
+end $$;
+
+-- Changes what is given; schools that have outgrown the new limits keep what they have. Audited.
+create function api.platform_plans_update(p jsonb) returns json language plpgsql as $$
+declare
+  v_id bigint := (p ->> 'id')::bigint;
+  v_before jsonb;
+begin
+  v_before := api.plan_record(v_id);
+  perform core.update('plan', api.plan_columns(p));
+  perform core.audit('plan.update', 'plan', v_id, null, core.diff(v_before, api.plan_record(v_id)::jsonb));
+  return api.plan_record(v_id);
+end $$;
+
+-- A plan that a school has is in_use.
+create function api.platform_plans_delete(p jsonb) returns json language plpgsql as $$
+declare
+  v_before jsonb;
+begin
+  v_before := api.plan_record((p ->> 'id')::bigint);
+  delete from plan where id = (p ->> 'id')::bigint;
+  perform core.audit('plan.delete', 'plan', (p ->> 'id')::bigint, null, core.diff(v_before, null));
+  return json_build_object('id', (p ->> 'id')::bigint);
+end $$;
+
+-- The audit trail, latest first; filters tenant_id, action, actor_id, from_date and to_date (days in UTC, both included).
+create function api.platform_audit_logs_list(p jsonb) returns json language sql stable as $$
+  select core.page('audit_log', p);
+$$;

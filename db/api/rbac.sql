@@ -1,0 +1,158 @@
+-- /api/rbac: roles, permissions, who has which role. A change takes effect at the next request of everybody it concerns.
+-- Nobody can give away, or take from others, more than they have themselves.
+
+insert into core.operation (name, access, permission, writes, idempotent, record) values
+  ('rbac_roles_list', 'tenant', 'role.read', false, false, null),
+  ('rbac_roles_get', 'tenant', 'role.read', false, false, 'role'),
+  ('rbac_roles_create', 'tenant', 'role.manage', true, true, 'role'),
+  ('rbac_roles_update', 'tenant', 'role.manage', true, false, 'role'),
+  ('rbac_roles_delete', 'tenant', 'role.manage', true, false, 'role'),
+  ('rbac_permissions_list', 'tenant', null, false, false, null),
+  ('rbac_user_roles_list', 'tenant', 'role.read', false, false, null),
+  ('rbac_user_roles_add', 'tenant', 'role.manage', true, false, null),
+  ('rbac_user_roles_remove', 'tenant', 'role.manage', true, false, null);
+
+select core.define_record('role', p_table => 'role', p_key => 'r.id', p_source => 'role r', p_columns => $$
+  r.id, r.name, r.description, r.is_system,
+  (select coalesce(json_agg(p.id order by p.id), '[]') from core.permission p
+    where (r.is_system and r.name = 'admin') or p.id in (select rp.permission_id from role_permission rp where rp.role_id = r.id)) as permission_ids,
+  (select coalesce(json_agg(p.name order by p.id), '[]') from core.permission p
+    where (r.is_system and r.name = 'admin') or p.id in (select rp.permission_id from role_permission rp where rp.role_id = r.id)) as permissions,
+  (select count(*) from user_role ur join user_account u on u.id = ur.user_id and u.deleted_at is null where ur.role_id = r.id) as user_count,
+  r.created_at, r.updated_at
+$$, p_search => $$platform.search_normal(r.name || ' ' || coalesce(r.description, ''))$$, 
+  p_default_sort => 'name', p_sorts => '{"name": ["lower(r.name)"], "created_at": ["r.created_at"]}', p_volatile => '{user_count}', p_writable => '{name,description}');
+
+-- Refuses unless whoever asks has each of these permissions.
+create function api.require_permissions(p_names text[]) returns void language plpgsql stable as $$
+begin
+  if not p_names <@ core.permissions() then
+    perform core.fail('forbidden', format('You do not have these permissions yourself: %s.',
+      (select string_agg(n, ', ') from unnest(p_names) n where not core.has_permission(n))));
+  end if;
+end $$;
+comment on function api.require_permissions is 'Refuses unless the user of this request has each of these permissions.';
+
+-- The permissions that some roles give.
+create function api.role_permissions(p_role_ids bigint[]) returns text[] language sql stable as $$
+  select coalesce(array_agg(distinct p.name), '{}')
+  from role r
+  join core.permission p on (r.is_system and r.name = 'admin') or p.id in (select permission_id from role_permission where role_id = r.id)
+  where r.id = any (p_role_ids);
+$$;
+comment on function api.role_permissions is 'The permissions that some roles give.';
+
+-- Refuses a change that leaves the school without an active admin. The lock makes two such changes take turns.
+create function api.require_an_admin() returns void language plpgsql as $$
+begin
+  perform core.lock_rights(true);
+  if not exists (
+    select from role r join user_role ur on ur.role_id = r.id join user_account u on u.id = ur.user_id
+    where r.is_system and r.name = 'admin' and u.is_active and u.password_hash is not null and u.deleted_at is null
+  ) then
+    perform core.fail('conflict', 'The school needs at least one active admin.');
+  end if;
+end $$;
+comment on function api.require_an_admin is 'Raises conflict when no active user has the admin role any more.';
+
+-- Sets what a role gives; refuses ids that are not in the catalogue and permissions that whoever asks lacks.
+create function api.role_permissions_set(p_role_id bigint, p_ids jsonb) returns void language plpgsql as $$
+declare
+  v_ids integer[] := (select coalesce(array_agg(distinct i::integer), '{}') from jsonb_array_elements_text(p_ids) i);
+  v_unknown integer := (select i from unnest(v_ids) i where not exists (select from core.permission where id = i) limit 1);
+begin
+  if v_unknown is not null then
+    perform core.refuse_field('invalid_reference', 'permission_ids', format('There is no permission %s.', v_unknown));
+  end if;
+  perform api.require_permissions((select coalesce(array_agg(name), '{}') from core.permission where id = any (v_ids)));
+  delete from role_permission where role_id = p_role_id and permission_id <> all (v_ids);
+  insert into role_permission (role_id, permission_id) select p_role_id, i from unnest(v_ids) i on conflict do nothing;
+end $$;
+comment on function api.role_permissions_set is 'Sets the permissions that a role gives.';
+
+-- Roles by name; search over name and description.
+create function api.rbac_roles_list(p jsonb) returns json language sql stable as $$
+  select core.page('role', p);
+$$;
+
+-- One role with its permissions and the number of its users, or not_found.
+create function api.rbac_roles_get(p jsonb) returns json language sql stable as $$
+  select api.role_record((p ->> 'id')::bigint);
+$$;
+
+-- A new role; forbidden when it gives permissions that whoever asks lacks, conflict when its name is taken.
+create function api.rbac_roles_create(p jsonb) returns json language plpgsql as $$
+declare
+  v_id bigint := core.insert('role', p);
+begin
+  perform api.role_permissions_set(v_id, coalesce(p -> 'permission_ids', '[]'));
+  return api.role_record(v_id);
+end $$;
+
+-- System roles keep their name, and the admin role its permissions.
+create function api.rbac_roles_update(p jsonb) returns json language plpgsql as $$
+declare
+  v_id bigint := (p ->> 'id')::bigint;
+  v_role record;
+begin
+  perform core.lock_rights(true);
+  select name, is_system into v_role from role where id = v_id;
+  if v_role.is_system and p ? 'name' and p ->> 'name' <> v_role.name then
+    perform core.fail('forbidden', 'A system role can''t be renamed.');
+  elsif v_role.is_system and v_role.name = 'admin' and p ? 'permission_ids'
+        and exists (select from core.permission where not p -> 'permission_ids' @> to_jsonb(id)) then
+    perform core.fail('forbidden', 'The admin role can''t lose permissions.');
+  end if;
+  perform api.require_permissions(api.role_permissions(array[v_id]));
+  perform core.update('role', p);
+  if p ? 'permission_ids' and not (v_role.is_system and v_role.name = 'admin') then
+    perform api.role_permissions_set(v_id, p -> 'permission_ids');
+    perform core.refresh_rights(array(select user_id from user_role where role_id = v_id));
+  end if;
+  return api.role_record(v_id);
+end $$;
+
+-- Refuses a system role, and (in_use) a role that somebody has.
+create function api.rbac_roles_delete(p jsonb) returns json language plpgsql as $$
+declare
+  v_id bigint := (p ->> 'id')::bigint;
+begin
+  if (api.role_record(v_id) ->> 'is_system')::boolean then
+    perform core.fail('forbidden', 'A system role can''t be deleted.');
+  end if;
+  perform api.require_permissions(api.role_permissions(array[v_id]));
+  delete from role where id = v_id;
+  return json_build_object('id', v_id);
+end $$;
+
+-- The whole catalogue: [{id, name, description}].
+create function api.rbac_permissions_list(p jsonb) returns json language sql stable as $$
+  select json_agg(json_build_object('id', id, 'name', name, 'description', description) order by id) from core.permission;
+$$;
+
+-- The roles of one user.
+create function api.rbac_user_roles_list(p jsonb) returns json language plpgsql stable as $$
+begin
+  perform api.user_record((p ->> 'user_id')::bigint);
+  return (select coalesce(json_agg(json_build_object('id', r.id, 'name', r.name, 'description', r.description, 'is_system', r.is_system) order by r.name), '[]')
+          from user_role ur join role r on r.id = ur.role_id where ur.user_id = (p ->> 'user_id')::bigint);
+end $$;
+
+-- {user_id, role_id}: gives a role; giving it twice changes nothing. Answers the user's roles.
+create function api.rbac_user_roles_add(p jsonb) returns json language plpgsql as $$
+begin
+  perform core.lock('user', (p ->> 'user_id')::bigint);
+  perform api.user_roles_change((p ->> 'user_id')::bigint, p_add => (p ->> 'role_id')::bigint);
+  return api.rbac_user_roles_list(p);
+end $$;
+
+-- {user_id, role_id}: takes a role; not_found when the user does not have it. Answers the user's roles.
+create function api.rbac_user_roles_remove(p jsonb) returns json language plpgsql as $$
+begin
+  perform core.lock('user', (p ->> 'user_id')::bigint);
+  if not exists (select from user_role where user_id = (p ->> 'user_id')::bigint and role_id = (p ->> 'role_id')::bigint) then
+    perform core.fail('not_found', 'This user does not have this role.');
+  end if;
+  perform api.user_roles_change((p ->> 'user_id')::bigint, p_remove => (p ->> 'role_id')::bigint);
+  return api.rbac_user_roles_list(p);
+end $$;

@@ -1,0 +1,168 @@
+-- /api/users: who can log in to this school.
+
+insert into core.operation (name, access, permission, writes, idempotent, record, content) values
+  ('users_list', 'tenant', 'user.read', false, false, null, null),
+  ('users_get', 'tenant', 'user.read', false, false, 'user', null),
+  ('users_picture', 'tenant', 'user.read', false, false, null, 'gives'),
+  ('users_create', 'tenant', 'user.create', true, true, 'user', null),
+  ('users_update', 'tenant', 'user.update', true, false, 'user', null),
+  ('users_delete', 'tenant', 'user.delete', true, false, 'user', null);
+
+select core.define_record('user', p_table => 'user_account', p_key => 'u.id', p_source => 'user_account u', p_columns => $$
+  u.id, u.email, u.first_name, u.last_name, u.phone, u.is_active, u.email_verified_at is not null as email_verified,
+  '/api/users/' || u.id || '/picture?v=' || u.profile_picture_id as profile_picture_url,
+  (select coalesce(json_agg(ur.role_id order by ur.role_id), '[]') from user_role ur where ur.user_id = u.id) as role_ids,
+  (select coalesce(json_agg(r.name order by r.id), '[]') from user_role ur join role r on r.id = ur.role_id where ur.user_id = u.id) as roles,
+  u.last_login_at, u.created_at, u.updated_at
+$$, p_condition => 'u.deleted_at is null', p_search => 'u.search_text',
+  p_filters => $${
+    "role_id": "u.id in (select user_id from user_role where role_id = :value::bigint)",
+    "is_active": "u.is_active = :value::boolean"
+  }$$,
+  p_default_sort => 'last_name', p_sorts => $${
+    "last_name": ["platform.search_normal(u.last_name)", "platform.search_normal(u.first_name)"],
+    "first_name": ["platform.search_normal(u.first_name)"],
+    "email": ["u.email"],
+    "created_at": ["u.created_at"],
+    "last_login_at": ["u.last_login_at nulls last"]
+  }$$,
+  p_volatile => '{last_login_at}', p_writable => '{email,first_name,last_name,phone,is_active,password_hash}');
+
+-- Refuses to change somebody who may do more than whoever asks: else a password would be a way to their rights. What they
+-- may do to their own rows alone does not count.
+create function api.require_no_more_than_own(p_user_id bigint) returns void language plpgsql stable as $$
+declare
+  v_rights core.rights := core.effective_rights(p_user_id);
+begin
+  if exists (select from unnest(v_rights.permissions) held (permission) where permission <> all (v_rights.own_permissions) and not core.has_permission(permission)) then
+    perform core.fail('forbidden', 'This user may do more than you.');
+  end if;
+end $$;
+comment on function api.require_no_more_than_own is 'Refuses to change a user who has permissions that the user of this request lacks.';
+
+-- Changes the roles of a user: sets them to p_set, or adds and removes one. Needs role.manage, only roles of this school, only
+-- ones that give and take no more than one has oneself, and never without an admin at the end. In effect at the next request.
+create function api.user_roles_change(p_user_id bigint, p_set bigint[] default null, p_add bigint default null, p_remove bigint default null) returns void
+  language plpgsql as $$
+declare
+  v_before bigint[];
+  v_after bigint[];
+  v_changed bigint[];
+  v_unknown bigint;
+begin
+  perform core.lock_rights(true);
+  v_before := array(select role_id from user_role where user_id = p_user_id);
+  v_after := array(select distinct i from unnest(coalesce(p_set, v_before || p_add)) i where i is distinct from p_remove and i is not null);
+  select i into v_unknown from unnest(v_after) i where not exists (select from role where id = i) limit 1;
+  if v_unknown is not null then
+    perform core.refuse_field('invalid_reference', case when p_set is null then 'role_id' else 'role_ids' end, format('There is no role %s.', v_unknown));
+  end if;
+  v_changed := array(select i from unnest(v_after || v_before) i where (i = any (v_after)) <> (i = any (v_before)));
+  if v_changed = '{}' then
+    return;
+  end if;
+  perform api.require_permissions('{role.manage}');
+  perform api.require_permissions(api.role_permissions(v_changed));
+  delete from user_role where user_id = p_user_id and role_id <> all (v_after);
+  insert into user_role (user_id, role_id) select p_user_id, i from unnest(v_after) i on conflict do nothing;
+  if exists (select from role where id = any (v_before) and id = any (v_changed) and is_system and name = 'admin') then
+    perform api.require_an_admin();
+  end if;
+  perform core.refresh_rights(array[p_user_id]);
+end $$;
+comment on function api.user_roles_change is 'Sets the roles of a user, in effect at their next request.';
+
+-- A log-in for a person (a user, a student, a teacher): inserts it, and queues the invitation, or the verification e-mail
+-- when it has a password already. Answers the user's id.
+create function api.login_create(p jsonb) returns bigint language plpgsql as $$
+declare
+  v_id bigint := core.insert('user', p);
+begin
+  perform core.enqueue('send_email', jsonb_build_object('user_id', v_id, 'kind',
+    case when p ->> 'password_hash' is null then 'invitation' else 'email_verification' end));
+  return v_id;
+end $$;
+comment on function api.login_create is 'Inserts a log-in and queues its invitation or verification e-mail; answers its id.';
+
+-- Users by name; search over name, e-mail, phone; filters role_id, is_active.
+create function api.users_list(p jsonb) returns json language sql stable as $$
+  select core.page('user', p);
+$$;
+
+-- One user with their roles, or not_found.
+create function api.users_get(p jsonb) returns json language sql stable as $$
+  select api.user_record((p ->> 'id')::bigint);
+$$;
+
+-- The picture of a user.
+create function api.users_picture(p jsonb) returns json language sql stable as $$
+  select api.file_answer((select profile_picture_id from user_account where id = (p ->> 'id')::bigint and deleted_at is null), 'picture');
+$$;
+
+-- Without a password an invitation goes out.
+create function api.users_create(p jsonb) returns json language plpgsql as $$
+declare
+  v_id bigint := api.login_create(p);
+begin
+  if p ? 'role_ids' then
+    perform api.user_roles_change(v_id, array(select jsonb_array_elements_text(p -> 'role_ids')::bigint));
+  end if;
+  return api.user_record(v_id);
+end $$;
+
+-- A new e-mail has to be verified again, or gets the invitation, and the links in e-mails to the old one are void; a new
+-- password or a deactivation ends the user's sessions.
+create function api.users_update(p jsonb) returns json language plpgsql as $$
+declare
+  v_id bigint := (p ->> 'id')::bigint;
+  v_email text := api.user_record(v_id) ->> 'email';
+  v_is_invited boolean;
+begin
+  perform api.require_no_more_than_own(v_id);
+  perform core.update('user', p);
+  if p ? 'role_ids' then
+    perform api.user_roles_change(v_id, array(select jsonb_array_elements_text(p -> 'role_ids')::bigint));
+  end if;
+  if p ->> 'email' <> v_email then
+    update user_account set email_verified_at = null where id = v_id returning password_hash is null into v_is_invited;
+    perform core.tokens_void(v_id, '{password_reset,invitation,email_verification}');
+    perform core.enqueue('send_email', jsonb_build_object('user_id', v_id, 'kind', case when v_is_invited then 'invitation' else 'email_verification' end));
+  end if;
+  if p ? 'password_hash' then
+    perform core.sessions_revoke(array[v_id], core.session_id());
+    perform core.login_succeeded(api.user_record(v_id) ->> 'email');
+    perform core.tokens_void(v_id, '{password_reset,invitation}');
+  end if;
+  if not (p ->> 'is_active')::boolean then
+    perform core.sessions_revoke(array[v_id]);
+    perform api.require_an_admin();
+  end if;
+  return api.user_record(v_id);
+end $$;
+
+-- Ends the user's sessions, frees the e-mail; what they did stays.
+create function api.users_delete(p jsonb) returns json language plpgsql as $$
+declare
+  v_id bigint := (p ->> 'id')::bigint;
+begin
+  perform api.user_record(v_id);
+  perform api.login_remove(v_id);
+  return json_build_object('id', v_id);
+end $$;
+
+-- Takes a log-in away: its sessions end, its e-mail is free, its roles are no longer in use, the student or teacher behind
+-- it stays. Refuses one's own, one of somebody who may do more, and the last admin's, whoever they are besides.
+create function api.login_remove(p_user_id bigint) returns void language plpgsql as $$
+begin
+  if p_user_id = core.user_id() then
+    perform core.fail('conflict', 'You can''t remove your own log-in.');
+  end if;
+  perform api.require_no_more_than_own(p_user_id);
+  update user_account set deleted_at = now(), is_active = false where id = p_user_id;
+  delete from user_role where user_id = p_user_id;
+  perform api.require_an_admin();
+  update student set user_id = null where user_id = p_user_id;
+  update teacher set user_id = null where user_id = p_user_id;
+  perform core.sessions_revoke(array[p_user_id]);
+end $$;
+comment on function api.login_remove is 'Takes a log-in away and ends its sessions.';

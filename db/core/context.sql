@@ -1,0 +1,79 @@
+-- Who asks: settings that the dispatcher made for this transaction. Policies and functions read only these.
+
+create function core.tenant_id() returns bigint language sql stable
+  return nullif(current_setting('app.tenant_id', true), '')::bigint;
+comment on function core.tenant_id is 'The school of this request; null for an operator.';
+
+create function core.user_id() returns bigint language sql stable
+  return nullif(current_setting('app.user_id', true), '')::bigint;
+comment on function core.user_id is 'The user (or operator) of this request; null when nobody is logged in.';
+
+create function core.session_id() returns bigint language sql stable
+  return nullif(current_setting('app.session_id', true), '')::bigint;
+comment on function core.session_id is 'The session of this request; null when nobody is logged in.';
+
+create function core.permissions() returns text[] language sql stable
+  return coalesce(nullif(current_setting('app.permissions', true), ''), '{}')::text[];
+comment on function core.permissions is 'The permissions of the user of this request.';
+
+create function core.has_permission(p_permission text) returns boolean language sql stable
+  return coalesce(p_permission = any (core.permissions()), false);
+comment on function core.has_permission is 'Whether the user of this request has a permission; false for an unknown user.';
+
+create function core.today() returns date language sql stable
+  return (now() at time zone coalesce(nullif(current_setting('app.time_zone', true), ''), 'UTC'))::date;
+comment on function core.today is 'Today in the time zone of the school.';
+
+-- Raises an error of the registry. p_details: [{path, message}] for a validation error.
+create function core.fail(p_error text, p_message text, p_details json default null) returns void language plpgsql stable as $$
+begin
+  raise exception using
+    errcode = (select sqlstate from core.error where name = p_error),
+    message = p_message,
+    detail = coalesce(p_details::text, '');
+end $$;
+comment on function core.fail is 'Raises an error of the registry (core.error) with a message for people.';
+
+-- Refuses one field of the request.
+create function core.refuse_field(p_error text, p_path text, p_message text) returns void language sql stable
+  return core.fail(p_error, p_message, json_build_array(json_build_object('path', p_path, 'message', p_message)));
+comment on function core.refuse_field is 'Raises an error of the registry that names the field at fault.';
+
+-- What changed between two versions of a record: {field: {before, after}}, without timestamps.
+create function core.diff(p_before jsonb, p_after jsonb) returns jsonb language sql immutable
+  return (
+    select coalesce(jsonb_object_agg(coalesce(b.key, a.key), jsonb_build_object('before', b.value, 'after', a.value)), '{}')
+    from jsonb_each(coalesce(p_before, '{}')) b
+    full join jsonb_each(coalesce(p_after, '{}')) a on a.key = b.key
+    where b.value is distinct from a.value and coalesce(b.key, a.key) not in ('created_at', 'updated_at')
+  );
+comment on function core.diff is 'What changed between two versions of a record: {field: {before, after}}.';
+
+-- Writes the audit trail, in the transaction of the change. Security definer, since no role may write that table otherwise.
+create function core.audit(p_action text, p_target_type text, p_target_id bigint, p_tenant_id bigint, p_changes jsonb) returns void
+  language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+begin
+  insert into platform.audit_log (actor_id, actor_email, action, tenant_id, target_type, target_id, changes, ip, user_agent, request_id)
+  values (core.user_id(), nullif(current_setting('app.actor_email', true), ''), p_action, p_tenant_id, p_target_type, p_target_id, coalesce(p_changes, '{}'),
+          nullif(current_setting('app.ip', true), ''), nullif(current_setting('app.user_agent', true), ''), nullif(current_setting('app.request_id', true), ''));
+  perform set_config('app.audited', 'yes', true);
+end $$;
+comment on function core.audit is 'Writes one entry of the audit trail.';
+
+-- Queues a job in the transaction of the change. Security definer, since no role of a request may touch the queue;
+-- the tenant comes from the context and the key is the tenant's own.
+create function core.enqueue(p_task text, p_payload jsonb, p_key text default null, p_run_at timestamptz default null) returns void
+  language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+begin
+  if p_task not in ('send_email') then
+    raise exception 'No job called % may be queued by a request.', p_task;
+  end if;
+  perform graphile_worker.add_job(
+    p_task,
+    (p_payload || jsonb_build_object('tenant_id', core.tenant_id()))::json,
+    job_key => 't' || coalesce(core.tenant_id()::text, '0') || ':' || p_task || ':' || p_key,
+    run_at => p_run_at,
+    max_attempts => 10
+  );
+end $$;
+comment on function core.enqueue is 'Queues a job for the worker, in the transaction of the change.';

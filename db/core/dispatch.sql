@@ -1,0 +1,289 @@
+-- The dispatcher: one statement per request. `core.call` is all that the API process may execute.
+
+-- The features of a school: its plan's, overridden by its own flags.
+create function core.enabled_features(p_plan_features text[], p_flags jsonb) returns text[] language sql immutable
+  return (
+    select coalesce(array_agg(feature order by feature), '{}')
+    from (select unnest(p_plan_features) union select jsonb_object_keys(p_flags)) f (feature)
+    where coalesce((p_flags ->> feature)::boolean, true)
+  );
+comment on function core.enabled_features is 'The features of a plan, overridden by a school''s flags.';
+
+-- Names that no school can have, since hosts of the service itself are called so: such a host names no school.
+create function core.is_reserved_subdomain(p_name text) returns boolean language sql immutable
+  return p_name = any ('{www,api,app,admin,console,platform,mail,smtp,ftp,static,assets,cdn,docs,help,support,status,health,graphql,metrics,login,auth,localhost,test}');
+comment on function core.is_reserved_subdomain is 'Whether hosts of the service itself may be called so.';
+
+-- Which school a request without a session means: by the body, else by header or host. Raises when it is not to be found.
+create function core.resolve_tenant(p jsonb, p_context jsonb) returns bigint
+  language plpgsql stable security definer set search_path = pg_catalog, pg_temp as $$
+declare
+  v_ids bigint[];
+begin
+  if coalesce(p ->> 'tenant_id', p ->> 'subdomain', p_context ->> 'tenant_id', p_context ->> 'subdomain') is null then
+    perform core.refuse_field('validation_error', 'tenant_id', 'Say which school you mean: tenant_id or subdomain.');
+  end if;
+  select array_agg(distinct coalesce((
+    select t.id from platform.tenant t
+    where case when named.by_id then t.id = named.value::bigint else t.subdomain = named.value end and t.status <> 'deleted'), 0))
+  into v_ids
+  from (values (true, p ->> 'tenant_id'), (false, lower(p ->> 'subdomain')), (true, p_context ->> 'tenant_id'), (false, p_context ->> 'subdomain')) named (by_id, value)
+  where named.value is not null;
+  if v_ids[1] = 0 then
+    perform core.fail('tenant_not_found', 'There is no such school.');
+  elsif cardinality(v_ids) > 1 then
+    perform core.fail('tenant_mismatch', 'The request names two different schools.');
+  end if;
+  return v_ids[1];
+end $$;
+
+-- Admits a request or refuses it: session, school, permission, role, feature, setup, subscription, in this order, all from
+-- one row. Answers the settings to make. Security definer, since only here is the schema platform read for a request.
+create function core.admit(p_operation text, p_session_id bigint, p jsonb, p_context jsonb,
+  out o core.operation, out settings jsonb)
+  language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+declare
+  v_request record;
+  v_session_id bigint := p_session_id;
+  v_tenant_id bigint;
+  v_user_id bigint;
+  v_is_platform boolean;
+begin
+  if core.is_reserved_subdomain(p_context ->> 'subdomain') then
+    p_context := p_context - 'subdomain';
+  end if;
+  select * into o from core.operation where name = p_operation;
+  if o.name is null then
+    raise exception 'No operation is called %.', p_operation;
+  end if;
+
+  if o.access = 'public' then
+    v_session_id := null;
+    v_is_platform := coalesce((p ->> 'is_platform')::boolean, false);
+    if not v_is_platform then
+      v_tenant_id := core.resolve_tenant(p, p_context);
+    end if;
+  elsif o.access = 'token' then
+    v_session_id := null;
+    select tenant_id, tenant_id is null, user_id into v_tenant_id, v_is_platform, v_user_id from platform.one_time_token
+      where hash = sha256(convert_to(p ->> 'token', 'UTF8')) and used_at is null and expires_at > now();
+    if not found then
+      perform core.fail('invalid_token', 'This link has expired or was used before. Ask for a new one.');
+    end if;
+  elsif o.access = 'refresh' then
+    select session_id into v_session_id from platform.refresh_token
+      where hash = sha256(convert_to(p ->> 'refresh_token', 'UTF8')) and expires_at > now();
+    if not found then
+      perform core.fail('invalid_token', 'This refresh token is not valid.');
+    end if;
+  end if;
+
+  select s.*, t.id as tenant, t.subdomain, t.status as tenant_status, t.time_zone, t.is_setup_complete, t.feature_flags, t.trial_ends_at,
+         t.schema_version, p.features as plan_features, sub.status as subscription_status
+    into v_request
+    from (select v_session_id as id) wanted
+    left join platform.session s on s.id = wanted.id and s.revoked_at is null and s.expires_at > now()
+    left join platform.tenant t on t.id = coalesce(s.tenant_id, v_tenant_id)
+    left join platform.plan p on p.id = t.plan_id
+    left join platform.subscription sub on sub.tenant_id = t.id;
+
+  if o.access not in ('public', 'token') then
+    if v_request.id is null then
+      perform core.fail('invalid_token', 'The session has ended. Log in again.');
+    end if;
+    v_is_platform := v_request.tenant_id is null;
+    v_tenant_id := v_request.tenant_id;
+    v_user_id := v_request.user_id;
+    if o.access = 'platform' and not (v_is_platform and 'admin' = any (v_request.roles)) then
+      perform core.fail('forbidden', 'This needs a platform operator with the admin role.');
+    elsif o.access = 'tenant' and v_is_platform then
+      perform core.fail('forbidden', 'An operator is not a user of a school.');
+    end if;
+  end if;
+
+  if not v_is_platform then
+    if (p_context ->> 'tenant_id')::bigint <> v_tenant_id or p_context ->> 'subdomain' <> v_request.subdomain then
+      perform core.fail('tenant_mismatch', 'X-Tenant-ID or the host names another school than the credentials.');
+    end if;
+    case v_request.tenant_status
+      when 'active' then null;
+      when 'suspended' then perform core.fail('tenant_suspended', 'This school is suspended.');
+      else perform core.fail('invalid_token', 'This school is closed.');
+    end case;
+    if not pg_try_advisory_xact_lock_shared(core.tenant_lock_key(v_tenant_id))
+       or v_request.schema_version < (select tenant_version from platform.installation) then
+      perform core.fail('unavailable', 'This school is being migrated. Try again in a moment.');
+    end if;
+    if o.permission is not null and not coalesce(o.permission = any (v_request.permissions), false) then
+      perform core.fail('forbidden', format('This needs the permission %s.', o.permission));
+    end if;
+    if o.role is not null and not coalesce(o.role = any (v_request.roles), false) then
+      perform core.fail('forbidden', format('This needs the role %s.', o.role));
+    end if;
+    if o.feature is not null and not o.feature = any (core.enabled_features(v_request.plan_features, v_request.feature_flags)) then
+      perform core.fail('feature_disabled', format('The feature %s is not enabled for this school.', o.feature));
+    end if;
+    if o.needs_setup and not v_request.is_setup_complete then
+      perform core.fail('setup_incomplete', 'Complete the setup of the school first.');
+    end if;
+    if o.needs_subscription and not coalesce(
+         v_request.subscription_status = 'active' or (v_request.subscription_status = 'trialing' and v_request.trial_ends_at > now()), false) then
+      perform core.fail('subscription_inactive', 'This needs an active subscription.');
+    end if;
+  end if;
+
+  settings := jsonb_build_object(
+    'search_path', case when v_is_platform then 'platform, public' else 'tenant_' || v_tenant_id || ', public' end,
+    'role', case when v_is_platform then 'school_platform' else 'school_tenant' end,
+    'tenant_id', coalesce(v_tenant_id::text, ''),
+    'user_id', coalesce(v_user_id::text, ''),
+    'session_id', coalesce(v_request.id::text, ''),
+    'permissions', coalesce(v_request.permissions, '{}')::text,
+    'student_id', coalesce(v_request.student_id::text, ''),
+    -- All rows of the school for whom a permission (or, where none is asked for, any) comes from more than the student role.
+    -- Without a session log-in and links look one user up.
+    'scope', case
+      when v_request.id is null then 'all'
+      when o.permission is not null then case when o.permission = any (v_request.own_permissions) then 'own' else 'all' end
+      else case when v_request.permissions <@ v_request.own_permissions and not v_is_platform then 'own' else 'all' end
+    end,
+    'actor_email', coalesce(v_request.email, ''),
+    'time_zone', coalesce(v_request.time_zone, 'UTC')
+  );
+end $$;
+comment on function core.admit is 'Admits a request or refuses it; answers the operation and the settings to make.';
+
+-- Runs one operation for one request, in its own transaction.
+--   p_session_id  from the verified access token; null without one
+--   p             path, query and body parameters, validated by the facade
+--   p_context     {tenant_id?, subdomain?, request_id, ip, user_agent, if_match?, idempotency_key?, request_hash?, admit_only?}
+--   p_content     the bytes of an upload, for an operation that takes some
+-- Answers the operation's json as text, the bytes of an operation that gives some, and the version of the record that the
+-- operation is about. Not security definer: it must be able
+-- to change the role, and loses it with the transaction.
+create function core.call(p_operation text, p_session_id bigint, p jsonb, p_context jsonb, p_content bytea default null,
+  out answer text, out content bytea, out version text)
+  language plpgsql as $$
+declare
+  v_admitted record;
+  v_operation core.operation;
+  s jsonb;
+  v_answer json;
+  v_key text := p_context ->> 'idempotency_key';
+  v_file_id bigint;
+begin
+  select a.o, a.settings into v_admitted from core.admit(p_operation, p_session_id, p, p_context) a;
+  v_operation := v_admitted.o;
+  s := v_admitted.settings;
+  perform
+    set_config('app.tenant_id', s ->> 'tenant_id', true),
+    set_config('app.user_id', s ->> 'user_id', true),
+    set_config('app.session_id', s ->> 'session_id', true),
+    set_config('app.permissions', s ->> 'permissions', true),
+    set_config('app.student_id', s ->> 'student_id', true),
+    set_config('app.scope', s ->> 'scope', true),
+    set_config('app.actor_email', s ->> 'actor_email', true),
+    set_config('app.time_zone', s ->> 'time_zone', true),
+    set_config('app.request_id', coalesce(p_context ->> 'request_id', ''), true),
+    set_config('app.ip', coalesce(p_context ->> 'ip', ''), true),
+    set_config('app.user_agent', coalesce(p_context ->> 'user_agent', ''), true),
+    set_config('app.audited', '', true),
+    set_config('timezone', 'UTC', true),
+    set_config('search_path', s ->> 'search_path', true),
+    set_config('role', s ->> 'role', true);
+
+  if not v_operation.writes then
+    perform set_config('transaction_read_only', 'on', true);
+    execute format('select api.%I($1)', p_operation) into v_answer using p;
+    if v_operation.content = 'gives' then
+      execute 'select content from file where id = $1' into content using (v_answer ->> 'file_id')::bigint;
+    end if;
+    answer := v_answer;
+    version := core.version_of(v_operation.record, v_answer);
+    return;
+  end if;
+
+  if v_operation.idempotent and v_key is not null and p_context ->> 'admit_only' is null then
+    v_answer := core.earlier_answer(v_operation.name, v_key, p_context ->> 'request_hash');
+    if v_answer is not null then
+      answer := v_answer;
+      version := core.version_of(v_operation.record, v_answer);
+      return;
+    end if;
+  end if;
+  -- Whoever changes a record has it for themselves before anything is read, checked or decided.
+  if v_operation.record is not null and p ? 'id' then
+    perform core.lock(v_operation.record, (p ->> 'id')::bigint);
+    if p_context ->> 'if_match' is not null then
+      perform core.require_match(v_operation.record, (p ->> 'id')::bigint, p_context ->> 'if_match');
+    end if;
+  end if;
+  if (p_context ->> 'admit_only')::boolean then
+    return;
+  end if;
+  if v_operation.content = 'takes' then
+    execute 'insert into file (content, content_type, name) values ($1, $2, $3) returning id' into v_file_id
+      using p_content, p ->> 'content_type', p ->> 'file_name';
+    p := p || jsonb_build_object('file_id', v_file_id);
+  end if;
+  execute format('select api.%I($1)', p_operation) into v_answer using p;
+  if v_operation.idempotent and v_key is not null then
+    update idempotency_key set answer = v_answer where user_id = core.user_id() and key = v_key;
+  end if;
+  if v_operation.access = 'platform' and current_setting('app.audited', true) <> 'yes' then
+    raise exception 'The operation % left no audit entry.', p_operation;
+  end if;
+  answer := v_answer;
+  version := core.version_of(v_operation.record, v_answer);
+end $$;
+comment on function core.call is 'Runs one operation for one request: admits it, becomes the tenant''s role in the tenant''s schema, calls api.<operation>(p).';
+
+-- The first answer to this Idempotency-Key; null when this request is the first. A second one waits for the first.
+create function core.earlier_answer(p_operation text, p_key text, p_request_hash text) returns json language plpgsql as $$
+declare
+  v_earlier record;
+begin
+  delete from idempotency_key where user_id = core.user_id() and key = p_key and created_at < now() - interval '24 hours';
+  insert into idempotency_key (user_id, key, operation, request_hash) values (core.user_id(), p_key, p_operation, p_request_hash)
+    on conflict (user_id, key) do nothing;
+  if found then
+    return null;
+  end if;
+  select operation, request_hash, answer into v_earlier from idempotency_key where user_id = core.user_id() and key = p_key;
+  if v_earlier.operation <> p_operation or v_earlier.request_hash <> p_request_hash then
+    perform core.fail('idempotency_key_reused', 'This Idempotency-Key was used for another request.');
+  end if;
+  return v_earlier.answer;
+end $$;
+comment on function core.earlier_answer is 'The first answer to an Idempotency-Key of this user, or null when it is new.';
+
+-- The version of a record: a hash of what an edit can change, without fields that change by themselves. Null without a record.
+create function core.version_of(p_record text, p_answer json) returns text language sql stable
+  return (select md5((p_answer::jsonb - r.volatile)::text) from core.record r where r.name = p_record);
+comment on function core.version_of is 'The version of a record as its reader shows it.';
+
+-- Refuses when a record, locked before, is not the version that If-Match names: the first part of an ETag, `"version.body"`,
+-- the weak ones too that proxies make.
+create function core.require_match(p_record text, p_id bigint, p_if_match text) returns void language plpgsql as $$
+declare
+  v_version text;
+  v_answer json;
+begin
+  execute format('select api.%I($1)', (select reader from core.record where name = p_record)) into v_answer using p_id;
+  v_version := core.version_of(p_record, v_answer);
+  if p_if_match <> '*' and v_version not in (select split_part(regexp_replace(tag, '^\s*(W/)?"?', ''), '.', 1) from unnest(string_to_array(p_if_match, ',')) tag) then
+    perform core.fail('precondition_failed', 'The record has changed since you read it. Read it again.');
+  end if;
+end $$;
+comment on function core.require_match is 'Raises precondition_failed unless the record is the version that If-Match names.';
+
+-- What /api/health/ready says of the database: {fingerprint, tenants_behind, worker}.
+create function core.readiness() returns json language sql stable security definer set search_path = pg_catalog, pg_temp
+  return json_build_object(
+    'fingerprint', (select fingerprint from platform.installation),
+    'tenants_behind', (select count(*) from platform.tenant
+                       where schema_version < (select tenant_version from platform.installation) and not (status = 'deleted' and schema_version = 0)),
+    'worker', exists (select from pg_locks where locktype = 'advisory' and classid = 7312 and objid = 1 and objsubid = 2
+                        and database = (select oid from pg_database where datname = current_database()))
+  );
+comment on function core.readiness is 'Whether the database is fit: the installed version, schools behind it, and whether a worker is alive.';

@@ -1,0 +1,114 @@
+-- List, insert and update over the record definitions.
+
+-- One page of a record: filters, search, sort and page as the request names them, in one statement. SQL text comes only
+-- from the record's definition; what the request gives enters as literals. Counting reads every row that fits: who wants
+-- only the data leaves it out by p_with_total.
+create function core.page(p_record text, p jsonb, p_with_total boolean default true) returns json
+  language plpgsql stable as $$
+declare
+  v_record core.record;
+  v_size integer := coalesce((p ->> 'pageSize')::integer, 20);
+  v_page bigint := coalesce((p ->> 'page')::bigint, 1);
+  v_where text;
+  v_sort text;
+  v_answer json;
+begin
+  select * into strict v_record from core.record where name = p_record;
+  select string_agg(condition, ' and ') into v_where from (
+    select '(' || v_record.condition || ')' as condition
+    union all
+    select '(' || replace(f.value, ':value', quote_literal(p ->> f.key)) || ')' from jsonb_each_text(v_record.filters) f where p ->> f.key is not null
+    union all
+    select format('%s like %L', v_record.search, '%' || regexp_replace(word, '([\\%_])', '\\\1', 'g') || '%')
+    from unnest((string_to_array(trim(regexp_replace(platform.search_normal(p ->> 'search'), '\s+', ' ', 'g')), ' '))[1:8]) word
+    where word <> ''
+  ) conditions;
+  v_sort := core.order_by(v_record, coalesce(p ->> 'sort', v_record.default_sort),
+    coalesce(p ->> 'order', case when p ->> 'sort' is null then v_record.default_order end));
+  execute format(
+    'select json_build_object(
+       ''data'', coalesce((select json_agg(record) from (select %1$s from %2$s where %3$s order by %4$s limit %5$s offset %6$s) record), ''[]''),
+       ''pagination'', json_build_object(''page'', %7$s, ''pageSize'', %5$s, ''totalItems'', total.items, ''totalPages'', ceil(total.items / %5$s.0)::integer))
+     from (select %8$s as items from %9$s) total',
+    v_record.columns, v_record.source, v_where, v_sort, v_size, (v_page - 1) * v_size, v_page,
+    case when p_with_total then 'count(*)' else '0' end, case when p_with_total then v_record.source || ' where ' || v_where else '(values (0)) none' end
+  ) into v_answer;
+  return v_answer;
+end $$;
+comment on function core.page is 'One page of a record as {data, pagination}.';
+
+-- The order of a page: the expressions of the sort, then the key, so that pages never overlap. A request may turn the
+-- direction round; what can be null stays last.
+create function core.order_by(p_record core.record, p_sort text, p_order text) returns text language sql stable
+  return (
+    select string_agg(case when p_order = 'desc' then regexp_replace(expression, '( nulls last)?$', ' desc\1') else expression end, ', ' order by position)
+    from jsonb_array_elements_text((p_record.sorts -> p_sort) || jsonb_build_array(p_record.key)) with ordinality e (expression, position)
+  );
+comment on function core.order_by is 'The order by of a page.';
+
+-- Locks a record until the end of the transaction, so that what is read next is what is changed after; not_found without it.
+create function core.lock(p_record text, p_id bigint) returns void language plpgsql as $$
+declare
+  v_record core.record;
+  v_found boolean;
+begin
+  select * into strict v_record from core.record where name = p_record;
+  execute format('select true from %I %I where %s = $1 and (%s) for no key update', v_record.table_name, split_part(v_record.key, '.', 1), v_record.key, v_record.condition)
+    into v_found using p_id;
+  if v_found is null then
+    perform core.fail('not_found', format('There is no %s %s.', replace(p_record, '_', ' '), p_id));
+  end if;
+end $$;
+comment on function core.lock is 'Locks a record for this transaction, or raises not_found.';
+
+-- Inserts what the request gives of the record's writable columns; answers the new id.
+create function core.insert(p_record text, p jsonb) returns bigint language plpgsql as $$
+declare
+  v_record core.record;
+  v_columns text;
+  v_id bigint;
+begin
+  select * into strict v_record from core.record where name = p_record;
+  select string_agg(quote_ident(c), ', ') into strict v_columns from unnest(v_record.writable) c where p ? c;
+  execute format('insert into %1$I (%2$s) select %2$s from jsonb_populate_record(null::%1$I, $1) returning id', v_record.table_name, v_columns)
+    into v_id using p;
+  return v_id;
+end $$;
+comment on function core.insert is 'Inserts the writable columns of a record that the request gives; answers the new id.';
+
+-- A record that was read may be sent back as it came. What only the service sets (p.read_only) must then be what it is, but
+-- for what changes by itself.
+create function core.refuse_read_only(p_given jsonb, p_current jsonb, p_volatile text[]) returns void language plpgsql stable as $$
+declare
+  v_field text := (select key from jsonb_each(p_given - p_volatile) given where given.value is distinct from p_current -> given.key limit 1);
+begin
+  if v_field is not null then
+    perform core.refuse_field('validation_error', v_field, 'This field can''t be set here.');
+  end if;
+end $$;
+comment on function core.refuse_read_only is 'Refuses a change of fields that only the service sets.';
+
+-- Changes what the request gives of the record's writable columns; answers the id; not_found when there is no such record.
+create function core.update(p_record text, p jsonb) returns bigint language plpgsql as $$
+declare
+  v_record core.record;
+  v_alias text;
+  v_set text;
+  v_id bigint;
+begin
+  select * into strict v_record from core.record where name = p_record;
+  v_alias := split_part(v_record.key, '.', 1);
+  if p ? 'read_only' then
+    execute format('select core.refuse_read_only($1, api.%I($2)::jsonb, $3)', v_record.reader) using p -> 'read_only', (p ->> 'id')::bigint, v_record.volatile;
+  end if;
+  select format('(%s) = (select %s from jsonb_populate_record(%I, $1) n)', string_agg(quote_ident(c), ', '), string_agg('n.' || quote_ident(c), ', '), v_alias)
+    into v_set from unnest(v_record.writable) c where p ? c having count(*) > 0;
+  execute format('update %I %I set %s where %s = $2 and (%s) returning %s',
+      v_record.table_name, v_alias, coalesce(v_set, 'updated_at = now()'), v_record.key, v_record.condition, v_record.key)
+    into v_id using p, (p ->> 'id')::bigint;
+  if v_id is null then
+    perform core.fail('not_found', format('There is no %s %s.', replace(p_record, '_', ' '), p ->> 'id'));
+  end if;
+  return v_id;
+end $$;
+comment on function core.update is 'Changes the writable columns of a record that the request gives; answers the id or raises not_found.';

@@ -1,0 +1,99 @@
+-- What the dispatcher and the facade look up: errors, permissions, roles of a new school, operations, records.
+create schema if not exists core;
+create schema if not exists api;
+comment on schema core is 'Context, errors, permissions, the dispatcher, audit, enqueueing. Installed whole after the migrations.';
+comment on schema api is 'One function per operation, (params jsonb) returns json. Installed whole after the migrations.';
+
+create table core.error (
+  name text primary key,
+  sqlstate text not null unique,
+  status integer not null
+);
+comment on table core.error is 'The error registry, filled from src/api/errors.ts at installation.';
+
+create table core.permission (
+  id integer primary key,
+  name text not null unique,
+  description text not null
+);
+comment on table core.permission is 'The catalogue of permissions. An id is never used again.';
+
+create table core.default_role (
+  name text primary key,
+  description text not null,
+  permissions text[] not null
+);
+comment on table core.default_role is 'The system roles that every school begins with. The admin role has every permission.';
+
+create table core.operation (
+  name text primary key,
+  access text not null constraint operation_access_check check (access in ('public', 'token', 'refresh', 'any', 'tenant', 'platform')),
+  permission text references core.permission (name) on delete restrict,
+  role text,
+  feature text,
+  needs_setup boolean not null default false,
+  needs_subscription boolean not null default false,
+  writes boolean not null,
+  idempotent boolean not null default false,
+  record text,
+  content text constraint operation_content_check check (content in ('takes', 'gives'))
+);
+comment on table core.operation is 'Every operation that the dispatcher will run, and who may run it. Each is registered beside its function in db/api.';
+comment on column core.operation.access is 'public: nobody is logged in, the school is named; token: a one-time token names school and user; refresh: a refresh token; any: a user or an operator; tenant: a user of a school; platform: an operator with the admin role.';
+comment on column core.operation.permission is 'The permission that the user needs; null where the operation shows only what is the user''s own or harmless.';
+comment on column core.operation.role is 'The role that the user needs.';
+comment on column core.operation.writes is 'False: the dispatcher makes the transaction read-only.';
+comment on column core.operation.idempotent is 'True: an Idempotency-Key gives the first answer again.';
+comment on column core.operation.record is 'The record that `id` names: what If-Match is compared with.';
+comment on column core.operation.content is 'takes: the dispatcher stores the bytes of the request in the table file and adds file_id to the parameters; gives: the operation answers {file_id, content_type, name}, and the dispatcher adds the bytes.';
+
+create type core.rights as (permissions text[], own_permissions text[], roles text[], student_id bigint);
+comment on type core.rights is 'What a user may do, as a session carries it. own_permissions: those that only the student role gives, which reach no further than the user''s own rows.';
+
+create table core.record (
+  name text primary key,
+  table_name text not null,
+  key text not null,
+  columns text not null,
+  source text not null,
+  condition text not null,
+  search text,
+  filters jsonb not null,
+  sorts jsonb not null,
+  default_sort text,
+  default_order text not null,
+  writable text[] not null,
+  volatile text[] not null,
+  reader text not null
+);
+comment on column core.record.volatile is 'Fields that change without an edit of the record: no part of its version.';
+comment on column core.record.condition is 'What makes a row one of the record; speaks of the main table only, since updates use it without the joins.';
+comment on column core.record.filters is '{query parameter: SQL condition with :value}.';
+comment on column core.record.sorts is '{sort: [SQL expressions]}, with «nulls last» on an expression that can be null.';
+comment on column core.record.reader is 'The function of api that shows one record: what If-Match is compared with.';
+comment on table core.record is 'How a record is shown, searched, filtered, sorted, and which of its columns a request may write: the one definition that list, get, create and update share.';
+
+-- Defines a record and generates api.<name>_record(id), which answers one record as json or raises not_found.
+create function core.define_record(
+  p_name text, p_table text, p_columns text, p_source text, p_key text,
+  p_condition text default 'true', p_search text default null, p_filters jsonb default '{}', p_sorts jsonb default '{}',
+  p_default_sort text default null, p_default_order text default 'asc', p_writable text[] default '{}',
+  p_volatile text[] default '{}', p_reader text default null
+) returns void language plpgsql as $define$
+begin
+  insert into core.record (name, table_name, key, columns, source, condition, search, filters, sorts, default_sort, default_order, writable, volatile, reader)
+    values (p_name, p_table, p_key, p_columns, p_source, p_condition, p_search, p_filters, p_sorts, p_default_sort, p_default_order, p_writable, p_volatile || '{updated_at}', coalesce(p_reader, p_name || '_record'));
+  execute format($function$
+    create function api.%1$I(p_id bigint) returns json language plpgsql stable as $body$
+    declare
+      v_record json;
+    begin
+      select row_to_json(record) into v_record from (select %2$s from %3$s where (%4$s) and %5$s = p_id) record;
+      if v_record is null then
+        perform core.fail('not_found', format('There is no %6$s %%s.', coalesce(p_id::text, '')));
+      end if;
+      return v_record;
+    end $body$
+  $function$, p_name || '_record', p_columns, p_source, p_condition, p_key, replace(p_name, '_', ' '));
+  execute format('comment on function api.%I(bigint) is %L', p_name || '_record', format('One %s as json, or not_found.', p_name));
+end $define$;

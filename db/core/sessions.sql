@@ -1,0 +1,209 @@
+-- Sessions, tokens, plan limits: what touches the schema platform for a school's request. Each is security definer for
+-- that reason, takes the tenant from the context and never from a parameter, and pins its search_path.
+
+-- What a user of this school, or an operator, may do. The admin role of a school has every permission. What only the
+-- student role gives holds for the user's own rows alone, whatever other roles the user has.
+create function core.effective_rights(p_user_id bigint) returns core.rights
+  language plpgsql stable as $$
+declare
+  v_rights core.rights;
+begin
+  if core.tenant_id() is null then
+    select '{}', '{}', array[role], null into v_rights from platform.user_account where id = p_user_id;
+    return v_rights;
+  end if;
+  with held as (
+    select r.id, r.name, r.is_system from user_role ur join role r on r.id = ur.role_id where ur.user_id = p_user_id
+  ), given as (
+    select p.id, p.name, bool_and(h.is_system and h.name = 'student') as is_own
+    from held h
+    join core.permission p on (h.is_system and h.name = 'admin') or p.id in (select permission_id from role_permission where role_id = h.id)
+    group by p.id, p.name
+  )
+  select
+    array(select name from given order by id),
+    array(select name from given where is_own order by id),
+    array(select case when is_system then name else 'custom:' || name end from held order by 1),
+    (select s.id from student s where s.user_id = p_user_id and s.deleted_at is null)
+  into v_rights;
+  return v_rights;
+end $$;
+comment on function core.effective_rights is 'What a user of this school, or an operator, may do. A custom role shows as custom:<name>, so that it can''t pose as a system role.';
+
+-- Opens a session for a user whose password was verified; answers {session_id, refresh_token}.
+create function core.session_open(p_user_id bigint, p_email text, p_rights core.rights) returns json
+  language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+declare
+  v_id bigint;
+begin
+  insert into platform.session (tenant_id, user_id, email, permissions, own_permissions, roles, student_id, ip, user_agent, expires_at)
+    values (core.tenant_id(), p_user_id, p_email, p_rights.permissions, p_rights.own_permissions, p_rights.roles, p_rights.student_id,
+            nullif(current_setting('app.ip', true), ''), nullif(current_setting('app.user_agent', true), ''), now() + interval '30 days')
+    returning id into v_id;
+  return json_build_object('session_id', v_id, 'refresh_token', core.refresh_token_new(v_id));
+end $$;
+
+-- The next refresh token of a session. Only for the functions above and below: it takes any session.
+create function core.refresh_token_new(p_session_id bigint) returns text
+  language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+declare
+  v_token text := rtrim(translate(replace(encode(public.gen_random_bytes(32), 'base64'), E'\n', ''), '+/', '-_'), '=');
+begin
+  insert into platform.refresh_token (hash, session_id, expires_at)
+    values (sha256(convert_to(v_token, 'UTF8')), p_session_id, now() + interval '30 days');
+  return v_token;
+end $$;
+
+-- Trades a refresh token for the next one: {refresh_token}, or {refused} when it was used before. A used token that comes
+-- again more than 10 s later was stolen from somebody: the session ends. It answers instead of raising, so that this stays.
+create function core.session_rotate(p_token text) returns json
+  language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+declare
+  v_hash bytea := sha256(convert_to(p_token, 'UTF8'));
+  v_used_at timestamptz;
+begin
+  update platform.refresh_token set used_at = now() where hash = v_hash and used_at is null and session_id = core.session_id();
+  if not found then
+    select used_at into v_used_at from platform.refresh_token where hash = v_hash;
+    if v_used_at < now() - interval '10 seconds' then
+      update platform.session set revoked_at = now() where id = core.session_id();
+    end if;
+    return json_build_object('refused', 'This refresh token was used before.');
+  end if;
+  update platform.session set expires_at = now() + interval '30 days' where id = core.session_id();
+  return json_build_object('refresh_token', core.refresh_token_new(core.session_id()));
+end $$;
+
+-- Ends the sessions of some users of this school (or of operators), but for one.
+create function core.sessions_revoke(p_user_ids bigint[], p_except bigint default null) returns void
+  language sql security definer set search_path = pg_catalog, pg_temp as $$
+  update platform.session set revoked_at = now()
+  where tenant_id is not distinct from core.tenant_id() and user_id = any (p_user_ids) and revoked_at is null and id is distinct from p_except;
+$$;
+
+-- Writes the rights of one user of this school, or of an operator, into all of their sessions.
+create function core.session_rights(p_user_id bigint, p_rights core.rights) returns void
+  language sql security definer set search_path = pg_catalog, pg_temp as $$
+  update platform.session set permissions = p_rights.permissions, own_permissions = p_rights.own_permissions, roles = p_rights.roles, student_id = p_rights.student_id
+  where tenant_id is not distinct from core.tenant_id() and user_id = p_user_id and revoked_at is null;
+$$;
+
+-- Rights are read to be written into sessions: by log-in, by refresh, by whoever changes roles. Who changes them takes this
+-- lock of the school alone, who only reads them shares it, each before it reads; else one could write what it read before
+-- the other changed it. Order of locks: the record of the request, then this one.
+create function core.lock_rights(p_to_change boolean) returns void
+  language sql security definer set search_path = pg_catalog, pg_temp as $$
+  select case when p_to_change then pg_advisory_xact_lock(7313 * 4294967296 + coalesce(core.tenant_id(), 0))
+              else pg_advisory_xact_lock_shared(7313 * 4294967296 + coalesce(core.tenant_id(), 0)) end;
+$$;
+
+-- After roles changed, under core.lock_rights: the rights of these users take effect at their next request.
+create function core.refresh_rights(p_user_ids bigint[]) returns void language plpgsql as $$
+begin
+  perform core.session_rights(u, core.effective_rights(u)) from unnest(p_user_ids) u;
+end $$;
+comment on function core.refresh_rights is 'Writes the present rights of these users into their sessions.';
+
+-- Uses a one-time token up; answers its user, or null when it is used, expired or for another purpose.
+create function core.token_use(p_token text, p_purposes text[]) returns bigint
+  language sql security definer set search_path = pg_catalog, pg_temp as $$
+  update platform.one_time_token set used_at = now()
+  where hash = sha256(convert_to(p_token, 'UTF8')) and used_at is null and expires_at > now() and purpose = any (p_purposes)
+    and tenant_id is not distinct from core.tenant_id()
+  returning user_id;
+$$;
+
+-- Whether an e-mail of this purpose went to the user within two minutes.
+create function core.token_is_recent(p_user_id bigint, p_purpose text) returns boolean
+  language sql stable security definer set search_path = pg_catalog, pg_temp
+  return exists (select from platform.one_time_token where tenant_id is not distinct from core.tenant_id() and user_id = p_user_id
+                   and purpose = p_purpose and created_at > now() - interval '2 minutes');
+
+-- Makes the unused tokens of a user useless, after a password was set.
+create function core.tokens_void(p_user_id bigint, p_purposes text[]) returns void
+  language sql security definer set search_path = pg_catalog, pg_temp as $$
+  update platform.one_time_token set used_at = now()
+  where tenant_id is not distinct from core.tenant_id() and user_id = p_user_id and used_at is null and purpose = any (p_purposes);
+$$;
+
+-- Counts an attempt to log in before the password is looked at, so that many at once can't slip through. Answers the
+-- seconds to wait when the account is closed, else null.
+create function core.login_attempt(p_email text) returns integer
+  language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+declare
+  v_account bytea := sha256(convert_to(coalesce(core.tenant_id()::text, 'platform') || ' ' || p_email, 'UTF8'));
+  v_now timestamptz := clock_timestamp();
+  v_end timestamptz := v_now + interval '15 minutes';
+  v_throttle record;
+begin
+  insert into platform.login_throttle as l (account, attempts, window_ends_at) values (v_account, 1, v_end)
+    on conflict (account) do update set
+      attempts = case when l.window_ends_at < v_now then 1 else l.attempts + 1 end,
+      window_ends_at = case when l.window_ends_at < v_now then v_end else l.window_ends_at end
+    returning l.attempts, l.window_ends_at into v_throttle;
+  return case when v_throttle.attempts > 10 then ceil(extract(epoch from v_throttle.window_ends_at - v_now))::integer end;
+end $$;
+
+-- Forgets the failed attempts at an account.
+create function core.login_succeeded(p_email text) returns void
+  language sql security definer set search_path = pg_catalog, pg_temp as $$
+  delete from platform.login_throttle where account = sha256(convert_to(coalesce(core.tenant_id()::text, 'platform') || ' ' || p_email, 'UTF8'));
+$$;
+
+-- The features and settings of this school that every user may know.
+create function core.tenant_features() returns text[]
+  language sql stable security definer set search_path = pg_catalog, pg_temp
+  return coalesce((select core.enabled_features(p.features, t.feature_flags)
+                   from platform.tenant t join platform.plan p on p.id = t.plan_id where t.id = core.tenant_id()), '{}');
+
+-- Counts the school after people or classes came or went, and refuses growth beyond the plan. The row lock makes writers
+-- of one school take turns, and each counts after the one before it has committed.
+create function core.usage_count() returns void
+  language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+declare
+  v_before platform.tenant_usage;
+  v_plan record;
+  v_students integer;
+  v_teachers integer;
+  v_classes integer;
+begin
+  select * into strict v_before from platform.tenant_usage where tenant_id = core.tenant_id() for no key update;
+  select p.name, p.max_students, p.max_teachers into strict v_plan
+    from platform.tenant t join platform.plan p on p.id = t.plan_id where t.id = core.tenant_id();
+  execute format('select (select count(*) from %1$I.student where is_active and deleted_at is null),
+                         (select count(*) from %1$I.teacher where is_active and deleted_at is null),
+                         (select count(*) from %1$I.class)', 'tenant_' || core.tenant_id())
+    into v_students, v_teachers, v_classes;
+  if v_students > v_plan.max_students and v_students > v_before.students then
+    perform core.fail('plan_limit_reached', format('The plan %s allows %s active students.', v_plan.name, v_plan.max_students));
+  elsif v_teachers > v_plan.max_teachers and v_teachers > v_before.teachers then
+    perform core.fail('plan_limit_reached', format('The plan %s allows %s active teachers.', v_plan.name, v_plan.max_teachers));
+  end if;
+  if (v_students, v_teachers, v_classes) is distinct from (v_before.students, v_before.teachers, v_before.classes) then
+    update platform.tenant_usage set students = v_students, teachers = v_teachers, classes = v_classes where tenant_id = core.tenant_id();
+  end if;
+end $$;
+comment on function core.usage_count is 'Counts students, teachers and classes of this school; raises plan_limit_reached when they grew beyond the plan.';
+
+-- Ends the session of this request.
+create function core.session_end() returns void
+  language sql security definer set search_path = pg_catalog, pg_temp as $$
+  update platform.session set revoked_at = now() where id = core.session_id();
+$$;
+
+-- What every user may know of their own school; null for an operator.
+create function core.tenant_summary() returns json
+  language sql stable security definer set search_path = pg_catalog, pg_temp
+  return (select json_build_object('id', id, 'name', name, 'subdomain', subdomain, 'time_zone', time_zone, 'is_setup_complete', is_setup_complete)
+          from platform.tenant where id = core.tenant_id());
+
+-- Operators have no function that changes their role: whoever does it in SQL ends, or narrows, their sessions at once.
+create function core.operator_changed() returns trigger language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+begin
+  update platform.session
+    set roles = array[new.role], revoked_at = case when new.is_active and new.deleted_at is null then null else now() end
+    where tenant_id is null and user_id = new.id and revoked_at is null;
+  return null;
+end $$;
+comment on function core.operator_changed is 'Carries a change of an operator''s role or state into their sessions.';
+create trigger sessions after update of role, is_active, deleted_at on platform.user_account for each row execute function core.operator_changed();

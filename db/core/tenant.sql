@@ -1,0 +1,109 @@
+-- The life of a tenant schema. This file is installed before the tenants are migrated, the rest of core and api after
+-- that; it therefore depends on nothing but the schema platform.
+create schema if not exists core;
+
+-- The advisory lock of one tenant: shared by each of its requests, exclusive while its schema changes.
+create or replace function core.tenant_lock_key(p_tenant_id bigint) returns bigint
+  language sql immutable strict
+  return 7311 * 4294967296 + p_tenant_id;
+
+-- Makes the settings that row policies read: this school, and all of it. Answers what they were, for core.leave_tenant.
+-- (Only a superuser may write such settings into the head of a function, where Postgres would put them back by itself.)
+create or replace function core.enter_tenant(p_tenant_id bigint) returns text[]
+  language plpgsql set search_path = pg_catalog, pg_temp as $$
+declare
+  v_before text[] := array[current_setting('app.tenant_id', true), current_setting('app.scope', true)];
+begin
+  perform set_config('app.tenant_id', coalesce(p_tenant_id::text, ''), true), set_config('app.scope', 'all', true);
+  return v_before;
+end $$;
+
+-- Puts back what core.enter_tenant found.
+create or replace function core.leave_tenant(p_before text[]) returns void
+  language plpgsql set search_path = pg_catalog, pg_temp as $$
+begin
+  perform set_config('app.tenant_id', coalesce(p_before[1], ''), true), set_config('app.scope', coalesce(p_before[2], ''), true);
+end $$;
+
+-- Lays grants, forced row security and the isolation policy over every table of a tenant schema; repeatable.
+-- A table whose comment has a line `@grants select, insert` gets only those.
+-- The policy is a plain comparison in a shape that the planner takes for nearly always true, which it is. For «=» alone it
+-- expects one row in 200 to pass, and then joins 20,000 students in a nested loop: a list took 1.5 s instead of 15 ms.
+create or replace function core.tenant_secure(p_tenant_id bigint) returns void
+  language plpgsql set search_path = pg_catalog, pg_temp as $$
+declare
+  v_schema text := 'tenant_' || p_tenant_id;
+  v_check text := format('(nullif(current_setting(''app.tenant_id'', true) = %L, false) is not null)', p_tenant_id);
+  v_table record;
+  v_verb text;
+begin
+  execute format('grant usage on schema %I to school_tenant', v_schema);
+  execute format('revoke all on all tables in schema %I from school_tenant, public', v_schema);
+  execute format('revoke all on all functions in schema %I from public', v_schema);
+  execute format('grant usage on all sequences in schema %I to school_tenant', v_schema);
+  for v_table in
+    select c.oid, c.relname, c.relrowsecurity and c.relforcerowsecurity as is_forced,
+           exists (select from pg_policy p where p.polrelid = c.oid and p.polname = 'tenant_isolation') as has_policy,
+           coalesce(substring(obj_description(c.oid, 'pg_class') from '@grants ([a-z, ]+)'), 'select, insert, update, delete') as verbs,
+           (select string_agg(quote_ident(attname), ', ' order by attnum) from pg_attribute a
+              where a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped and a.attgenerated = ''
+                and not (a.attname = 'id' and a.atthasdef)) as columns
+    from pg_class c
+    where c.relnamespace = v_schema::regnamespace and c.relkind in ('r', 'p')
+    order by c.relname
+  loop
+    if not v_table.is_forced then
+      execute format('alter table %I.%I enable row level security, force row level security', v_schema, v_table.relname);
+    end if;
+    if not v_table.has_policy then
+      execute format('create policy tenant_isolation on %I.%I using %s with check %s', v_schema, v_table.relname, v_check, v_check);
+    end if;
+    foreach v_verb in array string_to_array(v_table.verbs, ',') loop
+      execute format('grant %s %s on %I.%I to school_tenant', trim(v_verb),
+        case when trim(v_verb) in ('insert', 'update') then '(' || v_table.columns || ')' end, v_schema, v_table.relname);
+    end loop;
+  end loop;
+end $$;
+
+-- Brings one tenant schema to the latest version, or to p_up_to, in the caller's transaction, with the tenant closed to
+-- requests meanwhile (they answer 503). Answers the number of migrations applied. The schema is created when it is missing,
+-- but never for a school that was purged: only an import brings that back.
+drop function if exists core.tenant_migrate(bigint);
+create or replace function core.tenant_migrate(p_tenant_id bigint, p_up_to integer default null) returns integer
+  language plpgsql set search_path = pg_catalog, pg_temp as $$
+declare
+  v_schema text := 'tenant_' || p_tenant_id;
+  v_before text[];
+  v_version integer;
+  v_is_purged boolean;
+  v_migration record;
+  v_count integer := 0;
+begin
+  perform pg_advisory_xact_lock(core.tenant_lock_key(p_tenant_id));
+  select schema_version, status = 'deleted' and schema_version = 0 into strict v_version, v_is_purged
+    from platform.tenant where id = p_tenant_id for no key update;
+  if v_is_purged or not exists (select from platform.tenant_migration where version > v_version and (p_up_to is null or version <= p_up_to)) then
+    return 0;
+  end if;
+  if v_version = 0 then
+    execute format('create schema %I', v_schema);
+  end if;
+  v_before := core.enter_tenant(p_tenant_id);
+  perform set_config('search_path', format('%I, public', v_schema), true);
+  for v_migration in
+    select version, name, body from platform.tenant_migration where version > v_version and (p_up_to is null or version <= p_up_to) order by version
+  loop
+    begin
+      execute v_migration.body;
+    exception when others then
+      raise exception using errcode = sqlstate, message = format('tenant migration %s: %s', v_migration.name, sqlerrm);
+    end;
+    v_count := v_count + 1;
+    v_version := v_migration.version;
+  end loop;
+  perform core.tenant_secure(p_tenant_id);
+  update platform.tenant set schema_version = v_version where id = p_tenant_id;
+  perform core.leave_tenant(v_before);
+  return v_count;
+end $$;
+comment on function core.tenant_migrate is 'Brings one tenant schema to the latest version, or to an earlier one, in the caller''s transaction.';

@@ -1,0 +1,72 @@
+-- What background jobs need of the database. Security definer with pinned search_path: the worker's role has no other way in.
+
+-- Readies one e-mail: who gets it, from which school, with a fresh one-time token. Answers null when there is nothing to
+-- send any more (the user is gone, was verified, or has a password already).
+create function core.email_prepare(p_tenant_id bigint, p_user_id bigint, p_kind text) returns json
+  language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+declare
+  v_token text := rtrim(translate(replace(encode(public.gen_random_bytes(32), 'base64'), E'\n', ''), '+/', '-_'), '=');
+  v_hours integer := case p_kind when 'password_reset' then 1 when 'invitation' then 168 else 24 end;
+  v_tenant record;
+  v_user record;
+  v_before text[];
+begin
+  select t.name, t.subdomain, t.status into v_tenant from platform.tenant t where t.id = p_tenant_id;
+  if p_tenant_id is not null and v_tenant.status is distinct from 'active' then
+    return null;
+  end if;
+  v_before := core.enter_tenant(p_tenant_id);
+  execute format('select email, first_name, last_name, password_hash, email_verified_at from %I.user_account where id = $1 and deleted_at is null and is_active for no key update',
+      case when p_tenant_id is null then 'platform' else 'tenant_' || p_tenant_id end)
+    into v_user using p_user_id;
+  perform core.leave_tenant(v_before);
+  if v_user.email is null
+     or (p_kind = 'email_verification' and v_user.email_verified_at is not null)
+     or (p_kind = 'invitation' and v_user.password_hash is not null) then
+    return null;
+  end if;
+  insert into platform.one_time_token (hash, tenant_id, user_id, purpose, expires_at)
+    values (sha256(convert_to(v_token, 'UTF8')), p_tenant_id, p_user_id, p_kind, now() + make_interval(hours => v_hours));
+  return json_build_object('email', v_user.email, 'first_name', v_user.first_name, 'last_name', v_user.last_name,
+    'school', coalesce(v_tenant.name, 'School management'), 'subdomain', v_tenant.subdomain, 'token', v_token, 'valid_hours', v_hours);
+end $$;
+comment on function core.email_prepare is 'What an e-mail needs: recipient, school, a fresh one-time token; null when it is no longer wanted.';
+
+-- Removes what has run out of the shared tables: sessions, tokens, throttles, answers to idempotency keys. Answers the counts.
+create function core.clean_up() returns json
+  language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+declare
+  v_tokens bigint;
+  v_sessions bigint;
+  v_throttles bigint;
+begin
+  delete from platform.one_time_token where expires_at < now() - interval '1 day';
+  get diagnostics v_tokens = row_count;
+  delete from platform.session where expires_at < now() or revoked_at < now() - interval '30 days';
+  get diagnostics v_sessions = row_count;
+  delete from platform.refresh_token where expires_at < now();
+  delete from platform.login_throttle where window_ends_at < now();
+  get diagnostics v_throttles = row_count;
+  delete from platform.idempotency_key where created_at < now() - interval '24 hours';
+  return json_build_object('sessions', v_sessions, 'tokens', v_tokens, 'throttles', v_throttles);
+end $$;
+comment on function core.clean_up is 'Removes expired sessions, tokens, throttles and answers to idempotency keys of operators; answers the counts.';
+
+-- The schools that are there, for jobs that visit each in a transaction of its own.
+create function core.schools() returns setof bigint
+  language sql stable security definer set search_path = pg_catalog, pg_temp
+  begin atomic
+    select id from platform.tenant where schema_version > 0 and status <> 'deleted' order by id;
+  end;
+comment on function core.schools is 'The schools that jobs visit.';
+
+-- Removes what has run out in one school: answers to idempotency keys.
+create function core.clean_up_school(p_tenant_id bigint) returns void
+  language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+declare
+  v_before text[] := core.enter_tenant(p_tenant_id);
+begin
+  execute format('delete from %I.idempotency_key where created_at < now() - interval ''24 hours''', 'tenant_' || p_tenant_id);
+  perform core.leave_tenant(v_before);
+end $$;
+comment on function core.clean_up_school is 'Removes expired answers to idempotency keys of one school.';

@@ -1,0 +1,72 @@
+-- Who may do what: all is revoked, then granted by list. test/db/grants.test.ts holds this list against the catalogue.
+grant usage on schema core, api to school_api, school_tenant, school_platform;
+grant usage on schema platform to school_tenant, school_platform; -- search_normal, for both; the tables below, for operators
+grant usage on schema core to school_worker;
+
+do $$ begin execute format('revoke temporary on database %I from public', current_database()); end $$;
+revoke all on all functions in schema core, api, platform from public, school_api, school_tenant, school_platform, school_worker;
+revoke all on all tables in schema core, platform from public, school_api, school_tenant, school_platform, school_worker;
+
+-- The API process: the dispatcher, and readiness.
+grant execute on function core.call(text, bigint, jsonb, jsonb, bytea), core.admit(text, bigint, jsonb, jsonb), core.readiness() to school_api;
+grant select on core.operation to school_api;
+
+-- What operations may call in core, by name: a new function there is out of reach until it is listed. An operation can be
+-- called by the roles that its access is for; the other functions of api are theirs to share.
+do $$
+declare
+  v_shared text[] := '{tenant_id,user_id,session_id,permissions,has_permission,today,fail,refuse_field,diff,enqueue,enabled_features,
+    page,order_by,insert,update,lock,earlier_answer,require_match,version_of,refuse_read_only,effective_rights,lock_rights,refresh_rights,session_rights,session_open,session_rotate,
+    session_end,sessions_revoke,token_use,tokens_void,token_is_recent,login_attempt,login_succeeded,tenant_features,tenant_summary}';
+  v_of_tenant text[] := '{usage_count}';
+  v_of_platform text[] := '{audit,is_reserved_subdomain,tenant_provision}';
+  v_function record;
+begin
+  for v_function in
+    select p.oid::regprocedure as signature,
+      case n.nspname when 'core' then p.proname = any (v_shared || v_of_tenant) else coalesce(o.access, '') <> 'platform' end as to_tenant,
+      case n.nspname when 'core' then p.proname = any (v_shared || v_of_platform) else coalesce(o.access, '') <> 'tenant' end as to_platform
+    from pg_proc p
+    join pg_namespace n on n.oid = p.pronamespace and n.nspname in ('core', 'api')
+    left join core.operation o on o.name = p.proname and n.nspname = 'api'
+  loop
+    if v_function.to_tenant then
+      execute format('grant execute on function %s to school_tenant', v_function.signature);
+    end if;
+    if v_function.to_platform then
+      execute format('grant execute on function %s to school_platform', v_function.signature);
+    end if;
+  end loop;
+end $$;
+grant select on core.error, core.permission, core.record to school_tenant, school_platform;
+grant execute on function platform.search_normal(text) to school_tenant, school_platform;
+
+-- Operators.
+grant select on platform.tenant, platform.plan, platform.tenant_usage, platform.subscription, platform.audit_log, platform.state_transition,
+  platform.user_account, platform.file, platform.idempotency_key to school_platform;
+grant insert (name, subdomain, contact_email, plan_id, trial_ends_at, feature_flags, time_zone),
+  update (name, subdomain, contact_email, plan_id, trial_ends_at, feature_flags, time_zone, status, suspended_at, deleted_at, updated_at) on platform.tenant to school_platform;
+grant update (updated_at) on platform.tenant_usage to school_platform; -- for its row lock
+grant insert (tenant_id, plan_id, status, current_period_end), update (plan_id, status, started_at, current_period_end, updated_at) on platform.subscription to school_platform;
+grant insert (name, price_monthly, max_students, max_teachers, features), update (name, price_monthly, max_students, max_teachers, features, updated_at), delete on platform.plan to school_platform;
+grant update (first_name, last_name, phone, password_hash, email_verified_at, profile_picture_id, last_login_at, updated_at) on platform.user_account to school_platform;
+grant insert (content, content_type, name), delete on platform.file to school_platform;
+grant insert (user_id, key, operation, request_hash), update (answer, updated_at), delete on platform.idempotency_key to school_platform;
+grant usage on all sequences in schema platform to school_platform;
+
+-- The worker: the queue, and the functions that jobs need.
+grant execute on function core.email_prepare(bigint, bigint, text), core.clean_up(), core.clean_up_school(bigint), core.schools(), core.tenant_lock_key(bigint), core.purge_due(integer),
+  core.purge_open(bigint, integer), core.purge_mark(bigint, integer, text), core.purge_drop(bigint) to school_worker;
+grant usage on schema graphile_worker to school_worker;
+grant select, insert, update, delete on all tables in schema graphile_worker to school_worker;
+grant usage on all sequences in schema graphile_worker to school_worker;
+grant execute on all functions in schema graphile_worker to school_worker;
+do $$
+declare
+  v_table text;
+begin
+  for v_table in select relname from pg_class where relnamespace = 'graphile_worker'::regnamespace and relkind = 'r' and relrowsecurity loop
+    execute format('drop policy if exists school_worker on graphile_worker.%I', v_table);
+    execute format('create policy school_worker on graphile_worker.%I to school_worker using (true) with check (true)', v_table);
+  end loop;
+end $$;

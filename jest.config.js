@@ -1,0 +1,17 @@
+/** @type {import('jest').Config} */
+export default {
+  testEnvironment: 'node',
+  testMatch: ['<rootDir>/test/**/*.test.ts'],
+  extensionsToTreatAsEsm: ['.ts'],
+  transform: {
+    '^.+\\.ts$': [
+      '@swc/jest',
+      { jsc: { parser: { syntax: 'typescript' }, target: 'es2024', experimental: { keepImportAttributes: true } }, module: { type: 'es6' } },
+    ],
+  },
+  globalSetup: '<rootDir>/test/support/setup.ts',
+  globalTeardown: '<rootDir>/test/support/teardown.ts',
+  testTimeout: 60_000,
+  maxWorkers: 2,
+  openHandlesTimeout: 0,
+};

@@ -1,0 +1,1 @@
+-- The shared migration being written; `npm run school -- commit-migration` moves it to committed/.

@@ -1,0 +1,135 @@
+import { randomUUID } from 'node:crypto';
+import cors from 'cors';
+import express, { type ErrorRequestHandler, type Express, type RequestHandler } from 'express';
+import helmet from 'helmet';
+import { docsRouter } from './docs.ts';
+import { resources } from './endpoints/index.ts';
+import { ApiError, toApiError } from './errors.ts';
+import { healthRouter } from './health.ts';
+import { openapiDocument } from './openapi.ts';
+import { passwordPage } from './pages.ts';
+import { apiRouter, type Operation } from './router.ts';
+import type { Services } from './services.ts';
+import type { Claims } from './tokens.ts';
+
+declare module 'express-serve-static-core' {
+  interface Request {
+    /** The id of this request, in its answer, its log line and its audit entries. */
+    id: string;
+    claims?: Claims;
+    /** The operation that the route names, for the log. */
+    operation?: string;
+  }
+}
+
+const sane = /^[\w.-]{1,128}$/;
+
+/** Gives a request its id and, when it is over, its log line. */
+function identify(services: Services): RequestHandler {
+  return (req, res, next) => {
+    const given = req.get('x-request-id');
+    req.id = given && sane.test(given) ? given : randomUUID();
+    res.set('X-Request-Id', req.id);
+    const start = performance.now();
+    res.on('close', () => {
+      services.logger.info({
+        request_id: req.id,
+        method: req.method,
+        operation: req.operation,
+        tenant: req.claims?.tenant_id,
+        status: res.writableFinished ? res.statusCode : 499,
+        ms: Math.round((performance.now() - start) * 10) / 10,
+      });
+    });
+    next();
+  };
+}
+
+/** What express and its body parsers throw. */
+function fromExpress(error: unknown): unknown {
+  if (!(error instanceof Error) || !('status' in error) || error instanceof ApiError) return error;
+  const type = 'type' in error ? error.type : undefined;
+  if (type === 'entity.parse.failed') return new ApiError('malformed_json', 'The body is not JSON.');
+  if (type === 'entity.too.large') return new ApiError('payload_too_large', 'The body may have 1 MB at most.');
+  if (error.status === 415) return new ApiError('unsupported_media_type', 'The body has a charset or encoding that is not supported.');
+  if (typeof error.status === 'number' && error.status < 500) return new ApiError('validation_error', 'The request can not be read.', { cause: error });
+  return error;
+}
+
+/** The one place where an error becomes an answer. */
+function answerError(services: Services): ErrorRequestHandler {
+  return (thrown: unknown, req, res, _next) => {
+    const error = toApiError(fromExpress(thrown));
+    if (error.status >= 500) services.logger.error({ request_id: req.id, error: error.error, cause: safeCause(error.cause) });
+    if (res.headersSent) {
+      res.destroy();
+      return;
+    }
+    if (error.status === 401) res.set('WWW-Authenticate', 'Bearer');
+    if (error.retryAfter !== undefined) res.set('Retry-After', String(error.retryAfter));
+    res.status(error.status).json({
+      success: false,
+      error: error.error,
+      message: error.message,
+      ...(error.details ? { details: error.details } : {}),
+      request_id: req.id,
+    });
+  };
+}
+
+/** A cause for the log: what Postgres says of a row's values stays out of it. */
+function safeCause(cause: unknown): object {
+  if (!(cause instanceof Error)) return {};
+  const { code, constraint, table, where } = cause as { code?: string; constraint?: string; table?: string; where?: string };
+  return {
+    name: cause.name,
+    code,
+    constraint,
+    table,
+    where,
+    message: code?.startsWith('2') ? undefined : cause.message,
+    stack: code ? undefined : cause.stack,
+  };
+}
+
+/**
+ * The HTTP side of the service.
+ * @param operations  the rows of `core.operation`
+ */
+export function createApp(services: Services, operations: readonly Operation[]): Express {
+  const { config } = services;
+  const byName = new Map(operations.map((operation) => [operation.name, operation]));
+  const app = express();
+  app.disable('x-powered-by');
+  app.set('etag', false);
+  app.set('trust proxy', config.TRUST_PROXY);
+  app.set('query parser', 'simple');
+  app.use(identify(services));
+  app.use(helmet({ contentSecurityPolicy: { directives: { defaultSrc: ["'none'"], frameAncestors: ["'none'"] }, useDefaults: false } }));
+  if (config.CORS_ORIGINS) {
+    app.use(
+      cors({
+        origin: config.CORS_ORIGINS,
+        exposedHeaders: ['X-Refresh-Token', 'X-Request-Id', 'Location', 'ETag', 'Retry-After', 'RateLimit', 'RateLimit-Policy'],
+        maxAge: 600,
+      }),
+    );
+  }
+  app.use('/api/health', healthRouter(services));
+  app.use('/api/docs', docsRouter());
+  const document = JSON.stringify(openapiDocument(resources, byName, config.PUBLIC_URL));
+  app.get('/api/openapi.json', (_req, res) => {
+    res.set('Content-Type', 'application/json; charset=utf-8').set('Cache-Control', 'no-cache').send(document);
+  });
+  app.use('/password', passwordPage());
+  app.use('/api', (_req, res, next) => {
+    res.set('Cache-Control', 'private, no-cache');
+    next();
+  });
+  app.use('/api', apiRouter(services, resources, byName));
+  app.use((req, _res, next) => {
+    next(new ApiError('not_found', `There is no route ${req.method} ${req.path}.`));
+  });
+  app.use(answerError(services));
+  return app;
+}

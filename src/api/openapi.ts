@@ -1,0 +1,224 @@
+import { z } from 'zod';
+import { createDocument, type ZodOpenApiOperationObject, type ZodOpenApiPathsObject, type ZodOpenApiResponsesObject } from 'zod-openapi';
+import { type Endpoint, pathParameters, type Resource } from './endpoint.ts';
+import { type ErrorName, errors } from './errors.ts';
+import { about } from './health.ts';
+import { isAnonymous, type Operation } from './router.ts';
+
+const Failure = z
+  .object({
+    success: z.literal(false),
+    error: z.enum(Object.keys(errors) as [ErrorName, ...ErrorName[]]),
+    message: z.string(),
+    details: z
+      .array(z.object({ path: z.string(), message: z.string() }))
+      .optional()
+      .meta({ description: 'Each field at fault.' }),
+    request_id: z.string(),
+  })
+  .meta({
+    id: 'Failure',
+    description: Object.entries(errors)
+      .map(([name, { status, meaning }]) => `* ${String(status)} \`${name}\`: ${meaning}`)
+      .join('\n'),
+  });
+
+const Pagination = z.object({ page: z.int(), pageSize: z.int(), totalItems: z.int(), totalPages: z.int() }).meta({ id: 'Pagination' });
+
+const Health = z.object({ status: z.literal('ok'), service: z.string(), version: z.string() }).meta({ id: 'Health' });
+const Ready = z
+  .object({
+    status: z.enum(['ready', 'not_ready']),
+    service: z.string(),
+    version: z.string(),
+    database: z.boolean(),
+    migrations: z.boolean(),
+    worker: z.boolean(),
+    tenants_behind: z.int().nullable().meta({ description: 'Schools whose schema is older than the functions; each answers 503 until it is migrated.' }),
+  })
+  .meta({ id: 'Ready' });
+
+const content = (schema: z.ZodType) => ({ 'application/json': { schema } });
+const success = (data: z.ZodType) => z.object({ success: z.literal(true), data });
+const failure = (...names: ErrorName[]) => ({ description: names.map((name) => `\`${name}\`: ${errors[name].meaning}`).join(' '), content: content(Failure) });
+
+/** The errors that an operation can answer, by status. */
+function failures(endpoint: Endpoint, operation: Operation, path: string, method: string): ErrorName[] {
+  const isStranger = isAnonymous(operation);
+  return [
+    'validation_error',
+    ...(isStranger ? (['invalid_credentials'] as const) : (['unauthenticated'] as const)),
+    ...(operation.needs_subscription ? (['subscription_inactive'] as const) : []),
+    'forbidden',
+    ...(path.includes(':') || isStranger || endpoint.bytes ? (['not_found'] as const) : []),
+    ...(operation.writes ? (['conflict'] as const) : []),
+    ...(honoursIfMatch(endpoint, operation) ? (['precondition_failed'] as const) : []),
+    ...(endpoint.bytes ? [] : (['not_acceptable'] as const)),
+    ...(method === 'GET' ? [] : (['payload_too_large', 'unsupported_media_type'] as const)),
+    ...(operation.writes ? (['invalid_reference'] as const) : []),
+    'rate_limited',
+    'internal_error',
+    'unavailable',
+  ];
+}
+
+const honoursIfMatch = (endpoint: Endpoint, operation: Operation) => operation.record !== null && operation.writes && !endpoint.isCreate;
+
+/** Who may call it, in a sentence. */
+function access(endpoint: Endpoint, operation: Operation): string {
+  const parts = {
+    public: 'Public.',
+    token: 'Public, with a one-time token.',
+    refresh: 'Needs a refresh token in X-Refresh-Token.',
+    any: 'Needs a log-in, of a school or of an operator.',
+    tenant: operation.permission ? `Needs the permission \`${operation.permission}\`.` : 'Needs a log-in of a school.',
+    platform: 'Needs an operator.',
+  };
+  return [
+    parts[operation.access],
+    operation.role && `Needs the role \`${operation.role}\`.`,
+    operation.feature && `Needs the feature \`${operation.feature}\`.`,
+    operation.needs_setup && 'Needs a complete setup.',
+    operation.needs_subscription && 'Needs an active subscription.',
+    honoursIfMatch(endpoint, operation) && 'Honours `If-Match`.',
+    operation.idempotent && 'Honours `Idempotency-Key`.',
+  ]
+    .filter(Boolean)
+    .join(' ');
+}
+
+function responses(endpoint: Endpoint, operation: Operation, path: string, method: string): ZodOpenApiResponsesObject {
+  const byStatus = Map.groupBy(failures(endpoint, operation, path, method), (name) => String(errors[name].status));
+  const answer = endpoint.answer ?? z.null();
+  const header = (name: string, description: string) => ({ headers: z.object({ [name]: z.string().optional().meta({ description }) }) });
+  const headers = endpoint.isCreate
+    ? header('Location', 'The path of what was made.')
+    : operation.record && method !== 'DELETE'
+      ? header('ETag', 'The version of the record, for If-Match and If-None-Match.')
+      : {};
+  const ok = endpoint.bytes
+    ? { description: 'The file.', content: Object.fromEntries(endpoint.bytes.map((type) => [type, { schema: { type: 'string' as const, format: 'binary' } }])) }
+    : {
+        description: endpoint.isCreate ? 'Made.' : 'Done.',
+        content: content(endpoint.isPage ? z.object({ success: z.literal(true), data: z.array(answer), pagination: Pagination }) : success(answer)),
+        ...headers,
+      };
+  return {
+    [endpoint.isCreate ? '201' : '200']: ok,
+    ...(method === 'GET' && (operation.record || endpoint.bytes) ? { '304': { description: 'You have this version already (If-None-Match).' } } : {}),
+    ...Object.fromEntries([...byStatus].map(([status, names]) => [status, failure(...names)])),
+  };
+}
+
+function describe(endpoint: Endpoint, operation: Operation, section: string, path: string, method: string): ZodOpenApiOperationObject {
+  const headers = {
+    ...(operation.access === 'refresh' ? { 'X-Refresh-Token': z.string() } : {}),
+    ...(operation.access === 'tenant'
+      ? {
+          'X-Tenant-ID': z
+            .string()
+            .regex(/^[1-9][0-9]*$/)
+            .optional()
+            .meta({ description: 'The school; the token names it already, and both must agree.' }),
+        }
+      : {}),
+    ...(honoursIfMatch(endpoint, operation) ? { 'If-Match': z.string().optional().meta({ description: 'The ETag of the version that you read.' }) } : {}),
+    ...(operation.idempotent
+      ? {
+          'Idempotency-Key': z
+            .string()
+            .max(255)
+            .optional()
+            .meta({ description: 'Makes it safe to send the request again: the first answer comes again for 24 hours.' }),
+        }
+      : {}),
+  };
+  const isStranger = isAnonymous(operation);
+  return {
+    operationId: endpoint.operationId ?? operation.name,
+    tags: [section],
+    summary: endpoint.summary,
+    description: [endpoint.description, access(endpoint, operation)].filter(Boolean).join('\n\n'),
+    security: isStranger ? [] : [{ bearer: [] }],
+    requestParams: {
+      ...(path.includes(':') ? { path: z.object(pathParameters(path)) } : {}),
+      ...(endpoint.query ? { query: endpoint.query } : {}),
+      ...(Object.keys(headers).length > 0 ? { header: z.object(headers) } : {}),
+    },
+    ...(endpoint.body ? { requestBody: { required: true, content: content(endpoint.body) } } : {}),
+    ...(endpoint.upload
+      ? {
+          requestBody: {
+            required: true,
+            content: {
+              'multipart/form-data': {
+                schema: { type: 'object' as const, properties: { [endpoint.upload.fields[0] ?? 'file']: { type: 'string' as const, format: 'binary' } } },
+              },
+            },
+          },
+        }
+      : {}),
+    responses: responses(endpoint, operation, path, method),
+    'x-operation': operation.name,
+    ...(operation.permission ? { 'x-permission': operation.permission } : {}),
+  };
+}
+
+/**
+ * The OpenAPI 3.1 document, from the route table and the schemas that run, and the operation registry.
+ * @param publicUrl  where the service is reached from outside
+ */
+export function openapiDocument(resources: readonly Resource[], operations: ReadonlyMap<string, Operation>, publicUrl = '/') {
+  const paths: ZodOpenApiPathsObject = {
+    '/api/health': {
+      get: {
+        operationId: 'health',
+        tags: ['Health'],
+        summary: 'Whether the process is alive',
+        security: [],
+        responses: { '200': { description: 'Alive.', content: content(success(Health)) }, '405': failure('method_not_allowed') },
+      },
+    },
+    '/api/health/ready': {
+      get: {
+        operationId: 'health_ready',
+        tags: ['Health'],
+        summary: 'Whether the service is fit: database, migrations, worker',
+        security: [],
+        responses: {
+          '200': { description: 'Ready.', content: content(success(Ready)) },
+          '405': failure('method_not_allowed'),
+          '503': {
+            description: 'Not ready.',
+            content: content(z.object({ success: z.literal(false), error: z.literal('unavailable'), message: z.string(), data: Ready })),
+          },
+        },
+      },
+    },
+  };
+  for (const { path: base, section, endpoints } of resources) {
+    for (const { method, path, endpoint } of endpoints) {
+      const operation = operations.get(endpoint.operation);
+      if (!operation) throw new Error(`There is no operation ${endpoint.operation}`);
+      const full = `/api${base}${path === '/' ? '' : path}`.replace(/:(\w+)/g, '{$1}');
+      paths[full] = { ...paths[full], [method.toLowerCase()]: describe(endpoint, operation, section, path, method) };
+    }
+  }
+  return createDocument({
+    openapi: '3.1.1',
+    info: {
+      title: 'School management service',
+      version: about.version,
+      description:
+        'Every answer is `{success: true, data}` or `{success: false, error, message, details?, request_id}`; lists add `pagination`. Log in at `POST /api/auth/login`, send `Authorization: Bearer <access_token>`, and refresh the token before its 15 minutes are over.',
+      license: { name: 'MIT', url: 'https://opensource.org/license/mit' },
+    },
+    servers: [{ url: publicUrl }],
+    tags: [
+      { name: 'Health', description: 'Whether the service is alive and fit.' },
+      ...resources.map(({ section, about }) => ({ name: section, description: about })),
+    ],
+    components: { securitySchemes: { bearer: { type: 'http', scheme: 'bearer', bearerFormat: 'JWT' } } },
+    paths,
+  });
+}

@@ -1,0 +1,23 @@
+import { argon2id, hash, verify } from 'argon2';
+
+/** Hashing and verifying passwords. */
+export interface Passwords {
+  /** The argon2id hash of a password, in PHC form. */
+  hash(password: string): Promise<string>;
+  /** Whether a password fits; takes as long when there is no hash to compare with. */
+  verify(passwordHash: string | null, password: string): Promise<boolean>;
+}
+
+/** 19 MiB, two passes, one lane: the minimum that OWASP recommends for argon2id. */
+const cost = { type: argon2id, memoryCost: 19 * 1024, timeCost: 2, parallelism: 1 } as const;
+
+export async function passwords(): Promise<Passwords> {
+  const nobody = await hash('the password of nobody', cost);
+  return {
+    hash: (password) => hash(password, cost),
+    async verify(passwordHash, password) {
+      const fits = await verify(passwordHash ?? nobody, password);
+      return passwordHash !== null && fits;
+    },
+  };
+}

@@ -1,0 +1,210 @@
+import { createHash } from 'node:crypto';
+import express, { type NextFunction, type Request, type RequestHandler, type Response, Router } from 'express';
+import type { CallAnswer, CallContext } from '../database/call.ts';
+import type { Endpoint, Resource } from './endpoint.ts';
+import { ApiError } from './errors.ts';
+import { rateLimits } from './limits.ts';
+import type { Services } from './services.ts';
+import { receiveUpload } from './uploads.ts';
+import { validator } from './validate.ts';
+
+/** Who may call an operation, from `core.operation`; the rest of that row is the dispatcher's business. */
+export interface Operation {
+  name: string;
+  access: 'public' | 'token' | 'refresh' | 'any' | 'tenant' | 'platform';
+  permission: string | null;
+  role: string | null;
+  feature: string | null;
+  needs_setup: boolean;
+  needs_subscription: boolean;
+  writes: boolean;
+  idempotent: boolean;
+  record: string | null;
+  content: 'takes' | 'gives' | null;
+}
+
+/** Whether an operation is for somebody who has not logged in. */
+export const isAnonymous = ({ access }: Operation): boolean => access === 'public' || access === 'token' || access === 'refresh';
+
+/** The header X-Tenant-ID or the left-most label of the host below BASE_DOMAIN, as the dispatcher wants them. */
+function requestContext(req: Request, baseDomain: string | undefined): CallContext {
+  const context: CallContext = { request_id: req.id };
+  if (req.ip) context.ip = req.ip;
+  const agent = req.get('user-agent');
+  if (agent) context.user_agent = agent.slice(0, 300);
+  const tenant = req.get('x-tenant-id');
+  if (tenant !== undefined) {
+    if (!/^[1-9]\d{0,14}$/.test(tenant))
+      throw new ApiError('validation_error', 'X-Tenant-ID must be the number of a school.', {
+        details: [{ path: 'X-Tenant-ID', message: 'must be a number' }],
+      });
+    context.tenant_id = Number(tenant);
+  }
+  const host = baseDomain ? req.hostname.toLowerCase() : '';
+  if (baseDomain && host.endsWith(`.${baseDomain}`)) context.subdomain = host.slice(0, -baseDomain.length - 1).split('.')[0] ?? '';
+  return context;
+}
+
+/** The part of the context that only a write has: preconditions and the key that makes it safe to repeat. */
+function writeContext(req: Request, operation: Operation, params: object, context: CallContext): void {
+  const ifMatch = req.get('if-match');
+  if (ifMatch !== undefined && operation.record) context.if_match = ifMatch;
+  const key = req.get('idempotency-key');
+  if (key !== undefined && operation.idempotent) {
+    if (!/^[\x21-\x7e]{1,255}$/.test(key))
+      throw new ApiError('validation_error', 'Idempotency-Key takes 1 to 255 visible characters.', {
+        details: [{ path: 'Idempotency-Key', message: 'is malformed' }],
+      });
+    context.idempotency_key = key;
+    const hash = createHash('sha256').update(JSON.stringify(params));
+    context.request_hash = (req.upload ? hash.update(req.upload.content) : hash).digest('hex');
+  }
+}
+
+/** Answers the envelope around JSON that comes from the database and is never parsed here. */
+function sendJson(req: Request, res: Response, endpoint: Endpoint, { answer, version }: Pick<CallAnswer, 'answer' | 'version'>): void {
+  res.set('Content-Type', 'application/json; charset=utf-8');
+  if (endpoint.isCreate) {
+    const id = /^\{"id" ?: ?(\d+)/.exec(answer)?.[1];
+    const path = req.originalUrl.split('?')[0]?.replace(/\/$/, '');
+    if (id) res.set('Location', `${path ?? ''}/${id}`);
+    res.status(201);
+  }
+  // The part before the dot is what If-Match asks for, all of it what a cache does.
+  if (version && req.method !== 'DELETE' && isKnown(req, res, `${version}.${md5(answer)}`)) return;
+  res.end(endpoint.isPage ? `{"success":true,${answer.slice(answer.indexOf('{') + 1)}` : `{"success":true,"data":${answer}}`);
+}
+
+/** Answers bytes so that no browser takes them for anything else: their sniffed type, nosniff, no script, no other origin. */
+function sendFile(req: Request, res: Response, { answer, content }: CallAnswer): void {
+  const { content_type, name } = JSON.parse(answer) as { content_type: string; name: string };
+  if (!content) throw new ApiError('not_found', 'There is no such file.');
+  if (isKnown(req, res, md5(content))) return;
+  res.set({ 'Content-Type': content_type, 'Content-Disposition': contentDisposition(name), 'Content-Security-Policy': "default-src 'none'; sandbox" });
+  res.end(content);
+}
+
+/** A file name that holds in any header: ASCII, and the real one beside it (RFC 6266). */
+const contentDisposition = (name: string) =>
+  `inline; filename="${name.replace(/[^\w.-]/g, '_')}"; filename*=UTF-8''${encodeURIComponent(name).replace(/['()*]/g, (c) => `%${c.charCodeAt(0).toString(16)}`)}`;
+
+const md5 = (body: string | Buffer) => createHash('md5').update(body).digest('hex');
+
+/** Sets the ETag, and answers 304 when the client has this version already; says whether it did. */
+function isKnown(req: Request, res: Response, version: string): boolean {
+  const etag = `"${version}"`;
+  res.set('ETag', etag);
+  // Not req.fresh: fetch says no-cache beside an If-None-Match of its caller, which is a word to caches and not to us.
+  const known = req.headers['if-none-match']?.split(',').map((each) => each.trim().replace(/^W\//, '')) ?? [];
+  if (req.method !== 'GET' || !(known.includes(etag) || known.includes('*'))) return false;
+  res.removeHeader('Content-Type');
+  res.status(304).end();
+  return true;
+}
+
+/** One endpoint: who asks, what they ask, one statement, the envelope. */
+function serve(services: Services, operation: Operation, endpoint: Endpoint, method: string, path: string): RequestHandler {
+  const validate = validator(endpoint, method, path);
+  const { config, passwords } = services;
+  return async (req, res) => {
+    let params = validate(req);
+    const context = requestContext(req, config.BASE_DOMAIN);
+    const sessionId = req.claims ? String(req.claims.sid) : null;
+    const password = endpoint.hashes ? params[endpoint.hashes] : undefined;
+    if (endpoint.hashes) params = Object.fromEntries(Object.entries(params).filter(([name]) => name !== endpoint.hashes));
+    // After the password was taken out: what is kept of a request must not help to guess one.
+    if (operation.writes) writeContext(req, operation, params, context);
+    if (typeof password === 'string') {
+      // Hashing is the dearest thing that this service does; nobody has it done for nothing.
+      await services.call(operation.name, sessionId, params, { ...context, admit_only: true });
+      params['password_hash'] = await passwords.hash(password);
+    }
+    if (endpoint.handler) {
+      const call = async (name: string, p: object) => (await services.call(name, sessionId, p, context)).answer;
+      sendJson(req, res, endpoint, { answer: await endpoint.handler({ req, res, params, call, services }), version: null });
+      return;
+    }
+    const { upload } = req;
+    const result = upload
+      ? await services.call(operation.name, sessionId, { ...params, content_type: upload.contentType, file_name: upload.name }, context, upload.content)
+      : await services.call(operation.name, sessionId, params, context);
+    if (operation.content === 'gives') sendFile(req, res, result);
+    else sendJson(req, res, endpoint, result);
+  };
+}
+
+/** Reads a JSON body of at most `limit`; another type is refused rather than taken for an empty one. */
+function bodyReader(limit: string) {
+  const json = express.json({ limit, strict: false });
+  return (req: Request, res: Response, next: NextFunction): void => {
+    const hasBody = req.headers['transfer-encoding'] !== undefined || Number(req.headers['content-length'] ?? 0) > 0;
+    if (hasBody && !req.is('application/json')) next(new ApiError('unsupported_media_type', 'Send application/json.'));
+    else json(req, res, next);
+  };
+}
+
+const readBody = bodyReader('1mb');
+/** What strangers may send is small. */
+const readSmallBody = bodyReader('16kb');
+
+/** Express answers HEAD by the handler of GET; where that writes, it must not. */
+const refuseHead: RequestHandler = (req, _res, next) => {
+  if (req.method === 'HEAD') next('route');
+  else next();
+};
+
+/** Refuses a client that takes no JSON, where the answer is JSON. */
+const acceptJson: RequestHandler = (req, _res, next) => {
+  if (req.headers.accept !== undefined && !req.accepts('json')) next(new ApiError('not_acceptable', 'The answer is application/json.'));
+  else next();
+};
+
+/**
+ * The routes of every resource, each of them from its declaration.
+ * @param operations  the rows of `core.operation`, by name
+ * @throws when an endpoint names an operation that does not exist
+ */
+export function apiRouter(services: Services, resources: readonly Resource[], operations: ReadonlyMap<string, Operation>): Router {
+  const root = Router();
+  const limits = rateLimits(services.config);
+  const authenticate: RequestHandler = (req, _res, next) => {
+    req.claims = services.tokens.verify(req.headers.authorization);
+    next();
+  };
+  for (const { path: base, endpoints } of resources) {
+    const router = Router({ strict: false });
+    const paths = new Map<string, string[]>();
+    const heads = new Set<string>();
+    for (const { method, path, endpoint } of endpoints) {
+      const operation = operations.get(endpoint.operation);
+      if (!operation) throw new Error(`${method} ${base}${path}: there is no operation ${endpoint.operation}`);
+      const isStranger = isAnonymous(operation);
+      const steps: RequestHandler[] = [
+        // First of all, so that the log line of a request that is refused has it too.
+        (req, _res, next) => {
+          req.operation = operation.name;
+          next();
+        },
+        // A scanner that looks at a link in an e-mail must not use it up.
+        ...(method === 'GET' && operation.writes ? [refuseHead] : []),
+        ...(isStranger ? [limits.anonymous] : [authenticate, limits.session]),
+        ...(endpoint.bytes ? [] : [acceptJson]),
+        ...(endpoint.upload ? [receiveUpload(endpoint.upload)] : method === 'GET' ? [] : [isStranger ? readSmallBody : readBody]),
+        serve(services, operation, endpoint, method, path),
+      ];
+      router[method.toLowerCase() as 'get' | 'post' | 'put' | 'patch' | 'delete'](path, ...steps);
+      paths.set(path, [...(paths.get(path) ?? []), method]);
+      if (method === 'GET' && !operation.writes) heads.add(path);
+    }
+    for (const [path, methods] of paths) {
+      const allow = [...methods, ...(heads.has(path) ? ['HEAD'] : []), 'OPTIONS'].join(', ');
+      router.all(path, (req, res, next) => {
+        res.set('Allow', allow);
+        if (req.method === 'OPTIONS') res.status(204).end();
+        else next(new ApiError('method_not_allowed', `This path takes ${allow}.`));
+      });
+    }
+    root.use(base, router);
+  }
+  return root;
+}

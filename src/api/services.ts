@@ -1,0 +1,25 @@
+import type { Logger } from 'pino';
+import type { Config } from '../config.ts';
+import type { Call } from '../database/call.ts';
+import type { Passwords } from './passwords.ts';
+import type { Tokens } from './tokens.ts';
+
+/** What the facade is made of; one per process. */
+export interface Services {
+  config: Config;
+  call: Call;
+  tokens: Tokens;
+  passwords: Passwords;
+  logger: Logger;
+  /** What /api/health/ready says. */
+  readiness: () => Promise<Readiness>;
+}
+
+/** Whether each part is fit to serve. */
+export interface Readiness {
+  database: boolean;
+  migrations: boolean;
+  worker: boolean;
+  /** Schools whose schema is older than the functions. */
+  tenants_behind: number | null;
+}

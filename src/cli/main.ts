@@ -1,0 +1,93 @@
+#!/usr/bin/env node
+import { Command, InvalidArgumentError, Option } from 'commander';
+import { ConfigError, readConfig } from '../config.ts';
+
+const program = new Command('school').description('Run and look after the school management service.').showHelpAfterError();
+
+program
+  .command('commit-migration')
+  .description('turn migrations/current.sql into the next committed migration')
+  .argument('<message>', 'what it does, in a few words')
+  .action(async (message: string) => {
+    const { commitMigration } = await import('./commit.ts');
+    await commitMigration(message);
+  });
+
+program
+  .command('migrate')
+  .description('bring the database to this version: shared schemas first, then every school')
+  .option('--tenant <id or subdomain>', 'only this school')
+  .option('--dry-run', 'change nothing, say what would be done')
+  .option('--parallel <count>', 'schools at a time', '2')
+  .action(async (options: { tenant?: string; dryRun?: boolean; parallel: string }) => {
+    const { migrateCommand } = await import('./migrate.ts');
+    process.exitCode = await migrateCommand(readConfig(process.env), options);
+  });
+
+program
+  .command('openapi')
+  .description('print the OpenAPI document')
+  .option('--lint', 'say instead what a linter finds in it; exit code 1 when it finds anything')
+  .action(async (options: { lint?: boolean }) => {
+    const { lintOpenapi, openapi } = await import('./openapi.ts');
+    const text = await openapi(process.env['PUBLIC_URL']);
+    const lines = options.lint ? await lintOpenapi(text) : [text];
+    process.stdout.write(lines.map((line) => `${line}\n`).join(''));
+    process.exitCode = options.lint && lines.length > 0 ? 1 : 0;
+  });
+
+const tenantId = (value: string, earlier: number[] = []) => {
+  if (!/^[1-9]\d*$/.test(value)) throw new InvalidArgumentError('must be the number of a school');
+  return [...earlier, Number(value)];
+};
+
+program
+  .command('operator')
+  .description('platform operators')
+  .command('create')
+  .description('create an operator; the password is asked for, or taken from OPERATOR_PASSWORD')
+  .argument('<email>')
+  .addOption(new Option('--role <role>', 'what they may do').choices(['admin', 'analyst']).default('admin'))
+  .option('--first-name <name>', 'first name', 'Platform')
+  .option('--last-name <name>', 'last name', 'Operator')
+  .option('--tenant <id>', 'a school that an analyst may see; again for each; without it all', tenantId)
+  .action(async (email: string, options: { role: 'admin' | 'analyst'; firstName: string; lastName: string; tenant?: number[] }) => {
+    const { operatorCreate } = await import('./operator.ts');
+    await operatorCreate(readConfig(process.env), email, options);
+  });
+
+const tenant = program.command('tenant').description('schools');
+
+tenant
+  .command('list')
+  .description('every school with its state')
+  .action(async () => {
+    const { tenantList } = await import('./tenant-list.ts');
+    await tenantList(readConfig(process.env));
+  });
+
+tenant
+  .command('export')
+  .description('write a school to a file; it stays in service meanwhile')
+  .argument('<id or subdomain>')
+  .option('--file <path>', 'where to; DATA_DIR/exports/<subdomain>-<id>-<date>.jsonl.gz by default')
+  .action(async (school: string, options: { file?: string }) => {
+    const { tenantExport } = await import('./tenant-export.ts');
+    await tenantExport(readConfig(process.env), school, options);
+  });
+
+tenant
+  .command('import')
+  .description('bring the school of a file back, under its old number')
+  .argument('<file>')
+  .action(async (file: string) => {
+    const { tenantImport } = await import('./tenant-import.ts');
+    await tenantImport(readConfig(process.env), file);
+  });
+
+try {
+  await program.parseAsync();
+} catch (error) {
+  process.stderr.write(`${error instanceof ConfigError ? error.problems.join('\n') : error instanceof Error ? error.message : String(error)}\n`);
+  process.exitCode = 1;
+}

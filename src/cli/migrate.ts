@@ -1,0 +1,32 @@
+import type { Config } from '../config.ts';
+import { migrate } from '../database/migrate.ts';
+import { withDatabase } from './database.ts';
+
+/** `school migrate`: one line per school; answers the exit code, 1 when a school failed. */
+export async function migrateCommand(config: Config, options: { tenant?: string; dryRun?: boolean; parallel: string }): Promise<number> {
+  const parallel = Number(options.parallel);
+  if (!Number.isInteger(parallel) || parallel < 1 || parallel > 64) throw new Error('--parallel takes a whole number from 1 to 64');
+  const print = (line: string) => process.stdout.write(`${line}\n`);
+  const start = performance.now();
+  return withDatabase(config, async (ownerUrl) => {
+    const { tenants, failed } = await migrate({
+      ownerUrl,
+      parallel,
+      ...(options.tenant ? { tenant: options.tenant } : {}),
+      dryRun: options.dryRun ?? false,
+      onStep: print,
+      onTenant: ({ tenant, subdomain, applied, milliseconds, error }, done, total) => {
+        const outcome = error
+          ? `FAILED: ${error}`
+          : options.dryRun
+            ? `would apply ${String(applied)}`
+            : `${String(applied)} applied in ${String(milliseconds)} ms`;
+        print(`[${String(done)}/${String(total)}] school ${tenant} (${subdomain}): ${outcome}`);
+      },
+    });
+    print(
+      `${String(tenants.length - failed.length)} schools ${options.dryRun ? 'to migrate' : 'migrated'}, ${String(failed.length)} failed, ${((performance.now() - start) / 1000).toFixed(1)} s`,
+    );
+    return failed.length > 0 ? 1 : 0;
+  });
+}

@@ -1,0 +1,25 @@
+import { resources } from '../api/endpoints/index.ts';
+import { openapiDocument } from '../api/openapi.ts';
+import type { Operation } from '../api/router.ts';
+import { withScratchServer } from './database.ts';
+import { ensureDatabase } from '../database/embedded.ts';
+import { migrate } from '../database/migrate.ts';
+import { withOwner } from '../database/pool.ts';
+
+/** The document that this version serves at /api/openapi.json, with the operation registry read from a scratch database. */
+export async function openapi(publicUrl: string | undefined): Promise<string> {
+  const operations = await withScratchServer(async (server) => {
+    await ensureDatabase(server, 'school');
+    await migrate({ ownerUrl: server.url('school') });
+    return withOwner(server.url('school'), async (client) => (await client.query<Operation>('select * from core.operation')).rows);
+  });
+  return JSON.stringify(openapiDocument(resources, new Map(operations.map((operation) => [operation.name, operation])), publicUrl), null, 2);
+}
+
+/** What a linter finds in the document, one line each. */
+export async function lintOpenapi(text: string): Promise<string[]> {
+  const { createConfig, lintFromString } = await import('@redocly/openapi-core');
+  const config = await createConfig({ extends: ['recommended'] });
+  const problems = await lintFromString({ source: text, config });
+  return problems.map(({ ruleId, message, location }) => `${ruleId} ${location[0]?.pointer ?? ''}: ${message}`);
+}

@@ -1,0 +1,24 @@
+import { join, resolve } from 'node:path';
+import type { Config } from '../config.ts';
+import { archiveName, exportsFolder, exportTenant } from '../database/archive.ts';
+import { withOwner } from '../database/pool.ts';
+import { withDatabase } from './database.ts';
+
+/** `school tenant export`. @throws when there is no such school, or it was purged */
+export async function tenantExport(config: Config, school: string, options: { file?: string }): Promise<void> {
+  await withDatabase(config, (ownerUrl) =>
+    withOwner(ownerUrl, async (client) => {
+      const { rows } = await client.query<{ id: string; subdomain: string }>(
+        'select id, subdomain from platform.tenant where id::text = $1 or subdomain = $1 order by id::text = $1 desc limit 1',
+        [school],
+      );
+      const [tenant] = rows;
+      if (!tenant) throw new Error(`There is no school with the id or subdomain ${school}.`);
+      // Held until the connection ends: no migration and no purge meanwhile.
+      await client.query('select pg_advisory_lock_shared(core.tenant_lock_key($1))', [tenant.id]);
+      const file = options.file ? resolve(options.file) : join(exportsFolder(config), archiveName(tenant));
+      const count = await exportTenant(client, { text: 'select name, at_a_time from core.archive_open($1)', values: [tenant.id] }, file);
+      process.stdout.write(`School ${tenant.id} (${tenant.subdomain}): ${String(count)} lines in ${file}\n`);
+    }),
+  );
+}

@@ -1,0 +1,99 @@
+import { randomBytes } from 'node:crypto';
+import { resolve } from 'node:path';
+import { z } from 'zod';
+
+const flag = z.enum(['true', 'false']).transform((value) => value === 'true');
+const count = (min: number, max: number) => z.coerce.number().int().min(min).max(max);
+const postgresUrl = z.string().regex(/^postgres(ql)?:\/\//, 'must begin with postgres://');
+const httpUrl = z.url({ protocol: /^https?$/, error: 'must be an http:// or https:// address' });
+
+const Environment = z.object({
+  NODE_ENV: z.enum(['development', 'test', 'production']).default('development'),
+  PORT: count(0, 65535).optional(),
+  HOST: z.string().min(1).default('127.0.0.1'),
+  PUBLIC_URL: httpUrl.optional(),
+  BASE_DOMAIN: z
+    .string()
+    .regex(/^[a-z0-9.-]+$/i, 'must be a domain name')
+    .transform((name) => name.toLowerCase())
+    .optional(),
+  DATA_DIR: z
+    .string()
+    .min(1)
+    .default('.data')
+    .transform((path) => resolve(path)),
+  DATABASE_URL: postgresUrl.optional(),
+  API_DATABASE_URL: postgresUrl.optional(),
+  WORKER_DATABASE_URL: postgresUrl.optional(),
+  DATABASE_POOL_SIZE: count(1, 200).default(10),
+  MIGRATE_ON_START: flag.optional(),
+  DEMO: flag.optional(),
+  JWT_SECRETS: z
+    .string()
+    .transform((text) => text.split(',').map((secret) => secret.trim()))
+    .pipe(z.array(z.string().min(32, 'each secret needs 32 characters or more')).min(1))
+    .optional(),
+  PLATFORM_ADMIN_EMAIL: z.email({ error: 'must be an e-mail address' }).optional(),
+  PLATFORM_ADMIN_PASSWORD: z.string().min(8, 'must have 8 characters or more').max(200).optional(),
+  SMTP_URL: z
+    .string()
+    .regex(/^smtps?:\/\//, 'must begin with smtp:// or smtps://')
+    .optional(),
+  EMAIL_FROM: z.string().min(3).default('School management <no-reply@localhost>'),
+  PASSWORD_PAGE_URL: httpUrl.optional(),
+  CORS_ORIGINS: z
+    .string()
+    .transform((text) => text.split(',').map((origin) => origin.trim()))
+    .pipe(z.array(httpUrl))
+    .optional(),
+  TRUST_PROXY: count(0, 10).default(0),
+  RATE_LIMIT_PER_MINUTE: count(0, 1_000_000).default(600),
+  PUBLIC_RATE_LIMIT_PER_MINUTE: count(0, 1_000_000).default(120),
+  WORKER_CONCURRENCY: count(1, 100).default(4),
+  TENANT_RETENTION_DAYS: count(1, 3650).default(30),
+  LOG_LEVEL: z.enum(['silent', 'error', 'warn', 'info', 'debug']).default('info'),
+});
+
+/** The settings of one process, see `.env.example`. */
+export type Config = ReturnType<typeof settings>;
+
+/** Thrown for an unusable environment; `problems` has one readable line per variable at fault. */
+export class ConfigError extends Error {
+  readonly problems: string[];
+  constructor(problems: string[]) {
+    super(problems.join('\n'));
+    this.problems = problems;
+  }
+}
+
+function settings(env: z.output<typeof Environment>) {
+  const isProduction = env.NODE_ENV === 'production';
+  return {
+    ...env,
+    isProduction,
+    /** Signs with the first, verifies with all. Without JWT_SECRETS a development process makes one up. */
+    jwtSecrets: env.JWT_SECRETS ?? [randomBytes(32).toString('hex')],
+    migrateOnStart: env.MIGRATE_ON_START ?? !isProduction,
+  };
+}
+
+/**
+ * Parses the environment, once, at the start.
+ * @throws ConfigError with one line per variable that is wrong or missing
+ */
+export function readConfig(env: NodeJS.ProcessEnv): Config {
+  const given = Object.fromEntries(Object.entries(env).filter(([, value]) => value !== ''));
+  const parsed = Environment.safeParse(given);
+  const problems = parsed.success ? [] : parsed.error.issues.map((issue) => `${issue.path[0]?.toString()}: ${issue.message}`);
+  if (given['NODE_ENV'] === 'production') {
+    for (const name of ['DATABASE_URL', 'JWT_SECRETS', 'PUBLIC_URL']) {
+      if (!given[name]) problems.push(`${name}: is needed in production`);
+    }
+    if (given['DEMO'] === 'true') problems.push('DEMO: a production service never loads the demo school');
+  }
+  if (Boolean(given['PLATFORM_ADMIN_EMAIL']) !== Boolean(given['PLATFORM_ADMIN_PASSWORD'])) {
+    problems.push('PLATFORM_ADMIN_EMAIL: goes together with PLATFORM_ADMIN_PASSWORD');
+  }
+  if (!parsed.success || problems.length > 0) throw new ConfigError(problems);
+  return settings(parsed.data);
+}

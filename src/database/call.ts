@@ -1,0 +1,66 @@
+import type pg from 'pg';
+
+/** What the dispatcher must know of a request besides its parameters; all of it optional for a call from within. */
+export interface CallContext {
+  tenant_id?: number;
+  subdomain?: string;
+  request_id?: string;
+  ip?: string;
+  user_agent?: string;
+  if_match?: string;
+  idempotency_key?: string;
+  request_hash?: string;
+  /** Only says whether the operation would be admitted; runs nothing. */
+  admit_only?: true;
+}
+
+/** What an operation answers: its JSON as text, and the bytes of a file, for an operation that gives one. */
+export interface CallAnswer {
+  answer: string;
+  content: Buffer | null;
+  /** The version of the record that the operation is about; null without one. */
+  version: string | null;
+}
+
+/** The dispatcher, bound to a database: runs one operation. */
+export type Call = (operation: string, sessionId: string | null, params: object, context: CallContext, content?: Buffer) => Promise<CallAnswer>;
+
+/** Whether the same statement may simply run again: a deadlock or a lost race leaves nothing behind. */
+function isPassing(error: unknown): boolean {
+  if (!(error instanceof Error)) return false;
+  const code = 'code' in error ? String(error.code) : '';
+  return code === '40P01' || code === '40001' || isReplacement(error, code);
+}
+
+/** The functions were replaced under the request: the new ones are there as soon as it runs again. */
+const isReplacement = (error: Error, code: string) =>
+  /^(42883|42P01|42704|3F000)$/.test(code)
+    ? /\b(core|api)\b/.test(error.message)
+    : /cache lookup failed|could not open relation with OID|type with OID \d+ does not exist|cached plan must not change|tuple concurrently/.test(
+        error.message,
+      );
+
+const pause = (milliseconds: number) => new Promise((done) => setTimeout(done, milliseconds));
+
+/**
+ * Makes the one statement of the service: `core.call`. Prepared once per connection; works behind a transaction pooler.
+ * @throws pg.DatabaseError, for `toApiError`
+ */
+export function dispatcher(pool: pg.Pool): Call {
+  return async function call(operation, sessionId, params, context, content) {
+    const query = {
+      name: 'core.call',
+      text: 'select answer, content, version from core.call($1, $2, $3, $4, $5)',
+      values: [operation, sessionId, JSON.stringify(params), JSON.stringify(context), content ?? null],
+    };
+    for (let attempt = 1; ; attempt++) {
+      try {
+        const { rows } = await pool.query<CallAnswer>(query);
+        return rows[0] ?? { answer: 'null', content: null, version: null };
+      } catch (error) {
+        if (attempt === 4 || !isPassing(error)) throw error;
+        await pause(attempt * (20 + Math.random() * 60));
+      }
+    }
+  };
+}

@@ -1,0 +1,102 @@
+import { createHash } from 'node:crypto';
+import { readdir, readFile } from 'node:fs/promises';
+import { join, resolve } from 'node:path';
+import type pg from 'pg';
+import { errors } from '../api/errors.ts';
+
+const root = join(import.meta.dirname, '../..');
+
+/** One SQL file of the project. */
+export interface SqlFile {
+  name: string;
+  text: string;
+}
+
+/** The SQL files of one folder, by name; a relative path begins at the root of the project. */
+export async function sqlFiles(folder: string): Promise<SqlFile[]> {
+  const names = (await readdir(resolve(root, folder))).filter((name) => name.endsWith('.sql')).sort();
+  return Promise.all(names.map((name) => sqlFile(`${folder}/${name}`)));
+}
+
+/** One SQL file; a relative path begins at the root of the project. */
+export async function sqlFile(name: string): Promise<SqlFile> {
+  return { name, text: await readFile(resolve(root, name), 'utf8') };
+}
+
+/** What is installed whole, in order: the registry first, since everything registers itself there; grants last. */
+async function manifest(): Promise<SqlFile[]> {
+  const core = await sqlFiles('db/core');
+  const isRegistry = (file: SqlFile) => file.name.endsWith('/registry.sql');
+  return [
+    ...core.filter(isRegistry),
+    ...core.filter((file) => !isRegistry(file)),
+    ...(await sqlFiles('db/seed')),
+    ...(await sqlFiles('db/api')),
+    await sqlFile('db/grants.sql'),
+  ];
+}
+
+const digest = (files: SqlFile[]) =>
+  createHash('sha256')
+    .update(JSON.stringify([files, errors]))
+    .digest('hex');
+
+/** Which version of `core` and `api` this code needs. */
+export const fingerprint = async (): Promise<string> => digest(await manifest());
+
+/** The error registry as SQL. */
+const errorRows = (client: pg.Client) =>
+  Object.entries(errors)
+    .map(([name, { sqlstate, status }]) => `(${client.escapeLiteral(name)}, ${client.escapeLiteral(sqlstate)}, ${String(status)})`)
+    .join(', ');
+
+/**
+ * Installs the schemas `core` and `api` whole, in one transaction, unless this very version is installed.
+ * Requests that are under way meanwhile answer 503 once.
+ */
+export async function install(client: pg.Client): Promise<boolean> {
+  for (let attempt = 1; ; attempt++) {
+    try {
+      return await installOnce(client);
+    } catch (error) {
+      const isBusy = error instanceof Error && /lock timeout|deadlock detected/.test(error.message);
+      if (!isBusy || attempt === 20) throw error;
+      await new Promise((done) => setTimeout(done, 500));
+    }
+  }
+}
+
+async function installOnce(client: pg.Client): Promise<boolean> {
+  const files = await manifest();
+  const version = digest(files);
+  const { rows } = await client.query<{ fingerprint: string; tenant_version: number; latest: number }>(
+    `select i.fingerprint, i.tenant_version, m.latest
+     from (select coalesce(max(version), 0) as latest from platform.tenant_migration) m left join platform.installation i on true`,
+  );
+  const latest = rows[0]?.latest ?? 0;
+  if (rows[0]?.fingerprint === version && rows[0].tenant_version === latest) return false;
+  await client.query('begin');
+  try {
+    // Every request reads this table first: whoever has it locks nobody out half-way. A long request is not waited for.
+    await client.query("set local lock_timeout = '2s'");
+    await client.query("do $$ begin if to_regclass('core.operation') is not null then lock table core.operation in access exclusive mode; end if; end $$");
+    await client.query('set local check_function_bodies = off');
+    await client.query('drop schema if exists api cascade; drop schema if exists core cascade');
+    for (const file of files) {
+      await client.query(file.text).catch((error: unknown) => {
+        throw new Error(`${file.name}: ${error instanceof Error ? error.message : String(error)}`, { cause: error });
+      });
+      if (file.name.endsWith('/registry.sql')) await client.query(`insert into core.error (name, sqlstate, status) values ${errorRows(client)}`);
+    }
+    await client.query(
+      `insert into platform.installation (fingerprint, tenant_version) values ($1, $2)
+       on conflict (id) do update set fingerprint = excluded.fingerprint, tenant_version = excluded.tenant_version, installed_at = default`,
+      [version, latest],
+    );
+    await client.query('commit');
+    return true;
+  } catch (error) {
+    await client.query('rollback');
+    throw error;
+  }
+}

@@ -1,0 +1,148 @@
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { join } from 'node:path';
+import type pg from 'pg';
+import { pino, type Logger } from 'pino';
+import { emailSender } from '../workers/email.ts';
+import { startWorker, type Worker } from '../workers/worker.ts';
+import { createApp } from './api/app.ts';
+import { passwords } from './api/passwords.ts';
+import type { Operation } from './api/router.ts';
+import type { Readiness } from './api/services.ts';
+import { tokens } from './api/tokens.ts';
+import type { Config } from './config.ts';
+import { exportsFolder } from './database/archive.ts';
+import { dispatcher } from './database/call.ts';
+import { fingerprint } from './database/install.ts';
+import { rolePool } from './database/pool.ts';
+
+/** The parts of the service that one process may run. */
+export type Part = 'api' | 'worker';
+
+/** A running service. */
+export interface Service {
+  /** Where the API listens; undefined for a worker alone. */
+  url: string | undefined;
+  /** Finishes what is under way, then stops. */
+  close(): Promise<void>;
+}
+
+/** Listens on the first free port: the one that was asked for, or, when none was, 3000 and those after it. */
+async function listen(server: Server, config: Config): Promise<string> {
+  const ports = config.PORT === undefined ? [...Array(20).keys()].map((n) => 3000 + n) : [config.PORT];
+  for (const port of ports) {
+    try {
+      await new Promise<void>((done, fail) => {
+        server.once('error', fail);
+        server.listen(port, config.HOST, () => {
+          server.off('error', fail);
+          done();
+        });
+      });
+      const host = config.HOST.includes(':') ? `[${config.HOST}]` : config.HOST;
+      return `http://${host}:${String((server.address() as AddressInfo).port)}`;
+    } catch (error) {
+      const code = (error as NodeJS.ErrnoException).code;
+      if (code !== 'EADDRINUSE') throw error;
+    }
+  }
+  throw new Error(`Port ${String(ports[0])} is in use. Set PORT to another one.`);
+}
+
+async function readiness(pool: pg.Pool, expected: string): Promise<Readiness> {
+  try {
+    const { rows } = await pool.query<{ ready: { fingerprint: string; tenants_behind: number; worker: boolean } }>('select core.readiness() as ready');
+    const found = rows[0]?.ready;
+    return { database: true, migrations: found?.fingerprint === expected, worker: found?.worker ?? false, tenants_behind: found?.tenants_behind ?? null };
+  } catch {
+    return { database: false, migrations: false, worker: false, tenants_behind: null };
+  }
+}
+
+async function startApi(config: Config, ownerUrl: string, logger: Logger, onListen: (url: string) => void): Promise<Service> {
+  const pool = rolePool('school_api', ownerUrl, config.API_DATABASE_URL, config.DATABASE_POOL_SIZE);
+  // Longer than proxies and clients keep an idle connection, so that it is not cut under a request that is on its way.
+  const server = createServer({ keepAliveTimeout: 65_000 });
+  try {
+    // A request that comes before all is ready gets its answer too.
+    let handle: (req: IncomingMessage, res: ServerResponse) => void = (_req, res) => {
+      res.writeHead(503, { 'Retry-After': '1', 'Content-Type': 'application/json' });
+      res.end(JSON.stringify({ success: false, error: 'unavailable', message: 'The service is starting.' }));
+    };
+    server.on('request', (req, res) => handle(req, res));
+    const url = await listen(server, config);
+    onListen(url);
+    const services = {
+      config: { ...config, PUBLIC_URL: config.PUBLIC_URL ?? url },
+      call: dispatcher(pool),
+      tokens: tokens(config.jwtSecrets),
+      passwords: await passwords(),
+      logger,
+      readiness: await fingerprint().then((expected) => () => readiness(pool, expected)),
+    };
+    const { rows } = await pool.query<Operation>('select * from core.operation').catch((cause: unknown) => {
+      throw new Error('The database can not be used. Is it there, and migrated (npm run migrate)?', { cause });
+    });
+    handle = createApp(services, rows);
+    return {
+      url,
+      async close() {
+        const closed = new Promise((done) => server.close(done));
+        server.closeIdleConnections();
+        const hurry = setTimeout(() => server.closeAllConnections(), 10_000);
+        await closed;
+        clearTimeout(hurry);
+        await pool.end();
+      },
+    };
+  } catch (error) {
+    server.close();
+    await pool.end();
+    throw error;
+  }
+}
+
+/** The worker, with its own connections. */
+async function startJobs(config: Config, ownerUrl: string, publicUrl: string, logger: Logger): Promise<Worker> {
+  const pool = rolePool('school_worker', ownerUrl, config.WORKER_DATABASE_URL, config.WORKER_CONCURRENCY + 4);
+  const sendEmail = emailSender({ smtpUrl: config.SMTP_URL, from: config.EMAIL_FROM, outbox: join(config.DATA_DIR, 'outbox') });
+  const links = { publicUrl, passwordPageUrl: config.PASSWORD_PAGE_URL };
+  const retention = { exports: exportsFolder(config), days: config.TENANT_RETENTION_DAYS };
+  const worker = await startWorker({ pool, sendEmail, logger, links, retention }, config.WORKER_CONCURRENCY);
+  return {
+    isAlive: () => worker.isAlive(),
+    async stop() {
+      await worker.stop();
+      await pool.end();
+    },
+  };
+}
+
+/**
+ * Starts the API, the worker, or both, on a migrated database.
+ * @param ownerUrl  the address that the restricted roles connect to, unless the configuration gives them their own
+ */
+export async function startService(config: Config, ownerUrl: string, parts: readonly Part[] = ['api', 'worker']): Promise<Service> {
+  // Lines are written some at a time: one system call each would cost a third of a request.
+  const lines = pino.destination({ dest: 1, sync: false, minLength: 4096, periodicFlush: 500 });
+  const logger = pino({ level: config.LOG_LEVEL, base: null, timestamp: pino.stdTimeFunctions.isoTime, formatters: { level: (level) => ({ level }) } }, lines);
+  let publicUrl = config.PUBLIC_URL ?? `http://${config.HOST}:${String(config.PORT ?? 3000)}`;
+  const api = parts.includes('api')
+    ? await startApi(config, ownerUrl, logger, (url) => {
+        publicUrl = config.PUBLIC_URL ?? url;
+      })
+    : undefined;
+  try {
+    const worker = parts.includes('worker') ? await startJobs(config, ownerUrl, publicUrl, logger) : undefined;
+    return {
+      url: api?.url,
+      async close() {
+        await Promise.all([api?.close(), worker?.stop()]);
+        lines.flushSync();
+      },
+    };
+  } catch (error) {
+    await api?.close();
+    throw error;
+  }
+}

@@ -1,0 +1,679 @@
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from '@jest/globals';
+import jwt from 'jsonwebtoken';
+import type { Client } from '../support/client.ts';
+import { mailsTo, mailTo, queueIsEmpty } from '../support/mail.ts';
+import { fileForm, jpeg, png } from '../support/pictures.ts';
+import { raw } from '../support/raw.ts';
+import { operatorEmail, type School, testPassword, testService, type TestService } from '../support/service.ts';
+
+const newSecret = 'the secret that signs and is long enough';
+const oldSecret = 'the secret of yesterday and long enough';
+const issued = { algorithm: 'HS256', issuer: 'school-management-service', audience: 'school-management-api', expiresIn: 900 } as const;
+
+let service: TestService;
+let school: School;
+let other: School;
+
+beforeAll(async () => {
+  service = await testService({ JWT_SECRETS: `${newSecret},${oldSecret}`, BASE_DOMAIN: 'school.test' });
+  school = await service.school();
+  other = await service.school();
+});
+afterAll(() => service.close());
+
+interface Login {
+  access_token: string;
+  user: { id: number; email: string; first_name: string; last_name: string; profile_picture_url: string | null };
+  permissions: string[];
+  enabled_features: string[];
+}
+
+interface Profile {
+  id: number;
+  email: string;
+  first_name: string;
+  last_name: string;
+  phone: string | null;
+  email_verified: boolean;
+  is_platform_admin: boolean;
+  profile_picture_url: string | null;
+  last_login_at: string | null;
+  tenant: { id: number; name: string; subdomain: string; time_zone: string; is_setup_complete: boolean } | null;
+  roles: string[];
+  permissions: string[];
+}
+
+interface Claims {
+  user_id: number;
+  tenant_id?: number;
+  is_platform_admin?: boolean;
+  sid: number;
+  iss: string;
+  aud: string;
+  iat: number;
+  exp: number;
+}
+
+const login = (body: Record<string, unknown>, status: number, headers: Record<string, string> = {}) =>
+  service.anonymous.send<Login>('POST', '/api/auth/login', { body, headers }, status);
+
+const refresh = (token: string, status: number) =>
+  service.anonymous.send<{ access_token: string }>('POST', '/api/auth/refresh', { headers: { 'X-Refresh-Token': token } }, status);
+
+const claimsOf = (token: string) => jwt.decode(token) as Claims;
+
+describe('log-in', () => {
+  test('a school may be named by number, subdomain, X-Tenant-ID or host, and it is the same log-in', async () => {
+    const credentials = { email: school.adminEmail, password: testPassword };
+    const host = await raw(service.url, {
+      method: 'POST',
+      path: '/api/auth/login',
+      headers: { Host: `${school.subdomain}.school.test` },
+      body: JSON.stringify(credentials),
+    });
+    const answers = [
+      await login({ ...credentials, tenant_id: school.id }, 200),
+      await login({ ...credentials, subdomain: school.subdomain }, 200),
+      await login({ ...credentials, subdomain: school.subdomain.toUpperCase() }, 200),
+      await login(credentials, 200, { 'X-Tenant-ID': String(school.id) }),
+    ].map(({ data }) => data);
+    answers.push((JSON.parse(host.body) as { data: Login }).data);
+    expect(answers.map(({ access_token }) => claimsOf(access_token).tenant_id)).toEqual(Array(5).fill(school.id));
+    expect(new Set(answers.map(({ user }) => user.id)).size).toBe(1);
+  });
+
+  test('the answer is the token, the user, what they may do and what is enabled, and nothing else', async () => {
+    const teacher = await school.user(['teacher'], { first_name: 'Tara', last_name: 'Teacher' });
+    const { data, headers } = await login({ tenant_id: school.id, email: teacher.email.toUpperCase(), password: testPassword }, 200);
+    expect(Object.keys(data).sort()).toEqual(['access_token', 'enabled_features', 'permissions', 'user']);
+    expect(data.user).toEqual({ id: teacher.id, email: teacher.email, first_name: 'Tara', last_name: 'Teacher', profile_picture_url: null });
+    expect([...data.permissions].sort()).toEqual([
+      'academic.read',
+      'attendance.mark',
+      'attendance.read',
+      'class.read',
+      'dashboard.read',
+      'student.read',
+      'subject.read',
+      'teacher.read',
+      'timetable.read',
+    ]);
+    expect(data.enabled_features).toEqual(['attendance', 'fees_management', 'notifications', 'timetable', 'transport']);
+    expect(headers.get('x-refresh-token')).toMatch(/^[\w-]{43}$/);
+  });
+
+  test('an admin has every permission of the catalogue', async () => {
+    const { data } = await login({ tenant_id: school.id, email: school.adminEmail, password: testPassword }, 200);
+    const catalogue = await school.admin.get<{ name: string }[]>('/api/rbac/permissions');
+    expect([...data.permissions].sort()).toEqual(catalogue.data.map(({ name }) => name).sort());
+  });
+
+  test('the access token names user, school and session, and lives 15 minutes', () => {
+    const claims = claimsOf(school.admin.token);
+    expect(Object.keys(claims).sort()).toEqual(['aud', 'exp', 'iat', 'iss', 'sid', 'tenant_id', 'user_id']);
+    expect(claims).toMatchObject({ tenant_id: school.id, iss: 'school-management-service', aud: 'school-management-api' });
+    expect(claims.exp - claims.iat).toBe(15 * 60);
+  });
+
+  test('an operator names no school, and the token says is_platform_admin instead of a tenant', async () => {
+    const { data } = await login({ is_platform: true, email: operatorEmail, password: testPassword }, 200);
+    const claims = claimsOf(data.access_token);
+    expect(Object.keys(claims).sort()).toEqual(['aud', 'exp', 'iat', 'is_platform_admin', 'iss', 'sid', 'user_id']);
+    expect(claims).toMatchObject({ user_id: data.user.id, is_platform_admin: true });
+    expect(claims.exp - claims.iat).toBe(15 * 60);
+    expect(data).toMatchObject({ permissions: [], enabled_features: [], user: { email: operatorEmail } });
+  });
+
+  test('an operator is unknown to a school, and a user of a school to the platform', async () => {
+    expect((await login({ tenant_id: school.id, email: operatorEmail, password: testPassword }, 401)).error).toBe('invalid_credentials');
+    expect((await login({ is_platform: true, email: school.adminEmail, password: testPassword }, 401)).error).toBe('invalid_credentials');
+  });
+
+  test('the same e-mail in two schools is two people', async () => {
+    await other.admin.post('/api/users', { email: school.adminEmail, first_name: 'Same', last_name: 'Address', password: 'another password' }, 201);
+    const here = await login({ tenant_id: school.id, email: school.adminEmail, password: testPassword }, 200);
+    const there = await login({ tenant_id: other.id, email: school.adminEmail, password: 'another password' }, 200);
+    expect(here.data.user.first_name).toBe('School');
+    expect(there.data.user.first_name).toBe('Same');
+    await login({ tenant_id: other.id, email: school.adminEmail, password: testPassword }, 401);
+  });
+
+  test('a school that does not exist is a 404, however it is named', async () => {
+    const credentials = { email: school.adminEmail, password: testPassword };
+    expect((await login({ ...credentials, tenant_id: 999_999 }, 404)).error).toBe('tenant_not_found');
+    expect((await login({ ...credentials, subdomain: 'nowhere' }, 404)).error).toBe('tenant_not_found');
+    expect((await login(credentials, 404, { 'X-Tenant-ID': '999999' })).error).toBe('tenant_not_found');
+  });
+
+  test('no school at all is a 400 that names tenant_id; two schools at once are a mismatch', async () => {
+    const credentials = { email: school.adminEmail, password: testPassword };
+    const none = await login(credentials, 400);
+    expect(none).toMatchObject({ error: 'validation_error', details: [{ path: 'tenant_id' }] });
+    expect((await login({ ...credentials, tenant_id: school.id, subdomain: other.subdomain }, 403)).error).toBe('tenant_mismatch');
+    expect((await login({ ...credentials, tenant_id: school.id }, 403, { 'X-Tenant-ID': String(other.id) })).error).toBe('tenant_mismatch');
+  });
+
+  test('header, host and token must name the same school', async () => {
+    expect((await school.admin.send('GET', '/api/auth/profile', { headers: { 'X-Tenant-ID': String(other.id) } }, 403)).error).toBe('tenant_mismatch');
+    expect((await school.admin.send('GET', '/api/auth/profile', { headers: { 'X-Tenant-ID': String(school.id) } }, 200)).status).toBe(200);
+    const get = (label: string) => raw(service.url, { path: '/api/auth/profile', token: school.admin.token, headers: { Host: `${label}.school.test` } });
+    expect((await get(other.subdomain)).status).toBe(403);
+    expect((await get(school.subdomain)).status).toBe(200);
+    const malformed = await school.admin.send('GET', '/api/auth/profile', { headers: { 'X-Tenant-ID': 'abc' } }, 400);
+    expect(malformed.details[0]?.path).toBe('X-Tenant-ID');
+  });
+
+  test('a wrong password, an unknown e-mail, an invited, an inactive and a deleted user get the same bytes', async () => {
+    const inactive = await school.user(['teacher']);
+    await school.admin.put(`/api/users/${inactive.id}`, { is_active: false });
+    const deleted = await school.user(['teacher']);
+    await school.admin.delete(`/api/users/${deleted.id}`);
+    const invited = `invited@${school.subdomain}.example`;
+    await school.admin.post('/api/users', { email: invited, first_name: 'In', last_name: 'Vited' }, 201);
+    const attempt = (email: string, password: string) =>
+      raw(service.url, {
+        method: 'POST',
+        path: '/api/auth/login',
+        headers: { 'X-Request-Id': 'the-same' },
+        body: JSON.stringify({ tenant_id: school.id, email, password }),
+      });
+    const wrong = await attempt(school.adminEmail, 'not the password');
+    expect(wrong.status).toBe(401);
+    expect(JSON.parse(wrong.body)).toMatchObject({ success: false, error: 'invalid_credentials', request_id: 'the-same' });
+    for (const email of [`nobody@${school.subdomain}.example`, invited, inactive.email, deleted.email]) {
+      const answer = await attempt(email, testPassword);
+      expect([answer.status, answer.body, Object.keys(answer.headers)]).toEqual([401, wrong.body, Object.keys(wrong.headers)]);
+    }
+  });
+});
+
+describe('ten failed log-ins', () => {
+  const fail = async (email: string, times: number) => {
+    for (let n = 0; n < times; n++) await login({ tenant_id: school.id, email, password: 'wrong password' }, 401);
+  };
+  /** As if the account that was tried last had been tried so often. */
+  const triedLast = (attempts: number) =>
+    service.database.query(
+      'update platform.login_throttle set attempts = $1 where account = (select account from platform.login_throttle order by window_ends_at desc limit 1)',
+      [attempts],
+    );
+  const failed = async (email: string, attempts: number) => {
+    await fail(email, 1);
+    await triedLast(attempts);
+  };
+  const endWindow = (email: string) =>
+    service.database.query(
+      `update platform.login_throttle set window_ends_at = now() - interval '1 second' where account = sha256(convert_to($1, 'UTF8')) returning attempts`,
+      [`${school.id} ${email}`],
+    );
+
+  test('close the account for the right password too, with Retry-After, until the window ends; others are not concerned', async () => {
+    const victim = await school.user(['teacher']);
+    const bystander = await school.user(['teacher']);
+    await fail(victim.email, 10);
+    const closed = await login({ tenant_id: school.id, email: victim.email, password: testPassword }, 429);
+    expect(closed.error).toBe('rate_limited');
+    const wait = Number(closed.headers.get('retry-after'));
+    expect(wait).toBeGreaterThan(14 * 60);
+    expect(wait).toBeLessThanOrEqual(15 * 60);
+    expect((await login({ subdomain: school.subdomain, email: victim.email.toUpperCase(), password: testPassword }, 429)).error).toBe('rate_limited');
+    await login({ tenant_id: school.id, email: bystander.email, password: testPassword }, 200);
+    await victim.get('/api/auth/profile');
+    expect(await endWindow(victim.email)).toHaveLength(1);
+    await login({ tenant_id: school.id, email: victim.email, password: testPassword }, 200);
+  });
+
+  test('close an unknown e-mail likewise, so that the 429 tells nobody who has an account', async () => {
+    const unknown = `ghost@${school.subdomain}.example`;
+    await fail(unknown, 10);
+    const closed = await login({ tenant_id: school.id, email: unknown, password: 'wrong password' }, 429);
+    expect(Number(closed.headers.get('retry-after'))).toBeGreaterThan(14 * 60);
+  });
+
+  test('begin anew after a success', async () => {
+    const user = await school.user(['teacher']);
+    await failed(user.email, 9);
+    await login({ tenant_id: school.id, email: user.email, password: testPassword }, 200);
+    await failed(user.email, 9);
+    await fail(user.email, 1);
+    await login({ tenant_id: school.id, email: user.email, password: testPassword }, 429);
+  });
+
+  test('count for the change of the own password too, so that a stolen session can not try passwords', async () => {
+    const user = await school.user(['teacher']);
+    const refused = await user.post('/api/auth/password/change', { current_password: 'wrong password', password: 'a new password' }, 401);
+    expect(refused.error).toBe('invalid_credentials');
+    await triedLast(10);
+    expect((await user.post('/api/auth/password/change', { current_password: testPassword, password: 'a new password' }, 429)).error).toBe('rate_limited');
+  });
+});
+
+describe('tokens', () => {
+  test('a request without one is told to send one; a wrong one is told that it is wrong', async () => {
+    const none = await service.anonymous.get('/api/auth/profile', 401);
+    expect(none.error).toBe('unauthenticated');
+    expect(none.headers.get('www-authenticate')).toBe('Bearer');
+    const { user_id, tenant_id, sid } = claimsOf(school.admin.token);
+    const claims = { user_id, tenant_id, sid };
+    const wrong: [string, string][] = [
+      ['garbage', 'garbage'],
+      ['another secret', jwt.sign(claims, 'a secret that this service never had, long', issued)],
+      ['no algorithm', jwt.sign(claims, '', { ...issued, algorithm: 'none' })],
+      ['another algorithm', jwt.sign(claims, newSecret, { ...issued, algorithm: 'HS512' })],
+      ['another audience', jwt.sign(claims, newSecret, { ...issued, audience: 'somebody else' })],
+      ['another issuer', jwt.sign(claims, newSecret, { ...issued, issuer: 'somebody else' })],
+      ['expired', jwt.sign(claims, newSecret, { ...issued, expiresIn: -1 })],
+      ['no session', jwt.sign({ user_id, tenant_id }, newSecret, issued)],
+      ['a session that does not exist', jwt.sign({ ...claims, sid: 999_999_999 }, newSecret, issued)],
+    ];
+    const found: [string, string][] = [];
+    for (const [what, token] of wrong) {
+      const { error } = await service.anonymous.send('GET', '/api/auth/profile', { headers: { Authorization: `Bearer ${token}` } }, 401);
+      found.push([what, error]);
+    }
+    expect(found).toEqual(wrong.map(([what]) => [what, 'invalid_token']));
+  });
+
+  test('secrets rotate: the first signs, tokens of the second are still good', async () => {
+    expect(() => jwt.verify(school.admin.token, newSecret)).not.toThrow();
+    const { user_id, tenant_id, sid } = claimsOf(school.admin.token);
+    const ofYesterday = jwt.sign({ user_id, tenant_id, sid }, oldSecret, issued);
+    const { data } = await service.anonymous.send<Profile>('GET', '/api/auth/profile', { headers: { Authorization: `Bearer ${ofYesterday}` } }, 200);
+    expect(data.email).toBe(school.adminEmail);
+  });
+
+  test('log-out ends access and refresh token at once, and this session only', async () => {
+    const user = await school.user(['teacher']);
+    const elsewhere = await service.anonymous.login({ tenant_id: school.id, email: user.email, password: testPassword });
+    await user.post('/api/auth/logout');
+    expect((await user.get('/api/auth/profile', 401)).error).toBe('invalid_token');
+    expect((await refresh(user.refreshToken, 401)).error).toBe('invalid_token');
+    expect((await user.post('/api/auth/logout', undefined, 401)).error).toBe('invalid_token');
+    expect((await elsewhere.get<Profile>('/api/auth/profile')).data.id).toBe(user.id);
+  });
+
+  test('refresh answers a new access token of the same session and trades the refresh token', async () => {
+    const user = await school.user(['teacher']);
+    const traded = await refresh(user.refreshToken, 200);
+    const next = traded.headers.get('x-refresh-token') ?? '';
+    expect(next).toMatch(/^[\w-]{43}$/);
+    expect(next).not.toBe(user.refreshToken);
+    expect(claimsOf(traded.data.access_token)).toMatchObject({ user_id: user.id, tenant_id: school.id, sid: claimsOf(user.token).sid });
+    const { data } = await service.anonymous.send<Profile>(
+      'GET',
+      '/api/auth/profile',
+      { headers: { Authorization: `Bearer ${traded.data.access_token}` } },
+      200,
+    );
+    expect(data.id).toBe(user.id);
+    await refresh(next, 200);
+  });
+
+  test('an operator refreshes too', async () => {
+    const operator = await service.anonymous.login({ is_platform: true, email: operatorEmail, password: testPassword });
+    const { data } = await refresh(operator.refreshToken, 200);
+    expect(claimsOf(data.access_token)).toMatchObject({ is_platform_admin: true, sid: claimsOf(operator.token).sid });
+  });
+
+  test('a used refresh token within ten seconds is refused, and the session lives', async () => {
+    const user = await school.user(['teacher']);
+    const next = (await refresh(user.refreshToken, 200)).headers.get('x-refresh-token') ?? '';
+    expect((await refresh(user.refreshToken, 401)).error).toBe('invalid_token');
+    await user.get('/api/auth/profile');
+    await refresh(next, 200);
+  });
+
+  test('a used refresh token after ten seconds was stolen: the whole session is dead', async () => {
+    const user = await school.user(['teacher']);
+    const next = (await refresh(user.refreshToken, 200)).headers.get('x-refresh-token') ?? '';
+    const moved = await service.database.query(
+      `update platform.refresh_token set used_at = used_at - interval '11 seconds' where hash = sha256(convert_to($1, 'UTF8')) returning session_id`,
+      [user.refreshToken],
+    );
+    expect(moved).toHaveLength(1);
+    expect((await refresh(user.refreshToken, 401)).error).toBe('invalid_token');
+    await user.get('/api/auth/profile', 401);
+    await refresh(next, 401);
+  });
+
+  test('a refresh token that is unknown, expired or missing is refused', async () => {
+    const user = await school.user(['teacher']);
+    expect((await refresh('x'.repeat(43), 401)).error).toBe('invalid_token');
+    expect((await service.anonymous.post('/api/auth/refresh', undefined, 401)).error).toBe('unauthenticated');
+    await service.database.query(`update platform.refresh_token set expires_at = now() where hash = sha256(convert_to($1, 'UTF8'))`, [user.refreshToken]);
+    expect((await refresh(user.refreshToken, 401)).error).toBe('invalid_token');
+    await user.get('/api/auth/profile');
+  });
+
+  test('the tokens are stored hashed', async () => {
+    const user = await school.user(['teacher']);
+    const rows = await service.database.query<{ found: boolean }>(
+      `select (select count(*) from platform.refresh_token r where r::text like '%' || $1 || '%') > 0 as found`,
+      [user.refreshToken],
+    );
+    expect(rows).toEqual([{ found: false }]);
+  });
+});
+
+describe('the own profile', () => {
+  test('shows user, school, roles and permissions', async () => {
+    const user = await school.user(['accountant', 'teacher'], { first_name: 'Pia', last_name: 'Profile', phone: '+49 30 1234' });
+    const { data } = await user.get<Profile>('/api/auth/profile');
+    expect(data).toMatchObject({
+      id: user.id,
+      email: user.email,
+      first_name: 'Pia',
+      last_name: 'Profile',
+      phone: '+49 30 1234',
+      email_verified: false,
+      is_platform_admin: false,
+      profile_picture_url: null,
+      tenant: { id: school.id, subdomain: school.subdomain, time_zone: 'UTC', is_setup_complete: false },
+      roles: ['accountant', 'teacher'],
+    });
+    expect(data.permissions).toEqual(expect.arrayContaining(['fee.manage', 'attendance.mark']));
+    expect(data.permissions).not.toContain('user.read');
+    expect(Date.parse(data.last_login_at ?? '')).toBeGreaterThan(Date.now() - 60_000);
+  });
+
+  test('changes name and phone, keeps what is not named, and clears the phone by null', async () => {
+    const user = await school.user(['teacher']);
+    const changed = await user.put<Profile>('/api/auth/profile', { first_name: 'Ümit', phone: '123' });
+    expect(changed.data).toMatchObject({ first_name: 'Ümit', last_name: 'User', phone: '123' });
+    expect((await user.get<Profile>('/api/auth/profile')).data).toEqual(changed.data);
+    expect((await user.put<Profile>('/api/auth/profile', { phone: null })).data).toMatchObject({ first_name: 'Ümit', phone: null });
+  });
+
+  test('may be sent back as it was read, and a change of anything but name and phone is refused by its name', async () => {
+    const user = await school.user(['teacher']);
+    const { data } = await user.get<Profile>('/api/auth/profile');
+    const sentBack = await user.put<Profile>('/api/auth/profile', { ...data, last_name: 'Changed' });
+    expect(sentBack.data).toMatchObject({ email: user.email, roles: ['teacher'], last_name: 'Changed' });
+    for (const [field, value] of [
+      ['email', 'somebody@else.example'],
+      ['roles', ['admin']],
+    ] as const) {
+      const refused = await user.put('/api/auth/profile', { ...data, [field]: value }, 400);
+      expect(refused.details).toEqual([{ path: field, message: "This field can't be set here." }]);
+    }
+    expect((await user.get<Profile>('/api/auth/profile')).data).toMatchObject({ email: user.email, last_name: 'Changed' });
+  });
+
+  test('refuses an empty name and an unknown field', async () => {
+    const user = await school.user(['teacher']);
+    const refused = await user.put('/api/auth/profile', { first_name: ' ', colour: 'red' }, 400);
+    expect(refused.details.map(({ path }) => path).sort()).toEqual(['colour', 'first_name']);
+  });
+
+  test('an operator has one too, of no school', async () => {
+    const { data } = await service.operator.put<Profile>('/api/auth/profile', { phone: '555' });
+    expect(data).toMatchObject({ email: operatorEmail, phone: '555', tenant: null, is_platform_admin: true, permissions: [] });
+    expect((await service.operator.get<Profile>('/api/auth/profile')).data).toEqual(data);
+  });
+});
+
+describe('passwords', () => {
+  test('a change ends the other sessions, not this one, and the old password is over', async () => {
+    const user = await school.user(['teacher']);
+    const elsewhere = await service.anonymous.login({ tenant_id: school.id, email: user.email, password: testPassword });
+    await user.post('/api/auth/password/change', { current_password: testPassword, password: 'the new password' });
+    expect((await elsewhere.get('/api/auth/profile', 401)).error).toBe('invalid_token');
+    await refresh(elsewhere.refreshToken, 401);
+    await user.get('/api/auth/profile');
+    await refresh(user.refreshToken, 200);
+    await login({ tenant_id: school.id, email: user.email, password: testPassword }, 401);
+    await login({ tenant_id: school.id, email: user.email, password: 'the new password' }, 200);
+  });
+
+  test('a change needs the present password, and the new one 8 characters', async () => {
+    const user = await school.user(['teacher']);
+    expect((await user.post('/api/auth/password/change', { current_password: 'wrong password', password: 'the new password' }, 401)).error).toBe(
+      'invalid_credentials',
+    );
+    const short = await user.post('/api/auth/password/change', { current_password: testPassword, password: '1234567' }, 400);
+    expect(short.details).toMatchObject([{ path: 'password' }]);
+    await user.post('/api/auth/password/change', { password: 'the new password' }, 400);
+    await login({ tenant_id: school.id, email: user.email, password: testPassword }, 200);
+  });
+
+  test('forgotten: the answer is the same for known and unknown, and only the known gets an e-mail', async () => {
+    const user = await school.user(['teacher'], { first_name: 'Fergus', last_name: 'Forgetful' });
+    const unknown = `unknown@${school.subdomain}.example`;
+    const inactive = await school.user(['teacher']);
+    await school.admin.put(`/api/users/${inactive.id}`, { is_active: false });
+    const ask = (email: string) =>
+      raw(service.url, { method: 'POST', path: '/api/auth/password/forgot', body: JSON.stringify({ email, tenant_id: school.id }) });
+    const answers = [await ask(unknown), await ask(inactive.email), await ask(user.email.toUpperCase())];
+    expect(answers.map(({ status, body }) => [status, body])).toEqual(Array(3).fill([200, answers[0]?.body]));
+    const mail = await mailTo(service, user.email, 'Reset your password');
+    expect(mail.text).toContain('Hello Fergus Forgetful');
+    expect(mail.text).toContain(`/password/choose#token=${mail.token}`);
+    await queueIsEmpty(service);
+    expect(await mailsTo(service, unknown)).toEqual([]);
+    expect((await mailsTo(service, inactive.email)).filter(({ subject }) => subject.includes('Reset'))).toEqual([]);
+    await service.anonymous.post('/api/auth/password/forgot', { email: user.email, subdomain: 'nowhere' }, 404);
+  });
+
+  describe('with the token from the e-mail', () => {
+    let user: Client & { id: number; email: string };
+    let token: string;
+    const reset = (given: string, password: string, status: number) =>
+      service.anonymous.post<{ id: number }>('/api/auth/password/reset', { token: given, password }, status);
+    beforeEach(async () => {
+      user = await school.user(['teacher']);
+      await service.anonymous.post('/api/auth/password/forgot', { email: user.email, subdomain: school.subdomain });
+      token = (await mailTo(service, user.email, 'Reset your password')).token;
+    });
+
+    test('a reset sets the password, ends all sessions and verifies the address', async () => {
+      expect((await reset(token, 'a reset password', 200)).data).toEqual({ id: user.id });
+      expect((await user.get('/api/auth/profile', 401)).error).toBe('invalid_token');
+      await refresh(user.refreshToken, 401);
+      await login({ tenant_id: school.id, email: user.email, password: testPassword }, 401);
+      const again = await service.anonymous.login({ tenant_id: school.id, email: user.email, password: 'a reset password' });
+      expect((await again.get<Profile>('/api/auth/profile')).data.email_verified).toBe(true);
+    });
+
+    test('it works once, and a password that is too short does not use it up', async () => {
+      await reset(token, 'short', 400);
+      await reset(token, 'a reset password', 200);
+      expect((await reset(token, 'another password', 401)).error).toBe('invalid_token');
+      await login({ tenant_id: school.id, email: user.email, password: 'a reset password' }, 200);
+    });
+
+    test('it ends after an hour', async () => {
+      const [row] = await service.database.query<{ minutes: string }>(
+        `update platform.one_time_token set expires_at = now() where hash = sha256(convert_to($1, 'UTF8'))
+         returning round(extract(epoch from old.expires_at - created_at) / 60) as minutes`,
+        [token],
+      );
+      expect(Number(row?.minutes)).toBe(60);
+      expect((await reset(token, 'a reset password', 401)).error).toBe('invalid_token');
+      await login({ tenant_id: school.id, email: user.email, password: testPassword }, 200);
+    });
+
+    test('a second token is void once the first was used', async () => {
+      await service.database.query("update platform.one_time_token set created_at = created_at - interval '3 minutes'");
+      await service.anonymous.post('/api/auth/password/forgot', { email: user.email, subdomain: school.subdomain });
+      const second = await mailTo(service, user.email, 'Reset your password', 2);
+      expect(second.token).not.toBe(token);
+      await reset(second.token, 'a reset password', 200);
+      await reset(token, 'another password', 401);
+    });
+
+    test('it is the only one within two minutes, so that nobody fills a mailbox', async () => {
+      await service.anonymous.post('/api/auth/password/forgot', { email: user.email, subdomain: school.subdomain });
+      await queueIsEmpty(service);
+      expect((await mailsTo(service, user.email)).filter(({ subject }) => subject.includes('Reset'))).toHaveLength(1);
+    });
+
+    test('it is void after the user has changed the password themself', async () => {
+      await user.post('/api/auth/password/change', { current_password: testPassword, password: 'the new password' });
+      await reset(token, 'a reset password', 401);
+    });
+
+    test('it does not verify an e-mail', async () => {
+      expect((await service.anonymous.post('/api/auth/email/verify', { token }, 401)).error).toBe('invalid_token');
+      await reset(token, 'a reset password', 200);
+    });
+
+    test('it is of no use when the user was deactivated meanwhile', async () => {
+      await school.admin.put(`/api/users/${user.id}`, { is_active: false });
+      expect((await reset(token, 'a reset password', 401)).error).toBe('invalid_token');
+    });
+
+    test('a reset opens an account that ten failures had closed', async () => {
+      await login({ tenant_id: school.id, email: user.email, password: 'wrong password' }, 401);
+      await service.database.query(
+        'update platform.login_throttle set attempts = 10 where window_ends_at = (select max(window_ends_at) from platform.login_throttle)',
+      );
+      await login({ tenant_id: school.id, email: user.email, password: testPassword }, 429);
+      await reset(token, 'a reset password', 200);
+      await login({ tenant_id: school.id, email: user.email, password: 'a reset password' }, 200);
+    });
+  });
+
+  test('an operator resets theirs in the same way, without a school', async () => {
+    const email = 'second-operator@test.example';
+    await service.database.query(`insert into platform.user_account (email, first_name, last_name) values ($1, 'Second', 'Operator')`, [email]);
+    await service.anonymous.post('/api/auth/password/forgot', { email, is_platform: true });
+    const { token } = await mailTo(service, email, 'Reset your password');
+    await service.anonymous.post('/api/auth/password/reset', { token, password: 'a reset password' });
+    const { data } = await login({ is_platform: true, email, password: 'a reset password' }, 200);
+    expect(data.user).toMatchObject({ email, first_name: 'Second' });
+  });
+
+  test('an invitation sets the first password, once, and verifies the address', async () => {
+    const email = `newcomer@${school.subdomain}.example`;
+    const { data } = await school.admin.post<{ id: number }>('/api/users', { email, first_name: 'New', last_name: 'Comer' }, 201);
+    const mail = await mailTo(service, email, 'Your log-in');
+    expect(mail.text).toContain('7 days');
+    await service.anonymous.post('/api/auth/password/reset', { token: mail.token, password: 'my first password' });
+    await service.anonymous.post('/api/auth/password/reset', { token: mail.token, password: 'my second password' }, 401);
+    const newcomer = await service.anonymous.login({ tenant_id: school.id, email, password: 'my first password' });
+    expect((await newcomer.get<Profile>('/api/auth/profile')).data).toMatchObject({ id: data.id, email_verified: true });
+  });
+});
+
+describe('verifying an e-mail address', () => {
+  test('works by the link, once', async () => {
+    const user = await school.user(['teacher']);
+    const mail = await mailTo(service, user.email, 'Verify your e-mail address');
+    expect(mail.text).toContain(`/api/auth/email/verify?token=${mail.token}`);
+    const verified = await service.anonymous.get(`/api/auth/email/verify?token=${mail.token}`);
+    expect(verified.data).toEqual({ id: user.id, email_verified: true });
+    expect((await user.get<Profile>('/api/auth/profile')).data.email_verified).toBe(true);
+    expect((await service.anonymous.get(`/api/auth/email/verify?token=${mail.token}`, 401)).error).toBe('invalid_token');
+  });
+
+  test('works by POST, once, for 24 hours, and sets no password', async () => {
+    const user = await school.user(['teacher']);
+    const { token } = await mailTo(service, user.email, 'Verify your e-mail address');
+    const [row] = await service.database.query<{ hours: string }>(
+      `select round(extract(epoch from expires_at - created_at) / 3600) as hours from platform.one_time_token where hash = sha256(convert_to($1, 'UTF8'))`,
+      [token],
+    );
+    expect(Number(row?.hours)).toBe(24);
+    await service.anonymous.post('/api/auth/password/reset', { token, password: 'a reset password' }, 401);
+    expect((await service.anonymous.post('/api/auth/email/verify', { token })).data).toEqual({ id: user.id, email_verified: true });
+    expect((await service.anonymous.post('/api/auth/email/verify', { token }, 401)).error).toBe('invalid_token');
+  });
+
+  test('needs a token that somebody made', async () => {
+    expect((await service.anonymous.get('/api/auth/email/verify?token=guess', 401)).error).toBe('invalid_token');
+    expect((await service.anonymous.get('/api/auth/email/verify', 400)).details).toMatchObject([{ path: 'token' }]);
+    expect((await service.anonymous.post('/api/auth/email/verify', {}, 400)).details).toMatchObject([{ path: 'token' }]);
+  });
+});
+
+describe('the picture', () => {
+  const set = (who: Client, form: FormData, status: number) => who.send<Profile>('POST', '/api/auth/profile/picture', { body: form }, status);
+
+  test('a PNG and a JPEG are taken by content, whatever their name says, and served back as they came', async () => {
+    const user = await school.user(['teacher']);
+    for (const [content, name, claimed, type, extension] of [
+      [png, 'holiday.txt', 'text/plain', 'image/png', 'png'],
+      [jpeg, 'page.html', 'text/html', 'image/jpeg', 'jpg'],
+    ] as const) {
+      const { data } = await set(user, fileForm(content, name, claimed), 200);
+      expect(data.profile_picture_url).toMatch(/^\/api\/auth\/profile\/picture\?v=\d+$/);
+      const served = await user.get<Buffer>(data.profile_picture_url ?? '');
+      expect(served.data.equals(content)).toBe(true);
+      expect(served.headers.get('content-type')).toBe(type);
+      expect(served.headers.get('x-content-type-options')).toBe('nosniff');
+      expect(served.headers.get('content-disposition')).toMatch(new RegExp(`^inline; filename="[\\w-]+\\.${extension}"`));
+      expect(served.headers.get('content-security-policy')).toBe("default-src 'none'; sandbox");
+      expect(served.headers.get('cache-control')).toContain('private');
+    }
+  });
+
+  test.each([
+    ['a GIF', Buffer.from('GIF89a\u0001\u0000\u0001\u0000')],
+    ['a page', Buffer.from('<!doctype html><script>alert(1)</script>')],
+    ['an SVG', Buffer.from('<?xml version="1.0"?><svg xmlns="http://www.w3.org/2000/svg" onload="alert(1)"/>')],
+    ['a PDF', Buffer.from('%PDF-1.7\n1 0 obj\n<<>>\nendobj\n')],
+    ['nothing', Buffer.alloc(0)],
+  ])('%s is refused, though it is called picture.png and says image/png', async (_what, content) => {
+    const refused = await set(school.admin, fileForm(content, 'picture.png', 'image/png'), 415);
+    expect(refused.error).toBe('unsupported_media_type');
+    expect((await school.admin.get<Profile>('/api/auth/profile')).data.profile_picture_url).toBeNull();
+  });
+
+  test('5 MB are taken and one byte more is not', async () => {
+    const user = await school.user(['teacher']);
+    const limit = Buffer.concat([jpeg, Buffer.alloc(5 * 1024 * 1024 - jpeg.length)]);
+    const { data } = await set(user, fileForm(limit, 'large.jpg', 'image/jpeg'), 200);
+    const refused = await set(user, fileForm(Buffer.concat([limit, Buffer.alloc(1)]), 'larger.jpg', 'image/jpeg'), 413);
+    expect(refused.error).toBe('payload_too_large');
+    const served = await user.get<Buffer>(data.profile_picture_url ?? '');
+    expect(served.data.length).toBe(5 * 1024 * 1024);
+  });
+
+  test('no file is a 400 that names the field; JSON is a 415', async () => {
+    const refused = await set(school.admin, fileForm(png, 'picture.png', 'image/png', 'portrait'), 400);
+    expect(refused.details).toMatchObject([{ path: 'picture' }]);
+    expect((await school.admin.post('/api/auth/profile/picture', { picture: 'x' }, 415)).error).toBe('unsupported_media_type');
+  });
+
+  test('the next picture takes the place of the one before it, whose bytes go', async () => {
+    const user = await school.user(['teacher']);
+    const count = async () => (await service.database.query(`select id from ${school.schema}.file`)).length;
+    const first = await set(user, fileForm(png, 'a.png', 'image/png'), 200);
+    const before = await count();
+    const second = await set(user, fileForm(jpeg, 'b.jpg', 'image/jpeg', 'file'), 200);
+    expect(await count()).toBe(before);
+    expect(second.data.profile_picture_url).not.toBe(first.data.profile_picture_url);
+    expect((await user.get<Buffer>('/api/auth/profile/picture')).data.equals(jpeg)).toBe(true);
+  });
+
+  test('without a picture there is a 404, and another user sees one only with user.read', async () => {
+    const owner = await school.user(['teacher']);
+    expect((await owner.get('/api/auth/profile/picture', 404)).error).toBe('not_found');
+    expect((await school.admin.get(`/api/users/${owner.id}/picture`, 404)).error).toBe('not_found');
+    await set(owner, fileForm(png, 'a.png', 'image/png'), 200);
+    const listed = await school.admin.get<{ profile_picture_url: string }>(`/api/users/${owner.id}`);
+    const seen = await school.admin.get<Buffer>(listed.data.profile_picture_url);
+    expect(seen.data.equals(png)).toBe(true);
+    expect(seen.headers.get('content-type')).toBe('image/png');
+    const colleague = await school.user(['teacher']);
+    expect((await colleague.get(listed.data.profile_picture_url, 403)).error).toBe('forbidden');
+    expect((await service.anonymous.get(listed.data.profile_picture_url, 401)).error).toBe('unauthenticated');
+  });
+
+  test('an operator may have one', async () => {
+    const { data } = await set(service.operator, fileForm(png, 'a.png', 'image/png'), 200);
+    expect((await service.operator.get<Buffer>(data.profile_picture_url ?? '')).data.equals(png)).toBe(true);
+    await set(service.operator, fileForm(jpeg, 'a.jpg', 'image/jpeg'), 200);
+    expect(await service.database.query('select content_type from platform.file')).toEqual([{ content_type: 'image/jpeg' }]);
+  });
+});
+
+describe('enabled features', () => {
+  test("are the plan's, overridden by the school's flags, at the next request", async () => {
+    const small = await service.school({ plan_id: 1, feature_flags: { transport: true, attendance: false } });
+    expect((await small.admin.get<string[]>('/api/auth/enabled-features')).data).toEqual(['notifications', 'transport']);
+    await service.operator.put(`/api/platform/tenants/${small.id}`, { feature_flags: {}, plan_id: 2 });
+    expect((await small.admin.get<string[]>('/api/auth/enabled-features')).data).toEqual(['attendance', 'fees_management', 'notifications', 'timetable']);
+    expect((await service.operator.get<string[]>('/api/auth/enabled-features')).data).toEqual([]);
+  });
+});

@@ -1,0 +1,377 @@
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
+import { client, type Client } from '../support/client.ts';
+import { testDatabase, type TestDatabase } from '../support/database.ts';
+import { raw } from '../support/raw.ts';
+import { operatorEmail, type School, testPassword, testService, type TestService } from '../support/service.ts';
+
+let service: TestService;
+let school: School;
+
+beforeAll(async () => {
+  service = await testService();
+  school = await service.school();
+});
+afterAll(() => service.close());
+
+interface Failure {
+  success: boolean;
+  error: string;
+  message: string;
+  request_id: string;
+  details?: { path: string; message: string }[];
+}
+
+const parse = (body: string) => JSON.parse(body) as Failure;
+const get = (path: string, headers: Record<string, string> = {}) => raw(service.url, { path, headers, token: school.admin.token });
+
+describe('a request id', () => {
+  test('is kept when it is sane, and comes back in header and error', async () => {
+    for (const id of ['a', 'order-17_b.2', 'x'.repeat(128)]) {
+      const answer = await get('/api/students/999999', { 'X-Request-Id': id });
+      expect([answer.headers['x-request-id'], parse(answer.body).request_id]).toEqual([id, id]);
+    }
+  });
+
+  test('is replaced when it is not', async () => {
+    for (const id of ['two words', 'x'.repeat(129), '<script>', '{"a":1}', 'a;b', '']) {
+      const answer = await get('/api/students/999999', { 'X-Request-Id': id });
+      expect(answer.headers['x-request-id']).toMatch(/^[0-9a-f]{8}-[0-9a-f-]{27}$/);
+      expect(parse(answer.body).request_id).toBe(answer.headers['x-request-id']);
+    }
+  });
+
+  test('is another one for each request, on successes and on health too', async () => {
+    const answers = [await get('/api/students'), await get('/api/students'), await get('/api/health')];
+    expect(new Set(answers.map(({ headers }) => headers['x-request-id'])).size).toBe(3);
+  });
+});
+
+describe('the envelope', () => {
+  test('of a success has success and data, of a list pagination too, and nothing else', async () => {
+    const one = JSON.parse((await get('/api/auth/profile')).body) as object;
+    expect(Object.keys(one)).toEqual(['success', 'data']);
+    const list = JSON.parse((await get('/api/students')).body) as { success: boolean; data: unknown; pagination: object };
+    expect(Object.keys(list).sort()).toEqual(['data', 'pagination', 'success']);
+    expect([list.success, list.data, list.pagination]).toEqual([true, [], { page: 1, pageSize: 20, totalItems: 0, totalPages: 0 }]);
+  });
+
+  test('of an error has success, error, message and request_id, and details only where fields are at fault', async () => {
+    const missing = parse((await get('/api/students/999999')).body);
+    expect(Object.keys(missing)).toEqual(['success', 'error', 'message', 'request_id']);
+    expect([missing.success, missing.error]).toEqual([false, 'not_found']);
+    const invalid = parse((await get('/api/students?page=x')).body);
+    expect(Object.keys(invalid)).toEqual(['success', 'error', 'message', 'details', 'request_id']);
+    expect(invalid.details).toHaveLength(1);
+    expect(invalid.message).toContain('page');
+  });
+
+  test('is JSON in UTF-8, that nothing caches without asking', async () => {
+    const { headers } = await get('/api/auth/profile');
+    expect(headers['content-type']).toBe('application/json; charset=utf-8');
+    expect(headers['cache-control']).toBe('private, no-cache');
+    expect(headers['x-content-type-options']).toBe('nosniff');
+    expect(headers['x-powered-by']).toBeUndefined();
+  });
+
+  test('of a fault of ours says nothing of the inside', async () => {
+    await service.database.query(`alter table ${school.schema}.grade rename column name to other_name`);
+    const answer = await get('/api/students');
+    await service.database.query(`alter table ${school.schema}.grade rename column other_name to name`);
+    expect(answer.status).toBe(500);
+    expect(parse(answer.body)).toMatchObject({ error: 'internal_error', message: 'Something went wrong on our side.' });
+    expect(answer.body).not.toMatch(/column|grade|select|\.ts|\.sql|at /i);
+    expect((await get('/api/students')).status).toBe(200);
+  });
+});
+
+describe('what is not there', () => {
+  test('is a 404 in the envelope, with and without a log-in', async () => {
+    for (const path of ['/api/nothing', '/api', '/', '/api/students/1/nothing', '/api/v1/students', '/favicon.ico']) {
+      for (const token of ['', school.admin.token]) {
+        const answer = await raw(service.url, { path, ...(token ? { token } : {}) });
+        expect([path, answer.status, parse(answer.body).error]).toEqual([path, 404, 'not_found']);
+      }
+    }
+  });
+
+  test('is a 405 with Allow where the path has other methods', async () => {
+    for (const [method, path, allow] of [
+      ['PATCH', '/api/students/1', 'GET, PUT, DELETE, HEAD, OPTIONS'],
+      ['DELETE', '/api/students', 'GET, POST, HEAD, OPTIONS'],
+      ['GET', '/api/auth/login', 'POST, OPTIONS'],
+      ['POST', '/api/platform/overview', 'GET, HEAD, OPTIONS'],
+    ] as const) {
+      const refused = await school.admin.send(method, path, {}, 405);
+      expect([refused.error, refused.headers.get('allow')]).toEqual(['method_not_allowed', allow]);
+      const options = await raw(service.url, { method: 'OPTIONS', path });
+      expect([options.status, options.headers.allow, options.body]).toEqual([204, allow, '']);
+    }
+  });
+
+  test('a path that is not a URL is a 400 in the envelope', async () => {
+    const answer = await get('/api/students/%E0%A4%A');
+    expect([answer.status, parse(answer.body).error]).toEqual([400, 'validation_error']);
+  });
+});
+
+describe('a body', () => {
+  const post = (body: string, headers: Record<string, string> = {}) =>
+    raw(service.url, { method: 'POST', path: '/api/students', token: school.admin.token, body, headers });
+
+  test('that is not JSON is a 400 malformed_json', async () => {
+    for (const body of ['{', '{"first_name": "A",}', "{'a': 1}", 'first_name=A']) {
+      const answer = await post(body);
+      expect([answer.status, parse(answer.body).error]).toEqual([400, 'malformed_json']);
+    }
+  });
+
+  test('that is JSON but no object is a 400 validation_error', async () => {
+    for (const body of ['5', '"text"', '[]', 'true', 'null', '[{"first_name":"A","last_name":"B"}]']) {
+      const answer = await post(body);
+      expect([body, answer.status, parse(answer.body).error]).toEqual([body, 400, 'validation_error']);
+    }
+  });
+
+  test('of another type is a 415, of another charset too', async () => {
+    for (const type of ['text/plain', 'application/x-www-form-urlencoded', 'application/xml', 'application/json; charset=ebcdic']) {
+      const answer = await post('{"first_name":"A","last_name":"B"}', { 'Content-Type': type });
+      expect([type, answer.status, parse(answer.body).error]).toEqual([type, 415, 'unsupported_media_type']);
+    }
+  });
+
+  test('of more than 1 MB is a 413', async () => {
+    const refused = await school.admin.post('/api/students', { first_name: 'A', last_name: 'B', address: 'x'.repeat(1_100_000) }, 413);
+    expect(refused.error).toBe('payload_too_large');
+  });
+
+  test('with NUL or half a character is a 400 that names the field', async () => {
+    for (const first_name of ['a\u0000b', '\ud800']) {
+      expect((await school.admin.post('/api/students', { first_name, last_name: 'B' }, 400)).details).toMatchObject([{ path: 'first_name' }]);
+    }
+  });
+
+  test('is answered by 406 when the client takes no JSON', async () => {
+    const refused = await school.admin.send('GET', '/api/students', { headers: { Accept: 'text/html' } }, 406);
+    expect(refused.error).toBe('not_acceptable');
+    for (const accept of ['*/*', 'application/json', 'text/html, application/*;q=0.5']) {
+      await school.admin.send('GET', '/api/students', { headers: { Accept: accept } }, 200);
+    }
+  });
+});
+
+describe('Location', () => {
+  test('of everything that was made answers 200 with the same record', async () => {
+    const made: [Client, string, object][] = [
+      [school.admin, '/api/students', { first_name: 'A', last_name: 'B' }],
+      [school.admin, '/api/users', { email: 'location@example.org', first_name: 'A', last_name: 'B' }],
+      [school.admin, '/api/rbac/roles', { name: 'Location' }],
+      [service.operator, '/api/platform/plans', { name: 'Location', price_monthly: 1, max_students: 1, max_teachers: 1 }],
+      [service.operator, '/api/platform/tenants', { name: 'Location', subdomain: 'location', contact_email: 'a@location.example', plan_id: 1 }],
+    ];
+    for (const [who, path, body] of made) {
+      for (const to of [path, `${path}/`]) {
+        const again =
+          to === path
+            ? body
+            : Object.fromEntries(Object.entries(body).map(([key, value]) => [key, typeof value === 'string' ? `x${value}` : (value as unknown)]));
+        const { headers, data } = await who.post<{ id: number }>(to, again, 201);
+        expect(headers.get('location')).toBe(`${path}/${data.id}`);
+        expect((await who.get(headers.get('location') ?? '')).data).toEqual(data);
+      }
+    }
+  });
+});
+
+describe('rationing and CORS', () => {
+  let rationed: TestService;
+  beforeAll(async () => {
+    rationed = await testService({
+      RATE_LIMIT_PER_MINUTE: '5',
+      PUBLIC_RATE_LIMIT_PER_MINUTE: '6',
+      CORS_ORIGINS: 'https://app.example.org, https://console.example.org',
+    });
+  });
+  afterAll(() => rationed.close());
+
+  test('a session has so many requests a minute, then a 429 with Retry-After; another session is not concerned', async () => {
+    const credentials = { is_platform: true, email: operatorEmail, password: testPassword };
+    const [one, two] = [await rationed.anonymous.login(credentials), await rationed.anonymous.login(credentials)];
+    for (let left = 4; left >= 0; left--) {
+      const { headers } = await one.get('/api/auth/profile');
+      expect(headers.get('ratelimit-policy')).toContain('q=5; w=60');
+      expect(headers.get('ratelimit')).toContain(`r=${left};`);
+    }
+    const refused = await one.get('/api/platform/plans', 429);
+    expect(refused.error).toBe('rate_limited');
+    const wait = Number(refused.headers.get('retry-after'));
+    expect(wait).toBeGreaterThan(0);
+    expect(wait).toBeLessThanOrEqual(60);
+    expect(refused.headers.get('ratelimit')).toContain('r=0;');
+    await two.get('/api/auth/profile');
+  });
+
+  test('an address without a log-in has so many too, and a session from it goes on', async () => {
+    const forged = () => rationed.anonymous.send('POST', '/api/auth/refresh', { headers: { 'X-Refresh-Token': 'x' } });
+    const statuses: number[] = [];
+    for (let n = 0; n < 7; n++) statuses.push((await forged()).status);
+    expect(statuses.slice(-1)).toEqual([429]);
+    const refused = await rationed.anonymous.post('/api/auth/login', { is_platform: true, email: operatorEmail, password: testPassword }, 429);
+    expect(refused.error).toBe('rate_limited');
+    expect(Number(refused.headers.get('retry-after'))).toBeGreaterThan(0);
+    await rationed.operator.get('/api/auth/profile');
+  });
+
+  test('X-Forwarded-For of a stranger is no other address', async () => {
+    const [first, last] = [1, 2].map((n) => raw(rationed.url, { method: 'POST', path: '/api/auth/refresh', headers: { 'X-Forwarded-For': `10.0.0.${n}` } }));
+    const remaining = [await first, await last].map((answer) => /r=(\d+);/.exec(String(answer?.headers.ratelimit))?.[1]);
+    expect(remaining.every((left) => Number(left) < 5)).toBe(true);
+  });
+
+  const preflight = (url: string, origin: string) =>
+    raw(url, {
+      method: 'OPTIONS',
+      path: '/api/students',
+      headers: { Origin: origin, 'Access-Control-Request-Method': 'PUT', 'Access-Control-Request-Headers': 'authorization,content-type,if-match' },
+    });
+
+  test('another origin may call only when CORS_ORIGINS names it, and then it reads the headers it needs', async () => {
+    for (const origin of ['https://app.example.org', 'https://console.example.org']) {
+      const allowed = await preflight(rationed.url, origin);
+      expect(allowed.headers['access-control-allow-origin']).toBe(origin);
+      expect(allowed.headers['access-control-allow-methods']).toContain('PUT');
+      expect(allowed.headers['access-control-allow-headers']).toContain('authorization');
+      const answer = await raw(rationed.url, { path: '/api/health', headers: { Origin: origin } });
+      expect(answer.headers['access-control-allow-origin']).toBe(origin);
+      expect(answer.headers['access-control-expose-headers']).toContain('X-Refresh-Token');
+      expect(answer.headers['access-control-expose-headers']).toContain('X-Request-Id');
+      expect(answer.headers.vary).toContain('Origin');
+    }
+    for (const origin of ['https://evil.example.org', 'https://app.example.org.evil.org', 'http://app.example.org', 'null']) {
+      expect((await preflight(rationed.url, origin)).headers['access-control-allow-origin']).toBeUndefined();
+    }
+  });
+
+  test('CORS is off by default', async () => {
+    const answer = await preflight(service.url, 'https://app.example.org');
+    expect(Object.keys(answer.headers).filter((name) => name.startsWith('access-control'))).toEqual([]);
+  });
+});
+
+describe('the log', () => {
+  interface Line {
+    level: string;
+    time: string;
+    request_id?: string;
+    method?: string;
+    operation?: string;
+    tenant?: number;
+    status?: number;
+    ms?: number;
+  }
+  let database: TestDatabase;
+  let folder: string;
+  let child: ChildProcess;
+  let output = '';
+  let url = '';
+  let anonymous: Client;
+
+  /** The lines of one request, when they are there. */
+  const linesOf = async (id: string): Promise<Line[]> => {
+    for (;;) {
+      const lines = output.split('\n').filter((line) => line.includes(`"request_id":"${id}"`));
+      if (lines.length > 0) return lines.map((line) => JSON.parse(line) as Line);
+      await new Promise((done) => setTimeout(done, 20));
+    }
+  };
+
+  beforeAll(async () => {
+    database = await testDatabase();
+    folder = await mkdtemp(join(tmpdir(), 'school-log-'));
+    child = spawn(process.execPath, ['--disable-warning=ExperimentalWarning', 'src/main.ts'], {
+      env: {
+        PATH: process.env['PATH'],
+        DATABASE_URL: database.url,
+        DATA_DIR: folder,
+        PORT: '0',
+        NODE_ENV: 'test',
+        DEMO: 'false',
+        PLATFORM_ADMIN_EMAIL: operatorEmail,
+        PLATFORM_ADMIN_PASSWORD: testPassword,
+      },
+      stdio: ['ignore', 'pipe', 'inherit'],
+    });
+    child.stdout?.on('data', (chunk: Buffer) => (output += chunk.toString('utf8')));
+    while (!url) {
+      if (child.exitCode !== null) throw new Error(`The service ended: ${output}`);
+      await new Promise((done) => setTimeout(done, 50));
+      if (output.includes('Stop with Ctrl-C.')) url = /API +(http:\S+)\/api/.exec(output)?.[1] ?? '';
+    }
+    anonymous = await client(url);
+  });
+  afterAll(async () => {
+    if (child.exitCode === null) {
+      child.kill('SIGTERM');
+      await once(child, 'exit');
+    }
+    await database.drop();
+    await rm(folder, { recursive: true, force: true });
+  });
+
+  test('has one JSON line for each request, with id, method, operation, tenant, status and duration, and no personal data', async () => {
+    const operator = await anonymous.with({ 'X-Request-Id': 'log-operator' }).login({ is_platform: true, email: operatorEmail, password: testPassword });
+    const made = await operator.post<{ id: number }>(
+      '/api/platform/tenants',
+      { name: 'Nosy School', subdomain: 'nosy', contact_email: 'office@nosy.example', plan_id: 1, admin_password: testPassword },
+      201,
+    );
+    const admin = await anonymous.with({ 'X-Request-Id': 'log-in' }).login({ subdomain: 'nosy', email: 'office@nosy.example', password: testPassword });
+    const requests: [string, (who: Client) => Promise<unknown>, Partial<Line>][] = [
+      [
+        'log-add',
+        (who) => who.post('/api/students', { first_name: 'Secretia', last_name: 'Hush', email: 'hush@nosy.example' }, 201),
+        { method: 'POST', operation: 'students_create', status: 201 },
+      ],
+      ['log-list', (who) => who.get('/api/students?search=secretia'), { method: 'GET', operation: 'students_list', status: 200 }],
+      ['log-missing', (who) => who.get('/api/students/424242', 404), { method: 'GET', operation: 'students_get', status: 404 }],
+      ['log-invalid', (who) => who.put('/api/students/1', { email: 'not-an-address' }, 400), { method: 'PUT', operation: 'students_update', status: 400 }],
+      ['log-forbidden', (who) => who.get('/api/platform/tenants', 403), { method: 'GET', operation: 'platform_tenants_list', status: 403 }],
+      [
+        'log-conflict',
+        (who) => who.post('/api/users', { email: 'office@nosy.example', first_name: 'Secretia', last_name: 'Hush' }, 409),
+        { operation: 'users_create', status: 409 },
+      ],
+    ];
+    for (const [id, send, expected] of requests) {
+      await send(admin.with({ 'X-Request-Id': id }));
+      const lines = await linesOf(id);
+      expect(lines).toHaveLength(1);
+      const [line] = lines;
+      expect(line).toMatchObject({ level: 'info', request_id: id, tenant: made.data.id, ...expected });
+      expect(line?.ms).toBeGreaterThan(0);
+      expect(new Date(line?.time ?? '').toISOString()).toBe(line?.time);
+      expect(Object.keys(line ?? {}).sort()).toEqual(['level', 'method', 'ms', 'operation', 'request_id', 'status', 'tenant', 'time']);
+    }
+    expect((await linesOf('log-in'))[0]).toMatchObject({ operation: 'auth_credentials', status: 200 });
+    const log = output.slice(output.indexOf('Stop with Ctrl-C.'));
+    expect(log).not.toMatch(/secretia|hush|@nosy|password":|eyJ|127\.0\.0\.1|argon2/i);
+    expect(
+      log
+        .split('\n')
+        .slice(1)
+        .filter(Boolean)
+        .every((line) => line.startsWith('{"level"')),
+    ).toBe(true);
+  });
+
+  test('names the operation of a request that was refused before it ran, too', async () => {
+    await anonymous.with({ 'X-Request-Id': 'log-nobody' }).get('/api/students', 401);
+    expect(await linesOf('log-nobody')).toMatchObject([{ method: 'GET', operation: 'students_list', status: 401 }]);
+    await anonymous.with({ 'X-Request-Id': 'log-malformed' }).send('POST', '/api/auth/login', { body: '{' }, 400);
+    expect(await linesOf('log-malformed')).toMatchObject([{ method: 'POST', operation: 'auth_credentials', status: 400 }]);
+  });
+});

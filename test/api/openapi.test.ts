@@ -1,0 +1,200 @@
+import { readdir } from 'node:fs/promises';
+import { join } from 'node:path';
+import { afterAll, describe, expect, test } from '@jest/globals';
+import { createConfig, lintFromString } from '@redocly/openapi-core';
+import { errors } from '../../src/api/errors.ts';
+import { isAnonymous, registry } from '../support/registry.ts';
+import { testService } from '../support/service.ts';
+import { send } from '../support/wire.ts';
+
+const service = await testService();
+afterAll(() => service.close());
+const { endpoints, document, operations } = await registry(service);
+
+/** Operations that only a handler calls, on the way of another one. */
+const internal = ['auth_own_credentials', 'auth_session_open'];
+
+/** Every function of the schema `api` that looks like an operation: (jsonb) → json. */
+const functions = await service.database.query<{ name: string; volatility: 'i' | 's' | 'v'; definer: boolean }>(
+  `select proname as name, provolatile as volatility, prosecdef as definer from pg_proc
+   where pronamespace = 'api'::regnamespace and proargtypes::text = 'jsonb'::regtype::oid::text and prorettype = 'json'::regtype and not proretset order by 1`,
+);
+
+const names = (rows: { name: string }[]) => rows.map(({ name }) => name).sort();
+
+describe('routes, operations and functions', () => {
+  test('every operation has a route, but for those that a handler calls on the way of another', () => {
+    const routed = new Set(endpoints.map(({ operation }) => operation.name));
+    expect(names(operations.filter(({ name }) => !routed.has(name)))).toEqual(internal);
+  });
+
+  test('every operation has its function api.<operation>(jsonb) returns json, and every such function is an operation', () => {
+    expect(operations.length).toBeGreaterThan(40);
+    expect(names(functions)).toEqual(names(operations));
+  });
+
+  test('an operation has one route, but for the link that verifies an e-mail and the form that does', () => {
+    const routes = Map.groupBy(endpoints, ({ operation }) => operation.name);
+    const several = [...routes].filter(([, same]) => same.length > 1).map(([operation, same]) => [operation, same.map(({ name }) => name)]);
+    expect(several).toEqual([['auth_email_verify', ['GET /api/auth/email/verify', 'POST /api/auth/email/verify']]]);
+  });
+
+  test('a function that only reads is not volatile, and one that writes is', () => {
+    const writes = new Map(operations.map((operation) => [operation.name, operation.writes]));
+    expect(
+      functions.filter(({ name, volatility }) => (volatility === 'v') !== writes.get(name)).map(({ name, volatility }) => `${name} ${volatility}`),
+    ).toEqual([]);
+  });
+
+  test('no function of the schema api is security definer: what they may do is what the role of the request may do', async () => {
+    const definers = await service.database.query("select proname from pg_proc where pronamespace = 'api'::regnamespace and prosecdef");
+    expect(definers).toEqual([]);
+  });
+
+  test('a GET only reads, but for the link that verifies an e-mail', () => {
+    const odd = endpoints.filter(({ method, operation }) => method === 'GET' && operation.writes);
+    expect(odd.map(({ name }) => name)).toEqual(['GET /api/auth/email/verify']);
+  });
+
+  test('every permission, role and feature that an operation needs exists', async () => {
+    const [known] = await service.database.query<{ permissions: string[]; roles: string[]; features: string[] }>(
+      `select (select array_agg(name) from core.permission) as permissions, (select array_agg(name) from core.default_role) as roles,
+              (select array_agg(distinct f) from platform.plan, unnest(features) f) as features`,
+    );
+    const { permissions, roles, features } = known ?? { permissions: [], roles: [], features: [] };
+    const missing = operations.filter(
+      ({ permission, role, feature }) =>
+        (permission !== null && !permissions.includes(permission)) ||
+        (role !== null && !roles.includes(role)) ||
+        (feature !== null && !features.includes(feature)),
+    );
+    expect([permissions.length, roles.length, features.length].every((count) => count > 4)).toBe(true);
+    expect(names(missing)).toEqual([]);
+  });
+
+  test('the default roles give only permissions of the catalogue', async () => {
+    const unknown = await service.database.query(
+      'select d.name, p from core.default_role d, unnest(d.permissions) p where not exists (select from core.permission c where c.name = p)',
+    );
+    expect(unknown).toEqual([]);
+  });
+
+  test('only an operation of schools has a permission, a role, a feature or a precondition: nobody looks at them elsewhere', () => {
+    const elsewhere = operations.filter(({ access }) => access !== 'tenant');
+    const odd = elsewhere.filter((one) => one.permission !== null || one.role !== null || one.feature !== null || one.needs_setup || one.needs_subscription);
+    expect(names(odd)).toEqual([]);
+  });
+
+  test('an operation has a version, for ETag and If-Match, only where the path names a defined record by its id', async () => {
+    const records = names(await service.database.query<{ name: string }>('select name from core.record'));
+    const withRecord = endpoints.filter(({ operation }) => operation.record !== null);
+    const odd = withRecord.filter(
+      ({ operation, parameters, route }) => !records.includes(operation.record ?? '') || !(parameters.includes('id') || route.isCreate),
+    );
+    expect(withRecord.length).toBeGreaterThan(5);
+    expect(odd.map(({ name }) => name)).toEqual([]);
+  });
+
+  test('Idempotency-Key is honoured by every create, and by nothing that reads or that nobody is logged in for', () => {
+    const creates = endpoints.filter(({ route }) => route.isCreate).map(({ operation }) => operation);
+    expect(names(creates.filter(({ idempotent }) => !idempotent))).toEqual([]);
+    expect(names(operations.filter(({ idempotent, writes, access }) => idempotent && !(writes && ['tenant', 'platform', 'any'].includes(access))))).toEqual([]);
+  });
+
+  test('each resource has one name in db/api, src/api/endpoints and test/api', async () => {
+    const root = join(import.meta.dirname, '../..');
+    const resources = async (folder: string, ending: string) =>
+      (await readdir(join(root, folder))).filter((name) => name.endsWith(ending)).map((name) => name.slice(0, -ending.length));
+    const inSql = await resources('db/api', '.sql');
+    const inEndpoints = (await resources('src/api/endpoints', '.ts')).filter((name) => name !== 'index');
+    const inTests = await resources('test/api', '.test.ts');
+    expect(inSql.sort()).toEqual(inEndpoints.sort());
+    expect(inSql.filter((name) => !inTests.includes(name))).toEqual([]);
+  });
+});
+
+describe('the document', () => {
+  const documented = Object.entries(document.paths).flatMap(([path, methods]) =>
+    Object.entries(methods).map(([method, operation]) => ({ name: `${method.toUpperCase()} ${path}`, operation })),
+  );
+
+  test('is served without a token as OpenAPI 3.1', async () => {
+    const answer = await send(service.url, { path: '/api/openapi.json' });
+    expect(answer.headers['content-type']).toBe('application/json; charset=utf-8');
+    expect(JSON.parse(answer.text)).toMatchObject({ openapi: '3.1.1', servers: [{ url: service.url }] });
+  });
+
+  test('describes every route and no other, besides health', () => {
+    const known = [...endpoints.map(({ name }) => name), 'GET /api/health', 'GET /api/health/ready'];
+    expect(documented.map(({ name }) => name).sort()).toEqual(known.sort());
+  });
+
+  test('passes the recommended rules of Redocly without an error or a warning', async () => {
+    const config = await createConfig({ extends: ['recommended'] });
+    const problems = await lintFromString({ source: JSON.stringify(document), config });
+    expect(problems.map(({ ruleId, severity, message, location }) => `${severity} ${ruleId} ${location[0]?.pointer ?? ''} ${message}`)).toEqual([]);
+  });
+
+  test('the linter would find a fault: a path parameter that is not described', async () => {
+    const config = await createConfig({ extends: ['recommended'] });
+    const broken = structuredClone(document);
+    const operation = broken.paths['/api/students/{id}']?.['get'];
+    if (operation) operation.parameters = [];
+    const problems = await lintFromString({ source: JSON.stringify(broken), config });
+    expect(problems.map(({ ruleId, severity }) => `${severity} ${ruleId}`)).toEqual(['error path-parameters-defined']);
+  });
+
+  test('gives every operation an id of its own', () => {
+    const ids = documented.map(({ operation }) => operation.operationId);
+    expect(ids.filter((id, i) => ids.indexOf(id) !== i)).toEqual([]);
+    expect(ids.every((id) => /^[a-z][a-z0-9_]*$/.test(id))).toBe(true);
+  });
+
+  test('names the operation and the permission of each route as core.operation has them', () => {
+    const odd = endpoints.filter(
+      ({ documented: one, operation }) => one['x-operation'] !== operation.name || (one['x-permission'] ?? null) !== operation.permission,
+    );
+    expect(odd.map(({ name }) => name)).toEqual([]);
+  });
+
+  test('asks for a bearer token wherever the service does, and nowhere else', () => {
+    const odd = endpoints.filter((endpoint) => JSON.stringify(endpoint.documented.security) !== (isAnonymous(endpoint) ? '[]' : '[{"bearer":[]}]'));
+    expect(odd.map(({ name }) => name)).toEqual([]);
+  });
+
+  test('describes what every endpoint answers, the failures all in the same envelope', () => {
+    const odd = endpoints.filter(({ documented: one, route }) => {
+      const success = one.responses[route.isCreate ? '201' : '200'];
+      const failures = Object.entries(one.responses).filter(([status]) => Number(status) >= 400);
+      const inEnvelope = failures.every(([, response]) => response.content?.['application/json']?.schema.$ref === '#/components/schemas/Failure');
+      return !success?.content || failures.length < 4 || !inEnvelope;
+    });
+    expect(odd.map(({ name }) => name)).toEqual([]);
+  });
+
+  test('tells every error of the registry by its name, and the failure schema takes no other', () => {
+    const failure = document.components.schemas['Failure'];
+    expect(failure?.properties?.['error']?.enum).toEqual(Object.keys(errors));
+  });
+
+  test('every endpoint says what its answer is: no schema of data is null or anything', () => {
+    const odd = endpoints.filter(({ documented: one, route }) => {
+      if (route.bytes) return false;
+      const schema = one.responses[route.isCreate ? '201' : '200']?.content?.['application/json']?.schema.properties?.['data'];
+      return !schema || schema.type === 'null' || Object.keys(schema).length === 0;
+    });
+    expect(odd.map(({ name }) => name)).toEqual([]);
+  });
+});
+
+describe('the error registry', () => {
+  test('is the same in the database as in the code', async () => {
+    const rows = await service.database.query<{ name: string; sqlstate: string; status: number }>(
+      'select name, sqlstate, status from core.error order by sqlstate',
+    );
+    const inCode = Object.entries(errors)
+      .map(([name, { sqlstate, status }]) => ({ name, sqlstate, status }))
+      .sort((a, b) => (a.sqlstate < b.sqlstate ? -1 : 1));
+    expect(rows).toEqual(inCode);
+  });
+});

@@ -1,0 +1,687 @@
+import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
+import { passwords } from '../../src/api/passwords.ts';
+import { createOperator } from '../../src/database/operator.ts';
+import { withOwner } from '../../src/database/pool.ts';
+import type { Answer } from '../support/client.ts';
+import { mailTo } from '../support/mail.ts';
+import { inOrder, walk } from '../support/pages.ts';
+import { operatorEmail, type School, testPassword, testService, type TestService } from '../support/service.ts';
+
+let service: TestService;
+let school: School;
+
+beforeAll(async () => {
+  service = await testService();
+  school = await service.school();
+});
+afterAll(() => service.close());
+
+interface AuditLog {
+  id: number;
+  actor: { id: number | null; email: string | null };
+  action: string;
+  tenant_id: number | null;
+  tenant_name: string | null;
+  target_type: string;
+  target_id: number | null;
+  changes: Record<string, { before: unknown; after: unknown }>;
+  ip: string | null;
+  user_agent: string | null;
+  request_id: string | null;
+  created_at: string;
+}
+
+interface Tenant {
+  id: number;
+  name: string;
+  subdomain: string;
+  status: string;
+  plan: { id: number; name: string };
+  is_setup_complete: boolean;
+  trial_ends_at: string | null;
+  contact_email: string;
+  feature_flags: Record<string, boolean>;
+  enabled_features: string[];
+  subscription: { status: string; started_at: string; current_period_end: string };
+  stats: { total_students: number; total_teachers: number; total_classes: number };
+  time_zone: string;
+  deleted_at: string | null;
+  created_at: string;
+  updated_at: string;
+  recent_audit_logs: AuditLog[];
+}
+
+interface Plan {
+  id: number;
+  name: string;
+  price_monthly: number;
+  max_students: number;
+  max_teachers: number;
+  features_json: { features: string[] };
+  tenant_count: number;
+  created_at: string;
+  updated_at: string;
+}
+
+let serial = 0;
+const label = (what = 'made') => `${what}-${++serial}-${Date.now().toString(36)}`;
+
+const input = (fields: Record<string, unknown> = {}) => {
+  const subdomain = label();
+  return { name: `School of ${subdomain}`, subdomain, contact_email: `office@${subdomain}.example`, plan_id: 2, ...fields };
+};
+
+const post = <T>(path: string, body: unknown, status: number) => service.operator.post<T>(`/api/platform${path}`, body, status);
+const create = async (fields: Record<string, unknown> = {}) => (await post<Tenant>('/tenants', input(fields), 201)).data;
+const get = async (id: number) => (await service.operator.get<Tenant>(`/api/platform/tenants/${id}`)).data;
+const step = (id: number, verb: 'suspend' | 'activate' | 'restore', status = 200) => post<Tenant>(`/tenants/${id}/${verb}`, undefined, status);
+const remove = (id: number, status = 200) => service.operator.delete<{ id: number }>(`/api/platform/tenants/${id}`, status);
+
+/** What a request left in the audit trail. */
+async function audited(work: () => Promise<unknown>): Promise<AuditLog[]> {
+  const [last] = await service.database.query<{ id: string }>('select coalesce(max(id), 0) as id from platform.audit_log');
+  await work();
+  const { data } = await service.operator.get<AuditLog[]>('/api/platform/audit-logs?pageSize=100');
+  return data.filter(({ id }) => id > Number(last?.id));
+}
+
+describe('creating a school', () => {
+  test('answers it as it was sent, with plan, empty stats and its audit entry, and it is read back the same', async () => {
+    const sent = input({ feature_flags: { transport: true, attendance: false }, time_zone: 'Africa/Lagos' });
+    const made = await post<Tenant>('/tenants', sent, 201);
+    expect(made.headers.get('location')).toBe(`/api/platform/tenants/${made.data.id}`);
+    expect(made.data).toMatchObject({
+      name: sent.name,
+      subdomain: sent.subdomain,
+      contact_email: sent.contact_email,
+      feature_flags: { transport: true, attendance: false },
+      time_zone: 'Africa/Lagos',
+      status: 'active',
+      plan: { id: 2, name: 'Standard' },
+      is_setup_complete: false,
+      trial_ends_at: null,
+      enabled_features: ['fees_management', 'notifications', 'timetable', 'transport'],
+      stats: { total_students: 0, total_teachers: 0, total_classes: 0 },
+      deleted_at: null,
+    });
+    expect(made.data.recent_audit_logs.map(({ action }) => action)).toEqual(['tenant.create']);
+    expect(await get(made.data.id)).toEqual(made.data);
+  });
+
+  test('gives it the five system roles and an admin who can log in and has the admin role', async () => {
+    const fresh = await service.school({ admin_first_name: 'Head', admin_last_name: 'Teacher' });
+    const roles = await fresh.admin.get<{ name: string }[]>('/api/rbac/roles');
+    expect(roles.data.map(({ name }) => name)).toEqual(['accountant', 'admin', 'student', 'teacher', 'transport_manager']);
+    const users = await fresh.admin.get<{ first_name: string; last_name: string; roles: string[] }[]>('/api/users');
+    expect(users.data).toMatchObject([{ first_name: 'Head', last_name: 'Teacher', roles: ['admin'] }]);
+  });
+
+  test('without a password invites the admin, by contact_email when no admin_email is given', async () => {
+    const tenant = await create();
+    const { token, subject } = await mailTo(service, tenant.contact_email, 'Your log-in');
+    expect(subject).toBe(`${tenant.name}: Your log-in`);
+    await service.anonymous.post('/api/auth/password/reset', { token, password: 'first password' });
+    const admin = await service.anonymous.login({ tenant_id: tenant.id, email: tenant.contact_email, password: 'first password' });
+    expect((await admin.get<{ roles: string[] }>('/api/auth/profile')).data.roles).toEqual(['admin']);
+    const other = await create({ admin_email: `head@${tenant.subdomain}.example` });
+    expect((await mailTo(service, `head@${tenant.subdomain}.example`, 'Your log-in')).subject).toContain(other.name);
+  });
+
+  test('with a trial in the future begins trialing until then, else active for a month', async () => {
+    const ends = new Date(Date.now() + 14 * 86_400_000).toISOString();
+    const trial = await create({ trial_ends_at: ends });
+    expect(trial.subscription.status).toBe('trialing');
+    expect(Date.parse(trial.trial_ends_at ?? '')).toBe(Date.parse(ends));
+    expect(Date.parse(trial.subscription.current_period_end)).toBe(Date.parse(ends));
+    const past = await create({ trial_ends_at: '2020-01-01T00:00:00Z' });
+    expect(past.subscription.status).toBe('active');
+    const paid = await create();
+    expect(paid.subscription.status).toBe('active');
+    expect(Date.parse(paid.subscription.current_period_end)).toBeGreaterThan(Date.now() + 27 * 86_400_000);
+  });
+
+  test.each([
+    ['a subdomain with a space', { subdomain: 'two words' }, 'subdomain'],
+    ['a subdomain with a dot', { subdomain: 'a.b' }, 'subdomain'],
+    ['a subdomain with an underscore', { subdomain: 'a_b' }, 'subdomain'],
+    ['a subdomain that begins with a hyphen', { subdomain: '-a' }, 'subdomain'],
+    ['a subdomain that ends with a hyphen', { subdomain: 'a-' }, 'subdomain'],
+    ['a subdomain of 64 characters', { subdomain: 'a'.repeat(64) }, 'subdomain'],
+    ['an empty subdomain', { subdomain: '' }, 'subdomain'],
+    ['a reserved subdomain', { subdomain: 'api' }, 'subdomain'],
+    ['a reserved subdomain in capitals', { subdomain: 'WWW' }, 'subdomain'],
+    ['a time zone that does not exist', { time_zone: 'Mars/Olympus' }, 'time_zone'],
+    ['a feature that does not exist', { feature_flags: { teleport: true } }, 'feature_flags'],
+    ['a feature that is neither on nor off', { feature_flags: { transport: 'yes' } }, 'feature_flags'],
+    ['a contact that is no e-mail', { contact_email: 'office' }, 'contact_email'],
+    ['a short password', { admin_password: '1234567' }, 'admin_password'],
+    ['a day instead of a moment', { trial_ends_at: '2030-01-01' }, 'trial_ends_at'],
+    ['an unknown field', { colour: 'red' }, 'colour'],
+    ['its own status', { status: 'suspended' }, 'status'],
+  ])('refuses %s by its path', async (_what, fields, path) => {
+    const refused = await post('/tenants', input(fields), 400);
+    expect(refused.error).toBe('validation_error');
+    expect(refused.details.map((detail) => detail.path.split('.')[0])).toEqual([path]);
+  });
+
+  test('with a subdomain that is taken is a 409 that names it, also in other case; the plan must exist', async () => {
+    for (const subdomain of [school.subdomain, school.subdomain.toUpperCase()]) {
+      expect(await post('/tenants', input({ subdomain }), 409)).toMatchObject({ error: 'conflict', details: [{ path: 'subdomain' }] });
+    }
+    expect(await post('/tenants', input({ plan_id: 999_999 }), 422)).toMatchObject({ error: 'invalid_reference', details: [{ path: 'plan_id' }] });
+  });
+
+  test('that is refused leaves no school, no schema and no audit entry', async () => {
+    const schemas = () => service.database.query("select nspname from pg_namespace where nspname like 'tenant_%' order by 1");
+    const before = await schemas();
+    expect(await audited(() => post('/tenants', input({ subdomain: school.subdomain }), 409))).toEqual([]);
+    expect(await schemas()).toEqual(before);
+  });
+
+  test('happens once under one Idempotency-Key', async () => {
+    const body = input();
+    const send = () => service.operator.send<Tenant>('POST', '/api/platform/tenants', { body, headers: { 'Idempotency-Key': body.subdomain } }, 201);
+    let answers: Answer<Tenant>[] = [];
+    const entries = await audited(async () => {
+      answers = [await send(), await send()];
+    });
+    expect(answers[1]?.data).toEqual(answers[0]?.data);
+    expect(entries.map(({ action }) => action)).toEqual(['tenant.create']);
+  });
+});
+
+describe('changing a school', () => {
+  test('takes any subset, replaces the flags as a whole, and may be sent back as it was read', async () => {
+    const tenant = await create({ feature_flags: { transport: true }, time_zone: 'Europe/Berlin' });
+    const path = `/api/platform/tenants/${tenant.id}`;
+    const { data } = await service.operator.put<Tenant>(path, { name: 'Renamed', feature_flags: { attendance: false } });
+    const { updated_at, recent_audit_logs, enabled_features, ...kept } = tenant;
+    expect(data).toMatchObject({ ...kept, name: 'Renamed', feature_flags: { attendance: false } });
+    expect(data.enabled_features).toEqual(['fees_management', 'notifications', 'timetable']);
+    expect([data.updated_at > updated_at, data.recent_audit_logs.length, recent_audit_logs.length, enabled_features.length]).toEqual([true, 2, 1, 5]);
+    const refused = await service.operator.put(path, { ...data, status: 'suspended' }, 400);
+    expect(refused.details.map((detail) => detail.path)).toEqual(['status']);
+    const back = await service.operator.put<Tenant>(path, { ...data, contact_email: 'New@Office.example' });
+    expect(back.data).toMatchObject({ name: 'Renamed', status: 'active', contact_email: 'new@office.example', stats: tenant.stats });
+  });
+
+  test('assigns a plan, and the subscription follows', async () => {
+    const tenant = await create({ plan_id: 1 });
+    const { data } = await service.operator.put<Tenant>(`/api/platform/tenants/${tenant.id}`, { plan_id: 3 });
+    expect(data).toMatchObject({ plan: { id: 3, name: 'Premium' } });
+    expect(data.enabled_features).toHaveLength(5);
+    expect(await service.database.query('select plan_id::integer from platform.subscription where tenant_id = $1', [tenant.id])).toEqual([{ plan_id: 3 }]);
+  });
+
+  test('to a plan that it has outgrown is a 409, and it keeps its plan', async () => {
+    const grown = await service.school();
+    for (const n of [1, 2]) await grown.admin.post('/api/students', { first_name: 'Student', last_name: `Number ${n}` }, 201);
+    const tiny = await post<Plan>('/plans', { name: label('Tiny'), price_monthly: 0, max_students: 1, max_teachers: 0 }, 201);
+    expect(await audited(() => service.operator.put(`/api/platform/tenants/${grown.id}`, { plan_id: tiny.data.id }, 409))).toEqual([]);
+    expect(await get(grown.id)).toMatchObject({ plan: { id: 3 }, stats: { total_students: 2 } });
+    const exact = await post<Plan>('/plans', { name: label('Exact'), price_monthly: 0, max_students: 2, max_teachers: 0 }, 201);
+    expect((await service.operator.put<Tenant>(`/api/platform/tenants/${grown.id}`, { plan_id: exact.data.id })).data.plan.id).toBe(exact.data.id);
+  });
+
+  test('is refused like creating: reserved and taken subdomain, time zone, flags, unknown plan, unknown field', async () => {
+    const tenant = await create();
+    const path = `/api/platform/tenants/${tenant.id}`;
+    for (const [body, status, at] of [
+      [{ subdomain: 'admin' }, 400, 'subdomain'],
+      [{ subdomain: school.subdomain }, 409, 'subdomain'],
+      [{ time_zone: 'Mars/Olympus' }, 400, 'time_zone'],
+      [{ feature_flags: { teleport: true } }, 400, 'feature_flags'],
+      [{ plan_id: 999_999 }, 422, 'plan_id'],
+      [{ colour: 'red' }, 400, 'colour'],
+      [{ name: null }, 400, 'name'],
+    ] as const) {
+      expect((await service.operator.put(path, body, status)).details.map((detail) => detail.path.split('.')[0])).toEqual([at]);
+    }
+    expect(await get(tenant.id)).toEqual(tenant);
+  });
+
+  test('honours If-Match', async () => {
+    const tenant = await create();
+    const path = `/api/platform/tenants/${tenant.id}`;
+    const etag = (await service.operator.get(path)).headers.get('etag') ?? '';
+    const send = (method: string, to: string, status: number, body?: object) =>
+      service.operator.send(method, to, { ...(body ? { body } : {}), headers: { 'If-Match': etag } }, status);
+    await send('PUT', path, 200, { name: 'Matched' });
+    expect((await send('PUT', path, 412, { name: 'Late' })).error).toBe('precondition_failed');
+    await send('POST', `${path}/suspend`, 412);
+    await send('DELETE', path, 412);
+    expect((await get(tenant.id)).status).toBe('active');
+  });
+
+  test('of one that does not exist is a 404, and so is every step', async () => {
+    await service.operator.get('/api/platform/tenants/999999', 404);
+    await service.operator.put('/api/platform/tenants/999999', { name: 'X' }, 404);
+    await remove(999_999, 404);
+    for (const verb of ['suspend', 'activate', 'restore'] as const) await step(999_999, verb, 404);
+  });
+});
+
+describe('the life of a school', () => {
+  test('takes only the steps that its state allows, and a refusal names both states', async () => {
+    const { id } = await create();
+    const refused = async (verb: 'suspend' | 'activate' | 'restore', from: string, to: string) => {
+      const { error, message } = await step(id, verb, 409);
+      expect([error, message]).toEqual(['invalid_state', expect.stringContaining(`from ${from} to ${to}`)]);
+    };
+    await refused('activate', 'active', 'active');
+    await refused('restore', 'active', 'active');
+    expect((await step(id, 'suspend')).data.status).toBe('suspended');
+    await refused('suspend', 'suspended', 'suspended');
+    await refused('restore', 'suspended', 'active');
+    expect((await step(id, 'activate')).data.status).toBe('active');
+    await step(id, 'suspend');
+    expect((await remove(id)).data).toEqual({ id });
+    await refused('suspend', 'deleted', 'suspended');
+    await refused('activate', 'deleted', 'active');
+    expect((await remove(id, 409)).error).toBe('invalid_state');
+    expect((await get(id)).deleted_at).not.toBeNull();
+    expect((await step(id, 'restore')).data).toMatchObject({ status: 'suspended', deleted_at: null });
+    expect((await step(id, 'activate')).data.status).toBe('active');
+  });
+
+  test('suspended: its users are refused at once, with token, refresh and log-in, and welcome again when it is activated', async () => {
+    const paused = await service.school();
+    const teacher = await paused.user(['teacher']);
+    const credentials = { tenant_id: paused.id, email: paused.adminEmail, password: testPassword };
+    const refresh = (status: number) => service.anonymous.send('POST', '/api/auth/refresh', { headers: { 'X-Refresh-Token': teacher.refreshToken } }, status);
+    await step(paused.id, 'suspend');
+    const refusals = [
+      await paused.admin.get('/api/students', 403),
+      await teacher.get('/api/auth/profile', 403),
+      await refresh(403),
+      await service.anonymous.post('/api/auth/login', credentials, 403),
+      await service.anonymous.post('/api/auth/password/forgot', { tenant_id: paused.id, email: paused.adminEmail }, 403),
+    ];
+    expect(refusals.map(({ error }) => error)).toEqual(Array(5).fill('tenant_suspended'));
+    await school.admin.get('/api/students');
+    await step(paused.id, 'activate');
+    await paused.admin.get('/api/students');
+    await refresh(200);
+    await service.anonymous.login(credentials);
+  });
+
+  test('deleted: its users are refused, it is in no list but that of the deleted, its subdomain stays taken, and a restore brings all back', async () => {
+    const closed = await service.school();
+    const student = await closed.admin.post<{ id: number }>('/api/students', { first_name: 'Kept', last_name: 'Safe' }, 201);
+    const credentials = { subdomain: closed.subdomain, email: closed.adminEmail, password: testPassword };
+    const listed = async (query: string) =>
+      (await service.operator.get<Tenant[]>(`/api/platform/tenants?search=${closed.subdomain}${query}`)).data.map(({ id }) => id);
+    expect(await listed('')).toEqual([closed.id]);
+    await remove(closed.id);
+    expect((await closed.admin.get('/api/students', 401)).error).toBe('invalid_token');
+    expect((await service.anonymous.post('/api/auth/login', credentials, 404)).error).toBe('tenant_not_found');
+    expect([await listed(''), await listed('&status=active'), await listed('&status=suspended'), await listed('&status=deleted')]).toEqual([
+      [],
+      [],
+      [],
+      [closed.id],
+    ]);
+    expect((await post('/tenants', input({ subdomain: closed.subdomain }), 409)).details).toMatchObject([{ path: 'subdomain' }]);
+    await step(closed.id, 'restore');
+    expect((await closed.admin.get(`/api/students/${student.data.id}`)).data).toMatchObject({ first_name: 'Kept', last_name: 'Safe' });
+    expect(await listed('')).toEqual([closed.id]);
+    await service.anonymous.login(credentials);
+  });
+
+  test('the stats follow what the school does', async () => {
+    const busy = await service.school();
+    const stats = async () => (await get(busy.id)).stats;
+    expect(await stats()).toEqual({ total_students: 0, total_teachers: 0, total_classes: 0 });
+    const made = await busy.admin.post<{ id: number }>('/api/students', { first_name: 'A', last_name: 'B' }, 201);
+    await busy.admin.post('/api/students', { first_name: 'A', last_name: 'B', is_active: false }, 201);
+    expect((await stats()).total_students).toBe(1);
+    await busy.admin.delete(`/api/students/${made.data.id}`);
+    expect((await stats()).total_students).toBe(0);
+  });
+});
+
+describe('the list of schools', () => {
+  let mine: Tenant[];
+  const tag = label('list');
+  const prefix = `/api/platform/tenants?search=${tag}`;
+  const ids = (tenants: { id: number }[]) => tenants.map(({ id }) => id);
+
+  beforeAll(async () => {
+    for (const [n, [name, plan_id]] of (
+      [
+        ['Delta', 1],
+        ['álpha', 2],
+        ['Charlie', 3],
+        ['alpha', 1],
+        ['Bravo 100%', 2],
+      ] as const
+    ).entries()) {
+      const trial_ends_at = n % 2 ? `2031-0${n}-01T00:00:00Z` : null;
+      await create({
+        name: `${name} ${tag}`,
+        subdomain: `${tag}-${n}`,
+        plan_id,
+        trial_ends_at,
+        contact_email: n === 2 ? `UNIQUE.Contact@${tag}.example` : 'shared@office.example',
+      });
+    }
+    const listed = await service.operator.get<Tenant[]>(`${prefix}&sort=subdomain`);
+    mine = listed.data;
+    await step(mine[3]?.id ?? 0, 'suspend');
+    await service.database.query(`update platform.tenant set created_at = timestamptz '2026-01-01Z' + (id % 2) * interval '1 day' where id = any ($1)`, [
+      ids(mine),
+    ]);
+    await service.database.query('update platform.tenant_usage set students = tenant_id % 3 where tenant_id = any ($1)', [ids(mine)]);
+    mine = (await service.operator.get<Tenant[]>(`${prefix}&sort=subdomain`)).data;
+  });
+
+  test('searches name, subdomain and contact e-mail, as parts, in any case, and takes % and _ as they are', async () => {
+    const found = async (search: string) =>
+      ids((await service.operator.get<Tenant[]>(`/api/platform/tenants?pageSize=100&sort=subdomain&search=${search}`)).data);
+    expect(await found(tag.slice(1))).toEqual(ids(mine));
+    expect(await found(`ALPHA ${tag}`)).toEqual([mine[1]?.id, mine[3]?.id]);
+    expect(await found(`${tag}-4`)).toEqual([mine[4]?.id]);
+    expect(await found(`unique.contact@${tag}`)).toEqual([mine[2]?.id]);
+    expect(await found('100%25')).toEqual([mine[4]?.id]);
+    expect(await found('_')).toEqual([]);
+  });
+
+  test('filters by status and plan', async () => {
+    const found = async (query: string) => ids((await service.operator.get<Tenant[]>(`${prefix}&sort=subdomain&${query}`)).data);
+    expect(await found('status=suspended')).toEqual([mine[3]?.id]);
+    expect(await found('status=active')).toEqual(ids(mine.filter(({ status }) => status === 'active')));
+    expect(await found('plan_id=1')).toEqual([mine[0]?.id, mine[3]?.id]);
+    expect(await found('plan_id=1&status=active')).toEqual([mine[0]?.id]);
+    expect((await service.operator.get('/api/platform/tenants?status=closed', 400)).details).toMatchObject([{ path: 'status' }]);
+  });
+
+  const plain = (text: string) => text.normalize('NFD').replace(/\p{M}/gu, '').toLowerCase();
+  const keys: Record<string, (tenant: Tenant) => (string | number | null)[]> = {
+    created_at: ({ created_at }) => [created_at],
+    name: ({ name }) => [plain(name)],
+    subdomain: ({ subdomain }) => [subdomain],
+    status: ({ status }) => [status],
+    plan: ({ plan }) => [plan.name],
+    trial_ends_at: ({ trial_ends_at }) => [trial_ends_at],
+    total_students: ({ stats }) => [stats.total_students],
+  };
+  test.each(Object.keys(keys).flatMap((sort) => (['asc', 'desc'] as const).map((order) => [sort, order] as const)))(
+    'sorted by %s %s, its pages together are everybody once, in order, ties by id',
+    async (sort, order) => {
+      const walked = await walk<Tenant>(service.operator, `${prefix}&sort=${sort}&order=${order}`, 2);
+      expect(ids(walked)).toEqual(ids(inOrder(mine, keys[sort] ?? (() => []), order)));
+    },
+  );
+
+  test('is ascending by any other column when no order is said', async () => {
+    expect(ids((await service.operator.get<Tenant[]>(`${prefix}&sort=name`)).data)).toEqual(ids(inOrder(mine, ({ name }) => [plain(name)], 'asc')));
+  });
+
+  test('begins with the latest when nothing is said, and has 100 to a page at most', async () => {
+    const list = await service.operator.get<Tenant[]>('/api/platform/tenants?pageSize=500');
+    expect(list.pagination).toMatchObject({ page: 1, pageSize: 100 });
+    expect(ids(list.data)).toEqual(ids(inOrder(list.data, ({ created_at }) => [created_at], 'desc')));
+    const beyond = await service.operator.get<Tenant[]>(`${prefix}&page=99`);
+    expect([beyond.data, beyond.pagination.totalItems]).toEqual([[], 5]);
+  });
+});
+
+describe('plans', () => {
+  test('are added, read, changed, listed and removed', async () => {
+    const sent = { name: label('Plan'), price_monthly: 12.34, max_students: 10, max_teachers: 2, features_json: { features: ['attendance', 'transport'] } };
+    const made = await post<Plan>('/plans', sent, 201);
+    const path = `/api/platform/plans/${made.data.id}`;
+    expect(made.headers.get('location')).toBe(path);
+    expect(made.data).toMatchObject({ ...sent, tenant_count: 0 });
+    expect((await service.operator.get<Plan>(path)).data).toEqual(made.data);
+    const { data } = await service.operator.put<Plan>(path, { price_monthly: 0.1, features_json: { features: [] } });
+    expect(data).toEqual({ ...made.data, price_monthly: 0.1, features_json: { features: [] }, updated_at: data.updated_at });
+    expect((await service.operator.put<Plan>(path, data)).data).toMatchObject({ price_monthly: 0.1, name: sent.name });
+    expect((await service.operator.get<Plan[]>(`/api/platform/plans?search=${sent.name}`)).data.map(({ id }) => id)).toEqual([made.data.id]);
+    expect((await service.operator.delete<{ id: number }>(path)).data).toEqual({ id: made.data.id });
+    await service.operator.get(path, 404);
+    await service.operator.put(path, { name: 'Gone' }, 404);
+    await service.operator.delete(path, 404);
+  });
+
+  test('without features_json have none', async () => {
+    const { data } = await post<Plan>('/plans', { name: label('Bare'), price_monthly: 0, max_students: 0, max_teachers: 0 }, 201);
+    expect(data.features_json).toEqual({ features: [] });
+  });
+
+  test('can not be removed while a school is on it', async () => {
+    const { data } = await post<Plan>('/plans', { name: label('Used'), price_monthly: 1, max_students: 5, max_teachers: 5 }, 201);
+    const tenant = await create({ plan_id: data.id });
+    expect((await service.operator.get<Plan>(`/api/platform/plans/${data.id}`)).data.tenant_count).toBe(1);
+    expect((await service.operator.delete(`/api/platform/plans/${data.id}`, 409)).error).toBe('in_use');
+    await service.operator.put(`/api/platform/tenants/${tenant.id}`, { plan_id: 1 });
+    await service.operator.delete(`/api/platform/plans/${data.id}`);
+  });
+
+  test('give their features to the schools on them at once', async () => {
+    const { data } = await post<Plan>('/plans', { name: label('Live'), price_monthly: 1, max_students: 5, max_teachers: 5 }, 201);
+    const live = await service.school({ plan_id: data.id });
+    expect((await live.admin.get<string[]>('/api/auth/enabled-features')).data).toEqual([]);
+    await service.operator.put(`/api/platform/plans/${data.id}`, { features_json: { features: ['timetable'] } });
+    expect((await live.admin.get<string[]>('/api/auth/enabled-features')).data).toEqual(['timetable']);
+  });
+
+  test.each([
+    ['a price with three decimals', { price_monthly: 1.234 }, 'price_monthly'],
+    ['a negative price', { price_monthly: -1 }, 'price_monthly'],
+    ['a price as text', { price_monthly: '10' }, 'price_monthly'],
+    ['half a student', { max_students: 0.5 }, 'max_students'],
+    ['fewer than no teachers', { max_teachers: -1 }, 'max_teachers'],
+    ['an unknown feature', { features_json: { features: ['teleport'] } }, 'features_json'],
+    ['an unknown field in features_json', { features_json: { features: [], colour: 1 } }, 'features_json'],
+    ['an empty name', { name: '' }, 'name'],
+  ])('refuse %s by its path', async (_what, fields, path) => {
+    const refused = await post('/plans', { name: label('Plan'), price_monthly: 1, max_students: 1, max_teachers: 1, ...fields }, 400);
+    expect(refused.details.map((detail) => detail.path.split('.')[0])).toEqual([path]);
+  });
+
+  test('have a name of their own, in any case', async () => {
+    expect(await post('/plans', { name: 'STARTER', price_monthly: 1, max_students: 1, max_teachers: 1 }, 409)).toMatchObject({
+      error: 'conflict',
+      details: [{ path: 'name' }],
+    });
+  });
+
+  test('are listed by price when nothing is said, and sort by every column both ways', async () => {
+    const all = await walk<Plan>(service.operator, '/api/platform/plans', 100);
+    const ids = (plans: Plan[]) => plans.map(({ id }) => id);
+    expect(ids(all)).toEqual(ids(inOrder(all, ({ price_monthly }) => [price_monthly], 'asc')));
+    for (const order of ['asc', 'desc'] as const) {
+      const sorted = (sort: string) => walk<Plan>(service.operator, `/api/platform/plans?sort=${sort}&order=${order}`, 3);
+      expect(ids(await sorted('price_monthly'))).toEqual(ids(inOrder(all, ({ price_monthly }) => [price_monthly], order)));
+      expect(ids(await sorted('max_students'))).toEqual(ids(inOrder(all, ({ max_students }) => [max_students], order)));
+      expect(ids(await sorted('created_at'))).toEqual(ids(inOrder(all, ({ created_at }) => [created_at], order)));
+      expect(ids(await sorted('name')).sort((a, b) => a - b)).toEqual(ids(all).sort((a, b) => a - b));
+    }
+  });
+});
+
+describe('the audit trail', () => {
+  test('has exactly one entry for each write of an operator: who, what, before and after, from where', async () => {
+    const headers = { 'User-Agent': 'console of the tests', 'X-Request-Id': 'audit-1' };
+    const operator = service.operator.with(headers);
+    const me = (await service.operator.get<{ id: number }>('/api/auth/profile')).data.id;
+    const name = label('Audited');
+    const plan = await post<Plan>('/plans', { name, price_monthly: 1, max_students: 1, max_teachers: 1 }, 201);
+    const tenant = await create();
+    const path = `/api/platform/tenants/${tenant.id}`;
+    const planPath = `/api/platform/plans/${plan.data.id}`;
+    const extra = label('Extra');
+    const writes: [string, () => Promise<unknown>, Record<string, unknown>][] = [
+      ['tenant.update', () => operator.put(path, { name: 'Second name' }), { name: { before: tenant.name, after: 'Second name' } }],
+      ['tenant.suspend', () => operator.post(`${path}/suspend`), { status: { before: 'active', after: 'suspended' } }],
+      ['tenant.activate', () => operator.post(`${path}/activate`), { status: { before: 'suspended', after: 'active' } }],
+      ['plan.update', () => operator.put(planPath, { price_monthly: 2.5 }), { price_monthly: { before: 1, after: 2.5 } }],
+      ['plan.create', () => operator.post('/api/platform/plans', { name: extra, price_monthly: 3, max_students: 1, max_teachers: 1 }, 201), {}],
+      ['plan.delete', () => operator.delete(planPath), {}],
+    ];
+    for (const [action, work, changes] of writes) {
+      const entries = await audited(work);
+      expect(entries).toHaveLength(1);
+      expect(entries[0]).toMatchObject({
+        actor: { id: me, email: operatorEmail },
+        action,
+        tenant_id: action.startsWith('tenant') ? tenant.id : null,
+        target_type: action.split('.')[0],
+        ip: '127.0.0.1',
+        user_agent: 'console of the tests',
+        request_id: 'audit-1',
+      });
+      if (Object.keys(changes).length > 0) expect(entries[0]?.changes).toEqual(changes);
+    }
+    const [made] = (await service.operator.get<AuditLog[]>(`/api/platform/audit-logs?action=plan.create`)).data;
+    expect(made?.changes).toMatchObject({ name: { before: null, after: extra }, price_monthly: { before: null, after: 3 } });
+    const [gone] = (await service.operator.get<AuditLog[]>(`/api/platform/audit-logs?action=plan.delete`)).data;
+    expect(gone).toMatchObject({ target_id: plan.data.id, changes: { name: { before: name, after: null } } });
+  });
+
+  test('has the assignment of a plan, deletion and restoration with before and after', async () => {
+    const tenant = await create({ plan_id: 1 });
+    const [assigned] = await audited(() => service.operator.put(`/api/platform/tenants/${tenant.id}`, { plan_id: 2 }));
+    expect(assigned?.changes['plan']).toEqual({ before: { id: 1, name: 'Starter' }, after: { id: 2, name: 'Standard' } });
+    const deleted = await audited(() => remove(tenant.id));
+    expect(deleted).toMatchObject([{ action: 'tenant.delete', target_id: tenant.id, changes: { status: { before: 'active', after: 'deleted' } } }]);
+    const restored = await audited(() => step(tenant.id, 'restore'));
+    expect(restored).toMatchObject([{ action: 'tenant.restore', tenant_name: tenant.name, changes: { status: { before: 'deleted', after: 'active' } } }]);
+  });
+
+  test('has every log-in of an operator, and none of a user of a school', async () => {
+    const logins = await audited(async () => {
+      await service.anonymous.login({ is_platform: true, email: operatorEmail, password: testPassword });
+      await service.anonymous.login({ tenant_id: school.id, email: school.adminEmail, password: testPassword });
+    });
+    expect(logins).toMatchObject([{ action: 'operator.login', target_type: 'operator', actor: { email: operatorEmail }, tenant_id: null }]);
+  });
+
+  test('has no entry for a write that was refused', async () => {
+    expect(await audited(() => step(school.id, 'activate', 409))).toEqual([]);
+    expect(await audited(() => service.operator.put('/api/platform/plans/1', { name: 'Standard' }, 409))).toEqual([]);
+    expect(await audited(() => service.operator.delete('/api/platform/plans/3', 409))).toEqual([]);
+  });
+
+  test('filters by school, action, operator and day, both days included, latest first', async () => {
+    const tenant = await create();
+    await step(tenant.id, 'suspend');
+    await step(tenant.id, 'activate');
+    const logs = async (query: string) => (await service.operator.get<AuditLog[]>(`/api/platform/audit-logs?pageSize=100&${query}`)).data;
+    expect((await logs(`tenant_id=${tenant.id}`)).map(({ action }) => action)).toEqual(['tenant.activate', 'tenant.suspend', 'tenant.create']);
+    expect((await logs(`tenant_id=${tenant.id}&action=tenant.suspend`)).map(({ action }) => action)).toEqual(['tenant.suspend']);
+    expect(await logs('action=tenant.explode')).toEqual([]);
+    const mine = await logs(`tenant_id=${tenant.id}`);
+    const actor = mine[0]?.actor.id ?? 0;
+    expect(await logs(`tenant_id=${tenant.id}&actor_id=${actor}`)).toEqual(mine);
+    expect(await logs(`tenant_id=${tenant.id}&actor_id=999999`)).toEqual([]);
+    await service.database.query(
+      `insert into platform.audit_log (action, target_type, tenant_id, created_at) values
+         ('old.first', 'tenant', $1, '2020-03-01T00:00:00Z'), ('old.last', 'tenant', $1, '2020-03-02T23:59:59.999Z'), ('old.next', 'tenant', $1, '2020-03-03T00:00:00Z')`,
+      [tenant.id],
+    );
+    const actions = async (query: string) => (await logs(`tenant_id=${tenant.id}&${query}`)).map(({ action }) => action);
+    expect(await actions('from_date=2020-03-01&to_date=2020-03-02')).toEqual(['old.last', 'old.first']);
+    expect(await actions('to_date=2020-03-01')).toEqual(['old.first']);
+    expect(await actions('from_date=2020-03-02&to_date=2020-03-03')).toEqual(['old.next', 'old.last']);
+    expect(await actions('from_date=2020-03-03&to_date=2020-03-01')).toEqual([]);
+    expect(await actions('to_date=2020-12-31&order=asc')).toEqual(['old.first', 'old.last', 'old.next']);
+    for (const query of ['from_date=2020-02-30', 'to_date=yesterday', 'tenant_id=x', 'colour=red']) {
+      expect((await service.operator.get(`/api/platform/audit-logs?${query}`, 400)).details).toMatchObject([{ path: query.split('=')[0] }]);
+    }
+  });
+
+  test('is paged without overlap', async () => {
+    for (const order of ['asc', 'desc'] as const) {
+      const walked = await walk<AuditLog>(service.operator, `/api/platform/audit-logs?sort=action&order=${order}`, 7);
+      expect(new Set(walked.map(({ id }) => id)).size).toBe(walked.length);
+      expect(walked.map(({ id }) => id)).toEqual(inOrder(walked, ({ action }) => [action], order).map(({ id }) => id));
+    }
+  });
+
+  test("can not be changed, by no route and by no statement, the owner's included", async () => {
+    const [entry] = (await service.operator.get<AuditLog[]>('/api/platform/audit-logs?pageSize=1')).data;
+    for (const method of ['POST', 'PUT', 'PATCH', 'DELETE']) {
+      expect((await service.operator.send(method, '/api/platform/audit-logs', method === 'POST' ? { body: {} } : {}, 405)).headers.get('allow')).toBe(
+        'GET, HEAD, OPTIONS',
+      );
+      await service.operator.send(method, `/api/platform/audit-logs/${entry?.id ?? 0}`, {}, 404);
+    }
+    for (const statement of ["update platform.audit_log set action = 'nothing'", 'delete from platform.audit_log', 'truncate platform.audit_log']) {
+      await expect(service.database.query(statement)).rejects.toThrow('append-only');
+    }
+  });
+});
+
+describe('the overview', () => {
+  interface Overview {
+    total_tenants: number;
+    active_tenants: number;
+    suspended_tenants: number;
+    signups_this_month: number;
+    signups_by_month: { month: string; signups: number }[];
+    recent_audit_logs: AuditLog[];
+  }
+  const overview = async () => (await service.operator.get<Overview>('/api/platform/overview')).data;
+  const numbers = ({ total_tenants, active_tenants, suspended_tenants, signups_this_month }: Overview) => [
+    total_tenants,
+    active_tenants,
+    suspended_tenants,
+    signups_this_month,
+  ];
+
+  test("counts schools, active and suspended, this month's sign-ups, and leaves the deleted out", async () => {
+    const before = await overview();
+    const since = async () => numbers(await overview()).map((n, at) => n - (numbers(before)[at] ?? 0));
+    const [one, two] = [await create(), await create()];
+    expect(await since()).toEqual([2, 2, 0, 2]);
+    await step(one.id, 'suspend');
+    expect(await since()).toEqual([2, 1, 1, 2]);
+    await remove(two.id);
+    expect(await since()).toEqual([1, 0, 1, 1]);
+    await service.database.query("update platform.tenant set created_at = date_trunc('month', now()) - interval '1 second' where id = $1", [one.id]);
+    expect(await since()).toEqual([1, 0, 1, 0]);
+    await step(two.id, 'restore');
+    expect(await since()).toEqual([2, 1, 1, 1]);
+  });
+
+  test('has twelve months of sign-ups, this month last, and the ten latest audit entries', async () => {
+    const { signups_by_month, signups_this_month, recent_audit_logs } = await overview();
+    expect(signups_by_month).toHaveLength(12);
+    expect(signups_by_month.at(-1)).toEqual({ month: new Date().toISOString().slice(0, 7), signups: signups_this_month });
+    expect(signups_by_month.map(({ month }) => month)).toEqual(signups_by_month.map(({ month }) => month).sort());
+    const latest = await service.operator.get<AuditLog[]>('/api/platform/audit-logs?pageSize=10');
+    expect(recent_audit_logs).toEqual(latest.data);
+  });
+});
+
+describe('who may', () => {
+  const reads = ['/overview', '/tenants', '/tenants/1', '/plans', '/plans/1', '/audit-logs'];
+  test('nobody without a log-in, no admin of a school and no analyst reads or writes here', async () => {
+    const email = 'analyst@test.example';
+    const passwordHash = await (await passwords()).hash(testPassword);
+    await withOwner(service.database.url, (owner) =>
+      createOperator(owner, { email, passwordHash, firstName: 'Ana', lastName: 'Lyst', role: 'analyst', tenantIds: null }),
+    );
+    const analyst = await service.anonymous.login({ is_platform: true, email, password: testPassword });
+    for (const path of reads) {
+      expect((await service.anonymous.get(`/api/platform${path}`, 401)).error).toBe('unauthenticated');
+      expect((await school.admin.get(`/api/platform${path}`, 403)).error).toBe('forbidden');
+      expect((await analyst.get(`/api/platform${path}`, 403)).error).toBe('forbidden');
+    }
+    for (const who of [school.admin, analyst]) {
+      await who.post('/api/platform/tenants', input(), 403);
+      await who.post(`/api/platform/tenants/${school.id}/suspend`, undefined, 403);
+      await who.delete(`/api/platform/tenants/${school.id}`, 403);
+      await who.put('/api/platform/plans/1', { price_monthly: 0 }, 403);
+    }
+    expect((await get(school.id)).status).toBe('active');
+  });
+
+  test('an operator needs no X-Tenant-ID, and one that is sent changes nothing', async () => {
+    const plain = await service.operator.get<Tenant[]>('/api/platform/tenants?pageSize=3');
+    const named = await service.operator.send<Tenant[]>('GET', '/api/platform/tenants?pageSize=3', { headers: { 'X-Tenant-ID': String(school.id) } }, 200);
+    expect(named.data).toEqual(plain.data);
+  });
+});

@@ -1,0 +1,320 @@
+import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
+import { type School, testService, type TestService } from '../support/service.ts';
+
+let service: TestService;
+let school: School;
+/** The catalogue: permission by name. */
+let permissions: Record<string, number>;
+/** The system roles: id by name. */
+let system: Record<string, number>;
+
+beforeAll(async () => {
+  service = await testService();
+  school = await service.school();
+  permissions = Object.fromEntries((await school.admin.get<Permission[]>('/api/rbac/permissions')).data.map(({ name, id }) => [name, id]));
+  system = Object.fromEntries((await school.admin.get<Role[]>('/api/rbac/roles')).data.map(({ name, id }) => [name, id]));
+});
+afterAll(() => service.close());
+
+interface Permission {
+  id: number;
+  name: string;
+  description: string;
+}
+
+interface Role {
+  id: number;
+  name: string;
+  description: string | null;
+  is_system: boolean;
+  permission_ids: number[];
+  permissions: string[];
+  user_count: number;
+  created_at: string;
+  updated_at: string;
+}
+
+type UserRole = Pick<Role, 'id' | 'name' | 'description' | 'is_system'>;
+
+let serial = 0;
+const idsOf = (names: string[]) => names.map((name) => permissions[name] ?? 0);
+
+async function makeRole(names: string[], fields: Record<string, unknown> = {}): Promise<Role> {
+  return (await school.admin.post<Role>('/api/rbac/roles', { name: `Role ${++serial}`, permission_ids: idsOf(names), ...fields }, 201)).data;
+}
+
+/** Somebody who has exactly these permissions. */
+async function somebody(names: string[]) {
+  const role = await makeRole(names);
+  return Object.assign(await school.user([role.name]), { role });
+}
+
+describe('the catalogue of permissions', () => {
+  test('lists every permission once with words for people, to everybody who is logged in', async () => {
+    const teacher = await school.user(['teacher']);
+    const { data } = await teacher.get<Permission[]>('/api/rbac/permissions');
+    expect(data.length).toBeGreaterThan(40);
+    expect(new Set(data.map(({ name }) => name)).size).toBe(data.length);
+    expect(data.every(({ name, description }) => /^[a-z_]+\.[a-z]+$/.test(name) && description.length > 5)).toBe(true);
+    for (const name of ['student.read', 'student.create', 'student.update', 'student.delete', 'attendance.mark', 'timetable.read', 'notification.send']) {
+      expect(data.map((permission) => permission.name)).toContain(name);
+    }
+    await service.anonymous.get('/api/rbac/permissions', 401);
+    await service.operator.get('/api/rbac/permissions', 403);
+  });
+});
+
+describe('roles', () => {
+  test('a new school has five, of the system, and admin has every permission', async () => {
+    const fresh = await service.school();
+    const { data, pagination } = await fresh.admin.get<Role[]>('/api/rbac/roles');
+    expect(pagination.totalItems).toBe(5);
+    expect(data.map(({ name, is_system, user_count }) => [name, is_system, user_count])).toEqual([
+      ['accountant', true, 0],
+      ['admin', true, 1],
+      ['student', true, 0],
+      ['teacher', true, 0],
+      ['transport_manager', true, 0],
+    ]);
+    expect([...(data.find(({ name }) => name === 'admin')?.permissions ?? [])].sort()).toEqual(Object.keys(permissions).sort());
+  });
+
+  test('a role that was added is read back with its permissions, by id and by name', async () => {
+    const made = await school.admin.post<Role>(
+      '/api/rbac/roles',
+      { name: 'Librarian', description: 'Lends books', permission_ids: idsOf(['student.read', 'class.read', 'student.read']) },
+      201,
+    );
+    expect(made.headers.get('location')).toBe(`/api/rbac/roles/${made.data.id}`);
+    const { data } = await school.admin.get<Role>(`/api/rbac/roles/${made.data.id}`);
+    expect(data).toEqual(made.data);
+    expect(data).toMatchObject({ name: 'Librarian', description: 'Lends books', is_system: false, user_count: 0, permissions: ['student.read', 'class.read'] });
+    expect(data.permission_ids).toEqual(idsOf(['student.read', 'class.read']));
+  });
+
+  test('names are taken once, in any case, the system ones too', async () => {
+    const role = await makeRole([], { name: 'Porter' });
+    for (const name of ['Porter', 'PORTER', 'Admin']) {
+      expect(await school.admin.post('/api/rbac/roles', { name }, 409)).toMatchObject({ error: 'conflict', details: [{ path: 'name' }] });
+    }
+    const other = await makeRole([]);
+    expect((await school.admin.put(`/api/rbac/roles/${other.id}`, { name: 'porter' }, 409)).details).toMatchObject([{ path: 'name' }]);
+    expect((await school.admin.put<Role>(`/api/rbac/roles/${role.id}`, { name: 'PORTER' })).data.name).toBe('PORTER');
+  });
+
+  test('a permission that does not exist is a 422 that names the field, and nothing is written', async () => {
+    const body = { name: 'Unwritten', permission_ids: [...idsOf(['student.read']), 999_999] };
+    expect(await school.admin.post('/api/rbac/roles', body, 422)).toMatchObject({ error: 'invalid_reference', details: [{ path: 'permission_ids' }] });
+    expect((await school.admin.get('/api/rbac/roles?search=unwritten')).pagination.totalItems).toBe(0);
+    const role = await makeRole(['class.read']);
+    await school.admin.put(`/api/rbac/roles/${role.id}`, { permission_ids: [999_999] }, 422);
+    expect((await school.admin.get<Role>(`/api/rbac/roles/${role.id}`)).data.permissions).toEqual(['class.read']);
+  });
+
+  test('what does not fit is a 400 that names each field', async () => {
+    const refused = await school.admin.post('/api/rbac/roles', { name: '', permission_ids: ['one'], is_system: true }, 400);
+    expect(refused.details.map(({ path }) => path).sort()).toEqual(['is_system', 'name', 'permission_ids.0']);
+  });
+
+  test('a role that does not exist is a 404', async () => {
+    await school.admin.get('/api/rbac/roles/999999', 404);
+    await school.admin.put('/api/rbac/roles/999999', { name: 'X' }, 404);
+    await school.admin.delete('/api/rbac/roles/999999', 404);
+  });
+
+  test('a change takes any subset, clears the description by null, and honours If-Match', async () => {
+    const role = await makeRole(['class.read'], { description: 'To clear' });
+    const path = `/api/rbac/roles/${role.id}`;
+    const etag = (await school.admin.get(path)).headers.get('etag') ?? '';
+    const change = (body: object, status: number) => school.admin.send<Role>('PUT', path, { body, headers: { 'If-Match': etag } }, status);
+    const { data } = await change({ description: null }, 200);
+    expect(data).toEqual({ ...role, description: null, updated_at: data.updated_at });
+    expect((await change({ description: 'Late' }, 412)).error).toBe('precondition_failed');
+    expect((await school.admin.put<Role>(path, data)).data).toMatchObject({ permissions: ['class.read'] });
+    expect((await school.admin.put<Role>(path, { permission_ids: [] })).data.permissions).toEqual([]);
+  });
+
+  test("permissions that only a role's own change touches make it another version for If-Match", async () => {
+    const role = await makeRole(['class.read']);
+    const path = `/api/rbac/roles/${role.id}`;
+    const etag = (await school.admin.get(path)).headers.get('etag') ?? '';
+    await school.admin.put(path, { permission_ids: idsOf(['class.read', 'student.read']) });
+    await school.admin.send('PUT', path, { body: { permission_ids: [] }, headers: { 'If-Match': etag } }, 412);
+  });
+
+  test('the list searches name and description and sorts both ways', async () => {
+    const fresh = await service.school();
+    for (const name of ['Éclair', 'beta', 'Alpha']) await fresh.admin.post('/api/rbac/roles', { name, description: `About ${name}` }, 201);
+    const names = async (query: string) => (await fresh.admin.get<Role[]>(`/api/rbac/roles?${query}`)).data.map(({ name }) => name);
+    expect(await names('search=eclair')).toEqual(['Éclair']);
+    expect(await names('search=about&sort=created_at')).toEqual(['Éclair', 'beta', 'Alpha']);
+    expect(await names('search=about&sort=created_at&order=desc')).toEqual(['Alpha', 'beta', 'Éclair']);
+    const ascending = await names('sort=name');
+    expect(ascending.indexOf('Alpha')).toBeLessThan(ascending.indexOf('beta'));
+    expect(await names('sort=name&order=desc')).toEqual([...ascending].reverse());
+    expect((await fresh.admin.get('/api/rbac/roles?sort=user_count', 400)).details).toMatchObject([{ path: 'sort' }]);
+  });
+});
+
+describe('system roles', () => {
+  test('can be neither renamed nor deleted', async () => {
+    for (const [name, id] of Object.entries(system)) {
+      expect((await school.admin.put(`/api/rbac/roles/${id}`, { name: `${name}s` }, 403)).error).toBe('forbidden');
+      expect((await school.admin.delete(`/api/rbac/roles/${id}`, 403)).error).toBe('forbidden');
+    }
+    const { data } = await school.admin.get<Role[]>('/api/rbac/roles?pageSize=100');
+    expect(data.filter(({ is_system }) => is_system).map(({ name }) => name)).toEqual(['accountant', 'admin', 'student', 'teacher', 'transport_manager']);
+  });
+
+  test('may get another description and, but for admin, other permissions', async () => {
+    const fresh = await service.school();
+    const teacher = (await fresh.admin.get<Role[]>('/api/rbac/roles?search=teaches')).data[0];
+    const path = `/api/rbac/roles/${teacher?.id ?? 0}`;
+    const { data } = await fresh.admin.put<Role>(path, { name: 'teacher', description: 'Ours', permission_ids: idsOf(['student.read']) });
+    expect(data).toMatchObject({ name: 'teacher', description: 'Ours', permissions: ['student.read'] });
+  });
+
+  test('admin can not lose a permission', async () => {
+    const path = `/api/rbac/roles/${system['admin']}`;
+    const all = Object.values(permissions);
+    for (const permission_ids of [[], all.slice(1), all.slice(0, -1)]) {
+      expect((await school.admin.put(path, { permission_ids }, 403)).error).toBe('forbidden');
+    }
+    expect((await school.admin.put<Role>(path, { permission_ids: all })).data.permission_ids).toEqual([...all].sort((a, b) => a - b));
+  });
+});
+
+describe('a role that is taken away', () => {
+  test('is a 409 in_use while somebody has it, and goes when nobody does', async () => {
+    const holder = await somebody(['student.read']);
+    const path = `/api/rbac/roles/${holder.role.id}`;
+    expect((await school.admin.get<Role>(path)).data.user_count).toBe(1);
+    expect((await school.admin.delete(path, 409)).error).toBe('in_use');
+    await school.admin.delete(`/api/rbac/users/${holder.id}/roles/${holder.role.id}`);
+    expect((await school.admin.delete<{ id: number }>(path)).data).toEqual({ id: holder.role.id });
+    await school.admin.get(path, 404);
+  });
+
+  test('is not in use by a user who was deleted', async () => {
+    const holder = await somebody(['student.read']);
+    await school.admin.delete(`/api/users/${holder.id}`);
+    const path = `/api/rbac/roles/${holder.role.id}`;
+    expect((await school.admin.get<Role>(path)).data.user_count).toBe(0);
+    await school.admin.delete(path);
+  });
+});
+
+describe('the roles of a user', () => {
+  test('are given, listed and taken; giving twice changes nothing', async () => {
+    const user = await school.user([]);
+    const path = `/api/rbac/users/${user.id}/roles`;
+    expect((await school.admin.get<UserRole[]>(path)).data).toEqual([]);
+    const given = await school.admin.post<UserRole[]>(path, { role_id: system['teacher'] });
+    expect(given.data).toMatchObject([{ id: system['teacher'], name: 'teacher', is_system: true }]);
+    expect((await school.admin.post<UserRole[]>(path, { role_id: system['teacher'] })).data).toEqual(given.data);
+    const both = await school.admin.post<UserRole[]>(path, { role_id: system['accountant'] });
+    expect(both.data.map(({ name }) => name)).toEqual(['accountant', 'teacher']);
+    expect((await school.admin.get<UserRole[]>(path)).data).toEqual(both.data);
+    expect((await school.admin.delete<UserRole[]>(`${path}/${system['teacher']}`)).data.map(({ name }) => name)).toEqual(['accountant']);
+    expect((await school.admin.delete(`${path}/${system['teacher']}`, 404)).error).toBe('not_found');
+  });
+
+  test('of an unknown user are a 404, and an unknown role is a 422', async () => {
+    await school.admin.get('/api/rbac/users/999999/roles', 404);
+    await school.admin.post('/api/rbac/users/999999/roles', { role_id: system['teacher'] }, 404);
+    await school.admin.delete(`/api/rbac/users/999999/roles/${system['teacher']}`, 404);
+    const user = await school.user([]);
+    expect((await school.admin.post(`/api/rbac/users/${user.id}/roles`, { role_id: 999_999 }, 422)).error).toBe('invalid_reference');
+    await school.admin.post(`/api/rbac/users/${user.id}/roles`, {}, 400);
+  });
+
+  test('take effect at the next request of an open session, given and taken', async () => {
+    const user = await school.user([]);
+    const path = `/api/rbac/users/${user.id}/roles`;
+    await user.get('/api/students', 403);
+    await school.admin.post(path, { role_id: system['teacher'] });
+    await user.get('/api/students');
+    await school.admin.delete(`${path}/${system['teacher']}`);
+    await user.get('/api/students', 403);
+  });
+});
+
+describe('the permissions of a role', () => {
+  test('take effect at the next request of everybody who has it', async () => {
+    const first = await somebody(['student.read']);
+    const second = await school.user([first.role.name]);
+    for (const who of [first, second]) await who.get('/api/students');
+    await school.admin.put(`/api/rbac/roles/${first.role.id}`, { permission_ids: idsOf(['user.read']) });
+    for (const who of [first, second]) {
+      await who.get('/api/students', 403);
+      await who.get('/api/users');
+      expect((await who.get<{ permissions: string[] }>('/api/auth/profile')).data.permissions).toEqual(['user.read']);
+    }
+  });
+
+  test('add up over several roles, and a permission that two roles give stays when one goes', async () => {
+    const user = await somebody(['student.read', 'user.read']);
+    await school.admin.post(`/api/rbac/users/${user.id}/roles`, { role_id: system['teacher'] });
+    await school.admin.delete(`/api/rbac/users/${user.id}/roles/${user.role.id}`);
+    await user.get('/api/students');
+    await user.get('/api/users', 403);
+  });
+});
+
+describe('nobody gives away, or takes from others, more than they have', () => {
+  test('role.manage makes no role with a permission that its holder lacks', async () => {
+    const manager = await somebody(['role.read', 'role.manage', 'student.read']);
+    for (const names of [['user.update'], ['student.read', 'user.update'], Object.keys(permissions)]) {
+      expect((await manager.post('/api/rbac/roles', { name: `Escalation ${++serial}`, permission_ids: idsOf(names) }, 403)).error).toBe('forbidden');
+    }
+    const allowed = await manager.post<Role>('/api/rbac/roles', { name: `Allowed ${++serial}`, permission_ids: idsOf(['student.read']) }, 201);
+    expect(allowed.data.permissions).toEqual(['student.read']);
+    expect((await manager.put(`/api/rbac/roles/${allowed.data.id}`, { permission_ids: idsOf(['user.update']) }, 403)).error).toBe('forbidden');
+  });
+
+  test("role.manage does not widen its holder's own role", async () => {
+    const manager = await somebody(['role.read', 'role.manage']);
+    await manager.put(`/api/rbac/roles/${manager.role.id}`, { permission_ids: idsOf(['role.read', 'role.manage', 'student.read']) }, 403);
+    await manager.get('/api/students', 403);
+    expect((await school.admin.get<Role>(`/api/rbac/roles/${manager.role.id}`)).data.permissions).toEqual(['role.read', 'role.manage']);
+  });
+
+  test('role.manage gives nobody a role that may do more, not even its holder', async () => {
+    const manager = await somebody(['role.read', 'role.manage']);
+    for (const role of ['admin', 'teacher']) {
+      expect((await manager.post(`/api/rbac/users/${manager.id}/roles`, { role_id: system[role] }, 403)).error).toBe('forbidden');
+    }
+    expect((await manager.get<UserRole[]>(`/api/rbac/users/${manager.id}/roles`)).data.map(({ id }) => id)).toEqual([manager.role.id]);
+  });
+
+  test('role.manage takes no role from an admin, and neither narrows nor deletes a role that may do more', async () => {
+    const manager = await somebody(['role.read', 'role.manage']);
+    const second = await school.user(['admin']);
+    expect((await manager.delete(`/api/rbac/users/${second.id}/roles/${system['admin']}`, 403)).error).toBe('forbidden');
+    expect((await manager.put(`/api/rbac/roles/${system['teacher']}`, { permission_ids: [] }, 403)).error).toBe('forbidden');
+    const role = await makeRole(['student.read']);
+    expect((await manager.delete(`/api/rbac/roles/${role.id}`, 403)).error).toBe('forbidden');
+    await second.get('/api/users');
+  });
+
+  test('a custom role that is called like a system role is none', async () => {
+    const role = await makeRole([], { name: 'custom admin' });
+    const user = await school.user([role.name]);
+    await user.get('/api/users', 403);
+    expect((await user.get<{ permissions: string[] }>('/api/auth/profile')).data.permissions).toEqual([]);
+  });
+
+  test('role.read reads and role.manage is needed to write', async () => {
+    const reader = await somebody(['role.read']);
+    await reader.get('/api/rbac/roles');
+    await reader.get(`/api/rbac/roles/${system['admin']}`);
+    await reader.get(`/api/rbac/users/${reader.id}/roles`);
+    await reader.post('/api/rbac/roles', { name: `No ${++serial}` }, 403);
+    await reader.put(`/api/rbac/roles/${reader.role.id}`, { description: 'No' }, 403);
+    await reader.delete(`/api/rbac/roles/${reader.role.id}`, 403);
+    await reader.post(`/api/rbac/users/${reader.id}/roles`, { role_id: reader.role.id }, 403);
+    const teacher = await school.user(['teacher']);
+    await teacher.get('/api/rbac/roles', 403);
+    await teacher.get(`/api/rbac/users/${teacher.id}/roles`, 403);
+  });
+});

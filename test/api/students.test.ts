@@ -1,0 +1,734 @@
+import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
+import type { Client } from '../support/client.ts';
+import { mailTo } from '../support/mail.ts';
+import { inOrder, walk } from '../support/pages.ts';
+import { raw } from '../support/raw.ts';
+import { type School, testService, type TestService } from '../support/service.ts';
+
+let service: TestService;
+let school: School;
+
+beforeAll(async () => {
+  service = await testService();
+  school = await service.school();
+});
+afterAll(() => service.close());
+
+interface Student {
+  id: number;
+  first_name: string;
+  last_name: string;
+  roll_number: string | null;
+  admission_number: string;
+  date_of_birth: string | null;
+  gender: string | null;
+  email: string | null;
+  phone: string | null;
+  class_id: number | null;
+  class_name: string | null;
+  academic_year_id: number | null;
+  grade_id: number | null;
+  grade_name: string | null;
+  parent_name: string | null;
+  parent_phone: string | null;
+  parent_email: string | null;
+  address: string | null;
+  is_active: boolean;
+  user_id: number | null;
+  deleted_at: string | null;
+  created_at: string;
+  updated_at: string;
+}
+
+interface Enrollment extends Record<string, unknown> {
+  class_id: number;
+  academic_year_id: number;
+  status: string;
+  ended: boolean;
+}
+
+let serial = 0;
+const unique = (what: string) => `${what} ${++serial}`;
+
+async function add(fields: Record<string, unknown> = {}, at = school): Promise<Student> {
+  return (await at.admin.post<Student>('/api/students', { first_name: 'Sam', last_name: 'Student', ...fields }, 201)).data;
+}
+
+const read = async (id: number) => (await school.admin.get<Student>(`/api/students/${id}`)).data;
+
+const enrollments = (id: number, at = school) =>
+  service.database.query<Enrollment>(
+    `select class_id::integer, academic_year_id::integer, status, ends_on is not null as ended from ${at.schema}.enrollment where student_id = $1 order by id`,
+    [id],
+  );
+
+/** A class of the year before the current one. */
+async function lastYearsClass(): Promise<{ classId: number; gradeId: number; yearId: number }> {
+  const name = unique('Old');
+  const [row] = await service.database.query<{ class_id: number; grade_id: number; year_id: number }>(
+    `with year as (
+       insert into ${school.schema}.academic_year (name, start_date, end_date)
+       select $1, make_date(1900 + count(*)::integer, 1, 1), make_date(1900 + count(*)::integer, 12, 31) from ${school.schema}.academic_year returning id),
+     grade as (insert into ${school.schema}.grade (name) values ($1) returning id)
+     insert into ${school.schema}.class (name, section, grade_id, academic_year_id) select $1, 'B', grade.id, year.id from grade, year
+     returning id::integer as class_id, grade_id::integer, academic_year_id::integer as year_id`,
+    [name],
+  );
+  if (!row) throw new Error('no class was made');
+  return { classId: row.class_id, gradeId: row.grade_id, yearId: row.year_id };
+}
+
+describe('students', () => {
+  test('a student that was added is read back as it was sent', async () => {
+    const { classId, gradeId, yearId } = await school.classroom(unique('Read back'));
+    const sent = {
+      first_name: 'Amina',
+      last_name: 'Okafor',
+      roll_number: '17',
+      admission_number: 'A-17',
+      date_of_birth: '2015-02-28',
+      gender: 'female',
+      email: 'amina@example.org',
+      phone: '+234 1',
+      class_id: classId,
+      grade_id: gradeId,
+      parent_name: 'Ngozi Okafor',
+      parent_phone: '+234 2',
+      parent_email: 'ngozi@example.org',
+      address: '1 Long Street',
+    };
+    const added = await school.admin.post<Student>('/api/students', sent, 201);
+    expect(added.headers.get('location')).toBe(`/api/students/${added.data.id}`);
+    const { data } = await school.admin.get<Student>(`/api/students/${added.data.id}`);
+    expect(data).toEqual({ ...added.data, ...sent, academic_year_id: yearId, is_active: true, user_id: null, deleted_at: null });
+    expect(data.class_name).toMatch(/^Read back/);
+    expect(data.grade_name).toBe(`${data.class_name ?? ''} grade`);
+  });
+
+  test('first and last name are enough', async () => {
+    const student = await add({ first_name: 'Only', last_name: 'Names' });
+    expect(await read(student.id)).toMatchObject({ first_name: 'Only', last_name: 'Names', class_id: null, grade_id: null, email: null, is_active: true });
+    expect(student.admission_number).toMatch(/^\d{6}$/);
+    const refused = await school.admin.post('/api/students', { first_name: 'Only' }, 400);
+    expect(refused.details).toMatchObject([{ path: 'last_name' }]);
+  });
+
+  test('names are trimmed and keep every script', async () => {
+    const student = await add({ first_name: '  Zoë 🌻 ', last_name: 'Ōe 大江' });
+    expect(await read(student.id)).toMatchObject({ first_name: 'Zoë 🌻', last_name: 'Ōe 大江' });
+  });
+
+  test('what does not fit is a 400 that names each field, and nothing is written', async () => {
+    const count = async () => (await school.admin.get('/api/students?pageSize=1')).pagination.totalItems;
+    const before = await count();
+    const refused = await school.admin.post(
+      '/api/students',
+      {
+        first_name: '',
+        last_name: 'x'.repeat(101),
+        date_of_birth: '2015-02-30',
+        email: 'nobody',
+        class_id: 'one',
+        is_active: 'yes',
+        colour: 'red',
+        deleted_at: null,
+      },
+      400,
+    );
+    expect(refused.error).toBe('validation_error');
+    expect(refused.details.map(({ path }) => path).sort()).toEqual(
+      ['class_id', 'colour', 'date_of_birth', 'deleted_at', 'email', 'first_name', 'is_active', 'last_name'].sort(),
+    );
+    expect(await count()).toBe(before);
+  });
+
+  test('a student that does not exist is a 404, and an id that is none a 400', async () => {
+    expect((await school.admin.get('/api/students/999999', 404)).error).toBe('not_found');
+    expect((await school.admin.put('/api/students/999999', { first_name: 'X' }, 404)).error).toBe('not_found');
+    expect((await school.admin.delete('/api/students/999999', 404)).error).toBe('not_found');
+    for (const id of ['abc', '0', '-1', '1.5', '99999999999999999999']) {
+      expect((await school.admin.get(`/api/students/${id}`, 400)).details).toMatchObject([{ path: 'id' }]);
+    }
+  });
+});
+
+describe('the list', () => {
+  let lists: School;
+  let everybody: Student[];
+  let first: { classId: number; yearId: number };
+
+  beforeAll(async () => {
+    lists = await service.school();
+    first = await lists.classroom('First');
+    const second = await lists.classroom('Second');
+    const names: [string, string][] = [
+      ['Ana', 'Alvarez'],
+      ['Bo', 'Alvarez'],
+      ['Émile', 'Zola'],
+      ['emile', 'Zidane'],
+      ['Zoé', 'Ångström'],
+      ['Yan', 'Adams'],
+    ];
+    for (let n = 0; n < 24; n++) {
+      const [first_name = '', last_name = ''] = names[n % names.length] ?? [];
+      await add(
+        {
+          first_name,
+          last_name,
+          roll_number: n % 5 === 0 ? null : String(((n * 7) % 4) * 9 + 1),
+          admission_number: `N${String((n * 11) % 24).padStart(3, '0')}`,
+          class_id: n % 3 === 0 ? first.classId : n % 3 === 1 ? second.classId : null,
+          is_active: n % 4 !== 0,
+          parent_name: n === 7 ? 'Parent Quixote' : null,
+          email: n === 8 ? 'rare.address@example.org' : null,
+        },
+        lists,
+      );
+    }
+    await add({ first_name: 'Percy', last_name: '100% Cotton', admission_number: 'N100' }, lists);
+    await add({ first_name: 'Una', last_name: 'Under_Score', admission_number: 'N101' }, lists);
+    await add({ first_name: 'Bea', last_name: 'Back\\Slash', admission_number: 'N102' }, lists);
+    const gone = await add({ first_name: 'Gone', last_name: 'Away', admission_number: 'N103' }, lists);
+    await lists.admin.delete(`/api/students/${gone.id}`);
+    // Three moments only, so that created_at has ties.
+    await service.database.query(`update ${lists.schema}.student set created_at = timestamptz '2026-01-01Z' + (id % 3) * interval '1 day'`);
+    everybody = await walk<Student>(lists.admin, '/api/students', 100);
+  });
+
+  const ids = (students: { id: number }[]) => students.map(({ id }) => id);
+  const found = async (query: string) => (await lists.admin.get<Student[]>(`/api/students?pageSize=100&${query}`)).data;
+  const plain = (text: string) => text.normalize('NFD').replace(/\p{M}/gu, '').toLowerCase();
+
+  test('has everybody but the deleted, by last and first name when nothing is said', async () => {
+    expect(everybody).toHaveLength(27);
+    const list = await lists.admin.get<Student[]>('/api/students');
+    expect(list.pagination).toEqual({ page: 1, pageSize: 20, totalItems: 27, totalPages: 2 });
+    expect(ids(list.data)).toEqual(ids(everybody).slice(0, 20));
+    expect(everybody.map(({ last_name }) => last_name)).not.toContain('Away');
+  });
+
+  const keys: Record<string, (student: Student) => (string | number | null)[]> = {
+    last_name: ({ last_name, first_name }) => [plain(last_name), plain(first_name)],
+    first_name: ({ last_name, first_name }) => [plain(first_name), plain(last_name)],
+    roll_number: ({ roll_number }) => [roll_number === null ? null : Number(roll_number)],
+    admission_number: ({ admission_number }) => [admission_number],
+    created_at: ({ created_at }) => [created_at],
+  };
+  // What punctuation sorts as is the business of the database's collation; those names are left out here.
+  const lettered = (students: Student[]) => students.filter(({ last_name }) => /^\p{L}+$/u.test(last_name));
+
+  test.each(Object.keys(keys).flatMap((sort) => (['asc', 'desc'] as const).map((order) => [sort, order] as const)))(
+    'sorted by %s %s, its pages together are everybody once, in order, ties by id',
+    async (sort, order) => {
+      const walked = await walk<Student>(lists.admin, `/api/students?sort=${sort}&order=${order}`, 4);
+      expect(ids(walked).sort((a, b) => a - b)).toEqual(ids(everybody).sort((a, b) => a - b));
+      const key = keys[sort] ?? (() => []);
+      expect(ids(lettered(walked))).toEqual(ids(inOrder(lettered(everybody), key, order)));
+    },
+  );
+
+  test('class_id, academic_year_id and is_active narrow it, and they narrow together', async () => {
+    const inFirst = everybody.filter(({ class_id }) => class_id === first.classId);
+    expect(inFirst).toHaveLength(8);
+    expect(ids(await found(`class_id=${first.classId}`))).toEqual(ids(inFirst));
+    expect(ids(await found(`academic_year_id=${first.yearId}`))).toEqual(ids(everybody.filter(({ class_id }) => class_id !== null)));
+    expect(ids(await found('is_active=false'))).toEqual(ids(everybody.filter(({ is_active }) => !is_active)));
+    expect(ids(await found('is_active=true'))).toEqual(ids(everybody.filter(({ is_active }) => is_active)));
+    const both = everybody.filter(({ class_id, is_active, last_name }) => class_id === first.classId && is_active && last_name === 'Alvarez');
+    expect(both.length).toBeGreaterThan(0);
+    expect(ids(await found(`class_id=${first.classId}&is_active=true&academic_year_id=${first.yearId}&search=alvarez`))).toEqual(ids(both));
+    expect(await found('class_id=999999')).toEqual([]);
+    expect(await found('academic_year_id=999999')).toEqual([]);
+  });
+
+  test.each([
+    ['any case', 'ALVAREZ', (s: Student) => s.last_name === 'Alvarez'],
+    ['without the accents of the record', 'emile', (s: Student) => plain(s.first_name) === 'emile'],
+    ['with accents that the record has not', 'álvárez', (s: Student) => s.last_name === 'Alvarez'],
+    ['part of a word', 'ngstr', (s: Student) => s.last_name === 'Ångström'],
+    ['several words in any order', 'zidane emi', (s: Student) => s.last_name === 'Zidane'],
+    ['words with much space', '%20%20zidane%20%20%20emi%20', (s: Student) => s.last_name === 'Zidane'],
+    ['words of which one does not fit', 'zidane ana', () => false],
+    ['% as itself', '100%25', (s: Student) => s.last_name.includes('%')],
+    ['% alone as itself', '%25', (s: Student) => s.last_name.includes('%')],
+    ['_ as itself', 'r_s', (s: Student) => s.last_name.includes('_')],
+    ['_ alone as itself', '_', (s: Student) => s.last_name.includes('_')],
+    ['\\ as itself', 'k\\s', (s: Student) => s.last_name.includes('\\')],
+    ["' as itself", "o'", () => false],
+    ['the admission number', 'n013', (s: Student) => s.admission_number === 'N013'],
+    ['the parent', 'quixote', (s: Student) => s.parent_name === 'Parent Quixote'],
+    ['the e-mail', 'rare.address', (s: Student) => s.email !== null],
+    ['the deleted', 'gone', () => false],
+    ['nothing', '', () => true],
+  ])('search takes %s', async (_what, search, fits) => {
+    expect(ids(await found(`search=${search}`))).toEqual(ids(everybody.filter(fits)));
+  });
+
+  test('a page has 100 records at most, and the answer says so', async () => {
+    const list = await lists.admin.get<Student[]>('/api/students?pageSize=1000');
+    expect(list.pagination).toEqual({ page: 1, pageSize: 100, totalItems: 27, totalPages: 1 });
+  });
+
+  test('a page beyond the end is empty and keeps the total', async () => {
+    const list = await lists.admin.get<Student[]>('/api/students?page=1000000000&pageSize=10');
+    expect(list.data).toEqual([]);
+    expect(list.pagination).toEqual({ page: 1_000_000_000, pageSize: 10, totalItems: 27, totalPages: 3 });
+    const none = await lists.admin.get<Student[]>('/api/students?search=nobodyhasthisname');
+    expect(none.pagination).toEqual({ page: 1, pageSize: 20, totalItems: 0, totalPages: 0 });
+  });
+
+  test.each([
+    ['sort=password', 'sort'],
+    ['sort=id;drop table student', 'sort'],
+    ['order=up', 'order'],
+    ['page=0', 'page'],
+    ['page=one', 'page'],
+    ['page=1.5', 'page'],
+    ['page=1&page=2', 'page'],
+    ['pageSize=0', 'pageSize'],
+    ['pageSize=-5', 'pageSize'],
+    ['class_id=first', 'class_id'],
+    ['is_active=maybe', 'is_active'],
+    ['colour=red', 'colour'],
+    [`search=${'x'.repeat(201)}`, 'search'],
+  ])('%s is a 400 that names the parameter', async (query, path) => {
+    const refused = await lists.admin.get(`/api/students?${query}`, 400);
+    expect(refused.error).toBe('validation_error');
+    expect(refused.details.map((detail) => detail.path)).toEqual([path]);
+  });
+
+  test('every record of it is the record that its id answers', async () => {
+    for (const student of everybody.slice(0, 3)) {
+      expect((await lists.admin.get<Student>(`/api/students/${student.id}`)).data).toEqual(student);
+    }
+  });
+});
+
+describe('admission numbers', () => {
+  test('run on by themselves, six digits, past those that were given', async () => {
+    const fresh = await service.school();
+    expect((await add({}, fresh)).admission_number).toBe('000001');
+    await add({ admission_number: '000002' }, fresh);
+    await add({ admission_number: '000007' }, fresh);
+    const next = [(await add({}, fresh)).admission_number, (await add({}, fresh)).admission_number];
+    expect(new Set([...next, '000001', '000002', '000007']).size).toBe(5);
+    expect(next.every((number) => /^\d{6}$/.test(number))).toBe(true);
+  });
+
+  test('are never refused when nobody gave one, however long the given ones are', async () => {
+    const fresh = await service.school();
+    await add({ admission_number: '000001' }, fresh);
+    await add({ admission_number: '2000000' }, fresh);
+    expect((await add({}, fresh)).admission_number).toBe('2000001');
+    await add({ admission_number: '2000002' }, fresh);
+    expect((await add({}, fresh)).admission_number).toBe('2000003');
+  });
+
+  test('leave no gap when a student was refused', async () => {
+    const fresh = await service.school();
+    await add({}, fresh);
+    await fresh.admin.post('/api/students', { first_name: 'No', last_name: 'Class', class_id: 999_999 }, 422);
+    expect((await add({}, fresh)).admission_number).toBe('000002');
+  });
+
+  test('are unique in the school: the second is a 409 that names the field', async () => {
+    await add({ admission_number: 'ONCE-1' });
+    const refused = await school.admin.post('/api/students', { first_name: 'A', last_name: 'B', admission_number: 'ONCE-1' }, 409);
+    expect(refused).toMatchObject({ error: 'conflict', details: [{ path: 'admission_number' }] });
+    const other = await add({ admission_number: 'ONCE-2' });
+    expect((await school.admin.put(`/api/students/${other.id}`, { admission_number: 'ONCE-1' }, 409)).details).toMatchObject([{ path: 'admission_number' }]);
+    expect((await read(other.id)).admission_number).toBe('ONCE-2');
+  });
+
+  test('are free again once the student was deleted', async () => {
+    const student = await add({ admission_number: 'AGAIN' });
+    await school.admin.delete(`/api/students/${student.id}`);
+    const next = await add({ admission_number: 'AGAIN' });
+    expect(next.id).not.toBe(student.id);
+  });
+});
+
+describe('class and grade', () => {
+  test('the class sets the grade and opens an enrollment', async () => {
+    const { classId, gradeId, yearId } = await school.classroom(unique('Class'));
+    const student = await add({ class_id: classId });
+    expect(student).toMatchObject({ grade_id: gradeId, academic_year_id: yearId });
+    expect(await enrollments(student.id)).toEqual([{ class_id: classId, academic_year_id: yearId, status: 'active', ended: false }]);
+  });
+
+  test('a grade without a class stays by itself, without an enrollment', async () => {
+    const { gradeId } = await school.classroom(unique('Class'));
+    const student = await add({ grade_id: gradeId });
+    expect(student).toMatchObject({ class_id: null, grade_id: gradeId });
+    expect(await enrollments(student.id)).toEqual([]);
+  });
+
+  test('a grade that contradicts the class is a 400 that names grade_id', async () => {
+    const one = await school.classroom(unique('Class'));
+    const two = await school.classroom(unique('Class'));
+    const refused = await school.admin.post('/api/students', { first_name: 'A', last_name: 'B', class_id: one.classId, grade_id: two.gradeId }, 400);
+    expect(refused).toMatchObject({ error: 'validation_error', details: [{ path: 'grade_id' }] });
+    const student = await add({ class_id: one.classId });
+    expect((await school.admin.put(`/api/students/${student.id}`, { grade_id: two.gradeId }, 400)).details).toMatchObject([{ path: 'grade_id' }]);
+    const third = await school.classroom(unique('Class'));
+    await school.admin.put(`/api/students/${student.id}`, { class_id: third.classId, grade_id: two.gradeId }, 400);
+    expect(await read(student.id)).toMatchObject({ class_id: one.classId, grade_id: one.gradeId });
+  });
+
+  test('a class or grade that does not exist is a 422 that names it', async () => {
+    for (const [field, id] of Object.entries({ class_id: 999_999, grade_id: 999_999 })) {
+      const refused = await school.admin.post('/api/students', { first_name: 'A', last_name: 'B', [field]: id }, 422);
+      expect(refused).toMatchObject({ error: 'invalid_reference', details: [{ path: field }] });
+    }
+  });
+
+  test('another class of the year moves the grade, closes one enrollment and opens the next', async () => {
+    const one = await school.classroom(unique('Class'));
+    const two = await school.classroom(unique('Class'));
+    const student = await add({ class_id: one.classId });
+    const moved = await school.admin.put<Student>(`/api/students/${student.id}`, { class_id: two.classId });
+    expect(moved.data).toMatchObject({ class_id: two.classId, grade_id: two.gradeId });
+    expect(await enrollments(student.id)).toMatchObject([
+      { class_id: one.classId, status: 'transferred', ended: true },
+      { class_id: two.classId, status: 'active', ended: false },
+    ]);
+    const inClass = async (classId: number) => (await school.admin.get<Student[]>(`/api/students?class_id=${classId}`)).data.map(({ id }) => id);
+    expect(await inClass(one.classId)).toEqual([]);
+    expect(await inClass(two.classId)).toEqual([student.id]);
+  });
+
+  test('a change that names the same class leaves the enrollment as it is', async () => {
+    const { classId } = await school.classroom(unique('Class'));
+    const student = await add({ class_id: classId });
+    await school.admin.put(`/api/students/${student.id}`, { class_id: classId, first_name: 'Same' });
+    expect(await enrollments(student.id)).toMatchObject([{ status: 'active', ended: false }]);
+  });
+
+  test('no class any more withdraws the enrollment and keeps the grade', async () => {
+    const { classId, gradeId } = await school.classroom(unique('Class'));
+    const student = await add({ class_id: classId });
+    const out = await school.admin.put<Student>(`/api/students/${student.id}`, { class_id: null });
+    expect(out.data).toMatchObject({ class_id: null, class_name: null, grade_id: gradeId });
+    expect(await enrollments(student.id)).toMatchObject([{ status: 'withdrawn', ended: true }]);
+  });
+
+  test("a class of another year completes the old one, and the student answers to both years' lists", async () => {
+    const old = await lastYearsClass();
+    const now = await school.classroom(unique('Class'));
+    const student = await add({ class_id: old.classId });
+    expect(student).toMatchObject({ academic_year_id: old.yearId, grade_id: old.gradeId });
+    expect(student.class_name).toMatch(/^Old \d+ B$/);
+    await school.admin.put(`/api/students/${student.id}`, { class_id: now.classId });
+    expect(await enrollments(student.id)).toEqual([
+      { class_id: old.classId, academic_year_id: old.yearId, status: 'completed', ended: true },
+      { class_id: now.classId, academic_year_id: now.yearId, status: 'active', ended: false },
+    ]);
+    for (const query of [`class_id=${old.classId}`, `academic_year_id=${old.yearId}`, `class_id=${now.classId}`]) {
+      const list = await school.admin.get<Student[]>(`/api/students?${query}`);
+      expect(list.data.map(({ id, class_id }) => [id, class_id])).toEqual([[student.id, now.classId]]);
+    }
+  });
+});
+
+describe("a student's log-in", () => {
+  const profile = (who: Client) => who.get<{ id: number; roles: string[]; permissions: string[]; first_name: string }>('/api/auth/profile');
+
+  test('comes with create_user_account and a password, with the student role', async () => {
+    const email = `pupil${++serial}@${school.subdomain}.example`;
+    const student = await add({ first_name: 'Pupil', email, create_user_account: true, password: 'pupil password' });
+    const pupil = await service.anonymous.login({ tenant_id: school.id, email, password: 'pupil password' });
+    expect((await profile(pupil)).data).toMatchObject({ id: student.user_id, roles: ['student'], first_name: 'Pupil' });
+    expect((await pupil.get('/api/students', 403)).error).toBe('forbidden');
+  });
+
+  test('comes by invitation without a password', async () => {
+    const email = `pupil${++serial}@${school.subdomain}.example`;
+    const student = await add({ email, create_user_account: true });
+    const { token } = await mailTo(service, email, 'Your log-in');
+    await service.anonymous.post('/api/auth/password/reset', { token, password: 'my own password' });
+    const pupil = await service.anonymous.login({ tenant_id: school.id, email, password: 'my own password' });
+    expect((await profile(pupil)).data.id).toBe(student.user_id);
+  });
+
+  test('needs an e-mail, and a password needs create_user_account', async () => {
+    const names = { first_name: 'A', last_name: 'B' };
+    expect((await school.admin.post('/api/students', { ...names, create_user_account: true }, 400)).details).toMatchObject([{ path: 'email' }]);
+    expect((await school.admin.post('/api/students', { ...names, email: null, create_user_account: true }, 400)).details).toMatchObject([{ path: 'email' }]);
+    expect((await school.admin.post('/api/students', { ...names, password: 'pupil password' }, 400)).details).toMatchObject([{ path: 'password' }]);
+    const student = await add();
+    expect((await school.admin.put(`/api/students/${student.id}`, { create_user_account: true }, 400)).details).toMatchObject([{ path: 'email' }]);
+    expect((await school.admin.put(`/api/students/${student.id}`, { password: 'pupil password' }, 400)).details).toMatchObject([{ path: 'password' }]);
+  });
+
+  test('with an e-mail that somebody has is a 409, and neither student nor log-in is written', async () => {
+    const last_name = unique('Unwritten');
+    const refused = await school.admin.post('/api/students', { first_name: 'A', last_name, email: school.adminEmail, create_user_account: true }, 409);
+    expect(refused).toMatchObject({ error: 'conflict', details: [{ path: 'email' }] });
+    const rows = await service.database.query(
+      `select id from ${school.schema}.student where last_name = $1 union all select id from ${school.schema}.user_account where last_name = $1`,
+      [last_name],
+    );
+    expect(rows).toEqual([]);
+    const student = await add({ email: school.adminEmail });
+    expect(student).toMatchObject({ email: school.adminEmail, user_id: null });
+  });
+
+  test('may come later, for the e-mail of the request or of the record', async () => {
+    const [one, two] = [`pupil${++serial}@${school.subdomain}.example`, `pupil${++serial}@${school.subdomain}.example`];
+    const known = await add({ email: one });
+    const later = await school.admin.put<Student>(`/api/students/${known.id}`, { create_user_account: true, password: 'pupil password' });
+    expect(later.data.user_id).not.toBeNull();
+    await service.anonymous.login({ tenant_id: school.id, email: one, password: 'pupil password' });
+    const unknown = await add();
+    await school.admin.put<Student>(`/api/students/${unknown.id}`, { create_user_account: true, email: two, password: 'pupil password' });
+    await service.anonymous.login({ tenant_id: school.id, email: two, password: 'pupil password' });
+    expect((await school.admin.put(`/api/students/${known.id}`, { create_user_account: true }, 409)).error).toBe('conflict');
+    expect((await read(known.id)).user_id).toBe(later.data.user_id);
+  });
+});
+
+describe('a change of a student', () => {
+  test('takes any subset and leaves the rest', async () => {
+    const student = await add({ roll_number: '5', address: 'Here', gender: 'male' });
+    const { data } = await school.admin.put<Student>(`/api/students/${student.id}`, { address: 'There' });
+    expect(data).toEqual({ ...student, address: 'There', updated_at: data.updated_at });
+    expect(data.updated_at > student.updated_at).toBe(true);
+    expect(await read(student.id)).toEqual(data);
+  });
+
+  test('clears by null what may be empty, and refuses to clear what may not', async () => {
+    const clearable = {
+      roll_number: '5',
+      date_of_birth: '2015-01-01',
+      gender: 'female',
+      email: 'clear@example.org',
+      phone: '1',
+      parent_name: 'P',
+      parent_phone: '2',
+      parent_email: 'p@example.org',
+      address: 'A',
+    };
+    const student = await add(clearable);
+    const nulls = Object.fromEntries(Object.keys(clearable).map((key) => [key, null]));
+    expect((await school.admin.put<Student>(`/api/students/${student.id}`, nulls)).data).toMatchObject(nulls);
+    for (const field of ['first_name', 'last_name', 'admission_number', 'is_active']) {
+      expect((await school.admin.put(`/api/students/${student.id}`, { [field]: null }, 400)).details).toMatchObject([{ path: field }]);
+    }
+  });
+
+  test('may be the whole record as it was read, with one field changed, class included', async () => {
+    const one = await school.classroom(unique('Class'));
+    const two = await school.classroom(unique('Class'));
+    const email = `pupil${++serial}@${school.subdomain}.example`;
+    const student = await add({ class_id: one.classId, roll_number: '3', email, create_user_account: true });
+    const same = await school.admin.put<Student>(`/api/students/${student.id}`, student);
+    expect(same.data).toEqual({ ...student, updated_at: same.data.updated_at });
+    const moved = await school.admin.put<Student>(`/api/students/${student.id}`, { ...same.data, class_id: two.classId });
+    expect(moved.data).toMatchObject({ class_id: two.classId, grade_id: two.gradeId, roll_number: '3', user_id: student.user_id });
+  });
+
+  test('is refused, by the field, where it would set what the service keeps', async () => {
+    const student = await add();
+    for (const [field, value] of Object.entries({
+      id: 1,
+      user_id: 1,
+      deleted_at: '2026-01-01T00:00:00Z',
+      created_at: '2000-01-01T00:00:00Z',
+      class_name: 'x',
+    })) {
+      const refused = await school.admin.put(`/api/students/${student.id}`, { first_name: 'Other', [field]: value }, 400);
+      expect(refused.details).toEqual([{ path: field, message: "This field can't be set here." }]);
+    }
+    expect((await school.admin.get<Student>(`/api/students/${student.id}`)).data).toEqual(student);
+  });
+
+  test('keeps its version through what is no edit, and a weak tag of a proxy still names it', async () => {
+    const role = await school.admin.post<{ id: number }>('/api/rbac/roles', { name: unique('Role') }, 201);
+    const path = `/api/rbac/roles/${role.data.id}`;
+    const etag = role.headers.get('etag') ?? '';
+    const user = await school.user(['teacher']);
+    await school.admin.post(`/api/rbac/users/${user.id}/roles`, { role_id: role.data.id });
+    const read = await school.admin.get<{ user_count: number }>(path);
+    expect(read.data.user_count).toBe(1);
+    expect(read.headers.get('etag')).not.toBe(etag);
+    await school.admin.send('PUT', path, { body: { description: 'edited' }, headers: { 'If-Match': `W/${etag}` } }, 200);
+    await school.admin.send('PUT', path, { body: { description: 'again' }, headers: { 'If-Match': etag } }, 412);
+  });
+
+  test('refuses an unknown field by its path', async () => {
+    const student = await add();
+    expect((await school.admin.put(`/api/students/${student.id}`, { colour: 'red' }, 400)).details).toMatchObject([{ path: 'colour' }]);
+  });
+
+  test('refuses a body that is a list', async () => {
+    const student = await add();
+    expect((await school.admin.put(`/api/students/${student.id}`, [], 400)).error).toBe('validation_error');
+    expect((await school.admin.put(`/api/students/${student.id}`, [{ first_name: 'List' }], 400)).error).toBe('validation_error');
+  });
+
+  test('goes through with a fresh If-Match and is a 412 with a stale one', async () => {
+    const student = await add();
+    const path = `/api/students/${student.id}`;
+    const etag = (await school.admin.get(path)).headers.get('etag') ?? '';
+    expect(etag).toMatch(/^"[0-9a-f]{32}\.[0-9a-f]{32}"$/);
+    const change = (first_name: string, match: string, status: number) =>
+      school.admin.send<Student>('PUT', path, { body: { first_name }, headers: { 'If-Match': match } }, status);
+    await change('Fresh', etag, 200);
+    expect((await change('Stale', etag, 412)).error).toBe('precondition_failed');
+    expect((await read(student.id)).first_name).toBe('Fresh');
+    await change('Any', '*', 200);
+    const current = (await school.admin.get(path)).headers.get('etag') ?? '';
+    await change('One of two', `"0123", ${current}`, 200);
+    await school.admin.send('DELETE', path, { headers: { 'If-Match': etag } }, 412);
+    await school.admin.send('DELETE', path, { headers: { 'If-Match': (await school.admin.get(path)).headers.get('etag') ?? '' } }, 200);
+  });
+
+  test('is noticed by If-None-Match: 304 before it, 200 after it', async () => {
+    const student = await add();
+    const path = `/api/students/${student.id}`;
+    const first = await raw(service.url, { path, token: school.admin.token });
+    const etag = first.headers.etag ?? '';
+    const get = () => raw(service.url, { path, token: school.admin.token, headers: { 'If-None-Match': etag } });
+    const unchanged = await get();
+    expect([unchanged.status, unchanged.body, unchanged.headers.etag]).toEqual([304, '', etag]);
+    await school.admin.put(path, { first_name: 'Changed' });
+    const changed = await get();
+    expect(changed.status).toBe(200);
+    expect(changed.body).toContain('"Changed"');
+  });
+
+  test('is noticed by If-None-Match from fetch too, which says no-cache beside it', async () => {
+    const student = await add();
+    const { headers } = await school.admin.get(`/api/students/${student.id}`);
+    const again = await fetch(`${service.url}/api/students/${student.id}`, {
+      headers: { Authorization: `Bearer ${school.admin.token}`, 'If-None-Match': headers.get('etag') ?? '' },
+    });
+    expect(again.status).toBe(304);
+  });
+});
+
+describe('a student that was deleted', () => {
+  test('is hidden from get, change, delete and list; the row stays with deleted_at; the enrollment is withdrawn', async () => {
+    const { classId } = await school.classroom(unique('Class'));
+    const last_name = `Deleted${++serial}`;
+    const student = await add({ last_name, class_id: classId });
+    expect((await school.admin.delete<{ id: number }>(`/api/students/${student.id}`)).data).toEqual({ id: student.id });
+    await school.admin.get(`/api/students/${student.id}`, 404);
+    await school.admin.put(`/api/students/${student.id}`, { first_name: 'Back' }, 404);
+    await school.admin.delete(`/api/students/${student.id}`, 404);
+    for (const query of [`search=${last_name}`, `class_id=${classId}`]) {
+      expect((await school.admin.get<Student[]>(`/api/students?${query}`)).data).toEqual([]);
+    }
+    const rows = await service.database.query<{ deleted: boolean; first_name: string }>(
+      `select deleted_at is not null as deleted, first_name from ${school.schema}.student where id = $1`,
+      [student.id],
+    );
+    expect(rows).toEqual([{ deleted: true, first_name: 'Sam' }]);
+    expect(await enrollments(student.id)).toMatchObject([{ class_id: classId, status: 'withdrawn', ended: true }]);
+  });
+
+  test('loses the log-in at once, and its e-mail is free', async () => {
+    const email = `pupil${++serial}@${school.subdomain}.example`;
+    const student = await add({ email, create_user_account: true, password: 'pupil password' });
+    const pupil = await service.anonymous.login({ tenant_id: school.id, email, password: 'pupil password' });
+    await school.admin.delete(`/api/students/${student.id}`);
+    expect((await pupil.get('/api/auth/profile', 401)).error).toBe('invalid_token');
+    await service.anonymous.post('/api/auth/login', { tenant_id: school.id, email, password: 'pupil password' }, 401);
+    expect((await add({ email, create_user_account: true })).user_id).not.toBeNull();
+  });
+});
+
+describe('the plan', () => {
+  let limited: School;
+  const totals = async () =>
+    (await service.operator.get<{ stats: { total_students: number } }>(`/api/platform/tenants/${limited.id}`)).data.stats.total_students;
+  beforeAll(async () => {
+    const plan = await service.operator.post<{ id: number }>(
+      '/api/platform/plans',
+      { name: 'Two students', price_monthly: 1, max_students: 2, max_teachers: 1 },
+      201,
+    );
+    limited = await service.school({ plan_id: plan.data.id });
+  });
+
+  test('allows so many active students: the next one is a 403, inactive and deleted ones do not count', async () => {
+    const one = await add({}, limited);
+    await add({}, limited);
+    const refused = await limited.admin.post('/api/students', { first_name: 'One', last_name: 'Toomany' }, 403);
+    expect(refused.error).toBe('plan_limit_reached');
+    const inactive = await add({ is_active: false }, limited);
+    expect(await totals()).toBe(2);
+    expect((await limited.admin.put(`/api/students/${inactive.id}`, { is_active: true }, 403)).error).toBe('plan_limit_reached');
+    await limited.admin.put(`/api/students/${one.id}`, { is_active: false });
+    await limited.admin.put(`/api/students/${inactive.id}`, { is_active: true });
+    expect((await limited.admin.post('/api/students', { first_name: 'One', last_name: 'Toomany' }, 403)).error).toBe('plan_limit_reached');
+    await limited.admin.delete(`/api/students/${inactive.id}`);
+    expect(await totals()).toBe(1);
+    await add({}, limited);
+    expect((await limited.admin.get<Student[]>('/api/students?search=toomany')).data).toEqual([]);
+  });
+});
+
+describe('an Idempotency-Key', () => {
+  const post = (key: string, body: Record<string, unknown>, status: number, who = school.admin) =>
+    who.send<Student>('POST', '/api/students', { body, headers: { 'Idempotency-Key': key } }, status);
+
+  test('adds one student however often the request comes, and answers the same', async () => {
+    const body = { first_name: 'Once', last_name: `Once${++serial}` };
+    const first = await post('key-1', body, 201);
+    const second = await post('key-1', body, 201);
+    expect(second.data).toEqual(first.data);
+    expect(second.headers.get('location')).toBe(first.headers.get('location'));
+    expect((await school.admin.get(`/api/students?search=${body.last_name}`)).pagination.totalItems).toBe(1);
+  });
+
+  test('adds one student when two requests arrive together', async () => {
+    const body = { first_name: 'Twin', last_name: `Twin${++serial}` };
+    const answers = await Promise.all([1, 2, 3, 4].map(() => post('key-2', body, 201)));
+    expect(new Set(answers.map(({ data }) => data.id)).size).toBe(1);
+    expect((await school.admin.get(`/api/students?search=${body.last_name}`)).pagination.totalItems).toBe(1);
+  });
+
+  test('with another body is a 422', async () => {
+    await post('key-3', { first_name: 'A', last_name: 'B' }, 201);
+    expect((await post('key-3', { first_name: 'A', last_name: 'C' }, 422)).error).toBe('idempotency_key_reused');
+  });
+
+  test('of a request that failed can be used again', async () => {
+    await post('key-4', { first_name: 'A', last_name: 'B', class_id: 999_999 }, 422);
+    expect((await post('key-4', { first_name: 'A', last_name: 'B' }, 201)).data.last_name).toBe('B');
+  });
+
+  test("is the user's own", async () => {
+    const second = await school.user(['admin']);
+    const body = { first_name: 'Mine', last_name: 'Yours' };
+    const mine = await post('key-5', body, 201);
+    expect((await post('key-5', body, 201, second)).data.id).not.toBe(mine.data.id);
+  });
+
+  test('is forgotten after 24 hours', async () => {
+    const body = { first_name: 'Day', last_name: 'After' };
+    const first = await post('key-6', body, 201);
+    await service.database.query(`update ${school.schema}.idempotency_key set created_at = now() - interval '25 hours' where key = 'key-6'`);
+    expect((await post('key-6', body, 201)).data.id).not.toBe(first.data.id);
+  });
+
+  test('that is malformed is a 400', async () => {
+    expect((await post('two words', { first_name: 'A', last_name: 'B' }, 400)).details).toMatchObject([{ path: 'Idempotency-Key' }]);
+  });
+});
+
+describe('permissions', () => {
+  test('a teacher reads and does not write; an accountant the same; nobody without a log-in does either', async () => {
+    const student = await add();
+    for (const who of [await school.user(['teacher']), await school.user(['accountant'])]) {
+      expect((await who.get<Student>(`/api/students/${student.id}`)).data).toEqual(student);
+      expect((await who.post('/api/students', { first_name: 'A', last_name: 'B' }, 403)).error).toBe('forbidden');
+      await who.put(`/api/students/${student.id}`, { first_name: 'A' }, 403);
+      await who.delete(`/api/students/${student.id}`, 403);
+    }
+    await service.anonymous.get('/api/students', 401);
+    expect((await service.operator.get('/api/students', 403)).error).toBe('forbidden');
+    expect(await read(student.id)).toEqual(student);
+  });
+});

@@ -1,0 +1,417 @@
+import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
+import { mailsTo, mailTo, queueIsEmpty } from '../support/mail.ts';
+import { inOrder, walk } from '../support/pages.ts';
+import { type School, testPassword, testService, type TestService } from '../support/service.ts';
+
+let service: TestService;
+let school: School;
+let roleIds: Record<string, number>;
+
+beforeAll(async () => {
+  service = await testService();
+  school = await service.school();
+  roleIds = await rolesOf(school);
+});
+afterAll(() => service.close());
+
+interface User {
+  id: number;
+  email: string;
+  first_name: string;
+  last_name: string;
+  phone: string | null;
+  is_active: boolean;
+  email_verified: boolean;
+  profile_picture_url: string | null;
+  role_ids: number[];
+  roles: string[];
+  last_login_at: string | null;
+  created_at: string;
+  updated_at: string;
+}
+
+interface Role {
+  id: number;
+  name: string;
+}
+
+let serial = 0;
+const address = (at = school) => `person${++serial}@${at.subdomain}.example`;
+
+async function rolesOf(of: School): Promise<Record<string, number>> {
+  const { data } = await of.admin.get<Role[]>('/api/rbac/roles');
+  return Object.fromEntries(data.map(({ name, id }) => [name, id]));
+}
+
+async function add(fields: Record<string, unknown> = {}, to = school): Promise<User> {
+  return (await to.admin.post<User>('/api/users', { email: address(to), first_name: 'Una', last_name: 'User', ...fields }, 201)).data;
+}
+
+/** A role of the school with these permissions, and somebody who has it. */
+async function withPermissions(names: string[], at = school) {
+  const { data: catalogue } = await at.admin.get<Role[]>('/api/rbac/permissions');
+  const permission_ids = catalogue.filter(({ name }) => names.includes(name)).map(({ id }) => id);
+  const role = await at.admin.post<Role>('/api/rbac/roles', { name: `Custom ${++serial}`, permission_ids }, 201);
+  return at.user([role.data.name]);
+}
+
+describe('a user', () => {
+  test('that was added is read back with role_ids and the names of the roles', async () => {
+    const sent = {
+      email: 'Noor.Haddad@Example.org',
+      first_name: 'Noor',
+      last_name: 'Haddad',
+      phone: '+962 1',
+      role_ids: [roleIds['accountant'], roleIds['teacher']],
+      is_active: true,
+    };
+    const made = await school.admin.post<User>('/api/users', sent, 201);
+    expect(made.headers.get('location')).toBe(`/api/users/${made.data.id}`);
+    const { data } = await school.admin.get<User>(`/api/users/${made.data.id}`);
+    expect(data).toEqual(made.data);
+    expect(data).toMatchObject({ ...sent, email: 'noor.haddad@example.org', role_ids: [...sent.role_ids].sort(), email_verified: false, last_login_at: null });
+    expect([...data.roles].sort()).toEqual(['accountant', 'teacher']);
+    expect(JSON.stringify(made)).not.toContain('argon2');
+  });
+
+  test('with a password can log in at once and is asked to verify the address', async () => {
+    const user = await add({ password: 'a fine password', role_ids: [roleIds['teacher']] });
+    await service.anonymous.login({ tenant_id: school.id, email: user.email, password: 'a fine password' });
+    expect((await mailTo(service, user.email, 'Verify your e-mail address')).to).toBe(user.email);
+    expect((await school.admin.get<User>(`/api/users/${user.id}`)).data.last_login_at).not.toBeNull();
+  });
+
+  test('without a role may log in and do nothing but what is their own', async () => {
+    const user = await add({ password: testPassword });
+    expect(user).toMatchObject({ role_ids: [], roles: [] });
+    const who = await service.anonymous.login({ tenant_id: school.id, email: user.email, password: testPassword });
+    expect((await who.get<{ permissions: string[] }>('/api/auth/profile')).data.permissions).toEqual([]);
+    await who.get('/api/students', 403);
+  });
+
+  test('needs e-mail and both names, and knows no other fields', async () => {
+    const refused = await school.admin.post('/api/users', { email: 'nobody', password: 'short', is_admin: true }, 400);
+    expect(refused.details.map(({ path }) => path).sort()).toEqual(['email', 'first_name', 'is_admin', 'last_name', 'password']);
+  });
+
+  test('has an e-mail of their own: the second is a 409 that names it, in any case', async () => {
+    const user = await add();
+    const refused = await school.admin.post('/api/users', { email: user.email.toUpperCase(), first_name: 'A', last_name: 'B' }, 409);
+    expect(refused).toMatchObject({ error: 'conflict', details: [{ path: 'email' }] });
+    const other = await add();
+    expect((await school.admin.put(`/api/users/${other.id}`, { email: user.email }, 409)).details).toMatchObject([{ path: 'email' }]);
+  });
+
+  test('with a role that does not exist is a 422, and nothing is written', async () => {
+    const email = address();
+    const refused = await school.admin.post('/api/users', { email, first_name: 'A', last_name: 'B', role_ids: [999_999] }, 422);
+    expect(refused).toMatchObject({ error: 'invalid_reference', details: [{ path: 'role_ids' }] });
+    expect((await school.admin.get(`/api/users?search=${email}`)).pagination.totalItems).toBe(0);
+  });
+
+  test('that does not exist is a 404', async () => {
+    await school.admin.get('/api/users/999999', 404);
+    await school.admin.put('/api/users/999999', { first_name: 'X' }, 404);
+    await school.admin.delete('/api/users/999999', 404);
+    await school.admin.get('/api/users/999999/picture', 404);
+  });
+
+  test('is added once under one Idempotency-Key', async () => {
+    const body = { email: address(), first_name: 'Once', last_name: 'Only', password: testPassword };
+    const post = () => school.admin.send<User>('POST', '/api/users', { body, headers: { 'Idempotency-Key': 'user-once' } }, 201);
+    const [first, second] = [await post(), await post()];
+    expect(second.data).toEqual(first.data);
+  });
+});
+
+describe('a change of a user', () => {
+  test('takes any subset, and the whole record as it was read', async () => {
+    const user = await add({ phone: '1', role_ids: [roleIds['teacher']] });
+    const { data } = await school.admin.put<User>(`/api/users/${user.id}`, { first_name: 'Changed' });
+    expect(data).toEqual({ ...user, first_name: 'Changed', updated_at: data.updated_at });
+    const back = await school.admin.put<User>(`/api/users/${user.id}`, { ...data, phone: null });
+    expect(back.data).toEqual({ ...data, phone: null, updated_at: back.data.updated_at });
+  });
+
+  test('honours If-Match', async () => {
+    const user = await add();
+    const etag = (await school.admin.get(`/api/users/${user.id}`)).headers.get('etag') ?? '';
+    const change = (status: number) =>
+      school.admin.send('PUT', `/api/users/${user.id}`, { body: { first_name: 'Matched' }, headers: { 'If-Match': etag } }, status);
+    await change(200);
+    expect((await change(412)).error).toBe('precondition_failed');
+  });
+
+  test('of the password lets the old one go and ends the sessions', async () => {
+    const user = await school.user(['teacher']);
+    await school.admin.put(`/api/users/${user.id}`, { password: 'set by the admin' });
+    expect((await user.get('/api/auth/profile', 401)).error).toBe('invalid_token');
+    await service.anonymous.post('/api/auth/login', { tenant_id: school.id, email: user.email, password: testPassword }, 401);
+    await service.anonymous.login({ tenant_id: school.id, email: user.email, password: 'set by the admin' });
+  });
+
+  test('to inactive ends the sessions at once; to active again lets them log in', async () => {
+    const user = await school.user(['teacher']);
+    const { data } = await school.admin.put<User>(`/api/users/${user.id}`, { is_active: false });
+    expect(data.is_active).toBe(false);
+    expect((await user.get('/api/auth/profile', 401)).error).toBe('invalid_token');
+    const credentials = { tenant_id: school.id, email: user.email, password: testPassword };
+    await service.anonymous.post('/api/auth/login', credentials, 401);
+    await school.admin.put(`/api/users/${user.id}`, { is_active: true });
+    await service.anonymous.login(credentials);
+    await user.get('/api/auth/profile', 401);
+  });
+
+  test('of the e-mail has to be verified again, and the link to the old address does not verify the new one', async () => {
+    const user = await add({ password: testPassword });
+    const toOld = await mailTo(service, user.email, 'Verify your e-mail address');
+    const email = address();
+    const { data } = await school.admin.put<User>(`/api/users/${user.id}`, { email });
+    expect(data).toMatchObject({ email, email_verified: false });
+    const toNew = await mailTo(service, email, 'Verify your e-mail address');
+    expect((await service.anonymous.post('/api/auth/email/verify', { token: toOld.token }, 401)).error).toBe('invalid_token');
+    await service.anonymous.post('/api/auth/email/verify', { token: toNew.token });
+    expect((await school.admin.get<User>(`/api/users/${user.id}`)).data.email_verified).toBe(true);
+    const again = await school.admin.put<User>(`/api/users/${user.id}`, { email: address() });
+    expect(again.data.email_verified).toBe(false);
+    await service.anonymous.post('/api/auth/login', { tenant_id: school.id, email, password: testPassword }, 401);
+    await service.anonymous.login({ tenant_id: school.id, email: again.data.email, password: testPassword });
+  });
+
+  test('of a mistyped e-mail sends the invitation to the right one, and the stranger can not use theirs', async () => {
+    const user = await add();
+    const toStranger = await mailTo(service, user.email, 'Your log-in');
+    const email = address();
+    await school.admin.put(`/api/users/${user.id}`, { email });
+    const toUser = await mailTo(service, email, 'Your log-in');
+    await service.anonymous.post('/api/auth/password/reset', { token: toStranger.token, password: 'the password of a stranger' }, 401);
+    await service.anonymous.post('/api/auth/password/reset', { token: toUser.token, password: 'the right password' });
+    await service.anonymous.login({ tenant_id: school.id, email, password: 'the right password' });
+  });
+
+  test('that names the same e-mail sends nothing and keeps it verified', async () => {
+    const user = await add({ password: testPassword });
+    const { token } = await mailTo(service, user.email, 'Verify your e-mail address');
+    await service.anonymous.post('/api/auth/email/verify', { token });
+    const { data } = await school.admin.put<User>(`/api/users/${user.id}`, { email: user.email.toUpperCase(), first_name: 'Same' });
+    expect(data).toMatchObject({ email: user.email, email_verified: true });
+    await queueIsEmpty(service);
+    expect(await mailsTo(service, user.email)).toHaveLength(1);
+  });
+
+  test('of the roles takes effect at the next request of an open session', async () => {
+    const user = await school.user(['teacher']);
+    await user.get('/api/students');
+    await user.get('/api/users', 403);
+    await school.admin.put(`/api/users/${user.id}`, { role_ids: [] });
+    await user.get('/api/students', 403);
+    await school.admin.put(`/api/users/${user.id}`, { role_ids: [roleIds['admin']] });
+    await user.get('/api/users');
+  });
+});
+
+describe('a user that was deleted', () => {
+  test('is gone from get and list, logged out, and their e-mail is free; the row stays', async () => {
+    const user = await school.user(['teacher']);
+    expect((await school.admin.delete<{ id: number }>(`/api/users/${user.id}`)).data).toEqual({ id: user.id });
+    await user.get('/api/auth/profile', 401);
+    await school.admin.get(`/api/users/${user.id}`, 404);
+    await school.admin.delete(`/api/users/${user.id}`, 404);
+    expect((await school.admin.get(`/api/users?search=${user.email}`)).pagination.totalItems).toBe(0);
+    const rows = await service.database.query(`select id from ${school.schema}.user_account where id = $1 and deleted_at is not null`, [user.id]);
+    expect(rows).toHaveLength(1);
+    expect((await add({ email: user.email })).id).not.toBe(user.id);
+  });
+
+  test('can not be whoever asks', async () => {
+    const second = await school.user(['admin']);
+    expect((await second.delete(`/api/users/${second.id}`, 409)).error).toBe('conflict');
+    await second.get('/api/users');
+  });
+});
+
+describe('the last admin', () => {
+  test('can be neither deleted, deactivated, nor relieved of the role, by anybody; a second one makes it possible', async () => {
+    const lonely = await service.school();
+    const admins = await lonely.admin.get<User[]>('/api/users');
+    const adminId = admins.data[0]?.id ?? 0;
+    const roles = await rolesOf(lonely);
+    const refusals = [
+      await lonely.admin.put(`/api/users/${adminId}`, { is_active: false }, 409),
+      await lonely.admin.put(`/api/users/${adminId}`, { role_ids: [] }, 409),
+      await lonely.admin.put(`/api/users/${adminId}`, { role_ids: [roles['teacher']] }, 409),
+      await lonely.admin.delete(`/api/rbac/users/${adminId}/roles/${roles['admin']}`, 409),
+      await lonely.admin.delete(`/api/users/${adminId}`, 409),
+    ];
+    expect(refusals.map(({ error }) => error)).toEqual(Array(5).fill('conflict'));
+    expect((await lonely.admin.get<User>(`/api/users/${adminId}`)).data).toMatchObject({ is_active: true, roles: ['admin'] });
+    const inactive = await add({ role_ids: [roles['admin']], is_active: false }, lonely);
+    await lonely.admin.put(`/api/users/${adminId}`, { is_active: false }, 409);
+    await lonely.admin.put(`/api/users/${inactive.id}`, { is_active: true, password: testPassword });
+    const second = await service.anonymous.login({ tenant_id: lonely.id, email: inactive.email, password: testPassword });
+    await second.delete(`/api/users/${adminId}`);
+    expect((await lonely.admin.get('/api/users', 401)).error).toBe('invalid_token');
+  });
+
+  test('stays even when the student behind the log-in is deleted', async () => {
+    const odd = await service.school();
+    const roles = await rolesOf(odd);
+    const email = address(odd);
+    const student = await odd.admin.post<{ id: number; user_id: number }>(
+      '/api/students',
+      { first_name: 'Student', last_name: 'Admin', email, create_user_account: true, password: testPassword },
+      201,
+    );
+    await odd.admin.put(`/api/users/${student.data.user_id}`, { role_ids: [roles['admin']] });
+    const second = await service.anonymous.login({ tenant_id: odd.id, email, password: testPassword });
+    const first = (await second.get<User[]>(`/api/users?search=${odd.adminEmail}`)).data[0];
+    await second.delete(`/api/users/${first?.id ?? 0}`);
+    expect((await second.delete(`/api/students/${student.data.id}`, 409)).error).toBe('conflict');
+    await second.get(`/api/students/${student.data.id}`);
+  });
+
+  test('are two admins who remove each other at the same moment: one stays', async () => {
+    const pair = await service.school();
+    const second = await pair.user(['admin']);
+    const first = (await pair.admin.get<User[]>(`/api/users?search=${pair.adminEmail}`)).data[0];
+    const answers = await Promise.all([pair.admin.send('DELETE', `/api/users/${second.id}`), second.send('DELETE', `/api/users/${first?.id ?? 0}`)]);
+    expect(answers.filter(({ status }) => status === 200)).toHaveLength(1);
+    const left = await service.database.query(
+      `select u.id from ${pair.schema}.user_account u join ${pair.schema}.user_role ur on ur.user_id = u.id where u.deleted_at is null and u.is_active`,
+    );
+    expect(left).toHaveLength(1);
+  });
+});
+
+describe('who may change whom', () => {
+  test('user.update without the rights of an admin changes neither the password nor anything else of an admin', async () => {
+    const clerk = await withPermissions(['user.read', 'user.update', 'user.delete']);
+    const admin = (await school.admin.get<User[]>(`/api/users?search=${school.adminEmail}`)).data[0];
+    const path = `/api/users/${admin?.id ?? 0}`;
+    for (const change of [
+      { password: 'taken over by a clerk' },
+      { email: 'clerk@example.org' },
+      { is_active: false },
+      { first_name: 'Fooled' },
+      { role_ids: [] },
+    ]) {
+      expect((await clerk.put(path, change, 403)).error).toBe('forbidden');
+    }
+    expect((await clerk.delete(path, 403)).error).toBe('forbidden');
+    expect((await school.admin.get<User>(path)).data).toEqual({ ...admin, last_login_at: admin?.last_login_at });
+    await service.anonymous.login({ tenant_id: school.id, email: school.adminEmail, password: testPassword });
+  });
+
+  test('user.update changes somebody who may do no more', async () => {
+    const clerk = await withPermissions(['user.read', 'user.update', 'user.delete']);
+    const nobody = await add();
+    expect((await clerk.put<User>(`/api/users/${nobody.id}`, { first_name: 'Changed' })).data.first_name).toBe('Changed');
+    await clerk.delete(`/api/users/${nobody.id}`);
+  });
+
+  test('nobody gives themself or a new user a role that may do more', async () => {
+    const clerk = await withPermissions(['user.read', 'user.create', 'user.update']);
+    expect((await clerk.put(`/api/users/${clerk.id}`, { role_ids: [roleIds['admin']] }, 403)).error).toBe('forbidden');
+    expect((await clerk.put(`/api/users/${clerk.id}`, { role_ids: [roleIds['teacher']] }, 403)).error).toBe('forbidden');
+    const body = { email: address(), first_name: 'Puppet', last_name: 'Admin', password: testPassword, role_ids: [roleIds['admin']] };
+    expect((await clerk.post('/api/users', body, 403)).error).toBe('forbidden');
+    expect((await school.admin.get(`/api/users?search=${body.email}`)).pagination.totalItems).toBe(0);
+    await clerk.get('/api/students', 403);
+  });
+
+  test('each verb needs its permission', async () => {
+    const user = await add();
+    const reader = await withPermissions(['user.read']);
+    expect((await reader.get<User>(`/api/users/${user.id}`)).data).toEqual(user);
+    await reader.post('/api/users', { email: address(), first_name: 'A', last_name: 'B' }, 403);
+    await reader.put(`/api/users/${user.id}`, { first_name: 'A' }, 403);
+    await reader.delete(`/api/users/${user.id}`, 403);
+    const teacher = await school.user(['teacher']);
+    await teacher.get('/api/users', 403);
+    await teacher.get(`/api/users/${teacher.id}`, 403);
+  });
+});
+
+describe('the list of users', () => {
+  let lists: School;
+  let everybody: User[];
+  let roles: Record<string, number>;
+  beforeAll(async () => {
+    lists = await service.school();
+    roles = await rolesOf(lists);
+    for (const [n, [first_name, last_name]] of [
+      ['Ana', 'Alvarez'],
+      ['Bo', 'Alvarez'],
+      ['Émile', 'Zola'],
+      ['emile', 'Zola'],
+      ['Zoé', 'Berg'],
+      ['Ana', 'Alvarez'],
+      ['Cy', 'Berg'],
+      ['Di', 'Adams'],
+    ].entries()) {
+      await add(
+        {
+          first_name,
+          last_name,
+          phone: n === 2 ? '+33 777' : null,
+          is_active: n !== 3,
+          role_ids: [n % 2 ? roles['teacher'] : roles['accountant']],
+          ...(n < 2 ? { password: testPassword } : {}),
+        },
+        lists,
+      );
+    }
+    const gone = await add({ first_name: 'Gone', last_name: 'Away' }, lists);
+    await lists.admin.delete(`/api/users/${gone.id}`);
+    await service.database.query(`update ${lists.schema}.user_account set created_at = timestamptz '2026-01-01Z' + (id % 3) * interval '1 day'`);
+    everybody = await walk<User>(lists.admin, '/api/users', 100);
+  });
+
+  const ids = (users: { id: number }[]) => users.map(({ id }) => id);
+  const plain = (text: string) => text.normalize('NFD').replace(/\p{M}/gu, '').toLowerCase();
+
+  test('has everybody but the deleted', () => {
+    expect(everybody).toHaveLength(9);
+    expect(everybody.map(({ first_name }) => first_name)).not.toContain('Gone');
+  });
+
+  const keys: Record<string, (user: User) => (string | null)[]> = {
+    last_name: ({ last_name, first_name }) => [plain(last_name), plain(first_name)],
+    first_name: ({ first_name }) => [plain(first_name)],
+    email: ({ email }) => [email],
+    created_at: ({ created_at }) => [created_at],
+    last_login_at: ({ last_login_at }) => [last_login_at],
+  };
+  test.each(Object.keys(keys).flatMap((sort) => (['asc', 'desc'] as const).map((order) => [sort, order] as const)))(
+    'sorted by %s %s, its pages together are everybody once, in order, ties by id',
+    async (sort, order) => {
+      const walked = await walk<User>(lists.admin, `/api/users?sort=${sort}&order=${order}`, 2);
+      expect(ids(walked)).toEqual(ids(inOrder(everybody, keys[sort] ?? (() => []), order)));
+    },
+  );
+
+  test('role_id and is_active narrow it', async () => {
+    const found = async (query: string) => ids((await lists.admin.get<User[]>(`/api/users?${query}`)).data);
+    expect(await found(`role_id=${roles['teacher']}`)).toEqual(ids(everybody.filter((user) => user.roles.includes('teacher'))));
+    expect(await found('is_active=false')).toEqual(ids(everybody.filter((user) => !user.is_active)));
+    expect(await found(`is_active=true&role_id=${roles['teacher']}&search=alvarez`)).toEqual(
+      ids(everybody.filter((user) => user.is_active && user.roles.includes('teacher') && user.last_name === 'Alvarez')),
+    );
+    expect(await found('role_id=999999')).toEqual([]);
+  });
+
+  test.each([
+    ['a name without its accents, in any case', 'EMILE zola', (user: User) => user.last_name === 'Zola'],
+    ['part of an e-mail', 'admin@', (user: User) => user.email.startsWith('admin@')],
+    ['a phone', '777', (user: User) => user.phone !== null],
+    ['% as itself', '%25', () => false],
+    ['_ as itself', '_', () => false],
+  ])('search takes %s', async (_what, search, fits) => {
+    expect(ids((await lists.admin.get<User[]>(`/api/users?search=${search}`)).data)).toEqual(ids(everybody.filter(fits)));
+  });
+
+  test('an unknown sort or parameter is a 400 that names it', async () => {
+    expect((await lists.admin.get('/api/users?sort=password_hash', 400)).details).toMatchObject([{ path: 'sort' }]);
+    expect((await lists.admin.get('/api/users?colour=red', 400)).details).toMatchObject([{ path: 'colour' }]);
+  });
+});

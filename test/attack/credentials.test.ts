@@ -1,0 +1,205 @@
+import { createHmac } from 'node:crypto';
+import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
+import jwt from 'jsonwebtoken';
+import { otherThan, send } from '../support/wire.ts';
+import { faults, isAnonymous, isForSchools, type Registered, registry, sampleRequest } from '../support/registry.ts';
+import { type School, testPassword, testService } from '../support/service.ts';
+
+const secret = 'a secret of the tests that is long enough';
+const issuer = 'school-management-service';
+const audience = 'school-management-api';
+
+const service = await testService({ JWT_SECRETS: secret });
+afterAll(() => service.close());
+const { endpoints, document } = await registry(service);
+const closed = endpoints.filter((endpoint) => !isAnonymous(endpoint));
+
+let school: School;
+/** The claims of a living session of the school's admin, and of the operator. */
+let living: { user_id: number; tenant_id: number; sid: number };
+let operatorClaims: { user_id: number; is_platform_admin: true; sid: number };
+
+beforeAll(async () => {
+  school = await service.school();
+  living = jwt.decode(school.admin.token) as typeof living;
+  operatorClaims = jwt.decode(service.operator.token) as typeof operatorClaims;
+});
+
+const sign = (claims: object, options: jwt.SignOptions = {}, key = secret) =>
+  jwt.sign(claims, key, { algorithm: 'HS256', expiresIn: 900, issuer, audience, ...options });
+
+/** The claims of whoever could use the endpoint, so that nothing but the token is at fault. */
+const claimsFor = ({ operation }: Registered) => {
+  const { user_id, sid, ...whose } = operation.access === 'platform' ? operatorClaims : living;
+  return { user_id, sid, ...('tenant_id' in whose ? { tenant_id: whose.tenant_id } : { is_platform_admin: true }) };
+};
+
+const base64url = (value: object) => Buffer.from(JSON.stringify(value)).toString('base64url');
+
+/** Sends a request that has nothing wrong but its credentials. */
+const ask = (endpoint: Registered, headers: Record<string, string>) => {
+  const sample = sampleRequest(document, endpoint, { id: 999_999_999 });
+  return send(service.url, { ...sample, headers: { ...sample.headers, ...headers } });
+};
+
+/** Every way to send something that is not our token. */
+const forgeries: [string, (endpoint: Registered) => string][] = [
+  ['garbage', () => 'Bearer garbage'],
+  ['three parts of garbage', () => 'Bearer a.b.c'],
+  ['a scheme without a token', () => 'Bearer'],
+  ['a good token of the scheme Basic', (endpoint) => `Basic ${sign(claimsFor(endpoint))}`],
+  ['a good token without a scheme', (endpoint) => sign(claimsFor(endpoint))],
+  ['two good tokens', (endpoint) => `Bearer ${sign(claimsFor(endpoint))} ${sign(claimsFor(endpoint))}`],
+  ['an expired token', (endpoint) => `Bearer ${sign(claimsFor(endpoint), { expiresIn: -1 })}`],
+  ['a token that is not valid yet', (endpoint) => `Bearer ${sign(claimsFor(endpoint), { notBefore: 600 })}`],
+  [
+    'a token with alg none',
+    (endpoint) => {
+      const now = Math.floor(Date.now() / 1000);
+      return `Bearer ${base64url({ alg: 'none', typ: 'JWT' })}.${base64url({ ...claimsFor(endpoint), iat: now, exp: now + 900, iss: issuer, aud: audience })}.`;
+    },
+  ],
+  [
+    'a token with alg none and a signature that fits',
+    (endpoint) => {
+      const now = Math.floor(Date.now() / 1000);
+      const body = `${base64url({ alg: 'none', typ: 'JWT' })}.${base64url({ ...claimsFor(endpoint), iat: now, exp: now + 900, iss: issuer, aud: audience })}`;
+      return `Bearer ${body}.${createHmac('sha256', secret).update(body).digest('base64url')}`;
+    },
+  ],
+  ['a token of our key by HS512', (endpoint) => `Bearer ${sign(claimsFor(endpoint), { algorithm: 'HS512' })}`],
+  ['a token signed by another key', (endpoint) => `Bearer ${sign(claimsFor(endpoint), {}, 'another secret that is long enough as well')}`],
+  [
+    'a token whose claims were changed after it was signed',
+    (endpoint) => {
+      const [head = '', , signature = ''] = sign(claimsFor(endpoint)).split('.');
+      const now = Math.floor(Date.now() / 1000);
+      return `Bearer ${head}.${base64url({ ...claimsFor(endpoint), sid: 1, iat: now, exp: now + 900, iss: issuer, aud: audience })}.${signature}`;
+    },
+  ],
+  ['a token for another audience', (endpoint) => `Bearer ${sign(claimsFor(endpoint), { audience: 'another-api' })}`],
+  ['a token of another issuer', (endpoint) => `Bearer ${sign(claimsFor(endpoint), { issuer: 'another-service' })}`],
+  ['a token without a session', (endpoint) => `Bearer ${sign({ ...claimsFor(endpoint), sid: undefined })}`],
+  ['a token of a session that is no number', (endpoint) => `Bearer ${sign({ ...claimsFor(endpoint), sid: '1 or 1=1' })}`],
+  ['a token of a session that never was', (endpoint) => `Bearer ${sign({ ...claimsFor(endpoint), sid: 999_999_999 })}`],
+];
+
+describe('credentials', () => {
+  test('only log-in, refresh, the forgotten password and the links of e-mails work without an access token', () => {
+    expect(endpoints.filter(isAnonymous).map(({ name }) => name)).toEqual([
+      'POST /api/auth/login',
+      'POST /api/auth/refresh',
+      'POST /api/auth/password/forgot',
+      'POST /api/auth/password/reset',
+      'GET /api/auth/email/verify',
+      'POST /api/auth/email/verify',
+    ]);
+    expect(closed.length).toBeGreaterThan(20);
+  });
+
+  test('the requests of this file are refused for their credentials alone: with good ones nothing answers 401', async () => {
+    const lines = await faults(closed, async (endpoint) => {
+      // Its log-out would end the session that the other tests use.
+      if (endpoint.operation.name === 'auth_logout' || endpoint.operation.name === 'auth_password_change') return undefined;
+      const { status, text } = await ask(endpoint, { authorization: `Bearer ${sign(claimsFor(endpoint))}` });
+      return status === 401 || status === 400 ? text : undefined;
+    });
+    expect(lines).toEqual([]);
+  });
+
+  test('without a token every closed endpoint answers 401 unauthenticated', async () => {
+    const lines = await faults(closed, async (endpoint) => {
+      const answer = await ask(endpoint, {});
+      return otherThan(answer, 401, 'unauthenticated') ?? (answer.headers['www-authenticate'] === 'Bearer' ? undefined : 'has no WWW-Authenticate: Bearer');
+    });
+    expect(lines).toEqual([]);
+  });
+
+  test('without a token a malformed request is a 401 as well: nobody learns what an endpoint takes', async () => {
+    const lines = await faults(closed, async ({ method, path }) => {
+      const answer = await send(service.url, { method, path: `${path.replace(/\{\w+\}/g, 'x')}?unknown=1`, ...(method === 'GET' ? {} : { body: '{' }) });
+      return otherThan(answer, 401, 'unauthenticated');
+    });
+    expect(lines).toEqual([]);
+  });
+
+  test.each(forgeries)('%s is a 401 invalid_token at every closed endpoint', async (_name, forge) => {
+    const lines = await faults(closed, async (endpoint) => otherThan(await ask(endpoint, { authorization: forge(endpoint) }), 401, 'invalid_token'));
+    expect(lines).toEqual([]);
+  });
+
+  test('a token in the query or in a cookie is no token', async () => {
+    const token = school.admin.token;
+    const byQuery = await send(service.url, { path: `/api/auth/profile?access_token=${token}` });
+    const byCookie = await send(service.url, { path: '/api/auth/profile', headers: { cookie: `access_token=${token}; Authorization=Bearer ${token}` } });
+    expect([byQuery, byCookie].map((answer) => otherThan(answer, 401, 'unauthenticated'))).toEqual([undefined, undefined]);
+  });
+
+  test('a refresh token is not an access token, and an access token is not a refresh token', async () => {
+    const asAccess = await send(service.url, { path: '/api/auth/profile', token: school.admin.refreshToken });
+    expect(otherThan(asAccess, 401, 'invalid_token')).toBeUndefined();
+    const asRefresh = await send(service.url, { method: 'POST', path: '/api/auth/refresh', headers: { 'x-refresh-token': school.admin.token } });
+    expect(otherThan(asRefresh, 401, 'invalid_token')).toBeUndefined();
+  });
+
+  test('without a refresh token, refresh answers 401 unauthenticated; with garbage 401 invalid_token', async () => {
+    expect(otherThan(await send(service.url, { method: 'POST', path: '/api/auth/refresh' }), 401, 'unauthenticated')).toBeUndefined();
+    for (const garbage of ['x', "' or 1=1 --", 'a'.repeat(4000), '\u00ff\u00fe']) {
+      const answer = await send(service.url, { method: 'POST', path: '/api/auth/refresh', headers: { 'x-refresh-token': garbage } });
+      expect(otherThan(answer, 401, 'invalid_token')).toBeUndefined();
+    }
+  });
+
+  describe.each([
+    ['of a school', true],
+    ['of an operator', false],
+  ])('a session %s', (_name, isSchools) => {
+    const mine = closed.filter((endpoint) => (isSchools ? isForSchools(endpoint) : ['platform', 'any'].includes(endpoint.operation.access)));
+    const login = () =>
+      service.anonymous.login(
+        isSchools
+          ? { tenant_id: school.id, email: school.adminEmail, password: testPassword }
+          : { is_platform: true, email: 'operator@test.example', password: testPassword },
+      );
+    const refused = (token: string) =>
+      faults(mine, async (endpoint) => otherThan(await ask(endpoint, { authorization: `Bearer ${token}` }), 401, 'invalid_token'));
+    const refresh = (token: string) => send(service.url, { method: 'POST', path: '/api/auth/refresh', headers: { 'x-refresh-token': token } });
+
+    test('that was logged out is a 401 invalid_token at every endpoint, and its refresh token too', async () => {
+      const client = await login();
+      expect((await client.get<{ id: number }>('/api/auth/profile')).data.id).toBeGreaterThan(0);
+      await client.post('/api/auth/logout');
+      expect(await refused(client.token)).toEqual([]);
+      expect(otherThan(await refresh(client.refreshToken), 401, 'invalid_token')).toBeUndefined();
+    });
+
+    test('that has expired is a 401 invalid_token at every endpoint, although its access token has not', async () => {
+      const client = await login();
+      const { sid } = jwt.decode(client.token) as { sid: number };
+      await service.database.query("update platform.session set expires_at = now() - interval '1 second' where id = $1", [sid]);
+      expect(await refused(client.token)).toEqual([]);
+      expect(otherThan(await refresh(client.refreshToken), 401, 'invalid_token')).toBeUndefined();
+    });
+
+    test('whose refresh token was stolen and used late ends as a whole', async () => {
+      const client = await login();
+      expect((await refresh(client.refreshToken)).status).toBe(200);
+      await service.database.query("update platform.refresh_token set used_at = used_at - interval '11 seconds' where used_at is not null");
+      expect(otherThan(await refresh(client.refreshToken), 401, 'invalid_token')).toBeUndefined();
+      expect(await refused(client.token)).toEqual([]);
+    });
+  });
+
+  test('a user who was deactivated, and one who was removed, are out at their next request at every endpoint', async () => {
+    const mine = closed.filter(isForSchools);
+    const deactivated = await school.user(['teacher']);
+    const removed = await school.user(['teacher']);
+    await school.admin.put(`/api/users/${deactivated.id}`, { is_active: false });
+    await school.admin.delete(`/api/users/${removed.id}`);
+    for (const { token } of [deactivated, removed]) {
+      expect(await faults(mine, async (endpoint) => otherThan(await ask(endpoint, { authorization: `Bearer ${token}` }), 401, 'invalid_token'))).toEqual([]);
+    }
+    const refresh = await send(service.url, { method: 'POST', path: '/api/auth/refresh', headers: { 'x-refresh-token': removed.refreshToken } });
+    expect(otherThan(refresh, 401, 'invalid_token')).toBeUndefined();
+  });
+});

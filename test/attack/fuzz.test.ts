@@ -1,0 +1,664 @@
+import { randomUUID } from 'node:crypto';
+import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
+import { Ajv2020, type ValidateFunction } from 'ajv/dist/2020.js';
+import addFormats from 'ajv-formats';
+import fc from 'fast-check';
+import jwt from 'jsonwebtoken';
+import { resources } from '../../src/api/endpoints/index.ts';
+import { populate } from '../support/populate.ts';
+import { faults, isAnonymous, multipart, plain, type Registered, registry, sampleRequest, type Schema } from '../support/registry.ts';
+import { operatorEmail, type School, testPassword, testService } from '../support/service.ts';
+import { traceRequests } from '../support/traces.ts';
+import { type Answered, envelopeFault, otherThan, send, type Sent } from '../support/wire.ts';
+
+/** More: FUZZ_SEED=$RANDOM FUZZ_RUNS=2000 npm test -- test/attack/fuzz. A failure names the seed and path that repeat it. */
+const seed = Number(process.env['FUZZ_SEED'] ?? 20260901);
+const runs = Number(process.env['FUZZ_RUNS'] ?? 20);
+
+const service = await testService();
+afterAll(() => service.close());
+const { endpoints, document } = await registry(service);
+
+/** The number of the records that exist, one in every table that the API fills. */
+const known = 500_001;
+let school: School;
+/** A school that the platform's endpoints may do anything to. */
+let decoy: School;
+let changedBy: (requestIds: string[]) => Promise<Record<string, string[]>>;
+let revive: () => Promise<void>;
+
+beforeAll(async () => {
+  decoy = await service.school();
+  await service.database.query("select setval('platform.tenant_id_seq', $1)", [schoolId - 1]);
+  school = await service.school();
+  await populate(service, school, { endpoints, document }, known - 1, 'Sample');
+  changedBy = await traceRequests(service.database, school.schema, 'platform');
+  const sessions = [school.admin.token, service.operator.token].map((token) => (jwt.decode(token) as { sid: number }).sid);
+  await service.database.query('create table public.living as select * from platform.session where id = any ($1)', [sessions]);
+  const columns = await service.database.query<{ list: string }>(
+    "select string_agg(quote_ident(attname), ', ') as list from pg_attribute where attrelid = 'platform.session'::regclass and attnum > 0 and not attisdropped and attname <> 'updated_at'",
+  );
+  const list = columns[0]?.list ?? '';
+  // A log-out that succeeded, or a right that was given away, must not end the attack.
+  revive = async () => {
+    await service.database.query(
+      `update platform.session s set (${list}) = (select ${list} from public.living l where l.id = s.id)
+       where exists (select from public.living l where l.id = s.id and (l.revoked_at, l.permissions, l.roles) is distinct from (s.revoked_at, s.permissions, s.roles))`,
+    );
+  };
+});
+
+const ajv = new Ajv2020({ strict: false, allErrors: true });
+addFormats.default(ajv);
+ajv.addSchema({ $id: 'openapi', components: document.components });
+const compiled = new Map<string, ValidateFunction>();
+/** What every endpoint may answer before its own rules count; the document lists the rest. */
+const protocol = new Set([304, 405, 406, 413, 415]);
+
+/** Holds an answer against the envelope, the document and the operation. */
+function answerFault(endpoint: Registered, answer: Answered): string | undefined {
+  const fault = envelopeFault(answer);
+  if (fault || protocol.has(answer.status)) return fault;
+  const documented = endpoint.documented.responses[String(answer.status)];
+  if (!documented) return `answered ${answer.status}, which the document does not list: ${answer.text.slice(0, 300)}`;
+  const schema = documented.content?.['application/json']?.schema;
+  if (!schema || answer.json === undefined) return undefined;
+  const key = `${endpoint.name} ${answer.status}`;
+  const validate = compiled.get(key) ?? ajv.compile(JSON.parse(JSON.stringify(schema).replaceAll('"#/components/', '"openapi#/components/')) as object);
+  compiled.set(key, validate);
+  return validate(answer.json) ? undefined : `does not fit its schema: ${ajv.errorsText(validate.errors)} ${answer.text.slice(0, 300)}`;
+}
+
+/** Who may use the endpoint. */
+const tokenFor = ({ operation }: Registered) => (operation.access === 'platform' ? service.operator.token : school.admin.token);
+
+/** Sends a request that can be found again in what it changed. */
+async function attack(endpoint: Registered, request: Sent): Promise<{ answer: Answered; requestId: string }> {
+  const requestId = randomUUID();
+  const answer = await send(service.url, {
+    ...request,
+    ...(isAnonymous(endpoint) ? {} : { token: tokenFor(endpoint) }),
+    headers: { ...request.headers, 'x-request-id': requestId },
+  });
+  return { answer, requestId };
+}
+
+/** Says what is wrong with the answer to an attack, or with what it left behind. */
+async function attackFault(endpoint: Registered, request: Sent): Promise<string | undefined> {
+  await revive();
+  const { answer, requestId } = await attack(endpoint, request);
+  const fault = answerFault(endpoint, answer);
+  if (fault) return fault;
+  if (answer.headers['x-request-id'] !== requestId) return 'lost the id of the request';
+  if (answer.status < 400 && endpoint.operation.writes) return undefined;
+  const { [requestId]: changed } = await changedBy([requestId]);
+  return changed ? `answered ${answer.status} ${answer.text.slice(0, 200)} and changed ${changed.join(', ')}` : undefined;
+}
+
+const nastyTexts = [
+  ...[
+    '',
+    ' ',
+    '\0',
+    'a\0b',
+    '\ud800',
+    'x\udfff',
+    '\ufeff',
+    '\u202e',
+    '\r\n',
+    '\t',
+    '%',
+    '%_%',
+    '\\',
+    '\\\\',
+    "'",
+    "''",
+    '"',
+    '`',
+    '--',
+    ';',
+    '$1',
+    '$$',
+    ':value',
+  ],
+  ...["'; drop table student; --", "' or '1'='1", '{}', '[]', '{a,b}', '{"a":1}', 'null', 'true', 'NaN', 'Infinity', '-0', '1e400', '0x10', '1_000', '٣'],
+  ...[
+    '0000-00-00',
+    '9999-99-99',
+    '9999-12-31',
+    '2026-02-30',
+    '0001-01-01',
+    '10000-01-01',
+    '-0001-01-01',
+    '2026-09-01T24:00:00Z',
+    '9999-12-31T23:59:59-23:59',
+    'infinity',
+    'now',
+    'epoch',
+  ],
+  ...['__proto__', 'constructor', 'prototype', 'toString', 'hasOwnProperty', '../../etc/passwd', '${1}', '{{first_name}}', '<script>', '=1+1', '%s', '%I'],
+  ...['é', 'e\u0301', '名前', '👩‍👩‍👧‍👦', '🏳️‍🌈', 'ı', 'İ', 'ß', 'ﬃ', '\u0000\uffff', 'a'.repeat(101), 'a'.repeat(10_000), '👍'.repeat(100), '\u0300'.repeat(300)],
+];
+const nastyNumbers = [
+  ...[
+    0,
+    -0,
+    -1,
+    1,
+    0.1,
+    0.005,
+    1.005,
+    1e-7,
+    2 ** 15,
+    2 ** 31 - 1,
+    2 ** 31,
+    -(2 ** 31) - 1,
+    2 ** 32,
+    2 ** 53 - 1,
+    2 ** 53,
+    1e18,
+    9.3e18,
+    1e21,
+    1e308,
+    -1e308,
+    9_999_999_999.99,
+    1e10,
+  ],
+];
+const nested = (depth: number): unknown => JSON.parse('['.repeat(depth) + ']'.repeat(depth));
+const nestedObject = (depth: number): unknown => JSON.parse('{"a":'.repeat(depth) + '1' + '}'.repeat(depth));
+const nasty: fc.Arbitrary<unknown> = fc.oneof(
+  { weight: 6, arbitrary: fc.constantFrom<unknown>(...nastyTexts) },
+  { weight: 4, arbitrary: fc.constantFrom<unknown>(...nastyNumbers) },
+  { weight: 3, arbitrary: fc.constantFrom<unknown>(null, true, false, [], {}, [[]], [null], { length: 1 }, { id: 1 }, nested(500), nestedObject(500)) },
+  { weight: 1, arbitrary: fc.constantFrom<unknown>(JSON.parse('{"__proto__":{"x":1}}'), JSON.parse('{"constructor":{"prototype":{}}}'), Array(5000).fill(1)) },
+  { weight: 2, arbitrary: fc.string({ unit: 'binary', maxLength: 50 }) },
+  { weight: 1, arbitrary: fc.anything({ maxDepth: 3, withNullPrototype: false }).map((value): unknown => JSON.parse(JSON.stringify(value) || 'null')) },
+);
+
+/** The school of these tests: far from the small numbers that the generators like, so that nobody suspends it by chance. */
+const schoolId = 700_001;
+const identifiers = fc.constantFrom(known, 1, 2, 3, known + 1, 999_999_999, 2 ** 31, 2 ** 53 - 1);
+
+/** Mostly nothing; every fourth time what the generator makes. Requests with one thing wrong get furthest. */
+const seldom = <T>(arbitrary: fc.Arbitrary<T>) => fc.oneof({ weight: 3, arbitrary: fc.constant(undefined) }, { weight: 1, arbitrary });
+
+/** Values that a schema allows, and values on its edges. */
+function fitting(given: Schema, name: string): fc.Arbitrary<unknown> {
+  const alternatives = given.anyOf ?? given.oneOf;
+  if (alternatives && !given.properties) return fc.oneof(...alternatives.map((one) => fitting(one, name)));
+  const schema = plain(document, given);
+  const types = Array.isArray(schema.type) ? schema.type : [schema.type];
+  if (types.length > 1) return fc.oneof(...types.map((type) => fitting({ ...schema, ...(type ? { type } : {}) }, name)));
+  if (schema.const !== undefined) return fc.constant(schema.const);
+  if (schema.enum) return fc.constantFrom(...schema.enum);
+  if (schema.properties) return record(schema);
+  switch (schema.type) {
+    case 'null':
+      return fc.constant(null);
+    case 'boolean':
+      return fc.boolean();
+    case 'integer':
+      if (name === 'tenant_id') return fc.oneof({ weight: 3, arbitrary: fc.constant(schoolId) }, { weight: 1, arbitrary: identifiers });
+      if (/(^|_)ids?$/.test(name)) return identifiers;
+      return fc.oneof(
+        fc.integer({ min: Math.max(schema.minimum ?? 0, (schema.exclusiveMinimum ?? -1) + 1), max: 1000 }),
+        fc.constantFrom(schema.minimum ?? 1, schema.maximum ?? 2 ** 53 - 1, 2 ** 31),
+      );
+    case 'number':
+      return fc.oneof(fc.integer({ min: schema.minimum ?? 0, max: 100_000 }), fc.constantFrom(0.01, 0.1, 19.99, 0.3, 1.1, schema.maximum ?? 1e6));
+    case 'array':
+      return fc.array(fitting(schema.items ?? {}, name), { maxLength: 4 });
+    case 'string': {
+      const examples = (schema.examples ?? []).filter((example) => typeof example === 'string');
+      if (schema.format === 'date') return fc.constantFrom('2026-09-01', '2024-02-29', '1000-01-01', '9999-12-31', ...examples);
+      if (schema.format === 'date-time')
+        return fc.constantFrom('2026-12-31T00:00:00Z', '9999-12-31T23:59:59Z', '2026-01-01T00:00:00.123456789+14:00', ...examples);
+      if (schema.format === 'email') return fc.nat({ max: 9999 }).map((n) => `Fuzz${n}@School.example`);
+      const pattern = schema.pattern ? new RegExp(schema.pattern) : undefined;
+      const numbered = fc.nat({ max: 999 }).map((n) => `${examples[0] ?? 'x'}${n}`);
+      if (pattern) return numbered.map((text) => (pattern.test(text) ? text : (examples[0] ?? text)));
+      const texts = fc.string({ unit: 'grapheme', minLength: Math.min(schema.minLength ?? 0, 300), maxLength: Math.min(schema.maxLength ?? 60, 60) });
+      return examples.length > 0 ? fc.oneof(fc.constantFrom(...examples), numbered, texts) : texts;
+    }
+    default:
+      return nasty;
+  }
+}
+
+/** An object of the schema, with any of its optional properties. */
+function record(schema: Schema): fc.Arbitrary<Record<string, unknown>> {
+  const entries = Object.entries(schema.properties ?? {});
+  return fc.record(Object.fromEntries(entries.map(([name, one]) => [name, fitting(one, name)])), {
+    requiredKeys: (schema.required ?? []).filter((key) => entries.some(([name]) => name === key)),
+  });
+}
+
+/** Sets one field as a JSON text does, so that `__proto__` becomes a field like any other. */
+const withField = (object: Record<string, unknown>, field: string, value: unknown) =>
+  JSON.parse(JSON.stringify({ ...object, '\u0001': value }).replace('"\\u0001":', `${JSON.stringify(field)}:`)) as Record<string, unknown>;
+
+/** Bodies: fitting ones, fitting ones with one field gone bad, and anything at all. */
+function bodies(given: Schema): fc.Arbitrary<unknown> {
+  const schema = plain(document, given);
+  const names = [...Object.keys(schema.properties ?? {}), 'id', '__proto__', 'constructor', 'tenant_id', 'is_admin', 'unknown', ''];
+  const good = record(schema);
+  const required: Schema = {
+    ...schema,
+    properties: Object.fromEntries(Object.entries(schema.properties ?? {}).filter(([name]) => schema.required?.includes(name))),
+  };
+  return fc.oneof(
+    { weight: 2, arbitrary: good },
+    { weight: 2, arbitrary: record(required) },
+    { weight: 3, arbitrary: fc.tuple(record(required), fc.constantFrom(...names), nasty).map(([body, name, value]) => withField(body, name, value)) },
+    { weight: 2, arbitrary: fc.tuple(good, fc.constantFrom(...names), nasty).map(([body, name, value]) => withField(body, name, value)) },
+    { weight: 1, arbitrary: nasty },
+  );
+}
+
+/** Percent-encodes all that a path or query can't hold, half a surrogate pair as its three bytes. */
+const encode = (text: string) =>
+  Array.from(text)
+    .map((character) => {
+      const point = character.codePointAt(0) ?? 0;
+      if (/[A-Za-z0-9._~-]/.test(character)) return character;
+      if (point >= 0xd800 && point <= 0xdfff) return `%ED%${(0x80 | ((point >> 6) & 0x3f)).toString(16)}%${(0x80 | (point & 0x3f)).toString(16)}`;
+      return [...Buffer.from(character)].map((byte) => `%${byte.toString(16).padStart(2, '0')}`).join('');
+    })
+    .join('');
+
+/** What a query or path can hold: node refuses more than 16 kB of headers before the service sees them. */
+const inUrl = (value: unknown) => encode(typeof value === 'string' ? value.slice(0, 300) : JSON.stringify(value).slice(0, 300));
+
+/** Queries: parameters that fit, that do not, twice, with brackets, unknown ones. */
+function queries(endpoint: Registered): fc.Arbitrary<string> {
+  const names = [...endpoint.query.map(({ name }) => name), 'unknown', '__proto__', 'constructor', 'id', ''];
+  const good = endpoint.query.map(({ name, schema, required }) =>
+    (required ? fc.constant(true) : fc.integer({ min: 0, max: 3 }).map((n) => n === 0)).chain((given) =>
+      given ? fitting(schema, name).map((value) => `${name}=${inUrl(value)}`) : fc.constant(''),
+    ),
+  );
+  const bad = fc
+    .tuple(fc.constantFrom(...names), fc.oneof(nasty.map(inUrl), fc.constantFrom('%', '%ff', '%00', '%ED%A0%80', '1&page=2', '1&1', '%2525')))
+    .map(([name, value]) => `${encode(name)}=${value}`);
+  const odd = fc.constantFrom(
+    'page=1&page=2',
+    'page[]=1',
+    'page[a]=1',
+    'page=-1',
+    'page=0',
+    'page=1e9',
+    'page=99999999999999999999',
+    'pageSize=0',
+    'pageSize=1000000',
+    'order=asc;',
+    'sort=id',
+    'sort=__proto__',
+    '&&=&',
+    '?',
+    'search=%25%5f%5c',
+    'search=' + 'a+'.repeat(90),
+  );
+  return fc.tuple(fc.tuple(...good), seldom(bad), seldom(odd)).map(([parts, worse, strange]) => {
+    const query = [...parts, worse ?? '', strange ?? ''].filter((part) => part !== '').join('&');
+    return query && `?${query}`;
+  });
+}
+
+const oddIdentifiers = [
+  '0',
+  '-1',
+  '1.5',
+  '1e3',
+  '0x1',
+  '01',
+  '+1',
+  '%201',
+  'NaN',
+  'null',
+  'undefined',
+  "1'",
+  '1%3Bdrop',
+  '1,2',
+  '2147483648',
+  '9007199254740993',
+  '9223372036854775808',
+  '1'.repeat(400),
+  '%00',
+  '%F0%9F%91%8D',
+  '..',
+  '%2e%2e',
+  '%2F',
+  '*',
+  '__proto__',
+];
+
+/** Paths with a record that exists, one that does not, and what is no number. */
+const paths = (endpoint: Registered) =>
+  fc
+    .tuple(
+      ...endpoint.parameters.map(() =>
+        fc.oneof(
+          { weight: 3, arbitrary: fc.constant('known') },
+          { weight: 1, arbitrary: identifiers.map(String) },
+          { weight: 1, arbitrary: fc.constantFrom(...oddIdentifiers) },
+        ),
+      ),
+    )
+    .map((values) => {
+      // What exists for an operator is the decoy.
+      const of = (value: string) => (value === 'known' ? String(endpoint.operation.access === 'platform' ? decoy.id : known) : value);
+      return endpoint.parameters.reduce((path, name, i) => path.replace(`{${name}}`, of(values[i] ?? '')), endpoint.path);
+    });
+
+/** Headers that a client may get wrong. */
+const headers: fc.Arbitrary<Record<string, string>> = fc
+  .record(
+    {
+      'if-match': fc.constantFrom('*', '"x"', 'W/"x"', '', ',', '"', '"a", "b"', "'", 'x'.repeat(3000), '\u00ff'),
+      'if-none-match': fc.constantFrom('*', '"x"', 'x'),
+      'idempotency-key': fc.oneof(fc.uuid(), fc.constantFrom('same', '', ' ', 'a b', '\u00e9', 'x'.repeat(255), 'x'.repeat(256), "';--")),
+      'x-tenant-id': fc.constantFrom(...['1', '0', 'abc', '-1', "1'", '', '\u00ff']),
+      'user-agent': fc.constantFrom('', "'; --", '\u00ff\u00fe', 'x'.repeat(5000), '{"a":1}'),
+      'x-forwarded-for': fc.constantFrom('1.2.3.4', "'", 'x'.repeat(1000)),
+      'x-refresh-token': fc.constantFrom('x', "'", '\u00ff', 'x'.repeat(5000)),
+      accept: fc.constantFrom('*/*', 'application/json', 'application/*;q=0.1', 'text/html, */*;q=0.1', ';'),
+      cookie: fc.constantFrom('a=b', 'a'),
+    },
+    { requiredKeys: [] },
+  )
+  .map((record) => Object.fromEntries(Object.entries(record).filter(([name]) => name !== 'x-tenant-id' || record[name] !== '')));
+
+/** Requests to one endpoint. */
+function requests(endpoint: Registered): fc.Arbitrary<Sent> {
+  const { upload } = endpoint.route;
+  const content = fc.constantFrom(
+    Buffer.alloc(0),
+    Buffer.from('no picture'),
+    Buffer.from('89504e470d0a1a0a', 'hex'),
+    Buffer.from('ffd8ffe000104a464946', 'hex'),
+    Buffer.from('<svg onload="x"/>'),
+  );
+  const body: fc.Arbitrary<Pick<Sent, 'body' | 'headers'>> = upload
+    ? fc
+        .tuple(fc.constantFrom(...upload.fields, 'other', '__proto__', ''), content, fc.constantFrom('a.png', '../../x', '', 'é"'))
+        .map(([field, bytes, name]) => multipart(field, bytes, name))
+    : endpoint.body
+      ? bodies(endpoint.body).map((value) => ({ body: typeof value === 'string' ? JSON.stringify(value) : value }))
+      : fc.constant({});
+  return fc.tuple(paths(endpoint), queries(endpoint), body, seldom(headers), fc.integer({ min: 0, max: 3 })).map(([path, query, sent, odd, withQuery]) => ({
+    method: endpoint.method,
+    path: path + (endpoint.query.length > 0 || withQuery === 0 ? query : ''),
+    ...sent,
+    headers: { ...odd, ...sent.headers },
+  }));
+}
+
+describe(`whatever is sent (FUZZ_SEED=${seed} FUZZ_RUNS=${runs})`, () => {
+  test.each(endpoints.map((endpoint): [string, Registered] => [endpoint.name, endpoint]))(
+    '%s answers with an envelope that fits its document, never with a 500, and a refusal leaves no trace',
+    async (_name, endpoint) => {
+      await fc.assert(
+        fc.asyncProperty(requests(endpoint), async (request) => {
+          expect(await attackFault(endpoint, request)).toBeUndefined();
+        }),
+        { seed, numRuns: runs },
+      );
+    },
+    60_000 + runs * 500,
+  );
+
+  test('traces are seen: what a good request changes is found by its id', async () => {
+    const endpoint = endpoints.find(({ operation }) => operation.name === 'students_create');
+    if (!endpoint) throw new Error('there is no students_create');
+    const { answer, requestId } = await attack(endpoint, sampleRequest(document, endpoint, { id: known }));
+    expect(answer.status).toBe(201);
+    expect((await changedBy([requestId]))[requestId]).toContain(`INSERT ${school.schema}.student`);
+  });
+
+  test('a platform is left that still works: log-in, list, create', async () => {
+    const operator = await service.anonymous.login({ is_platform: true, email: operatorEmail, password: testPassword });
+    expect((await operator.get<unknown[]>('/api/platform/tenants')).pagination.totalItems).toBeGreaterThan(0);
+    const fresh = await service.school();
+    const { data } = await fresh.admin.post<{ id: number; first_name: string }>('/api/students', { first_name: 'After', last_name: 'Attack' }, 201);
+    expect((await fresh.admin.get<{ first_name: string }>(`/api/students/${data.id}`)).data.first_name).toBe('After');
+  });
+});
+
+describe('the protocol', () => {
+  const withoutUpload = endpoints.filter(({ route }) => route.upload === undefined);
+  const writing = withoutUpload.filter(({ method }) => method !== 'GET');
+  const sample = (endpoint: Registered) => sampleRequest(document, endpoint, { id: 999_999_999 });
+
+  /** Sends one thing to many endpoints; each must refuse it in the same way, and change nothing. */
+  async function allRefuse(
+    among: Registered[],
+    status: number,
+    error: Parameters<typeof otherThan>[2],
+    over: (endpoint: Registered) => Partial<Sent>,
+  ): Promise<string[]> {
+    return faults(among, async (endpoint) => {
+      await revive();
+      const request = sample(endpoint);
+      const more = over(endpoint);
+      const { answer, requestId } = await attack(endpoint, { ...request, ...more, headers: { ...request.headers, ...more.headers } });
+      const { [requestId]: changed } = await changedBy([requestId]);
+      return otherThan(answer, status, error) ?? (changed ? `changed ${changed.join(', ')}` : undefined);
+    });
+  }
+
+  test.each(['{', '{"a":1', 'null x', "{'a':1}", '{"a":1,}', '{a:1}', '\u0000', '"\\ud800', '[1,2', 'undefined', 'NaN', '{"a":"\t"}', '\ufeff\ufeff{}'])(
+    'the malformed JSON %p is a 400 malformed_json wherever a body is read',
+    async (body) => {
+      expect(await allRefuse(writing, 400, 'malformed_json', () => ({ body }))).toEqual([]);
+    },
+  );
+
+  test('a body that is JSON but no object is a 400 wherever a body is expected', async () => {
+    for (const body of ['[]', '"x"', '1', 'true', '[{}]']) {
+      expect(
+        await allRefuse(
+          writing.filter((endpoint) => endpoint.body),
+          400,
+          'validation_error',
+          () => ({ body }),
+        ),
+      ).toEqual([]);
+    }
+  });
+
+  test('a field that nobody knows is a 400 that names it, wherever a body is expected', async () => {
+    const lines = await faults(
+      writing.filter((endpoint) => endpoint.body),
+      async (endpoint) => {
+        const request = sample(endpoint);
+        const { answer } = await attack(endpoint, { ...request, body: { ...(request.body as object), no_such_field: 1 } });
+        const paths = answer.json?.details?.map(({ path }) => path) ?? [];
+        return otherThan(answer, 400, 'validation_error') ?? (paths.includes('no_such_field') ? undefined : `names ${paths.join(', ')}`);
+      },
+    );
+    expect(lines).toEqual([]);
+  });
+
+  test('a query parameter that nobody knows is a 400 that names it, at every endpoint', async () => {
+    const lines = await faults(endpoints, async (endpoint) => {
+      const request = sample(endpoint);
+      const { answer } = await attack(endpoint, { ...request, path: `${request.path}${request.path.includes('?') ? '&' : '?'}no_such_parameter=1` });
+      return otherThan(answer, 400, 'validation_error') ?? (answer.json?.details?.some(({ path }) => path === 'no_such_parameter') ? undefined : answer.text);
+    });
+    expect(lines).toEqual([]);
+  });
+
+  const tooLarge = JSON.stringify({ first_name: 'a'.repeat(1_100_000) });
+  test('a body of more than 1 MB is a 413 wherever a body is read, with and without its length', async () => {
+    expect(await allRefuse(writing, 413, 'payload_too_large', () => ({ body: tooLarge }))).toEqual([]);
+    expect(await allRefuse(writing.slice(0, 5), 413, 'payload_too_large', () => ({ body: tooLarge, headers: { 'transfer-encoding': 'chunked' } }))).toEqual([]);
+  });
+
+  test('a file that is too large is a 413 wherever files are taken', async () => {
+    const uploads = endpoints.filter(({ route }) => route.upload !== undefined);
+    expect(uploads.length).toBeGreaterThan(0);
+    const lines = await allRefuse(uploads, 413, 'payload_too_large', ({ route }) =>
+      multipart(route.upload?.fields[0] ?? 'file', Buffer.concat([Buffer.from('89504e470d0a1a0a', 'hex'), Buffer.alloc(route.upload?.maxBytes ?? 0)])),
+    );
+    expect(lines).toEqual([]);
+  });
+
+  test.each([
+    'text/plain',
+    'application/x-www-form-urlencoded',
+    'application/xml',
+    'multipart/form-data',
+    'application/jsonp',
+    'json',
+    'application/json; charset=nope',
+  ])('a body of type %s is a 415 wherever JSON is read', async (type) => {
+    expect(await allRefuse(writing, 415, 'unsupported_media_type', () => ({ body: '{}', headers: { 'content-type': type } }))).toEqual([]);
+  });
+
+  test('a body without a type is a 415, and JSON is one where a file is expected', async () => {
+    expect(await allRefuse(writing, 415, 'unsupported_media_type', () => ({ body: '{}', headers: { 'content-type': '' } }))).toEqual([]);
+    const uploads = endpoints.filter(({ route }) => route.upload !== undefined);
+    expect(await allRefuse(uploads, 415, 'unsupported_media_type', () => ({ body: '{}', headers: { 'content-type': 'application/json' } }))).toEqual([]);
+  });
+
+  test.each(['gzip', 'br', 'nope'])('a body that says it is %s and is not is a 400 or 415, never a fault', async (encoding) => {
+    const lines = await faults(writing, async (endpoint) => {
+      const { answer } = await attack(endpoint, { ...sample(endpoint), body: 'not compressed', headers: { 'content-encoding': encoding } });
+      return [400, 415].includes(answer.status) ? envelopeFault(answer) : `answered ${answer.status} ${answer.text}`;
+    });
+    expect(lines).toEqual([]);
+  });
+
+  test.each(['text/html', 'image/png', 'application/xml', 'application/json;q=0', 'text/*'])(
+    'Accept: %s is a 406 wherever the answer is JSON',
+    async (accept) => {
+      expect(
+        await allRefuse(
+          endpoints.filter(({ route }) => !route.bytes),
+          406,
+          'not_acceptable',
+          () => ({ headers: { accept } }),
+        ),
+      ).toEqual([]);
+    },
+  );
+
+  /** The methods of each path of the route table. */
+  const methods = new Map<string, Set<string>>();
+  for (const { path: base, endpoints: routes } of resources) {
+    for (const { method, path } of routes) {
+      const full = `/api${base}${path === '/' ? '' : path}`.replace(/:\w+/g, '1');
+      methods.set(full, (methods.get(full) ?? new Set()).add(method));
+    }
+  }
+
+  test('a method that a path does not have is a 405 whose Allow lists those that it has', async () => {
+    const lines: string[] = [];
+    for (const [path, known] of methods) {
+      for (const method of ['GET', 'POST', 'PUT', 'PATCH', 'DELETE', 'PROPFIND', 'TRACE'].filter((one) => !known.has(one))) {
+        const answer = await send(service.url, { method, path, token: school.admin.token });
+        const allow = new Set(answer.headers.allow?.split(', '));
+        const fault = otherThan(answer, 405, 'method_not_allowed');
+        if (fault) lines.push(`${method} ${path} ${fault}`);
+        else if (![...known, 'OPTIONS'].every((one) => allow.has(one)) || allow.has(method)) lines.push(`${method} ${path} allows ${[...allow].join()}`);
+      }
+    }
+    expect(methods.size).toBeGreaterThan(20);
+    expect(lines).toEqual([]);
+  });
+
+  test('OPTIONS tells the methods of a path, and HEAD is GET without a body', async () => {
+    const lines: string[] = [];
+    for (const [path, known] of methods) {
+      const options = await send(service.url, { method: 'OPTIONS', path });
+      if (options.status !== 204 || ![...known].every((one) => options.headers.allow?.split(', ').includes(one)))
+        lines.push(`OPTIONS ${path} ${options.status}`);
+      // A GET that writes, the link of an e-mail, has no HEAD, and OPTIONS says so.
+      if (!options.headers.allow?.includes('HEAD')) continue;
+      await revive();
+      const head = await send(service.url, { method: 'HEAD', path, token: school.admin.token });
+      const get = await send(service.url, { path, token: school.admin.token });
+      if (head.status !== get.status || head.text !== '' || head.headers['content-type'] !== get.headers['content-type'])
+        lines.push(`HEAD ${path} ${head.status} ${get.status}`);
+    }
+    expect(lines).toEqual([]);
+  });
+
+  test.each(['%', '%E0%A4%A', '%ff', '%zz', '%u0041', '%c0%ae', '%00', '%ED%A0%80'])(
+    'the malformed escape %s in a path is a 400 or 404 at every endpoint with an identifier',
+    async (escape) => {
+      const lines = await faults(
+        endpoints.filter(({ parameters }) => parameters.length > 0),
+        async (endpoint) => {
+          const { answer } = await attack(endpoint, { ...sample(endpoint), path: endpoint.path.replace(/\{\w+\}/g, escape) });
+          return [400, 404].includes(answer.status) ? envelopeFault(answer) : `answered ${answer.status} ${answer.text}`;
+        },
+      );
+      expect(lines).toEqual([]);
+    },
+  );
+
+  test.each(['1e0', '1.0', '0x1', '+1', '01', '%201', '1%20', '1%0A', '0', '-1', '9007199254740993', '١'].map((value) => encodeURI(decodeURI(value))))(
+    '%s is no identifier: 400 in every path',
+    async (value) => {
+      const among = endpoints.filter(({ parameters }) => parameters.length > 0);
+      expect(await allRefuse(among, 400, 'validation_error', ({ path }) => ({ path: path.replace(/\{\w+\}/g, value) }))).toEqual([]);
+    },
+  );
+
+  test.each(['1e0', '1.0', '0x1', '+1', '%201', '', '0', '-1', '1&page=1', 'one'])('page=%s is no page: 400 in every list', async (value) => {
+    const lists = endpoints.filter(({ route }) => route.isPage);
+    expect(lists.length).toBeGreaterThan(5);
+    expect(await allRefuse(lists, 400, 'validation_error', ({ path }) => ({ path: `${path}?page=${value}` }))).toEqual([]);
+  });
+
+  test('a list answers the page and the size that it says, and a page far behind the last is empty', async () => {
+    const lines = await faults(
+      endpoints.filter(({ route }) => route.isPage),
+      async (endpoint) => {
+        const { answer: huge } = await attack(endpoint, { path: `${endpoint.path}?pageSize=1000` });
+        const { answer: one } = await attack(endpoint, { path: `${endpoint.path}?pageSize=1&page=1` });
+        const { answer: far } = await attack(endpoint, { path: `${endpoint.path}?page=1000000000&pageSize=100` });
+        const length = (answer: Answered) => (answer.json?.data as unknown[]).length;
+        const total = one.json?.pagination?.totalItems ?? -1;
+        const right =
+          huge.json?.pagination?.pageSize === 100 &&
+          length(one) === Math.min(1, total) &&
+          one.json?.pagination?.totalPages === total &&
+          length(far) === 0 &&
+          far.json?.pagination?.totalItems === total;
+        return right ? undefined : `${huge.text.slice(-100)} ${one.text.slice(-100)} ${far.text.slice(-100)}`;
+      },
+    );
+    expect(lines).toEqual([]);
+  });
+
+  test.each(['', 'a b', '\u00e9', 'x'.repeat(129), '<script>', '{"a":1}', "';--"])(
+    'the request id %p is not taken over: the answer has one of ours',
+    async (given) => {
+      const answer = await send(service.url, { path: '/api/students', headers: { 'x-request-id': given } });
+      expect(answer.headers['x-request-id']).toMatch(/^[0-9a-f-]{36}$/);
+      expect(answer.json?.request_id).toBe(answer.headers['x-request-id']);
+    },
+  );
+
+  test('a path that does not exist is a 404 in the envelope, whatever it looks like', async () => {
+    for (const path of [
+      '/api',
+      '/api/',
+      '/api/nothing',
+      '/api//students',
+      '/api/students/1/nothing',
+      '/nothing',
+      '/api/../etc/passwd',
+      '/api/__proto__',
+      '/.env',
+      '/api/students%2F1',
+      '//students',
+    ]) {
+      const answer = await send(service.url, { path, token: school.admin.token });
+      expect([path, otherThan(answer, 404, 'not_found')]).toEqual([path, undefined]);
+    }
+  });
+});

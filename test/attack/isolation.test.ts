@@ -1,0 +1,386 @@
+import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
+import { withOwner } from '../../src/database/pool.ts';
+import { populate } from '../support/populate.ts';
+import { faults, isForSchools, references, type Registered, registry, sampleRequest } from '../support/registry.ts';
+import { type School, testPassword, testService } from '../support/service.ts';
+import { checksums } from '../support/traces.ts';
+import { type Answered, otherThan, send, type Sent } from '../support/wire.ts';
+
+const baseDomain = 'schools.example';
+const service = await testService({ BASE_DOMAIN: baseDomain });
+afterAll(() => service.close());
+const { endpoints, document } = await registry(service);
+const mine = endpoints.filter(isForSchools);
+
+/** In school A every record is number 500001, in school B 1000001: what one has, the other has not. */
+const ofA = 500_001;
+const ofB = 1_000_001;
+/** Stands in every text of school B, and in none of A. */
+const marker = 'Xyzzy';
+
+let a: School;
+let b: School;
+
+beforeAll(async () => {
+  [a, b] = [await service.school(), await service.school()];
+  const left = [
+    ...(await populate(service, a, { endpoints, document }, ofA - 1, 'Plain')),
+    ...(await populate(service, b, { endpoints, document }, ofB - 1, marker)),
+  ];
+  // Whoever adds an endpoint that populate can't fill says in test/support how.
+  expect(left).toEqual([]);
+});
+
+/** A's admin, unless the request says otherwise. */
+const ask = (request: Sent) => send(service.url, { token: a.admin.token, ...request });
+
+/** What a user can send again and again: neither a log-out nor a password change. */
+const repeatable = mine.filter(({ operation }) => !['auth_logout', 'auth_password_change'].includes(operation.name));
+
+/** Says which endpoints answer anything but an error, to everything that a user of a school may send. */
+const refused = (check: (answer: Answered) => string | undefined, school: School, headers: Record<string, string> = {}, among = repeatable) =>
+  faults(among, async (endpoint) => {
+    const request = sampleRequest(document, endpoint, { id: ofA });
+    return check(await ask({ ...request, token: school.admin.token, headers: { ...request.headers, ...headers } }));
+  });
+
+describe("another school's identifiers", () => {
+  const withId = mine.filter(({ parameters }) => parameters.length > 0);
+
+  test('exist: its own admin reads each record that the other tests of this file ask for', async () => {
+    const readable = withId.filter(({ method }) => method === 'GET');
+    expect(readable.length).toBeGreaterThan(3);
+    for (const [school, id] of [
+      [a, ofA],
+      [b, ofB],
+    ] as const) {
+      const lines = await faults(readable, async (endpoint) => {
+        const { status, text } = await ask({ ...sampleRequest(document, endpoint, { id }), token: school.admin.token });
+        return status === 200 ? undefined : `${status} ${text}`;
+      });
+      expect(lines).toEqual([]);
+    }
+  });
+
+  test('in a path are a 404 everywhere, also beside identifiers of the own school, and change nothing', async () => {
+    const before = await checksums(service.database, a.schema, b.schema, 'platform');
+    const lines = await faults(withId, async (endpoint) => {
+      for (const foreign of endpoint.parameters) {
+        const answer = await ask(sampleRequest(document, endpoint, { id: ofA }, { parameters: { [foreign]: ofB } }));
+        const fault = otherThan(answer, 404, 'not_found') ?? (answer.text.includes(marker) ? `tells ${answer.text}` : undefined);
+        if (fault) return `${foreign}: ${fault}`;
+      }
+      return undefined;
+    });
+    expect(withId.length).toBeGreaterThan(8);
+    expect(lines).toEqual([]);
+    expect(await checksums(service.database, a.schema, b.schema, 'platform')).toEqual(before);
+  });
+
+  const withReferences = mine
+    .filter(({ operation }) => operation.access === 'tenant')
+    .flatMap((endpoint) => references(document, endpoint).map((reference) => ({ endpoint, ...reference })));
+
+  test('are looked for in every body that takes identifiers', () => {
+    expect(withReferences.map(({ endpoint, field }) => `${endpoint.operation.name} ${field}`)).toEqual(
+      expect.arrayContaining([
+        'students_create class_id',
+        'students_update grade_id',
+        'users_create role_ids',
+        'users_update role_ids',
+        'rbac_user_roles_add role_id',
+      ]),
+    );
+  });
+
+  test.each(
+    withReferences.map(({ endpoint, field, put }): [string, string, Registered, (id: number) => Record<string, unknown>] => [
+      field,
+      endpoint.name,
+      endpoint,
+      put,
+    ]),
+  )('%s in the body of %s are a 422 and change nothing', async (field, _name, endpoint, put) => {
+    const before = await checksums(service.database, a.schema, b.schema, 'platform');
+    const answer = await ask(sampleRequest(document, endpoint, { id: ofA }, { body: put(ofB) }));
+    expect(otherThan(answer, 422, 'invalid_reference')).toBeUndefined();
+    expect(answer.json?.details?.map(({ path }) => path)).toContain(field.split('.')[0]);
+    expect(answer.text).not.toContain(marker);
+    expect(await checksums(service.database, a.schema, b.schema, 'platform')).toEqual(before);
+  });
+
+  const filters = mine
+    .filter(({ operation, route }) => operation.access === 'tenant' && route.isPage)
+    .flatMap((endpoint) =>
+      endpoint.query.filter(({ name }) => name.endsWith('_id')).map(({ name }): [string, string, Registered] => [name, endpoint.name, endpoint]),
+    );
+
+  test.each(filters)('the filter %s of %s finds the own records, and none by an identifier of the other school', async (name, _name, endpoint) => {
+    const found = async (school: School, id: number) => {
+      const request = sampleRequest(document, endpoint, { id });
+      const answer = await ask({ ...request, path: `${request.path}${request.path.includes('?') ? '&' : '?'}${name}=${id}`, token: school.admin.token });
+      return { status: answer.status, data: answer.json?.data, total: answer.json?.pagination?.totalItems };
+    };
+    expect(await found(a, ofB)).toEqual({ status: 200, data: [], total: 0 });
+    expect(await found(b, ofA)).toEqual({ status: 200, data: [], total: 0 });
+    expect((await found(b, ofB)).total).toBeGreaterThan(0);
+  });
+
+  test('show in no list: what one school reads tells nothing of the other', async () => {
+    const readable = repeatable.filter(({ method, parameters }) => method === 'GET' && parameters.length === 0);
+    const lines = await faults(readable, async (endpoint) => {
+      const own = await ask(sampleRequest(document, endpoint, { id: ofA }));
+      return own.text.includes(marker) || own.text.includes(String(ofB)) || own.text.includes(b.subdomain) ? `tells ${own.text}` : undefined;
+    });
+    expect(lines).toEqual([]);
+    const { data } = await b.admin.get<{ id: number }[]>('/api/students?search=xyzzy');
+    expect(data.map(({ id }) => id)).toEqual([ofB]);
+    expect((await a.admin.get<unknown[]>('/api/students?search=xyzzy')).data).toEqual([]);
+  });
+
+  test('do not matter to what a write may do: A can use a number, an e-mail and a name that B has', async () => {
+    const { data: theirs } = await b.admin.put<{ admission_number: string }>(`/api/students/${ofB}`, { admission_number: 'B-1' });
+    const { data: user } = await b.admin.get<{ email: string }>(`/api/users/${ofB}`);
+    const { data: role } = await b.admin.get<{ name: string }>(`/api/rbac/roles/${ofB}`);
+    const before = await checksums(service.database, b.schema);
+    await a.admin.post('/api/students', { first_name: 'Same', last_name: 'Number', admission_number: theirs.admission_number }, 201);
+    await a.admin.post('/api/users', { first_name: 'Same', last_name: 'Address', email: user.email }, 201);
+    await a.admin.post('/api/rbac/roles', { name: role.name }, 201);
+    expect(await checksums(service.database, b.schema)).toEqual(before);
+  });
+});
+
+describe('header, host and token', () => {
+  const host = (school: School) => `${school.subdomain}.${baseDomain}`;
+
+  test('that agree let every endpoint pass', async () => {
+    const all = { 'x-tenant-id': String(a.id), host: host(a) };
+    for (const headers of [
+      all,
+      { host: all.host },
+      { 'x-tenant-id': all['x-tenant-id'] },
+      { host: `${all.host.toUpperCase()}:8080` },
+      { host: baseDomain },
+      { host: 'elsewhere.example' },
+    ]) {
+      const { data } = await a.admin.get<{ tenant: { id: number } }>('/api/auth/profile');
+      const answer = await ask({ path: '/api/auth/profile', headers });
+      expect(answer.status).toBe(200);
+      expect(answer.json?.data).toEqual(data);
+      expect(data.tenant.id).toBe(a.id);
+    }
+    const lines = await faults(
+      repeatable.filter(({ method }) => method === 'GET'),
+      async (endpoint) => {
+        const { status, text } = await ask({ ...sampleRequest(document, endpoint, { id: ofA }), headers: all });
+        return status === 200 || (endpoint.route.bytes && status === 404) ? undefined : `${status} ${text}`;
+      },
+    );
+    expect(lines).toEqual([]);
+  });
+
+  test.each<[string, () => Record<string, string>]>([
+    ['X-Tenant-ID of another school', () => ({ 'x-tenant-id': String(b.id) })],
+    ['X-Tenant-ID of no school', () => ({ 'x-tenant-id': '999999999' })],
+    ['a host of another school', () => ({ host: host(b) })],
+    ['a host of no school', () => ({ host: `nobody.${baseDomain}` })],
+    ['X-Tenant-ID that fits and a host that does not', () => ({ 'x-tenant-id': String(a.id), host: host(b) })],
+    ['a host that fits and X-Tenant-ID that does not', () => ({ 'x-tenant-id': String(b.id), host: host(a) })],
+    ['a label before the own host', () => ({ host: `${b.subdomain}.${host(a)}` })],
+  ])('%s is a 403 tenant_mismatch at every endpoint, and nothing changes', async (_name, headers) => {
+    const before = await checksums(service.database, a.schema, b.schema, 'platform');
+    expect(await refused((answer) => otherThan(answer, 403, 'tenant_mismatch'), a, headers())).toEqual([]);
+    expect(await checksums(service.database, a.schema, b.schema, 'platform')).toEqual(before);
+  });
+
+  test.each(['0', '-1', '1.5', '1e3', '0x1', 'abc', "1'--", '1 or 1=1', '99999999999999999999', '+1', ' ', '1,1'])('X-Tenant-ID %p is a 400', async (value) => {
+    const answer = await ask({ path: '/api/auth/profile', headers: { 'x-tenant-id': value } });
+    expect(otherThan(answer, 400, 'validation_error')).toBeUndefined();
+    expect(answer.json?.details?.map(({ path }) => path)).toEqual(['X-Tenant-ID']);
+  });
+
+  test('a log-in finds its school by body, header or host, and all that are given must agree', async () => {
+    const login = (headers: Record<string, string>, body: object) =>
+      ask({ method: 'POST', path: '/api/auth/login', headers, body: { email: a.adminEmail, password: testPassword, ...body }, token: '' });
+    const byHost = await login({ host: host(a) }, {});
+    const byHeader = await login({ 'x-tenant-id': String(a.id) }, {});
+    const byAll = await login({ host: host(a), 'x-tenant-id': String(a.id) }, { tenant_id: a.id, subdomain: a.subdomain });
+    expect([byHost, byHeader, byAll].map(({ status, json }) => [status, (json?.data as { user: { email: string } }).user.email])).toEqual(
+      Array(3).fill([200, a.adminEmail]),
+    );
+    expect(otherThan(await login({}, {}), 400, 'validation_error')).toBeUndefined();
+    expect(otherThan(await login({ host: host(b) }, { tenant_id: a.id }), 403, 'tenant_mismatch')).toBeUndefined();
+    expect(otherThan(await login({ 'x-tenant-id': String(b.id) }, { subdomain: a.subdomain }), 403, 'tenant_mismatch')).toBeUndefined();
+    expect(otherThan(await login({}, { tenant_id: a.id, subdomain: b.subdomain }), 403, 'tenant_mismatch')).toBeUndefined();
+    expect(otherThan(await login({ host: `nobody.${baseDomain}` }, {}), 404, 'tenant_not_found')).toBeUndefined();
+    expect(otherThan(await login({ host: host(a) }, { tenant_id: 999_999_999 }), 404, 'tenant_not_found')).toBeUndefined();
+    // B does not know A's admin.
+    expect(otherThan(await login({ host: host(b) }, {}), 401, 'invalid_credentials')).toBeUndefined();
+  });
+
+  test('a refresh token refreshes only in its own school', async () => {
+    const client = await service.anonymous.login({ tenant_id: a.id, email: a.adminEmail, password: testPassword });
+    const refresh = (headers: Record<string, string>) =>
+      ask({ method: 'POST', path: '/api/auth/refresh', token: '', headers: { 'x-refresh-token': client.refreshToken, ...headers } });
+    expect(otherThan(await refresh({ 'x-tenant-id': String(b.id) }), 403, 'tenant_mismatch')).toBeUndefined();
+    expect(otherThan(await refresh({ host: host(b) }), 403, 'tenant_mismatch')).toBeUndefined();
+    expect((await refresh({ host: host(a) })).status).toBe(200);
+  });
+});
+
+describe('the state of a school', () => {
+  test('suspended: 403 tenant_suspended at the next request of every endpoint, log-in and refresh too; nobody else notices; activated, all is as before', async () => {
+    const school = await service.school();
+    await service.operator.post(`/api/platform/tenants/${school.id}/suspend`);
+    const before = await checksums(service.database, school.schema);
+    expect(await refused((answer) => otherThan(answer, 403, 'tenant_suspended'), school, {}, mine)).toEqual([]);
+    const login = { method: 'POST', path: '/api/auth/login', token: '', body: { tenant_id: school.id, email: school.adminEmail, password: testPassword } };
+    const refresh = { method: 'POST', path: '/api/auth/refresh', token: '', headers: { 'x-refresh-token': school.admin.refreshToken } };
+    expect(otherThan(await ask(login), 403, 'tenant_suspended')).toBeUndefined();
+    expect(otherThan(await ask(refresh), 403, 'tenant_suspended')).toBeUndefined();
+    expect(await checksums(service.database, school.schema)).toEqual(before);
+    expect((await a.admin.get<{ tenant: { id: number } }>('/api/auth/profile')).data.tenant.id).toBe(a.id);
+    await service.operator.post(`/api/platform/tenants/${school.id}/activate`);
+    expect((await school.admin.get<{ tenant: { id: number } }>('/api/auth/profile')).data.tenant.id).toBe(school.id);
+    expect((await ask(login)).status).toBe(200);
+  });
+
+  test('deleted: every endpoint refuses its users, log-in does not know it; restored, all is as before', async () => {
+    const school = await service.school();
+    await service.operator.delete(`/api/platform/tenants/${school.id}`);
+    const before = await checksums(service.database, school.schema);
+    expect(await refused((answer) => otherThan(answer, 401, 'invalid_token'), school, {}, mine)).toEqual([]);
+    const login = { method: 'POST', path: '/api/auth/login', token: '', body: { tenant_id: school.id, email: school.adminEmail, password: testPassword } };
+    expect(otherThan(await ask(login), 404, 'tenant_not_found')).toBeUndefined();
+    expect(await checksums(service.database, school.schema)).toEqual(before);
+    await service.operator.post(`/api/platform/tenants/${school.id}/restore`);
+    expect((await school.admin.get<{ tenant: { id: number } }>('/api/auth/profile')).data.tenant.id).toBe(school.id);
+  });
+
+  /** Lays something over every operation of schools in this test's own database, and takes it away again. */
+  async function withOperations(setting: string, work: () => Promise<void>): Promise<void> {
+    const before = await service.database.query<{
+      name: string;
+      feature: string | null;
+      role: string | null;
+      needs_setup: boolean;
+      needs_subscription: boolean;
+    }>('select name, feature, role, needs_setup, needs_subscription from core.operation');
+    await service.database.query(`update core.operation set ${setting} where access = 'tenant'`);
+    try {
+      await work();
+    } finally {
+      await service.database.query(
+        `update core.operation o set feature = b.feature, role = b.role, needs_setup = b.needs_setup, needs_subscription = b.needs_subscription
+         from jsonb_to_recordset($1) b (name text, feature text, role text, needs_setup boolean, needs_subscription boolean) where b.name = o.name`,
+        [JSON.stringify(before)],
+      );
+    }
+  }
+  const ofSchools = mine.filter(({ operation }) => operation.access === 'tenant');
+  /** After the door: whatever the request itself is worth. */
+  const passes = ({ status, text }: Answered) => ([401, 402, 403].includes(status) || status >= 500 ? `answered ${status} ${text}` : undefined);
+
+  test('a feature that is switched off for the school is a 403 feature_disabled at every endpoint that needs it, and on again it is not', async () => {
+    const school = await service.school({ feature_flags: { transport: true } });
+    const before = await checksums(service.database, school.schema);
+    await withOperations("feature = 'transport'", async () => {
+      await service.operator.put(`/api/platform/tenants/${school.id}`, { feature_flags: { transport: false } });
+      expect(await refused((answer) => otherThan(answer, 403, 'feature_disabled'), school, {}, ofSchools)).toEqual([]);
+      expect(await checksums(service.database, school.schema)).toEqual(before);
+      await service.operator.put(`/api/platform/tenants/${school.id}`, { feature_flags: {} });
+      expect(await refused(passes, school, {}, ofSchools)).toEqual([]);
+    });
+  });
+
+  test("a feature that the plan lacks is a 403 feature_disabled, and one that the plan lacks but the school's own flag gives is not", async () => {
+    const school = await service.school({ plan_id: 1 });
+    await withOperations("feature = 'transport'", async () => {
+      expect((await school.admin.get('/api/students', 403)).error).toBe('feature_disabled');
+      await service.operator.put(`/api/platform/tenants/${school.id}`, { feature_flags: { transport: true } });
+      expect((await school.admin.get<unknown[]>('/api/students')).data).toEqual([]);
+    });
+  });
+
+  test('endpoints with a feature of their own answer 403 feature_disabled without it, and the others go on', async () => {
+    const features = [...new Set(endpoints.flatMap(({ operation }) => operation.feature ?? []))];
+    const school = await service.school({ feature_flags: Object.fromEntries(features.map((name) => [name, false])) });
+    const lines = await faults(ofSchools, async (endpoint) => {
+      const answer = await ask({ ...sampleRequest(document, endpoint, { id: ofA }), token: school.admin.token });
+      return endpoint.operation.feature === null ? passes(answer) : otherThan(answer, 403, 'feature_disabled');
+    });
+    expect(lines).toEqual([]);
+  });
+
+  test('before the setup is complete, 409 setup_incomplete wherever it is needed; after it, not', async () => {
+    const school = await service.school();
+    const before = await checksums(service.database, school.schema);
+    await withOperations('needs_setup = true', async () => {
+      expect(await refused((answer) => otherThan(answer, 409, 'setup_incomplete'), school, {}, ofSchools)).toEqual([]);
+      expect(await checksums(service.database, school.schema)).toEqual(before);
+      await service.database.query('update platform.tenant set is_setup_complete = true where id = $1', [school.id]);
+      expect(await refused(passes, school, {}, ofSchools)).toEqual([]);
+    });
+  });
+
+  test('without an active subscription, 402 subscription_inactive wherever it is needed; trialing and active will do', async () => {
+    const school = await service.school();
+    const set = (status: string) => service.database.query('update platform.subscription set status = $2 where tenant_id = $1', [school.id, status]);
+    const before = await checksums(service.database, school.schema);
+    const list = () => ask({ path: '/api/students', token: school.admin.token });
+    await withOperations('needs_subscription = true', async () => {
+      expect((await list()).json?.data).toEqual([]);
+      await set('past_due');
+      expect(otherThan(await list(), 402, 'subscription_inactive')).toBeUndefined();
+      await set('cancelled');
+      expect(await refused((answer) => otherThan(answer, 402, 'subscription_inactive'), school, {}, ofSchools)).toEqual([]);
+      expect(await checksums(service.database, school.schema)).toEqual(before);
+      await set('trialing');
+      await service.database.query("update platform.tenant set trial_ends_at = now() - interval '1 minute' where id = $1", [school.id]);
+      expect(otherThan(await list(), 402, 'subscription_inactive')).toBeUndefined();
+      await service.database.query("update platform.tenant set trial_ends_at = now() + interval '1 day' where id = $1", [school.id]);
+      expect((await list()).json?.data).toEqual([]);
+    });
+  });
+
+  test('an operation that needs a role is a 403 for an admin without it, and for somebody whose own role has its name', async () => {
+    const before = await checksums(service.database, a.schema);
+    await withOperations("role = 'principal'", async () => {
+      expect(await refused((answer) => otherThan(answer, 403, 'forbidden'), a, {}, ofSchools)).toEqual([]);
+      expect(await checksums(service.database, a.schema)).toEqual(before);
+    });
+    await a.admin.post('/api/rbac/roles', { name: 'principal', permission_ids: [1] }, 201);
+    const poser = await a.user(['principal']);
+    await poser.get('/api/students', 200);
+    await withOperations("role = 'principal'", async () => {
+      expect((await poser.get('/api/students', 403)).error).toBe('forbidden');
+    });
+    await withOperations("role = 'admin'", async () => {
+      await a.admin.get('/api/students', 200);
+    });
+  });
+
+  test('a school that is being migrated answers 503 with Retry-After at every endpoint, and no other school waits', async () => {
+    const before = await checksums(service.database, a.schema);
+    const closed = (answer: Answered) => otherThan(answer, 503, 'unavailable') ?? (answer.headers['retry-after'] === '1' ? undefined : 'has no Retry-After');
+    await withOwner(service.database.url, async (owner) => {
+      await owner.query('select pg_advisory_lock(core.tenant_lock_key($1))', [a.id]);
+      expect(await refused(closed, a, {}, mine)).toEqual([]);
+      const login = { email: a.adminEmail, password: testPassword, tenant_id: a.id };
+      expect(closed(await ask({ method: 'POST', path: '/api/auth/login', token: '', body: login }))).toBeUndefined();
+      expect((await b.admin.get<{ id: number }>(`/api/students/${ofB}`)).data.id).toBe(ofB);
+      expect((await service.operator.get<{ id: number }>(`/api/platform/tenants/${a.id}`)).data.id).toBe(a.id);
+    });
+    expect((await a.admin.get<{ id: number }>(`/api/students/${ofA}`)).data.id).toBe(ofA);
+    expect(await checksums(service.database, a.schema)).toEqual(before);
+  });
+
+  test('a school whose schema is older than the functions answers 503 until it is migrated, and no other school waits', async () => {
+    const school = await service.school();
+    await service.database.query('update platform.tenant set schema_version = schema_version - 1 where id = $1', [school.id]);
+    expect(await refused((answer) => otherThan(answer, 503, 'unavailable'), school, {}, mine)).toEqual([]);
+    await b.admin.get(`/api/students/${ofB}`, 200);
+    await service.database.query('update platform.tenant set schema_version = schema_version + 1 where id = $1', [school.id]);
+    expect((await school.admin.get<unknown[]>('/api/students')).data).toEqual([]);
+  });
+});

@@ -1,0 +1,253 @@
+import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
+import { passwords } from '../../src/api/passwords.ts';
+import { createOperator } from '../../src/database/operator.ts';
+import { withOwner } from '../../src/database/pool.ts';
+import type { Client } from '../support/client.ts';
+import { populate } from '../support/populate.ts';
+import { faults, isAnonymous, isForSchools, type Registered, registry, sampleRequest } from '../support/registry.ts';
+import { operatorEmail, type School, testPassword, testService } from '../support/service.ts';
+import { checksums } from '../support/traces.ts';
+import { envelopeFault, otherThan, send } from '../support/wire.ts';
+
+const service = await testService();
+afterAll(() => service.close());
+const { endpoints, document } = await registry(service);
+const permissions = [...new Set(endpoints.flatMap(({ operation }) => operation.permission ?? []))].sort();
+
+/** The id of the records that the school has, one in every table. */
+const id = 500_001;
+
+interface Probe {
+  client: Client & { id: number; email: string };
+  /** Gives the role exactly these permissions, through the API. */
+  may: (names: string[]) => Promise<void>;
+}
+
+let school: School;
+let catalogue: { id: number; name: string }[];
+
+/** A user whose only role can be given any permissions. */
+async function probe(of: School, name: string): Promise<Probe> {
+  const { data: role } = await of.admin.post<{ id: number }>('/api/rbac/roles', { name }, 201);
+  const client = await of.user([name]);
+  return {
+    client,
+    may: async (names) => {
+      const permission_ids = catalogue.filter((permission) => names.includes(permission.name)).map((permission) => permission.id);
+      const { data } = await of.admin.put<{ permissions: string[] }>(`/api/rbac/roles/${role.id}`, { permission_ids });
+      expect([...data.permissions].sort()).toEqual([...names].sort());
+    },
+  };
+}
+
+/** A request that has nothing wrong, to a record that exists unless `at` says otherwise. */
+const ask = (endpoint: Registered, token: string, at = id) => send(service.url, { ...sampleRequest(document, endpoint, { id: at }), token });
+
+beforeAll(async () => {
+  school = await service.school();
+  await populate(service, school, { endpoints, document }, id - 1, 'School');
+  catalogue = (await school.admin.get<typeof catalogue>('/api/rbac/permissions')).data;
+});
+
+describe('permissions', () => {
+  test('every endpoint of a school that is not the own account needs a permission, but for the catalogue of permissions', () => {
+    const open = endpoints.filter((endpoint) => !isAnonymous(endpoint) && endpoint.operation.access === 'tenant' && endpoint.operation.permission === null);
+    expect(open.map(({ operation }) => operation.name)).toEqual(['rbac_permissions_list']);
+    expect(endpoints.filter(({ operation }) => operation.access === 'any' && !operation.name.startsWith('auth_')).map(({ name }) => name)).toEqual([]);
+    expect(permissions.length).toBeGreaterThan(8);
+  });
+
+  describe('a user whose role has every permission but one', () => {
+    let all: Probe;
+    beforeAll(async () => {
+      all = await probe(school, 'All but one');
+    });
+
+    test.each(permissions)('%s is refused by everything that needs it, and nothing changes', async (permission) => {
+      await all.may(catalogue.map(({ name }) => name).filter((name) => name !== permission));
+      const before = await checksums(service.database, school.schema, 'platform');
+      const lines = await faults(
+        endpoints.filter(({ operation }) => operation.permission === permission),
+        async (endpoint) => {
+          const answer = await ask(endpoint, all.client.token);
+          const fault = otherThan(answer, 403, 'forbidden');
+          return fault ?? (answer.json?.message === `This needs the permission ${permission}.` ? undefined : `says ${answer.json?.message ?? ''}`);
+        },
+      );
+      expect(lines).toEqual([]);
+      expect(await checksums(service.database, school.schema, 'platform')).toEqual(before);
+    });
+  });
+
+  describe('a user whose role has one permission', () => {
+    let only: Probe;
+    beforeAll(async () => {
+      only = await probe(school, 'One alone');
+    });
+
+    test.each(permissions)('%s gets past the door of everything that needs it, and of nothing else', async (permission) => {
+      await only.may([permission]);
+      const others = permissions.filter((name) => name !== permission).map((name) => endpoints.find(({ operation }) => operation.permission === name));
+      const lines = await faults(
+        [...endpoints.filter(({ operation }) => operation.permission === permission), ...others.filter((endpoint) => endpoint !== undefined)],
+        async (endpoint) => {
+          // A record that does not exist: what is let in must not break what the next test needs.
+          const answer = await ask(endpoint, only.client.token, 999_999_999);
+          if (endpoint.operation.permission !== permission) return otherThan(answer, 403, 'forbidden');
+          if (endpoint.route.isPage && answer.status !== 200) return `is a list and answered ${answer.status} ${answer.text}`;
+          return answer.json?.message?.startsWith('This needs') ? `answered ${answer.status} ${answer.text}` : envelopeFault(answer);
+        },
+      );
+      expect(lines).toEqual([]);
+    });
+  });
+
+  test('a user without any role is refused by everything that needs a permission, and still reads their own profile', async () => {
+    const nobody = await school.user([]);
+    const lines = await faults(
+      endpoints.filter(({ operation }) => operation.permission !== null),
+      async (endpoint) => otherThan(await ask(endpoint, nobody.token), 403, 'forbidden'),
+    );
+    expect(lines).toEqual([]);
+    expect((await nobody.get<{ id: number; permissions: string[]; roles: string[] }>('/api/auth/profile')).data).toMatchObject({
+      id: nobody.id,
+      permissions: [],
+      roles: [],
+    });
+  });
+
+  describe('a change of rights counts at the next request, with the token that was issued before', () => {
+    interface Who {
+      permissions: string[];
+      roles: string[];
+    }
+
+    test('a permission that a role gains and loses', async () => {
+      const { client, may } = await probe(school, 'Gains and loses');
+      await client.get('/api/students', 403);
+      await may(['student.read']);
+      expect((await client.get<{ id: number }[]>('/api/students')).data.map((student) => student.id)).toContain(id);
+      await may([]);
+      expect((await client.get('/api/students', 403)).error).toBe('forbidden');
+    });
+
+    test('a role that a user gains and loses', async () => {
+      const client = await school.user([]);
+      const { data: roles } = await school.admin.get<{ id: number; name: string }[]>('/api/rbac/roles?pageSize=100');
+      const accountant = roles.find(({ name }) => name === 'accountant')?.id ?? 0;
+      await client.get('/api/students', 403);
+      await school.admin.post(`/api/rbac/users/${client.id}/roles`, { role_id: accountant });
+      expect((await client.get<Who>('/api/auth/profile')).data.roles).toEqual(['accountant']);
+      await client.get('/api/students', 200);
+      await school.admin.delete(`/api/rbac/users/${client.id}/roles/${accountant}`);
+      await client.get('/api/students', 403);
+    });
+
+    test('role_ids that a change of the user sets', async () => {
+      const client = await school.user(['teacher']);
+      await client.get('/api/students', 200);
+      await school.admin.put(`/api/users/${client.id}`, { role_ids: [] });
+      expect((await client.get<Who>('/api/auth/profile')).data).toMatchObject({ permissions: [], roles: [] });
+      await client.get('/api/students', 403);
+    });
+
+    test('a token that is refreshed carries the rights of now, not those of the log-in', async () => {
+      const client = await school.user(['teacher']);
+      await school.admin.put(`/api/users/${client.id}`, { role_ids: [] });
+      const refreshed = await send(service.url, { method: 'POST', path: '/api/auth/refresh', headers: { 'x-refresh-token': client.refreshToken } });
+      const { access_token } = refreshed.json?.data as { access_token: string };
+      expect(otherThan(await send(service.url, { path: '/api/students', token: access_token }), 403, 'forbidden')).toBeUndefined();
+    });
+  });
+
+  test('a role of the school that is called like nothing special gives no more than it says, whatever its name', async () => {
+    for (const name of ['custom:admin', 'Admin ', 'аdmin', 'platform admin', '{admin}', 'admin,admin', '*']) {
+      const answer = await school.admin.send<{ id: number }>('POST', '/api/rbac/roles', { body: { name } });
+      if (answer.status === 409) continue; // «Admin » is trimmed, and taken.
+      expect(answer.status).toBe(201);
+      const client = await school.user([name.trim()]);
+      expect((await client.get<{ permissions: string[] }>('/api/auth/profile')).data.permissions).toEqual([]);
+      await client.get('/api/users', 403);
+      await client.get('/api/platform/tenants', 403);
+    }
+  });
+});
+
+describe('schools and operators', () => {
+  const platform = endpoints.filter(({ operation }) => operation.access === 'platform');
+
+  test('the admin of a school is refused by every endpoint of the platform, and nothing changes', async () => {
+    const before = await checksums(service.database, school.schema, 'platform');
+    // Both a record that exists in `platform` (the school itself, the first plan) and one that does not.
+    for (const at of [school.id, 1, 999_999_999]) {
+      expect(await faults(platform, async (endpoint) => otherThan(await ask(endpoint, school.admin.token, at), 403, 'forbidden'))).toEqual([]);
+    }
+    expect(platform.length).toBeGreaterThan(10);
+    expect(await checksums(service.database, school.schema, 'platform')).toEqual(before);
+  });
+
+  test('an operator is refused by every endpoint of a school, also when X-Tenant-ID names one, and nothing changes', async () => {
+    const before = await checksums(service.database, school.schema, 'platform');
+    const schools = endpoints.filter(({ operation }) => operation.access === 'tenant');
+    for (const headers of [{}, { 'x-tenant-id': String(school.id) }]) {
+      const lines = await faults(schools, async (endpoint) => {
+        const request = sampleRequest(document, endpoint, { id });
+        return otherThan(await send(service.url, { ...request, headers: { ...request.headers, ...headers }, token: service.operator.token }), 403, 'forbidden');
+      });
+      expect(lines).toEqual([]);
+    }
+    expect(schools.length).toBeGreaterThan(15);
+    expect(await checksums(service.database, school.schema, 'platform')).toEqual(before);
+  });
+
+  test('an operator who is an analyst is refused by every endpoint of the platform, and nothing changes', async () => {
+    const passwordHash = await (await passwords()).hash(testPassword);
+    const email = 'analyst@test.example';
+    await withOwner(service.database.url, (owner) =>
+      createOperator(owner, { email, passwordHash, firstName: 'Ana', lastName: 'Lyst', role: 'analyst', tenantIds: null }),
+    );
+    const analyst = await service.anonymous.login({ is_platform: true, email, password: testPassword });
+    const before = await checksums(service.database, school.schema, 'platform');
+    for (const at of [school.id, 999_999_999]) {
+      expect(await faults(platform, async (endpoint) => otherThan(await ask(endpoint, analyst.token, at), 403, 'forbidden'))).toEqual([]);
+    }
+    expect(await checksums(service.database, school.schema, 'platform')).toEqual(before);
+    expect((await analyst.get<{ roles: string[] }>('/api/auth/profile')).data.roles).toEqual(['analyst']);
+  });
+
+  test('an operator who is made an analyst loses the platform at once, and one who is deactivated everything', async () => {
+    const passwordHash = await (await passwords()).hash(testPassword);
+    const email = 'demoted@test.example';
+    await withOwner(service.database.url, (owner) =>
+      createOperator(owner, { email, passwordHash, firstName: 'De', lastName: 'Moted', role: 'admin', tenantIds: null }),
+    );
+    const demoted = await service.anonymous.login({ is_platform: true, email, password: testPassword });
+    await demoted.get('/api/platform/plans', 200);
+    await service.database.query("update platform.user_account set role = 'analyst' where email = $1", [email]);
+    await demoted.get('/api/platform/plans', 403);
+    await service.database.query('update platform.user_account set is_active = false where email = $1', [email]);
+    await demoted.get('/api/auth/profile', 401);
+    await service.operator.get('/api/platform/plans', 200);
+  });
+
+  test('the e-mail and password of an operator open no school, and those of an admin no platform', async () => {
+    const wrongDoors = [
+      { is_platform: true, email: school.adminEmail, password: testPassword },
+      { tenant_id: school.id, email: operatorEmail, password: testPassword },
+    ];
+    for (const body of wrongDoors) {
+      const answer = await send(service.url, { method: 'POST', path: '/api/auth/login', body });
+      expect(otherThan(answer, 401, 'invalid_credentials')).toBeUndefined();
+    }
+  });
+
+  test('the admin of a school can use every endpoint of a school: none answers that a right is missing', async () => {
+    const fresh = await service.school();
+    const lines = await faults(endpoints.filter(isForSchools), async (endpoint) => {
+      if (['auth_logout', 'auth_password_change'].includes(endpoint.operation.name)) return undefined;
+      const answer = await ask(endpoint, fresh.admin.token, 999_999_999);
+      return answer.status === 403 || answer.status === 401 ? `answered ${answer.text}` : envelopeFault(answer);
+    });
+    expect(lines).toEqual([]);
+  });
+});

@@ -1,0 +1,117 @@
+import { mkdtemp, readdir, readFile, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import pg from 'pg';
+import { passwords } from '../../src/api/passwords.ts';
+import { readConfig } from '../../src/config.ts';
+import { migrate } from '../../src/database/migrate.ts';
+import { createOperator } from '../../src/database/operator.ts';
+import { withOwner } from '../../src/database/pool.ts';
+import { type Service, startService } from '../../src/service.ts';
+import { client } from '../support/client.ts';
+import { type OwnServer, ownServer } from '../support/own-server.ts';
+
+// Roles belong to the whole server, and this owner must make them: it needs a server that has none yet.
+let own: OwnServer;
+let ownerUrl: string;
+let service: Service | undefined;
+let dataDir: string;
+
+beforeAll(async () => {
+  own = await ownServer();
+  dataDir = await mkdtemp(join(tmpdir(), 'school-data-'));
+  await withOwner(own.url('postgres'), (superuser) => superuser.query('create role landlord login createdb createrole'));
+  const asLandlord = (database: string) => own.url(database).replace('postgres://postgres@', 'postgres://landlord@');
+  await withOwner(asLandlord('postgres'), (landlord) => landlord.query('create database leased'));
+  ownerUrl = asLandlord('leased');
+});
+afterAll(async () => {
+  await service?.close();
+  await own.remove();
+  await rm(dataDir, { recursive: true, force: true });
+});
+
+test('an owner who may create databases and roles, and no more, migrates, provisions schools and serves them', async () => {
+  const [who] = await withOwner(
+    ownerUrl,
+    async (owner) =>
+      (await owner.query<{ super: boolean; bypass: boolean }>('select rolsuper as super, rolbypassrls as bypass from pg_roles where rolname = current_user'))
+        .rows,
+  );
+  expect(who).toEqual({ super: false, bypass: false });
+  expect(await migrate({ ownerUrl })).toEqual({ tenants: [], failed: [] });
+  expect(await migrate({ ownerUrl })).toEqual({ tenants: [], failed: [] });
+
+  const [temporary] = await withOwner(
+    ownerUrl,
+    async (owner) =>
+      (await owner.query<{ allowed: boolean }>("select has_database_privilege('school_tenant', current_database(), 'temporary') as allowed")).rows,
+  );
+  expect(temporary).toEqual({ allowed: false });
+
+  const passwordHash = await (await passwords()).hash('test-password');
+  await withOwner(ownerUrl, (owner) =>
+    createOperator(owner, { email: 'op@test.example', passwordHash, firstName: 'Op', lastName: 'Erator', role: 'admin', tenantIds: null }),
+  );
+  service = await startService(
+    readConfig({ PORT: '0', NODE_ENV: 'test', DATA_DIR: dataDir, LOG_LEVEL: 'silent', RATE_LIMIT_PER_MINUTE: '0', PUBLIC_RATE_LIMIT_PER_MINUTE: '0' }),
+    ownerUrl,
+  );
+  const anonymous = await client(service.url ?? '');
+  const operator = await anonymous.login({ is_platform: true, email: 'op@test.example', password: 'test-password' });
+  const tenants = [];
+  for (const subdomain of ['green', 'blue']) {
+    const admin = `admin@${subdomain}.example`;
+    tenants.push(
+      (
+        await operator.post<{ id: number }>(
+          '/api/platform/tenants',
+          { name: subdomain, subdomain, contact_email: admin, plan_id: 3, admin_password: 'test-password' },
+          201,
+        )
+      ).data.id,
+    );
+  }
+  const green = await anonymous.login({ subdomain: 'green', email: 'admin@green.example', password: 'test-password' });
+  const blue = await anonymous.login({ subdomain: 'blue', email: 'admin@blue.example', password: 'test-password' });
+  await green.post('/api/students', { first_name: 'José', last_name: 'García', create_user_account: true, email: 'jose@green.example' }, 201);
+  expect((await green.get<{ first_name: string }[]>('/api/students?search=garcia')).data).toMatchObject([{ first_name: 'José', admission_number: '000001' }]);
+  expect((await blue.get<unknown[]>('/api/students')).data).toEqual([]);
+  expect((await operator.get<{ stats: unknown }>(`/api/platform/tenants/${tenants[0] ?? 0}`)).data.stats).toEqual({
+    total_students: 1,
+    total_teachers: 0,
+    total_classes: 0,
+  });
+
+  // Both verifications and the invitation went through the queue.
+  const folder = join(dataDir, 'outbox');
+  let names: string[] = [];
+  while (names.length < 3) {
+    names = (await readdir(folder).catch(() => [])).filter((name) => name.endsWith('.eml'));
+    await new Promise((done) => setTimeout(done, 50));
+  }
+  const messages = await Promise.all(names.map((name) => readFile(join(folder, name), 'utf8')));
+  expect(messages.map((message) => /^To: .*?([\w.]+@[\w.]+)/m.exec(message)?.[1]).sort()).toEqual([
+    'admin@blue.example',
+    'admin@green.example',
+    'jose@green.example',
+  ]);
+
+  // The owner bypasses nothing: row security is forced, and clean-up still reaches each school's table.
+  const owner = new pg.Client({ connectionString: ownerUrl });
+  await owner.connect();
+  try {
+    expect((await owner.query('select from tenant_1.student')).rowCount).toBe(0);
+    await owner.query("set app.tenant_id = '1'; set app.scope = 'all'");
+    expect((await owner.query('select from tenant_1.student')).rowCount).toBe(1);
+    await owner.query(
+      "insert into tenant_1.idempotency_key (user_id, key, operation, request_hash, created_at) values (1, 'old', 'x', 'x', now() - interval '2 days')",
+    );
+    await owner.query('reset app.tenant_id; reset app.scope; set role school_worker; select core.clean_up(); select core.clean_up_school(1)');
+    await owner.query("reset role; set app.tenant_id = '1'; set app.scope = 'all'");
+    expect((await owner.query('select from tenant_1.idempotency_key')).rowCount).toBe(0);
+  } finally {
+    await owner.end();
+  }
+});

@@ -1,0 +1,194 @@
+import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
+import { sqlFiles } from '../../src/database/install.ts';
+import { testDatabase, type TestDatabase } from '../support/database.ts';
+import { type BareTenant, provision } from '../support/tenants.ts';
+
+let database: TestDatabase;
+let school: BareTenant;
+let schemas: string[];
+
+beforeAll(async () => {
+  database = await testDatabase();
+  school = await provision(database);
+  schemas = ['platform', school.schema];
+});
+afterAll(() => database.drop());
+
+/** The names in the first column of a query. */
+async function names(text: string, values: unknown[] = []): Promise<string[]> {
+  return (await database.query<{ name: string }>(text, values)).map((row) => row.name);
+}
+
+/** Tables whose rows are written once: they have no updated_at. The first two say otherwise when they came. */
+const writtenOnce = ['platform.installation', 'platform.state_transition', 'platform.audit_log', 'platform.tenant_migration'];
+
+describe('tables', () => {
+  const tables = "c.relkind in ('r', 'p') and c.relnamespace = any ($1::regnamespace[])";
+
+  test('each says what it holds', async () => {
+    expect(
+      await names(`select c.oid::regclass::text as name from pg_class c where ${tables} and obj_description(c.oid, 'pg_class') is null`, [
+        ['core', ...schemas],
+      ]),
+    ).toEqual([]);
+  });
+
+  test('each has a primary key', async () => {
+    expect(
+      await names(
+        `select c.oid::regclass::text as name from pg_class c where ${tables} and not exists (select from pg_constraint k where k.conrelid = c.oid and k.contype = 'p')`,
+        [['core', ...schemas]],
+      ),
+    ).toEqual([]);
+  });
+
+  test('each knows when its rows came and when they changed, but for those that are written once', async () => {
+    const lacking = (column: string) =>
+      names(
+        `select c.oid::regclass::text as name from pg_class c where ${tables} and not exists (
+           select from pg_attribute a where a.attrelid = c.oid and a.attname = $2 and a.atttypid = 'timestamptz'::regtype and a.attnotnull and a.atthasdef)`,
+        [schemas, column],
+      );
+    expect((await lacking('created_at')).sort()).toEqual(writtenOnce.slice(0, 2).sort());
+    expect((await lacking('updated_at')).sort()).toEqual([...writtenOnce].sort());
+  });
+
+  test('each that has updated_at keeps it by a trigger of its own schema', async () => {
+    const untouched = await names(
+      `select c.oid::regclass::text as name from pg_class c join pg_attribute a on a.attrelid = c.oid and a.attname = 'updated_at'
+       where ${tables} and not exists (select from pg_trigger t join pg_proc p on p.oid = t.tgfoid
+         where t.tgrelid = c.oid and p.proname = 'touch_updated_at' and p.pronamespace = c.relnamespace and t.tgenabled <> 'D')`,
+      [schemas],
+    );
+    expect(untouched).toEqual([]);
+  });
+
+  test('a time is kept with its zone, a number by bigint or numeric, a text without a length', async () => {
+    expect(
+      await names(
+        `select c.oid::regclass || '.' || a.attname || ' ' || format_type(a.atttypid, a.atttypmod) as name
+         from pg_class c join pg_attribute a on a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped
+         where ${tables} and (a.atttypid in ('timestamp'::regtype, 'timetz'::regtype, 'real'::regtype, 'money'::regtype, 'varchar'::regtype, 'bpchar'::regtype)
+           or (a.attname = 'id' and a.atthasdef and a.atttypid not in ('bigint'::regtype, 'boolean'::regtype)) or a.attidentity <> '')`,
+        [schemas],
+      ),
+    ).toEqual([]);
+  });
+});
+
+describe('foreign keys', () => {
+  test('each says what becomes of its row when the other one goes', async () => {
+    expect(
+      await names(
+        `select conrelid::regclass || ' ' || conname as name from pg_constraint where contype = 'f' and connamespace = any ($1::regnamespace[]) and confdeltype = 'a'`,
+        [['core', ...schemas]],
+      ),
+    ).toEqual([]);
+  });
+
+  test('each has an index that begins with its columns', async () => {
+    expect(
+      await names(
+        `select k.conrelid::regclass || ' ' || k.conname as name from pg_constraint k
+         where k.contype = 'f' and k.connamespace = any ($1::regnamespace[]) and not exists (
+           select from pg_index i where i.indrelid = k.conrelid and i.indpred is null and i.indisvalid
+             and (select array_agg(n) from unnest(i.indkey::smallint[]) with ordinality x (n, position) where position <= cardinality(k.conkey)) @> k.conkey)`,
+        [schemas],
+      ),
+    ).toEqual([]);
+  });
+});
+
+describe('functions', () => {
+  test('each of core and api has a comment in the database or a header in its file', async () => {
+    const files = await Promise.all(['db/core', 'db/api'].map((folder) => sqlFiles(folder)));
+    const headed = new Set(
+      files
+        .flat()
+        .flatMap(({ text }) =>
+          [...text.matchAll(/^--.*\ncreate (?:or replace )?function (core|api)\.(\w+)/gm)].map(([, schema = '', name = '']) => `${schema}.${name}`),
+        ),
+    );
+    const bare = await names(
+      `select pronamespace::regnamespace || '.' || proname as name from pg_proc
+       where pronamespace in ('core'::regnamespace, 'api'::regnamespace) and obj_description(oid, 'pg_proc') is null order by 1`,
+    );
+    expect(bare.filter((name) => !headed.has(name))).toEqual([]);
+  });
+
+  test('each operation takes one jsonb, answers json, and is stable exactly when it only reads', async () => {
+    expect(
+      await names(
+        `select o.name from core.operation o left join pg_proc p on p.proname = o.name and p.pronamespace = 'api'::regnamespace
+         where p.oid is null or p.proargtypes <> array['jsonb'::regtype]::oidvector or p.prorettype <> 'json'::regtype or p.proretset
+           or p.provolatile <> case when o.writes then 'v' else 's' end::"char"`,
+      ),
+    ).toEqual([]);
+  });
+
+  test('each that runs with the rights of its owner is one of core, and pins its search_path', async () => {
+    expect(
+      await names(
+        `select oid::regprocedure::text as name from pg_proc
+         where prosecdef and (pronamespace <> 'core'::regnamespace or not coalesce(proconfig @> array['search_path=pg_catalog, pg_temp'], false))`,
+      ),
+    ).toEqual([]);
+    expect((await names("select proname::text as name from pg_proc where prosecdef and pronamespace = 'core'::regnamespace")).length).toBeGreaterThan(10);
+  });
+});
+
+describe('a school', () => {
+  test('refers to nothing outside its schema but Postgres, its extensions and search_normal, and nothing outside refers to it', async () => {
+    // Every object of the schema, and what hangs on one of its tables (columns, defaults, policies, triggers, indexes).
+    const crossing = await names(
+      `with place as (
+         select d.classid, d.objid, d.objsubid, d.refclassid, d.refobjid, d.refobjsubid,
+           pg_identify_object(d.classid, d.objid, 0) as object, pg_identify_object(d.refclassid, d.refobjid, 0) as target
+         from pg_depend d where d.deptype <> 'p' and d.classid <> 0 and d.objid >= 16384),
+       named as (
+         select (object).identity as object, (target).identity as target, (target).type as kind,
+           (object).identity ~ ('\\m' || $1 || '\\.') or (object).identity = $1 as inside,
+           (target).identity ~ ('\\m' || $1 || '\\.') or (target).identity = $1 as target_inside
+         from place)
+       select distinct object || ' -> ' || target as name from named
+       where inside <> target_inside and not starts_with(object, 'pg_toast.')
+         and not (inside and (kind in ('language', 'access method', 'extension') or target ~ '^(pg_catalog|public)\\.' or target ~ ' USING ' or target = 'platform.search_normal(pg_catalog.text)'
+           or target ~ '^[a-z0-9 "]+(\\[\\])?$'))`,
+      [school.schema],
+    );
+    expect(crossing).toEqual([]);
+  });
+
+  test('has foreign keys only to its own tables and triggers only to its own functions', async () => {
+    expect(
+      await names(
+        `select conrelid::regclass || ' ' || conname as name from pg_constraint k join pg_class target on target.oid = k.confrelid
+         where contype = 'f' and (connamespace = $1::regnamespace) <> (target.relnamespace = $1::regnamespace)
+         union all
+         select t.tgrelid::regclass || ' ' || t.tgname from pg_trigger t join pg_class c on c.oid = t.tgrelid join pg_proc p on p.oid = t.tgfoid
+         where not t.tgisinternal and (c.relnamespace = $1::regnamespace) <> (p.pronamespace = $1::regnamespace)`,
+        [school.schema],
+      ),
+    ).toEqual([]);
+  });
+
+  test('has functions whose bodies name no schema of the service and pin the search_path, but for those that touch no table', async () => {
+    expect(
+      await names(
+        `select proname::text as name from pg_proc where pronamespace = $1::regnamespace
+         and (prosrc ~ '\\m(platform|core|api|analytics|graphile_worker|tenant_[0-9]+)\\.' or (proname <> 'touch_updated_at' and not coalesce(array_to_string(proconfig, ' ') ~ ('search_path=' || $1), false)))`,
+        [school.schema],
+      ),
+    ).toEqual([]);
+  });
+
+  test('has no view, no rule and no table that inherits', async () => {
+    expect(
+      await names(
+        `select c.relname::text as name from pg_class c where c.relnamespace = $1::regnamespace
+           and (c.relkind not in ('r', 'i', 'S', 'p', 'I') or c.relhasrules or (c.relkind = 'r' and c.relhassubclass) or c.relispartition)`,
+        [school.schema],
+      ),
+    ).toEqual([]);
+  });
+});

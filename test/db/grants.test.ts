@@ -1,0 +1,319 @@
+import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
+import { testDatabase, type TestDatabase } from '../support/database.ts';
+import { acting, type BareTenant, provision } from '../support/tenants.ts';
+
+let database: TestDatabase;
+let school: BareTenant;
+
+beforeAll(async () => {
+  database = await testDatabase();
+  school = await provision(database);
+});
+afterAll(() => database.drop());
+
+/** Who but the owner holds what on each object, from an access list; an object without a list has Postgres' defaults. */
+async function grants(objects: string, kind: 'f' | 'n'): Promise<Record<string, string[]>> {
+  const rows = await database.query<{ name: string; grants: string[] }>(
+    `select o.name, array_agg(distinct coalesce(r.rolname, 'PUBLIC') || ' ' || x.privilege_type order by coalesce(r.rolname, 'PUBLIC') || ' ' || x.privilege_type) as grants
+     from (${objects}) o (name, acl, owner)
+     cross join lateral aclexplode(coalesce(o.acl, acldefault($1, o.owner))) x
+     left join pg_roles r on r.oid = x.grantee
+     where x.grantee <> o.owner
+     group by o.name`,
+    [kind],
+  );
+  return Object.fromEntries(rows.map((row) => [row.name, row.grants]));
+}
+
+const functionsOf = (schema: string) => `select proname::text, proacl, proowner from pg_proc where pronamespace = '${schema}'::regnamespace`;
+
+/** Every function of core and platform that somebody but the owner may execute. What is not listed here, nobody may. */
+const granted: Record<string, string[]> = {
+  school_api: ['admit', 'call', 'readiness'],
+  school_worker: ['clean_up', 'clean_up_school', 'email_prepare', 'purge_drop', 'purge_due', 'purge_mark', 'purge_open', 'schools', 'tenant_lock_key'],
+  school_tenant: ['usage_count'],
+  school_platform: ['audit', 'is_reserved_subdomain', 'tenant_provision'],
+  'school_platform and school_tenant': [
+    'diff',
+    'earlier_answer',
+    'effective_rights',
+    'enabled_features',
+    'enqueue',
+    'fail',
+    'has_permission',
+    'insert',
+    'lock',
+    'lock_rights',
+    'login_attempt',
+    'login_succeeded',
+    'order_by',
+    'page',
+    'permissions',
+    'refresh_rights',
+    'refuse_field',
+    'refuse_read_only',
+    'require_match',
+    'session_end',
+    'session_id',
+    'session_open',
+    'session_rights',
+    'session_rotate',
+    'sessions_revoke',
+    'tenant_features',
+    'tenant_id',
+    'tenant_summary',
+    'today',
+    'token_is_recent',
+    'token_use',
+    'tokens_void',
+    'update',
+    'user_id',
+    'version_of',
+  ],
+};
+
+/** Every table of core and platform that somebody but the owner may touch, and how. */
+const grantedTables: Record<string, string[]> = {
+  'core.error': ['school_platform SELECT', 'school_tenant SELECT'],
+  'core.operation': ['school_api SELECT'],
+  'core.permission': ['school_platform SELECT', 'school_tenant SELECT'],
+  'core.record': ['school_platform SELECT', 'school_tenant SELECT'],
+  'platform.audit_log': ['school_platform SELECT'],
+  'platform.file': ['school_platform DELETE', 'school_platform INSERT (content, content_type, name)', 'school_platform SELECT'],
+  'platform.idempotency_key': [
+    'school_platform DELETE',
+    'school_platform INSERT (user_id, key, operation, request_hash)',
+    'school_platform SELECT',
+    'school_platform UPDATE (answer, updated_at)',
+  ],
+  'platform.plan': [
+    'school_platform DELETE',
+    'school_platform INSERT (name, price_monthly, max_students, max_teachers, features)',
+    'school_platform SELECT',
+    'school_platform UPDATE (name, price_monthly, max_students, max_teachers, features, updated_at)',
+  ],
+  'platform.state_transition': ['school_platform SELECT'],
+  'platform.subscription': [
+    'school_platform INSERT (tenant_id, plan_id, status, current_period_end)',
+    'school_platform SELECT',
+    'school_platform UPDATE (plan_id, status, started_at, current_period_end, updated_at)',
+  ],
+  'platform.tenant': [
+    'school_platform INSERT (name, subdomain, plan_id, contact_email, trial_ends_at, feature_flags, time_zone)',
+    'school_platform SELECT',
+    'school_platform UPDATE (name, subdomain, status, plan_id, contact_email, trial_ends_at, feature_flags, time_zone, suspended_at, deleted_at, updated_at)',
+  ],
+  'platform.tenant_usage': ['school_platform SELECT', 'school_platform UPDATE (updated_at)'],
+  'platform.user_account': [
+    'school_platform SELECT',
+    'school_platform UPDATE (password_hash, first_name, last_name, phone, email_verified_at, profile_picture_id, last_login_at, updated_at)',
+  ],
+};
+
+/** Who but the owner holds what on the tables of some schemas; a grant on columns names them. */
+async function tableGrants(...schemas: string[]): Promise<Record<string, string[]>> {
+  const rows = await database.query<{ name: string; holding: string; columns: string | null }>(
+    `select o.name, coalesce(r.rolname, 'PUBLIC') || ' ' || x.privilege_type as holding, string_agg(o.attname, ', ' order by o.attnum) as columns
+     from (select c.oid::regclass::text as name, c.relacl as acl, c.relowner as owner, null::name as attname, 0 as attnum from pg_class c
+             where c.relnamespace = any ($1::regnamespace[]) and c.relkind in ('r', 'p', 'v', 'm', 'f')
+           union all
+           select c.oid::regclass::text, a.attacl, c.relowner, a.attname, a.attnum from pg_class c join pg_attribute a on a.attrelid = c.oid and a.attacl is not null
+             where c.relnamespace = any ($1::regnamespace[])) o
+     cross join lateral aclexplode(o.acl) x left join pg_roles r on r.oid = x.grantee
+     where x.grantee <> o.owner
+     group by 1, 2, o.attname is null order by 1, 2`,
+    [schemas],
+  );
+  const found: Record<string, string[]> = {};
+  for (const { name, holding, columns } of rows) (found[name] ??= []).push(columns === null ? holding : `${holding} (${columns})`);
+  return found;
+}
+
+describe('roles', () => {
+  test('the API and the worker can log in, the roles of requests can not; none has a right over the server or inherits one', async () => {
+    const roles = await database.query(
+      `select rolname::text as role, rolcanlogin as login, rolinherit as inherits, rolsuper or rolcreaterole or rolcreatedb or rolbypassrls or rolreplication as special
+       from pg_roles where rolname like 'school\\_%' order by rolname`,
+    );
+    expect(roles).toEqual([
+      { role: 'school_api', login: true, inherits: false, special: false },
+      { role: 'school_platform', login: false, inherits: false, special: false },
+      { role: 'school_tenant', login: false, inherits: false, special: false },
+      { role: 'school_worker', login: true, inherits: false, special: false },
+    ]);
+  });
+
+  test('the API may become the roles of requests, and nobody else may become anything', async () => {
+    const members = await database.query(
+      `select m.member::regrole::text as member, m.roleid::regrole::text as role, m.admin_option, m.inherit_option
+       from pg_auth_members m where m.member::regrole::text like 'school\\_%' order by 2`,
+    );
+    expect(members).toEqual([
+      { member: 'school_api', role: 'school_platform', admin_option: false, inherit_option: false },
+      { member: 'school_api', role: 'school_tenant', admin_option: false, inherit_option: false },
+    ]);
+  });
+});
+
+describe('grants', () => {
+  test('a schema is open to whom this list names', async () => {
+    const schemas = "select nspname::text, nspacl, nspowner from pg_namespace where nspname not like 'pg\\_%' and nspname <> 'information_schema'";
+    expect(await grants(schemas, 'n')).toEqual({
+      api: ['school_api USAGE', 'school_platform USAGE', 'school_tenant USAGE'],
+      core: ['school_api USAGE', 'school_platform USAGE', 'school_tenant USAGE', 'school_worker USAGE'],
+      graphile_worker: ['school_worker USAGE'],
+      platform: ['school_platform USAGE', 'school_tenant USAGE'],
+      public: ['PUBLIC USAGE'],
+      [school.schema]: ['school_tenant USAGE'],
+    });
+  });
+
+  test('a function of core may be executed by whom this list names', async () => {
+    const expected = Object.entries(granted).flatMap(([roles, names]) =>
+      names.map((name): [string, string[]] => [name, roles.split(' and ').map((role) => `${role} EXECUTE`)]),
+    );
+    expect(await grants(functionsOf('core'), 'f')).toEqual(Object.fromEntries(expected));
+  });
+
+  test('of the functions of platform only search_normal may be executed', async () => {
+    expect(await grants(functionsOf('platform'), 'f')).toEqual({ search_normal: ['school_platform EXECUTE', 'school_tenant EXECUTE'] });
+  });
+
+  test('of the functions of a school nobody may execute any', async () => {
+    expect(await grants(functionsOf(school.schema), 'f')).toEqual({});
+  });
+
+  test('a function of api may be executed by both roles of requests, an operation only by the one that it is for', async () => {
+    const functions = await database.query<{ name: string; access: string | null }>(
+      `select p.proname::text as name, o.access from pg_proc p left join core.operation o on o.name = p.proname where p.pronamespace = 'api'::regnamespace order by 1`,
+    );
+    expect(functions.length).toBeGreaterThan(60);
+    const expected = functions.map(({ name, access }): [string, string[]] => [
+      name,
+      access === 'platform'
+        ? ['school_platform EXECUTE']
+        : access === 'tenant'
+          ? ['school_tenant EXECUTE']
+          : ['school_platform EXECUTE', 'school_tenant EXECUTE'],
+    ]);
+    expect(await grants(functionsOf('api'), 'f')).toEqual(Object.fromEntries(expected));
+  });
+
+  test('a table of core or platform may be touched by whom this list names', async () => {
+    expect(await tableGrants('core', 'platform', 'public')).toEqual(grantedTables);
+  });
+
+  test('the tables of a school are open to its role alone, and those of the queue to the worker alone', async () => {
+    const grantees = async (schema: string) => [
+      ...new Set(Object.values(await tableGrants(schema)).flatMap((list) => list.map((grant) => grant.split(' ')[0]))),
+    ];
+    expect(await grantees(school.schema)).toEqual(['school_tenant']);
+    expect(await grantees('graphile_worker')).toEqual(['school_worker']);
+    expect(await grantees('graphile_migrate')).toEqual([]);
+  });
+
+  test('sequences give numbers to the role that inserts, and can be set by none', async () => {
+    const sequences = await database.query<{ grants: string }>(
+      `select distinct c.relnamespace::regnamespace::text || ': ' || coalesce(r.rolname, 'PUBLIC') || ' ' || x.privilege_type as grants
+       from pg_class c cross join lateral aclexplode(c.relacl) x left join pg_roles r on r.oid = x.grantee
+       where c.relkind = 'S' and x.grantee <> c.relowner order by 1`,
+    );
+    expect(sequences.map((row) => row.grants)).toEqual([
+      'graphile_worker: school_worker USAGE',
+      'platform: school_platform USAGE',
+      `${school.schema}: school_tenant USAGE`,
+    ]);
+  });
+
+  test('nothing is granted ahead of its making', async () => {
+    expect(await database.query('select defaclrole::regrole::text, defaclobjtype from pg_default_acl')).toEqual([]);
+  });
+});
+
+describe('refusals', () => {
+  const denied = '42501';
+  const context = () => ({ 'app.tenant_id': String(school.id), 'app.scope': 'all', search_path: `${school.schema}, public` });
+
+  test('the API reads no table but core.operation', async () => {
+    const tables = await database.query<{ name: string }>(
+      `select oid::regclass::text as name from pg_class where relkind in ('r', 'p', 'v')
+         and relnamespace in (select oid from pg_namespace where nspname in ('core', 'platform', 'graphile_worker', 'graphile_migrate', $1)) order by 1`,
+      [school.schema],
+    );
+    expect(tables.length).toBeGreaterThan(30);
+    await acting(database.url, 'school_api', context(), async ({ attempt }) => {
+      const open: string[] = [];
+      for (const { name } of tables) if ((await attempt(`select from ${name} limit 1`)) !== denied) open.push(name);
+      expect(open).toEqual(['core.operation']);
+    });
+  });
+
+  test('the API calls no operation but through the dispatcher', async () => {
+    const operations = await database.query<{ name: string }>('select name from core.operation order by name');
+    await acting(database.url, 'school_api', context(), async ({ attempt }) => {
+      for (const { name } of operations) expect({ name, outcome: await attempt(`select api.${name}('{}')`) }).toEqual({ name, outcome: denied });
+    });
+  });
+
+  test("a school's role reaches no operator function, no table of the platform and nothing of a school's life", async () => {
+    const operations = await database.query<{ name: string }>("select name from core.operation where access = 'platform' order by name");
+    expect(operations.length).toBeGreaterThan(10);
+    await acting(database.url, 'school_tenant', context(), async ({ attempt }) => {
+      for (const { name } of operations) expect({ name, outcome: await attempt(`select api.${name}('{}')`) }).toEqual({ name, outcome: denied });
+      for (const call of [
+        'core.tenant_migrate(1)',
+        'core.tenant_secure(1)',
+        "core.tenant_provision(1, '{}')",
+        'core.tenant_seed(1)',
+        'core.tenant_lock_key(1)',
+        "core.email_prepare(1, 1, 'password_reset')",
+        'core.clean_up()',
+        'core.refresh_token_new(1)',
+        'core.enter_tenant(1)',
+        'core.purge_drop(1)',
+        'core.archive_open(1)',
+        "core.audit('tenant.suspend', 'tenant', 1, 1, '{}')",
+        "core.call('auth_profile', 1, '{}', '{}')",
+        "core.admit('auth_profile', 1, '{}', '{}')",
+      ]) {
+        expect({ call, outcome: await attempt(`select ${call}`) }).toEqual({ call, outcome: denied });
+      }
+      for (const table of ['tenant', 'plan', 'session', 'user_account', 'audit_log', 'one_time_token', 'refresh_token']) {
+        expect({ table, outcome: await attempt(`select from platform.${table}`) }).toEqual({ table, outcome: denied });
+      }
+      for (const statement of ['create table x ()', `create table ${school.schema}.x ()`, 'create table public.x ()']) {
+        expect({ statement, outcome: await attempt(statement) }).toEqual({ statement, outcome: denied });
+      }
+    });
+  });
+
+  test("the worker reads no school's table and no session", async () => {
+    await acting(database.url, 'school_worker', context(), async ({ attempt }) => {
+      expect(await attempt(`select from ${school.schema}.student`)).toBe(denied);
+      expect(await attempt('select from platform.session')).toBe(denied);
+      expect(await attempt("select core.call('students_list', 1, '{}', '{}')")).toBe(denied);
+      expect(await attempt('select core.clean_up()')).toBe(1);
+    });
+  });
+
+  test('the audit trail takes entries, and refuses that anybody changes or removes one, its owner included', async () => {
+    await database.query("insert into platform.audit_log (action, target_type) values ('test', 'test')");
+    const append = 'S403A';
+    await acting(database.url, 'postgres', {}, async ({ attempt }) => {
+      expect(await attempt("update platform.audit_log set action = 'other'")).toBe(append);
+      expect(await attempt('delete from platform.audit_log')).toBe(append);
+      expect(await attempt('truncate platform.audit_log')).toBe(append);
+      expect(
+        await attempt("insert into platform.audit_log (id, action, target_type) values (1, 'x', 'x') on conflict (id) do update set action = excluded.action"),
+      ).toBe(append);
+    });
+    for (const role of ['school_platform', 'school_tenant', 'school_worker', 'school_api']) {
+      await acting(database.url, role, {}, async ({ attempt }) => {
+        for (const statement of ["update platform.audit_log set action = 'other'", 'delete from platform.audit_log', 'truncate platform.audit_log']) {
+          expect({ role, statement, outcome: await attempt(statement) }).toEqual({ role, statement, outcome: denied });
+        }
+      });
+    }
+    expect(await database.query("select action from platform.audit_log where action = 'test'")).toEqual([{ action: 'test' }]);
+  });
+});

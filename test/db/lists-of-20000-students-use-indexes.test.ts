@@ -1,0 +1,107 @@
+import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
+import pg from 'pg';
+import { testDatabase, type TestDatabase } from '../support/database.ts';
+import { type BareTenant, provision } from '../support/tenants.ts';
+
+let database: TestDatabase;
+let school: BareTenant;
+let classId: number;
+
+beforeAll(async () => {
+  database = await testDatabase();
+  school = await provision(database);
+  const { schema } = school;
+  await database.query(`insert into ${schema}.academic_year (name, start_date, end_date, is_current) values ('2026', '2026-01-01', '2026-12-31', true)`);
+  await database.query(`insert into ${schema}.grade (name) values ('One')`);
+  await database.query(`insert into ${schema}.class (name, grade_id, academic_year_id) select 'Class ' || n, 1, 1 from generate_series(1, 400) n`);
+  await database.query(
+    `insert into ${schema}.student (first_name, last_name, admission_number, class_id)
+     select 'Given' || n % 199, case when n = 777 then 'Łukaszewicz' else 'Family' || n % 997 end, lpad(n::text, 6, '0'), 1 + n % 400 from generate_series(1, 20000) n`,
+  );
+  classId = 17;
+  // As autovacuum does: it also empties the list of what the trigram index has still to take in.
+  await database.query(`vacuum analyze ${schema}.student, ${schema}.enrollment, ${schema}.class, ${schema}.grade`);
+});
+afterAll(() => database.drop());
+
+interface Plan {
+  'Node Type': string;
+  'Relation Name'?: string;
+  'Index Name'?: string;
+  Plans?: Plan[];
+}
+
+const nodes = (plan: Plan): Plan[] => [plan, ...(plan.Plans ?? []).flatMap(nodes)];
+
+/**
+ * The plans of every statement that an operation runs inside the database, in the school's own role and settings:
+ * auto_explain sees the statements of functions too.
+ */
+async function plans(
+  operation: string,
+  params: object,
+): Promise<{ answer: { data?: { last_name: string }[]; pagination?: { totalItems: number } }; scans: string[] }> {
+  const client = new pg.Client({ connectionString: database.url });
+  await client.connect();
+  try {
+    await client.query("load 'auto_explain'");
+    await client.query(
+      `set auto_explain.log_min_duration = 0; set auto_explain.log_nested_statements = on; set auto_explain.log_format = json; set client_min_messages = log; set jit = off`,
+    );
+    const found: Plan[] = [];
+    client.on('notice', (notice) => {
+      const text = /plan:\s*(\{[\s\S]*\})/.exec(notice.message ?? '')?.[1];
+      if (text) found.push(...nodes((JSON.parse(text) as { Plan: Plan }).Plan));
+    });
+    await client.query('begin');
+    await client.query(`select set_config('app.tenant_id', $1, true), set_config('app.scope', 'all', true), set_config('search_path', $2, true)`, [
+      String(school.id),
+      `${school.schema}, public`,
+    ]);
+    await client.query('set local role school_tenant');
+    const { rows } = await client.query<{ answer: { data?: { last_name: string }[] } }>(`select api.${operation}($1) as answer`, [JSON.stringify(params)]);
+    await client.query('rollback');
+    const scans = found
+      .filter((node) => node['Relation Name'] === 'student' || node['Index Name']?.startsWith('student_'))
+      .map((node) => `${node['Node Type']}${node['Index Name'] ? ` ${node['Index Name']}` : ''}`);
+    return { answer: rows[0]?.answer ?? {}, scans };
+  } finally {
+    await client.end();
+  }
+}
+
+describe('with 20,000 students and row security', () => {
+  test('one student is read by primary key', async () => {
+    const { answer, scans } = await plans('students_get', { id: 777 });
+    expect(answer).toMatchObject({ last_name: 'Łukaszewicz' });
+    expect(scans).toEqual(['Index Scan student_pkey']);
+  });
+
+  test('the first page by name comes in the order of an index; only the count goes through all', async () => {
+    const { answer, scans } = await plans('students_list', {});
+    expect(answer.data).toHaveLength(20);
+    expect(answer.pagination?.totalItems).toBe(20000);
+    expect(scans).toContain('Index Scan student_name_idx');
+  });
+
+  test('the students of a class are found by the enrollments of the class, not by reading all students', async () => {
+    const { answer, scans } = await plans('students_list', { class_id: classId });
+    expect(answer.pagination?.totalItems).toBe(50);
+    expect(answer.data).toHaveLength(20);
+    expect(scans).not.toContain('Seq Scan');
+    expect(scans.some((scan) => scan.startsWith('Index'))).toBe(true);
+  });
+
+  test.each(['łukaszew', 'LUKASZEW', 'ukaszewic'])('the search for part of a name (%s) takes the trigram index', async (search) => {
+    const { answer, scans } = await plans('students_list', { search });
+    expect(answer.data).toMatchObject([{ last_name: 'Łukaszewicz' }]);
+    expect(scans).toContain('Bitmap Index Scan student_search_idx');
+    expect(scans).not.toContain('Seq Scan');
+  });
+
+  test('a search within a class takes an index', async () => {
+    const { answer, scans } = await plans('students_list', { search: 'family', class_id: classId });
+    expect(answer.pagination?.totalItems).toBe(50);
+    expect(scans).not.toContain('Seq Scan');
+  });
+});

@@ -1,0 +1,64 @@
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import { sqlFiles } from '../../src/database/install.ts';
+import { migrate } from '../../src/database/migrate.ts';
+import { type School, testService, type TestService } from '../support/service.ts';
+
+let service: TestService;
+let schools: School[];
+let folder: string;
+
+beforeAll(async () => {
+  service = await testService();
+  schools = [await service.school(), await service.school(), await service.school()];
+  folder = await mkdtemp(join(tmpdir(), 'school-migrations-'));
+  const files = await sqlFiles('migrations/tenant');
+  for (const { name, text } of files) await writeFile(join(folder, name.split('/').at(-1) ?? ''), text);
+  await writeFile(
+    join(folder, `${String(files.length + 1).padStart(4, '0')}-of-a-test.sql`),
+    `alter table student add column locker text;
+     do $$ begin if exists (select from student where first_name = 'Odd') then raise exception 'cannot convert Odd'; end if; end $$;`,
+  );
+});
+afterAll(async () => {
+  await rm(folder, { recursive: true });
+  await service.close();
+});
+
+test('answers 503 with Retry-After until it succeeds, while every other school is served, before and after', async () => {
+  const [first, failing, third] = schools as [School, School, School];
+  await failing.admin.post('/api/students', { first_name: 'Odd', last_name: 'One' }, 201);
+  const options = { ownerUrl: service.database.url, tenantMigrations: folder };
+  const { failed } = await migrate(options);
+  expect(failed.map(({ tenant }) => Number(tenant))).toEqual([failing.id]);
+
+  for (const path of ['/api/students', '/api/auth/profile', '/api/rbac/roles']) {
+    const refused = await failing.admin.send('GET', path);
+    expect({ status: refused.status, error: refused.error, retry: refused.headers.get('retry-after') }).toEqual({
+      status: 503,
+      error: 'unavailable',
+      retry: '1',
+    });
+  }
+  expect(
+    (await service.anonymous.send('POST', '/api/auth/login', { body: { subdomain: failing.subdomain, email: failing.adminEmail, password: 'x' } })).status,
+  ).toBe(503);
+  for (const { admin } of [first, third]) {
+    await admin.post('/api/students', { first_name: 'Even', last_name: 'One' }, 201);
+    expect((await admin.get<{ first_name: string }[]>('/api/students')).data).toMatchObject([{ first_name: 'Even' }]);
+  }
+  const ready = await service.anonymous.send<{ tenants_behind: number }>('GET', '/api/health/ready');
+  expect(ready.data.tenants_behind).toBe(1);
+  expect((await service.operator.get<{ status: string }>(`/api/platform/tenants/${failing.id}`)).data.status).toBe('active');
+
+  await service.database.query(`update ${failing.schema}.student set first_name = 'Even'`);
+  expect(await migrate(options)).toMatchObject({ tenants: [{ tenant: String(failing.id), applied: 1 }], failed: [] });
+  expect((await failing.admin.get<{ first_name: string }[]>('/api/students')).data).toMatchObject([{ first_name: 'Even' }]);
+  const young = await service.school();
+  const columns = await service.database.query<{ table_schema: string }>(
+    "select table_schema::text from information_schema.columns where table_name = 'student' and column_name = 'locker'",
+  );
+  expect(columns.map((row) => row.table_schema).sort()).toEqual([...schools, young].map(({ schema }) => schema).sort());
+});

@@ -1,0 +1,162 @@
+import { spawnSync } from 'node:child_process';
+import { chown, mkdtemp, readFile, rm, stat } from 'node:fs/promises';
+import { createServer } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, describe, expect, test } from '@jest/globals';
+import { type Client, client } from '../support/client.ts';
+import { type Program, runProgram, startProgram } from '../support/processes.ts';
+
+let programs: Program[] = [];
+let folders: string[] = [];
+
+afterEach(async () => {
+  for (const program of programs) program.kill('SIGINT');
+  await Promise.all(programs.map(({ ended }) => ended));
+  for (const folder of folders) await rm(folder, { recursive: true, force: true });
+  programs = [];
+  folders = [];
+});
+
+async function dataDirectory(): Promise<string> {
+  const folder = await mkdtemp(join(tmpdir(), 'school-start-'));
+  folders.push(folder);
+  return folder;
+}
+
+interface Started {
+  program: Program;
+  url: string;
+  /** What it said until it was ready. */
+  banner: string;
+}
+
+async function start(env: Record<string, string>, account: { uid?: number; gid?: number } = {}): Promise<Started> {
+  const program = startProgram('src/main.ts', [], { PORT: '0', LOG_LEVEL: 'error', ...env }, account);
+  programs.push(program);
+  const { input, index } = await program.prints(/Stop with Ctrl-C\.\n/);
+  const banner = input.slice(0, index);
+  return { program, banner, url: /API +(http:\S+)\/api\n/.exec(banner)?.[1] ?? '' };
+}
+
+/** Logs in as the banner says. */
+async function loginAsPrinted({ url, banner }: Started): Promise<Client> {
+  const [, subdomain, password] = /Demo school "(\w+)", password (\S+)/.exec(banner) ?? [];
+  const email = /Admin +(\S+)/.exec(banner)?.[1];
+  return (await client(url)).login({ subdomain, email, password });
+}
+
+/** Whether a process runs; one that has ended and that nobody asked for its exit code has no command line any more. */
+async function isAlive(pid: number): Promise<boolean> {
+  try {
+    process.kill(pid, 0);
+  } catch {
+    return false;
+  }
+  return (await readFile(`/proc/${pid}/cmdline`, 'utf8').catch(() => 'not Linux')) !== '';
+}
+
+/** The Postgres server of a data directory; undefined when it left none. */
+const postgresOf = async (dataDir: string) =>
+  Number((await readFile(join(dataDir, 'postgres/postmaster.pid'), 'utf8').catch(() => '')).split('\n')[0]) || undefined;
+
+const totalStudents = async (as: Client, search = '') => (await as.get(`/api/students?search=${search}`)).pagination.totalItems;
+
+describe('node src/main.ts', () => {
+  test('brings up a database, a demo school of 600 students and its log-ins; stops without a trace; finds its data again, also after kill -9', async () => {
+    const DATA_DIR = await dataDirectory();
+    const first = await start({ DATA_DIR });
+    for (const path of ['/api/health', '/api/docs/', '/api/openapi.json'])
+      expect({ path, status: (await fetch(`${first.url}${path}`)).status }).toEqual({ path, status: 200 });
+    const admin = await loginAsPrinted(first);
+    expect(await totalStudents(admin)).toBe(600);
+    const operator = await (
+      await client(first.url)
+    ).login({ is_platform: true, email: /Operator +(\S+)/.exec(first.banner)?.[1], password: /password (\S+)/.exec(first.banner)?.[1] });
+    expect((await operator.get('/api/platform/tenants')).pagination.totalItems).toBe(1);
+    await admin.post('/api/students', { first_name: 'Remember', last_name: 'Me' }, 201);
+    const postgres = (await postgresOf(DATA_DIR)) ?? 0;
+    expect(await isAlive(postgres)).toBe(true);
+    first.program.kill('SIGINT');
+    expect(await first.program.ended).toMatchObject({ code: 0, signal: null, stderr: '' });
+    expect({ alive: await isAlive(postgres), left: await postgresOf(DATA_DIR) }).toEqual({ alive: false, left: undefined });
+
+    const second = await start({ DATA_DIR });
+    const again = await loginAsPrinted(second);
+    expect([await totalStudents(again), await totalStudents(again, 'remember')]).toEqual([601, 1]);
+    await again.post('/api/students', { first_name: 'Survivor', last_name: 'Me' }, 201);
+    second.program.kill('SIGKILL');
+    expect((await second.program.ended).signal).toBe('SIGKILL');
+    const orphan = (await postgresOf(DATA_DIR)) ?? 0;
+    expect(await isAlive(orphan)).toBe(true);
+
+    const third = await start({ DATA_DIR });
+    expect(await isAlive(orphan)).toBe(false);
+    const survivor = await loginAsPrinted(third);
+    expect([await totalStudents(survivor), await totalStudents(survivor, 'survivor')]).toEqual([602, 1]);
+
+    const rival = await runProgram('src/main.ts', [], { DATA_DIR, PORT: '0' });
+    expect({ code: rival.code, stdout: rival.stdout, lines: rival.stderr.trim().split('\n') }).toEqual({
+      code: 1,
+      stdout: '',
+      lines: [`The data directory ${DATA_DIR} is in use by process ${third.program.pid}. Stop it, or set DATA_DIR to another place.`],
+    });
+    expect(await totalStudents(survivor)).toBe(602);
+    third.program.kill('SIGTERM');
+    expect(await third.program.ended).toMatchObject({ code: 0, signal: null, stderr: '' });
+  });
+
+  test('works for an ordinary user in a folder of theirs, where everything then belongs to them', async () => {
+    const DATA_DIR = await dataDirectory();
+    const isRoot = process.getuid?.() === 0;
+    const nobody = { uid: 65534, gid: 65534 };
+    // Where only root can enter the project no other user can run it; root itself still can, by a copy of the binaries elsewhere.
+    const canRun = isRoot && spawnSync(process.execPath, [join(import.meta.dirname, '../../src/cli/main.ts'), '--help'], { ...nobody, env: {} }).status === 0;
+    const account: { uid?: number; gid?: number } = canRun ? nobody : {};
+    if (canRun) await chown(DATA_DIR, nobody.uid, nobody.gid);
+    const started = await start({ DATA_DIR, DEMO: 'false' }, account);
+    expect(started.banner).not.toContain('Demo school');
+    expect((await fetch(`${started.url}/api/health`)).status).toBe(200);
+    expect((await stat(join(DATA_DIR, 'service.pid'))).uid).toBe(account.uid ?? process.getuid?.());
+    started.program.kill('SIGINT');
+    expect(await started.program.ended).toMatchObject({ code: 0, stderr: '' });
+  });
+
+  test('says in one line that a port which was asked for is taken, and leaves no database running', async () => {
+    const DATA_DIR = await dataDirectory();
+    const occupant = createServer();
+    await new Promise<void>((done) => void occupant.listen(0, '127.0.0.1', done));
+    const address = occupant.address();
+    const port = String(typeof address === 'object' && address ? address.port : 0);
+    const refused = await runProgram('src/main.ts', [], { DATA_DIR, PORT: port, DEMO: 'false' });
+    await new Promise((done) => occupant.close(done));
+    expect({ code: refused.code, stderr: refused.stderr }).toEqual({ code: 1, stderr: `Port ${port} is in use. Set PORT to another one.\n` });
+    expect(await postgresOf(DATA_DIR)).toBeUndefined();
+  });
+
+  test.each<[string, Record<string, string>, string[]]>([
+    [
+      'every wrong variable, a line each',
+      { PORT: 'abc', JWT_SECRETS: 'short', DATABASE_URL: 'mysql://x', LOG_LEVEL: 'loud' },
+      ['PORT', 'DATABASE_URL', 'JWT_SECRETS', 'LOG_LEVEL'],
+    ],
+    ['what production needs', { NODE_ENV: 'production' }, ['DATABASE_URL', 'JWT_SECRETS', 'PUBLIC_URL']],
+    [
+      'a demo in production',
+      { NODE_ENV: 'production', DEMO: 'true', DATABASE_URL: 'postgres://x', PUBLIC_URL: 'https://x.example', JWT_SECRETS: 'x'.repeat(32) },
+      ['DEMO'],
+    ],
+    ['half an operator', { PLATFORM_ADMIN_EMAIL: 'op@test.example' }, ['PLATFORM_ADMIN_EMAIL']],
+  ])('refuses %s', async (_case, env, variables) => {
+    const DATA_DIR = await dataDirectory();
+    const refused = await runProgram('src/main.ts', [], { DATA_DIR, ...env });
+    const lines = refused.stderr.trim().split('\n');
+    expect({ code: refused.code, stdout: refused.stdout, variables: lines.map((line) => line.split(':')[0]).sort() }).toEqual({
+      code: 1,
+      stdout: '',
+      variables: variables.sort(),
+    });
+    for (const line of lines) expect(line).toMatch(/^[A-Z_]+: \S.{5,}$/);
+    expect(refused.stderr).not.toMatch(/short|mysql:\/\/x| at |\.ts/);
+  });
+});

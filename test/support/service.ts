@@ -1,0 +1,137 @@
+import { mkdtemp, readdir, readFile, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { readConfig } from '../../src/config.ts';
+import { createOperator } from '../../src/database/operator.ts';
+import { withOwner } from '../../src/database/pool.ts';
+import { passwords } from '../../src/api/passwords.ts';
+import { startService } from '../../src/service.ts';
+import { client, type Client } from './client.ts';
+import { testDatabase, type TestDatabase } from './database.ts';
+
+export const operatorEmail = 'operator@test.example';
+export const testPassword = 'test-password';
+
+/** A running service on a database of its own. */
+export interface TestService {
+  url: string;
+  database: TestDatabase;
+  /** Nobody logged in. */
+  anonymous: Client;
+  /** A platform operator. */
+  operator: Client;
+  /** The messages that went out, the latest last; waits until there are `count`. */
+  outbox(count: number): Promise<string[]>;
+  /** A school with its admin; see `School`. */
+  school(fields?: Record<string, unknown>): Promise<School>;
+  close(): Promise<void>;
+}
+
+/** A school that a test made. */
+export interface School {
+  id: number;
+  subdomain: string;
+  /** The schema of its tables. */
+  schema: string;
+  /** Its first admin. */
+  admin: Client;
+  adminEmail: string;
+  /** Adds a user with these roles (by name) and logs them in. */
+  user(roles: string[], fields?: Record<string, unknown>): Promise<Client & { id: number; email: string }>;
+  /** Adds an academic year, a grade and a class, straight into the tables; answers their ids. */
+  classroom(name?: string): Promise<{ classId: number; gradeId: number; yearId: number }>;
+}
+
+let serial = 0;
+
+/** Starts the whole service, API and worker, on a clone of the migrated database. @param env settings over the tests' own */
+export async function testService(env: Record<string, string> = {}): Promise<TestService> {
+  const database = await testDatabase();
+  const dataDir = await mkdtemp(join(tmpdir(), 'school-data-'));
+  const config = readConfig({
+    PORT: '0',
+    NODE_ENV: 'test',
+    DATA_DIR: dataDir,
+    LOG_LEVEL: 'silent',
+    JWT_SECRETS: 'a secret of the tests that is long enough',
+    RATE_LIMIT_PER_MINUTE: '0',
+    PUBLIC_RATE_LIMIT_PER_MINUTE: '0',
+    DATABASE_POOL_SIZE: '8',
+    ...env,
+  });
+  const passwordHash = await (await passwords()).hash(testPassword);
+  await withOwner(database.url, (owner) =>
+    createOperator(owner, { email: operatorEmail, passwordHash, firstName: 'Op', lastName: 'Erator', role: 'admin', tenantIds: null }),
+  );
+  const service = await startService(config, database.url);
+  const url = service.url ?? '';
+  const anonymous = await client(url);
+  const operator = await anonymous.login({ is_platform: true, email: operatorEmail, password: testPassword });
+
+  async function school(fields: Record<string, unknown> = {}): Promise<School> {
+    const n = ++serial;
+    const subdomain = `school-${n}-${Math.random().toString(36).slice(2, 8)}`;
+    const adminEmail = `admin@${subdomain}.example`;
+    const { data } = await operator.post<{ id: number }>(
+      '/api/platform/tenants',
+      { name: `School ${n}`, subdomain, contact_email: adminEmail, plan_id: 3, admin_email: adminEmail, admin_password: testPassword, ...fields },
+      201,
+    );
+    const schema = `tenant_${data.id}`;
+    const admin = await anonymous.login({ subdomain: fields['subdomain'] ?? subdomain, email: adminEmail, password: testPassword });
+    return {
+      id: data.id,
+      subdomain,
+      schema,
+      admin,
+      adminEmail,
+      async user(roles, userFields = {}) {
+        const email = `user${++serial}@${subdomain}.example`;
+        const ids = await database.query<{ id: string }>(`select id from ${schema}.role where name = any ($1)`, [roles]);
+        const made = await admin.post<{ id: number }>(
+          '/api/users',
+          { email, first_name: 'Uma', last_name: 'User', password: testPassword, role_ids: ids.map((row) => Number(row.id)), ...userFields },
+          201,
+        );
+        const loggedIn = await anonymous.login({ tenant_id: data.id, email, password: testPassword });
+        return Object.assign(loggedIn, { id: made.data.id, email });
+      },
+      async classroom(name = 'Class') {
+        const [row] = await database.query<{ class_id: string; grade_id: string; year_id: string }>(
+          `with year as (
+             insert into ${schema}.academic_year (name, start_date, end_date, is_current)
+             select 'Year ' || extract(year from now()), date_trunc('year', now()), date_trunc('year', now()) + interval '1 year - 1 day', true
+             where not exists (select from ${schema}.academic_year where is_current) returning id),
+           the_year as (select id from year union all select id from ${schema}.academic_year where is_current limit 1),
+           grade as (insert into ${schema}.grade (name) values ($1 || ' grade') returning id)
+           insert into ${schema}.class (name, grade_id, academic_year_id) select $1, grade.id, the_year.id from grade, the_year
+           returning id as class_id, grade_id, academic_year_id as year_id`,
+          [name],
+        );
+        if (!row) throw new Error('no class was made');
+        return { classId: Number(row.class_id), gradeId: Number(row.grade_id), yearId: Number(row.year_id) };
+      },
+    };
+  }
+
+  return {
+    url,
+    database,
+    anonymous,
+    operator,
+    school,
+    async outbox(count) {
+      const folder = join(dataDir, 'outbox');
+      for (;;) {
+        const names = (await readdir(folder).catch(() => [])).filter((name) => name.endsWith('.eml')).sort();
+        if (names.length >= count) return Promise.all(names.map((name) => readFile(join(folder, name), 'utf8')));
+        await new Promise((done) => setTimeout(done, 50));
+      }
+    },
+    async close() {
+      await service.close();
+      await database.drop();
+      await rm(dataDir, { recursive: true, force: true });
+    },
+  };
+}

@@ -1,0 +1,133 @@
+import { afterEach, beforeEach, describe, expect, test } from '@jest/globals';
+import { pino } from 'pino';
+import { rolePool } from '../../src/database/pool.ts';
+import type { Email } from '../../workers/email.ts';
+import { startWorker, type Worker } from '../../workers/worker.ts';
+import { testDatabase, type TestDatabase } from '../support/database.ts';
+import { acting, type BareTenant, type Outcome, provision } from '../support/tenants.ts';
+
+let database: TestDatabase;
+let school: BareTenant;
+
+beforeEach(async () => {
+  database = await testDatabase();
+  school = await provision(database);
+});
+afterEach(async () => {
+  await database.drop();
+});
+
+/** A worker of its own, as another process would run it; to stop it closes its connections as well. */
+async function worker(sendEmail: (email: Email) => Promise<void>, concurrency: number): Promise<Worker> {
+  const pool = rolePool('school_worker', database.url, undefined, concurrency + 4);
+  const context = {
+    pool,
+    sendEmail,
+    logger: pino({ level: 'silent' }),
+    links: { publicUrl: 'http://test', passwordPageUrl: undefined },
+    retention: { exports: '/nowhere', days: 30 },
+  };
+  const started = await startWorker(context, concurrency);
+  return {
+    isAlive: () => started.isAlive(),
+    async stop() {
+      await started.stop();
+      await pool.end();
+    },
+  };
+}
+
+/** Invites that many users. */
+async function invite(count: number): Promise<string[]> {
+  const rows = await database.query<{ email: string }>(
+    `with invited as (
+       insert into ${school.schema}.user_account (email, first_name, last_name) select 'user' || n || '@test.example', 'Uma', 'User' from generate_series(1, $1::integer) n returning id, email)
+     select email, graphile_worker.add_job('send_email', json_build_object('tenant_id', $2::bigint, 'user_id', id, 'kind', 'invitation')) is not null from invited`,
+    [count, school.id],
+  );
+  return rows.map((row) => row.email).sort();
+}
+
+const jobs = () => database.query<{ attempts: number; locked: boolean }>('select attempts, locked_at is not null as locked from graphile_worker._private_jobs');
+
+async function emptyQueue(): Promise<void> {
+  while ((await jobs()).length > 0) await new Promise((done) => setTimeout(done, 20));
+}
+
+describe('the queue', () => {
+  test('gives each job to one of two workers, and both get some', async () => {
+    const sent: [number, string][] = [];
+    let release: () => void = () => undefined;
+    const bothAreAtWork = new Promise<void>((done) => (release = done));
+    const emails = await invite(40);
+    const workers = await Promise.all(
+      [0, 1].map((number) =>
+        worker(async (email) => {
+          sent.push([number, email.to.address]);
+          if (new Set(sent.map(([which]) => which)).size === 2) release();
+          await bothAreAtWork;
+        }, 2),
+      ),
+    );
+    await emptyQueue();
+    await Promise.all(workers.map((each) => each.stop()));
+    expect(sent.map(([, address]) => address).sort()).toEqual(emails);
+    expect(new Set(sent.map(([which]) => which))).toEqual(new Set([0, 1]));
+  });
+
+  test('is left in order by a worker that stops: the job under way is finished, the next one stays for another worker', async () => {
+    const sent: string[] = [];
+    let begin: () => void = () => undefined;
+    let release: () => void = () => undefined;
+    const hasBegun = new Promise<void>((done) => (begin = done));
+    const mayEnd = new Promise<void>((done) => (release = done));
+    const emails = await invite(2);
+    const first = await worker(async (email) => {
+      begin();
+      await mayEnd;
+      sent.push(email.to.address);
+    }, 1);
+    await hasBegun;
+    let hasStopped = false;
+    const stopped = first.stop().then(() => (hasStopped = true));
+    await new Promise((done) => setTimeout(done, 200));
+    expect({ hasStopped, sent }).toEqual({ hasStopped: false, sent: [] });
+    release();
+    await stopped;
+    expect(sent).toHaveLength(1);
+    expect(first.isAlive()).toBe(false);
+    expect(await jobs()).toEqual([{ attempts: 0, locked: false }]);
+    const second = await worker((email) => {
+      sent.push(email.to.address);
+      return Promise.resolve();
+    }, 1);
+    await emptyQueue();
+    await second.stop();
+    expect(sent.sort()).toEqual(emails);
+  });
+
+  test('takes from a request only the jobs of the list, always for the school of the request', async () => {
+    const queue = (task: string, payload = '{}', key: string | null = null) =>
+      `select core.enqueue('${task}', '${payload}', ${key === null ? 'null' : `'${key}'`})`;
+    await acting(database.url, 'school_tenant', { 'app.tenant_id': String(school.id), 'app.scope': 'all' }, async ({ attempt }) => {
+      const outcomes: Record<string, Outcome> = {};
+      for (const task of ['clean_up', 'send_email; drop table x', 'Send_email', 'purge_tenants', '']) outcomes[task] = await attempt(queue(task));
+      expect(outcomes).toEqual({ clean_up: 'P0001', 'send_email; drop table x': 'P0001', Send_email: 'P0001', purge_tenants: 'P0001', '': 'P0001' });
+      expect(await attempt("select graphile_worker.add_job('send_email')")).toBe('42501');
+      expect(await attempt('select from graphile_worker._private_jobs')).toBe('42501');
+      expect(await attempt(queue('send_email'))).toBe(1);
+    });
+    await database.query(
+      `begin; set local app.tenant_id = '${school.id}'; set local role school_tenant; ${queue('send_email', '{"user_id": 1, "kind": "invitation", "tenant_id": 999}', 'same')}; commit`,
+    );
+    const other = await provision(database);
+    await database.query(
+      `begin; set local app.tenant_id = '${other.id}'; set local role school_tenant; ${queue('send_email', '{"user_id": 1, "kind": "invitation"}', 'same')}; commit`,
+    );
+    const queued = await database.query<{ key: string; payload: { tenant_id: number } }>('select key, payload from graphile_worker._private_jobs order by id');
+    expect(queued.map(({ key, payload }) => [key, payload.tenant_id])).toEqual([
+      [`t${school.id}:send_email:same`, school.id],
+      [`t${other.id}:send_email:same`, other.id],
+    ]);
+  });
+});

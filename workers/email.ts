@@ -1,0 +1,44 @@
+import { randomUUID } from 'node:crypto';
+import { mkdir, rename, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { createTransport } from 'nodemailer';
+
+/** One message to one person. */
+export interface Email {
+  to: { name: string; address: string };
+  subject: string;
+  text: string;
+  html: string;
+}
+
+/** Sends one message; rejects when it was not accepted. */
+export type SendEmail = (email: Email) => Promise<void>;
+
+/** Why a message was not sent, in codes: a server's own words name the recipient, and the queue and the log keep the error. */
+function withoutAddress(error: unknown): Error {
+  const { code, command, responseCode } = error as { code?: string; command?: string; responseCode?: number };
+  return new Error(`The e-mail was not sent: ${[code, command, responseCode].filter((part) => part !== undefined).join(', ')}`);
+}
+
+/**
+ * A way to send e-mail: SMTP where an address is given, else `.eml` files in `outbox`, which mail programs open.
+ */
+export function emailSender(options: { smtpUrl: string | undefined; from: string; outbox: string }): SendEmail {
+  const { smtpUrl, from, outbox } = options;
+  if (smtpUrl) {
+    const transport = createTransport(smtpUrl);
+    return async (email) => {
+      await transport.sendMail({ from, ...email }).catch((error: unknown) => {
+        throw withoutAddress(error);
+      });
+    };
+  }
+  const transport = createTransport({ streamTransport: true, buffer: true });
+  return async (email) => {
+    const { message } = await transport.sendMail({ from, ...email });
+    await mkdir(outbox, { recursive: true, mode: 0o700 });
+    const name = `${new Date().toISOString().replaceAll(':', '-')}-${randomUUID().slice(0, 8)}`;
+    await writeFile(join(outbox, `.${name}`), message as Buffer, { mode: 0o600 });
+    await rename(join(outbox, `.${name}`), join(outbox, `${name}.eml`));
+  };
+}

@@ -1,0 +1,67 @@
+import { z } from 'zod';
+import type { Email } from '../email.ts';
+import type { TaskContext } from '../worker.ts';
+
+const Payload = z.object({ tenant_id: z.int().nullable(), user_id: z.int().nullable(), kind: z.enum(['password_reset', 'invitation', 'email_verification']) });
+
+/** What `core.email_prepare` answers. */
+interface Prepared {
+  email: string;
+  first_name: string;
+  last_name: string;
+  school: string;
+  subdomain: string | null;
+  token: string;
+  valid_hours: number;
+}
+
+const escape = (text: string) => text.replace(/[&<>"']/g, (c) => `&#${String(c.charCodeAt(0))};`);
+
+const period = (hours: number) => (hours === 1 ? '1 hour' : hours <= 48 ? `${String(hours)} hours` : `${String(hours / 24)} days`);
+
+/** The words of each message. */
+const wording = {
+  password_reset: {
+    subject: 'Reset your password',
+    lead: 'Somebody, you we hope, asked to reset your password. Choose a new one here:',
+    tail: 'If it was not you, ignore this message: nothing has changed.',
+  },
+  invitation: {
+    subject: 'Your log-in',
+    lead: 'A log-in was made for you. Choose your password here:',
+    tail: 'If you did not expect this, ignore this message.',
+  },
+  email_verification: {
+    subject: 'Verify your e-mail address',
+    lead: 'Please confirm that this is your e-mail address:',
+    tail: 'If you did not expect this, ignore this message.',
+  },
+};
+
+/** One message in text and HTML. */
+function compose(prepared: Prepared, kind: keyof typeof wording, { publicUrl, passwordPageUrl }: TaskContext['links']): Email {
+  const { subject, lead, tail } = wording[kind];
+  const link =
+    kind === 'email_verification'
+      ? `${publicUrl}/api/auth/email/verify?token=${prepared.token}`
+      : `${passwordPageUrl ?? `${publicUrl}/password/choose`}#token=${prepared.token}`;
+  const name = `${prepared.first_name} ${prepared.last_name}`;
+  const validity = `The link works once, for ${period(prepared.valid_hours)}.`;
+  return {
+    to: { name, address: prepared.email },
+    subject: `${prepared.school}: ${subject}`,
+    text: `Hello ${name},\n\n${lead}\n\n${link}\n\n${validity}\n${tail}\n\n${prepared.school}\n`,
+    html: `<p>Hello ${escape(name)},</p><p>${lead}</p><p><a href="${link}">${subject}</a></p><p>${validity}<br>${tail}</p><p>${escape(prepared.school)}</p>`,
+  };
+}
+
+/**
+ * Sends a link to a user. The payload names them only; the token is made here, so that no secret waits in the queue,
+ * and a retry makes a fresh one.
+ */
+export async function send_email(payload: unknown, context: TaskContext): Promise<void> {
+  const { tenant_id, user_id, kind } = Payload.parse(payload);
+  const { rows } = await context.pool.query<{ prepared: Prepared | null }>('select core.email_prepare($1, $2, $3) as prepared', [tenant_id, user_id, kind]);
+  const prepared = rows[0]?.prepared;
+  if (prepared) await context.sendEmail(compose(prepared, kind, context.links));
+}
