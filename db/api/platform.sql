@@ -172,40 +172,44 @@ begin
   return api.tenant_changed('tenant.update', v_before);
 end $$;
 
--- Steps of a school's life, from one of p_from; any other is invalid_state. Restoring a school that was suspended
--- leaves it suspended.
-create function api.tenant_step(p jsonb, p_action text, p_from text[], p_to text) returns json language plpgsql as $$
+-- A step of a school's life as platform.state_transition allows it; any other is invalid_state. Restoring a school that
+-- was suspended leaves it suspended.
+create function api.tenant_step(p jsonb, p_action text) returns json language plpgsql as $$
 declare
   v_id bigint := (p ->> 'id')::bigint;
-  v_before jsonb;
+  v_before jsonb := api.tenant_record(v_id);
+  v_to text;
 begin
-  v_before := api.tenant_record(v_id);
-  if v_before ->> 'status' <> all (p_from) then
-    perform core.fail('invalid_state', format('A tenant cannot go from %s to %s.', v_before ->> 'status', p_to));
+  select to_state into v_to from state_transition st, tenant t
+    where st.entity = 'tenant' and st.action = p_action and st.from_state = t.status and t.id = v_id
+    order by (st.to_state = 'suspended') = (t.suspended_at is not null) desc limit 1;
+  if v_to is null then
+    perform core.fail('invalid_state', format('A tenant cannot go from %s to %s.', v_before ->> 'status',
+      (select min(to_state) from state_transition where entity = 'tenant' and action = p_action)));
   end if;
   update tenant set
-      status = case when p_action = 'tenant.restore' and suspended_at is not null then 'suspended' else p_to end,
-      suspended_at = case p_to when 'suspended' then now() when 'deleted' then suspended_at else case when p_action = 'tenant.restore' then suspended_at end end,
-      deleted_at = case when p_to = 'deleted' then now() end
+      status = v_to,
+      suspended_at = case when v_to = 'active' then null when p_action = 'suspend' then now() else suspended_at end,
+      deleted_at = case when v_to = 'deleted' then now() end
     where id = v_id;
-  return api.tenant_changed(p_action, v_before);
+  return api.tenant_changed('tenant.' || p_action, v_before);
 end $$;
 comment on function api.tenant_step is 'Takes a school from one status to the next, with its audit entry.';
 
 -- Its users get tenant_suspended at their next request; invalid_state unless it is active. Audited.
 create function api.platform_tenants_suspend(p jsonb) returns json language sql as $$
-  select api.tenant_step(p, 'tenant.suspend', '{active}', 'suspended');
+  select api.tenant_step(p, 'suspend');
 $$;
 
 -- Back from suspended; invalid_state for a school that is not suspended. Audited.
 create function api.platform_tenants_activate(p jsonb) returns json language sql as $$
-  select api.tenant_step(p, 'tenant.activate', '{suspended}', 'active');
+  select api.tenant_step(p, 'activate');
 $$;
 
 -- Out of every list, its users refused, its subdomain kept; nothing is lost until the retention ends.
 create function api.platform_tenants_delete(p jsonb) returns json language plpgsql as $$
 begin
-  perform api.tenant_step(p, 'tenant.delete', '{active,suspended}', 'deleted');
+  perform api.tenant_step(p, 'delete');
   return json_build_object('id', (p ->> 'id')::bigint);
 end $$;
 
@@ -220,7 +224,7 @@ begin
     perform core.fail('invalid_state', format('This school was purged when its retention ended. Load its file: npm run school -- tenant import %s',
       coalesce((select changes #>> '{file,after}' from audit_log where tenant_id = v_id and action = 'tenant.purge' order by id desc limit 1), '<file>')));
   end if;
-  return api.tenant_step(p, 'tenant.restore', '{deleted}', 'active');
+  return api.tenant_step(p, 'restore');
 end $$;
 
 -- Plans by price; search over the name.

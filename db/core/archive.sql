@@ -46,9 +46,9 @@ begin
   v_cursor := 'archive_header';
   open v_cursor for
     select jsonb_build_object('format', 'school-management-tenant', 'format_version', 1, 'exported_at', now(), 'schema_version', t.schema_version,
-      'tenant', to_jsonb(t), 'plan', p.name, 'subscription', to_jsonb(s), 'usage', to_jsonb(u), 'tables', v_tables)::text
+      'tenant', to_jsonb(t), 'plan', p.name, 'subscription', to_jsonb(s), 'tables', v_tables)::text
     from platform.tenant t join platform.plan p on p.id = t.plan_id
-    left join platform.subscription s on s.tenant_id = t.id left join platform.tenant_usage u on u.tenant_id = t.id
+    left join platform.subscription s on s.tenant_id = t.id
     where t.id = p_tenant_id;
   name := v_cursor;
   at_a_time := 1;
@@ -174,6 +174,12 @@ begin
   perform set_config('app.actor_email', 'command line', true);
   perform setval(format('%I.%I', v_schema, s.sequence)::regclass, s.last_value, s.is_called)
     from jsonb_to_recordset(p_sequences) s (sequence text, last_value bigint, is_called boolean);
+  -- A file may say less than it holds: no number is given twice.
+  for v_table in select a.name, pg_get_serial_sequence(format('%I.%I', v_schema, a.name), 'id') as sequence from core.archive_tables(v_file.id) a
+                 where a.columns @> '[{"name": "id"}]' loop
+    execute format('select setval(%1$L, greatest(s.last_value, t.id), s.is_called or t.id is not null) from %1$s s, (select max(id) as id from %2$I.%3$I) t',
+      v_table.sequence, v_schema, v_table.name);
+  end loop;
   set constraints all immediate;
   for v_constraint in
     select k.conname, k.conrelid::regclass as on_table from pg_constraint k where k.oid = any (current_setting('app.archive_waiting')::oid[])
@@ -184,10 +190,10 @@ begin
     execute format('alter table %I.%I enable trigger user', v_schema, v_table.name);
   end loop;
   update platform.tenant set seeded_permission_id = v_file.seeded_permission_id where id = v_file.id;
-  insert into platform.tenant_usage
-    select u.* from jsonb_populate_record(null::platform.tenant_usage, nullif(p_header -> 'usage', 'null')) u where u.tenant_id = v_file.id
-    on conflict (tenant_id) do update set students = excluded.students, teachers = excluded.teachers, classes = excluded.classes;
   perform core.tenant_migrate(v_file.id);
+  insert into platform.tenant_usage (tenant_id, students, teachers, classes)
+    select v_file.id, size.* from core.tenant_size(v_file.id) size
+    on conflict (tenant_id) do update set students = excluded.students, teachers = excluded.teachers, classes = excluded.classes;
   if v_file.seeded_permission_id < (select max(id) from core.permission) then
     perform core.tenant_seed(v_file.id);
   end if;

@@ -156,6 +156,16 @@ create function core.tenant_features() returns text[]
   return coalesce((select core.enabled_features(p.features, t.feature_flags)
                    from platform.tenant t join platform.plan p on p.id = t.plan_id where t.id = core.tenant_id()), '{}');
 
+-- How many active students, active teachers and classes a school has. Only for functions of core: it takes any school.
+create function core.tenant_size(p_tenant_id bigint, out students integer, out teachers integer, out classes integer)
+  language plpgsql stable set search_path = pg_catalog, pg_temp as $$
+begin
+  execute format('select (select count(*) from %1$I.student where is_active and deleted_at is null),
+                         (select count(*) from %1$I.teacher where is_active and deleted_at is null),
+                         (select count(*) from %1$I.class)', 'tenant_' || p_tenant_id)
+    into students, teachers, classes;
+end $$;
+
 -- Counts the school after people or classes came or went, and refuses growth beyond the plan. The row lock makes writers
 -- of one school take turns, and each counts after the one before it has committed.
 create function core.usage_count() returns void
@@ -170,10 +180,7 @@ begin
   select * into strict v_before from platform.tenant_usage where tenant_id = core.tenant_id() for no key update;
   select p.name, p.max_students, p.max_teachers into strict v_plan
     from platform.tenant t join platform.plan p on p.id = t.plan_id where t.id = core.tenant_id();
-  execute format('select (select count(*) from %1$I.student where is_active and deleted_at is null),
-                         (select count(*) from %1$I.teacher where is_active and deleted_at is null),
-                         (select count(*) from %1$I.class)', 'tenant_' || core.tenant_id())
-    into v_students, v_teachers, v_classes;
+  select students, teachers, classes into v_students, v_teachers, v_classes from core.tenant_size(core.tenant_id());
   if v_students > v_plan.max_students and v_students > v_before.students then
     perform core.fail('plan_limit_reached', format('The plan %s allows %s active students.', v_plan.name, v_plan.max_students));
   elsif v_teachers > v_plan.max_teachers and v_teachers > v_before.teachers then

@@ -1,5 +1,5 @@
 --! Previous: -
---! Hash: sha1:95e86a72fa5a00111a243bbe658b8a39adc0ba5e
+--! Hash: sha1:86a304838846d3d66c3fecb88660c22ee5695586
 --! Message: platform
 
 -- What belongs to the service and not to one school: schools, plans, operators, sessions, the audit trail.
@@ -30,11 +30,12 @@ end $$;
 -- State machines: a trigger `enforce_transition(<entity>)` on a status column allows the steps of this table and no other.
 create table platform.state_transition (
   entity text not null,
+  action text not null,
   from_state text not null,
   to_state text not null,
-  primary key (entity, from_state, to_state)
+  primary key (entity, action, from_state, to_state)
 );
-comment on table platform.state_transition is 'The steps that a status column may take.';
+comment on table platform.state_transition is 'The steps that a status column may take, and what takes them.';
 
 create function platform.enforce_transition() returns trigger language plpgsql as $$
 begin
@@ -47,22 +48,22 @@ begin
   return new;
 end $$;
 
-insert into platform.state_transition (entity, from_state, to_state) values
-  ('tenant', 'active', 'suspended'),
-  ('tenant', 'suspended', 'active'),
-  ('tenant', 'active', 'deleted'),
-  ('tenant', 'suspended', 'deleted'),
-  ('tenant', 'deleted', 'active'),
-  ('tenant', 'deleted', 'suspended'),
-  ('subscription', 'trialing', 'active'),
-  ('subscription', 'trialing', 'past_due'),
-  ('subscription', 'trialing', 'cancelled'),
-  ('subscription', 'active', 'past_due'),
-  ('subscription', 'active', 'cancelled'),
-  ('subscription', 'past_due', 'active'),
-  ('subscription', 'past_due', 'cancelled'),
-  ('subscription', 'cancelled', 'active'),
-  ('subscription', 'cancelled', 'trialing');
+insert into platform.state_transition (entity, action, from_state, to_state) values
+  ('tenant', 'suspend', 'active', 'suspended'),
+  ('tenant', 'activate', 'suspended', 'active'),
+  ('tenant', 'delete', 'active', 'deleted'),
+  ('tenant', 'delete', 'suspended', 'deleted'),
+  ('tenant', 'restore', 'deleted', 'active'),
+  ('tenant', 'restore', 'deleted', 'suspended'),
+  ('subscription', 'renew', 'trialing', 'active'),
+  ('subscription', 'renew', 'past_due', 'active'),
+  ('subscription', 'renew', 'cancelled', 'active'),
+  ('subscription', 'try', 'cancelled', 'trialing'),
+  ('subscription', 'lapse', 'trialing', 'past_due'),
+  ('subscription', 'lapse', 'active', 'past_due'),
+  ('subscription', 'cancel', 'trialing', 'cancelled'),
+  ('subscription', 'cancel', 'active', 'cancelled'),
+  ('subscription', 'cancel', 'past_due', 'cancelled');
 
 create table platform.plan (
   id bigserial primary key,

@@ -38,6 +38,7 @@ const oddRows = (schema: string) => `
      array['a,b', null, '{"}'], '\\x00ff0a0d22', e'{"b": 1,\\n  "a": 1.50, "a": 2}', '{"deep": [1, {"x": null}]}', 9007199254740993),
     (8, 9, null, null, 'nan', 'infinity', 'infinity', null, '-infinity', 'empty', '{}', '', 'null', 'null', null);
   insert into odd_b values (9, 7);
+  select setval('odd_a_id_seq', 8), setval('odd_b_id_seq', 9);
   set constraints all immediate;
   alter table odd_a alter constraint odd_a_odd_b_id_fkey not deferrable;
   alter table odd_keyless disable trigger append_only;
