@@ -187,6 +187,46 @@ describe('the document', () => {
   });
 });
 
+describe('a list and its record', () => {
+  /** The record that a list shows, as its function names it. */
+  const sources = service.database.query<{ name: string; source: string; record: string | null }>(
+    `select proname as name, prosrc as source, substring(prosrc from 'core\\.page\\(''(\\w+)''') as record from pg_proc where pronamespace = 'api'::regnamespace`,
+  );
+  const records = service.database.query<{ name: string; sorts: string[]; filters: string[]; search: string | null }>(
+    `select name, array(select jsonb_object_keys(sorts)) as sorts, array(select jsonb_object_keys(filters)) as filters, search from core.record order by name`,
+  );
+  const common = ['page', 'pageSize', 'search', 'sort', 'order'];
+  const lists = endpoints.filter(({ route }) => route.isPage);
+
+  test('agree: the query takes the sorts of the record, filters that the record has, and a search where the record has one', async () => {
+    const found: unknown[] = [];
+    const expected: unknown[] = [];
+    for (const { operation, query } of lists) {
+      const name = (await sources).find((one) => one.name === operation.name)?.record;
+      const record = (await records).find((one) => one.name === name);
+      const sorts = query.find((parameter) => parameter.name === 'sort')?.schema.enum ?? [];
+      const filters = query.map((parameter) => parameter.name).filter((parameter) => !common.includes(parameter));
+      const own = { list: operation.name, sorts: [...sorts].sort(), unknown: filters.filter((filter) => !record?.filters.includes(filter)) };
+      found.push({ ...own, search: query.some((parameter) => parameter.name === 'search') });
+      expected.push({ list: operation.name, sorts: [...(record?.sorts ?? [])].sort(), unknown: [], search: typeof record?.search === 'string' });
+    }
+    expect(lists.length).toBeGreaterThan(5);
+    expect(found).toEqual(expected);
+  });
+
+  test('every filter of a record is one that a query takes or a function sets', async () => {
+    const unused: string[] = [];
+    for (const { name, filters } of await records) {
+      const functionsOfRecord = (await sources).filter(({ record }) => record === name);
+      const queries = lists.filter(({ operation }) => functionsOfRecord.some((one) => one.name === operation.name)).flatMap(({ query }) => query);
+      const isUsed = (filter: string) =>
+        queries.some((parameter) => parameter.name === filter) || functionsOfRecord.some(({ source }) => new RegExp(`['"]${filter}['"]`).test(source));
+      unused.push(...filters.filter((filter) => !isUsed(filter)).map((filter) => `${name}.${filter}`));
+    }
+    expect(unused).toEqual([]);
+  });
+});
+
 describe('the error registry', () => {
   test('is the same in the database as in the code', async () => {
     const rows = await service.database.query<{ name: string; sqlstate: string; status: number }>(
