@@ -127,13 +127,13 @@ create function api.auth_profile_picture(p jsonb) returns json language sql stab
   select api.file_answer((select profile_picture_id from user_account where id = core.user_id()), 'picture');
 $$;
 
--- What an operation that gives content answers: {file_id, content_type, name}; not_found without a file. With p_name it is
+-- What an operation that gives content answers: {file_id, content_type, name, size, digest}; not_found without a file. With p_name it is
 -- called so, with the ending of its type, and not as whoever sent it called it.
 create function api.file_answer(p_file_id bigint, p_name text default null) returns json language plpgsql stable as $$
 declare
   v_answer json;
 begin
-  select json_build_object('file_id', id, 'content_type', content_type,
+  select json_build_object('file_id', id, 'content_type', content_type, 'size', size, 'digest', digest,
       'name', coalesce(p_name || '.' || replace(split_part(content_type, '/', 2), 'jpeg', 'jpg'), name, 'file'))
     into v_answer from file where id = p_file_id;
   if v_answer is null then

@@ -176,7 +176,7 @@ begin
     from jsonb_to_recordset(p_sequences) s (sequence text, last_value bigint, is_called boolean);
   -- A file may say less than it holds: no number is given twice.
   for v_table in select a.name, pg_get_serial_sequence(format('%I.%I', v_schema, a.name), 'id') as sequence from core.archive_tables(v_file.id) a
-                 where a.columns @> '[{"name": "id"}]' loop
+                 where a.columns @> '[{"name": "id", "type": "bigint"}]' loop
     execute format('select setval(%1$L, greatest(s.last_value, t.id), s.is_called or t.id is not null) from %1$s s, (select max(id) as id from %2$I.%3$I) t',
       v_table.sequence, v_schema, v_table.name);
   end loop;

@@ -12,6 +12,18 @@ create function core.session_id() returns bigint language sql stable
   return nullif(current_setting('app.session_id', true), '')::bigint;
 comment on function core.session_id is 'The session of this request; null when nobody is logged in.';
 
+create function core.teacher_id() returns bigint language sql stable
+  return nullif(current_setting('app.teacher_id', true), '')::bigint;
+comment on function core.teacher_id is 'The teacher behind the user of this request, where they reach less than the whole school; else null.';
+
+create function core.student_id() returns bigint language sql stable
+  return nullif(current_setting('app.student_id', true), '')::bigint;
+comment on function core.student_id is 'The student behind the user of this request; null without one.';
+
+create function core.reaches_teacher(p_teacher_id bigint) returns boolean language sql stable
+  return current_setting('app.scope', true) = 'all' or coalesce(p_teacher_id = core.teacher_id(), false);
+comment on function core.reaches_teacher is 'Whether the user of this request may see what is private to a teacher: everybody''s with a permission of their own, else one''s own.';
+
 create function core.permissions() returns text[] language sql stable
   return coalesce(nullif(current_setting('app.permissions', true), ''), '{}')::text[];
 comment on function core.permissions is 'The permissions of the user of this request.';
@@ -77,3 +89,11 @@ begin
   );
 end $$;
 comment on function core.enqueue is 'Queues a job for the worker, in the transaction of the change.';
+
+-- Who teaches what in which class: class teachers, teachers of class subjects, other teachers of a class.
+create function core.class_staff() returns table (class_id bigint, teacher_id bigint, is_class_teacher boolean, subject text) language sql stable as $$
+  select id, class_teacher_id, true, null from class where class_teacher_id is not null
+  union all select cs.class_id, cs.teacher_id, false, s.name from class_subject cs join subject s on s.id = cs.subject_id where cs.teacher_id is not null
+  union all select ct.class_id, ct.teacher_id, false, ct.subject from class_teacher ct;
+$$;
+comment on function core.class_staff is 'Who teaches what in which class, one row for each teacher, class and subject.';

@@ -48,6 +48,7 @@ declare
   v_tenant_id bigint;
   v_user_id bigint;
   v_is_platform boolean;
+  v_is_missing boolean := false;
 begin
   if core.is_reserved_subdomain(p_context ->> 'subdomain') then
     p_context := p_context - 'subdomain';
@@ -114,7 +115,8 @@ begin
        or v_request.schema_version < (select tenant_version from platform.installation) then
       perform core.fail('unavailable', 'This school is being migrated. Try again in a moment.');
     end if;
-    if o.permission is not null and not coalesce(o.permission = any (v_request.permissions), false) then
+    v_is_missing := o.permission is not null and not coalesce(o.permission = any (v_request.permissions), false);
+    if v_is_missing and not o.own then
       perform core.fail('forbidden', format('This needs the permission %s.', o.permission));
     end if;
     if o.role is not null and not coalesce(o.role = any (v_request.roles), false) then
@@ -140,13 +142,15 @@ begin
     'session_id', coalesce(v_request.id::text, ''),
     'permissions', coalesce(v_request.permissions, '{}')::text,
     'student_id', coalesce(v_request.student_id::text, ''),
-    -- All rows of the school for whom a permission (or, where none is asked for, any) comes from more than the student role.
-    -- Without a session log-in and links look one user up.
+    -- All rows of the school for whom a permission (or, where none is asked for, any) comes from more than the roles student
+    -- and teacher. Without a session log-in and links look one user up.
     'scope', case
-      when v_request.id is null then 'all'
-      when o.permission is not null then case when o.permission = any (v_request.own_permissions) then 'own' else 'all' end
-      else case when v_request.permissions <@ v_request.own_permissions and not v_is_platform then 'own' else 'all' end
+      when v_request.id is null or v_is_platform then 'all'
+      when v_is_missing or coalesce(array[o.permission], v_request.permissions) <@ v_request.own_permissions then 'own'
+      when coalesce(array[o.permission], v_request.permissions) <@ v_request.taught_permissions then 'taught'
+      else 'all'
     end,
+    'needs_person', v_is_missing,
     'actor_email', coalesce(v_request.email, ''),
     'time_zone', coalesce(v_request.time_zone, 'UTC')
   );
@@ -156,7 +160,7 @@ comment on function core.admit is 'Admits a request or refuses it; answers the o
 -- Runs one operation for one request, in its own transaction.
 --   p_session_id  from the verified access token; null without one
 --   p             path, query and body parameters, validated by the facade
---   p_context     {tenant_id?, subdomain?, request_id, ip, user_agent, if_match?, idempotency_key?, request_hash?, admit_only?}
+--   p_context     {tenant_id?, subdomain?, request_id, ip, user_agent, if_match?, idempotency_key?, request_hash?, range?, admit_only?}
 --   p_content     the bytes of an upload, for an operation that takes some
 -- Answers the operation's json as text, the bytes of an operation that gives some, and the version of the record that the
 -- operation is about. Not security definer: it must be able
@@ -191,12 +195,15 @@ begin
     set_config('timezone', 'UTC', true),
     set_config('search_path', s ->> 'search_path', true),
     set_config('role', s ->> 'role', true);
+  if s ->> 'scope' <> 'all' then
+    perform core.narrow(v_operation, s);
+  end if;
 
   if not v_operation.writes then
     perform set_config('transaction_read_only', 'on', true);
     execute format('select api.%I($1)', p_operation) into v_answer using p;
     if v_operation.content = 'gives' then
-      execute 'select content from file where id = $1' into content using (v_answer ->> 'file_id')::bigint;
+      content := core.file_content((v_answer ->> 'file_id')::bigint, p_context -> 'range');
     end if;
     answer := v_answer;
     version := core.version_of(v_operation.record, v_answer);
@@ -221,7 +228,7 @@ begin
   if (p_context ->> 'admit_only')::boolean then
     return;
   end if;
-  if v_operation.content = 'takes' then
+  if v_operation.content = 'takes' and p_content is not null then
     execute 'insert into file (content, content_type, name) values ($1, $2, $3) returning id' into v_file_id
       using p_content, p ->> 'content_type', p ->> 'file_name';
     p := p || jsonb_build_object('file_id', v_file_id);
@@ -237,6 +244,47 @@ begin
   version := core.version_of(v_operation.record, v_answer);
 end $$;
 comment on function core.call is 'Runs one operation for one request: admits it, becomes the tenant''s role in the tenant''s schema, calls api.<operation>(p).';
+
+-- Who reaches less than the whole school: makes the settings that row policies narrow by, from the tables as they are now,
+-- the classes that the user teaches and those that they are or were in as a student.
+create function core.narrow(o core.operation, s jsonb) returns void language plpgsql as $$
+declare
+  v_teacher_id bigint;
+  v_class_ids bigint[];
+begin
+  perform set_config('app.scope', 'all', true);
+  select t.id, array(
+      select cs.class_id from core.class_staff() cs where cs.teacher_id = t.id
+      union
+      select e.class_id from enrollment e where e.student_id = u.student_id and e.status in ('active', 'completed'))
+    into v_teacher_id, v_class_ids
+    from (select core.user_id() as id, nullif(s ->> 'student_id', '')::bigint as student_id) u
+    left join teacher t on t.user_id = u.id and t.deleted_at is null;
+  if (s ->> 'needs_person')::boolean and v_teacher_id is null and s ->> 'student_id' = '' then
+    perform core.fail('forbidden', format('This needs the permission %s.', o.permission));
+  end if;
+  perform set_config('app.scope', s ->> 'scope', true), set_config('app.teacher_id', coalesce(v_teacher_id::text, ''), true),
+    set_config('app.class_ids', v_class_ids::text, true);
+end $$;
+comment on function core.narrow is 'Makes the settings of a user who reaches less than the whole school: teacher_id, class_ids.';
+
+-- The bytes of a file, or of the part {start, end} (without start the last so many).
+create function core.file_content(p_file_id bigint, p_range jsonb) returns bytea language plpgsql stable as $$
+declare
+  v_start bigint := (p_range ->> 'start')::bigint;
+  v_end bigint := (p_range ->> 'end')::bigint;
+  v_content bytea;
+begin
+  if p_range is null then
+    select content into v_content from file where id = p_file_id;
+  else
+    select substring(content from (least(coalesce(v_start, greatest(size - v_end, 0)), size) + 1)::integer
+        for case when v_start is null then size else least(coalesce(v_end, size) - v_start + 1, size)::integer end)
+      into v_content from file where id = p_file_id;
+  end if;
+  return v_content;
+end $$;
+comment on function core.file_content is 'The bytes of a file, or of a part of it.';
 
 -- The first answer to this Idempotency-Key; null when this request is the first. A second one waits for the first.
 create function core.earlier_answer(p_operation text, p_key text, p_request_hash text) returns json language plpgsql as $$

@@ -29,6 +29,7 @@ create table core.operation (
   name text primary key,
   access text not null constraint operation_access_check check (access in ('public', 'token', 'refresh', 'any', 'tenant', 'platform')),
   permission text references core.permission (name) on delete restrict,
+  own boolean not null default false,
   role text,
   feature text,
   needs_setup boolean not null default false,
@@ -41,14 +42,15 @@ create table core.operation (
 comment on table core.operation is 'Every operation that the dispatcher will run, and who may run it. Each is registered beside its function in db/api.';
 comment on column core.operation.access is 'public: nobody is logged in, the school is named; token: a one-time token names school and user; refresh: a refresh token; any: a user or an operator; tenant: a user of a school; platform: an operator with the admin role.';
 comment on column core.operation.permission is 'The permission that the user needs; null where the operation shows only what is the user''s own or harmless.';
+comment on column core.operation.own is 'True: a student or a teacher without the permission may run it too, for what is their own.';
 comment on column core.operation.role is 'The role that the user needs.';
 comment on column core.operation.writes is 'False: the dispatcher makes the transaction read-only.';
 comment on column core.operation.idempotent is 'True: an Idempotency-Key gives the first answer again.';
 comment on column core.operation.record is 'The record that `id` names: what If-Match is compared with.';
-comment on column core.operation.content is 'takes: the dispatcher stores the bytes of the request in the table file and adds file_id to the parameters; gives: the operation answers {file_id, content_type, name}, and the dispatcher adds the bytes.';
+comment on column core.operation.content is 'takes: the dispatcher stores the bytes of the request, if it has some, in the table file and adds file_id to the parameters; gives: the operation answers api.file_answer, and the dispatcher adds the bytes, or the part of them that was asked for.';
 
-create type core.rights as (permissions text[], own_permissions text[], roles text[], student_id bigint);
-comment on type core.rights is 'What a user may do, as a session carries it. own_permissions: those that only the student role gives, which reach no further than the user''s own rows.';
+create type core.rights as (permissions text[], own_permissions text[], taught_permissions text[], roles text[], student_id bigint);
+comment on type core.rights is 'What a user may do, as a session carries it. own_permissions: those that only the student role gives, which reach no further than the user''s own rows. taught_permissions: those that only the roles teacher and student give, which reach no further than the classes that the user teaches.';
 
 create table core.record (
   name text primary key,

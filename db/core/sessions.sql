@@ -2,20 +2,21 @@
 -- that reason, takes the tenant from the context and never from a parameter, and pins its search_path.
 
 -- What a user of this school, or an operator, may do. The admin role of a school has every permission. What only the
--- student role gives holds for the user's own rows alone, whatever other roles the user has.
+-- student role gives holds for the user's own rows alone, and what only the teacher role gives for the classes that the user
+-- teaches, whatever other roles the user has.
 create function core.effective_rights(p_user_id bigint) returns core.rights
   language plpgsql stable as $$
 declare
   v_rights core.rights;
 begin
   if core.tenant_id() is null then
-    select '{}', '{}', array[role], null into v_rights from platform.user_account where id = p_user_id;
+    select '{}', '{}', '{}', array[role], null into v_rights from platform.user_account where id = p_user_id;
     return v_rights;
   end if;
   with held as (
     select r.id, r.name, r.is_system from user_role ur join role r on r.id = ur.role_id where ur.user_id = p_user_id
   ), given as (
-    select p.id, p.name, bool_and(h.is_system and h.name = 'student') as is_own
+    select p.id, p.name, bool_and(h.is_system and h.name = 'student') as is_own, bool_and(h.is_system and h.name in ('student', 'teacher')) as is_taught
     from held h
     join core.permission p on (h.is_system and h.name = 'admin') or p.id in (select permission_id from role_permission where role_id = h.id)
     group by p.id, p.name
@@ -23,6 +24,7 @@ begin
   select
     array(select name from given order by id),
     array(select name from given where is_own order by id),
+    array(select name from given where is_taught order by id),
     array(select case when is_system then name else 'custom:' || name end from held order by 1),
     (select s.id from student s where s.user_id = p_user_id and s.deleted_at is null)
   into v_rights;
@@ -36,8 +38,8 @@ create function core.session_open(p_user_id bigint, p_email text, p_rights core.
 declare
   v_id bigint;
 begin
-  insert into platform.session (tenant_id, user_id, email, permissions, own_permissions, roles, student_id, ip, user_agent, expires_at)
-    values (core.tenant_id(), p_user_id, p_email, p_rights.permissions, p_rights.own_permissions, p_rights.roles, p_rights.student_id,
+  insert into platform.session (tenant_id, user_id, email, permissions, own_permissions, taught_permissions, roles, student_id, ip, user_agent, expires_at)
+    values (core.tenant_id(), p_user_id, p_email, p_rights.permissions, p_rights.own_permissions, p_rights.taught_permissions, p_rights.roles, p_rights.student_id,
             nullif(current_setting('app.ip', true), ''), nullif(current_setting('app.user_agent', true), ''), now() + interval '30 days')
     returning id into v_id;
   return json_build_object('session_id', v_id, 'refresh_token', core.refresh_token_new(v_id));
@@ -84,7 +86,8 @@ $$;
 -- Writes the rights of one user of this school, or of an operator, into all of their sessions.
 create function core.session_rights(p_user_id bigint, p_rights core.rights) returns void
   language sql security definer set search_path = pg_catalog, pg_temp as $$
-  update platform.session set permissions = p_rights.permissions, own_permissions = p_rights.own_permissions, roles = p_rights.roles, student_id = p_rights.student_id
+  update platform.session set permissions = p_rights.permissions, own_permissions = p_rights.own_permissions, taught_permissions = p_rights.taught_permissions,
+    roles = p_rights.roles, student_id = p_rights.student_id
   where tenant_id is not distinct from core.tenant_id() and user_id = p_user_id and revoked_at is null;
 $$;
 

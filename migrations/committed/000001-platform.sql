@@ -1,5 +1,5 @@
 --! Previous: -
---! Hash: sha1:86a304838846d3d66c3fecb88660c22ee5695586
+--! Hash: sha1:8a2259cd2686f2002e511713a88d2a5bbe8b7dfb
 --! Message: platform
 
 -- What belongs to the service and not to one school: schools, plans, operators, sessions, the audit trail.
@@ -140,6 +140,7 @@ create table platform.file (
   content_type text not null,
   name text,
   size integer not null generated always as (length(content)) stored,
+  digest text not null generated always as (md5(content)) stored,
   created_at timestamptz not null default now(),
   updated_at timestamptz not null default now()
 );
@@ -190,6 +191,7 @@ create table platform.session (
   permissions text[] not null default '{}',
   roles text[] not null default '{}',
   own_permissions text[] not null default '{}',
+  taught_permissions text[] not null default '{}',
   student_id bigint,
   email text not null,
   ip text,
@@ -202,6 +204,7 @@ create table platform.session (
 comment on table platform.session is 'One log-in. Carries what its user may do, so that a request is authorised by one look-up.';
 comment on column platform.session.tenant_id is 'Null for an operator.';
 comment on column platform.session.own_permissions is 'Permissions that only the student role gives: with them every row policy narrows to what is the user''s own.';
+comment on column platform.session.taught_permissions is 'Permissions that only the roles teacher and student give: with them row policies narrow to the classes the user teaches.';
 comment on column platform.session.student_id is 'The student behind the user.';
 create index session_tenant_id_idx on platform.session (tenant_id, user_id);
 create index session_expires_at_idx on platform.session (expires_at);

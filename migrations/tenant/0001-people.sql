@@ -1,6 +1,8 @@
 -- The people of a school, who may do what, and the classes they are in.
--- Runs with the search_path of one tenant schema. Grants, the isolation policy and forced row security are laid over
--- every table by core.tenant_secure after each migration; here stand only the policies that narrow further.
+-- Runs with the search_path of one tenant schema. Grants, the isolation policy, forced row security and the trigger that
+-- keeps updated_at are laid over every table by core.tenant_secure after each migration. Here stand only the policies that
+-- narrow further, by settings that the dispatcher makes: app.scope is 'all', 'taught' (the classes in app.class_ids and who is
+-- in them) or 'own'.
 
 create function touch_updated_at() returns trigger language plpgsql as $$
 begin
@@ -22,6 +24,7 @@ create table file (
   content_type text not null,
   name text,
   size integer not null generated always as (length(content)) stored,
+  digest text not null generated always as (md5(content)) stored,
   created_at timestamptz not null default now(),
   updated_at timestamptz not null default now()
 );
@@ -145,7 +148,10 @@ create unique index teacher_user_id_key on teacher (user_id);
 create unique index teacher_employee_number_key on teacher (employee_number) where deleted_at is null;
 create index teacher_name_idx on teacher (platform.search_normal(last_name), platform.search_normal(first_name), id) where deleted_at is null;
 create index teacher_search_idx on teacher using gin (search_text public.gin_trgm_ops) with (fastupdate = off) where deleted_at is null;
-create policy students_see_no_staff_file on teacher as restrictive using (nullif(current_setting('app.scope', true) = 'all', false) is not null);
+
+-- Everybody sees who teaches them; what is private of a teacher is for api functions to keep (core.reaches_teacher).
+create policy people_see_teachers on teacher as restrictive
+  using (nullif(current_setting('app.scope', true) in ('all', 'taught', 'own'), false) is not null);
 
 create table class (
   id bigserial primary key,
@@ -163,6 +169,8 @@ comment on table class is 'A class of one academic year.';
 create unique index class_name_key on class (academic_year_id, lower(name), lower(coalesce(section, '')));
 create index class_grade_id_idx on class (grade_id);
 create index class_class_teacher_id_idx on class (class_teacher_id);
+create policy people_see_their_classes on class as restrictive
+  using (nullif(current_setting('app.scope', true) = 'all', false) is not null or id = any (nullif(current_setting('app.class_ids', true), '')::bigint[]));
 
 create table student (
   id bigserial primary key,
@@ -195,8 +203,9 @@ create index student_search_idx on student using gin (search_text public.gin_trg
 create index student_class_id_idx on student (class_id);
 create index student_grade_id_idx on student (grade_id);
 create index student_active_idx on student (id) where is_active and deleted_at is null;
-create policy students_see_themselves on student as restrictive
-  using (nullif(current_setting('app.scope', true) = 'all', false) is not null or id = nullif(current_setting('app.student_id', true), '')::bigint);
+create policy people_see_themselves_and_their_classes on student as restrictive
+  using (nullif(current_setting('app.scope', true) = 'all', false) is not null or id = nullif(current_setting('app.student_id', true), '')::bigint
+    or (current_setting('app.scope', true) = 'taught' and class_id = any (nullif(current_setting('app.class_ids', true), '')::bigint[])));
 
 create table enrollment (
   id bigserial primary key,
@@ -215,8 +224,9 @@ create unique index enrollment_active_key on enrollment (student_id) where statu
 create index enrollment_student_id_idx on enrollment (student_id, academic_year_id);
 create index enrollment_class_id_idx on enrollment (class_id, student_id);
 create index enrollment_academic_year_id_idx on enrollment (academic_year_id, student_id);
-create policy students_see_themselves on enrollment as restrictive
-  using (nullif(current_setting('app.scope', true) = 'all', false) is not null or student_id = nullif(current_setting('app.student_id', true), '')::bigint);
+create policy people_see_themselves_and_their_classes on enrollment as restrictive
+  using (nullif(current_setting('app.scope', true) = 'all', false) is not null or student_id = nullif(current_setting('app.student_id', true), '')::bigint
+    or (current_setting('app.scope', true) = 'taught' and class_id = any (nullif(current_setting('app.class_ids', true), '')::bigint[])));
 
 -- The grade follows the class.
 create function student_follow_class() returns trigger language plpgsql set search_path from current as $$
@@ -268,13 +278,3 @@ begin
 end $$;
 create trigger move after update on student referencing old table as old_students new table as new_students
   for each statement execute function student_move();
-
-do $$
-declare
-  v_table text;
-begin
-  foreach v_table in array array['counter', 'file', 'user_account', 'role', 'role_permission', 'user_role', 'idempotency_key',
-                                 'academic_year', 'grade', 'teacher', 'class', 'student', 'enrollment'] loop
-    execute format('create trigger touch before update on %I for each row execute function touch_updated_at()', v_table);
-  end loop;
-end $$;

@@ -1,3 +1,4 @@
+import type { Readable } from 'node:stream';
 import type { Request, Response } from 'express';
 import type { z } from 'zod';
 import type { Services } from './services.ts';
@@ -14,8 +15,15 @@ export interface Exchange {
   services: Services;
 }
 
-/** Answers the JSON of `data`. */
-export type Handler = (exchange: Exchange) => Promise<string>;
+/** A file that a handler made. */
+export interface Download {
+  name: string;
+  contentType: string;
+  content: Buffer | Readable;
+}
+
+/** Answers the JSON of `data`, or a file. */
+export type Handler = (exchange: Exchange) => Promise<string | Download>;
 
 /** One documented endpoint: all that the router and OpenAPI need to know. */
 export interface Endpoint {
@@ -25,8 +33,11 @@ export interface Endpoint {
   operationId?: string;
   summary: string;
   description?: string;
+  /** The schemas of path parameters that are no identifiers. */
+  params?: Record<string, z.ZodType>;
   query?: z.ZodObject;
-  body?: z.ZodObject;
+  /** A JSON body; an array goes to the operation as `items`. Beside an upload, the fields of the form. */
+  body?: z.ZodObject | z.ZodArray;
   /** The shape of `data`; of one element of it, for a page. */
   answer?: z.ZodType;
   /** Answers `{data: [...], pagination}`. */
@@ -35,8 +46,12 @@ export interface Endpoint {
   isCreate?: boolean;
   /** A field of the body that holds a password: its argon2id hash goes on as `password_hash`. */
   hashes?: string;
-  /** A file in one of these multipart fields; its bytes go to an operation that takes content. */
-  upload?: { fields: string[]; maxBytes: number; types: string[] };
+  /**
+   * A file in one of these multipart fields; its bytes go to an operation that takes content, or to the handler. `types` are
+   * those that the content shows, by itself or by its name for text. Without isOptional there must be one; with it the
+   * body may be JSON as well.
+   */
+  upload?: { fields: string[]; maxBytes: number; types: string[]; isOptional?: boolean };
   /** The answer is bytes of these types, from an operation that gives content. */
   bytes?: string[];
   /** Only where the facade has to do something itself, with a password or a token; else the operation is called with the parameters. */
@@ -69,6 +84,6 @@ export function resource(path: string, section: string, about: string, endpoints
 }
 
 /** The parameters of a path and their schema: `/:user_id/roles/:role_id` has two identifiers. */
-export function pathParameters(path: string): Record<string, z.ZodType> {
-  return Object.fromEntries([...path.matchAll(/:(\w+)/g)].map(([, name = '']): [string, z.ZodType] => [name, pathId]));
+export function pathParameters(path: string, { params = {} }: Pick<Endpoint, 'params'>): Record<string, z.ZodType> {
+  return Object.fromEntries([...path.matchAll(/:(\w+)/g)].map(([, name = '']): [string, z.ZodType] => [name, params[name] ?? pathId]));
 }

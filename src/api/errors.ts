@@ -26,6 +26,7 @@ export const errors = {
   precondition_failed: { status: 412, sqlstate: 'S412A', meaning: '`If-Match` names an older version of the record.' },
   payload_too_large: { status: 413, sqlstate: 'S413A', meaning: 'The body or the file is too large.' },
   unsupported_media_type: { status: 415, sqlstate: 'S415A', meaning: 'The body has a type that this route does not take.' },
+  range_not_satisfiable: { status: 416, sqlstate: 'S416A', meaning: 'The file has no such part; `Content-Range` says how long it is.' },
   idempotency_key_reused: { status: 422, sqlstate: 'S422A', meaning: 'The `Idempotency-Key` was used for another request.' },
   invalid_reference: { status: 422, sqlstate: 'S422B', meaning: 'An id in the body does not exist in this school.' },
   rate_limited: { status: 429, sqlstate: 'S429A', meaning: 'Too many requests; `Retry-After` says when to try again.' },

@@ -56,6 +56,7 @@ function failures(endpoint: Endpoint, operation: Operation, path: string, method
     ...(endpoint.bytes ? [] : (['not_acceptable'] as const)),
     ...(method === 'GET' ? [] : (['payload_too_large', 'unsupported_media_type'] as const)),
     ...(operation.writes ? (['invalid_reference'] as const) : []),
+    ...(endpoint.bytes && operation.content === 'gives' ? (['range_not_satisfiable'] as const) : []),
     'rate_limited',
     'internal_error',
     'unavailable',
@@ -71,7 +72,9 @@ function access(endpoint: Endpoint, operation: Operation): string {
     token: 'Public, with a one-time token.',
     refresh: 'Needs a refresh token in X-Refresh-Token.',
     any: 'Needs a log-in, of a school or of an operator.',
-    tenant: operation.permission ? `Needs the permission \`${operation.permission}\`.` : 'Needs a log-in of a school.',
+    tenant: operation.permission
+      ? `Needs the permission \`${operation.permission}\`${operation.own ? ", but for a student's or a teacher's own" : ''}.`
+      : 'Needs a log-in of a school.',
     platform: 'Needs an operator.',
   };
   return [
@@ -105,9 +108,21 @@ function responses(endpoint: Endpoint, operation: Operation, path: string, metho
       };
   return {
     [endpoint.isCreate ? '201' : '200']: ok,
-    ...(method === 'GET' && (operation.record || endpoint.bytes) ? { '304': { description: 'You have this version already (If-None-Match).' } } : {}),
+    ...(operation.content === 'gives' ? { '206': { ...ok, description: 'The part of the file that Range names.' } } : {}),
+    ...(method === 'GET' && (operation.record || operation.content === 'gives')
+      ? { '304': { description: 'You have this version already (If-None-Match).' } }
+      : {}),
     ...Object.fromEntries([...byStatus].map(([status, names]) => [status, failure(...names)])),
   };
+}
+
+/** The body as JSON, as a form with a file, or as either. */
+function requestBody({ body, upload }: Endpoint): Pick<ZodOpenApiOperationObject, 'requestBody'> {
+  if (!upload) return body ? { requestBody: { required: true, content: content(body) } } : {};
+  const [field = 'file'] = upload.fields;
+  const file = z.any().meta({ override: { type: 'string', format: 'binary' }, description: upload.types.join(', ') });
+  const form = z.object({ ...(body instanceof z.ZodObject ? body.shape : {}), [field]: upload.isOptional ? file.optional() : file });
+  return { requestBody: { required: true, content: { 'multipart/form-data': { schema: form }, ...(upload.isOptional && body ? content(body) : {}) } } };
 }
 
 function describe(endpoint: Endpoint, operation: Operation, section: string, path: string, method: string): ZodOpenApiOperationObject {
@@ -120,6 +135,14 @@ function describe(endpoint: Endpoint, operation: Operation, section: string, pat
             .regex(/^[1-9][0-9]*$/)
             .optional()
             .meta({ description: 'The school; the token names it already, and both must agree.' }),
+        }
+      : {}),
+    ...(operation.content === 'gives'
+      ? {
+          Range: z
+            .string()
+            .optional()
+            .meta({ description: 'One part of the file.', examples: ['bytes=0-1023'] }),
         }
       : {}),
     ...(honoursIfMatch(endpoint, operation) ? { 'If-Match': z.string().optional().meta({ description: 'The ETag of the version that you read.' }) } : {}),
@@ -141,23 +164,11 @@ function describe(endpoint: Endpoint, operation: Operation, section: string, pat
     description: [endpoint.description, access(endpoint, operation)].filter(Boolean).join('\n\n'),
     security: isStranger ? [] : [{ bearer: [] }],
     requestParams: {
-      ...(path.includes(':') ? { path: z.object(pathParameters(path)) } : {}),
+      ...(path.includes(':') ? { path: z.object(pathParameters(path, endpoint)) } : {}),
       ...(endpoint.query ? { query: endpoint.query } : {}),
       ...(Object.keys(headers).length > 0 ? { header: z.object(headers) } : {}),
     },
-    ...(endpoint.body ? { requestBody: { required: true, content: content(endpoint.body) } } : {}),
-    ...(endpoint.upload
-      ? {
-          requestBody: {
-            required: true,
-            content: {
-              'multipart/form-data': {
-                schema: { type: 'object' as const, properties: { [endpoint.upload.fields[0] ?? 'file']: { type: 'string' as const, format: 'binary' } } },
-              },
-            },
-          },
-        }
-      : {}),
+    ...requestBody(endpoint),
     responses: responses(endpoint, operation, path, method),
     'x-operation': operation.name,
     ...(operation.permission ? { 'x-permission': operation.permission } : {}),

@@ -1,7 +1,9 @@
 import { createHash } from 'node:crypto';
+import { pipeline } from 'node:stream/promises';
 import express, { type NextFunction, type Request, type RequestHandler, type Response, Router } from 'express';
 import type { CallAnswer, CallContext } from '../database/call.ts';
-import type { Endpoint, Resource } from './endpoint.ts';
+import { z } from 'zod';
+import { type Download, type Endpoint, pathParameters, type Resource } from './endpoint.ts';
 import { ApiError } from './errors.ts';
 import { rateLimits } from './limits.ts';
 import type { Services } from './services.ts';
@@ -13,6 +15,7 @@ export interface Operation {
   name: string;
   access: 'public' | 'token' | 'refresh' | 'any' | 'tenant' | 'platform';
   permission: string | null;
+  own: boolean;
   role: string | null;
   feature: string | null;
   needs_setup: boolean;
@@ -75,18 +78,54 @@ function sendJson(req: Request, res: Response, endpoint: Endpoint, { answer, ver
   res.end(endpoint.isPage ? `{"success":true,${answer.slice(answer.indexOf('{') + 1)}` : `{"success":true,"data":${answer}}`);
 }
 
-/** Answers bytes so that no browser takes them for anything else: their sniffed type, nosniff, no script, no other origin. */
-function sendFile(req: Request, res: Response, { answer, content }: CallAnswer): void {
-  const { content_type, name } = JSON.parse(answer) as { content_type: string; name: string };
+/** The one part of a file that is asked for; null where all of it is, or what only RFC 9110 lets us ignore. */
+function requestedRange(req: Request): CallContext['range'] {
+  const [, start = '', end = ''] = (req.get('if-range') === undefined && /^bytes=(\d{0,15})-(\d{0,15})$/.exec(req.get('range') ?? '')) || [];
+  if (start === '' && end === '') return undefined;
+  if (start !== '' && end !== '' && Number(end) < Number(start)) return undefined;
+  return { start: start === '' ? null : Number(start), end: end === '' ? null : Number(end) };
+}
+
+/** Answers a file of the database, or the part of it that was asked for. */
+function sendFile(req: Request, res: Response, { answer, content }: CallAnswer, range: CallContext['range']): void {
+  const { content_type, name, size, digest } = JSON.parse(answer) as { content_type: string; name: string; size: number; digest: string };
   if (!content) throw new ApiError('not_found', 'There is no such file.');
-  if (isKnown(req, res, md5(content))) return;
-  res.set({ 'Content-Type': content_type, 'Content-Disposition': contentDisposition(name), 'Content-Security-Policy': "default-src 'none'; sandbox" });
+  if (isKnown(req, res, digest)) return;
+  res.set('Accept-Ranges', 'bytes');
+  if (range) {
+    if (content.length === 0) {
+      res.set('Content-Range', `bytes */${String(size)}`);
+      throw new ApiError('range_not_satisfiable', `The file has ${String(size)} bytes.`);
+    }
+    const start = range.start ?? size - content.length;
+    res.status(206).set('Content-Range', `bytes ${String(start)}-${String(start + content.length - 1)}/${String(size)}`);
+  }
+  fileHeaders(res, content_type, name);
   res.end(content);
 }
 
+/** Answers what a handler made. */
+async function sendDownload(res: Response, { contentType, name, content }: Download): Promise<void> {
+  fileHeaders(res, contentType, name);
+  if (Buffer.isBuffer(content)) res.end(content);
+  else await pipeline(content, res);
+}
+
+/** What a browser may show; the rest it saves. */
+const shown = /^(image\/(jpeg|png|gif|webp|avif)|application\/pdf)$/;
+
+/** No browser takes a file for anything else than it is: its sniffed type, nosniff, no script, no other origin. */
+function fileHeaders(res: Response, contentType: string, name: string): void {
+  res.set({
+    'Content-Type': contentType,
+    'Content-Disposition': contentDisposition(shown.test(contentType) ? 'inline' : 'attachment', name),
+    'Content-Security-Policy': "default-src 'none'; sandbox",
+  });
+}
+
 /** A file name that holds in any header: ASCII, and the real one beside it (RFC 6266). */
-const contentDisposition = (name: string) =>
-  `inline; filename="${name.replace(/[^\w.-]/g, '_')}"; filename*=UTF-8''${encodeURIComponent(name).replace(/['()*]/g, (c) => `%${c.charCodeAt(0).toString(16)}`)}`;
+const contentDisposition = (kind: 'inline' | 'attachment', name: string) =>
+  `${kind}; filename="${name.replace(/[^\w.-]/g, '_')}"; filename*=UTF-8''${encodeURIComponent(name).replace(/['()*]/g, (c) => `%${c.charCodeAt(0).toString(16)}`)}`;
 
 const md5 = (body: string | Buffer) => createHash('md5').update(body).digest('hex');
 
@@ -121,14 +160,18 @@ function serve(services: Services, operation: Operation, endpoint: Endpoint, met
     }
     if (endpoint.handler) {
       const call = async (name: string, p: object) => (await services.call(name, sessionId, p, context)).answer;
-      sendJson(req, res, endpoint, { answer: await endpoint.handler({ req, res, params, call, services }), version: null });
+      const answer = await endpoint.handler({ req, res, params, call, services });
+      if (typeof answer === 'string') sendJson(req, res, endpoint, { answer, version: null });
+      else await sendDownload(res, answer);
       return;
     }
+    const range = operation.content === 'gives' ? requestedRange(req) : undefined;
+    if (range) context.range = range;
     const { upload } = req;
     const result = upload
       ? await services.call(operation.name, sessionId, { ...params, content_type: upload.contentType, file_name: upload.name }, context, upload.content)
       : await services.call(operation.name, sessionId, params, context);
-    if (operation.content === 'gives') sendFile(req, res, result);
+    if (operation.content === 'gives') sendFile(req, res, result, range);
     else sendJson(req, res, endpoint, result);
   };
 }
@@ -146,6 +189,17 @@ function bodyReader(limit: string) {
 const readBody = bodyReader('1mb');
 /** What strangers may send is small. */
 const readSmallBody = bodyReader('16kb');
+
+/** Whoever may not do it hears so before a file of theirs is taken in. */
+function admitFirst(services: Services, operation: Operation, endpoint: Endpoint, path: string): RequestHandler {
+  const params = z.object(pathParameters(path, endpoint));
+  return async (req, _res, next) => {
+    const { success, data } = params.safeParse(req.params);
+    const context: CallContext = { ...requestContext(req, services.config.BASE_DOMAIN), admit_only: true };
+    if (success) await services.call(operation.name, req.claims ? String(req.claims.sid) : null, data, context);
+    next();
+  };
+}
 
 /** Express answers HEAD by the handler of GET; where that writes, it must not. */
 const refuseHead: RequestHandler = (req, _res, next) => {
@@ -189,7 +243,11 @@ export function apiRouter(services: Services, resources: readonly Resource[], op
         ...(method === 'GET' && operation.writes ? [refuseHead] : []),
         ...(isStranger ? [limits.anonymous] : [authenticate, limits.session]),
         ...(endpoint.bytes ? [] : [acceptJson]),
-        ...(endpoint.upload ? [receiveUpload(endpoint.upload)] : method === 'GET' ? [] : [isStranger ? readSmallBody : readBody]),
+        ...(endpoint.upload
+          ? [admitFirst(services, operation, endpoint, path), receiveUpload(endpoint.upload, readBody)]
+          : method === 'GET'
+            ? []
+            : [isStranger ? readSmallBody : readBody]),
         serve(services, operation, endpoint, method, path),
       ];
       router[method.toLowerCase() as 'get' | 'post' | 'put' | 'patch' | 'delete'](path, ...steps);

@@ -1,3 +1,4 @@
+import { isUtf8 } from 'node:buffer';
 import type { Request, RequestHandler } from 'express';
 import { fileTypeFromBuffer } from 'file-type';
 import multer, { MulterError } from 'multer';
@@ -11,12 +12,16 @@ export interface Upload {
   name: string;
 }
 
-/** Takes one file of a multipart body into memory, and checks its size and type. */
-export function receiveUpload({ fields, maxBytes, types }: NonNullable<Endpoint['upload']>): RequestHandler {
+/**
+ * Takes one file of a multipart body into memory, and checks its size and type; the other fields are the body.
+ * @param readBody  takes the body instead, where it may be JSON as well
+ */
+export function receiveUpload({ fields, maxBytes, types, isOptional = false }: NonNullable<Endpoint['upload']>, readBody: RequestHandler): RequestHandler {
   const receive = multer({ storage: multer.memoryStorage(), limits: { fileSize: maxBytes, files: 1, fields: 20, fieldSize: 10_000, parts: 25 } }).any();
   return (req, res, next) => {
     if (!req.is('multipart/form-data')) {
-      next(new ApiError('unsupported_media_type', `Send multipart/form-data with a file in the field ${fields.join(' or ')}.`));
+      if (isOptional) void readBody(req, res, next);
+      else next(new ApiError('unsupported_media_type', `Send multipart/form-data with a file in the field ${fields.join(' or ')}.`));
       return;
     }
     receive(req, res, (error: unknown) => {
@@ -25,7 +30,7 @@ export function receiveUpload({ fields, maxBytes, types }: NonNullable<Endpoint[
       } else if (error) {
         next(new ApiError('validation_error', 'The multipart body can not be read.', { cause: error }));
       } else {
-        sniff(req, fields, types).then(() => next(), next);
+        sniff(req, fields, types, isOptional).then(() => next(), next);
       }
     });
   };
@@ -39,17 +44,24 @@ const storableName = (name: string) =>
     .slice(-200)
     .toWellFormed() || 'file';
 
-async function sniff(req: Request, fields: string[], types: string[]): Promise<void> {
+/** Text shows no type by its content: a name that ends so must do, where nothing else is found in it. */
+const textTypes: Record<string, string> = { csv: 'text/csv' };
+
+const textType = (name: string, content: Buffer) =>
+  isUtf8(content) && !content.includes(0) ? textTypes[name.split('.').at(-1)?.toLowerCase() ?? ''] : undefined;
+
+async function sniff(req: Request, fields: string[], types: string[], isOptional: boolean): Promise<void> {
   const file = (req.files as Express.Multer.File[] | undefined)?.find(({ fieldname }) => fields.includes(fieldname));
+  if (!file && isOptional) return;
   if (!file) {
     const message = `Send a file in the field ${fields.join(' or ')}.`;
     throw new ApiError('validation_error', message, { details: [{ path: fields[0] ?? 'file', message }] });
   }
-  const found = await fileTypeFromBuffer(file.buffer);
-  if (!found || !types.includes(found.mime)) {
-    throw new ApiError('unsupported_media_type', `The file is ${found?.mime ?? 'of an unknown type'}; it must be ${types.join(' or ')}.`);
+  const contentType = (await fileTypeFromBuffer(file.buffer))?.mime ?? textType(file.originalname, file.buffer);
+  if (!contentType || !types.includes(contentType)) {
+    throw new ApiError('unsupported_media_type', `The file is ${contentType ?? 'of an unknown type'}; it must be ${types.join(' or ')}.`);
   }
-  const upload: Upload = { content: file.buffer, contentType: found.mime, name: storableName(file.originalname) };
+  const upload: Upload = { content: file.buffer, contentType, name: storableName(file.originalname) };
   req.upload = upload;
 }
 

@@ -33,13 +33,19 @@ function parse<T>(schema: z.ZodType<T>, value: unknown): T {
  * for the operation to compare with what they are.
  */
 export function validator(endpoint: Endpoint, method: string, path: string) {
-  const params = z.object(pathParameters(path));
+  const params = z.object(pathParameters(path, endpoint));
   const query = endpoint.query ?? z.strictObject({});
   const { body, answer } = endpoint;
-  const readOnly = method === 'PUT' && body && answer instanceof z.ZodObject ? Object.keys(answer.shape).filter((key) => !(key in body.shape)) : [];
+  const fields = body instanceof z.ZodObject ? body.shape : {};
+  const readOnly =
+    method === 'PUT' && body instanceof z.ZodObject && answer instanceof z.ZodObject ? Object.keys(answer.shape).filter((key) => !(key in fields)) : [];
   for (const name of Object.keys(params.shape)) {
-    if (name in query.shape || (body && name in body.shape)) throw new Error(`${method} ${path}: ${name} is named twice`);
+    if (name in query.shape || name in fields) throw new Error(`${method} ${path}: ${name} is named twice`);
   }
+  const parseBody = (input: unknown): Record<string, unknown> => {
+    if (!body) return {};
+    return body instanceof z.ZodObject ? parse(body, input) : { items: parse(body, input) };
+  };
   return (request: { params: unknown; query: unknown; body: unknown }): Record<string, unknown> => {
     let input: unknown = request.body === undefined ? {} : request.body;
     let given = {};
@@ -50,6 +56,6 @@ export function validator(endpoint: Endpoint, method: string, path: string) {
       if (own && Object.keys(own).length > 0) given = { read_only: own };
       input = other;
     }
-    return { ...parse(query, request.query), ...(body ? parse(body, input) : {}), ...given, ...parse(params, request.params) };
+    return { ...parse(query, request.query), ...parseBody(input), ...given, ...parse(params, request.params) };
   };
 }

@@ -165,6 +165,8 @@ export async function importTenant(client: pg.ClientBase, file: string): Promise
     await client.query('rollback').catch(() => undefined);
     const code = (error as NodeJS.ErrnoException).code ?? '';
     if (code === 'Z_BUF_ERROR') throw new Error(`${file} is truncated. Nothing has changed.`, { cause: error });
+    // Rows that contradict each other: a line is missing, or was changed.
+    if (/^2[23]/.test(code)) throw new Error(`${file} is no export of a school. Nothing has changed.`, { cause: error });
     if (code.startsWith('Z_')) throw new Error(`${file} is damaged or no export of a school. Nothing has changed.`, { cause: error });
     throw error;
   }

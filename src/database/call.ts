@@ -10,6 +10,8 @@ export interface CallContext {
   if_match?: string;
   idempotency_key?: string;
   request_hash?: string;
+  /** The part of a file that is asked for, by its first and last byte; without a first the last so many. */
+  range?: { start: number | null; end: number | null } | undefined;
   /** Only says whether the operation would be admitted; runs nothing. */
   admit_only?: true;
 }

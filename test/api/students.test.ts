@@ -719,9 +719,20 @@ describe('an Idempotency-Key', () => {
 });
 
 describe('permissions', () => {
-  test('a teacher reads and does not write; an accountant the same; nobody without a log-in does either', async () => {
-    const student = await add();
-    for (const who of [await school.user(['teacher']), await school.user(['accountant'])]) {
+  test('a teacher reads who is in a class they teach and does not write; an accountant reads all of them and does not write either', async () => {
+    const { classId } = await school.classroom(unique('Taught'));
+    const student = await add({ class_id: classId });
+    const other = await add();
+    const teacher = await school.user(['teacher']);
+    await service.database.query(
+      `with t as (insert into ${school.schema}.teacher (user_id, first_name, last_name) values ($1, 'Te', 'Acher') returning id)
+       update ${school.schema}.class set class_teacher_id = t.id from t where class.id = $2`,
+      [teacher.id, classId],
+    );
+    await teacher.get(`/api/students/${other.id}`, 404);
+    expect((await teacher.get<Student[]>('/api/students')).data).toEqual([student]);
+    expect((await teacher.get<Student[]>(`/api/students?class_id=${classId}`)).data).toEqual([student]);
+    for (const who of [teacher, await school.user(['accountant'])]) {
       expect((await who.get<Student>(`/api/students/${student.id}`)).data).toEqual(student);
       expect((await who.post('/api/students', { first_name: 'A', last_name: 'B' }, 403)).error).toBe('forbidden');
       await who.put(`/api/students/${student.id}`, { first_name: 'A' }, 403);

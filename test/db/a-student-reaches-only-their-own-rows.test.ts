@@ -58,22 +58,25 @@ describe('row policies', () => {
     expect(await reads({ 'app.scope': 'all' })).toEqual(shows([1, 2], [1, 2], [1, 2]));
   });
 
-  test('a student sees their own row in every table that has a student_id, themselves among the users, and no teacher file', async () => {
-    expect(await reads(mine)).toEqual(shows([1], [1], []));
-    expect(await reads({ ...mine, 'app.student_id': '2', 'app.user_id': '2' })).toEqual(shows([2], [2], []));
+  test('a student sees their own row in every table that has a student_id, themselves among the users, and who the teachers are', async () => {
+    expect(await reads(mine)).toEqual(shows([1], [1], [1, 2]));
+    expect(await reads({ ...mine, 'app.student_id': '2', 'app.user_id': '2' })).toEqual(shows([2], [2], [1, 2]));
   });
 
   test('a user with the student role whom no student record names sees no student', async () => {
-    expect(await reads({ ...mine, 'app.student_id': '0' })).toEqual(shows([], [1], []));
+    expect(await reads({ ...mine, 'app.student_id': '0' })).toEqual(shows([], [1], [1, 2]));
   });
 
   test.each<[string, Record<string, string>]>([
     ['no setting is made', {}],
     ['every setting is empty, as after another transaction', { 'app.scope': '', 'app.student_id': '', 'app.user_id': '' }],
-    ['only the scope is made', { 'app.scope': 'own' }],
     ['the scope is unknown', { 'app.scope': 'ALL', 'app.student_id': '', 'app.user_id': '' }],
   ])('nothing shows when %s', async (_case, settings) => {
     expect(await reads(settings)).toEqual(shows([], [], []));
+  });
+
+  test('only the names of teachers show when nothing but the scope is made', async () => {
+    expect(await reads({ 'app.scope': 'own' })).toEqual(shows([], [], [1, 2]));
   });
 
   test('a student can neither change, remove nor add a row of another student', async () => {

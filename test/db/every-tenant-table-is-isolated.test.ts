@@ -26,8 +26,8 @@ afterAll(() => database.drop());
 const denied = '42501';
 
 /** What a school's role comes to at one table, statement by statement. */
-async function attempts(tenantId: string | undefined, schema: string): Promise<Record<string, Record<string, Outcome>>> {
-  const settings = { ...(tenantId === undefined ? {} : { 'app.tenant_id': tenantId }), 'app.scope': 'all' };
+async function attempts(tenantId: string | undefined, schema: string, userId = '1'): Promise<Record<string, Record<string, Outcome>>> {
+  const settings = { ...(tenantId === undefined ? {} : { 'app.tenant_id': tenantId }), 'app.scope': 'all', 'app.user_id': userId };
   return acting(database.url, 'school_tenant', settings, async ({ attempt }) => {
     const found: Record<string, Record<string, Outcome>> = {};
     for (const table of tables) {
@@ -97,6 +97,15 @@ describe('a freshly provisioned school', () => {
 
   test('gives and takes rows of every table when the request is of this school', async () => {
     expect(await attempts(String(ours.id), ours.schema)).toEqual(everywhere({ select: 1, insert: 1, update: 1, delete: 1 }));
+  });
+
+  test('shows notifications and devices to their user alone, however far that user reaches', async () => {
+    const found = await attempts(String(ours.id), ours.schema, '2');
+    const hidden = Object.entries(found).filter(([, { select }]) => select === 0);
+    expect(Object.fromEntries(hidden)).toEqual({
+      device: { select: 0, insert: denied, update: 0, delete: 0 },
+      notification: { select: 0, insert: 1, update: 0, delete: 0 },
+    });
   });
 
   const nothing = { select: 0, insert: denied, update: 0, delete: 0 };
