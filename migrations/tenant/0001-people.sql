@@ -151,7 +151,12 @@ create index teacher_search_idx on teacher using gin (search_text public.gin_trg
 
 -- Everybody sees who teaches them; what is private of a teacher is for api functions to keep (core.reaches_teacher).
 create policy people_see_teachers on teacher as restrictive
-  using (nullif(current_setting('app.scope', true) in ('all', 'taught', 'own'), false) is not null);
+  using (nullif(current_setting('app.scope', true) in ('all', 'taught', 'own'), false) is not null)
+  with check (nullif(current_setting('app.scope', true) = 'all', false) is not null or id = nullif(current_setting('app.teacher_id', true), '')::bigint);
+create policy people_change_themselves on teacher as restrictive for update
+  using (nullif(current_setting('app.scope', true) = 'all', false) is not null or id = nullif(current_setting('app.teacher_id', true), '')::bigint);
+create policy people_remove_themselves on teacher as restrictive for delete
+  using (nullif(current_setting('app.scope', true) = 'all', false) is not null);
 
 create table class (
   id bigserial primary key,

@@ -1,0 +1,147 @@
+import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
+import type { Client } from '../support/client.ts';
+import { populate } from '../support/populate.ts';
+import { faults, isForSchools, references, type Registered, registry, sampleRequest } from '../support/registry.ts';
+import { type School, testService } from '../support/service.ts';
+import { checksums } from '../support/traces.ts';
+import { type Answered, send, type Sent } from '../support/wire.ts';
+
+// One school, where the roles teacher and student have every permission that there is: what then still keeps a teacher to
+// the classes they teach, and a student to themselves, is the reach of these roles and nothing else.
+const service = await testService();
+afterAll(() => service.close());
+const { endpoints, document } = await registry(service);
+const mine = endpoints.filter((endpoint) => isForSchools(endpoint) && endpoint.operation.access === 'tenant');
+
+/** Within reach: student, class, teacher, and what belongs to them. */
+const near = 500_001;
+/** Out of reach. */
+const far = 600_001;
+/** Stands in every text of what is out of reach. */
+const marker = 'Xyzzy';
+
+let school: School;
+let teacher: Client & { id: number };
+let student: Client & { id: number };
+
+beforeAll(async () => {
+  school = await service.school();
+  await populate(service, school, { endpoints, document }, near - 1, 'Plain');
+  await populate(service, school, { endpoints, document }, far - 1, marker);
+  teacher = await school.user(['teacher']);
+  student = await school.user(['student']);
+  const { schema } = school;
+  await service.database.query(`update ${schema}.teacher set user_id = $1 where id = $2`, [teacher.id, near]);
+  await service.database.query(`delete from ${schema}.class_subject where class_id <> id`);
+  for (const id of [near, far]) {
+    await service.database.query(`delete from ${schema}.class_teacher where class_id = $1 or teacher_id = $1`, [id]);
+    await service.database.query(`update ${schema}.class_subject set teacher_id = null where class_id = $1`, [id]);
+    await service.database.query(`update ${schema}.class set class_teacher_id = null where class_teacher_id = $1`, [id]);
+    await service.database.query(`update ${schema}.class set class_teacher_id = $1 where id = $1`, [id]);
+    await service.database.query(`update ${schema}.student set class_id = $1, user_id = null where id = $1`, [id]);
+    await service.database.query(`delete from ${schema}.enrollment where student_id = $1 and class_id <> $1`, [id]);
+  }
+  await service.database.query(`update ${schema}.student set user_id = $1 where id = $2`, [student.id, near]);
+  await service.database.query(`update ${schema}.student set first_name = $1, address = $1, parent_name = $1 where id = $2`, [marker, far]);
+  await service.database.query(`update ${schema}.teacher set address = $1, phone = $1 where id = $2`, [`${marker} private`, far]);
+  await service.database.query(
+    `insert into ${schema}.role_permission (role_id, permission_id)
+     select r.id, p.id from ${schema}.role r, core.permission p where r.is_system and r.name in ('teacher', 'student') on conflict do nothing`,
+  );
+  // Logged in again with what the roles give now.
+  const again = async (user: { id: number }) => {
+    const [row] = await service.database.query<{ email: string }>(`select email from ${schema}.user_account where id = $1`, [user.id]);
+    return Object.assign(await service.anonymous.login({ tenant_id: school.id, email: row?.email, password: 'test-password' }), { id: user.id });
+  };
+  [teacher, student] = [await again(teacher), await again(student)];
+});
+
+/** What a name in a path, a query or a body stands for, where that has an owner. */
+function kind(name: string, path: string): 'student' | 'class' | 'teacher' | undefined {
+  if (name === 'id')
+    return /^\/api\/students\b/.test(path) ? 'student' : /^\/api\/classes\b/.test(path) ? 'class' : /^\/api\/teachers\b/.test(path) ? 'teacher' : undefined;
+  return /^student_ids?$/.test(name) ? 'student' : /class_ids?$/.test(name) ? 'class' : name === 'teacher_id' ? 'teacher' : undefined;
+}
+
+interface Attempt {
+  what: string;
+  kind: 'student' | 'class' | 'teacher';
+  request: Sent;
+  isFilter: boolean;
+}
+
+/** Every way in which an endpoint can be asked for what is out of reach, all else being within it. */
+function attempts(endpoint: Registered): Attempt[] {
+  const { path, parameters, query } = endpoint;
+  const inPath = parameters.flatMap((name) => {
+    const of = kind(name, path);
+    return of ? [{ what: name, kind: of, isFilter: false, request: sampleRequest(document, endpoint, { id: near }, { parameters: { [name]: far } }) }] : [];
+  });
+  const inBody = references(document, endpoint).flatMap(({ field, put }) => {
+    const of = kind(field.split('.').at(-1) ?? '', path);
+    // Whom of their colleagues a class of their own gets is for those to say who may change the class.
+    return of && of !== 'teacher'
+      ? [{ what: field, kind: of, isFilter: false, request: sampleRequest(document, endpoint, { id: near }, { body: put(far) }) }]
+      : [];
+  });
+  const inQuery = query.flatMap(({ name }) => {
+    const of = kind(name, path);
+    const request = sampleRequest(document, endpoint, { id: near });
+    return of ? [{ what: name, kind: of, isFilter: true, request: { ...request, path: `${request.path.split('?')[0] ?? ''}?${name}=${far}` } }] : [];
+  });
+  return [...inPath, ...inBody, ...inQuery];
+}
+
+/** Colleagues are in the directory by name; the test below says what it keeps to itself. */
+const directory = ['teachers_get', 'teachers_list'];
+
+const attacked = mine.map((endpoint) => ({ endpoint, attempts: attempts(endpoint) })).filter((one) => one.attempts.length > 0);
+
+/** What is wrong with an answer to somebody who asked for what is out of their reach. */
+function fault(answer: Answered, { isFilter }: Attempt): string | undefined {
+  if (answer.status >= 500) return `answered ${answer.status}`;
+  if (answer.text.includes(marker)) return `tells ${answer.text.slice(0, 300)}`;
+  if (isFilter) return answer.status === 200 && (answer.json?.pagination?.totalItems ?? 0) > 0 ? `lists ${answer.text.slice(0, 300)}` : undefined;
+  return [400, 403, 404, 409, 422].includes(answer.status) ? undefined : `answered ${answer.status} ${answer.text.slice(0, 300)}`;
+}
+
+describe.each([
+  ['a teacher', () => teacher],
+  ['a student', () => student],
+])('%s whose role has every permission', (_who, client) => {
+  test('is there: they read what is their own, and an admin reads what is not', async () => {
+    expect((await client().get<{ id: number }[]>('/api/students')).data.map(({ id }) => id)).toEqual([near]);
+    expect((await client().get<{ id: number }>(`/api/students/${near}`)).data.id).toBe(near);
+    expect((await school.admin.get<{ first_name: string }>(`/api/students/${far}`)).data.first_name).toBe(marker);
+  });
+
+  test('comes to no student, class or teacher out of reach by path, body or filter, at any endpoint, and changes nothing', async () => {
+    const before = await checksums(service.database, school.schema);
+    const lines = await faults(
+      attacked.map(({ endpoint }) => endpoint),
+      async (endpoint) => {
+        if (directory.includes(endpoint.operation.name)) return undefined;
+        for (const attempt of attempts(endpoint)) {
+          const found = fault(await send(service.url, { ...attempt.request, token: client().token }), attempt);
+          if (found) return `${attempt.what} ${found}`;
+        }
+        return undefined;
+      },
+    );
+    expect(attacked.length).toBeGreaterThan(4);
+    expect(lines).toEqual([]);
+    expect(await checksums(service.database, school.schema)).toEqual(before);
+  });
+
+  test('is told of nothing out of reach by any list or page that takes no identifier', async () => {
+    const open = mine.filter(
+      ({ method, parameters, route, operation }) => method === 'GET' && parameters.length === 0 && !route.bytes && !directory.includes(operation.name),
+    );
+    const lines = await faults(open, async (endpoint) => {
+      const answer = await send(service.url, { ...sampleRequest(document, endpoint, { id: near }), token: client().token });
+      const people = /"(first_name|student_name|parent_name|address)" ?: ?"[^"]*Xyzzy/.exec(answer.text);
+      return people && !/^\/api\/(users|rbac)/.test(endpoint.path) ? `tells ${people[0]}` : undefined;
+    });
+    expect(lines).toEqual([]);
+  });
+});
