@@ -1,4 +1,5 @@
--- A believable school: 600 students, 40 teachers, 24 classes, two academic years. Runs in one transaction, once.
+-- A believable school: 600 students, 40 teachers, 24 classes, 10 subjects, two academic years with their terms. Runs in one
+-- transaction, once.
 do $demo$
 declare
   v_id bigint;
@@ -55,5 +56,42 @@ begin
     from student s join class now on now.id = s.class_id join grade g on g.id = now.grade_id
     join grade below on below.sequence = g.sequence - 1
     join class earlier on earlier.grade_id = below.id and earlier.section = now.section and earlier.academic_year_id <> now.academic_year_id;
+
+  insert into user_account (email, password_hash, first_name, last_name, email_verified_at)
+    select 'student@demo.example', v_hash, first_name, last_name, now() from student order by id limit 1;
+  insert into user_role select u.id, r.id from user_account u, role r where u.email = 'student@demo.example' and r.name = 'student';
+  update student set user_id = (select id from user_account where email = 'student@demo.example'), email = 'student@demo.example' where id = (select min(id) from student);
+
+  insert into school (address, phone, email, website) values ('1 School Lane, London', '+44 20 7946 0000', 'office@demo.example', 'https://demo.example');
+  insert into term (name, academic_year_id, start_date, end_date)
+    select t.name, y.id, make_date(extract(year from y.start_date)::integer + t.years, t.start_month, 1), (make_date(extract(year from y.start_date)::integer + t.years, t.end_month, 1) + interval '1 month - 1 day')::date
+    from academic_year y, (values ('Autumn', 0, 8, 12), ('Spring', 1, 1, 3), ('Summer', 1, 4, 7)) t (name, years, start_month, end_month);
+  insert into school_unit (name, sequence) values ('Primary', 1), ('Secondary', 2);
+  insert into medium (name, sequence) values ('English', 1), ('French', 2);
+  insert into programme (name, sequence) values ('General', 1), ('Science', 2), ('Arts', 3);
+  insert into religion (name) values ('Buddhism'), ('Christianity'), ('Hinduism'), ('Islam'), ('Judaism'), ('Sikhism'), ('None');
+  insert into subject_context (name, sequence) values ('Core', 1), ('Language', 2), ('Creative', 3), ('Physical', 4);
+  insert into subject (name, code, subject_context_id)
+    select s.name, s.code, c.id
+    from (values ('Mathematics', 'MAT', 'Core'), ('English', 'ENG', 'Language'), ('Science', 'SCI', 'Core'), ('History', 'HIS', 'Core'), ('Geography', 'GEO', 'Core'),
+      ('French', 'FRE', 'Language'), ('Art', 'ART', 'Creative'), ('Music', 'MUS', 'Creative'), ('Sport', 'SPO', 'Physical'), ('Computing', 'COM', 'Core')) s (name, code, context)
+    join subject_context c on c.name = s.context order by s.code;
+  update class set school_unit_id = (select id from school_unit where name = case when grade_id in (select id from grade where sequence <= 6) then 'Primary' else 'Secondary' end),
+    medium_id = (select id from medium where name = 'English'), programme_id = (select id from programme where name = 'General');
+  insert into grade_subject (grade_id, subject_id, periods_per_week)
+    select g.id, s.id, case when s.code in ('MAT', 'ENG') then 5 when s.code = 'SCI' then 4 when s.code in ('HIS', 'GEO', 'FRE') then 3 else 2 end
+    from grade g, subject s where s.code <> 'COM' or g.sequence > 4;
+  -- Each subject has its four teachers, who share the classes; this year's are named, last year's are history.
+  insert into class_subject (class_id, subject_id, periods_per_week, teacher_id)
+    select c.id, gs.subject_id, gs.periods_per_week, case when y.is_current then t.id end
+    from class c join academic_year y on y.id = c.academic_year_id join grade g on g.id = c.grade_id join grade_subject gs on gs.grade_id = c.grade_id
+    join (select id, dense_rank() over (order by id) - 1 as place from subject) s on s.id = gs.subject_id
+    join (select id, row_number() over (order by id) - 1 as place from teacher) t on t.place = s.place * 4 + (g.sequence * 2 + ascii(c.section)) % 4;
+  update teacher t set specialization = coalesce((select min(s.name) from class_subject cs join subject s on s.id = cs.subject_id where cs.teacher_id = t.id), specialization);
+  insert into holiday (name, date, is_recurring) values
+    ('New Year''s Day', make_date(v_year + 1, 1, 1), true), ('Christmas Day', make_date(v_year, 12, 25), true), ('Founders'' Day', make_date(v_year, 10, 12), false);
+  insert into teacher_leave (teacher_id, leave_type, start_date, end_date, reason, status, decided_at)
+    select id, 'annual', (now() + interval '20 days')::date, (now() + interval '24 days')::date, 'Family visit', 'approved', now() from teacher order by id offset 1 limit 1;
+  insert into teacher_leave (teacher_id, leave_type, start_date, end_date, reason) select id, 'medical', (now() + interval '7 days')::date, (now() + interval '8 days')::date, 'Dentist' from teacher order by id offset 2 limit 1;
   perform core.usage_count();
 end $demo$;

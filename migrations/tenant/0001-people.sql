@@ -210,7 +210,10 @@ create index student_grade_id_idx on student (grade_id);
 create index student_active_idx on student (id) where is_active and deleted_at is null;
 create policy people_see_themselves_and_their_classes on student as restrictive
   using (nullif(current_setting('app.scope', true) = 'all', false) is not null or id = nullif(current_setting('app.student_id', true), '')::bigint
-    or (current_setting('app.scope', true) = 'taught' and class_id = any (nullif(current_setting('app.class_ids', true), '')::bigint[])));
+    or (current_setting('app.scope', true) = 'taught' and class_id = any (nullif(current_setting('app.class_ids', true), '')::bigint[])))
+  with check (nullif(current_setting('app.scope', true) = 'all', false) is not null
+    or ((id = nullif(current_setting('app.student_id', true), '')::bigint or current_setting('app.scope', true) = 'taught')
+      and coalesce(class_id = any (nullif(current_setting('app.class_ids', true), '')::bigint[]), class_id is null)));
 
 create table enrollment (
   id bigserial primary key,
