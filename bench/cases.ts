@@ -54,6 +54,18 @@ export const cases: BenchCase[] = [
     }),
   },
   {
+    name: 'classes',
+    title: 'list 20 classes with counts',
+    floor: 'statement',
+    request: () => ({ path: '/api/classes', operation: 'classes_list', params: {} }),
+  },
+  {
+    name: 'dashboard',
+    title: 'the dashboard of a school',
+    floor: 'statement',
+    request: () => ({ path: '/api/dashboard', operation: 'dashboard_get', params: {} }),
+  },
+  {
     name: 'login',
     title: 'log in',
     floor: 'argon2',

@@ -9,7 +9,7 @@ import { cases } from './cases.ts';
 import { startChild } from './child.ts';
 import { benchDatabase } from './database.ts';
 import { measureFanout } from './fanout.ts';
-import { measure, measureProvisioning, type Rig } from './measure.ts';
+import { measure, measureProvisioning, measureSchoolYear, type Rig } from './measure.ts';
 import { markdown, type Report } from './report.ts';
 import { startApi } from './service.ts';
 import { usage } from './usage.ts';
@@ -89,6 +89,11 @@ async function run(): Promise<string> {
       { what: 'memory of the API process, idle', measured: idle, unit: 'MB', below: 200 },
       ...(report.cases.length > 0 ? [{ what: 'memory of the API process, after the load', measured: await memory(), unit: 'MB', below: 200 }] : []),
       { what: 'a new school by POST /api/platform/tenants', measured: await measureProvisioning(rig), unit: 'ms', below: 500 },
+    );
+    const year = await measureSchoolYear(rig);
+    report.figures.push(
+      { what: 'import 5,000 students from CSV', measured: year.importing, unit: 'ms' },
+      { what: 'promote 500 students', measured: year.promoting, unit: 'ms' },
     );
     // The database can be cloned only when nobody is connected to it.
     await floor.stop();

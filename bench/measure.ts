@@ -156,26 +156,90 @@ export async function measure(rig: Rig, bench: BenchCase, schools: School[]): Pr
   };
 }
 
-/** Creates ten schools by POST /api/platform/tenants, and removes them. @returns the median time in ms */
-export async function measureProvisioning(rig: Rig): Promise<number> {
+/** Makes a request as a user of a school or as an operator. @throws unless it answers `status` */
+async function make(
+  rig: Rig,
+  claims: Parameters<Tokens['sign']>[0],
+  status: number,
+  method: string,
+  path: string,
+  body?: object | FormData,
+): Promise<{ id: number }> {
+  const response = await fetch(`${rig.service.url}/api${path}`, {
+    method,
+    headers: { authorization: `Bearer ${rig.tokens.sign(claims)}`, ...(body instanceof FormData ? {} : { 'content-type': 'application/json' }) },
+    body: body instanceof FormData ? body : body ? JSON.stringify(body) : null,
+  });
+  const text = await response.text();
+  if (response.status !== status) throw new Error(`${method} ${path} answered ${response.status}: ${text.slice(0, 500)}`);
+  return (JSON.parse(text) as { data: { id: number } }).data;
+}
+
+const timed = async (work: () => Promise<unknown>): Promise<number> => {
+  const start = performance.now();
+  await work();
+  return performance.now() - start;
+};
+
+/** A new school by POST /api/platform/tenants. */
+function newSchool(rig: Rig): Promise<{ id: number }> {
   const { operator } = rig.database;
-  const headers = {
-    'content-type': 'application/json',
-    authorization: `Bearer ${rig.tokens.sign({ session_id: operator.sessionId, user_id: operator.userId, tenant_id: null })}`,
-  };
-  const times: number[] = [];
-  for (let n = 0; n < 10; n++) {
-    const name = `bench-${Date.now().toString(36)}`;
-    const body = JSON.stringify({ name, subdomain: name, contact_email: 'new@bench.example', plan_id: 3, admin_password: 'a new password' });
-    const start = performance.now();
-    const response = await fetch(`${rig.service.url}/api/platform/tenants`, { method: 'POST', headers, body });
-    const text = await response.text();
-    times.push(performance.now() - start);
-    if (response.status !== 201) throw new Error(`POST /api/platform/tenants answered ${response.status}: ${text}`);
+  const name = `bench-${crypto.randomUUID().slice(0, 8)}`;
+  return make(rig, { session_id: operator.sessionId, user_id: operator.userId, tenant_id: null }, 201, 'POST', '/platform/tenants', {
+    name,
+    subdomain: name,
+    contact_email: 'new@bench.example',
+    plan_id: 3,
+    admin_password: 'a new password',
+  });
+}
+
+/** Imports 5,000 students into a new school and promotes 500 of them, three times over. @returns the median times in ms */
+export async function measureSchoolYear(rig: Rig): Promise<{ importing: number; promoting: number }> {
+  const importing: number[] = [];
+  const promoting: number[] = [];
+  for (let n = 0; n < 3; n++) {
+    const { id } = await newSchool(rig);
+    const sessionId = await withOwner(rig.database.url, async (owner) => {
+      const { rows } = await owner.query<{ id: string }>(
+        `insert into platform.session (tenant_id, user_id, email, permissions, roles, expires_at)
+         select $1, 1, 'new@bench.example', (select array_agg(name) from core.permission), '{admin}', now() + interval '1 hour' returning id`,
+        [id],
+      );
+      return Number(rows[0]?.id);
+    });
+    const admin = { session_id: sessionId, user_id: 1, tenant_id: id };
+    const add = (path: string, body: object) => make(rig, admin, 201, 'POST', path, body);
+    const grade = await add('/grades', { name: 'One' });
+    const year = await add('/academics/years', { name: 'Now', start_date: '2026-08-01', end_date: '2027-07-31', is_current: true });
+    const nextYear = await add('/academics/years', { name: 'Next', start_date: '2027-08-01', end_date: '2028-07-31' });
+    const present = await add('/classes', { name: 'Now', grade_id: grade.id, academic_year_id: year.id });
+    const next = await add('/classes', { name: 'Next', grade_id: grade.id, academic_year_id: nextYear.id });
+    const lines = Array.from({ length: 5000 }, (_, row) => `Benedikt,Benchmark ${row},2015-04-01,male,Berta Benchmark,${present.id}`);
+    const form = new FormData();
+    form.append('file', new Blob([['first_name,last_name,date_of_birth,gender,parent_name,class_id', ...lines].join('\n')]), 'students.csv');
+    importing.push(await timed(() => make(rig, admin, 201, 'POST', '/students/import', form)));
+    const student_ids = Array.from({ length: 500 }, (_, student) => student + 1);
+    promoting.push(
+      await timed(() => make(rig, admin, 200, 'POST', '/students/promote', { student_ids, to_class_id: next.id, to_academic_year_id: nextYear.id })),
+    );
   }
+  await removeNew(rig);
+  return { importing: median(importing), promoting: median(promoting) };
+}
+
+/** Removes the schools that a measurement made. */
+async function removeNew(rig: Rig): Promise<void> {
   await withOwner(rig.database.url, async (owner) => {
     const { rows } = await owner.query<{ id: string }>("select id from platform.tenant where subdomain like 'bench-%'");
     for (const { id } of rows) await owner.query(`drop schema tenant_${id} cascade; delete from platform.tenant where id = ${id}`);
   });
+}
+
+/** Creates ten schools by POST /api/platform/tenants, and removes them. @returns the median time in ms */
+export async function measureProvisioning(rig: Rig): Promise<number> {
+  const times: number[] = [];
+  for (let n = 0; n < 10; n++) times.push(await timed(() => newSchool(rig)));
+  await removeNew(rig);
   return median(times);
 }

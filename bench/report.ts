@@ -14,7 +14,8 @@ export interface Figure {
   what: string;
   measured: number;
   unit: string;
-  below: number;
+  /** The aim; none where the figure is only to be known. */
+  below?: number;
 }
 
 /** Everything that a run found out. */
@@ -78,7 +79,7 @@ export function markdown(report: Report): string {
     const figures = report.figures.map(({ what, measured, unit, below }) => [
       what,
       `${String(Number(measured.toPrecision(3)))} ${unit}`,
-      `< ${below} ${unit}: ${measured < below ? 'met' : 'missed'}`,
+      below === undefined ? '' : `< ${below} ${unit}: ${measured < below ? 'met' : 'missed'}`,
     ]);
     parts.push(table([figuresHead, rule(figuresHead), ...figures]));
   }
