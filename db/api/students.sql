@@ -61,16 +61,6 @@ begin
 end $$;
 comment on function api.admission_number_next is 'The next admission number of this school.';
 
--- The log-in that a student gets on request, with the student role.
-create function api.student_login(p jsonb) returns bigint language plpgsql as $$
-declare
-  v_user_id bigint := api.login_create(p - 'is_active');
-begin
-  insert into user_role (user_id, role_id) select v_user_id, id from role where is_system and name = 'student';
-  return v_user_id;
-end $$;
-comment on function api.student_login is 'A log-in with the student role; answers its id.';
-
 -- With create_user_account a log-in with the student role comes too; raises plan_limit_reached beyond the plan.
 create function api.students_create(p jsonb) returns json language plpgsql as $$
 declare
@@ -78,7 +68,7 @@ declare
 begin
   v_id := core.insert('student', p
     || jsonb_build_object('admission_number', coalesce(p ->> 'admission_number', api.admission_number_next()))
-    || case when (p ->> 'create_user_account')::boolean then jsonb_build_object('user_id', api.student_login(p)) else '{}' end);
+    || case when (p ->> 'create_user_account')::boolean then jsonb_build_object('user_id', api.person_login(p, 'student')) else '{}' end);
   perform core.usage_count();
   return api.student_record(v_id);
 end $$;
@@ -87,15 +77,9 @@ end $$;
 create function api.students_update(p jsonb) returns json language plpgsql as $$
 declare
   v_id bigint := (p ->> 'id')::bigint;
-  v_student jsonb := api.student_record(v_id);
 begin
   if (p ->> 'create_user_account')::boolean then
-    if v_student ->> 'user_id' is not null then
-      perform core.fail('conflict', 'This student has a log-in already.');
-    elsif coalesce(p ->> 'email', v_student ->> 'email') is null then
-      perform core.refuse_field('validation_error', 'email', 'A log-in needs an e-mail.');
-    end if;
-    p := p || jsonb_build_object('user_id', api.student_login(v_student || p));
+    p := p || jsonb_build_object('user_id', api.person_login(api.student_record(v_id)::jsonb || p, 'student'));
   end if;
   perform core.update('student', p);
   if p ? 'is_active' then

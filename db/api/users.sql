@@ -84,6 +84,24 @@ begin
 end $$;
 comment on function api.login_create is 'Inserts a log-in and queues its invitation or verification e-mail; answers its id.';
 
+-- The log-in that a student or a teacher gets on request, with the system role of that name; p is the person as they will be.
+-- Raises conflict when they have one, validation_error without an e-mail, forbidden when the role gives more than one has oneself.
+create function api.person_login(p jsonb, p_role text) returns bigint language plpgsql as $$
+declare
+  v_user_id bigint;
+begin
+  if p ->> 'user_id' is not null then
+    perform core.fail('conflict', format('This %s has a log-in already.', p_role));
+  elsif p ->> 'email' is null then
+    perform core.refuse_field('validation_error', 'email', 'A log-in needs an e-mail.');
+  end if;
+  v_user_id := api.login_create(p - 'is_active');
+  insert into user_role (user_id, role_id) select v_user_id, id from role where is_system and name = p_role;
+  perform api.require_permissions(array(select unnest(r.permissions) except select unnest(r.own_permissions))) from core.effective_rights(v_user_id) r;
+  return v_user_id;
+end $$;
+comment on function api.person_login is 'A log-in for a student or a teacher, with that role; answers its id.';
+
 -- Users by name; search over name, e-mail, phone; filters role_id, is_active.
 create function api.users_list(p jsonb) returns json language sql stable as $$
   select core.page('user', p);

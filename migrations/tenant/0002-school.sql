@@ -168,8 +168,9 @@ create unique index class_teacher_key on class_teacher (class_id, teacher_id, lo
 create index class_teacher_teacher_id_idx on class_teacher (teacher_id, class_id);
 
 alter table teacher
-  add max_periods_per_day integer constraint teacher_max_periods_per_day_check check (max_periods_per_day between 1 and 24),
-  add max_periods_per_week integer constraint teacher_max_periods_per_week_check check (max_periods_per_week between 1 and 168);
+  add max_periods_per_day integer,
+  add max_periods_per_week integer constraint teacher_max_periods_per_week_check check (max_periods_per_week between 1 and 168),
+  add constraint teacher_max_periods_per_day_check check (max_periods_per_day between 1 and least(24, max_periods_per_week));
 comment on column teacher.max_periods_per_day is 'The workload rule of the teacher; null is no limit.';
 
 create table teacher_availability (
@@ -182,6 +183,8 @@ create table teacher_availability (
   primary key (teacher_id, day_of_week, period)
 );
 comment on table teacher_availability is 'When a teacher can be given a period; 1 is Monday. What is not named is available.';
+create policy teachers_see_themselves on teacher_availability as restrictive
+  using (nullif(current_setting('app.scope', true) = 'all', false) is not null or teacher_id = nullif(current_setting('app.teacher_id', true), '')::bigint);
 
 create table teacher_leave (
   id bigserial primary key,
@@ -192,6 +195,7 @@ create table teacher_leave (
   reason text,
   status text not null default 'pending' constraint teacher_leave_status_check check (status in ('pending', 'approved', 'rejected')),
   decided_by bigint references user_account (id) on delete set null,
+  decided_by_name text,
   decided_at timestamptz,
   decision_note text,
   created_at timestamptz not null default now(),
@@ -201,8 +205,12 @@ create table teacher_leave (
   constraint teacher_leave_overlap_excl exclude using gist (teacher_id with =, daterange(start_date, end_date, '[]') with &&) where (status = 'approved')
 );
 comment on table teacher_leave is 'Days on which a teacher is away: asked for, then approved or rejected.';
-create index teacher_leave_teacher_id_idx on teacher_leave (teacher_id, start_date);
+comment on column teacher_leave.decided_by_name is 'Kept beside decided_by, since a teacher sees no other user.';
+create index teacher_leave_teacher_id_idx on teacher_leave (teacher_id, start_date, id);
+create index teacher_leave_start_date_idx on teacher_leave (start_date, id);
 create index teacher_leave_decided_by_idx on teacher_leave (decided_by);
+create policy teachers_see_themselves on teacher_leave as restrictive
+  using (nullif(current_setting('app.scope', true) = 'all', false) is not null or teacher_id = nullif(current_setting('app.teacher_id', true), '')::bigint);
 insert into state_transition (entity, action, from_state, to_state) values
   ('leave', 'approve', 'pending', 'approved'),
   ('leave', 'reject', 'pending', 'rejected');

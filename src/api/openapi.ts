@@ -50,7 +50,8 @@ function failures(endpoint: Endpoint, operation: Operation, path: string, method
     ...(isStranger ? (['invalid_credentials'] as const) : (['unauthenticated'] as const)),
     ...(operation.needs_subscription ? (['subscription_inactive'] as const) : []),
     'forbidden',
-    ...(path.includes(':') || isStranger || endpoint.bytes ? (['not_found'] as const) : []),
+    // What is one's own may not be there.
+    ...(/\/(:|me(\/|$))/.test(path) || isStranger || endpoint.bytes ? (['not_found'] as const) : []),
     ...(operation.writes ? (['conflict'] as const) : []),
     ...(honoursIfMatch(endpoint, operation) ? (['precondition_failed'] as const) : []),
     ...(endpoint.bytes ? [] : (['not_acceptable'] as const)),

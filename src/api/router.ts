@@ -227,35 +227,34 @@ export function apiRouter(services: Services, resources: readonly Resource[], op
   };
   for (const { path: base, endpoints } of resources) {
     const router = Router({ strict: false });
-    const paths = new Map<string, string[]>();
-    const heads = new Set<string>();
-    for (const { method, path, endpoint } of endpoints) {
-      const operation = operations.get(endpoint.operation);
-      if (!operation) throw new Error(`${method} ${base}${path}: there is no operation ${endpoint.operation}`);
-      const isStranger = isAnonymous(operation);
-      const steps: RequestHandler[] = [
-        // First of all, so that the log line of a request that is refused has it too.
-        (req, _res, next) => {
-          req.operation = operation.name;
-          next();
-        },
-        // A scanner that looks at a link in an e-mail must not use it up.
-        ...(method === 'GET' && operation.writes ? [refuseHead] : []),
-        ...(isStranger ? [limits.anonymous] : [authenticate, limits.session]),
-        ...(endpoint.bytes ? [] : [acceptJson]),
-        ...(endpoint.upload
-          ? [admitFirst(services, operation, endpoint, path), receiveUpload(endpoint.upload, readBody)]
-          : method === 'GET'
-            ? []
-            : [isStranger ? readSmallBody : readBody]),
-        serve(services, operation, endpoint, method, path),
-      ];
-      router[method.toLowerCase() as 'get' | 'post' | 'put' | 'patch' | 'delete'](path, ...steps);
-      paths.set(path, [...(paths.get(path) ?? []), method]);
-      if (method === 'GET' && !operation.writes) heads.add(path);
-    }
-    for (const [path, methods] of paths) {
-      const allow = [...methods, ...(heads.has(path) ? ['HEAD'] : []), 'OPTIONS'].join(', ');
+    for (const [path, routes] of Map.groupBy(endpoints, (one) => one.path)) {
+      let hasHead = false;
+      for (const { method, endpoint } of routes) {
+        const operation = operations.get(endpoint.operation);
+        if (!operation) throw new Error(`${method} ${base}${path}: there is no operation ${endpoint.operation}`);
+        const isStranger = isAnonymous(operation);
+        const steps: RequestHandler[] = [
+          // First of all, so that the log line of a request that is refused has it too.
+          (req, _res, next) => {
+            req.operation = operation.name;
+            next();
+          },
+          // A scanner that looks at a link in an e-mail must not use it up.
+          ...(method === 'GET' && operation.writes ? [refuseHead] : []),
+          ...(isStranger ? [limits.anonymous] : [authenticate, limits.session]),
+          ...(endpoint.bytes ? [] : [acceptJson]),
+          ...(endpoint.upload
+            ? [admitFirst(services, operation, endpoint, path), receiveUpload(endpoint.upload, readBody)]
+            : method === 'GET'
+              ? []
+              : [isStranger ? readSmallBody : readBody]),
+          serve(services, operation, endpoint, method, path),
+        ];
+        router[method.toLowerCase() as 'get' | 'post' | 'put' | 'patch' | 'delete'](path, ...steps);
+        hasHead ||= method === 'GET' && !operation.writes;
+      }
+      // Before the next path: else PUT /me would be one of /:id.
+      const allow = [...routes.map(({ method }) => method), ...(hasHead ? ['HEAD'] : []), 'OPTIONS'].join(', ');
       router.all(path, (req, res, next) => {
         res.set('Allow', allow);
         if (req.method === 'OPTIONS') res.status(204).end();

@@ -2,6 +2,7 @@ import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, describe, expect, test } from '@jest/globals';
 import { createConfig, lintFromString } from '@redocly/openapi-core';
+import { lintRules } from '../../src/cli/openapi.ts';
 import { errors } from '../../src/api/errors.ts';
 import { isAnonymous, registry } from '../support/registry.ts';
 import { testService } from '../support/service.ts';
@@ -130,13 +131,13 @@ describe('the document', () => {
   });
 
   test('passes the recommended rules of Redocly without an error or a warning', async () => {
-    const config = await createConfig({ extends: ['recommended'] });
+    const config = await createConfig(lintRules);
     const problems = await lintFromString({ source: JSON.stringify(document), config });
     expect(problems.map(({ ruleId, severity, message, location }) => `${severity} ${ruleId} ${location[0]?.pointer ?? ''} ${message}`)).toEqual([]);
   });
 
   test('the linter would find a fault: a path parameter that is not described', async () => {
-    const config = await createConfig({ extends: ['recommended'] });
+    const config = await createConfig(lintRules);
     const broken = structuredClone(document);
     const operation = broken.paths['/api/students/{id}']?.['get'];
     if (operation) operation.parameters = [];

@@ -6,7 +6,7 @@ import fc from 'fast-check';
 import jwt from 'jsonwebtoken';
 import { resources } from '../../src/api/endpoints/index.ts';
 import { populate } from '../support/populate.ts';
-import { faults, isAnonymous, multipart, plain, type Registered, registry, sampleRequest, type Schema } from '../support/registry.ts';
+import { faults, isAnonymous, multipart, plain, type Registered, registry, samplePath, sampleRequest, type Schema, takesList } from '../support/registry.ts';
 import { operatorEmail, type School, testPassword, testService } from '../support/service.ts';
 import { traceRequests } from '../support/traces.ts';
 import { type Answered, envelopeFault, otherThan, send, type Sent } from '../support/wire.ts';
@@ -241,6 +241,11 @@ const withField = (object: Record<string, unknown>, field: string, value: unknow
 /** Bodies: fitting ones, fitting ones with one field gone bad, and anything at all. */
 function bodies(given: Schema): fc.Arbitrary<unknown> {
   const schema = plain(document, given);
+  if (schema.type === 'array') {
+    const items = schema.items ?? {};
+    const lists = [fitting(items, ''), bodies(items)].map((item) => fc.array(item, { maxLength: 4 }));
+    return fc.oneof({ weight: 9, arbitrary: fc.oneof(...lists) }, { weight: 1, arbitrary: nasty });
+  }
   const names = [...Object.keys(schema.properties ?? {}), 'id', '__proto__', 'constructor', 'tenant_id', 'is_admin', 'unknown', ''];
   const good = record(schema);
   const required: Schema = {
@@ -454,11 +459,11 @@ describe('the protocol', () => {
     },
   );
 
-  test('a body that is JSON but no object is a 400 wherever a body is expected', async () => {
-    for (const body of ['[]', '"x"', '1', 'true', '[{}]']) {
+  test('a body that is JSON but no object, or no list where one is expected, is a 400 wherever a body is expected', async () => {
+    for (const body of ['[]', '"x"', '1', 'true', '[{}]', '{}']) {
       expect(
         await allRefuse(
-          writing.filter((endpoint) => endpoint.body),
+          writing.filter((endpoint) => endpoint.body && (takesList(document, endpoint) ? body !== '[]' : body !== '{}')),
           400,
           'validation_error',
           () => ({ body }),
@@ -472,8 +477,10 @@ describe('the protocol', () => {
       writing.filter((endpoint) => endpoint.body),
       async (endpoint) => {
         const request = sample(endpoint);
-        const { answer } = await attack(endpoint, { ...request, body: { ...(request.body as object), no_such_field: 1 } });
-        const paths = answer.json?.details?.map(({ path }) => path) ?? [];
+        const isList = takesList(document, endpoint);
+        const body = isList ? [{ ...(request.body as object[])[0], no_such_field: 1 }] : { ...(request.body as object), no_such_field: 1 };
+        const { answer } = await attack(endpoint, { ...request, body });
+        const paths = answer.json?.details?.map(({ path }) => (isList ? path.replace(/^0\./, '') : path)) ?? [];
         return otherThan(answer, 400, 'validation_error') ?? (paths.includes('no_such_field') ? undefined : `names ${paths.join(', ')}`);
       },
     );
@@ -614,12 +621,16 @@ describe('the protocol', () => {
   });
 
   test('a list answers the page and the size that it says, and a page far behind the last is empty', async () => {
+    // What the attack has left of the other school may lack the record whose list it is.
+    const whole = await service.school();
+    await populate(service, whole, { endpoints, document }, known - 1, 'Whole');
     const lines = await faults(
       endpoints.filter(({ route }) => route.isPage),
       async (endpoint) => {
-        const { answer: huge } = await attack(endpoint, { path: `${endpoint.path}?pageSize=1000` });
-        const { answer: one } = await attack(endpoint, { path: `${endpoint.path}?pageSize=1&page=1` });
-        const { answer: far } = await attack(endpoint, { path: `${endpoint.path}?page=1000000000&pageSize=100` });
+        const isPlatform = endpoint.operation.access === 'platform';
+        const path = samplePath(document, endpoint, { id: isPlatform ? decoy.id : known });
+        const ask = (query: string) => send(service.url, { path: `${path}?${query}`, token: isPlatform ? service.operator.token : whole.admin.token });
+        const [huge, one, far] = [await ask('pageSize=1000'), await ask('pageSize=1&page=1'), await ask('page=1000000000&pageSize=100')];
         const length = (answer: Answered) => (answer.json?.data as unknown[]).length;
         const total = one.json?.pagination?.totalItems ?? -1;
         const right =

@@ -106,7 +106,10 @@ export const isForSchools = ({ operation }: Registered) => ['tenant', 'any'].inc
  * Bodies that a schema alone can't tell, by operation: rules between fields, or values that must fit the moment. They are
  * laid over the sample.
  */
-const byHand: Record<string, Record<string, unknown>> = {};
+const byHand: Record<string, Record<string, unknown>> = {
+  // In the academic year of School.classroom.
+  teachers_leaves_create: { start_date: `${new Date().getUTCFullYear()}-09-01`, end_date: `${new Date().getUTCFullYear()}-09-01` },
+};
 
 let serial = 0;
 
@@ -171,9 +174,13 @@ function sample(document: OpenApi, given: Schema, name: string, options: SampleO
   }
 }
 
+/** Whether the JSON body of an endpoint is a list. */
+export const takesList = (document: OpenApi, { body }: Registered) => body !== undefined && plain(document, body).type === 'array';
+
 /** A body that fits the schema of an endpoint. */
-export function sampleBody(document: OpenApi, { body, operation }: Registered, options: SampleOptions): Record<string, unknown> | undefined {
-  return body && { ...(sample(document, body, '', options) as Record<string, unknown>), ...byHand[operation.name] };
+export function sampleBody(document: OpenApi, { body, operation }: Registered, options: SampleOptions): Record<string, unknown> | unknown[] | undefined {
+  const fitting = body && (sample(document, body, '', options) as Record<string, unknown> | unknown[]);
+  return Array.isArray(fitting) ? fitting : fitting && { ...fitting, ...byHand[operation.name] };
 }
 
 /** The path of an endpoint with its identifiers, and the query that it can't do without. */
@@ -210,7 +217,7 @@ export function sampleRequest(
   return {
     method: endpoint.method,
     path: samplePath(document, endpoint, options, over.parameters),
-    ...(upload ? multipart(upload.fields[0] ?? 'file', pixel) : body ? { body: { ...body, ...over.body } } : {}),
+    ...(upload ? multipart(upload.fields[0] ?? 'file', pixel) : body ? { body: Array.isArray(body) ? body : { ...body, ...over.body } } : {}),
   };
 }
 

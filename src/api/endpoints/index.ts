@@ -3,7 +3,8 @@ import { auth } from './auth.ts';
 import { platform } from './platform.ts';
 import { rbac } from './rbac.ts';
 import { students } from './students.ts';
+import { teachers } from './teachers.ts';
 import { users } from './users.ts';
 
 /** Every documented endpoint, in the order of the specification. */
-export const resources: readonly Resource[] = [auth, students, rbac, users, platform];
+export const resources: readonly Resource[] = [auth, students, teachers, rbac, users, platform];

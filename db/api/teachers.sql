@@ -1,0 +1,343 @@
+-- /api/teachers: teachers, their classes and their day, leaves, availability, workload. To other teachers a teacher is a line in
+-- a directory; what is private shows to whoever reaches all of the school, and to themselves (core.reaches_teacher).
+
+insert into core.operation (name, access, permission, own, writes, idempotent, record) values
+  ('teachers_list', 'tenant', 'teacher.read', false, false, false, null),
+  ('teachers_get', 'tenant', 'teacher.read', false, false, false, 'teacher'),
+  ('teachers_create', 'tenant', 'teacher.create', false, true, true, 'teacher'),
+  ('teachers_update', 'tenant', 'teacher.update', false, true, false, 'teacher'),
+  ('teachers_delete', 'tenant', 'teacher.delete', false, true, false, 'teacher'),
+  ('teachers_me', 'tenant', null, false, false, false, null),
+  ('teachers_me_today', 'tenant', 'timetable.read', false, false, false, null),
+  ('teachers_me_classes', 'tenant', null, false, false, false, null),
+  ('teachers_leaves_list_all', 'tenant', 'leave.manage', false, false, false, null),
+  ('teachers_leaves_create', 'tenant', 'leave.manage', true, true, true, 'teacher_leave'),
+  ('teachers_leaves_list', 'tenant', 'teacher.read', true, false, false, null),
+  ('teachers_leaves_decide', 'tenant', 'leave.manage', false, true, false, 'teacher_leave'),
+  ('teachers_leaves_delete', 'tenant', 'leave.manage', true, true, false, 'teacher_leave'),
+  ('teachers_availability_get', 'tenant', 'teacher.read', true, false, false, null),
+  ('teachers_availability_set', 'tenant', 'teacher.update', false, true, false, null),
+  ('teachers_workload_get', 'tenant', 'teacher.read', true, false, false, 'teacher_workload'),
+  ('teachers_workload_set', 'tenant', 'teacher.update', false, true, false, 'teacher_workload');
+
+select core.define_record('teacher', p_table => 'teacher', p_key => 't.id',
+  p_source => 'teacher t left join lateral (select t.*) private on core.reaches_teacher(t.id)',
+  p_columns => $$
+    t.id, t.first_name, t.last_name, t.email, private.phone, private.employee_number, private.qualification, t.specialization,
+    private.joined_on, private.date_of_birth, private.gender, private.address, t.is_active, private.user_id,
+    private.max_periods_per_day, private.max_periods_per_week, t.deleted_at, t.created_at, t.updated_at
+  $$,
+  p_condition => 't.deleted_at is null', p_search => 't.search_text',
+  p_filters => $${
+    "class_id": "t.id in (select s.teacher_id from core.class_staff() s join class c on c.id = s.class_id where c.id = :value::bigint)",
+    "is_active": "t.is_active = :value::boolean",
+    "specialization": "platform.search_normal(t.specialization) = platform.search_normal(:value)",
+    "search_in_directory": "(select bool_and(strpos(platform.search_normal(concat_ws(' ', t.first_name, t.last_name, t.email)), word) > 0) from regexp_split_to_table(platform.search_normal(:value), '\\s+') word)"
+  }$$,
+  p_default_sort => 'last_name', p_sorts => $${
+    "last_name": ["platform.search_normal(t.last_name)", "platform.search_normal(t.first_name)"],
+    "first_name": ["platform.search_normal(t.first_name)", "platform.search_normal(t.last_name)"],
+    "employee_number": ["private.employee_number nulls last"],
+    "joined_on": ["private.joined_on nulls last"],
+    "created_at": ["t.created_at"]
+  }$$,
+  p_writable => '{first_name,last_name,email,phone,employee_number,qualification,specialization,joined_on,date_of_birth,gender,address,is_active,user_id}');
+
+select core.define_record('teacher_class', p_table => 'class', p_key => 'c.id',
+  p_source => $$
+    (select class_id, teacher_id, bool_or(is_class_teacher) as is_class_teacher,
+       coalesce(array_agg(distinct subject order by subject) filter (where subject is not null), '{}') as subjects
+     from core.class_staff() group by class_id, teacher_id) s
+    join class c on c.id = s.class_id join grade g on g.id = c.grade_id
+  $$,
+  p_columns => $$
+    c.id as class_id, c.name || coalesce(' ' || c.section, '') as class_name, c.grade_id, g.name as grade_name, c.academic_year_id,
+    s.is_class_teacher, s.subjects,
+    (select count(*) from enrollment e where e.class_id = c.id and e.status in ('active', 'completed')) as student_count
+  $$,
+  p_search => $$platform.search_normal(concat_ws(' ', c.name, c.section, g.name))$$,
+  p_filters => '{"teacher_id": "s.teacher_id = :value::bigint", "academic_year_id": "c.academic_year_id = :value::bigint"}',
+  p_default_sort => 'grade_name', p_sorts => $${
+    "grade_name": ["g.sequence nulls last", "platform.search_normal(g.name)", "platform.search_normal(concat_ws(' ', c.name, c.section))"],
+    "class_name": ["platform.search_normal(concat_ws(' ', c.name, c.section))"]
+  }$$);
+
+select core.define_record('teacher_leave', p_table => 'teacher_leave', p_key => 'l.id',
+  p_source => 'teacher_leave l join teacher t on t.id = l.teacher_id',
+  p_columns => $$
+    l.id, l.teacher_id, t.first_name || ' ' || t.last_name as teacher_name, l.leave_type, l.start_date, l.end_date,
+    l.end_date - l.start_date + 1 as days, l.reason, l.status, l.decided_by, l.decided_by_name, l.decided_at, l.decision_note,
+    l.created_at, l.updated_at
+  $$,
+  p_condition => 'l.teacher_id in (select id from teacher where deleted_at is null)',
+  p_search => $$platform.search_normal(concat_ws(' ', t.first_name, t.last_name, l.leave_type, l.reason))$$,
+  p_filters => $${
+    "teacher_id": "l.teacher_id = :value::bigint",
+    "status": "l.status = :value",
+    "academic_year_id": "exists (select from academic_year y where y.id = :value::bigint and l.start_date <= y.end_date and l.end_date >= y.start_date)"
+  }$$,
+  p_default_sort => 'start_date', p_default_order => 'desc', p_sorts => '{"start_date": ["l.start_date"], "created_at": ["l.created_at"]}',
+  p_writable => '{teacher_id,leave_type,start_date,end_date,reason,status,decided_by,decided_by_name,decided_at,decision_note}');
+
+-- Periods count in the current academic year: assigned are slots of the timetable, planned what class subjects ask for.
+select core.define_record('teacher_workload', p_table => 'teacher', p_key => 't.id',
+  p_source => $$
+    teacher t
+    cross join lateral (
+      select coalesce(sum(periods), 0)::integer as periods, max(periods) as most,
+        coalesce(json_agg(json_build_object('day_of_week', day_of_week, 'periods', periods) order by day_of_week), '[]') as per_day
+      from (
+        select day as day_of_week, count(s.id) as periods
+        from timetable_config c cross join generate_series(1, 7) day
+        left join (timetable_slot s join academic_year y on y.id = s.academic_year_id and y.is_current) on s.teacher_id = t.id and s.day_of_week = day
+        group by day, c.working_days having count(s.id) > 0 or day = any (c.working_days)
+      ) days
+    ) assigned
+    cross join lateral (
+      select coalesce(sum(cs.periods_per_week), 0)::integer as periods
+      from class_subject cs join class c on c.id = cs.class_id join academic_year y on y.id = c.academic_year_id and y.is_current
+      where cs.teacher_id = t.id
+    ) planned
+  $$,
+  p_columns => $$
+    t.id as teacher_id, t.max_periods_per_day, t.max_periods_per_week, assigned.periods as assigned_periods, planned.periods as planned_periods, assigned.per_day,
+    coalesce(greatest(assigned.periods, planned.periods) > t.max_periods_per_week, false) or coalesce(assigned.most > t.max_periods_per_day, false) as is_over_limit
+  $$,
+  p_condition => 't.deleted_at is null and core.reaches_teacher(t.id)',
+  p_writable => '{max_periods_per_day,max_periods_per_week}', p_volatile => '{assigned_periods,planned_periods,per_day,is_over_limit}');
+
+-- Refuses, as not_found, a teacher who is not there or whose private matters are out of reach.
+create function api.require_teacher(p_id bigint) returns void language plpgsql stable as $$
+begin
+  if not core.reaches_teacher(p_id) or not exists (select from teacher where id = p_id and deleted_at is null) then
+    perform core.fail('not_found', format('There is no teacher %s.', p_id));
+  end if;
+end $$;
+comment on function api.require_teacher is 'Raises not_found unless the private matters of this teacher may be seen.';
+
+-- The teacher behind the user of this request, whatever else they reach; not_found when they are none.
+create function api.own_teacher_id() returns bigint language plpgsql stable as $$
+declare
+  v_id bigint := (select id from teacher where user_id = core.user_id() and deleted_at is null);
+begin
+  if v_id is null then
+    perform core.fail('not_found', 'You are no teacher of this school.');
+  end if;
+  return v_id;
+end $$;
+comment on function api.own_teacher_id is 'The teacher behind the user of this request, or not_found.';
+
+-- Teachers by name; search over name, e-mail, employee number, phone, for the directory over name and e-mail alone; filters
+-- class_id (who teaches it), is_active, specialization.
+create function api.teachers_list(p jsonb) returns json language sql stable as $$
+  select core.page('teacher', case when core.reaches_teacher(null) then p else p || jsonb_build_object('search_in_directory', p -> 'search') end);
+$$;
+
+-- One teacher, or not_found; a deleted one is not found either.
+create function api.teachers_get(p jsonb) returns json language sql stable as $$
+  select api.teacher_record((p ->> 'id')::bigint);
+$$;
+
+-- With create_user_account a log-in with the teacher role comes too; raises plan_limit_reached beyond the plan.
+create function api.teachers_create(p jsonb) returns json language plpgsql as $$
+declare
+  v_id bigint;
+begin
+  v_id := core.insert('teacher', p
+    || case when (p ->> 'create_user_account')::boolean then jsonb_build_object('user_id', api.person_login(p, 'teacher')) else '{}' end);
+  perform core.usage_count();
+  return api.teacher_record(v_id);
+end $$;
+
+-- create_user_account gives a teacher without a log-in one, for the e-mail of the request or of the record.
+create function api.teachers_update(p jsonb) returns json language plpgsql as $$
+declare
+  v_id bigint := (p ->> 'id')::bigint;
+begin
+  perform api.require_teacher(v_id);
+  if (p ->> 'create_user_account')::boolean then
+    p := p || jsonb_build_object('user_id', api.person_login(api.teacher_record(v_id)::jsonb || p, 'teacher'));
+  end if;
+  perform core.update('teacher', p);
+  if p ? 'is_active' then
+    perform core.usage_count();
+  end if;
+  return api.teacher_record(v_id);
+end $$;
+
+-- Hides the teacher, frees the employee number, takes the log-in away; history stays. Raises in_use while they teach a class
+-- of this year or a later one.
+create function api.teachers_delete(p jsonb) returns json language plpgsql as $$
+declare
+  v_id bigint := (p ->> 'id')::bigint;
+  v_user_id bigint;
+  v_classes text[];
+begin
+  perform api.require_teacher(v_id);
+  v_classes := array(
+    select c.name || coalesce(' ' || c.section, '')
+    from class c join academic_year y on y.id = c.academic_year_id
+    where y.end_date >= coalesce((select start_date from academic_year where is_current), core.today())
+      and c.id in (select class_id from core.class_staff() where teacher_id = v_id union select class_id from timetable_slot where teacher_id = v_id)
+    order by y.start_date, c.name, c.section);
+  if v_classes <> '{}' then
+    perform core.fail('in_use', format('This teacher still teaches %s%s.', array_to_string(v_classes[1:3], ', '),
+      case when cardinality(v_classes) > 3 then format(' and %s more', cardinality(v_classes) - 3) end));
+  end if;
+  select user_id into v_user_id from teacher where id = v_id;
+  if v_user_id is not null then
+    perform api.login_remove(v_user_id);
+  end if;
+  update teacher set deleted_at = now() where id = v_id;
+  perform core.usage_count();
+  return json_build_object('id', v_id);
+end $$;
+
+-- The teacher who asks; not_found for a user who is none.
+create function api.teachers_me(p jsonb) returns json language sql stable as $$
+  select api.teacher_record(api.own_teacher_id());
+$$;
+
+-- The slots of a day, of a class or of a teacher: {date, day_of_week, holiday, on_leave, slots}. There are none on a holiday, on a
+-- day without school, outside the current academic year, and on an approved leave of the teacher. The lunch takes whole periods.
+create function api.schedule_on(p_date date, p_class_id bigint, p_teacher_id bigint) returns json language sql stable as $$
+  with day as (
+    select extract(isodow from p_date)::integer as day_of_week, c.start_time, c.period_duration * interval '1 minute' as duration,
+      extract(isodow from p_date)::integer = any (c.working_days) as is_working_day,
+      (select h.name from holiday h
+        where h.date = p_date or (h.is_recurring and to_char(h.date, 'MM-DD') = to_char(p_date, 'MM-DD')) order by h.is_recurring, h.id limit 1) as holiday,
+      exists (select from teacher_leave l where l.teacher_id = p_teacher_id and l.status = 'approved' and p_date between l.start_date and l.end_date) as on_leave
+    from timetable_config c
+  )
+  select json_build_object('date', p_date, 'day_of_week', d.day_of_week, 'holiday', d.holiday, 'on_leave', d.on_leave, 'slots', coalesce((
+    select json_agg(json_build_object(
+      'slot_id', s.id, 'period', s.period,
+      'start_time', to_char(d.start_time + (s.period - 1) * d.duration, 'HH24:MI'), 'end_time', to_char(d.start_time + s.period * d.duration, 'HH24:MI'),
+      'class_id', s.class_id, 'class_name', c.name || coalesce(' ' || c.section, ''), 'subject_id', s.subject_id, 'subject_name', sub.name,
+      'teacher_id', s.teacher_id, 'teacher_name', t.first_name || ' ' || t.last_name, 'room', coalesce(s.room, c.room)) order by s.period, s.id)
+    from timetable_slot s
+    join academic_year y on y.id = s.academic_year_id and y.is_current and p_date between y.start_date and y.end_date
+    join subject sub on sub.id = s.subject_id
+    left join class c on c.id = s.class_id
+    left join teacher t on t.id = s.teacher_id
+    where s.day_of_week = d.day_of_week and (s.class_id = p_class_id or s.teacher_id = p_teacher_id)
+      and d.is_working_day and d.holiday is null and not d.on_leave), '[]'))
+  from day d;
+$$;
+comment on function api.schedule_on is 'The slots of a day, of a class or of a teacher, with what keeps them from being held.';
+
+-- What the teacher who asks has today, in the time zone of the school.
+create function api.teachers_me_today(p jsonb) returns json language sql stable as $$
+  select api.schedule_on(core.today(), null, api.own_teacher_id());
+$$;
+
+-- The classes of the teacher who asks, of the current academic year unless academic_year_id says otherwise.
+create function api.teachers_me_classes(p jsonb) returns json language sql stable as $$
+  select core.page('teacher_class', p || jsonb_build_object('teacher_id', api.own_teacher_id(),
+    'academic_year_id', coalesce((p ->> 'academic_year_id')::bigint, (select id from academic_year where is_current), 0)));
+$$;
+
+-- Leaves of all teachers, the latest first; search over teacher, type, reason; filters teacher_id, status, academic_year_id
+-- (which they overlap).
+create function api.teachers_leaves_list_all(p jsonb) returns json language sql stable as $$
+  select core.page('teacher_leave', p);
+$$;
+
+-- Asks for a leave: a teacher for themself, who may decide on leaves for anybody. Raises forbidden for others.
+create function api.teachers_leaves_create(p jsonb) returns json language plpgsql as $$
+declare
+  v_teacher_id bigint := coalesce((p ->> 'teacher_id')::bigint, (select id from teacher where user_id = core.user_id() and deleted_at is null));
+  v_id bigint;
+begin
+  if v_teacher_id is null and core.reaches_teacher(null) then
+    perform core.refuse_field('invalid_reference', 'teacher_id', 'Say whose leave it is: you are no teacher of this school.');
+  elsif not core.reaches_teacher(v_teacher_id) then
+    perform core.fail('forbidden', 'A teacher asks for their own leave; for others this needs the permission leave.manage.');
+  elsif not exists (select from teacher where id = v_teacher_id and deleted_at is null) then
+    perform core.refuse_field('invalid_reference', 'teacher_id', 'There is no such teacher.');
+  end if;
+  v_id := core.insert('teacher_leave', p || jsonb_build_object('teacher_id', v_teacher_id));
+  return api.teacher_leave_record(v_id);
+end $$;
+
+-- Leaves of one teacher, the latest first, or not_found.
+create function api.teachers_leaves_list(p jsonb) returns json language plpgsql stable as $$
+begin
+  perform api.require_teacher((p ->> 'id')::bigint);
+  return core.page('teacher_leave', p || jsonb_build_object('teacher_id', p -> 'id'));
+end $$;
+
+-- {status, decision_note}: approves or rejects. Raises invalid_state when that was done before, conflict when it overlaps
+-- an approved one. The lock makes approvals for one teacher take turns, which the constraint alone would let wait for each other.
+create function api.teachers_leaves_decide(p jsonb) returns json language plpgsql as $$
+declare
+  v_id bigint := (p ->> 'id')::bigint;
+begin
+  perform core.lock('teacher', (api.teacher_leave_record(v_id) ->> 'teacher_id')::bigint);
+  perform core.update('teacher_leave', p || jsonb_build_object('decided_by', core.user_id(), 'decided_at', now(),
+    'decided_by_name', (select first_name || ' ' || last_name from user_account where id = core.user_id())));
+  return api.teacher_leave_record(v_id);
+end $$;
+
+-- Takes a leave back: a teacher while it is pending, else invalid_state; who may decide on leaves, any.
+create function api.teachers_leaves_delete(p jsonb) returns json language plpgsql as $$
+declare
+  v_id bigint := (p ->> 'id')::bigint;
+  v_status text := api.teacher_leave_record(v_id) ->> 'status';
+begin
+  if v_status <> 'pending' and not core.has_permission('leave.manage') then
+    perform core.fail('invalid_state', format('This leave is %s; only a pending one can be taken back.', v_status));
+  end if;
+  delete from teacher_leave where id = v_id;
+  return json_build_object('id', v_id);
+end $$;
+
+-- The periods of the week: [{day_of_week, period, is_available}].
+create function api.availability_grid(p_teacher_id bigint) returns json language sql stable as $$
+  select coalesce(json_agg(json_build_object('day_of_week', day, 'period', n, 'is_available', coalesce(a.is_available, true)) order by day, n), '[]')
+  from timetable_config c cross join generate_series(1, 7) day cross join generate_series(1, c.total_periods) n
+  left join teacher_availability a on a.teacher_id = p_teacher_id and a.day_of_week = day and a.period = n
+  where day = any (c.working_days);
+$$;
+comment on function api.availability_grid is 'Every period of the working days, and whether a teacher can be given it.';
+
+-- When a teacher can be given a period, or not_found.
+create function api.teachers_availability_get(p jsonb) returns json language plpgsql stable as $$
+begin
+  perform api.require_teacher((p ->> 'id')::bigint);
+  return api.availability_grid((p ->> 'id')::bigint);
+end $$;
+
+-- {items: [{day_of_week, period, is_available}]}: replaces the grid; what is not named is available. Raises validation_error for
+-- a period that the day does not have.
+create function api.teachers_availability_set(p jsonb) returns json language plpgsql as $$
+declare
+  v_id bigint := (p ->> 'id')::bigint;
+  v_fault record;
+begin
+  perform core.lock('teacher', v_id);
+  perform api.require_teacher(v_id);
+  select position, c.total_periods into v_fault
+    from jsonb_array_elements(p -> 'items') with ordinality slots (slot, position), timetable_config c
+    where (slot ->> 'period')::integer > c.total_periods order by position limit 1;
+  if found then
+    perform core.refuse_field('validation_error', format('%s.period', v_fault.position - 1), format('A day has %s periods.', v_fault.total_periods));
+  end if;
+  delete from teacher_availability where teacher_id = v_id;
+  insert into teacher_availability (teacher_id, day_of_week, period, is_available)
+    select v_id, day_of_week, period, is_available
+    from jsonb_to_recordset(p -> 'items') slot (day_of_week integer, period integer, is_available boolean);
+  return api.availability_grid(v_id);
+end $$;
+
+-- How much a teacher has in the current academic year, beside the rule for it, or not_found.
+create function api.teachers_workload_get(p jsonb) returns json language sql stable as $$
+  select api.teacher_workload_record((p ->> 'id')::bigint);
+$$;
+
+-- {max_periods_per_day, max_periods_per_week}: the workload rule, null for no limit. Answers the workload.
+create function api.teachers_workload_set(p jsonb) returns json language plpgsql as $$
+begin
+  perform core.update('teacher_workload', p);
+  return api.teacher_workload_record((p ->> 'id')::bigint);
+end $$;
