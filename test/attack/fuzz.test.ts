@@ -6,7 +6,7 @@ import fc from 'fast-check';
 import jwt from 'jsonwebtoken';
 import { resources } from '../../src/api/endpoints/index.ts';
 import { populate } from '../support/populate.ts';
-import { faults, isAnonymous, multipart, plain, type Registered, registry, sampleRequest, type Schema } from '../support/registry.ts';
+import { faults, isAnonymous, multipart, plain, type Registered, registry, samplePath, sampleRequest, type Schema } from '../support/registry.ts';
 import { operatorEmail, type School, testPassword, testService } from '../support/service.ts';
 import { traceRequests } from '../support/traces.ts';
 import { type Answered, envelopeFault, otherThan, send, type Sent } from '../support/wire.ts';
@@ -617,9 +617,10 @@ describe('the protocol', () => {
     const lines = await faults(
       endpoints.filter(({ route }) => route.isPage),
       async (endpoint) => {
-        const { answer: huge } = await attack(endpoint, { path: `${endpoint.path}?pageSize=1000` });
-        const { answer: one } = await attack(endpoint, { path: `${endpoint.path}?pageSize=1&page=1` });
-        const { answer: far } = await attack(endpoint, { path: `${endpoint.path}?page=1000000000&pageSize=100` });
+        const path = samplePath(document, endpoint, { id: known });
+        const { answer: huge } = await attack(endpoint, { path: `${path}?pageSize=1000` });
+        const { answer: one } = await attack(endpoint, { path: `${path}?pageSize=1&page=1` });
+        const { answer: far } = await attack(endpoint, { path: `${path}?page=1000000000&pageSize=100` });
         const length = (answer: Answered) => (answer.json?.data as unknown[]).length;
         const total = one.json?.pagination?.totalItems ?? -1;
         const right =

@@ -117,7 +117,7 @@ describe("another school's identifiers", () => {
 
   test.each(filters)('the filter %s of %s finds the own records, and none by an identifier of the other school', async (name, _name, endpoint) => {
     const found = async (school: School, id: number) => {
-      const request = sampleRequest(document, endpoint, { id });
+      const request = sampleRequest(document, endpoint, { id: school === a ? ofA : ofB });
       const answer = await ask({ ...request, path: `${request.path}${request.path.includes('?') ? '&' : '?'}${name}=${id}`, token: school.admin.token });
       return { status: answer.status, data: answer.json?.data, total: answer.json?.pagination?.totalItems };
     };

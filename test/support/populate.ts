@@ -23,6 +23,12 @@ export async function populate(
      where not exists (select from ${school.schema}.teacher where id = $2)`,
     [marker, id],
   );
+  for (const table of ['school_unit', 'programme', 'medium']) {
+    await database.query(`insert into ${school.schema}.${table} (name) select $1 where not exists (select from ${school.schema}.${table} where id = $2)`, [
+      marker,
+      id,
+    ]);
+  }
   let open = endpoints.filter(({ route, operation }) => route.isCreate && operation.access === 'tenant').map((endpoint) => ({ endpoint, last: '' }));
   for (let before = -1; open.length !== before;) {
     before = open.length;
@@ -39,6 +45,9 @@ export async function populate(
     }
     open = left;
   }
+  // Whom a class can still choose: a teacher who is nobody's class teacher, a student in no class.
+  await database.query(`insert into ${school.schema}.teacher (first_name, last_name) values ('Free', 'Teacher')`);
+  await database.query(`insert into ${school.schema}.student (first_name, last_name, admission_number, grade_id) values ('Free', 'Student', 'free', $1)`, [id]);
   await database.query(
     `with picture as (insert into ${school.schema}.file (content, content_type) values ($1, 'image/png') returning id)
      update ${school.schema}.user_account set profile_picture_id = picture.id from picture where user_account.id = $2`,
