@@ -31,8 +31,8 @@ begin
   insert into teacher (first_name, last_name, email, employee_number, joined_on)
     select v_given[1 + n * 7 % 37], v_family[1 + n * 5 % 29], format('teacher%s@bench.example', n), 'T' || n, make_date(v_year - n % 12, 8, 1) from generate_series(1, 40) n;
   -- Classes 1 to 24 are this year's.
-  insert into class (name, section, grade_id, academic_year_id, class_teacher_id, capacity, room)
-    select g.name, s.section, g.id, y.id, g.id, 40, format('R%s%s', g.sequence, s.section)
+  insert into class (name, section, grade_id, academic_year_id, class_teacher_id, room)
+    select g.name, s.section, g.id, y.id, g.id * 2 - (s.section = 'A')::integer, format('R%s%s', g.sequence, s.section)
     from academic_year y, grade g, (values ('A'), ('B')) s (section) order by y.is_current desc, g.sequence, s.section;
   insert into student (admission_number, roll_number, first_name, last_name, date_of_birth, gender, class_id, grade_id, is_active,
                        parent_name, parent_phone, parent_email, address)

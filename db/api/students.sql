@@ -17,6 +17,9 @@ select core.define_record('student', p_table => 'student', p_key => 's.id',
   p_condition => 's.deleted_at is null', p_search => 's.search_text',
   p_filters => $${
     "class_id": "s.id in (select student_id from enrollment where class_id = :value::bigint and status in ('active', 'completed'))",
+    "roll_of_class_id": "s.id in (select student_id from api.class_roll() where class_id = :value::bigint)",
+    "not_class_id": "s.class_id is distinct from :value::bigint",
+    "without_class": "(s.class_id is null) = :value::boolean",
     "academic_year_id": "s.id in (select student_id from enrollment where academic_year_id = :value::bigint and status in ('active', 'completed'))",
     "grade_id": "s.grade_id = :value::bigint",
     "is_active": "s.is_active = :value::boolean"

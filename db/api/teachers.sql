@@ -53,7 +53,7 @@ select core.define_record('teacher_class', p_table => 'class', p_key => 'c.id',
   p_columns => $$
     c.id as class_id, c.name || coalesce(' ' || c.section, '') as class_name, c.grade_id, g.name as grade_name, c.academic_year_id,
     s.is_class_teacher, s.subjects,
-    (select count(*) from enrollment e where e.class_id = c.id and e.status in ('active', 'completed')) as student_count
+    (select count(distinct r.student_id) from api.class_roll() r where r.class_id = c.id) as student_count
   $$,
   p_search => $$platform.search_normal(concat_ws(' ', c.name, c.section, g.name))$$,
   p_filters => '{"teacher_id": "s.teacher_id = :value::bigint", "academic_year_id": "c.academic_year_id = :value::bigint"}',

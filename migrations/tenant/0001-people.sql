@@ -168,10 +168,13 @@ create table class (
   capacity integer constraint class_capacity_check check (capacity > 0),
   room text,
   created_at timestamptz not null default now(),
-  updated_at timestamptz not null default now()
+  updated_at timestamptz not null default now(),
+  constraint class_academic_year_key unique (id, academic_year_id)
 );
 comment on table class is 'A class of one academic year.';
 create unique index class_name_key on class (academic_year_id, lower(name), lower(coalesce(section, '')));
+-- Partial, so that it is no key to refer to: a new class teacher need not wait for whoever refers to the class.
+create unique index class_class_teacher_id_key on class (class_teacher_id, academic_year_id) where class_teacher_id is not null;
 create index class_grade_id_idx on class (grade_id);
 create index class_class_teacher_id_idx on class (class_teacher_id);
 create policy people_see_their_classes on class as restrictive
@@ -218,19 +221,20 @@ create policy people_see_themselves_and_their_classes on student as restrictive
 create table enrollment (
   id bigserial primary key,
   student_id bigint not null references student (id) on delete restrict,
-  class_id bigint not null references class (id) on delete restrict,
+  class_id bigint not null,
   academic_year_id bigint not null references academic_year (id) on delete restrict,
   starts_on date not null,
   ends_on date,
   status text not null default 'active' constraint enrollment_status_check check (status in ('active', 'transferred', 'completed', 'withdrawn')),
   created_at timestamptz not null default now(),
   updated_at timestamptz not null default now(),
+  constraint enrollment_class_id_fkey foreign key (class_id, academic_year_id) references class (id, academic_year_id) on update restrict on delete restrict,
   constraint enrollment_ends_on_check check (ends_on >= starts_on and (ends_on is null) = (status = 'active'))
 );
 comment on table enrollment is 'In which class a student was, from when to when: the history that last year''s class list and past attendance rest on.';
 create unique index enrollment_active_key on enrollment (student_id) where status = 'active';
 create index enrollment_student_id_idx on enrollment (student_id, academic_year_id);
-create index enrollment_class_id_idx on enrollment (class_id, student_id);
+create index enrollment_class_id_idx on enrollment (class_id, academic_year_id, student_id);
 create index enrollment_academic_year_id_idx on enrollment (academic_year_id, student_id);
 create policy people_see_themselves_and_their_classes on enrollment as restrictive
   using (nullif(current_setting('app.scope', true) = 'all', false) is not null or student_id = nullif(current_setting('app.student_id', true), '')::bigint
@@ -286,3 +290,47 @@ begin
 end $$;
 create trigger move after update on student referencing old table as old_students new table as new_students
   for each statement execute function student_move();
+
+-- A class takes no more students than its capacity. Whoever enters a class has its row for themselves before they are
+-- counted, so that of two at once the second sees the first, and the grade that the class has now.
+create function enrollment_enter() returns trigger language plpgsql set search_path from current as $$
+declare
+  v_message text;
+begin
+  if not exists (select from new_enrollments where status = 'active') then
+    return null;
+  end if;
+  perform from class where id in (select class_id from new_enrollments where status = 'active') order by id for no key update;
+  select format('The class %s has room for %s students.', concat_ws(' ', c.name, c.section), c.capacity) into v_message
+    from class c
+    where c.id in (select class_id from new_enrollments where status = 'active')
+      and c.capacity < (select count(*) from enrollment e where e.class_id = c.id and e.status = 'active') limit 1;
+  if found then
+    raise exception using errcode = 'S409A', message = v_message, detail = json_build_array(json_build_object('path', 'class_id', 'message', v_message));
+  end if;
+  if exists (select from new_enrollments n join class c on c.id = n.class_id join student s on s.id = n.student_id and s.class_id = c.id where s.grade_id <> c.grade_id) then
+    update student s set grade_id = c.grade_id from class c where c.id = s.class_id and s.id in (select student_id from new_enrollments);
+  end if;
+  return null;
+end $$;
+create trigger enter after insert on enrollment referencing new table as new_enrollments for each statement execute function enrollment_enter();
+
+-- The capacity of a class is no less than who is in it, and its students follow it into another grade.
+create function class_change() returns trigger language plpgsql set search_path from current as $$
+declare
+  v_students integer;
+  v_message text;
+begin
+  if new.capacity is distinct from old.capacity then
+    select count(*) into v_students from enrollment where class_id = new.id and status = 'active';
+    if new.capacity < v_students then
+      v_message := format('%s students are in this class.', v_students);
+      raise exception using errcode = 'S409A', message = v_message, detail = json_build_array(json_build_object('path', 'capacity', 'message', v_message));
+    end if;
+  end if;
+  if new.grade_id <> old.grade_id then
+    update student set grade_id = new.grade_id where class_id = new.id;
+  end if;
+  return null;
+end $$;
+create trigger change after update of capacity, grade_id on class for each row execute function class_change();

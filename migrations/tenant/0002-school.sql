@@ -70,8 +70,7 @@ insert into document_type (name, sequence) values
 alter table class
   add school_unit_id bigint references school_unit (id) on delete restrict,
   add programme_id bigint references programme (id) on delete restrict,
-  add medium_id bigint references medium (id) on delete restrict,
-  add constraint class_academic_year_key unique (id, academic_year_id);
+  add medium_id bigint references medium (id) on delete restrict;
 create index class_school_unit_id_idx on class (school_unit_id);
 create index class_programme_id_idx on class (programme_id);
 create index class_medium_id_idx on class (medium_id);

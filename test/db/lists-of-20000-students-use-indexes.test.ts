@@ -34,12 +34,13 @@ interface Plan {
 const nodes = (plan: Plan): Plan[] => [plan, ...(plan.Plans ?? []).flatMap(nodes)];
 
 /**
- * The plans of every statement that an operation runs inside the database, in the school's own role and settings:
- * auto_explain sees the statements of functions too.
+ * The plans of every statement that an operation runs inside the database, in the school's own role and settings, as far
+ * as they scan one table: auto_explain sees the statements of functions too.
  */
 async function plans(
   operation: string,
   params: object,
+  table = 'student',
 ): Promise<{ answer: { data?: { last_name: string }[]; pagination?: { totalItems: number } }; scans: string[] }> {
   const client = new pg.Client({ connectionString: database.url });
   await client.connect();
@@ -54,15 +55,16 @@ async function plans(
       if (text) found.push(...nodes((JSON.parse(text) as { Plan: Plan }).Plan));
     });
     await client.query('begin');
-    await client.query(`select set_config('app.tenant_id', $1, true), set_config('app.scope', 'all', true), set_config('search_path', $2, true)`, [
-      String(school.id),
-      `${school.schema}, public`,
-    ]);
+    await client.query(
+      `select set_config('app.tenant_id', $1, true), set_config('app.scope', 'all', true), set_config('app.permissions', '{class.read}', true),
+         set_config('search_path', $2, true)`,
+      [String(school.id), `${school.schema}, public`],
+    );
     await client.query('set local role school_tenant');
     const { rows } = await client.query<{ answer: { data?: { last_name: string }[] } }>(`select api.${operation}($1) as answer`, [JSON.stringify(params)]);
     await client.query('rollback');
     const scans = found
-      .filter((node) => node['Relation Name'] === 'student' || node['Index Name']?.startsWith('student_'))
+      .filter((node) => node['Relation Name'] === table || node['Index Name']?.startsWith(`${table}_`))
       .map((node) => `${node['Node Type']}${node['Index Name'] ? ` ${node['Index Name']}` : ''}`);
     return { answer: rows[0]?.answer ?? {}, scans };
   } finally {
@@ -101,6 +103,20 @@ describe('with 20,000 students and row security', () => {
 
   test('a search within a class takes an index', async () => {
     const { answer, scans } = await plans('students_list', { search: 'family', class_id: classId });
+    expect(answer.pagination?.totalItems).toBe(50);
+    expect(scans).not.toContain('Seq Scan');
+  });
+
+  test.each([{}, { sort: 'student_count' }])('the list of classes counts its students class by class, by an index (%p)', async (params) => {
+    const { answer, scans } = await plans('classes_list', params, 'enrollment');
+    expect(answer.data).toHaveLength(20);
+    expect(answer.data).toMatchObject(Array(20).fill({ student_count: 50 }));
+    expect(scans).not.toContain('Seq Scan');
+    expect(scans.some((scan) => scan.endsWith('Index Scan enrollment_class_id_idx'))).toBe(true);
+  });
+
+  test('the students of a class by its roll are found by the enrollments of the class', async () => {
+    const { answer, scans } = await plans('classes_students_list', { id: classId });
     expect(answer.pagination?.totalItems).toBe(50);
     expect(scans).not.toContain('Seq Scan');
   });

@@ -47,6 +47,9 @@ export async function populate(
     }
     open = left;
   }
+  // Whom a class can still choose: a teacher who is nobody's class teacher, a student in no class.
+  await database.query(`insert into ${school.schema}.teacher (first_name, last_name) values ('Free', 'Teacher')`);
+  await database.query(`insert into ${school.schema}.student (first_name, last_name, admission_number, grade_id) values ('Free', 'Student', 'free', $1)`, [id]);
   await database.query(
     `with picture as (insert into ${school.schema}.file (content, content_type) values ($1, 'image/png') returning id)
      update ${school.schema}.user_account set profile_picture_id = picture.id from picture where user_account.id = $2`,

@@ -39,7 +39,8 @@ const StudentChange = z
   .refine((student) => !student.password || student.create_user_account, { path: ['password'], message: 'goes with create_user_account' })
   .meta({ id: 'StudentChange', description: 'Any of the fields of a student; those that are not named stay.' });
 
-const Student = z
+/** A student, as every list of students shows one. */
+export const Student = z
   .object({
     id,
     first_name: z.string(),

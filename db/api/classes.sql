@@ -1,0 +1,400 @@
+-- /api/classes: classes, who is in them, who teaches them. The SQL that a class takes no more students than its capacity
+-- stands with the tables.
+
+insert into core.operation (name, access, permission, writes, idempotent, record) values
+  ('classes_list', 'tenant', 'class.read', false, false, null),
+  ('classes_create', 'tenant', 'class.create', true, true, 'class'),
+  ('classes_get', 'tenant', 'class.read', false, false, 'class'),
+  ('classes_update', 'tenant', 'class.update', true, false, 'class'),
+  ('classes_delete', 'tenant', 'class.delete', true, false, 'class'),
+  ('classes_copy', 'tenant', 'class.create', true, true, null),
+  ('classes_students_list', 'tenant', 'student.read', false, false, null),
+  ('classes_students_add', 'tenant', 'class.update', true, false, null),
+  ('classes_students_remove', 'tenant', 'class.update', true, false, null),
+  ('classes_unassigned_students', 'tenant', 'student.read', false, false, null),
+  ('classes_teachers_list', 'tenant', 'class.read', false, false, null),
+  ('classes_teachers_add', 'tenant', 'class.update', true, false, null),
+  ('classes_teachers_remove', 'tenant', 'class.update', true, false, null),
+  ('classes_unassigned_teachers', 'tenant', 'class.read', false, false, null),
+  ('classes_subjects_by_grade', 'tenant', 'class.update', true, true, null),
+  -- Who reaches only their own classes can't see who is class teacher of the others.
+  ('classes_available_class_teachers', 'tenant', 'class.update', false, false, null);
+
+-- Which student belongs to which class: who is enrolled now, and of a year before the current one who completed it too.
+create function api.class_roll() returns table (class_id bigint, student_id bigint) language sql stable as $$
+  select e.class_id, e.student_id
+  from enrollment e join academic_year y on y.id = e.academic_year_id
+  where e.status = 'active'
+     or (e.status = 'completed' and y.end_date < coalesce((select start_date from academic_year where is_current), core.today()));
+$$;
+comment on function api.class_roll is 'Which student belongs to which class.';
+
+select core.define_record('class', p_table => 'class', p_key => 'c.id',
+  p_source => $$
+    class c left join grade g on g.id = c.grade_id left join academic_year y on y.id = c.academic_year_id
+    left join teacher t on t.id = c.class_teacher_id left join school_unit u on u.id = c.school_unit_id
+    left join programme p on p.id = c.programme_id left join medium m on m.id = c.medium_id
+  $$,
+  p_columns => $$
+    c.id, c.name, c.section, c.grade_id, g.name as grade_name, c.academic_year_id, y.name as academic_year_name, y.is_current as is_current_year,
+    c.class_teacher_id, t.first_name || ' ' || t.last_name as class_teacher_name, c.capacity, c.room,
+    c.school_unit_id, u.name as school_unit_name, c.programme_id, p.name as programme_name, c.medium_id, m.name as medium_name,
+    (select count(distinct r.student_id) from api.class_roll() r where r.class_id = c.id) as student_count,
+    (select count(*) from class_subject cs where cs.class_id = c.id) as subject_count,
+    c.created_at, c.updated_at
+  $$,
+  p_search => $$platform.search_normal(concat_ws(' ', c.name, c.section, c.room))$$,
+  p_filters => $${
+    "academic_year_id": "c.academic_year_id = :value::bigint",
+    "grade_id": "c.grade_id = :value::bigint",
+    "school_unit_id": "c.school_unit_id = :value::bigint",
+    "programme_id": "c.programme_id = :value::bigint",
+    "medium_id": "c.medium_id = :value::bigint",
+    "class_teacher_id": "c.class_teacher_id = :value::bigint"
+  }$$,
+  p_default_sort => 'grade', p_sorts => $${
+    "grade": ["g.sequence nulls last", "platform.search_normal(c.name)", "platform.search_normal(coalesce(c.section, ''))"],
+    "name": ["platform.search_normal(c.name)", "platform.search_normal(coalesce(c.section, ''))"],
+    "created_at": ["c.created_at"],
+    "student_count": ["(select count(distinct r.student_id) from api.class_roll() r where r.class_id = c.id)"]
+  }$$,
+  p_volatile => '{student_count,subject_count,is_current_year}',
+  p_writable => '{name,section,grade_id,academic_year_id,class_teacher_id,capacity,room,school_unit_id,programme_id,medium_id}');
+
+select core.define_record('class_teacher', p_table => 'teacher', p_key => 't.id',
+  p_source => $$
+    teacher t join (
+      select class_id, teacher_id, bool_or(is_class_teacher) as is_class_teacher, array_agg(distinct subject order by subject) filter (where subject is not null) as subjects
+      from core.class_staff() group by class_id, teacher_id
+    ) s on s.teacher_id = t.id
+  $$,
+  p_columns => $$
+    t.id, t.id as teacher_id, t.first_name, t.last_name, t.email, t.is_active and t.deleted_at is null as is_active,
+    s.is_class_teacher, coalesce(s.subjects, '{}') as subjects
+  $$,
+  p_search => $$platform.search_normal(concat_ws(' ', t.first_name, t.last_name, t.email))$$,
+  p_filters => '{"class_id": "s.class_id = :value::bigint", "teacher_id": "t.id = :value::bigint"}',
+  p_default_sort => 'last_name', p_sorts => $${
+    "last_name": ["platform.search_normal(t.last_name)", "platform.search_normal(t.first_name)"],
+    "first_name": ["platform.search_normal(t.first_name)", "platform.search_normal(t.last_name)"]
+  }$$);
+
+select core.define_record('free_teacher', p_table => 'teacher', p_key => 't.id', p_source => 'teacher t',
+  p_columns => 't.id, t.first_name, t.last_name, t.email, t.specialization',
+  p_condition => 't.is_active and t.deleted_at is null',
+  p_search => $$platform.search_normal(concat_ws(' ', t.first_name, t.last_name, t.email))$$,
+  p_filters => $${
+    "not_class_id": "t.id not in (select teacher_id from core.class_staff() where class_id = :value::bigint)",
+    "academic_year_id": "exists (select from academic_year where id = :value::bigint) and t.id not in (select class_teacher_id from class where academic_year_id = :value::bigint and class_teacher_id is not null)"
+  }$$,
+  p_default_sort => 'last_name', p_sorts => $${
+    "last_name": ["platform.search_normal(t.last_name)", "platform.search_normal(t.first_name)"],
+    "first_name": ["platform.search_normal(t.first_name)", "platform.search_normal(t.last_name)"]
+  }$$);
+
+-- Raises not_found when there is no such class, or none that the user reaches.
+create function api.require_class(p_id bigint) returns void language plpgsql stable as $$
+begin
+  if not exists (select from class where id = p_id) then
+    perform core.fail('not_found', format('There is no class %s.', p_id));
+  end if;
+end $$;
+comment on function api.require_class is 'Raises not_found when there is no such class.';
+
+-- Refuses a teacher who is deleted or inactive, by the field that names them; who is neither stays so for this transaction.
+create function api.require_active_teacher(p_id bigint, p_path text) returns void language plpgsql as $$
+begin
+  perform from teacher where id = p_id and is_active and deleted_at is null for share;
+  if not found then
+    perform core.refuse_field('invalid_reference', p_path, 'There is no such active teacher.');
+  end if;
+end $$;
+comment on function api.require_active_teacher is 'Refuses a teacher who is deleted or inactive.';
+
+-- Refuses who is class teacher of another class of the year, by the field that names them. Of two at once the unique index
+-- class_class_teacher_id_key refuses the second.
+create function api.require_no_other_class(p_teacher_id bigint, p_class_id bigint, p_academic_year_id bigint, p_path text) returns void language plpgsql stable as $$
+declare
+  v_class text;
+begin
+  select concat_ws(' ', name, section) into v_class from class
+    where class_teacher_id = p_teacher_id and academic_year_id = p_academic_year_id and id is distinct from p_class_id;
+  if found then
+    perform core.refuse_field('conflict', p_path, format('This teacher is class teacher of %s in this academic year.', v_class));
+  end if;
+end $$;
+comment on function api.require_no_other_class is 'Refuses who is class teacher of another class of the year.';
+
+-- Classes by grade, name and section; search over name, section, room; filters academic_year_id, grade_id, school_unit_id,
+-- programme_id, medium_id, class_teacher_id. Students are counted by index for the classes of the page alone.
+create function api.classes_list(p jsonb) returns json language sql stable as $$
+  select core.page('class', p);
+$$;
+
+-- A new class; conflict when the year has one of this name and section, or the class teacher another class in it.
+create function api.classes_create(p jsonb) returns json language plpgsql as $$
+declare
+  v_id bigint;
+begin
+  if p ->> 'class_teacher_id' is not null then
+    perform api.require_active_teacher((p ->> 'class_teacher_id')::bigint, 'class_teacher_id');
+    perform api.require_no_other_class((p ->> 'class_teacher_id')::bigint, null, (p ->> 'academic_year_id')::bigint, 'class_teacher_id');
+  end if;
+  v_id := core.insert('class', p);
+  perform core.usage_count();
+  return api.class_record(v_id);
+end $$;
+
+-- One class, or not_found.
+create function api.classes_get(p jsonb) returns json language sql stable as $$
+  select api.class_record((p ->> 'id')::bigint);
+$$;
+
+-- Another grade takes the students along; conflict for another academic year once somebody was enrolled, and for less
+-- capacity than there are students.
+create function api.classes_update(p jsonb) returns json language plpgsql as $$
+declare
+  v_id bigint := (p ->> 'id')::bigint;
+  v_before record;
+  v_year_id bigint;
+  v_teacher_id bigint;
+begin
+  select academic_year_id, class_teacher_id into v_before from class where id = v_id;
+  v_year_id := coalesce((p ->> 'academic_year_id')::bigint, v_before.academic_year_id);
+  v_teacher_id := case when p ? 'class_teacher_id' then (p ->> 'class_teacher_id')::bigint else v_before.class_teacher_id end;
+  if v_year_id <> v_before.academic_year_id then
+    if not exists (select from academic_year where id = v_year_id) then
+      perform core.refuse_field('invalid_reference', 'academic_year_id', 'There is no such academic year.');
+    elsif exists (select from enrollment where class_id = v_id) then
+      perform core.refuse_field('conflict', 'academic_year_id', 'Students are or were enrolled in this class: it stays in its academic year.');
+    end if;
+  end if;
+  if v_teacher_id is distinct from v_before.class_teacher_id and v_teacher_id is not null then
+    perform api.require_active_teacher(v_teacher_id, 'class_teacher_id');
+  end if;
+  if (v_teacher_id, v_year_id) is distinct from (v_before.class_teacher_id, v_before.academic_year_id) then
+    perform api.require_no_other_class(v_teacher_id, v_id, v_year_id, 'class_teacher_id');
+  end if;
+  perform core.update('class', p);
+  return api.class_record(v_id);
+end $$;
+
+-- in_use while students are in it or it has a history; its subjects and teachers go with it.
+create function api.classes_delete(p jsonb) returns json language plpgsql as $$
+begin
+  delete from class where id = (p ->> 'id')::bigint;
+  perform core.usage_count();
+  return json_build_object('id', (p ->> 'id')::bigint);
+end $$;
+
+-- Copies classes of one year into another, with their subjects and the teachers who are still there, never students. What
+-- the other year has by name and section is skipped; who is class teacher there already stays with that class.
+create function api.classes_copy(p jsonb) returns json language plpgsql as $$
+declare
+  v_from bigint := (p ->> 'from_academic_year_id')::bigint;
+  v_to bigint := (p ->> 'to_academic_year_id')::bigint;
+  v_class_ids bigint[];
+  v_with_subjects boolean := coalesce((p ->> 'include_subjects')::boolean, true);
+  v_with_teachers boolean := coalesce((p ->> 'include_teachers')::boolean, true);
+  v_unknown bigint;
+  v_answer json;
+begin
+  if not exists (select from academic_year where id = v_from) then
+    perform core.refuse_field('invalid_reference', 'from_academic_year_id', 'There is no such academic year.');
+  elsif not exists (select from academic_year where id = v_to) then
+    perform core.refuse_field('invalid_reference', 'to_academic_year_id', 'There is no such academic year.');
+  end if;
+  v_class_ids := case when p ? 'class_ids' then array(select jsonb_array_elements_text(p -> 'class_ids')::bigint) end;
+  select i into v_unknown from unnest(v_class_ids) i where not exists (select from class where id = i and academic_year_id = v_from) limit 1;
+  if found then
+    perform core.refuse_field('invalid_reference', 'class_ids', format('There is no class %s in the academic year that you copy from.', v_unknown));
+  elsif v_from = v_to then
+    perform core.refuse_field('validation_error', 'to_academic_year_id', 'Classes are copied into another academic year.');
+  end if;
+
+  with source as (
+    select * from class where academic_year_id = v_from and (v_class_ids is null or id = any (v_class_ids))
+  ), active as (
+    select id from teacher where v_with_teachers and is_active and deleted_at is null
+  ), made as (
+    insert into class (name, section, grade_id, academic_year_id, class_teacher_id, capacity, room, school_unit_id, programme_id, medium_id)
+      select s.name, s.section, s.grade_id, v_to,
+             (select a.id from active a where a.id = s.class_teacher_id
+                and not exists (select from class c where c.academic_year_id = v_to and c.class_teacher_id = a.id)),
+             s.capacity, s.room, s.school_unit_id, s.programme_id, s.medium_id
+      from source s order by s.id
+      on conflict (academic_year_id, lower(name), lower(coalesce(section, ''))) do nothing
+      returning id, name, section
+  ), pair as (
+    select s.id as source_id, m.id, coalesce(m.name, s.name) as name, coalesce(m.section, s.section) as section
+    from source s left join made m on lower(m.name) = lower(s.name) and lower(coalesce(m.section, '')) = lower(coalesce(s.section, ''))
+  ), subjects as (
+    insert into class_subject (class_id, subject_id, teacher_id, periods_per_week)
+      select pair.id, cs.subject_id, a.id, cs.periods_per_week
+      from pair join class_subject cs on cs.class_id = pair.source_id left join active a on a.id = cs.teacher_id
+      where pair.id is not null and v_with_subjects
+  ), teachers as (
+    insert into class_teacher (class_id, teacher_id, subject)
+      select pair.id, ct.teacher_id, ct.subject
+      from pair join class_teacher ct on ct.class_id = pair.source_id join active a on a.id = ct.teacher_id
+      where pair.id is not null
+  )
+  select json_build_object(
+      'copied', count(id), 'skipped', count(*) - count(id),
+      'classes', coalesce(json_agg(json_build_object('id', id, 'name', name, 'section', section, 'copied_from', source_id) order by source_id)
+        filter (where id is not null), '[]'),
+      'skipped_classes', coalesce(json_agg(json_build_object('class_id', source_id, 'name', name, 'section', section,
+        'reason', 'The academic year has a class of this name and section.') order by source_id) filter (where id is null), '[]'))
+    into v_answer from pair;
+  perform core.usage_count();
+  return v_answer;
+end $$;
+
+-- The students of a class: who is in it now, of a past class who completed it. Needs class.read beside student.read.
+create function api.classes_students_list(p jsonb) returns json language plpgsql stable as $$
+begin
+  perform api.require_permissions('{class.read}');
+  perform api.require_class((p ->> 'id')::bigint);
+  return core.page('student', p || jsonb_build_object('roll_of_class_id', p -> 'id'));
+end $$;
+
+-- Moves a student into the class and answers the student: needs student.read beside class.update. Conflict when they are in
+-- it already, or when it is full.
+create function api.classes_students_add(p jsonb) returns json language plpgsql as $$
+declare
+  v_id bigint := (p ->> 'id')::bigint;
+  v_student_id bigint := (p ->> 'student_id')::bigint;
+  v_class_id bigint;
+begin
+  perform api.require_permissions('{student.read}');
+  perform api.require_class(v_id);
+  select class_id into v_class_id from student where id = v_student_id and deleted_at is null for no key update;
+  if not found then
+    perform core.refuse_field('invalid_reference', 'student_id', 'There is no such student.');
+  elsif v_class_id = v_id then
+    perform core.refuse_field('conflict', 'student_id', 'This student is in this class already.');
+  end if;
+  update student set class_id = v_id where id = v_student_id;
+  return api.student_record(v_student_id);
+end $$;
+
+-- Takes a student out of the class, into none; not_found when they are not in it.
+create function api.classes_students_remove(p jsonb) returns json language plpgsql as $$
+begin
+  perform api.require_class((p ->> 'id')::bigint);
+  update student set class_id = null
+    where id = (p ->> 'student_id')::bigint and class_id = (p ->> 'id')::bigint and deleted_at is null;
+  if not found then
+    perform core.fail('not_found', 'This student is not in this class.');
+  end if;
+  return json_build_object('id', (p ->> 'student_id')::bigint);
+end $$;
+
+-- Active students who are not in the class; filters grade_id and without_class. Needs class.read beside student.read.
+create function api.classes_unassigned_students(p jsonb) returns json language plpgsql stable as $$
+begin
+  perform api.require_permissions('{class.read}');
+  perform api.require_class((p ->> 'id')::bigint);
+  return core.page('student', p || jsonb_build_object('not_class_id', p -> 'id', 'is_active', true));
+end $$;
+
+-- Who teaches the class: class teacher, teachers of its subjects, other teachers.
+create function api.classes_teachers_list(p jsonb) returns json language plpgsql stable as $$
+begin
+  perform api.require_class((p ->> 'id')::bigint);
+  return core.page('class_teacher', p || jsonb_build_object('class_id', p -> 'id'));
+end $$;
+
+-- Lets a teacher teach the class, in effect at their next request. A subject of the class, by name or code, is theirs from
+-- now on; any other is kept in words. is_class_teacher replaces the class teacher; conflict when they are that elsewhere in the year.
+create function api.classes_teachers_add(p jsonb) returns json language plpgsql as $$
+declare
+  v_id bigint := (p ->> 'id')::bigint;
+  v_teacher_id bigint := (p ->> 'teacher_id')::bigint;
+  v_subject text := lower(p ->> 'subject');
+  v_subject_id bigint;
+begin
+  perform api.require_class(v_id);
+  perform api.require_active_teacher(v_teacher_id, 'teacher_id');
+  perform core.lock('class', v_id);
+  if (p ->> 'is_class_teacher')::boolean then
+    perform api.require_no_other_class(v_teacher_id, v_id, (select academic_year_id from class where id = v_id), 'teacher_id');
+    update class set class_teacher_id = v_teacher_id where id = v_id;
+  end if;
+  select s.id into v_subject_id from class_subject cs join subject s on s.id = cs.subject_id
+    where cs.class_id = v_id and v_subject in (lower(s.code), lower(s.name)) order by lower(s.code) = v_subject desc, s.id limit 1;
+  if found then
+    -- What class_subject says is said nowhere else, so that nothing can contradict it.
+    update class_subject set teacher_id = v_teacher_id where class_id = v_id and subject_id = v_subject_id;
+    delete from class_teacher ct using subject s where s.id = v_subject_id and ct.class_id = v_id and lower(ct.subject) in (lower(s.code), lower(s.name));
+  elsif v_subject is not null or (p ->> 'is_class_teacher')::boolean is not true then
+    insert into class_teacher (class_id, teacher_id, subject) values (v_id, v_teacher_id, p ->> 'subject') on conflict do nothing;
+  end if;
+  return core.page('class_teacher', jsonb_build_object('class_id', v_id, 'teacher_id', v_teacher_id), false) -> 'data' -> 0;
+end $$;
+
+-- Takes a teacher out of the class, with all that they teach there; not_found when they don't teach it.
+create function api.classes_teachers_remove(p jsonb) returns json language plpgsql as $$
+declare
+  v_id bigint := (p ->> 'id')::bigint;
+  v_teacher_id bigint := (p ->> 'teacher_id')::bigint;
+begin
+  perform core.lock('class', v_id);
+  if not exists (select from core.class_staff() s where s.class_id = v_id and s.teacher_id = v_teacher_id) then
+    perform core.fail('not_found', 'This teacher does not teach this class.');
+  end if;
+  delete from class_teacher where class_id = v_id and teacher_id = v_teacher_id;
+  update class_subject set teacher_id = null where class_id = v_id and teacher_id = v_teacher_id;
+  update class set class_teacher_id = null where id = v_id and class_teacher_id = v_teacher_id;
+  return json_build_object('id', v_teacher_id);
+end $$;
+
+-- Active teachers who do not teach the class.
+create function api.classes_unassigned_teachers(p jsonb) returns json language plpgsql stable as $$
+begin
+  perform api.require_class((p ->> 'id')::bigint);
+  return core.page('free_teacher', p || jsonb_build_object('not_class_id', p -> 'id'));
+end $$;
+
+-- Gives classes of a grade the subjects of its template (grade_subject), or every subject of the school with 5 periods a
+-- week where it has none. Subjects that a class has stay as they are. A class of another grade is an invalid_reference.
+create function api.classes_subjects_by_grade(p jsonb) returns json language plpgsql as $$
+declare
+  v_grade_id bigint := (p ->> 'grade_id')::bigint;
+  v_class_ids bigint[] := array(select distinct jsonb_array_elements_text(p -> 'class_ids')::bigint);
+  v_unknown bigint;
+  v_answer json;
+begin
+  if not exists (select from grade where id = v_grade_id) then
+    perform core.refuse_field('invalid_reference', 'grade_id', 'There is no such grade.');
+  end if;
+  perform from class where id = any (v_class_ids) order by id for no key update;
+  select i into v_unknown from unnest(v_class_ids) i where not exists (select from class where id = i and grade_id = v_grade_id) limit 1;
+  if found then
+    perform core.refuse_field('invalid_reference', 'class_ids', format('There is no class %s in this grade.', v_unknown));
+  end if;
+
+  with template as (
+    select subject_id, periods_per_week from grade_subject where grade_id = v_grade_id
+    union all
+    select id, 5 from subject where not exists (select from grade_subject where grade_id = v_grade_id)
+  ), made as (
+    insert into class_subject (class_id, subject_id, periods_per_week)
+      select class_id, subject_id, periods_per_week from unnest(v_class_ids) class_id, template
+      on conflict (class_id, subject_id) do nothing
+      returning class_id, subject_id
+  ), added as (
+    select c.class_id, coalesce(json_agg(s.name order by s.name) filter (where s.id is not null), '[]') as names, count(s.id) as count
+    from unnest(v_class_ids) c (class_id) left join made m on m.class_id = c.class_id left join subject s on s.id = m.subject_id
+    group by c.class_id
+  )
+  select json_build_object('added', sum(count), 'skipped', count(*) * (select count(*) from template) - sum(count),
+      'classes', json_agg(json_build_object('class_id', class_id, 'added', names) order by class_id))
+    into v_answer from added;
+  return v_answer;
+end $$;
+
+-- Active teachers who are not class teacher in an academic year, the current one unless another is named.
+create function api.classes_available_class_teachers(p jsonb) returns json language sql stable as $$
+  select core.page('free_teacher', jsonb_build_object('academic_year_id', coalesce((select id from academic_year where is_current), 0)) || p);
+$$;
