@@ -516,11 +516,13 @@ describe('a teacher that is deleted', () => {
     await lead(past.classId, teacher.id);
     await lead(next.classId, teacher.id);
     expect((await school.admin.delete(`/api/teachers/${teacher.id}`, 409)).message).toBe(`This teacher still teaches ${next.name}.`);
-    for (const name of ['A1', 'A2', 'A3', 'A4']) await lead((await school.classroom(`${name} ${serial}`)).classId, teacher.id);
+    const art = await subject(unique('Art'));
+    for (const name of ['A1', 'A2', 'A3', 'A4']) await teach((await school.classroom(`${name} ${serial}`)).classId, art, teacher.id);
     expect((await school.admin.delete(`/api/teachers/${teacher.id}`, 409)).message).toBe(
       `This teacher still teaches A1 ${serial}, A2 ${serial}, A3 ${serial} and 2 more.`,
     );
     await rows(`update ${school.schema}.class set class_teacher_id = null where class_teacher_id = $1 and id <> $2`, [teacher.id, past.classId]);
+    await rows(`delete from ${school.schema}.class_subject where teacher_id = $1`, [teacher.id]);
     await school.admin.delete(`/api/teachers/${teacher.id}`);
   });
 
@@ -721,7 +723,7 @@ describe('/me/classes', () => {
     const foreign = await school.classroom(unique('Not mine'));
     await lead(led.classId, teacher.id);
     await lead(taught.classId, colleague.id);
-    await lead(foreign.classId, colleague.id);
+    await lead(foreign.classId, (await add()).id);
     const [art, zoology] = [await subject(`Art ${serial}`), await subject(`Zoology ${serial}`)];
     await teach(taught.classId, zoology, teacher.id);
     await teach(taught.classId, art, teacher.id);
