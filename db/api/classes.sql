@@ -333,7 +333,8 @@ begin
   return core.page('class_teacher', jsonb_build_object('class_id', v_id, 'teacher_id', v_teacher_id), false) -> 'data' -> 0;
 end $$;
 
--- Takes a teacher out of the class, with all that they teach there; not_found when they don't teach it.
+-- Takes a teacher out of the class, with all that they teach there; not_found when they don't teach it, in_use while the
+-- timetable of the class has them.
 create function api.classes_teachers_remove(p jsonb) returns json language plpgsql as $$
 declare
   v_id bigint := (p ->> 'id')::bigint;
@@ -342,6 +343,8 @@ begin
   perform core.lock('class', v_id);
   if not exists (select from core.class_staff() s where s.class_id = v_id and s.teacher_id = v_teacher_id) then
     perform core.fail('not_found', 'This teacher does not teach this class.');
+  elsif exists (select from timetable_slot where class_id = v_id and teacher_id = v_teacher_id) then
+    perform core.fail('in_use', 'The timetable of the class still has this teacher.');
   end if;
   delete from class_teacher where class_id = v_id and teacher_id = v_teacher_id;
   update class_subject set teacher_id = null where class_id = v_id and teacher_id = v_teacher_id;

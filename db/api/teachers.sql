@@ -178,7 +178,7 @@ begin
     select c.name || coalesce(' ' || c.section, '')
     from class c join academic_year y on y.id = c.academic_year_id
     where y.end_date >= coalesce((select start_date from academic_year where is_current), core.today())
-      and c.id in (select class_id from core.class_staff() where teacher_id = v_id union select class_id from timetable_slot where teacher_id = v_id)
+      and c.id in (select class_id from core.class_staff() where teacher_id = v_id)
     order by y.start_date, c.name, c.section);
   if v_classes <> '{}' then
     perform core.fail('in_use', format('This teacher still teaches %s%s.', array_to_string(v_classes[1:3], ', '),

@@ -90,10 +90,12 @@ begin
 end $$;
 comment on function core.enqueue is 'Queues a job for the worker, in the transaction of the change.';
 
--- Who teaches what in which class: class teachers, teachers of class subjects, other teachers of a class.
+-- Who teaches what in which class: class teachers, teachers of class subjects, other teachers of a class, who is in its
+-- timetable.
 create function core.class_staff() returns table (class_id bigint, teacher_id bigint, is_class_teacher boolean, subject text) language sql stable as $$
   select id, class_teacher_id, true, null from class where class_teacher_id is not null
   union all select cs.class_id, cs.teacher_id, false, s.name from class_subject cs join subject s on s.id = cs.subject_id where cs.teacher_id is not null
-  union all select ct.class_id, ct.teacher_id, false, ct.subject from class_teacher ct;
+  union all select ct.class_id, ct.teacher_id, false, ct.subject from class_teacher ct
+  union all select ts.class_id, ts.teacher_id, false, s.name from timetable_slot ts join subject s on s.id = ts.subject_id where ts.teacher_id is not null;
 $$;
-comment on function core.class_staff is 'Who teaches what in which class, one row for each teacher, class and subject.';
+comment on function core.class_staff is 'Who teaches what in which class, a row or more for each teacher, class and subject.';

@@ -883,6 +883,17 @@ describe('the teachers of a class', () => {
     expect(await list(`&academic_year_id=${years.future}&order=desc`)).toEqual([two, one]);
     expect(await list('&academic_year_id=999999')).toEqual([]);
   });
+
+  test('are also those whom the timetable of the class has, and go only after it', async () => {
+    const { id } = await add();
+    const teacherId = await newTeacher();
+    const subject = await newSubject();
+    await insert('timetable_slot', { class_id: id, academic_year_id: years.now, subject_id: subject.id, teacher_id: teacherId, day_of_week: 1, period: 1 });
+    expect(await teachersOf(id)).toMatchObject([{ id: teacherId, is_class_teacher: false, subjects: [subject.name] }]);
+    expect((await school.admin.delete(`/api/classes/${id}/teachers/${teacherId}`, 409)).error).toBe('in_use');
+    await service.database.query(`delete from ${school.schema}.timetable_slot where class_id = $1`, [id]);
+    await school.admin.delete(`/api/classes/${id}/teachers/${teacherId}`, 404);
+  });
 });
 
 describe('a copy', () => {
