@@ -23,6 +23,13 @@ export async function populate(
      where not exists (select from ${school.schema}.teacher where id = $2)`,
     [marker, id],
   );
+  // What a student and a document refer to, before they are made.
+  for (const table of ['religion', 'document_type']) {
+    await database.query(
+      `insert into ${school.schema}.${table} (name) select $1 || ' ${table}' where not exists (select from ${school.schema}.${table} where id = $2)`,
+      [marker, id],
+    );
+  }
   let open = endpoints.filter(({ route, operation }) => route.isCreate && operation.access === 'tenant').map((endpoint) => ({ endpoint, last: '' }));
   for (let before = -1; open.length !== before;) {
     before = open.length;
