@@ -1,17 +1,26 @@
 -- /api/students: the model for every resource.
 
-insert into core.operation (name, access, permission, writes, idempotent, record) values
-  ('students_list', 'tenant', 'student.read', false, false, null),
-  ('students_get', 'tenant', 'student.read', false, false, 'student'),
-  ('students_create', 'tenant', 'student.create', true, true, 'student'),
-  ('students_update', 'tenant', 'student.update', true, false, 'student'),
-  ('students_delete', 'tenant', 'student.delete', true, false, 'student');
+insert into core.operation (name, access, permission, own, role, writes, idempotent, record, content) values
+  ('students_list', 'tenant', 'student.read', false, null, false, false, null, null),
+  ('students_get', 'tenant', 'student.read', false, null, false, false, 'student', null),
+  ('students_create', 'tenant', 'student.create', false, null, true, true, 'student', null),
+  ('students_update', 'tenant', 'student.update', false, null, true, false, 'student', null),
+  ('students_delete', 'tenant', 'student.delete', false, null, true, false, 'student', null),
+  ('students_me_dashboard', 'tenant', null, false, 'student', false, false, null, null),
+  ('students_promote', 'tenant', 'student.update', false, null, true, true, null, null),
+  ('students_promotion_preview', 'tenant', 'student.read', false, null, false, false, null, null),
+  ('students_documents_list', 'tenant', 'student.read', true, null, false, false, null, null),
+  ('students_documents_get', 'tenant', 'student.read', true, null, false, false, 'student_document', null),
+  ('students_documents_create', 'tenant', 'student.update', false, null, true, true, 'student_document', 'takes'),
+  ('students_documents_delete', 'tenant', 'student.update', false, null, true, false, 'student_document', null),
+  ('students_documents_file', 'tenant', 'student.read', true, null, false, false, null, 'gives');
 
 select core.define_record('student', p_table => 'student', p_key => 's.id',
-  p_source => 'student s left join class c on c.id = s.class_id left join grade g on g.id = s.grade_id',
+  p_source => 'student s left join class c on c.id = s.class_id left join grade g on g.id = s.grade_id left join religion r on r.id = s.religion_id',
   p_columns => $$
     s.id, s.first_name, s.last_name, s.roll_number, s.admission_number, s.date_of_birth, s.gender, s.email, s.phone,
     s.class_id, c.name || coalesce(' ' || c.section, '') as class_name, c.academic_year_id, s.grade_id, g.name as grade_name,
+    s.religion_id, r.name as religion_name,
     s.parent_name, s.parent_phone, s.parent_email, s.address, s.is_active, s.user_id, s.deleted_at, s.created_at, s.updated_at
   $$,
   p_condition => 's.deleted_at is null', p_search => 's.search_text',
@@ -31,8 +40,22 @@ select core.define_record('student', p_table => 'student', p_key => 's.id',
     "admission_number": ["s.admission_number"],
     "created_at": ["s.created_at"]
   }$$,
-  p_writable => '{first_name,last_name,roll_number,admission_number,date_of_birth,gender,email,phone,class_id,grade_id,
+  p_writable => '{first_name,last_name,roll_number,admission_number,date_of_birth,gender,email,phone,class_id,grade_id,religion_id,
                   parent_name,parent_phone,parent_email,address,is_active,user_id}');
+
+-- A document belongs to a student who is there and within reach: row security lets a teacher see students of their classes only.
+select core.define_record('student_document', p_table => 'student_document', p_key => 'd.id',
+  p_source => 'student_document d left join file f on f.id = d.file_id left join document_type t on t.id = d.document_type_id left join user_account u on u.id = d.uploaded_by',
+  p_columns => $$
+    d.id, d.student_id, d.document_type_id, t.name as document_type_name, d.description, f.name, f.content_type, f.size,
+    d.uploaded_by, u.first_name || ' ' || u.last_name as uploaded_by_name, d.created_at, d.updated_at
+  $$,
+  p_condition => 'exists (select from student s where s.id = d.student_id and s.deleted_at is null)',
+  p_search => $$platform.search_normal(f.name || ' ' || coalesce(d.description, ''))$$,
+  p_filters => '{"student_id": "d.student_id = :value::bigint", "document_type_id": "d.document_type_id = :value::bigint"}',
+  p_default_sort => 'created_at', p_default_order => 'desc',
+  p_sorts => '{"created_at": ["d.created_at"], "name": ["platform.search_normal(f.name)"]}',
+  p_writable => '{student_id,file_id,document_type_id,description,uploaded_by}', p_volatile => '{uploaded_by_name}');
 
 -- Students by name; search over name, admission and roll number, e-mail, parent; filters class_id and academic_year_id
 -- (by enrollment, so that last year's class answers too), is_active.
@@ -104,3 +127,176 @@ begin
   perform core.usage_count();
   return json_build_object('id', v_id);
 end $$;
+
+-- The student behind the log-in: attendance of the current academic year, fees, today's lessons; not_found without one. What
+-- the school has not enabled is null.
+create function api.students_me_dashboard(p jsonb) returns json language plpgsql stable as $$
+declare
+  v_answer json;
+begin
+  with today as materialized (select core.today() as date, core.tenant_features() as features)
+  select json_build_object(
+      'student', json_build_object('id', s.id, 'first_name', s.first_name, 'last_name', s.last_name, 'admission_number', s.admission_number, 'roll_number', s.roll_number),
+      'class', case when c.id is not null then json_build_object('id', c.id, 'name', c.name || coalesce(' ' || c.section, ''), 'grade_id', c.grade_id, 'grade_name', g.name, 'room', c.room,
+        'academic_year_id', c.academic_year_id, 'academic_year_name', y.name, 'class_teacher_id', ct.id, 'class_teacher_name', ct.first_name || ' ' || ct.last_name) end,
+      'attendance', case when 'attendance' = any (today.features) then (
+        select json_build_object(
+          'present', count(*) filter (where status <> 'absent'), 'absent', count(*) filter (where status = 'absent'), 'late', count(*) filter (where status = 'late'),
+          'rate', round(100.0 * count(*) filter (where status <> 'absent') / nullif(count(*), 0), 1),
+          'last', coalesce(json_agg(json_build_object('date', date, 'status', status) order by date desc) filter (where position <= 10), '[]'))
+        from (select a.date, a.status, row_number() over (order by a.date desc) as position
+              from academic_year cy join attendance a on a.student_id = s.id and a.date between cy.start_date and cy.end_date where cy.is_current) a) end,
+      'fees', case when 'fees_management' = any (today.features) then (
+        select json_build_object(
+          'total', coalesce(sum(amount), 0), 'paid', coalesce(sum(paid_amount), 0), 'pending', coalesce(sum(balance), 0),
+          'overdue', coalesce(sum(balance) filter (where due_date < today.date), 0),
+          'next_due', (json_agg(json_build_object('id', id, 'name', name, 'amount', balance, 'due_date', due_date) order by due_date, id)
+                         filter (where balance > 0 and due_date >= today.date)) -> 0)
+        from (select f.id, fs.name, f.amount, f.paid_amount, f.amount - f.paid_amount as balance, f.due_date
+              from student_fee f join fee_structure fs on fs.id = f.fee_structure_id where f.student_id = s.id and f.status <> 'waived') f) end,
+      'schedule', case when 'timetable' = any (today.features) then json_build_object(
+        'date', today.date, 'day_of_week', extract(isodow from today.date),
+        'holiday', (select min(name) from api.holidays_between(today.date, today.date)),
+        'slots', (
+          select coalesce(json_agg(json_build_object('period', ts.period, 'class_id', ts.class_id, 'subject_id', ts.subject_id, 'subject_name', su.name,
+            'teacher_id', ts.teacher_id, 'teacher_name', te.first_name || ' ' || te.last_name, 'room', coalesce(ts.room, c.room)) order by ts.period), '[]')
+          from timetable_slot ts join subject su on su.id = ts.subject_id left join teacher te on te.id = ts.teacher_id
+          where ts.class_id = c.id and ts.day_of_week = extract(isodow from today.date) and today.date between y.start_date and y.end_date
+            and not exists (select from api.holidays_between(today.date, today.date)))) end,
+      'notifications', json_build_object('unread', (select count(*) from notification n where n.user_id = core.user_id() and n.read_at is null)))
+    into v_answer
+    from today, student s
+    left join class c on c.id = s.class_id left join grade g on g.id = c.grade_id left join academic_year y on y.id = c.academic_year_id left join teacher ct on ct.id = c.class_teacher_id
+    where s.id = core.student_id() and s.deleted_at is null;
+  if v_answer is null then
+    perform core.fail('not_found', 'There is no student behind your log-in.');
+  end if;
+  return v_answer;
+end $$;
+
+-- What promoting these students would do, one by one and in their order, with the reason why one can't be; writes nothing. A
+-- student, class or year that does not exist, or a class of another year, is an invalid_reference.
+create function api.students_promotion_preview(p jsonb) returns json language plpgsql stable as $$
+declare
+  v_class record;
+  v_unknown json;
+  v_answer json;
+begin
+  if not exists (select from academic_year where id = (p ->> 'to_academic_year_id')::bigint) then
+    perform core.refuse_field('invalid_reference', 'to_academic_year_id', format('There is no academic year %s.', p ->> 'to_academic_year_id'));
+  end if;
+  select c.id, c.name || coalesce(' ' || c.section, '') as name, c.grade_id, g.name as grade_name, c.academic_year_id, y.name as academic_year_name, y.start_date, c.capacity,
+      (select count(*) from student s where s.class_id = c.id and s.deleted_at is null) as student_count
+    into v_class
+    from class c join academic_year y on y.id = c.academic_year_id join grade g on g.id = c.grade_id
+    where c.id = (p ->> 'to_class_id')::bigint;
+  if v_class.id is null or v_class.academic_year_id <> (p ->> 'to_academic_year_id')::bigint then
+    perform core.refuse_field('invalid_reference', 'to_class_id', format('There is no class %s in this academic year.', p ->> 'to_class_id'));
+  end if;
+  select json_agg(json_build_object('path', 'student_ids.' || position - 1, 'message', format('There is no student %s.', id)) order by position) into v_unknown
+    from jsonb_array_elements_text(p -> 'student_ids') with ordinality wanted (id, position)
+    where not exists (select from student s where s.id = wanted.id::bigint and s.deleted_at is null);
+  if v_unknown is not null then
+    perform core.fail('invalid_reference', v_unknown -> 0 ->> 'message', v_unknown);
+  end if;
+
+  with candidate as (
+    select wanted.position, s.id as student_id, s.first_name || ' ' || s.last_name as student_name,
+      c.id as current_class_id, c.name || coalesce(' ' || c.section, '') as current_class_name,
+      case
+        when not s.is_active then 'The student is inactive.'
+        when c.id = v_class.id then 'The student is in this class already.'
+        when c.academic_year_id = v_class.academic_year_id then 'The student is enrolled in this academic year already.'
+        when y.start_date >= v_class.start_date then 'This academic year is not later than that of the present class.'
+      end as reason
+    from jsonb_array_elements_text(p -> 'student_ids') with ordinality wanted (id, position)
+    join student s on s.id = wanted.id::bigint
+    left join class c on c.id = s.class_id left join academic_year y on y.id = c.academic_year_id
+  ), decided as (
+    select position, student_id, student_name, current_class_id, current_class_name, v_class.id as next_class_id, v_class.name as next_class_name,
+      coalesce(reason, case when v_class.student_count + count(*) filter (where reason is null) over (order by position) > v_class.capacity then 'The class is full.' end) as reason
+    from candidate
+  )
+  select json_build_object(
+      'to_class', to_jsonb(v_class) - 'start_date',
+      'eligible', count(*) filter (where reason is null), 'ineligible', count(*) filter (where reason is not null),
+      'students', json_agg(json_build_object('student_id', student_id, 'student_name', student_name, 'current_class_id', current_class_id, 'current_class_name', current_class_name,
+        'next_class_id', next_class_id, 'next_class_name', next_class_name, 'eligible', reason is null, 'reason', reason) order by position))
+    into v_answer from decided;
+  return v_answer;
+end $$;
+
+-- Moves students to a class of a later year, all or none: conflict, with the reasons, when the preview finds one who can't be.
+-- Their enrollments of the present year are completed today and the new ones begin today, also when that year begins later:
+-- a student has one class at a time.
+create function api.students_promote(p jsonb) returns json language plpgsql as $$
+declare
+  v_ids bigint[] := array(select jsonb_array_elements_text(p -> 'student_ids')::bigint);
+  v_preview json;
+begin
+  -- The class first, so that two promotions can't both take its last place; then each student.
+  perform from class where id = (p ->> 'to_class_id')::bigint for no key update;
+  perform from student where id = any (v_ids) order by id for no key update;
+  v_preview := api.students_promotion_preview(p);
+  if (v_preview ->> 'ineligible')::integer > 0 then
+    perform core.fail('conflict', format('%s of %s students can''t be promoted.', v_preview ->> 'ineligible', cardinality(v_ids)), (
+      select json_agg(json_build_object('path', 'student_ids.' || position - 1, 'message', student ->> 'reason') order by position)
+      from json_array_elements(v_preview -> 'students') with ordinality s (student, position) where student ->> 'reason' is not null));
+  end if;
+  update student set class_id = (p ->> 'to_class_id')::bigint where id = any (v_ids);
+  return json_build_object('promoted', cardinality(v_ids), 'to_class_id', p -> 'to_class_id', 'to_academic_year_id', p -> 'to_academic_year_id', 'students', p -> 'student_ids');
+end $$;
+
+-- The file of a document of this student; not_found where either is out of reach or the document is another student's.
+create function api.student_document_file(p_student_id bigint, p_id bigint) returns bigint language plpgsql stable as $$
+declare
+  v_file_id bigint;
+begin
+  select d.file_id into v_file_id
+    from student_document d join student s on s.id = d.student_id and s.deleted_at is null where d.id = p_id and d.student_id = p_student_id;
+  if v_file_id is null then
+    perform core.fail('not_found', format('There is no document %s of this student.', p_id));
+  end if;
+  return v_file_id;
+end $$;
+comment on function api.student_document_file is 'The file of a document of a student, or not_found.';
+
+-- The documents of a student, the latest first; search over name and description; filter document_type_id.
+create function api.students_documents_list(p jsonb) returns json language plpgsql stable as $$
+begin
+  perform api.student_record((p ->> 'student_id')::bigint);
+  return core.page('student_document', p);
+end $$;
+
+-- One document of a student, without its bytes, or not_found.
+create function api.students_documents_get(p jsonb) returns json language plpgsql stable as $$
+begin
+  perform api.student_document_file((p ->> 'student_id')::bigint, (p ->> 'id')::bigint);
+  return api.student_document_record((p ->> 'id')::bigint);
+end $$;
+
+-- {student_id, file_id}: keeps a document of a student.
+create function api.students_documents_create(p jsonb) returns json language plpgsql as $$
+declare
+  v_id bigint;
+begin
+  perform core.lock('student', (p ->> 'student_id')::bigint);
+  v_id := core.insert('student_document', p || jsonb_build_object('uploaded_by', core.user_id()));
+  return api.student_document_record(v_id);
+end $$;
+
+-- Removes a document and its file.
+create function api.students_documents_delete(p jsonb) returns json language plpgsql as $$
+declare
+  v_id bigint := (p ->> 'id')::bigint;
+  v_file_id bigint := api.student_document_file((p ->> 'student_id')::bigint, v_id);
+begin
+  delete from student_document where id = v_id;
+  delete from file where id = v_file_id;
+  return json_build_object('id', v_id);
+end $$;
+
+-- The bytes of a document, under the name that it came with.
+create function api.students_documents_file(p jsonb) returns json language sql stable as $$
+  select api.file_answer(api.student_document_file((p ->> 'student_id')::bigint, (p ->> 'document_id')::bigint));
+$$;

@@ -49,6 +49,7 @@ declare
   v_user_id bigint;
   v_is_platform boolean;
   v_is_missing boolean := false;
+  v_given text[];
 begin
   if core.is_reserved_subdomain(p_context ->> 'subdomain') then
     p_context := p_context - 'subdomain';
@@ -134,6 +135,7 @@ begin
     end if;
   end if;
 
+  v_given := case when o.permission is null then v_request.permissions else array[o.permission] end;
   settings := jsonb_build_object(
     'search_path', case when v_is_platform then 'platform, public' else 'tenant_' || v_tenant_id || ', public' end,
     'role', case when v_is_platform then 'school_platform' else 'school_tenant' end,
@@ -146,8 +148,8 @@ begin
     -- and teacher. Without a session log-in and links look one user up.
     'scope', case
       when v_request.id is null or v_is_platform then 'all'
-      when v_is_missing or coalesce(array[o.permission], v_request.permissions) <@ v_request.own_permissions then 'own'
-      when coalesce(array[o.permission], v_request.permissions) <@ v_request.taught_permissions then 'taught'
+      when v_is_missing or v_given <@ v_request.own_permissions then 'own'
+      when v_given <@ v_request.taught_permissions then 'taught'
       else 'all'
     end,
     'needs_person', v_is_missing,
@@ -160,7 +162,7 @@ comment on function core.admit is 'Admits a request or refuses it; answers the o
 -- Runs one operation for one request, in its own transaction.
 --   p_session_id  from the verified access token; null without one
 --   p             path, query and body parameters, validated by the facade
---   p_context     {tenant_id?, subdomain?, request_id, ip, user_agent, if_match?, idempotency_key?, request_hash?, range?, admit_only?}
+--   p_context     {tenant_id?, subdomain?, request_id, ip, user_agent, if_match?, idempotency_key?, request_hash?, range?, known?, admit_only?}
 --   p_content     the bytes of an upload, for an operation that takes some
 -- Answers the operation's json as text, the bytes of an operation that gives some, and the version of the record that the
 -- operation is about. Not security definer: it must be able
@@ -202,7 +204,7 @@ begin
   if not v_operation.writes then
     perform set_config('transaction_read_only', 'on', true);
     execute format('select api.%I($1)', p_operation) into v_answer using p;
-    if v_operation.content = 'gives' then
+    if v_operation.content = 'gives' and not coalesce(p_context -> 'known' ?| array['*', format('"%s"', v_answer ->> 'digest')], false) then
       content := core.file_content((v_answer ->> 'file_id')::bigint, p_context -> 'range');
     end if;
     answer := v_answer;
@@ -268,22 +270,18 @@ begin
 end $$;
 comment on function core.narrow is 'Makes the settings of a user who reaches less than the whole school: teacher_id, class_ids.';
 
--- The bytes of a file, or of the part {start, end} (without start the last so many).
-create function core.file_content(p_file_id bigint, p_range jsonb) returns bytea language plpgsql stable as $$
-declare
-  v_start bigint := (p_range ->> 'start')::bigint;
-  v_end bigint := (p_range ->> 'end')::bigint;
-  v_content bytea;
-begin
-  if p_range is null then
-    select content into v_content from file where id = p_file_id;
-  else
-    select substring(content from (least(coalesce(v_start, greatest(size - v_end, 0)), size) + 1)::integer
-        for case when v_start is null then size else least(coalesce(v_end, size) - v_start + 1, size)::integer end)
-      into v_content from file where id = p_file_id;
-  end if;
-  return v_content;
-end $$;
+-- The bytes of a file, or of its part {start, end}, without start its last so many; none when the part lies beyond the end. Where
+-- the part is one `of` a file with another digest, all of it.
+create function core.file_content(p_file_id bigint, p_range jsonb) returns bytea language sql stable as $$
+  select case
+      when p_range is null or p_range ->> 'of' <> digest then content
+      else substring(content from part.first + 1 for greatest(part.last - part.first + 1, 0))
+    end
+  from file, lateral (select (p_range ->> 'start')::bigint as start, (p_range ->> 'end')::bigint as "end") asked, lateral (select
+      least(coalesce(asked.start, greatest(size - asked."end", 0)), size)::integer as first,
+      case when asked.start is null then size - 1 else least(coalesce(asked."end", size), size - 1)::integer end as last) part
+  where id = p_file_id;
+$$;
 comment on function core.file_content is 'The bytes of a file, or of a part of it.';
 
 -- The first answer to this Idempotency-Key; null when this request is the first. A second one waits for the first.

@@ -169,6 +169,12 @@ begin
     into students, teachers, classes;
 end $$;
 
+-- How many active students, active teachers and classes this school has, as they were counted last.
+create function core.tenant_usage(out students integer, out teachers integer, out classes integer)
+  language sql stable security definer set search_path = pg_catalog, pg_temp as $$
+  select students, teachers, classes from platform.tenant_usage where tenant_id = core.tenant_id();
+$$;
+
 -- Counts the school after people or classes came or went, and refuses growth beyond the plan. The row lock makes writers
 -- of one school take turns, and each counts after the one before it has committed.
 create function core.usage_count() returns void

@@ -110,7 +110,10 @@ export function createApp(services: Services, operations: readonly Operation[]):
     app.use(
       cors({
         origin: config.CORS_ORIGINS,
-        exposedHeaders: ['X-Refresh-Token', 'X-Request-Id', 'Location', 'ETag', 'Retry-After', 'RateLimit', 'RateLimit-Policy'],
+        exposedHeaders: [
+          ...['X-Refresh-Token', 'X-Request-Id', 'Location', 'ETag', 'Retry-After', 'RateLimit', 'RateLimit-Policy'],
+          ...['Accept-Ranges', 'Content-Range', 'Content-Disposition'],
+        ],
         maxAge: 600,
       }),
     );

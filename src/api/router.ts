@@ -78,22 +78,27 @@ function sendJson(req: Request, res: Response, endpoint: Endpoint, { answer, ver
   res.end(endpoint.isPage ? `{"success":true,${answer.slice(answer.indexOf('{') + 1)}` : `{"success":true,"data":${answer}}`);
 }
 
-/** The one part of a file that is asked for; null where all of it is, or what only RFC 9110 lets us ignore. */
+/** The one part of a file that a GET asks for; null where all of it is, or what RFC 9110 lets or makes us ignore: several parts, another unit, nonsense. */
 function requestedRange(req: Request): CallContext['range'] {
-  const [, start = '', end = ''] = (req.get('if-range') === undefined && /^bytes=(\d{0,15})-(\d{0,15})$/.exec(req.get('range') ?? '')) || [];
-  if (start === '' && end === '') return undefined;
-  if (start !== '' && end !== '' && Number(end) < Number(start)) return undefined;
-  return { start: start === '' ? null : Number(start), end: end === '' ? null : Number(end) };
+  const [, start = '', end = ''] = /^bytes=(\d*)-(\d*)$/i.exec(req.get('range') ?? '') ?? [];
+  if (req.method !== 'GET' || (start === '' && end === '')) return undefined;
+  const byte = (digits: string) => (digits === '' ? null : Math.min(Number(digits), Number.MAX_SAFE_INTEGER));
+  const range = { start: byte(start), end: byte(end) };
+  if (range.start !== null && range.end !== null && range.end < range.start) return undefined;
+  const ifRange = req.get('if-range');
+  // A weak tag or a date can't say that the bytes are the same: it names no digest.
+  return ifRange === undefined ? range : { ...range, of: /^"([^"]*)"$/.exec(ifRange)?.[1] ?? '' };
 }
 
 /** Answers a file of the database, or the part of it that was asked for. */
 function sendFile(req: Request, res: Response, { answer, content }: CallAnswer, range: CallContext['range']): void {
   const { content_type, name, size, digest } = JSON.parse(answer) as { content_type: string; name: string; size: number; digest: string };
-  if (!content) throw new ApiError('not_found', 'There is no such file.');
   if (isKnown(req, res, digest)) return;
+  if (!content && req.method !== 'HEAD') throw new ApiError('not_found', 'There is no such file.');
   res.set('Accept-Ranges', 'bytes');
-  if (range) {
+  if (content && range && (range.of ?? digest) === digest) {
     if (content.length === 0) {
+      res.removeHeader('ETag');
       res.set('Content-Range', `bytes */${String(size)}`);
       throw new ApiError('range_not_satisfiable', `The file has ${String(size)} bytes.`);
     }
@@ -101,7 +106,8 @@ function sendFile(req: Request, res: Response, { answer, content }: CallAnswer, 
     res.status(206).set('Content-Range', `bytes ${String(start)}-${String(start + content.length - 1)}/${String(size)}`);
   }
   fileHeaders(res, content_type, name);
-  res.end(content);
+  res.set('Content-Length', String(content?.length ?? size));
+  res.end(content ?? undefined);
 }
 
 /** Answers what a handler made. */
@@ -129,13 +135,16 @@ const contentDisposition = (kind: 'inline' | 'attachment', name: string) =>
 
 const md5 = (body: string | Buffer) => createHash('md5').update(body).digest('hex');
 
+/** The ETags of what a client has already, as If-None-Match names them. */
+// Not req.fresh: fetch says no-cache beside an If-None-Match of its caller, which is a word to caches and not to us.
+const knownTags = (req: Request): string[] => req.headers['if-none-match']?.split(',').map((each) => each.trim().replace(/^W\//, '')) ?? [];
+
 /** Sets the ETag, and answers 304 when the client has this version already; says whether it did. */
 function isKnown(req: Request, res: Response, version: string): boolean {
   const etag = `"${version}"`;
   res.set('ETag', etag);
-  // Not req.fresh: fetch says no-cache beside an If-None-Match of its caller, which is a word to caches and not to us.
-  const known = req.headers['if-none-match']?.split(',').map((each) => each.trim().replace(/^W\//, '')) ?? [];
-  if (req.method !== 'GET' || !(known.includes(etag) || known.includes('*'))) return false;
+  const known = knownTags(req);
+  if ((req.method !== 'GET' && req.method !== 'HEAD') || !(known.includes(etag) || known.includes('*'))) return false;
   res.removeHeader('Content-Type');
   res.status(304).end();
   return true;
@@ -167,6 +176,7 @@ function serve(services: Services, operation: Operation, endpoint: Endpoint, met
     }
     const range = operation.content === 'gives' ? requestedRange(req) : undefined;
     if (range) context.range = range;
+    if (operation.content === 'gives') context.known = req.method === 'HEAD' ? ['*'] : knownTags(req);
     const { upload } = req;
     const result = upload
       ? await services.call(operation.name, sessionId, { ...params, content_type: upload.contentType, file_name: upload.name }, context, upload.content)

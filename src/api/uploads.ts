@@ -37,18 +37,29 @@ export function receiveUpload({ fields, maxBytes, types, isOptional = false }: N
 }
 
 /** The name that a client gave, without what no file name has; multer reads it as latin1, browsers send UTF-8. */
-const storableName = (name: string) =>
-  Buffer.from(name, 'latin1')
-    .toString('utf8')
-    .replace(/[\p{Cc}\p{Cf}/\\]/gu, '')
-    .slice(-200)
-    .toWellFormed() || 'file';
+function storableName(name: string): string {
+  const bytes = Buffer.from(name, 'latin1');
+  const isDecoded = /[^\0-\xff]/.test(name) || !isUtf8(bytes);
+  return (
+    (isDecoded ? name : bytes.toString('utf8'))
+      .replace(/[\p{Cc}\p{Cf}/\\]/gu, '')
+      .slice(-200)
+      .toWellFormed() || 'file'
+  );
+}
 
 /** Text shows no type by its content: a name that ends so must do, where nothing else is found in it. */
 const textTypes: Record<string, string> = { csv: 'text/csv' };
 
-const textType = (name: string, content: Buffer) =>
-  isUtf8(content) && !content.includes(0) ? textTypes[name.split('.').at(-1)?.toLowerCase() ?? ''] : undefined;
+const ending = (name: string) => /\.([^.]*)$/.exec(name)?.[1]?.toLowerCase() ?? '';
+
+const textType = (name: string, content: Buffer) => (isUtf8(content) && !content.includes(0) ? textTypes[ending(name)] : undefined);
+
+/** How files of a type end, where several endings are right. */
+const endings: Record<string, string[]> = { 'image/jpeg': ['jpg', 'jpeg'], 'application/x-cfb': ['doc', 'xls', 'ppt'] };
+
+/** A name that ends as its content does: whoever opens the file gets what was looked at, not what `invoice.html` makes of it. */
+const honestName = (name: string, right: string[]) => (right.includes(ending(name)) ? name : `${name}.${right[0] ?? ''}`);
 
 async function sniff(req: Request, fields: string[], types: string[], isOptional: boolean): Promise<void> {
   const file = (req.files as Express.Multer.File[] | undefined)?.find(({ fieldname }) => fields.includes(fieldname));
@@ -57,11 +68,13 @@ async function sniff(req: Request, fields: string[], types: string[], isOptional
     const message = `Send a file in the field ${fields.join(' or ')}.`;
     throw new ApiError('validation_error', message, { details: [{ path: fields[0] ?? 'file', message }] });
   }
-  const contentType = (await fileTypeFromBuffer(file.buffer))?.mime ?? textType(file.originalname, file.buffer);
+  const found = await fileTypeFromBuffer(file.buffer);
+  const contentType = found?.mime ?? textType(file.originalname, file.buffer);
   if (!contentType || !types.includes(contentType)) {
     throw new ApiError('unsupported_media_type', `The file is ${contentType ?? 'of an unknown type'}; it must be ${types.join(' or ')}.`);
   }
-  const upload: Upload = { content: file.buffer, contentType, name: storableName(file.originalname) };
+  const name = storableName(file.originalname);
+  const upload: Upload = { content: file.buffer, contentType, name: honestName(name, endings[contentType] ?? [found?.ext ?? ending(name)]) };
   req.upload = upload;
 }
 

@@ -10,8 +10,10 @@ export interface CallContext {
   if_match?: string;
   idempotency_key?: string;
   request_hash?: string;
-  /** The part of a file that is asked for, by its first and last byte; without a first the last so many. */
-  range?: { start: number | null; end: number | null } | undefined;
+  /** The part of a file that is asked for, by its first and last byte; without a first the last so many. `of`: only of the file with this digest, else all of it. */
+  range?: { start: number | null; end: number | null; of?: string } | undefined;
+  /** The ETags of files whose bytes nobody needs; `*` is any. */
+  known?: string[];
   /** Only says whether the operation would be admitted; runs nothing. */
   admit_only?: true;
 }

@@ -4,7 +4,7 @@ import { createOperator } from '../../src/database/operator.ts';
 import { withOwner } from '../../src/database/pool.ts';
 import type { Client } from '../support/client.ts';
 import { populate } from '../support/populate.ts';
-import { faults, isAnonymous, isForSchools, type Registered, registry, sampleRequest } from '../support/registry.ts';
+import { faults, isForSchools, type Registered, registry, sampleRequest } from '../support/registry.ts';
 import { operatorEmail, type School, testPassword, testService } from '../support/service.ts';
 import { checksums } from '../support/traces.ts';
 import { envelopeFault, otherThan, send } from '../support/wire.ts';
@@ -50,8 +50,8 @@ beforeAll(async () => {
 });
 
 describe('permissions', () => {
-  test('every endpoint of a school that is not about oneself needs a permission, but for the catalogue of permissions', () => {
-    const open = endpoints.filter((endpoint) => !isAnonymous(endpoint) && endpoint.operation.access === 'tenant' && endpoint.operation.permission === null);
+  test('every endpoint of a school that is not about oneself needs a permission or a role, but for the catalogue of permissions', () => {
+    const open = endpoints.filter(({ operation }) => operation.access === 'tenant' && operation.permission === null && operation.role === null);
     expect(open.map(({ operation }) => operation.name)).toEqual(['teachers_me', 'teachers_me_classes', 'rbac_permissions_list']);
     expect(endpoints.filter(({ operation }) => operation.access === 'any' && !operation.name.startsWith('auth_')).map(({ name }) => name)).toEqual([]);
     expect(permissions.length).toBeGreaterThan(8);
@@ -101,6 +101,15 @@ describe('permissions', () => {
       );
       expect(lines).toEqual([]);
     });
+  });
+
+  test('what is for one role is refused to everybody without it, the admin included', async () => {
+    const ofRoles = endpoints.filter(({ operation }) => operation.role !== null);
+    const nobody = await school.user([]);
+    for (const token of [school.admin.token, nobody.token]) {
+      expect(await faults(ofRoles, async (endpoint) => otherThan(await ask(endpoint, token), 403, 'forbidden'))).toEqual([]);
+    }
+    expect(ofRoles.length).toBeGreaterThan(0);
   });
 
   test('a user without any role is refused by everything that needs a permission, and still reads their own profile', async () => {
@@ -244,7 +253,8 @@ describe('schools and operators', () => {
 
   test('the admin of a school can use every endpoint of a school: none answers that a right is missing', async () => {
     const fresh = await service.school();
-    const lines = await faults(endpoints.filter(isForSchools), async (endpoint) => {
+    const forAdmins = endpoints.filter((endpoint) => isForSchools(endpoint) && endpoint.operation.role === null);
+    const lines = await faults(forAdmins, async (endpoint) => {
       if (['auth_logout', 'auth_password_change'].includes(endpoint.operation.name)) return undefined;
       const answer = await ask(endpoint, fresh.admin.token, 999_999_999);
       return answer.status === 403 || answer.status === 401 ? `answered ${answer.text}` : envelopeFault(answer);

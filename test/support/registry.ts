@@ -195,14 +195,29 @@ export function samplePath(document: OpenApi, { path, query }: Registered, optio
 /** The smallest picture. */
 export const pixel = Buffer.from('iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==', 'base64');
 
-/** A multipart body with one file, and its type. */
-export function multipart(field: string, content: Buffer, name = 'file.png'): { body: Buffer; headers: Record<string, string> } {
+/** A multipart body with one file and other fields, and its type. */
+export function multipart(
+  field: string,
+  content: Buffer,
+  name = 'file.png',
+  fields: Record<string, string> = {},
+): { body: Buffer; headers: Record<string, string> } {
   const boundary = 'boundary-of-the-tests';
+  const texts = Object.entries(fields).map(([key, value]) => `--${boundary}\r\nContent-Disposition: form-data; name="${key}"\r\n\r\n${value}\r\n`);
   const head = `--${boundary}\r\nContent-Disposition: form-data; name="${field}"; filename="${name}"\r\nContent-Type: image/png\r\n\r\n`;
   return {
-    body: Buffer.concat([Buffer.from(head), content, Buffer.from(`\r\n--${boundary}--\r\n`)]),
+    body: Buffer.concat([Buffer.from(texts.join('') + head), content, Buffer.from(`\r\n--${boundary}--\r\n`)]),
     headers: { 'content-type': `multipart/form-data; boundary=${boundary}` },
   };
+}
+
+/** The fields that a form wants beside its file. */
+function sampleFields(document: OpenApi, { documented, route }: Registered, options: SampleOptions): Record<string, string> {
+  const form = documented.requestBody?.content['multipart/form-data']?.schema;
+  const fields = form ? (sample(document, form, '', options) as Record<string, unknown>) : {};
+  return Object.fromEntries(
+    Object.entries(fields).flatMap(([name, value]) => (route.upload?.fields.includes(name) ? [] : [[name, String(value)] as [string, string]])),
+  );
 }
 
 /** A request that fits what an endpoint asks for: its path, its query, its body. */
@@ -217,7 +232,11 @@ export function sampleRequest(
   return {
     method: endpoint.method,
     path: samplePath(document, endpoint, options, over.parameters),
-    ...(upload ? multipart(upload.fields[0] ?? 'file', pixel) : body ? { body: Array.isArray(body) ? body : { ...body, ...over.body } } : {}),
+    ...(upload
+      ? multipart(upload.fields[0] ?? 'file', pixel, 'file.png', sampleFields(document, endpoint, options))
+      : body
+        ? { body: Array.isArray(body) ? body : { ...body, ...over.body } }
+        : {}),
   };
 }
 

@@ -1,6 +1,7 @@
 import type { Resource } from '../endpoint.ts';
 import { auth } from './auth.ts';
 import { classes } from './classes.ts';
+import { dashboard } from './dashboard.ts';
 import { platform } from './platform.ts';
 import { rbac } from './rbac.ts';
 import { students } from './students.ts';
@@ -8,4 +9,4 @@ import { teachers } from './teachers.ts';
 import { users } from './users.ts';
 
 /** Every documented endpoint, in the order of the specification. */
-export const resources: readonly Resource[] = [auth, students, teachers, classes, rbac, users, platform];
+export const resources: readonly Resource[] = [auth, students, teachers, classes, dashboard, rbac, users, platform];

@@ -15,6 +15,7 @@ const fields = {
   phone: optionalText(50),
   class_id: id.nullish().meta({ description: 'The class of today; the grade follows it, and enrollments keep the history.' }),
   grade_id: id.nullish(),
+  religion_id: id.nullish(),
   parent_name: optionalText(200),
   parent_phone: optionalText(50),
   parent_email: email.nullish(),
@@ -56,6 +57,8 @@ export const Student = z
     academic_year_id: id.nullable().meta({ description: 'The academic year of the class.' }),
     grade_id: id.nullable(),
     grade_name: z.string().nullable(),
+    religion_id: id.nullable(),
+    religion_name: z.string().nullable(),
     parent_name: z.string().nullable(),
     parent_phone: z.string().nullable(),
     parent_email: z.string().nullable(),
@@ -66,6 +69,151 @@ export const Student = z
     ...timestamps,
   })
   .meta({ id: 'Student' });
+
+const office = 'application/vnd.openxmlformats-officedocument';
+const openDocument = 'application/vnd.oasis.opendocument';
+const documentTypes = [
+  ...['application/pdf', 'image/jpeg', 'image/png', 'image/webp'],
+  ...[`${office}.wordprocessingml.document`, `${office}.spreadsheetml.sheet`, `${office}.presentationml.presentation`],
+  ...[`${openDocument}.text`, `${openDocument}.spreadsheet`, `${openDocument}.presentation`],
+  'application/x-cfb', // doc, xls, ppt
+];
+
+const DocumentInput = z
+  .strictObject({
+    document_type_id: z
+      .union([pathId, z.literal('').transform(() => null)])
+      .optional()
+      .meta({ description: 'Identifier of a document type.', override: { type: 'integer', minimum: 1 } }),
+    description: optionalText(500),
+  })
+  .meta({ id: 'StudentDocumentInput' });
+
+const StudentDocument = z
+  .object({
+    id,
+    student_id: id,
+    document_type_id: id.nullable(),
+    document_type_name: z.string().nullable(),
+    description: z.string().nullable(),
+    name: z.string().meta({ description: 'The name of the file, with the ending of its type.' }),
+    content_type: z.string().meta({ description: 'What its content shows.' }),
+    size: z.int().meta({ description: 'In bytes.' }),
+    uploaded_by: id.nullable().meta({ description: 'The user who sent it.' }),
+    uploaded_by_name: z.string().nullable().meta({ description: 'Null for a teacher or a student, who see no other users.' }),
+    ...timestamps,
+  })
+  .meta({ id: 'StudentDocument' });
+
+const Promotion = z
+  .strictObject({
+    student_ids: z
+      .array(id)
+      .min(1)
+      .max(1000)
+      .refine((ids) => new Set(ids).size === ids.length, 'names a student twice'),
+    to_class_id: id,
+    to_academic_year_id: id.meta({ description: 'The academic year of that class.' }),
+  })
+  .meta({ id: 'Promotion' });
+
+const PromotionPreview = z
+  .object({
+    to_class: z.object({
+      id,
+      name: z.string(),
+      grade_id: id,
+      grade_name: z.string(),
+      academic_year_id: id,
+      academic_year_name: z.string(),
+      capacity: z.int().nullable(),
+      student_count: z.int().meta({ description: 'Who is in it now.' }),
+    }),
+    eligible: z.int(),
+    ineligible: z.int(),
+    students: z.array(
+      z.object({
+        student_id: id,
+        student_name: z.string(),
+        current_class_id: id.nullable(),
+        current_class_name: z.string().nullable(),
+        next_class_id: id,
+        next_class_name: z.string(),
+        eligible: z.boolean(),
+        reason: z.string().nullable().meta({ description: 'Why not.' }),
+      }),
+    ),
+  })
+  .meta({ id: 'PromotionPreview' });
+
+const Promoted = z
+  .object({ promoted: z.int(), to_class_id: id, to_academic_year_id: id, students: z.array(id) })
+  .meta({ id: 'Promoted', description: 'Who is in the new class now.' });
+
+const StudentDashboard = z
+  .object({
+    student: z.object({ id, first_name: z.string(), last_name: z.string(), admission_number: z.string(), roll_number: z.string().nullable() }),
+    class: z
+      .object({
+        id,
+        name: z.string().meta({ description: 'Name and section.' }),
+        grade_id: id,
+        grade_name: z.string(),
+        room: z.string().nullable(),
+        academic_year_id: id,
+        academic_year_name: z.string(),
+        class_teacher_id: id.nullable(),
+        class_teacher_name: z.string().nullable(),
+      })
+      .nullable(),
+    attendance: z
+      .object({
+        present: z.int().meta({ description: 'Days, those with a late arrival included.' }),
+        absent: z.int(),
+        late: z.int(),
+        rate: z
+          .number()
+          .nullable()
+          .meta({ description: 'Present in percent of the days that were marked; null when none was.', examples: [96.4] }),
+        last: z.array(z.object({ date, status: z.enum(['present', 'absent', 'late']) })).meta({ description: 'The ten latest, the last first.' }),
+      })
+      .nullable()
+      .meta({ description: 'Of the current academic year. Null where the school has no `attendance`.' }),
+    fees: z
+      .object({
+        total: z.number(),
+        paid: z.number(),
+        pending: z.number().meta({ description: 'What is still to be paid.' }),
+        overdue: z.number().meta({ description: 'What of it was to be paid before today.' }),
+        next_due: z
+          .object({ id, name: z.string(), amount: z.number().meta({ description: 'What is left of it.' }), due_date: date })
+          .nullable()
+          .meta({ description: 'The fee that falls due next, today at the earliest.' }),
+      })
+      .nullable()
+      .meta({ description: 'All fees but the waived. Null where the school has no `fees_management`.' }),
+    schedule: z
+      .object({
+        date,
+        day_of_week: z.int().min(1).max(7).meta({ description: '1 is Monday.' }),
+        holiday: z.string().nullable().meta({ description: 'The name of the holiday that today is.' }),
+        slots: z.array(
+          z.object({
+            period: z.int(),
+            class_id: id,
+            subject_id: id,
+            subject_name: z.string(),
+            teacher_id: id.nullable(),
+            teacher_name: z.string().nullable(),
+            room: z.string().nullable(),
+          }),
+        ),
+      })
+      .nullable()
+      .meta({ description: "Today's lessons; none on a holiday or outside the academic year of the class. Null where the school has no `timetable`." }),
+    notifications: z.object({ unread: z.int() }),
+  })
+  .meta({ id: 'StudentDashboard' });
 
 export const students = resource('/students', 'Students', 'The students of a school.', {
   'GET /': {
@@ -83,6 +231,12 @@ export const students = resource('/students', 'Students', 'The students of a sch
     answer: Student,
     isPage: true,
   },
+  'GET /me/dashboard': {
+    operation: 'students_me_dashboard',
+    summary: 'Your own day as a student',
+    description: 'Your class, attendance, fees and lessons of today.',
+    answer: StudentDashboard,
+  },
   'GET /:id': { operation: 'students_get', summary: 'Read a student', answer: Student },
   'POST /': { operation: 'students_create', summary: 'Add a student', body: StudentInput, hashes: 'password', answer: Student, isCreate: true },
   'PUT /:id': { operation: 'students_update', summary: 'Change a student', body: StudentChange, hashes: 'password', answer: Student },
@@ -91,5 +245,46 @@ export const students = resource('/students', 'Students', 'The students of a sch
     summary: 'Remove a student',
     description: 'A soft delete: the student leaves every list, the admission number is free again, the history stays.',
     answer: Deleted,
+  },
+  'POST /promote': {
+    operation: 'students_promote',
+    summary: 'Promote students to a class of a later academic year',
+    description:
+      'All or none: when the preview finds somebody who can not be promoted, nothing changes and `details` says why, by their place in student_ids. It takes effect today, also when the new academic year begins later: a student has one class at a time, so the enrollment in the old class is completed and the old class keeps them in its list. Promote when the lessons of the old year are over.',
+    body: Promotion,
+    answer: Promoted,
+  },
+  'POST /promotion/preview': {
+    operation: 'students_promotion_preview',
+    summary: 'See whom a promotion would take',
+    description:
+      'Changes nothing. Who is inactive, in this class or academic year already, or in one that is not earlier can not be promoted; nor can those for whom, in the order of student_ids, the class has no place left.',
+    body: Promotion,
+    answer: PromotionPreview,
+  },
+  'GET /:student_id/documents': {
+    operation: 'students_documents_list',
+    summary: 'List the documents of a student',
+    description: 'Searches name and description.',
+    query: page({ document_type_id: pathId.optional() }, ['created_at', 'name']),
+    answer: StudentDocument,
+    isPage: true,
+  },
+  'POST /:student_id/documents': {
+    operation: 'students_documents_create',
+    summary: 'Add a document to a student',
+    description: 'PDF, JPEG, PNG, WebP, or a text, spreadsheet or presentation of Office or OpenDocument, by content; 10 MB at most.',
+    upload: { fields: ['file'], maxBytes: 10 * 1024 * 1024, types: documentTypes },
+    body: DocumentInput,
+    answer: StudentDocument,
+    isCreate: true,
+  },
+  'GET /:student_id/documents/:id': { operation: 'students_documents_get', summary: 'Read what is kept of a document', answer: StudentDocument },
+  'DELETE /:student_id/documents/:id': { operation: 'students_documents_delete', summary: 'Remove a document and its file', answer: Deleted },
+  'GET /:student_id/documents/:document_id/file': {
+    operation: 'students_documents_file',
+    summary: 'The file of a document',
+    description: 'A browser shows PDF and pictures and saves the rest. `Range`, with or without `If-Range`, asks for a part of it.',
+    bytes: documentTypes,
   },
 });

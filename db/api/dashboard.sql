@@ -1,0 +1,65 @@
+-- /api/dashboard: the school in figures.
+
+insert into core.operation (name, access, permission, writes, idempotent, record) values
+  ('dashboard_get', 'tenant', 'dashboard.read', false, false, null);
+
+-- The holidays of some days, each on every day that it falls on: a recurring one comes every year, one of 29 February on the 28th
+-- where there is no 29th.
+create function api.holidays_between(p_from date, p_to date) returns table (id bigint, name text, date date) language sql stable as $$
+  select h.id, h.name, d.date
+  from holiday h
+  cross join lateral (
+    select h.date where not h.is_recurring
+    union all
+    select (h.date + make_interval(years => year - extract(year from h.date)::integer))::date
+      from generate_series(extract(year from p_from)::integer, extract(year from p_to)::integer) year where h.is_recurring
+  ) d (date)
+  where d.date between p_from and p_to
+  order by d.date, h.name, h.id;
+$$;
+comment on function api.holidays_between is 'The holidays from one day to another, recurring ones on each of their days.';
+
+-- Totals, today's attendance, fees, own notifications. For who reaches only the classes they teach, the figures of these classes.
+-- Fees and leaves show to whoever may see those of the whole school, else null.
+create function api.dashboard_get(p jsonb) returns json language plpgsql stable as $$
+declare
+  v_answer json;
+begin
+  with request as materialized (
+    select core.today() as today, s.is_all,
+      s.is_all and 'fee.read' = any (r.permissions) and 'fee.read' <> all (r.taught_permissions) and 'fees_management' = any (core.tenant_features()) as sees_fees,
+      s.is_all and 'leave.manage' = any (r.permissions) and 'leave.manage' <> all (r.taught_permissions) as sees_leaves
+    from core.effective_rights(core.user_id()) r, (select current_setting('app.scope', true) = 'all' as is_all) s
+  )
+  select json_build_object(
+      'academic_year', (select json_build_object('id', id, 'name', name, 'start_date', start_date, 'end_date', end_date) from academic_year where is_current),
+      'total_students', case when is_all then (select students from core.tenant_usage()) else (
+        select count(*) from student where is_active and deleted_at is null and class_id in (select id from class)) end,
+      'total_teachers', case when is_all then (select teachers from core.tenant_usage()) else (
+        select count(*) from teacher where is_active and deleted_at is null and id in (
+          select cs.teacher_id from core.class_staff() cs join class c on c.id = cs.class_id join academic_year y on y.id = c.academic_year_id where y.is_current)) end,
+      'total_classes', (select count(*) from class c join academic_year y on y.id = c.academic_year_id where y.is_current),
+      'attendance_today', (
+        select json_build_object('present', count(*) filter (where status <> 'absent'), 'absent', count(*) filter (where status = 'absent'), 'late', count(*) filter (where status = 'late'))
+        from (
+          select status from attendance where is_all and date = today
+          union all
+          select status from attendance where not is_all and date = today and class_id in (select id from class)
+        ) a),
+      'fee_summary', case when sees_fees then json_build_object(
+        'collected_this_month', (
+          select coalesce(sum(amount), 0) from fee_payment
+          where payment_date >= date_trunc('month', today)::date and payment_date < (date_trunc('month', today) + interval '1 month')::date),
+        'pending', (select coalesce(sum(amount - paid_amount), 0) from student_fee where status in ('pending', 'partially_paid', 'overdue'))) end,
+      'pending_leaves', case when sees_leaves then (select count(*) from teacher_leave where status = 'pending') end,
+      'upcoming_holidays', (
+        select coalesce(json_agg(json_build_object('id', h.id, 'name', h.name, 'date', h.date)), '[]')
+        from (select * from api.holidays_between(today, today + 364) limit 3) h),
+      'recent_notifications', (
+        select coalesce(json_agg(json_build_object('id', n.id, 'title', n.title, 'message', n.message, 'type', n.type, 'action_url', n.action_url,
+          'is_read', n.read_at is not null, 'created_at', n.created_at) order by n.id desc), '[]')
+        from (select * from notification where user_id = core.user_id() order by id desc limit 5) n))
+    into v_answer
+    from request;
+  return v_answer;
+end $$;
