@@ -241,6 +241,7 @@ const withField = (object: Record<string, unknown>, field: string, value: unknow
 /** Bodies: fitting ones, fitting ones with one field gone bad, and anything at all. */
 function bodies(given: Schema): fc.Arbitrary<unknown> {
   const schema = plain(document, given);
+  if (schema.items) return fc.oneof({ weight: 9, arbitrary: fc.array(bodies(schema.items), { maxLength: 4 }) }, { weight: 1, arbitrary: nasty });
   const names = [...Object.keys(schema.properties ?? {}), 'id', '__proto__', 'constructor', 'tenant_id', 'is_admin', 'unknown', ''];
   const good = record(schema);
   const required: Schema = {
@@ -454,14 +455,14 @@ describe('the protocol', () => {
     },
   );
 
-  test('a body that is JSON but no object is a 400 wherever a body is expected', async () => {
+  test('a body that is JSON but no object, or no array where one is expected, is a 400', async () => {
     for (const body of ['[]', '"x"', '1', 'true', '[{}]']) {
       expect(
         await allRefuse(
           writing.filter((endpoint) => endpoint.body),
           400,
           'validation_error',
-          () => ({ body }),
+          ({ body: schema }) => ({ body: body === '[]' && schema && plain(document, schema).items ? '{}' : body }),
         ),
       ).toEqual([]);
     }
@@ -472,9 +473,11 @@ describe('the protocol', () => {
       writing.filter((endpoint) => endpoint.body),
       async (endpoint) => {
         const request = sample(endpoint);
-        const { answer } = await attack(endpoint, { ...request, body: { ...(request.body as object), no_such_field: 1 } });
+        const more = (body: unknown): unknown => (Array.isArray(body) ? body.map(more) : { ...(body as object), no_such_field: 1 });
+        const { answer } = await attack(endpoint, { ...request, body: more(request.body) });
         const paths = answer.json?.details?.map(({ path }) => path) ?? [];
-        return otherThan(answer, 400, 'validation_error') ?? (paths.includes('no_such_field') ? undefined : `names ${paths.join(', ')}`);
+        const isNamed = paths.includes(Array.isArray(request.body) ? '0.no_such_field' : 'no_such_field');
+        return otherThan(answer, 400, 'validation_error') ?? (isNamed ? undefined : `names ${paths.join(', ')}`);
       },
     );
     expect(lines).toEqual([]);
