@@ -1,9 +1,10 @@
 import type { Resource } from '../endpoint.ts';
 import { auth } from './auth.ts';
+import { masterData } from './master-data.ts';
 import { platform } from './platform.ts';
 import { rbac } from './rbac.ts';
 import { students } from './students.ts';
 import { users } from './users.ts';
 
 /** Every documented endpoint, in the order of the specification. */
-export const resources: readonly Resource[] = [auth, students, rbac, users, platform];
+export const resources: readonly Resource[] = [auth, students, rbac, users, platform, ...masterData];
