@@ -86,6 +86,8 @@ describe("another school's identifiers", () => {
       expect.arrayContaining([
         'students_create class_id',
         'students_update grade_id',
+        'grade_subjects_replace 0.subject_id',
+        'class_subjects_create teacher_id',
         'users_create role_ids',
         'users_update role_ids',
         'rbac_user_roles_add role_id',
@@ -94,7 +96,7 @@ describe("another school's identifiers", () => {
   });
 
   test.each(
-    withReferences.map(({ endpoint, field, put }): [string, string, Registered, (id: number) => Record<string, unknown>] => [
+    withReferences.map(({ endpoint, field, put }): [string, string, Registered, ReturnType<typeof references>[number]['put']] => [
       field,
       endpoint.name,
       endpoint,

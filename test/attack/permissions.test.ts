@@ -50,9 +50,13 @@ beforeAll(async () => {
 });
 
 describe('permissions', () => {
-  test('every endpoint of a school that is not about oneself needs a permission or a role, but for the catalogue of permissions', () => {
+  test('every endpoint of a school that is not about oneself needs a permission or a role, but for the catalogue of permissions and lists of names', () => {
     const open = endpoints.filter(({ operation }) => operation.access === 'tenant' && operation.permission === null && operation.role === null);
-    expect(open.map(({ operation }) => operation.name)).toEqual(['teachers_me', 'teachers_me_classes', 'rbac_permissions_list']);
+    const lists = ['grades', 'school_units', 'programmes', 'mediums', 'religions', 'subject_contexts', 'document_types'];
+    expect(open.map(({ operation }) => operation.name)).toEqual([
+      ...['teachers_me', 'teachers_me_classes', 'rbac_permissions_list'],
+      ...lists.flatMap((list) => [`${list}_list`, `${list}_get`]),
+    ]);
     expect(endpoints.filter(({ operation }) => operation.access === 'any' && !operation.name.startsWith('auth_')).map(({ name }) => name)).toEqual([]);
     expect(permissions.length).toBeGreaterThan(8);
   });

@@ -32,24 +32,32 @@ export async function populate(
     [marker, school.adminEmail, id],
   );
   let open = endpoints.filter(({ route, operation }) => route.isCreate && operation.access === 'tenant').map((endpoint) => ({ endpoint, last: '' }));
-  for (let before = -1; open.length !== before;) {
-    before = open.length;
-    const left: typeof open = [];
-    for (const { endpoint } of open) {
-      let last = '';
-      // With every reference it can have; where some exclude each other, with those it must have.
-      for (const withReferences of [true, false]) {
-        const answer = await send(service.url, { ...sampleRequest(document, endpoint, { id, marker, withReferences }), token: school.admin.token });
-        last = answer.status < 300 ? '' : `${endpoint.name} ${answer.text.slice(0, 300)}`;
-        if (last === '') break;
+  const sequences = `select c.oid, pg_sequence_last_value(c.oid) as value from pg_class c where c.relnamespace = $1::regnamespace and c.relkind = 'S'`;
+  /** Sends samples until `atMost` of them made something, and leaves the others open; answers whether one did. */
+  const attempt = async (withReferences: boolean, atMost: number) => {
+    const before = open.length;
+    for (const one of [...open]) {
+      if (before - open.length === atMost) break;
+      const numbers = await database.query<{ oid: number; value: string }>(sequences, [school.schema]);
+      const answer = await send(service.url, { ...sampleRequest(document, one.endpoint, { id, marker, withReferences }), token: school.admin.token });
+      if (answer.status < 300) {
+        open = open.filter((other) => other !== one);
+        continue;
       }
-      if (last !== '') left.push({ endpoint, last });
+      one.last = `${one.endpoint.name} ${answer.text.slice(0, 300)}`;
+      // What was refused must not have used the number up.
+      await database.query(`select setval(oid, value) from jsonb_to_recordset($1) s (oid oid, value bigint)`, [JSON.stringify(numbers)]);
     }
-    open = left;
-  }
+    return open.length < before;
+  };
+  // With every reference they can have, as long as that makes something; where some exclude each other, with those they must have.
+  while ((await attempt(true, Infinity)) || (await attempt(false, 1)));
   // Whom a class can still choose: a teacher who is nobody's class teacher, a student in no class.
   await database.query(`insert into ${school.schema}.teacher (first_name, last_name) values ('Free', 'Teacher')`);
-  await database.query(`insert into ${school.schema}.student (first_name, last_name, admission_number, grade_id) values ('Free', 'Student', 'free', $1)`, [id]);
+  await database.query(`insert into ${school.schema}.student (first_name, last_name, admission_number, grade_id) values ('Free', 'Student', $2, $1)`, [
+    id,
+    `free ${marker}`,
+  ]);
   await database.query(
     `with picture as (insert into ${school.schema}.file (content, content_type) values ($1, 'image/png') returning id)
      update ${school.schema}.user_account set profile_picture_id = picture.id from picture where user_account.id = $2`,

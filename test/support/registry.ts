@@ -177,10 +177,13 @@ function sample(document: OpenApi, given: Schema, name: string, options: SampleO
 /** Whether the JSON body of an endpoint is a list. */
 export const takesList = (document: OpenApi, { body }: Registered) => body !== undefined && plain(document, body).type === 'array';
 
+/** A JSON body. */
+type Body = Record<string, unknown> | unknown[];
+
 /** A body that fits the schema of an endpoint. */
-export function sampleBody(document: OpenApi, { body, operation }: Registered, options: SampleOptions): Record<string, unknown> | unknown[] | undefined {
-  const fitting = body && (sample(document, body, '', options) as Record<string, unknown> | unknown[]);
-  return Array.isArray(fitting) ? fitting : fitting && { ...fitting, ...byHand[operation.name] };
+export function sampleBody(document: OpenApi, { body, operation }: Registered, options: SampleOptions): Body | undefined {
+  const made = body && (sample(document, body, '', options) as Body);
+  return made && !Array.isArray(made) ? { ...made, ...byHand[operation.name] } : made;
 }
 
 /** The path of an endpoint with its identifiers, and the query that it can't do without. */
@@ -225,25 +228,26 @@ export function sampleRequest(
   document: OpenApi,
   endpoint: Registered,
   options: SampleOptions,
-  over: { parameters?: Record<string, number | string>; body?: Record<string, unknown> } = {},
+  over: { parameters?: Record<string, number | string>; body?: Body } = {},
 ): Sent {
   const { upload } = endpoint.route;
-  const body = sampleBody(document, endpoint, options);
+  const made = sampleBody(document, endpoint, options);
+  const body = made && (Array.isArray(over.body) ? over.body : Array.isArray(made) ? made : { ...made, ...over.body });
   return {
     method: endpoint.method,
     path: samplePath(document, endpoint, options, over.parameters),
-    ...(upload
-      ? multipart(upload.fields[0] ?? 'file', pixel, 'file.png', sampleFields(document, endpoint, options))
-      : body
-        ? { body: Array.isArray(body) ? body : { ...body, ...over.body } }
-        : {}),
+    ...(upload ? multipart(upload.fields[0] ?? 'file', pixel, 'file.png', sampleFields(document, endpoint, options)) : body ? { body } : {}),
   };
 }
 
 /** Where a body holds identifiers of the school's own records: each with a function that puts another one there. */
-export function references(document: OpenApi, { body }: Registered): { field: string; put: (id: number) => Record<string, unknown> }[] {
+export function references(document: OpenApi, { body }: Registered): { field: string; put: (id: number) => Body }[] {
   if (!body) return [];
-  const found: { field: string; put: (id: number) => Record<string, unknown> }[] = [];
+  const found: { field: string; put: (id: number) => Body }[] = [];
+  const { items: each } = plain(document, body);
+  for (const field of Object.keys(each ? (plain(document, each).properties ?? {}) : {}).filter(isReference)) {
+    found.push({ field: `0.${field}`, put: (id) => [{ ...(sample(document, each ?? {}, '', { id }) as object), [field]: id }] });
+  }
   for (const [field, given] of Object.entries(plain(document, body).properties ?? {})) {
     const schema = plain(document, given);
     const items = schema.type === 'array' && schema.items ? plain(document, schema.items) : undefined;

@@ -1,0 +1,88 @@
+-- /api/class-subjects: which subjects a class has, how often a week, and who teaches them.
+
+insert into core.operation (name, access, permission, writes, idempotent, record) values
+  ('class_subjects_list', 'tenant', 'class.read', false, false, null),
+  ('class_subjects_get', 'tenant', 'class.read', false, false, 'class_subject'),
+  ('class_subjects_create', 'tenant', 'class.update', true, true, 'class_subject'),
+  ('class_subjects_update', 'tenant', 'class.update', true, false, 'class_subject'),
+  ('class_subjects_delete', 'tenant', 'class.update', true, false, 'class_subject');
+
+-- The condition is for locks and updates, which do without the joins: they too reach the classes that whoever asks may see.
+select core.define_record('class_subject', p_table => 'class_subject', p_key => 'cs.id',
+  p_source => 'class_subject cs join class c on c.id = cs.class_id join subject su on su.id = cs.subject_id left join teacher t on t.id = cs.teacher_id',
+  p_columns => $$
+    cs.id, cs.class_id, c.name || coalesce(' ' || c.section, '') as class_name, c.academic_year_id,
+    cs.subject_id, su.name as subject_name, su.code as subject_code, cs.periods_per_week,
+    cs.teacher_id, t.first_name || ' ' || t.last_name as teacher_name, cs.created_at, cs.updated_at
+  $$,
+  p_condition => 'cs.class_id in (select id from class)',
+  p_search => $$platform.search_normal(concat_ws(' ', c.name, c.section, su.name, su.code, t.first_name, t.last_name))$$,
+  p_filters => '{
+    "class_id": "cs.class_id = :value::bigint",
+    "academic_year_id": "c.academic_year_id = :value::bigint",
+    "subject_id": "cs.subject_id = :value::bigint",
+    "teacher_id": "cs.teacher_id = :value::bigint"
+  }',
+  p_default_sort => 'class_name', p_sorts => $${
+    "class_name": ["platform.search_normal(concat_ws(' ', c.name, c.section))", "platform.search_normal(su.name)"],
+    "subject_name": ["platform.search_normal(su.name)", "platform.search_normal(concat_ws(' ', c.name, c.section))"],
+    "periods_per_week": ["cs.periods_per_week"]
+  }$$,
+  p_writable => '{periods_per_week,teacher_id}');
+
+-- Refuses a teacher who teaches nothing any more, and keeps the others from leaving until this transaction ends.
+create function api.class_subject_require_teacher(p_teacher_id bigint) returns void language plpgsql as $$
+begin
+  perform from teacher where id = p_teacher_id and is_active and deleted_at is null for share;
+  if p_teacher_id is not null and not found then
+    perform core.refuse_field('invalid_reference', 'teacher_id', format('There is no active teacher %s.', p_teacher_id));
+  end if;
+end $$;
+comment on function api.class_subject_require_teacher is 'Raises invalid_reference unless the teacher is active; null is nobody.';
+
+-- Class subjects by class and subject; search over class, subject and teacher; filters class_id, academic_year_id,
+-- subject_id, teacher_id.
+create function api.class_subjects_list(p jsonb) returns json language sql stable as $$
+  select core.page('class_subject', p);
+$$;
+
+-- One class subject, or not_found.
+create function api.class_subjects_get(p jsonb) returns json language sql stable as $$
+  select api.class_subject_record((p ->> 'id')::bigint);
+$$;
+
+-- Gives a class a subject; invalid_reference for a class out of reach and for a teacher who is not active, conflict when the
+-- class has the subject already.
+create function api.class_subjects_create(p jsonb) returns json language plpgsql as $$
+declare
+  v_id bigint;
+begin
+  if not exists (select from class where id = (p ->> 'class_id')::bigint) then
+    perform core.refuse_field('invalid_reference', 'class_id', format('There is no class %s.', p ->> 'class_id'));
+  end if;
+  perform api.class_subject_require_teacher((p ->> 'teacher_id')::bigint);
+  insert into class_subject (class_id, subject_id, periods_per_week, teacher_id)
+    values ((p ->> 'class_id')::bigint, (p ->> 'subject_id')::bigint, (p ->> 'periods_per_week')::integer, (p ->> 'teacher_id')::bigint)
+    on conflict (class_id, subject_id) do nothing returning id into v_id;
+  if v_id is null then
+    perform core.refuse_field('conflict', 'subject_id', 'The class has this subject already.');
+  end if;
+  return api.class_subject_record(v_id);
+end $$;
+
+-- How often and who teaches it; class and subject stay. A teacher who left meanwhile may stay, no other may come.
+create function api.class_subjects_update(p jsonb) returns json language plpgsql as $$
+declare
+  v_id bigint := (p ->> 'id')::bigint;
+begin
+  if (p ->> 'teacher_id')::bigint is distinct from (api.class_subject_record(v_id) ->> 'teacher_id')::bigint then
+    perform api.class_subject_require_teacher((p ->> 'teacher_id')::bigint);
+  end if;
+  perform core.update('class_subject', p);
+  return api.class_subject_record(v_id);
+end $$;
+
+-- Takes the subject from the class; the timetable stays.
+create function api.class_subjects_delete(p jsonb) returns json language sql as $$
+  delete from class_subject where id = (p ->> 'id')::bigint returning json_build_object('id', id);
+$$;

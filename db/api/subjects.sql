@@ -1,0 +1,89 @@
+-- /api/subjects: what is taught. /api/grades/:id/subjects: the standard template, which subjects the classes of a grade have.
+
+insert into core.operation (name, access, permission, writes, idempotent, record) values
+  ('subjects_list', 'tenant', 'subject.read', false, false, null),
+  ('subjects_get', 'tenant', 'subject.read', false, false, 'subject'),
+  ('subjects_create', 'tenant', 'subject.create', true, true, 'subject'),
+  ('subjects_update', 'tenant', 'subject.update', true, false, 'subject'),
+  ('subjects_delete', 'tenant', 'subject.delete', true, false, 'subject'),
+  ('grade_subjects_list', 'tenant', 'subject.read', false, false, null),
+  ('grade_subjects_replace', 'tenant', 'subject.update', true, false, null);
+
+select core.define_record('subject', p_table => 'subject', p_key => 'su.id',
+  p_source => 'subject su left join subject_context sc on sc.id = su.subject_context_id',
+  p_columns => 'su.id, su.name, su.code, su.subject_context_id, sc.name as subject_context_name, su.description, su.created_at, su.updated_at',
+  p_search => $$platform.search_normal(su.name || ' ' || su.code)$$,
+  p_filters => '{"subject_context_id": "su.subject_context_id = :value::bigint"}',
+  p_default_sort => 'name', p_sorts => '{
+    "name": ["platform.search_normal(su.name)"],
+    "code": ["lower(su.code)"],
+    "created_at": ["su.created_at"]
+  }',
+  p_writable => '{name,code,subject_context_id,description}');
+
+-- Subjects by name; search over name and code; filter subject_context_id.
+create function api.subjects_list(p jsonb) returns json language sql stable as $$
+  select core.page('subject', p);
+$$;
+
+-- One subject, or not_found.
+create function api.subjects_get(p jsonb) returns json language sql stable as $$
+  select api.subject_record((p ->> 'id')::bigint);
+$$;
+
+-- A new subject; conflict when its code is taken.
+create function api.subjects_create(p jsonb) returns json language plpgsql as $$
+declare
+  v_id bigint := core.insert('subject', p);
+begin
+  return api.subject_record(v_id);
+end $$;
+
+-- Conflict when the code is taken.
+create function api.subjects_update(p jsonb) returns json language plpgsql as $$
+declare
+  v_id bigint := core.update('subject', p);
+begin
+  return api.subject_record(v_id);
+end $$;
+
+-- Leaves the templates of grades; in_use while a class has it or a timetable shows it.
+create function api.subjects_delete(p jsonb) returns json language sql as $$
+  delete from subject where id = (p ->> 'id')::bigint returning json_build_object('id', id);
+$$;
+
+-- The template of a grade by name of the subject: [{subject_id, subject_name, subject_code, periods_per_week}].
+create function api.grade_subjects_list(p jsonb) returns json language plpgsql stable as $$
+declare
+  v_id bigint := (p ->> 'id')::bigint;
+begin
+  perform api.grade_record(v_id);
+  return (
+    select coalesce(json_agg(json_build_object('subject_id', su.id, 'subject_name', su.name, 'subject_code', su.code, 'periods_per_week', gs.periods_per_week)
+      order by platform.search_normal(su.name), su.id), '[]')
+    from grade_subject gs join subject su on su.id = gs.subject_id where gs.grade_id = v_id);
+end $$;
+
+-- {id, items}: these and no others from now on; classes keep what they have. A template that was read may be sent back:
+-- invalid_reference for a subject that does not exist, validation_error for a name or a code that is not the subject's.
+create function api.grade_subjects_replace(p jsonb) returns json language plpgsql as $$
+declare
+  v_id bigint := (p ->> 'id')::bigint;
+  v_fault record;
+begin
+  perform core.lock('grade', v_id);
+  select e.position - 1 as place, e.item ->> 'subject_id' as subject_id, su.id is null as is_unknown, e.item ->> 'subject_name' <> su.name as is_renamed into v_fault
+    from jsonb_array_elements(p -> 'items') with ordinality e (item, position)
+    left join subject su on su.id = (e.item ->> 'subject_id')::bigint
+    where su.id is null or e.item ->> 'subject_name' <> su.name or e.item ->> 'subject_code' <> su.code
+    order by e.position limit 1;
+  if v_fault.is_unknown then
+    perform core.refuse_field('invalid_reference', v_fault.place || '.subject_id', format('There is no subject %s.', v_fault.subject_id));
+  elsif found then
+    perform core.refuse_field('validation_error', v_fault.place || case when v_fault.is_renamed then '.subject_name' else '.subject_code' end, 'This field can''t be set here.');
+  end if;
+  delete from grade_subject where grade_id = v_id;
+  insert into grade_subject (grade_id, subject_id, periods_per_week)
+    select v_id, i.subject_id, i.periods_per_week from jsonb_to_recordset(p -> 'items') i (subject_id bigint, periods_per_week integer);
+  return api.grade_subjects_list(p);
+end $$;

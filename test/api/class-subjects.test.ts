@@ -1,0 +1,319 @@
+import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
+import type { Client } from '../support/client.ts';
+import { inOrder, walk } from '../support/pages.ts';
+import { type School, testService, type TestService } from '../support/service.ts';
+
+let service: TestService;
+let school: School;
+
+beforeAll(async () => {
+  service = await testService();
+  school = await service.school();
+});
+afterAll(() => service.close());
+
+interface ClassSubject {
+  id: number;
+  class_id: number;
+  class_name: string;
+  academic_year_id: number;
+  subject_id: number;
+  subject_name: string;
+  subject_code: string;
+  periods_per_week: number;
+  teacher_id: number | null;
+  teacher_name: string | null;
+  created_at: string;
+  updated_at: string;
+}
+
+let serial = 0;
+const unique = (what: string) => `${what}-${++serial}`;
+const plain = (text: string) => text.normalize('NFD').replace(/\p{M}/gu, '').toLowerCase();
+const path = '/api/class-subjects';
+
+/** Adds a row straight into a table of a school; answers its id. */
+async function insert(table: string, fields: Record<string, unknown>, at = school): Promise<number> {
+  const [row] = await service.database.query<{ id: number }>(
+    `insert into ${at.schema}.${table} (${Object.keys(fields).join()}) values (${Object.keys(fields)
+      .map((_, n) => `$${n + 1}`)
+      .join()}) returning id::integer`,
+    Object.values(fields),
+  );
+  return row?.id ?? 0;
+}
+const addTeacher = (fields: Record<string, unknown> = {}, at = school) => insert('teacher', { first_name: 'Tia', last_name: 'Teacher', ...fields }, at);
+const addSubject = async (fields: Record<string, unknown> = {}, at = school) =>
+  (await at.admin.post<{ id: number; code: string }>('/api/subjects', { name: 'Subject', code: unique('CODE'), ...fields }, 201)).data;
+
+async function add(fields: Record<string, unknown> = {}, at = school): Promise<ClassSubject> {
+  const class_id = fields['class_id'] ?? (await at.classroom(unique('Class'))).classId;
+  const subject_id = fields['subject_id'] ?? (await addSubject({}, at)).id;
+  return (await at.admin.post<ClassSubject>(path, { periods_per_week: 5, ...fields, class_id, subject_id }, 201)).data;
+}
+const read = async (id: number) => (await school.admin.get<ClassSubject>(`${path}/${id}`)).data;
+
+describe('class subjects', () => {
+  test('one that was added is read back with the names beside the ids, changed in part, and detached', async () => {
+    const { classId, gradeId, yearId } = await school.classroom(unique('Class'));
+    const class_id = await insert('class', { name: 'Year 5', section: 'B', grade_id: gradeId, academic_year_id: yearId });
+    const subject = await addSubject({ name: 'History' });
+    const teacher_id = await addTeacher({ first_name: 'Noor', last_name: 'Haddad' });
+    const sent = { class_id, subject_id: subject.id, periods_per_week: 4, teacher_id };
+    const added = await school.admin.post<ClassSubject>(path, sent, 201);
+    expect(added.headers.get('location')).toBe(`${path}/${added.data.id}`);
+    expect(await read(added.data.id)).toEqual({
+      ...added.data,
+      ...sent,
+      class_name: 'Year 5 B',
+      academic_year_id: yearId,
+      subject_name: 'History',
+      subject_code: subject.code,
+      teacher_name: 'Noor Haddad',
+    });
+    const { data: changed } = await school.admin.put<ClassSubject>(`${path}/${added.data.id}`, { periods_per_week: 6 });
+    expect(changed).toEqual({ ...added.data, periods_per_week: 6, updated_at: changed.updated_at });
+    const { data: untaught } = await school.admin.put<ClassSubject>(`${path}/${added.data.id}`, { teacher_id: null });
+    expect(untaught).toMatchObject({ periods_per_week: 6, teacher_id: null, teacher_name: null });
+    expect((await school.admin.delete<{ id: number }>(`${path}/${added.data.id}`)).data).toEqual({ id: added.data.id });
+    await school.admin.get(`${path}/${added.data.id}`, 404);
+    // The class, the subject and the other class are as they were.
+    expect((await school.admin.get<{ name: string }>(`/api/subjects/${subject.id}`)).data.name).toBe('History');
+    await add({ class_id: classId, subject_id: subject.id });
+    await add({ class_id, subject_id: subject.id });
+  });
+
+  test('class, subject and periods are enough, and needed', async () => {
+    expect(await add()).toMatchObject({ periods_per_week: 5, teacher_id: null, teacher_name: null });
+    expect((await school.admin.post(path, {}, 400)).details.map((detail) => detail.path).sort()).toEqual(['class_id', 'periods_per_week', 'subject_id']);
+  });
+
+  test('what does not fit is a 400 that names each field', async () => {
+    const refused = await school.admin.post(path, { class_id: '1', subject_id: 0, periods_per_week: 0, teacher_id: 1.5, class_name: 'X' }, 400);
+    expect(refused.details.map((detail) => detail.path).sort()).toEqual(['class_id', 'class_name', 'periods_per_week', 'subject_id', 'teacher_id']);
+    const { id } = await add();
+    for (const body of [{ periods_per_week: 61 }, { periods_per_week: null }, { periods_per_week: 1.5 }]) {
+      expect((await school.admin.put(`${path}/${id}`, body, 400)).details).toMatchObject([{ path: 'periods_per_week' }]);
+    }
+  });
+
+  test('a class, a subject or a teacher that does not exist is a 422 that names it', async () => {
+    const { class_id } = await add();
+    const body = { class_id, subject_id: (await addSubject()).id, periods_per_week: 5 };
+    for (const field of ['class_id', 'subject_id', 'teacher_id']) {
+      expect(await school.admin.post(path, { ...body, [field]: 999_999 }, 422)).toMatchObject({ error: 'invalid_reference', details: [{ path: field }] });
+    }
+    expect((await school.admin.get(`${path}?class_id=${class_id}`)).pagination.totalItems).toBe(1);
+  });
+
+  test('a class has a subject once: the second is a 409 that names the field, of two at once one succeeds', async () => {
+    const { class_id, subject_id } = await add();
+    expect(await school.admin.post(path, { class_id, subject_id, periods_per_week: 1 }, 409)).toMatchObject({
+      error: 'conflict',
+      message: 'The class has this subject already.',
+      details: [{ path: 'subject_id' }],
+    });
+    const body = { class_id, subject_id: (await addSubject()).id, periods_per_week: 5 };
+    const answers = await Promise.all([1, 2].map(() => school.admin.send('POST', path, { body })));
+    expect(answers.map(({ status }) => status).sort()).toEqual([201, 409]);
+    expect((await school.admin.get(`${path}?class_id=${class_id}`)).pagination.totalItems).toBe(2);
+  });
+
+  test('a create with an Idempotency-Key that comes twice adds once', async () => {
+    const body = { class_id: (await school.classroom(unique('Class'))).classId, subject_id: (await addSubject()).id, periods_per_week: 5 };
+    const send = () => school.admin.send<ClassSubject>('POST', path, { body, headers: { 'Idempotency-Key': 'class-subject-twice' } }, 201);
+    expect((await send()).data).toEqual((await send()).data);
+  });
+
+  test('only an active teacher can be given; one who left meanwhile may stay until somebody else comes', async () => {
+    const [active, inactive, deleted] = [await addTeacher(), await addTeacher({ is_active: false }), await addTeacher({ deleted_at: new Date() })];
+    const classSubject = await add({ teacher_id: active });
+    const body = { class_id: classSubject.class_id, subject_id: (await addSubject()).id, periods_per_week: 5 };
+    for (const teacher_id of [inactive, deleted]) {
+      const refusal = { error: 'invalid_reference', details: [{ path: 'teacher_id', message: `There is no active teacher ${teacher_id}.` }] };
+      expect(await school.admin.post(path, { ...body, teacher_id }, 422)).toMatchObject(refusal);
+      expect(await school.admin.put(`${path}/${classSubject.id}`, { periods_per_week: 1, teacher_id }, 422)).toMatchObject(refusal);
+    }
+    expect(await read(classSubject.id)).toEqual(classSubject);
+    await service.database.query(`update ${school.schema}.teacher set is_active = false where id = $1`, [active]);
+    const { data } = await school.admin.put<ClassSubject>(`${path}/${classSubject.id}`, { ...classSubject, periods_per_week: 2 });
+    expect(data).toMatchObject({ teacher_id: active, periods_per_week: 2 });
+    await school.admin.put(`${path}/${classSubject.id}`, { teacher_id: await addTeacher() });
+    await school.admin.put(`${path}/${classSubject.id}`, { teacher_id: active }, 422);
+  });
+
+  test('class and subject stay: a record that was read may be sent back, with another class it is a 400', async () => {
+    const classSubject = await add();
+    const { data } = await school.admin.put<ClassSubject>(`${path}/${classSubject.id}`, classSubject);
+    expect(data).toEqual({ ...classSubject, updated_at: data.updated_at });
+    for (const field of ['class_id', 'subject_id', 'academic_year_id']) {
+      const other = { ...classSubject, [field]: 999_999 };
+      expect((await school.admin.put(`${path}/${classSubject.id}`, other, 400)).details).toMatchObject([{ path: field }]);
+    }
+  });
+
+  test('an older version than If-Match names is a 412', async () => {
+    const { id } = await add();
+    const { headers } = await school.admin.get(`${path}/${id}`);
+    const send = (method: string, body: object | undefined, status: number) =>
+      school.admin.send(method, `${path}/${id}`, { body, headers: { 'If-Match': headers.get('etag') ?? '' } }, status);
+    await send('PUT', { periods_per_week: 6 }, 200);
+    await send('PUT', { periods_per_week: 7 }, 412);
+    await send('DELETE', undefined, 412);
+    expect((await read(id)).periods_per_week).toBe(6);
+  });
+
+  test('one that does not exist is a 404 to read, change and detach', async () => {
+    await school.admin.get(`${path}/999999`, 404);
+    await school.admin.put(`${path}/999999`, { periods_per_week: 1 }, 404);
+    await school.admin.delete(`${path}/999999`, 404);
+  });
+});
+
+describe('the list', () => {
+  let lists: School;
+  let everybody: ClassSubject[];
+  let teacherId: number;
+  let yearId: number;
+  let before: { year: number; class: number };
+
+  beforeAll(async () => {
+    lists = await service.school();
+    teacherId = await addTeacher({ first_name: 'Zoë', last_name: 'Quixote' }, lists);
+    const [beta, alpha] = [await lists.classroom('Béta'), await lists.classroom('alpha')];
+    yearId = beta.yearId;
+    const year = await insert('academic_year', { name: 'Before', start_date: '1990-01-01', end_date: '1990-12-31' }, lists);
+    before = { year, class: await insert('class', { name: 'Béta', section: 'Old', grade_id: beta.gradeId, academic_year_id: year }, lists) };
+    const subjects = [];
+    for (const name of ['Écology', 'drama', 'Zoology']) subjects.push(await addSubject({ name, code: `${name.slice(-6)}1` }, lists));
+    for (const [n, { id: subject_id }] of subjects.entries()) {
+      for (const class_id of [beta.classId, alpha.classId, before.class]) {
+        await add({ class_id, subject_id, periods_per_week: 1 + (n % 2), teacher_id: n === 2 ? teacherId : null }, lists);
+      }
+    }
+    everybody = await walk<ClassSubject>(lists.admin, path, 100);
+  });
+
+  const found = async (query: string) => (await lists.admin.get<ClassSubject[]>(`${path}?pageSize=100&${query}`)).data;
+
+  test('is by class, then by subject, in any case and without accents', () => {
+    expect(everybody.map(({ class_name, subject_name }) => `${class_name}: ${subject_name}`)).toEqual(
+      ['alpha', 'Béta', 'Béta Old'].flatMap((one) => ['drama', 'Écology', 'Zoology'].map((subject) => `${one}: ${subject}`)),
+    );
+  });
+
+  const keys: Record<string, (one: ClassSubject) => (string | number)[]> = {
+    class_name: ({ class_name, subject_name }) => [plain(class_name), plain(subject_name)],
+    subject_name: ({ class_name, subject_name }) => [plain(subject_name), plain(class_name)],
+    periods_per_week: ({ periods_per_week }) => [periods_per_week],
+  };
+  test.each(Object.keys(keys).flatMap((sort) => (['asc', 'desc'] as const).map((order) => [sort, order] as const)))(
+    'sorted by %s %s, its pages together are all of it once, in order, ties by id',
+    async (sort, order) => {
+      const walked = await walk<ClassSubject>(lists.admin, `${path}?sort=${sort}&order=${order}`, 4);
+      expect(walked).toEqual(inOrder(everybody, keys[sort] ?? (() => []), order));
+    },
+  );
+
+  test('class_id, academic_year_id, subject_id and teacher_id narrow it, and they narrow together', async () => {
+    const [first] = everybody;
+    if (!first) throw new Error('the list is empty');
+    const filters: [string, (one: ClassSubject) => boolean, number][] = [
+      [`class_id=${first.class_id}`, (one) => one.class_id === first.class_id, 3],
+      [`academic_year_id=${yearId}`, (one) => one.academic_year_id === yearId, 6],
+      [`subject_id=${first.subject_id}`, (one) => one.subject_id === first.subject_id, 3],
+      [`teacher_id=${teacherId}`, (one) => one.teacher_id === teacherId, 3],
+      [`teacher_id=${teacherId}&academic_year_id=${before.year}`, (one) => one.teacher_id === teacherId && one.academic_year_id === before.year, 1],
+      [`class_id=${before.class}&academic_year_id=${yearId}`, () => false, 0],
+    ];
+    for (const [query, fits, count] of filters) {
+      const some = await found(query);
+      expect([query, some]).toEqual([query, everybody.filter(fits)]);
+      expect(some).toHaveLength(count);
+    }
+  });
+
+  test('searches class, subject and teacher', async () => {
+    const search = async (words: string) => (await found(`search=${words}`)).map(({ class_name, subject_name }) => `${class_name}: ${subject_name}`);
+    expect(await search('ALPHA eco')).toEqual(['alpha: Écology']);
+    expect(await search('beta old')).toEqual(['Béta Old: drama', 'Béta Old: Écology', 'Béta Old: Zoology']);
+    expect(await search('zoe quix alpha')).toEqual(['alpha: Zoology']);
+    expect(await search('drama1')).toHaveLength(3);
+  });
+
+  test.each([
+    ['sort=teacher_name', 'sort'],
+    ['class_id=alpha', 'class_id'],
+    ['teacher_id=0', 'teacher_id'],
+    ['grade_id=1', 'grade_id'],
+  ])('%s is a 400 that names the parameter', async (query, parameter) => {
+    expect((await lists.admin.get(`${path}?${query}`, 400)).details.map((detail) => detail.path)).toEqual([parameter]);
+  });
+});
+
+describe('who may', () => {
+  /** A user with these roles, the teacher behind them, and a class subject that they teach. */
+  async function teaching(roles: string[]): Promise<{ who: Client; teacherId: number; taught: ClassSubject }> {
+    const who = await school.user(roles);
+    const teacherId = await addTeacher({ user_id: who.id });
+    return { who, teacherId, taught: await add({ teacher_id: teacherId }) };
+  }
+
+  test('a teacher sees all subjects of the classes that they teach, and of no other', async () => {
+    const { who, taught } = await teaching(['teacher']);
+    const [beside, other] = [await add({ class_id: taught.class_id }), await add()];
+    const { data, pagination } = await who.get<ClassSubject[]>(path);
+    expect(data.map(({ id }) => id).sort((a, b) => a - b)).toEqual([taught.id, beside.id]);
+    expect(pagination.totalItems).toBe(2);
+    expect((await who.get<ClassSubject>(`${path}/${beside.id}`)).data).toEqual(beside);
+    expect((await who.get(`${path}/${other.id}`, 404)).message).toBe(`There is no class subject ${other.id}.`);
+    expect((await who.get<ClassSubject[]>(`${path}?class_id=${other.class_id}`)).data).toEqual([]);
+    await who.put(`${path}/${taught.id}`, { periods_per_week: 1 }, 403);
+    await who.delete(`${path}/${taught.id}`, 403);
+  });
+
+  test('a teacher whom the school lets change classes changes those that they teach, and no other', async () => {
+    const own = await service.school();
+    const { data: roles } = await own.admin.get<{ id: number; name: string; permission_ids: number[] }[]>('/api/rbac/roles');
+    const { data: permissions } = await own.admin.get<{ id: number; name: string }[]>('/api/rbac/permissions');
+    const role = roles.find(({ name }) => name === 'teacher');
+    const permission = permissions.find(({ name }) => name === 'class.update')?.id ?? 0;
+    await own.admin.put(`/api/rbac/roles/${role?.id ?? 0}`, { permission_ids: [...(role?.permission_ids ?? []), permission] });
+    const who = await own.user(['teacher']);
+    const [taught, other] = [await add({ teacher_id: await addTeacher({ user_id: who.id }, own) }, own), await add({}, own)];
+    const subject_id = (await addSubject({}, own)).id;
+
+    expect((await who.put<ClassSubject>(`${path}/${taught.id}`, { periods_per_week: 9 })).data.periods_per_week).toBe(9);
+    const { data: added } = await who.post<ClassSubject>(path, { class_id: taught.class_id, subject_id, periods_per_week: 1 }, 201);
+    await who.delete(`${path}/${added.id}`);
+    await who.put(`${path}/${other.id}`, { periods_per_week: 9 }, 404);
+    await who.delete(`${path}/${other.id}`, 404);
+    const refused = await who.post(path, { class_id: other.class_id, subject_id, periods_per_week: 1 }, 422);
+    expect(refused).toMatchObject({ error: 'invalid_reference', details: [{ path: 'class_id', message: `There is no class ${other.class_id}.` }] });
+    expect((await own.admin.get<ClassSubject>(`${path}/${other.id}`)).data).toEqual(other);
+  });
+
+  test('class.read reads, class.update writes, a student does neither', async () => {
+    const { data } = await school.admin.get<{ id: number; name: string }[]>('/api/rbac/permissions');
+    const somebody = async (permission: string) => {
+      await school.admin.post('/api/rbac/roles', { name: permission, permission_ids: data.filter(({ name }) => name === permission).map(({ id }) => id) }, 201);
+      return school.user([permission]);
+    };
+    const [reader, writer, pupil] = [await somebody('class.read'), await somebody('class.update'), await school.user(['student'])];
+    const { id, class_id } = await add();
+    const body = { class_id, subject_id: (await addSubject()).id, periods_per_week: 1 };
+    expect((await reader.get<ClassSubject>(`${path}/${id}`)).data.class_id).toBe(class_id);
+    for (const who of [reader, pupil]) {
+      await who.post(path, body, 403);
+      await who.put(`${path}/${id}`, { periods_per_week: 1 }, 403);
+      await who.delete(`${path}/${id}`, 403);
+    }
+    for (const who of [writer, pupil]) {
+      await who.get(path, 403);
+      await who.get(`${path}/${id}`, 403);
+    }
+    await writer.post(path, body, 201);
+    await writer.put(`${path}/${id}`, { periods_per_week: 1 });
+    await writer.delete(`${path}/${id}`);
+  });
+});

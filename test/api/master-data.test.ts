@@ -1,0 +1,255 @@
+import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
+import type { Client } from '../support/client.ts';
+import { inOrder, walk } from '../support/pages.ts';
+import { type School, testService, type TestService } from '../support/service.ts';
+
+let service: TestService;
+let school: School;
+let manager: Client;
+let nobody: Client;
+let teacher: Client;
+let pupil: Client;
+
+beforeAll(async () => {
+  service = await testService();
+  school = await service.school();
+  const { data: permissions } = await school.admin.get<{ id: number; name: string }[]>('/api/rbac/permissions');
+  const permission_ids = permissions.filter(({ name }) => name === 'master_data.manage').map(({ id }) => id);
+  await school.admin.post('/api/rbac/roles', { name: 'registrar', permission_ids }, 201);
+  manager = await school.user(['registrar']);
+  nobody = await school.user([]);
+  teacher = await school.user(['teacher']);
+  pupil = await school.user(['student']);
+});
+afterAll(() => service.close());
+
+interface Entry {
+  id: number;
+  name: string;
+  sequence: number | null;
+  description: string | null;
+  created_at: string;
+  updated_at: string;
+}
+
+let serial = 0;
+const unique = (what: string) => `${what} ${++serial}`;
+const plain = (text: string) => text.normalize('NFD').replace(/\p{M}/gu, '').toLowerCase();
+
+/** Adds a row straight into a table of the school; answers its id. */
+async function insert(table: string, fields: Record<string, unknown>): Promise<number> {
+  const [row] = await service.database.query<{ id: number }>(
+    `insert into ${school.schema}.${table} (${Object.keys(fields).join()}) values (${Object.keys(fields)
+      .map((_, n) => `$${n + 1}`)
+      .join()}) returning id::integer`,
+    Object.values(fields),
+  );
+  return row?.id ?? 0;
+}
+/** A class of the school; a column of it may hold the entry. */
+const addClass = async (fields: Record<string, unknown> = {}) => {
+  const { classId, gradeId, yearId } = await school.classroom(unique('Class'));
+  return insert('class', { name: unique('Other'), grade_id: gradeId, academic_year_id: yearId, room: `beside ${classId}`, ...fields });
+};
+const addStudent = (fields: Record<string, unknown> = {}) => insert('student', { admission_number: unique('N'), first_name: 'S', last_name: 'T', ...fields });
+
+/** Each list: what can use an entry of it, as the refusal of a delete names it. */
+const lists: [string, string, Record<string, (id: number) => Promise<number>>][] = [
+  ['/api/grades', 'grade', { class: (grade_id) => addClass({ grade_id }), student: (grade_id) => addStudent({ grade_id }) }],
+  ['/api/school-units', 'school_unit', { class: (school_unit_id) => addClass({ school_unit_id }) }],
+  ['/api/programmes', 'programme', { class: (programme_id) => addClass({ programme_id }) }],
+  ['/api/mediums', 'medium', { class: (medium_id) => addClass({ medium_id }) }],
+  ['/api/religions', 'religion', { student: (religion_id) => addStudent({ religion_id }) }],
+  ['/api/subject-contexts', 'subject_context', { subject: (subject_context_id) => insert('subject', { name: 'S', code: unique('C'), subject_context_id }) }],
+  [
+    '/api/document-types',
+    'document_type',
+    {
+      'student document': async (document_type_id) =>
+        insert('student_document', {
+          document_type_id,
+          student_id: await addStudent(),
+          file_id: await insert('file', { content: Buffer.from('x'), content_type: 'text/plain' }),
+        }),
+    },
+  ],
+];
+
+describe.each(lists)('%s', (path, table, users) => {
+  const add = async (fields: Record<string, unknown> = {}) => (await school.admin.post<Entry>(path, { name: unique('Entry'), ...fields }, 201)).data;
+  const read = async (id: number) => (await school.admin.get<Entry>(`${path}/${id}`)).data;
+  const found = async (query: string) => (await school.admin.get<Entry[]>(`${path}?pageSize=100&${query}`)).data;
+  const names = (entries: Entry[]) => entries.map(({ name }) => name);
+
+  test('an entry that was added is read back as it was sent, changed in part, and removed', async () => {
+    const sent = { name: unique('Whole'), sequence: 7, description: 'What it is' };
+    const added = await school.admin.post<Entry>(path, sent, 201);
+    expect(added.headers.get('location')).toBe(`${path}/${added.data.id}`);
+    expect(await read(added.data.id)).toEqual({ ...added.data, ...sent });
+    const { data: changed } = await school.admin.put<Entry>(`${path}/${added.data.id}`, { sequence: -2, description: null });
+    expect(changed).toEqual({ ...added.data, sequence: -2, description: null, updated_at: changed.updated_at });
+    expect(await read(added.data.id)).toEqual(changed);
+    expect((await school.admin.delete<{ id: number }>(`${path}/${added.data.id}`)).data).toEqual({ id: added.data.id });
+    expect((await school.admin.get(`${path}/${added.data.id}`, 404)).error).toBe('not_found');
+    expect(names(await found(`search=${encodeURIComponent(sent.name)}`))).toEqual([]);
+  });
+
+  test('the name is enough, and may be given again with another case', async () => {
+    const name = unique('only');
+    const entry = await add({ name: `  ${name} ` });
+    expect(entry).toMatchObject({ name, sequence: null, description: null });
+    expect((await school.admin.put<Entry>(`${path}/${entry.id}`, { name: name.toUpperCase() })).data.name).toBe(name.toUpperCase());
+  });
+
+  test('a name is taken once, in any case: the second is a 409 that names the field, and changes nothing', async () => {
+    const { name } = await add({ name: unique('Été') });
+    for (const same of [name, name.toUpperCase(), ` ${name} `]) {
+      expect(await school.admin.post(path, { name: same }, 409)).toMatchObject({ error: 'conflict', details: [{ path: 'name' }] });
+    }
+    const other = await add();
+    expect(await school.admin.put(`${path}/${other.id}`, { name: name.toLowerCase(), sequence: 3 }, 409)).toMatchObject({ details: [{ path: 'name' }] });
+    expect(await read(other.id)).toEqual(other);
+  });
+
+  test('of two who add the same name at once one succeeds', async () => {
+    const name = unique('Race');
+    const answers = await Promise.all([name, name.toUpperCase()].map((each) => school.admin.send('POST', path, { body: { name: each } })));
+    expect(answers.map(({ status }) => status).sort()).toEqual([201, 409]);
+    expect(await found(`search=${encodeURIComponent(name)}`)).toHaveLength(1);
+  });
+
+  test('what does not fit is a 400 that names each field', async () => {
+    const refused = await school.admin.post(path, { name: '', sequence: 1.5, description: 'x'.repeat(501), colour: 'red' }, 400);
+    expect(refused.details.map((detail) => detail.path).sort()).toEqual(['colour', 'description', 'name', 'sequence']);
+    expect((await school.admin.post(path, { sequence: 2 ** 31 }, 400)).details.map((detail) => detail.path)).toEqual(['name', 'sequence']);
+    expect((await school.admin.post(path, { name: 'x'.repeat(101) }, 400)).details).toMatchObject([{ path: 'name' }]);
+    const entry = await add();
+    expect((await school.admin.put(`${path}/${entry.id}`, { name: null }, 400)).details).toMatchObject([{ path: 'name' }]);
+    expect(await read(entry.id)).toEqual(entry);
+  });
+
+  test('an entry that does not exist is a 404 to read, change and remove', async () => {
+    for (const method of ['GET', 'PUT', 'DELETE']) {
+      const refused = await school.admin.send(method, `${path}/999999`, method === 'PUT' ? { body: { name: unique('No') } } : {}, 404);
+      expect(refused).toMatchObject({ error: 'not_found', message: `There is no ${table.replace('_', ' ')} 999999.` });
+    }
+  });
+
+  test('a record that was read may be sent back; an older version than If-Match names is a 412', async () => {
+    const entry = await add({ sequence: 4 });
+    const { headers } = await school.admin.get(`${path}/${entry.id}`);
+    const change = (sequence: number, status: number) =>
+      school.admin.send<Entry>('PUT', `${path}/${entry.id}`, { body: { ...entry, sequence }, headers: { 'If-Match': headers.get('etag') ?? '' } }, status);
+    expect((await change(5, 200)).data.sequence).toBe(5);
+    expect((await change(6, 412)).error).toBe('precondition_failed');
+    expect((await school.admin.put(`${path}/${entry.id}`, { ...entry, id: entry.id + 1 }, 400)).details).toMatchObject([{ path: 'id' }]);
+    expect((await read(entry.id)).sequence).toBe(5);
+  });
+
+  test('a create with an Idempotency-Key that comes twice adds once', async () => {
+    const body = { name: unique('Twice') };
+    const send = () => school.admin.send<Entry>('POST', path, { body, headers: { 'Idempotency-Key': `${table}-twice` } }, 201);
+    expect((await send()).data).toEqual((await send()).data);
+    expect(await found(`search=${encodeURIComponent(body.name)}`)).toHaveLength(1);
+  });
+
+  test('every user of the school reads it; to change it takes master_data.manage', async () => {
+    const entry = await add();
+    for (const who of [nobody, teacher, pupil, manager]) {
+      expect((await who.get<Entry>(`${path}/${entry.id}`)).data).toEqual(entry);
+      expect((await who.get<Entry[]>(`${path}?search=${encodeURIComponent(entry.name)}`)).data).toEqual([entry]);
+    }
+    for (const who of [nobody, teacher, pupil]) {
+      await who.post(path, { name: unique('No') }, 403);
+      await who.put(`${path}/${entry.id}`, { sequence: 9 }, 403);
+      expect(await who.delete(`${path}/${entry.id}`, 403)).toMatchObject({ error: 'forbidden', message: 'This needs the permission master_data.manage.' });
+    }
+    expect(await read(entry.id)).toEqual(entry);
+    const { data } = await manager.post<Entry>(path, { name: unique('Managed') }, 201);
+    expect((await manager.put<Entry>(`${path}/${data.id}`, { sequence: 9 })).data.sequence).toBe(9);
+    await manager.delete(`${path}/${data.id}`);
+  });
+
+  test.each(Object.keys(users))('an entry that a %s uses is a 409 in_use that says so, and stays', async (user) => {
+    const entry = await add();
+    await users[user]?.(entry.id);
+    expect(await school.admin.delete(`${path}/${entry.id}`, 409)).toMatchObject({ error: 'in_use', message: `This is still used by a ${user}.` });
+    expect(await read(entry.id)).toEqual(entry);
+  });
+
+  test('the in_use above are all that refer to it, but for the standard template of a grade', async () => {
+    const referring = await service.database.query<{ name: string }>(
+      `select distinct conrelid::regclass::text as name from pg_constraint where confrelid = $1::regclass and contype = 'f' and confdeltype <> 'c'`,
+      [`${school.schema}.${table}`],
+    );
+    expect(referring.map(({ name }) => name.replace(`${school.schema}.`, '').replaceAll('_', ' ')).sort()).toEqual(Object.keys(users).sort());
+  });
+
+  describe('the list', () => {
+    let everybody: Entry[];
+    beforeAll(async () => {
+      for (const [name, sequence] of [
+        ['Öland', 3],
+        ['zebra', 3],
+        ['Oslo', 3],
+        ['Älv', null],
+        ['alpha', null],
+        ['Beta', 1],
+      ] as const) {
+        await add({ name, sequence, description: `List of ${name === 'Beta' ? 'ÉCLAIRS' : 'names'}` });
+      }
+      await service.database.query(`update ${school.schema}.${table} set created_at = timestamptz '2026-01-01Z' + (id % 3) * interval '1 day'`);
+      everybody = await walk<Entry>(school.admin, path, 100);
+    });
+
+    test('is by sequence, those without one last, then by name in any case and without accents', async () => {
+      expect(names(await found('search=list of'))).toEqual(['Beta', 'Öland', 'Oslo', 'zebra', 'alpha', 'Älv']);
+      expect(names(await found('search=list of&sort=sequence&order=desc'))).toEqual(['zebra', 'Oslo', 'Öland', 'Beta', 'Älv', 'alpha']);
+    });
+
+    const keys: Record<string, (entry: Entry) => (string | number | null)[]> = {
+      name: ({ name }) => [plain(name)],
+      sequence: ({ name, sequence }) => [sequence, plain(name)],
+      created_at: ({ created_at }) => [created_at],
+    };
+    test.each(Object.keys(keys).flatMap((sort) => (['asc', 'desc'] as const).map((order) => [sort, order] as const)))(
+      'sorted by %s %s, its pages together are all entries once, in order, ties by id',
+      async (sort, order) => {
+        const walked = await walk<Entry>(school.admin, `${path}?sort=${sort}&order=${order}`, 4);
+        const ids = (entries: Entry[]) => entries.map(({ id }) => id).sort((a, b) => a - b);
+        expect(ids(walked)).toEqual(ids(everybody));
+        const lettered = (entries: Entry[]) => entries.filter(({ description }) => description?.startsWith('List of'));
+        expect(lettered(walked)).toEqual(inOrder(lettered(everybody), keys[sort] ?? (() => []), order));
+      },
+    );
+
+    test('searches name and description, in any case and without accents', async () => {
+      expect(names(await found('search=OLAND'))).toEqual(['Öland']);
+      expect(names(await found('search=eclair'))).toEqual(['Beta']);
+      expect(names(await found('search=álv list'))).toEqual(['Älv']);
+      expect(await found('search=100%25')).toEqual([]);
+    });
+
+    test.each([
+      ['sort=description', 'sort'],
+      ['order=up', 'order'],
+      ['page=0', 'page'],
+      ['name=Beta', 'name'],
+    ])('%s is a 400 that names the parameter', async (query, parameter) => {
+      expect((await school.admin.get(`${path}?${query}`, 400)).details.map((detail) => detail.path)).toEqual([parameter]);
+    });
+  });
+});
+
+test('a school begins with the usual types of documents, in their order', async () => {
+  const fresh = await service.school();
+  const { data } = await fresh.admin.get<Entry[]>('/api/document-types');
+  expect(data.map(({ name, sequence }) => [sequence, name])).toEqual([
+    [1, 'Birth certificate'],
+    [2, 'Transfer certificate'],
+    [3, 'Report card'],
+    [4, 'Identity document'],
+    [5, 'Medical record'],
+    [6, 'Other'],
+  ]);
+});

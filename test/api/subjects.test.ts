@@ -1,0 +1,350 @@
+import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
+import type { Client } from '../support/client.ts';
+import { inOrder, walk } from '../support/pages.ts';
+import { type School, testService, type TestService } from '../support/service.ts';
+
+let service: TestService;
+let school: School;
+
+beforeAll(async () => {
+  service = await testService();
+  school = await service.school();
+});
+afterAll(() => service.close());
+
+interface Subject {
+  id: number;
+  name: string;
+  code: string;
+  subject_context_id: number | null;
+  subject_context_name: string | null;
+  description: string | null;
+  created_at: string;
+  updated_at: string;
+}
+
+interface TemplateItem {
+  subject_id: number;
+  subject_name: string;
+  subject_code: string;
+  periods_per_week: number;
+}
+
+let serial = 0;
+const unique = (what: string) => `${what}-${++serial}`;
+const plain = (text: string) => text.normalize('NFD').replace(/\p{M}/gu, '').toLowerCase();
+
+async function add(fields: Record<string, unknown> = {}, at = school): Promise<Subject> {
+  return (await at.admin.post<Subject>('/api/subjects', { name: 'Subject', code: unique('CODE'), ...fields }, 201)).data;
+}
+const read = async (id: number) => (await school.admin.get<Subject>(`/api/subjects/${id}`)).data;
+const addContext = async (name = unique('Context'), at = school) =>
+  (await at.admin.post<{ id: number; name: string }>('/api/subject-contexts', { name }, 201)).data;
+const addGrade = async () => (await school.admin.post<{ id: number }>('/api/grades', { name: unique('Grade') }, 201)).data.id;
+
+/** A user whose role has these permissions. */
+async function somebody(...names: string[]): Promise<Client> {
+  const { data } = await school.admin.get<{ id: number; name: string }[]>('/api/rbac/permissions');
+  const name = unique('role');
+  await school.admin.post('/api/rbac/roles', { name, permission_ids: data.filter((one) => names.includes(one.name)).map(({ id }) => id) }, 201);
+  return school.user([name]);
+}
+
+describe('subjects', () => {
+  test('a subject that was added is read back as it was sent, changed in part, and removed', async () => {
+    const context = await addContext();
+    const sent = { name: 'Mathematics', code: unique('MATH'), subject_context_id: context.id, description: 'Numbers' };
+    const added = await school.admin.post<Subject>('/api/subjects', sent, 201);
+    expect(added.headers.get('location')).toBe(`/api/subjects/${added.data.id}`);
+    expect(await read(added.data.id)).toEqual({ ...added.data, ...sent, subject_context_name: context.name });
+    const { data: changed } = await school.admin.put<Subject>(`/api/subjects/${added.data.id}`, { name: 'Algebra', subject_context_id: null });
+    expect(changed).toEqual({ ...added.data, name: 'Algebra', subject_context_id: null, subject_context_name: null, updated_at: changed.updated_at });
+    expect(await read(added.data.id)).toEqual(changed);
+    expect((await school.admin.delete<{ id: number }>(`/api/subjects/${added.data.id}`)).data).toEqual({ id: added.data.id });
+    await school.admin.get(`/api/subjects/${added.data.id}`, 404);
+  });
+
+  test('name and code are enough, and needed', async () => {
+    expect(await add({ name: 'Bare' })).toMatchObject({ name: 'Bare', subject_context_id: null, subject_context_name: null, description: null });
+    expect((await school.admin.post('/api/subjects', {}, 400)).details.map(({ path }) => path).sort()).toEqual(['code', 'name']);
+  });
+
+  test('a code is taken once, in any case: the second is a 409 that names the field, and changes nothing', async () => {
+    const first = await add({ code: unique('Art') });
+    for (const code of [first.code, first.code.toUpperCase(), ` ${first.code.toLowerCase()} `]) {
+      expect(await school.admin.post('/api/subjects', { name: 'Other', code }, 409)).toMatchObject({ error: 'conflict', details: [{ path: 'code' }] });
+    }
+    const other = await add();
+    expect((await school.admin.put(`/api/subjects/${other.id}`, { code: first.code.toUpperCase() }, 409)).details).toMatchObject([{ path: 'code' }]);
+    expect(await read(other.id)).toEqual(other);
+    expect((await school.admin.put<Subject>(`/api/subjects/${first.id}`, { code: first.code.toUpperCase() })).data.code).toBe(first.code.toUpperCase());
+  });
+
+  test('two subjects may share a name', async () => {
+    const [one, two] = [await add({ name: 'Science' }), await add({ name: 'Science' })];
+    expect(one.id).not.toBe(two.id);
+  });
+
+  test('of two who add the same code at once one succeeds, and a create with an Idempotency-Key that comes twice adds once', async () => {
+    const code = unique('RACE');
+    const answers = await Promise.all(
+      [code, code.toLowerCase()].map((each) => school.admin.send('POST', '/api/subjects', { body: { name: 'R', code: each } })),
+    );
+    expect(answers.map(({ status }) => status).sort()).toEqual([201, 409]);
+    const body = { name: 'Twice', code: unique('TWICE') };
+    const send = () => school.admin.send<Subject>('POST', '/api/subjects', { body, headers: { 'Idempotency-Key': 'subject-twice' } }, 201);
+    expect((await send()).data).toEqual((await send()).data);
+  });
+
+  test('what does not fit is a 400 that names each field, and a context that does not exist a 422', async () => {
+    const refused = await school.admin.post('/api/subjects', { name: '', code: 'x'.repeat(51), subject_context_id: 'one', subject_context_name: 'Core' }, 400);
+    expect(refused.details.map(({ path }) => path).sort()).toEqual(['code', 'name', 'subject_context_id', 'subject_context_name']);
+    const unknown = { error: 'invalid_reference', details: [{ path: 'subject_context_id', message: 'There is no such subject context.' }] };
+    expect(await school.admin.post('/api/subjects', { name: 'N', code: unique('N'), subject_context_id: 999_999 }, 422)).toMatchObject(unknown);
+    const subject = await add();
+    expect(await school.admin.put(`/api/subjects/${subject.id}`, { subject_context_id: 999_999 }, 422)).toMatchObject(unknown);
+  });
+
+  test('a record that was read may be sent back; the name of the context is not set here', async () => {
+    const subject = await add({ subject_context_id: (await addContext()).id });
+    const { data } = await school.admin.put<Subject>(`/api/subjects/${subject.id}`, subject);
+    expect(data).toEqual({ ...subject, updated_at: data.updated_at });
+    expect((await school.admin.put(`/api/subjects/${subject.id}`, { ...subject, subject_context_name: 'Other' }, 400)).details).toMatchObject([
+      { path: 'subject_context_name' },
+    ]);
+  });
+
+  test('an older version than If-Match names is a 412', async () => {
+    const subject = await add();
+    const { headers } = await school.admin.get(`/api/subjects/${subject.id}`);
+    const change = (description: string, status: number) =>
+      school.admin.send('PUT', `/api/subjects/${subject.id}`, { body: { description }, headers: { 'If-Match': headers.get('etag') ?? '' } }, status);
+    await change('First', 200);
+    expect((await change('Second', 412)).error).toBe('precondition_failed');
+    expect((await read(subject.id)).description).toBe('First');
+  });
+
+  test('a subject that does not exist is a 404 to read, change and remove', async () => {
+    await school.admin.get('/api/subjects/999999', 404);
+    await school.admin.put('/api/subjects/999999', { name: 'X' }, 404);
+    await school.admin.delete('/api/subjects/999999', 404);
+  });
+
+  test('one that a class has is a 409 in_use that says so, and goes once no class has it', async () => {
+    const subject = await add();
+    const { classId } = await school.classroom(unique('Class'));
+    const { data } = await school.admin.post<{ id: number }>('/api/class-subjects', { class_id: classId, subject_id: subject.id, periods_per_week: 3 }, 201);
+    expect(await school.admin.delete(`/api/subjects/${subject.id}`, 409)).toMatchObject({
+      error: 'in_use',
+      message: 'This is still used by a class subject.',
+    });
+    await school.admin.delete(`/api/class-subjects/${data.id}`);
+    await school.admin.delete(`/api/subjects/${subject.id}`);
+  });
+
+  test('one that a timetable shows is a 409 in_use that says so', async () => {
+    const subject = await add();
+    const { classId, yearId } = await school.classroom(unique('Class'));
+    await service.database.query(
+      `insert into ${school.schema}.timetable_slot (class_id, academic_year_id, subject_id, day_of_week, period) values ($1, $2, $3, 1, 1)`,
+      [classId, yearId, subject.id],
+    );
+    expect(await school.admin.delete(`/api/subjects/${subject.id}`, 409)).toMatchObject({
+      error: 'in_use',
+      message: 'This is still used by a timetable slot.',
+    });
+  });
+
+  test('one of a standard template leaves it when it goes', async () => {
+    const [gone, stays, grade] = [await add(), await add(), await addGrade()];
+    await school.admin.put(`/api/grades/${grade}/subjects`, [{ subject_id: gone.id }, { subject_id: stays.id }]);
+    await school.admin.delete(`/api/subjects/${gone.id}`);
+    expect((await school.admin.get<TemplateItem[]>(`/api/grades/${grade}/subjects`)).data.map(({ subject_id }) => subject_id)).toEqual([stays.id]);
+  });
+
+  test('each action takes its own permission', async () => {
+    const subject = await add();
+    const path = `/api/subjects/${subject.id}`;
+    const tries: [string, (who: Client, status: number) => Promise<unknown>][] = [
+      ['subject.read', (who, status) => who.get('/api/subjects', status)],
+      ['subject.read', (who, status) => who.get(path, status)],
+      ['subject.create', (who, status) => who.post('/api/subjects', { name: 'P', code: unique('P') }, status === 200 ? 201 : status)],
+      ['subject.update', (who, status) => who.put(path, { description: 'P' }, status)],
+      ['subject.delete', (who, status) => who.delete(path, status)],
+    ];
+    for (const permission of new Set(tries.map(([needed]) => needed))) {
+      const who = await somebody(permission);
+      for (const [needed, attempt] of tries) await attempt(who, needed === permission ? 200 : 403);
+    }
+    const [teacher, pupil] = [await school.user(['teacher']), await school.user(['student'])];
+    await teacher.get('/api/subjects');
+    await teacher.post('/api/subjects', { name: 'T', code: unique('T') }, 403);
+    await pupil.get('/api/subjects', 403);
+  });
+});
+
+describe('the list', () => {
+  let lists: School;
+  let context: { id: number };
+  let everybody: Subject[];
+
+  beforeAll(async () => {
+    lists = await service.school();
+    context = await addContext('Core', lists);
+    const subjects = [
+      ['Économie', 'c3', null],
+      ['economics', 'B2', context.id],
+      ['Zoology', 'a1', context.id],
+      ['Álgebra', 'D_4', null],
+      ['Zoology', 'E5', null],
+    ] as const;
+    for (const [name, code, subject_context_id] of subjects) await add({ name, code, subject_context_id, description: 'Undescribed' }, lists);
+    await service.database.query(`update ${lists.schema}.subject set created_at = timestamptz '2026-01-01Z' + (id % 2) * interval '1 day'`);
+    everybody = await walk<Subject>(lists.admin, '/api/subjects', 100);
+  });
+
+  const found = async (query: string) => (await lists.admin.get<Subject[]>(`/api/subjects?${query}`)).data.map(({ code }) => code);
+
+  test('is by name in any case and without accents', async () => {
+    expect(await found('')).toEqual(['D_4', 'B2', 'c3', 'a1', 'E5']);
+    expect((await lists.admin.get('/api/subjects?pageSize=2&page=2')).pagination).toEqual({ page: 2, pageSize: 2, totalItems: 5, totalPages: 3 });
+  });
+
+  const keys: Record<string, (subject: Subject) => string[]> = {
+    name: ({ name }) => [plain(name)],
+    code: ({ code }) => [code.toLowerCase()],
+    created_at: ({ created_at }) => [created_at],
+  };
+  test.each(Object.keys(keys).flatMap((sort) => (['asc', 'desc'] as const).map((order) => [sort, order] as const)))(
+    'sorted by %s %s, its pages together are all of it once, in order, ties by id',
+    async (sort, order) => {
+      const walked = await walk<Subject>(lists.admin, `/api/subjects?sort=${sort}&order=${order}`, 2);
+      expect(walked).toEqual(inOrder(everybody, keys[sort] ?? (() => []), order));
+    },
+  );
+
+  test('searches name and code, and nothing else', async () => {
+    expect(await found('search=ECONOM')).toEqual(['B2', 'c3']);
+    expect(await found('search=algébra')).toEqual(['D_4']);
+    expect(await found('search=A1')).toEqual(['a1']);
+    expect(await found('search=d_4 alg')).toEqual(['D_4']);
+    expect(await found('search=undescribed')).toEqual([]);
+    expect(await found('search=core')).toEqual([]);
+  });
+
+  test('subject_context_id narrows it, together with the search', async () => {
+    expect(await found(`subject_context_id=${context.id}`)).toEqual(['B2', 'a1']);
+    expect(await found(`subject_context_id=${context.id}&search=zoo`)).toEqual(['a1']);
+    expect(await found('subject_context_id=999999')).toEqual([]);
+    expect((await lists.admin.get('/api/subjects?subject_context_id=core', 400)).details).toMatchObject([{ path: 'subject_context_id' }]);
+    expect((await lists.admin.get('/api/subjects?sort=description', 400)).details).toMatchObject([{ path: 'sort' }]);
+  });
+});
+
+describe('the standard template of a grade', () => {
+  const get = async (grade: number) => (await school.admin.get<TemplateItem[]>(`/api/grades/${grade}/subjects`)).data;
+  const put = (grade: number, items: unknown, status = 200) => school.admin.put<TemplateItem[]>(`/api/grades/${grade}/subjects`, items, status);
+
+  test('is empty at first, then what was put last, by name of the subject', async () => {
+    const grade = await addGrade();
+    const [math, art, music] = [await add({ name: 'Éx Math' }), await add({ name: 'ex art' }), await add({ name: 'Ex Music' })];
+    expect(await get(grade)).toEqual([]);
+    const { data } = await put(grade, [{ subject_id: math.id }, { subject_id: art.id, periods_per_week: 2 }]);
+    expect(data).toEqual([
+      { subject_id: art.id, subject_name: 'ex art', subject_code: art.code, periods_per_week: 2 },
+      { subject_id: math.id, subject_name: 'Éx Math', subject_code: math.code, periods_per_week: 5 },
+    ]);
+    expect(await get(grade)).toEqual(data);
+    await put(grade, [
+      { subject_id: music.id, periods_per_week: 1 },
+      { subject_id: math.id, periods_per_week: 7 },
+    ]);
+    expect((await get(grade)).map(({ subject_id, periods_per_week }) => [subject_id, periods_per_week])).toEqual([
+      [math.id, 7],
+      [music.id, 1],
+    ]);
+    expect((await put(grade, [])).data).toEqual([]);
+  });
+
+  test('is of one grade alone, and classes keep what they have', async () => {
+    const { classId, gradeId } = await school.classroom(unique('Class'));
+    const [other, subject] = [await addGrade(), await add()];
+    await school.admin.post('/api/class-subjects', { class_id: classId, subject_id: subject.id, periods_per_week: 3 }, 201);
+    await put(other, [{ subject_id: subject.id }]);
+    await put(gradeId, [{ subject_id: subject.id, periods_per_week: 9 }]);
+    await put(gradeId, []);
+    expect(await get(other)).toHaveLength(1);
+    const { data } = await school.admin.get<{ periods_per_week: number }[]>(`/api/class-subjects?class_id=${classId}`);
+    expect(data.map(({ periods_per_week }) => periods_per_week)).toEqual([3]);
+  });
+
+  test('may be sent back as it was read; a name or a code of a subject is not set here', async () => {
+    const [grade, one, two] = [await addGrade(), await add({ name: 'One' }), await add({ name: 'Two' })];
+    const { data } = await put(grade, [{ subject_id: one.id, periods_per_week: 4 }, { subject_id: two.id }]);
+    expect((await put(grade, data)).data).toEqual(data);
+    for (const field of ['subject_name', 'subject_code']) {
+      expect(await put(grade, [data[0], { ...data[1], [field]: 'Other' }], 400)).toMatchObject({
+        error: 'validation_error',
+        details: [{ path: `1.${field}` }],
+      });
+    }
+    expect(await get(grade)).toEqual(data);
+  });
+
+  test('what does not fit is a 400 that says where, a subject that does not exist a 422, and nothing changes', async () => {
+    const [grade, subject] = [await addGrade(), await add()];
+    const { data } = await put(grade, [{ subject_id: subject.id }]);
+    const paths = async (items: unknown) => (await put(grade, items, 400)).details.map(({ path }) => path);
+    expect(await paths([{ subject_id: subject.id }, { subject_id: 'x', periods_per_week: 0, colour: 'red' }])).toEqual([
+      '1.subject_id',
+      '1.periods_per_week',
+      '1.colour',
+    ]);
+    expect(await paths([{ subject_id: subject.id, periods_per_week: 61 }])).toEqual(['0.periods_per_week']);
+    expect(await paths([{ subject_id: subject.id }, { subject_id: subject.id }])).toEqual(['1.subject_id']);
+    await put(grade, { subject_id: subject.id }, 400);
+    expect(await put(grade, [{ subject_id: subject.id }, { subject_id: 999_999 }], 422)).toMatchObject({
+      error: 'invalid_reference',
+      details: [{ path: '1.subject_id', message: 'There is no subject 999999.' }],
+    });
+    expect(await get(grade)).toEqual(data);
+  });
+
+  test('of two that come at once one stands whole', async () => {
+    const grade = await addGrade();
+    const subjects = [await add(), await add(), await add(), await add()].map(({ id }) => id);
+    const halves = [subjects.slice(0, 3), subjects.slice(1)];
+    await Promise.all(
+      halves.map((half) =>
+        put(
+          grade,
+          half.map((subject_id) => ({ subject_id })),
+        ),
+      ),
+    );
+    expect(halves).toContainEqual((await get(grade)).map(({ subject_id }) => subject_id).sort((a, b) => a - b));
+  });
+
+  test('goes with its grade, and the subjects stay', async () => {
+    const [grade, subject] = [await addGrade(), await add()];
+    await put(grade, [{ subject_id: subject.id }]);
+    await school.admin.delete(`/api/grades/${grade}`);
+    expect(await read(subject.id)).toEqual(subject);
+  });
+
+  test('of a grade that does not exist is a 404', async () => {
+    expect(await school.admin.get('/api/grades/999999/subjects', 404)).toMatchObject({ error: 'not_found', message: 'There is no grade 999999.' });
+    expect((await put(999_999, [], 404)).error).toBe('not_found');
+  });
+
+  test('takes subject.read to see and subject.update to change', async () => {
+    const grade = await addGrade();
+    const [reader, writer, teacher] = [await somebody('subject.read'), await somebody('subject.update', 'master_data.manage'), await school.user(['teacher'])];
+    for (const who of [reader, teacher]) {
+      await who.get(`/api/grades/${grade}/subjects`);
+      await who.put(`/api/grades/${grade}/subjects`, [], 403);
+    }
+    await writer.put(`/api/grades/${grade}/subjects`, []);
+    await writer.get(`/api/grades/${grade}/subjects`, 403);
+  });
+});
