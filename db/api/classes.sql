@@ -215,7 +215,10 @@ begin
   with source as (
     select * from class where academic_year_id = v_from and (v_class_ids is null or id = any (v_class_ids))
   ), active as (
-    select id from teacher where v_with_teachers and is_active and deleted_at is null
+    select id from teacher
+    where v_with_teachers and is_active and deleted_at is null
+      and id in (select teacher_id from core.class_staff() where class_id in (select id from source))
+    for share
   ), made as (
     insert into class (name, section, grade_id, academic_year_id, class_teacher_id, capacity, room, school_unit_id, programme_id, medium_id)
       select s.name, s.section, s.grade_id, v_to,
