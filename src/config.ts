@@ -1,14 +1,29 @@
 import { randomBytes } from 'node:crypto';
 import { resolve } from 'node:path';
 import { z } from 'zod';
+import { email, password } from './api/schemas.ts';
 
-const flag = z.enum(['true', 'false']).transform((value) => value === 'true');
-const count = (min: number, max: number) => z.coerce.number().int().min(min).max(max);
+// The errors go on from the name of the variable: `PORT must be …`.
+const oneOf = <const T extends string[]>(...values: T) => z.enum(values, { error: `must be one of ${values.join(', ')}` });
+const flag = oneOf('true', 'false').transform((value) => value === 'true');
+const count = (min: number, max: number) =>
+  z
+    .string()
+    .refine((text) => /^\d+$/.test(text) && Number(text) >= min && Number(text) <= max, {
+      error: ({ input }) => `must be a whole number from ${String(min)} to ${String(max)}, not ${String(input)}`,
+    })
+    .transform(Number);
 const postgresUrl = z.string().regex(/^postgres(ql)?:\/\//, 'must begin with postgres://');
 const httpUrl = z.url({ protocol: /^https?$/, error: 'must be an http:// or https:// address' });
+/** What a field of the API takes. */
+const asInApi = <T>(schema: z.ZodType<T>, error: string) =>
+  z
+    .string()
+    .refine((text) => schema.safeParse(text).success, error)
+    .transform((text) => schema.parse(text));
 
 const Environment = z.object({
-  NODE_ENV: z.enum(['development', 'test', 'production']).default('development'),
+  NODE_ENV: oneOf('development', 'test', 'production').default('development'),
   PORT: count(0, 65535).optional(),
   HOST: z.string().min(1).default('127.0.0.1'),
   PUBLIC_URL: httpUrl.optional(),
@@ -31,15 +46,15 @@ const Environment = z.object({
   JWT_SECRETS: z
     .string()
     .transform((text) => text.split(',').map((secret) => secret.trim()))
-    .pipe(z.array(z.string().min(32, 'each secret needs 32 characters or more')).min(1))
+    .pipe(z.array(z.string().min(32, 'must have 32 characters or more in each secret')).min(1))
     .optional(),
-  PLATFORM_ADMIN_EMAIL: z.email({ error: 'must be an e-mail address' }).optional(),
-  PLATFORM_ADMIN_PASSWORD: z.string().min(8, 'must have 8 characters or more').max(200).optional(),
+  PLATFORM_ADMIN_EMAIL: asInApi(email, 'must be an e-mail address').optional(),
+  PLATFORM_ADMIN_PASSWORD: asInApi(password, 'must have 8 to 200 characters, and no control characters').optional(),
   SMTP_URL: z
     .string()
     .regex(/^smtps?:\/\//, 'must begin with smtp:// or smtps://')
     .optional(),
-  EMAIL_FROM: z.string().min(3).default('School management <no-reply@localhost>'),
+  EMAIL_FROM: z.string().min(3, 'must be an e-mail address, with a name or without').default('School management <no-reply@localhost>'),
   PASSWORD_PAGE_URL: httpUrl.optional(),
   CORS_ORIGINS: z
     .string()
@@ -51,7 +66,7 @@ const Environment = z.object({
   PUBLIC_RATE_LIMIT_PER_MINUTE: count(0, 1_000_000).default(120),
   WORKER_CONCURRENCY: count(1, 100).default(4),
   TENANT_RETENTION_DAYS: count(1, 3650).default(30),
-  LOG_LEVEL: z.enum(['silent', 'error', 'warn', 'info', 'debug']).default('info'),
+  LOG_LEVEL: oneOf('silent', 'error', 'warn', 'info', 'debug').default('info'),
 });
 
 /** The settings of one process, see `.env.example`. */
@@ -84,15 +99,15 @@ function settings(env: z.output<typeof Environment>) {
 export function readConfig(env: NodeJS.ProcessEnv): Config {
   const given = Object.fromEntries(Object.entries(env).filter(([, value]) => value !== ''));
   const parsed = Environment.safeParse(given);
-  const problems = parsed.success ? [] : parsed.error.issues.map((issue) => `${issue.path[0]?.toString()}: ${issue.message}`);
+  const problems = parsed.success ? [] : [...new Set(parsed.error.issues.map((issue) => `${String(issue.path[0])} ${issue.message}`))];
   if (given['NODE_ENV'] === 'production') {
     for (const name of ['DATABASE_URL', 'JWT_SECRETS', 'PUBLIC_URL']) {
-      if (!given[name]) problems.push(`${name}: is needed in production`);
+      if (!given[name]) problems.push(`${name} is needed in production`);
     }
-    if (given['DEMO'] === 'true') problems.push('DEMO: a production service never loads the demo school');
+    if (given['DEMO'] === 'true') problems.push('DEMO must not be true in production: a production service never loads the demo school');
   }
   if (Boolean(given['PLATFORM_ADMIN_EMAIL']) !== Boolean(given['PLATFORM_ADMIN_PASSWORD'])) {
-    problems.push('PLATFORM_ADMIN_EMAIL: goes together with PLATFORM_ADMIN_PASSWORD');
+    problems.push('PLATFORM_ADMIN_EMAIL goes together with PLATFORM_ADMIN_PASSWORD');
   }
   if (!parsed.success || problems.length > 0) throw new ConfigError(problems);
   return settings(parsed.data);

@@ -2,11 +2,11 @@ import './threads.ts';
 import { join } from 'node:path';
 import { Command, Option } from 'commander';
 import { passwords } from './api/passwords.ts';
-import { databaseName } from './cli/database.ts';
+import { checkReachable, databaseName, foundNotice, placeOf } from './cli/database.ts';
 import { type Config, ConfigError, readConfig } from './config.ts';
 import { demo, loadDemo } from './database/demo.ts';
 import { claim, ensureDatabase, startEmbedded } from './database/embedded.ts';
-import { migrate } from './database/migrate.ts';
+import { checkVersion, migrate } from './database/migrate.ts';
 import { createOperator } from './database/operator.ts';
 import { withOwner } from './database/pool.ts';
 import { type Part, startService } from './service.ts';
@@ -16,18 +16,31 @@ const print = (text = '') => process.stdout.write(`${text}\n`);
 /** What to undo, last first, when the service stops. */
 const cleanups: (() => Promise<void>)[] = [];
 
-async function stop(): Promise<void> {
-  for (const cleanup of cleanups.splice(0).reverse()) await cleanup();
+/** Waits for `work`, which is undone when the service stops, also when it has not finished by then. */
+function undoable<T>(work: Promise<T>, undo: (result: T) => Promise<void>): Promise<T> {
+  cleanups.push(() => work.then(undo, () => undefined));
+  return work;
 }
 
-/** The database: DATABASE_URL, or a server of our own. */
-async function openDatabase(config: Config): Promise<string> {
-  if (config.DATABASE_URL) return config.DATABASE_URL;
-  cleanups.push(await claim(config.DATA_DIR));
-  const server = await startEmbedded(config.DATA_DIR);
-  cleanups.push(() => server.stop());
+/** Undoes everything, also when a part of it fails, and what comes meanwhile. @throws the first failure */
+async function stop(): Promise<void> {
+  const failures: unknown[] = [];
+  for (let cleanup = cleanups.pop(); cleanup; cleanup = cleanups.pop()) await cleanup().catch((error: unknown) => failures.push(error));
+  if (failures.length > 0) throw failures[0];
+}
+
+/** The database: DATABASE_URL, or a server of our own; and where its data lie. */
+async function openDatabase(config: Config): Promise<{ ownerUrl: string; place: string }> {
+  if (config.DATABASE_URL) {
+    await checkReachable(config.DATABASE_URL);
+    return { ownerUrl: config.DATABASE_URL, place: placeOf(config.DATABASE_URL) };
+  }
+  await undoable(claim(config.DATA_DIR), (release) => release());
+  const server = await undoable(startEmbedded(config.DATA_DIR), (embedded) => embedded.stop());
+  const notice = foundNotice(server);
+  if (notice) print(notice);
   await ensureDatabase(server, databaseName);
-  return server.url(databaseName);
+  return { ownerUrl: server.url(databaseName), place: server.cluster };
 }
 
 /** Migrates, makes the first operator, loads the demo. @returns whether the demo school is there */
@@ -35,6 +48,8 @@ async function prepare(config: Config, ownerUrl: string): Promise<boolean> {
   if (config.migrateOnStart) {
     const { failed } = await migrate({ ownerUrl });
     for (const { tenant, error } of failed) print(`School ${tenant} could not be migrated and answers 503: ${error ?? ''}`);
+  } else {
+    await checkVersion(ownerUrl);
   }
   const { PLATFORM_ADMIN_EMAIL, PLATFORM_ADMIN_PASSWORD } = config;
   const hashing = await passwords();
@@ -50,12 +65,15 @@ async function prepare(config: Config, ownerUrl: string): Promise<boolean> {
   });
 }
 
-function banner(config: Config, url: string, hasDemo: boolean, seconds: string): void {
+function banner(config: Config, url: string, place: string, hasDemo: boolean, seconds: string): void {
+  const { port } = new URL(url);
   print();
   print(`School management service, ready in ${seconds} s`);
+  if (config.PORT === undefined && port !== '3000') print(`Port 3000 is taken, so ${port}.`);
   print(`  API       ${url}/api`);
   print(`  Docs      ${url}/api/docs/`);
   print(`  Health    ${url}/api/health/ready`);
+  print(`  Data      ${place}`);
   if (!config.SMTP_URL) print(`  E-mail    ${join(config.DATA_DIR, 'outbox')} (.eml files; set SMTP_URL to send)`);
   if (hasDemo) {
     print();
@@ -77,11 +95,10 @@ function banner(config: Config, url: string, hasDemo: boolean, seconds: string):
 async function start(parts: readonly Part[]): Promise<void> {
   const begin = performance.now();
   const config = readConfig(process.env);
-  const ownerUrl = await openDatabase(config);
+  const { ownerUrl, place } = await openDatabase(config);
   const hasDemo = await prepare(config, ownerUrl);
-  const service = await startService(config, ownerUrl, parts);
-  cleanups.push(() => service.close());
-  if (service.url) banner(config, service.url, hasDemo, ((performance.now() - begin) / 1000).toFixed(1));
+  const service = await undoable(startService(config, ownerUrl, parts), (running) => running.close());
+  if (service.url) banner(config, service.url, place, hasDemo, ((performance.now() - begin) / 1000).toFixed(1));
   else print('Worker ready. Stop with Ctrl-C.');
 }
 
@@ -91,14 +108,21 @@ const { only } = new Command('school-management-service')
   .parse()
   .opts<{ only?: Part }>();
 
+// Whoever reads our output may be gone before us, as in `npm start | tee`: that is no reason to leave Postgres running.
+process.stdout.on('error', () => undefined);
+
 let isStopping = false;
 for (const signal of ['SIGINT', 'SIGTERM'] as const) {
   process.on(signal, () => {
     // A terminal sends Ctrl-C to npm and to us, and npm passes it on: the second one is no wish to hurry.
     if (isStopping) return;
     isStopping = true;
+    print(process.stdout.isTTY ? '\nStopping ...' : 'Stopping ...');
     stop().then(
-      () => process.exit(0),
+      () => {
+        print('Stopped.');
+        process.exit(0);
+      },
       (error: unknown) => {
         process.stderr.write(`${error instanceof Error ? error.message : String(error)}\n`);
         process.exit(1);
@@ -108,6 +132,8 @@ for (const signal of ['SIGINT', 'SIGTERM'] as const) {
 }
 
 start(only ? [only] : ['api', 'worker']).catch(async (error: unknown) => {
+  // It was stopped half-way, and the database is going away under it.
+  if (isStopping) return;
   const lines = error instanceof ConfigError ? error.problems : [error instanceof Error ? error.message : String(error)];
   process.stderr.write(`${lines.join('\n')}\n`);
   await stop().catch(() => undefined);

@@ -20,8 +20,15 @@ function withoutAddress(error: unknown): Error {
   return new Error(`The e-mail was not sent: ${[code, command, responseCode].filter((part) => part !== undefined).join(', ')}`);
 }
 
+/** A part of a message as it is: the usual encoding breaks lines at 76 characters, and links with them. */
+const verbatim = (contentType: string, content: string) => ({
+  contentType,
+  raw: `Content-Type: ${contentType}; charset=utf-8\r\nContent-Transfer-Encoding: 8bit\r\n\r\n${content.replaceAll('\n', '\r\n')}`,
+});
+
 /**
- * A way to send e-mail: SMTP where an address is given, else `.eml` files in `outbox`, which mail programs open.
+ * A way to send e-mail: SMTP where an address is given, else `.eml` files in `outbox`, which mail programs open, and from
+ * which people copy links.
  */
 export function emailSender(options: { smtpUrl: string | undefined; from: string; outbox: string }): SendEmail {
   const { smtpUrl, from, outbox } = options;
@@ -34,8 +41,8 @@ export function emailSender(options: { smtpUrl: string | undefined; from: string
     };
   }
   const transport = createTransport({ streamTransport: true, buffer: true });
-  return async (email) => {
-    const { message } = await transport.sendMail({ from, ...email });
+  return async ({ to, subject, text, html }) => {
+    const { message } = await transport.sendMail({ from, to, subject, alternatives: [verbatim('text/plain', text), verbatim('text/html', html)] });
     await mkdir(outbox, { recursive: true, mode: 0o700 });
     const name = `${new Date().toISOString().replaceAll(':', '-')}-${randomUUID().slice(0, 8)}`;
     await writeFile(join(outbox, `.${name}`), message as Buffer, { mode: 0o600 });

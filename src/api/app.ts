@@ -7,7 +7,7 @@ import { resources } from './endpoints/index.ts';
 import { ApiError, toApiError } from './errors.ts';
 import { healthRouter } from './health.ts';
 import { openapiDocument } from './openapi.ts';
-import { passwordPage } from './pages.ts';
+import { entrance, passwordPage } from './pages.ts';
 import { apiRouter, type Operation } from './router.ts';
 import type { Services } from './services.ts';
 import type { Claims } from './tokens.ts';
@@ -125,6 +125,7 @@ export function createApp(services: Services, operations: readonly Operation[]):
     res.set('Content-Type', 'application/json; charset=utf-8').set('Cache-Control', 'no-cache').send(document);
   });
   app.use('/password', passwordPage());
+  app.get(['/', '/api'], entrance);
   app.use('/api', (_req, res, next) => {
     res.set('Cache-Control', 'private, no-cache');
     next();

@@ -14,6 +14,17 @@ program
   });
 
 program
+  .command('database')
+  .description('the embedded database')
+  .command('reset')
+  .description('remove the embedded database with all its schools; the next start makes a new one')
+  .option('--yes', 'do not ask')
+  .action(async (options: { yes?: boolean }) => {
+    const { databaseReset } = await import('./database-reset.ts');
+    await databaseReset(readConfig(process.env), options);
+  });
+
+program
   .command('migrate')
   .description('bring the database to this version: shared schemas first, then every school')
   .option('--tenant <id or subdomain>', 'only this school')
@@ -70,7 +81,7 @@ tenant
   .command('export')
   .description('write a school to a file; it stays in service meanwhile')
   .argument('<id or subdomain>')
-  .option('--file <path>', 'where to; DATA_DIR/exports/<subdomain>-<id>-<date>.jsonl.gz by default')
+  .option('--file <path>', 'where to; DATA_DIR/exports/<subdomain>-<id>-<moment>.jsonl.gz by default')
   .action(async (school: string, options: { file?: string }) => {
     const { tenantExport } = await import('./tenant-export.ts');
     await tenantExport(readConfig(process.env), school, options);

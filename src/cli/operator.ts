@@ -1,31 +1,35 @@
-import { createInterface } from 'node:readline/promises';
 import { passwords } from '../api/passwords.ts';
+import { email as emailSchema, password as passwordSchema } from '../api/schemas.ts';
 import type { Config } from '../config.ts';
 import { createOperator } from '../database/operator.ts';
 import { withOwner } from '../database/pool.ts';
 import { withDatabase } from './database.ts';
+import { ask, isInteractive } from './prompt.ts';
 
-/** The password of a new operator: OPERATOR_PASSWORD, else what is typed. It never stands on the command line. */
-async function askPassword(): Promise<string> {
-  const given = process.env['OPERATOR_PASSWORD'];
-  if (given) return given;
-  const prompt = createInterface({ input: process.stdin, output: process.stderr });
-  try {
-    return await prompt.question('Password of the operator: ');
-  } finally {
-    prompt.close();
-  }
+function checkPassword(password: string): string {
+  if (!passwordSchema.safeParse(password).success) throw new Error('A password has 8 to 200 characters, and no control characters.');
+  return password;
 }
 
-/** `school operator create`. @throws when the e-mail is taken or the password too short */
+/** The password of a new operator: OPERATOR_PASSWORD, else what is typed, twice. It never stands on the command line. */
+async function askPassword(email: string): Promise<string> {
+  const given = process.env['OPERATOR_PASSWORD'];
+  if (given) return checkPassword(given);
+  if (!isInteractive()) throw new Error('There is no terminal to ask for the password. Set OPERATOR_PASSWORD to the password of the new operator.');
+  const password = checkPassword(await ask(`Password of ${email}: `, { hidden: true }));
+  if ((await ask('The same again: ', { hidden: true })) !== password) throw new Error('The two passwords differ; nothing was changed.');
+  return password;
+}
+
+/** `school operator create`. @throws when the e-mail is taken or none, or the password does not do */
 export async function operatorCreate(
   config: Config,
-  email: string,
+  address: string,
   options: { role: 'admin' | 'analyst'; firstName: string; lastName: string; tenant?: number[] },
 ): Promise<void> {
-  const password = await askPassword();
-  if (password.length < 8 || password.length > 200) throw new Error('A password has 8 to 200 characters.');
-  const passwordHash = await (await passwords()).hash(password);
+  const { data: email } = emailSchema.safeParse(address);
+  if (!email) throw new Error(`${JSON.stringify(address)} is not an e-mail address.`);
+  const passwordHash = await (await passwords()).hash(await askPassword(email));
   const { role, firstName, lastName, tenant } = options;
   const isNew = await withDatabase(config, (ownerUrl) =>
     withOwner(ownerUrl, (client) => createOperator(client, { email, passwordHash, firstName, lastName, role, tenantIds: tenant ?? null })),

@@ -1,14 +1,18 @@
 import { spawn } from 'node:child_process';
 import { createHash } from 'node:crypto';
-import { chmod, chown, cp, lstat, mkdir, mkdtemp, readFile, readlink, rename, rm, symlink, writeFile } from 'node:fs/promises';
+import { chmod, chown, cp, lstat, mkdir, mkdtemp, readFile, readlink, rename, rm, stat, symlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
-import { dirname, join } from 'node:path';
+import { dirname, join, resolve } from 'node:path';
 import { withOwner } from './pool.ts';
 
 /** A Postgres server of our own, reached over a socket in a private directory. */
 export interface EmbeddedServer {
   /** The address of one of its databases, for its superuser. */
   url: (database: string) => string;
+  /** The folder of its cluster, behind any link. */
+  cluster: string;
+  /** Since when there is data, where a new data directory was led to an older cluster. */
+  foundFrom: Date | undefined;
   stop(): Promise<void>;
 }
 
@@ -28,6 +32,7 @@ interface Home {
   binaries: Binaries;
   cluster: string;
   account: Account | undefined;
+  foundFrom: Date | undefined;
 }
 
 const superuser = 'postgres';
@@ -76,25 +81,47 @@ async function serverAccount(): Promise<Account | undefined> {
   throw new Error('Postgres does not run as root, and there is no user postgres or nobody to run it as. Start as an ordinary user, or set DATABASE_URL.');
 }
 
+const shelter = '/var/lib/school-management';
+
+const canEnter = (path: string, account: Account) => succeeds('/bin/sh', ['-c', 'cd "$1"', 'sh', path], account);
+
+/** What DATA_DIR/postgres is or leads to. */
+async function linkedCluster(dataDir: string): Promise<{ cluster: string; isLink: boolean }> {
+  const linked = await readlink(join(dataDir, 'postgres')).catch(() => undefined);
+  return { cluster: resolve(dataDir, linked ?? 'postgres'), isLink: linked !== undefined };
+}
+
+/** Where the cluster lies, or will lie; `wantsLink` when that is in the shelter and DATA_DIR does not lead there yet. */
+async function locate(dataDir: string, account: Account | undefined): Promise<{ cluster: string; wantsLink: boolean }> {
+  const { cluster, isLink } = await linkedCluster(dataDir);
+  if (isLink || !account || (await canEnter(dataDir, account))) return { cluster, wantsLink: false };
+  return { cluster: join(shelter, createHash('sha256').update(dataDir).digest('hex').slice(0, 16), 'postgres'), wantsLink: true };
+}
+
+/** When a cluster was made; undefined when there is none. @throws when it is somebody else's */
+async function madeAt(cluster: string): Promise<Date | undefined> {
+  try {
+    return (await stat(join(cluster, 'PG_VERSION'))).mtime;
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'EACCES') return undefined;
+    throw new Error(`The data in ${cluster} belong to another user. Start as that user, or set DATA_DIR to another place.`, { cause: error });
+  }
+}
+
 /**
  * Finds the place for binaries and cluster. Where root's clone lies under a folder that only root can enter, both go to
- * /var/lib/school-management, and DATA_DIR/postgres becomes a link to it.
+ * /var/lib/school-management, and DATA_DIR/postgres becomes a link to it. That link may be removed, and the cluster stays.
  */
 async function findHome(dataDir: string): Promise<Home> {
   const account = await serverAccount();
   const binaries = await installedBinaries();
-  const cluster = join(dataDir, 'postgres');
   await mkdir(dataDir, { recursive: true });
-  const linked = await readlink(cluster).catch(() => undefined);
-  if (!account) return { binaries, cluster, account };
-
-  const canEnter = (path: string) => succeeds('/bin/sh', ['-c', 'cd "$1"', 'sh', path], account);
-  const shelter = '/var/lib/school-management';
-  const home: Home = { binaries, cluster: linked ?? cluster, account };
-  if (!linked && !(await canEnter(dataDir))) {
-    home.cluster = join(shelter, createHash('sha256').update(dataDir).digest('hex').slice(0, 16), 'postgres');
-    await mkdir(dirname(home.cluster), { recursive: true, mode: 0o755 });
-    await symlink(home.cluster, cluster);
+  const { cluster, wantsLink } = await locate(dataDir, account);
+  const home: Home = { binaries, cluster, account, foundFrom: wantsLink ? await madeAt(cluster) : undefined };
+  if (!account) return home;
+  if (wantsLink) {
+    await mkdir(dirname(cluster), { recursive: true, mode: 0o755 });
+    await symlink(cluster, join(dataDir, 'postgres'));
   }
   if (!(await succeeds(binaries.postgres, ['--version'], account))) {
     const native = dirname(dirname(binaries.postgres));
@@ -135,10 +162,12 @@ const serverAt = (socketDirectory: string) => (database: string) => `postgres://
 
 /** The address of the server that another process runs in this data directory, if one does. */
 export async function findRunning(dataDir: string): Promise<((database: string) => string) | undefined> {
-  const cluster = join(dataDir, 'postgres');
-  const running = (await runningServer((await readlink(cluster).catch(() => undefined)) ?? cluster)) ?? undefined;
+  const running = await runningServer((await linkedCluster(dataDir)).cluster);
   return running && serverAt(running.socketDirectory);
 }
+
+const stopServer = (binaries: Binaries, cluster: string, account: Account | undefined) =>
+  run(binaries.pg_ctl, ['stop', '-D', cluster, '-m', 'fast', '-w', '-t', '60'], account);
 
 /**
  * Starts a Postgres server on `dataDir`/postgres, making the cluster when there is none. A server that a killed process
@@ -146,8 +175,8 @@ export async function findRunning(dataDir: string): Promise<((database: string) 
  * @param settings  server settings as `name=value`
  */
 export async function startEmbedded(dataDir: string, settings: string[] = []): Promise<EmbeddedServer> {
-  const { binaries, cluster, account } = await findHome(dataDir);
-  if (!(await lstat(join(cluster, 'PG_VERSION')).catch(() => undefined))) {
+  const { binaries, cluster, account, foundFrom } = await findHome(dataDir);
+  if (!(await madeAt(cluster))) {
     await rm(cluster, { recursive: true, force: true });
     await mkdir(cluster, { recursive: true, mode: 0o700 });
     await chmod(cluster, 0o700);
@@ -161,13 +190,13 @@ export async function startEmbedded(dataDir: string, settings: string[] = []): P
       account,
     );
   }
-  const stop = () => run(binaries.pg_ctl, ['stop', '-D', cluster, '-m', 'fast', '-w', '-t', '60'], account);
+  const stop = () => stopServer(binaries, cluster, account);
   if (await runningServer(cluster)) await stop();
   await rm(join(cluster, 'postmaster.pid'), { force: true });
 
   // A path of a socket may have 107 characters; a data directory may be deeper. The directory is private, so that
   // nobody else on this machine gets near the server, and it does not listen on the network.
-  const reachable = !account || (await succeeds('/bin/sh', ['-c', 'cd "$1"', 'sh', tmpdir()], account));
+  const reachable = !account || (await canEnter(tmpdir(), account));
   const sockets = await mkdtemp(join(reachable ? tmpdir() : '/tmp', 'school-'));
   if (account) await chown(sockets, account.uid, account.gid);
   const options = [
@@ -186,6 +215,8 @@ export async function startEmbedded(dataDir: string, settings: string[] = []): P
   }
   return {
     url: serverAt(sockets),
+    cluster,
+    foundFrom,
     async stop() {
       await stop();
       await rm(sockets, { recursive: true, force: true });
@@ -200,13 +231,27 @@ export async function startScratch(): Promise<EmbeddedServer & { dataDir: string
   await chmod(dataDir, 0o711);
   const server = await startEmbedded(dataDir, ['fsync=off', 'synchronous_commit=off', 'full_page_writes=off']);
   return {
+    ...server,
     dataDir,
-    url: server.url,
     async stop() {
       await server.stop();
       await rm(dataDir, { recursive: true, force: true });
     },
   };
+}
+
+/** The cluster of a data directory and when it was made; undefined when there is none. */
+export async function findCluster(dataDir: string): Promise<{ cluster: string; from: Date } | undefined> {
+  const { cluster } = await locate(dataDir, await serverAccount());
+  const from = await madeAt(cluster);
+  return from && { cluster, from };
+}
+
+/** Removes the cluster of a data directory that this process has claimed, and stops the server that a killed process left behind. */
+export async function removeCluster(dataDir: string): Promise<void> {
+  const { binaries, cluster, account } = await findHome(dataDir);
+  if (await runningServer(cluster)) await stopServer(binaries, cluster, account);
+  await rm(cluster, { recursive: true, force: true });
 }
 
 /** Creates a database unless it exists. */

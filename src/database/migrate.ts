@@ -8,6 +8,7 @@ import { install, sqlFile, sqlFiles } from './install.ts';
 import { withOwner } from './pool.ts';
 
 const migrationsFolder = join(import.meta.dirname, '../../migrations');
+const tenantFolder = 'migrations/tenant';
 const quiet = new Logger(() => () => undefined);
 /** Serialises whoever migrates one database. */
 const migratorLock = 7310;
@@ -57,14 +58,27 @@ async function withPool(ownerUrl: string, work: (pool: pg.Pool) => Promise<void>
   }
 }
 
+const tableExists = async (client: pg.Client, table: string) =>
+  (await client.query<{ exists: boolean }>('select to_regclass($1) is not null as exists', [table])).rows[0]?.exists ?? false;
+
+/** The shared migrations that this version has, and those that the database has seen. */
+async function sharedMigrations(client: pg.Client): Promise<{ here: string[]; seen: string[] }> {
+  const here = (await sqlFiles('migrations/committed')).map(({ name }) => name.split('/').at(-1) ?? name);
+  if (!(await tableExists(client, 'graphile_migrate.migrations'))) return { here, seen: [] };
+  const { rows } = await client.query<{ filename: string }>('select filename from graphile_migrate.migrations order by filename');
+  return { here, seen: rows.map(({ filename }) => filename) };
+}
+
+/** Those of `names` whose number none of `others` has. */
+function without(names: string[], others: string[]): string[] {
+  const numbers = new Set(others.map((name) => parseInt(name)));
+  return names.filter((name) => !numbers.has(parseInt(name)));
+}
+
 /** The shared migrations that this database has not seen; graphile-migrate's own `status` wants a shadow database. */
 async function remainingShared(client: pg.Client): Promise<string[]> {
-  const committed = (await sqlFiles('migrations/committed')).map(({ name }) => name.split('/').at(-1) ?? name);
-  const { rows } = await client.query<{ exists: boolean }>("select to_regclass('graphile_migrate.migrations') is not null as exists");
-  if (!rows[0]?.exists) return committed;
-  const seen = await client.query<{ filename: string }>('select filename from graphile_migrate.migrations');
-  const numbers = new Set(seen.rows.map((row) => parseInt(row.filename)));
-  return committed.filter((name) => !numbers.has(parseInt(name)));
+  const { here, seen } = await sharedMigrations(client);
+  return without(here, seen);
 }
 
 /** A tenant migration of this version of the service. */
@@ -85,6 +99,29 @@ async function readTenantMigrations(folder: string): Promise<TenantMigration[]> 
   });
 }
 
+const beginAnew = 'begin anew with an empty database (the embedded one: npm run school -- database reset)';
+
+/** @throws when the database has seen migrations that this version does not know */
+async function refuseNewer(client: pg.Client, files: TenantMigration[]): Promise<void> {
+  const { here, seen } = await sharedMigrations(client);
+  const tenant = (await tableExists(client, 'platform.tenant_migration'))
+    ? (
+        await client.query<{ name: string }>('select name from platform.tenant_migration where version <> all ($1) order by version', [
+          files.map((file) => file.version),
+        ])
+      ).rows
+    : [];
+  const unknown = [...without(seen, here).map((name) => `committed/${name}`), ...tenant.map(({ name }) => `tenant/${name}.sql`)];
+  if (unknown.length === 0) return;
+  throw new Error(
+    `The database is newer than this code, which does not have ${unknown.join(', ')}. Start the version that made it or a later one, or ${beginAnew}.`,
+  );
+}
+
+/** @throws when the database is newer than this code */
+export const checkVersion = (ownerUrl: string): Promise<void> =>
+  withOwner(ownerUrl, async (client) => refuseNewer(client, await readTenantMigrations(tenantFolder)));
+
 /** Publishes the tenant migrations of this version in the database. @throws when a released one was edited */
 async function publishTenantMigrations(client: pg.Client, files: TenantMigration[], dryRun: boolean): Promise<void> {
   const known = new Map(
@@ -96,7 +133,9 @@ async function publishTenantMigrations(client: pg.Client, files: TenantMigration
   for (const file of files) {
     const checksum = known.get(file.version);
     if (checksum && checksum !== file.checksum)
-      throw new Error(`The tenant migration ${file.name}.sql was edited after its release; write a new migration instead.`);
+      throw new Error(
+        `The tenant migration ${file.name}.sql was edited after its release: it is already applied and changed since. Restore the file and write a new migration, or ${beginAnew}.`,
+      );
     if (!checksum && !dryRun) {
       await client.query('insert into platform.tenant_migration (version, name, body, checksum) values ($1, $2, $3, $4)', [
         file.version,
@@ -179,11 +218,12 @@ export async function migrate(options: MigrateOptions): Promise<MigrateResult> {
     const { rows } = await client.query<{ version: number }>("select current_setting('server_version_num')::integer / 10000 as version");
     if ((rows[0]?.version ?? 0) < 15) throw new Error('This needs Postgres 15 or later.');
     await client.query('select pg_advisory_lock($1)', [migratorLock]);
+    const files = await readTenantMigrations(options.tenantMigrations ?? tenantFolder);
+    await refuseNewer(client, files);
     if (dryRun) {
       const remaining = await remainingShared(client);
       onStep(`shared: ${remaining.length === 0 ? 'up to date' : `would apply ${remaining.join(', ')}`}`);
-      const { rows: found } = await client.query<{ exists: boolean }>("select to_regclass('platform.tenant_migration') is not null as exists");
-      if (!found[0]?.exists) return { tenants: [], failed: [] };
+      if (!(await tableExists(client, 'platform.tenant_migration'))) return { tenants: [], failed: [] };
     } else {
       await client.query((await sqlFile('db/roles.sql')).text);
       await client.query((await sqlFile('db/search.sql')).text);
@@ -194,7 +234,6 @@ export async function migrate(options: MigrateOptions): Promise<MigrateResult> {
       await client.query((await sqlFile('db/core/tenant.sql')).text);
       onStep('shared: up to date');
     }
-    const files = await readTenantMigrations(options.tenantMigrations ?? 'migrations/tenant');
     const versions = files.map((file) => file.version);
     const latest = Math.max(0, ...versions);
     await publishTenantMigrations(client, files, dryRun);

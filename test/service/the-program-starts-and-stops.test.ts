@@ -1,10 +1,11 @@
 import { spawnSync } from 'node:child_process';
-import { chown, mkdtemp, readFile, rm, stat } from 'node:fs/promises';
+import { chown, mkdtemp, readFile, realpath, rm, stat } from 'node:fs/promises';
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, describe, expect, test } from '@jest/globals';
 import { type Client, client } from '../support/client.ts';
+import { serverUrl, testDatabase } from '../support/database.ts';
 import { type Program, runProgram, startProgram } from '../support/processes.ts';
 
 let programs: Program[] = [];
@@ -13,7 +14,11 @@ let folders: string[] = [];
 afterEach(async () => {
   for (const program of programs) program.kill('SIGINT');
   await Promise.all(programs.map(({ ended }) => ended));
-  for (const folder of folders) await rm(folder, { recursive: true, force: true });
+  for (const folder of folders) {
+    // Where root's data lie elsewhere, behind a link.
+    await rm(await realpath(join(folder, 'postgres')).catch(() => folder), { recursive: true, force: true });
+    await rm(folder, { recursive: true, force: true });
+  }
   programs = [];
   folders = [];
 });
@@ -77,8 +82,9 @@ describe('node src/main.ts', () => {
     await admin.post('/api/students', { first_name: 'Remember', last_name: 'Me' }, 201);
     const postgres = (await postgresOf(DATA_DIR)) ?? 0;
     expect(await isAlive(postgres)).toBe(true);
+    expect(/^ {2}Data +(.+)$/m.exec(first.banner)?.[1]).toBe(await realpath(join(DATA_DIR, 'postgres')));
     first.program.kill('SIGINT');
-    expect(await first.program.ended).toMatchObject({ code: 0, signal: null, stderr: '' });
+    expect(await first.program.ended).toMatchObject({ code: 0, signal: null, stderr: '', stdout: expect.stringMatching(/\nStopping \.\.\.\nStopped\.\n$/) });
     expect({ alive: await isAlive(postgres), left: await postgresOf(DATA_DIR) }).toEqual({ alive: false, left: undefined });
 
     const second = await start({ DATA_DIR });
@@ -134,6 +140,105 @@ describe('node src/main.ts', () => {
     expect(await postgresOf(DATA_DIR)).toBeUndefined();
   });
 
+  test.each(['service.pid', 'postgres/postmaster.pid'])(
+    'stopped while it starts, as soon as there is %s, leaves nothing running and says no error',
+    async (file) => {
+      const DATA_DIR = await dataDirectory();
+      const program = startProgram('src/main.ts', [], { DATA_DIR, PORT: '0' });
+      programs.push(program);
+      while (!(await stat(join(DATA_DIR, file)).catch(() => undefined))) await new Promise((done) => setTimeout(done, 5));
+      program.kill('SIGINT');
+      expect(await program.ended).toMatchObject({ code: 0, signal: null, stdout: 'Stopping ...\nStopped.\n', stderr: '' });
+      expect(await postgresOf(DATA_DIR)).toBeUndefined();
+      await expect(stat(join(DATA_DIR, 'service.pid'))).rejects.toMatchObject({ code: 'ENOENT' });
+    },
+  );
+
+  test('takes the next port when 3000 is taken and none was asked for, and says so', async () => {
+    const DATA_DIR = await dataDirectory();
+    const occupant = createServer();
+    // Where somebody else has it already, it is taken all the same.
+    await new Promise<void>((done) => occupant.once('error', () => done()).listen(3000, '127.0.0.1', done));
+    const started = await start({ DATA_DIR, PORT: '', DEMO: 'false' });
+    await new Promise((done) => occupant.close(done));
+    const [, port] = /^Port 3000 is taken, so (\d+)\.$/m.exec(started.banner) ?? [];
+    expect(new URL(started.url).port).toBe(port);
+    expect((await fetch(`${started.url}/api/health`)).status).toBe(200);
+  });
+
+  test('says of a database that does not answer which it is and what to check, without the password, as the command line does', async () => {
+    const DATA_DIR = await dataDirectory();
+    const probe = createServer();
+    await new Promise<void>((done) => void probe.listen(0, '127.0.0.1', done));
+    const address = probe.address();
+    const port = typeof address === 'object' && address ? address.port : 0;
+    await new Promise((done) => probe.close(done));
+    const away = (where: string) =>
+      `The database at ${where} does not answer (ECONNREFUSED). Is Postgres running there? Check host and port in DATABASE_URL.\n`;
+    const socket = decodeURIComponent(/host=([^&]+)/.exec(serverUrl('x'))?.[1] ?? '');
+    for (const [DATABASE_URL, stderr] of [
+      [`postgres://me:sesame@127.0.0.1:${port}/school`, away(`127.0.0.1:${port}`)],
+      [`postgres://me:sesame@localhost:${port}/school`, away(`localhost:${port}`)],
+      [serverUrl('missing'), `The server at ${socket}:5432 has no database missing. Create it, or check the name in DATABASE_URL.\n`],
+      [
+        'postgres://me:ses/ame@localhost/school',
+        'DATABASE_URL can not be read as an address. Is a character of the password like @ : / # % not written as %40 %3A %2F %23 %25?\n',
+      ],
+    ] as const) {
+      const refused = { code: 1, stdout: '', stderr };
+      expect(await runProgram('src/main.ts', [], { DATA_DIR, DATABASE_URL })).toMatchObject(refused);
+      expect(await runProgram('src/cli/main.ts', ['tenant', 'list'], { DATA_DIR, DATABASE_URL })).toMatchObject(refused);
+    }
+  });
+
+  const shared = `insert into graphile_migrate.migrations (hash, previous_hash, filename) select 'later', hash, '000999-later.sql' from graphile_migrate.migrations`;
+  const ofASchool = "insert into platform.tenant_migration (version, name, body, checksum) values (9001, '9001-later', '', '')";
+  test.each([
+    ['a shared migration', shared, 'committed/000999-later.sql'],
+    ['a migration of schools', ofASchool, 'tenant/9001-later.sql'],
+    ['both', `${shared}; ${ofASchool}`, 'committed/000999-later.sql, tenant/9001-later.sql'],
+  ])('refuses a database that has %s from a later version, in one line, and so does npm run migrate', async (_case, later, named) => {
+    const DATA_DIR = await dataDirectory();
+    const database = await testDatabase();
+    try {
+      await database.query(later);
+      const env = { DATA_DIR, DATABASE_URL: database.url, PORT: '0' };
+      const before = await database.query('select xmin::text, * from platform.installation');
+      for (const run of [
+        runProgram('src/main.ts', [], env),
+        runProgram('src/main.ts', ['--only', 'worker'], { ...env, MIGRATE_ON_START: 'false' }),
+        runProgram('src/cli/main.ts', ['migrate'], env),
+        runProgram('src/cli/main.ts', ['migrate', '--dry-run'], env),
+      ]) {
+        expect(await run).toMatchObject({
+          code: 1,
+          stdout: '',
+          stderr: `The database is newer than this code, which does not have ${named}. Start the version that made it or a later one, or begin anew with an empty database (the embedded one: npm run school -- database reset).\n`,
+        });
+      }
+      expect(await database.query('select xmin::text, * from platform.installation')).toEqual(before);
+    } finally {
+      await database.drop();
+    }
+  });
+
+  test('says which migration of schools is already applied and changed since, and how to go on', async () => {
+    const DATA_DIR = await dataDirectory();
+    const database = await testDatabase();
+    try {
+      await database.query("update platform.tenant_migration set checksum = 'of another text' where version = 1");
+      expect(await runProgram('src/main.ts', [], { DATA_DIR, DATABASE_URL: database.url, PORT: '0' })).toMatchObject({
+        code: 1,
+        stdout: '',
+        stderr: expect.stringMatching(
+          /^The tenant migration 0001-\S+\.sql .*already applied and changed since\. Restore the file .* npm run school -- database reset\)\.\n$/,
+        ),
+      });
+    } finally {
+      await database.drop();
+    }
+  });
+
   test.each<[string, Record<string, string>, string[]]>([
     [
       'every wrong variable, a line each',
@@ -147,16 +252,28 @@ describe('node src/main.ts', () => {
       ['DEMO'],
     ],
     ['half an operator', { PLATFORM_ADMIN_EMAIL: 'op@test.example' }, ['PLATFORM_ADMIN_EMAIL']],
+    [
+      'an operator whom the API would refuse',
+      { PLATFORM_ADMIN_EMAIL: 'operator', PLATFORM_ADMIN_PASSWORD: 'short' },
+      ['PLATFORM_ADMIN_EMAIL', 'PLATFORM_ADMIN_PASSWORD'],
+    ],
   ])('refuses %s', async (_case, env, variables) => {
     const DATA_DIR = await dataDirectory();
     const refused = await runProgram('src/main.ts', [], { DATA_DIR, ...env });
     const lines = refused.stderr.trim().split('\n');
-    expect({ code: refused.code, stdout: refused.stdout, variables: lines.map((line) => line.split(':')[0]).sort() }).toEqual({
+    expect({ code: refused.code, stdout: refused.stdout, variables: lines.map((line) => line.split(' ')[0]).sort() }).toEqual({
       code: 1,
       stdout: '',
       variables: variables.sort(),
     });
-    for (const line of lines) expect(line).toMatch(/^[A-Z_]+: \S.{5,}$/);
+    for (const line of lines) expect(line).toMatch(/^[A-Z_]+ \S.{5,}$/);
     expect(refused.stderr).not.toMatch(/short|mysql:\/\/x| at |\.ts/);
+  });
+
+  test.each(['abc', '70000', '-1', '80.5', '1e3'])('says what PORT must be when it is %s', async (PORT) => {
+    expect(await runProgram('src/main.ts', [], { DATA_DIR: await dataDirectory(), PORT })).toMatchObject({
+      code: 1,
+      stderr: `PORT must be a whole number from 0 to 65535, not ${PORT}\n`,
+    });
   });
 });

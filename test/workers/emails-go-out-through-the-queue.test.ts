@@ -49,6 +49,18 @@ describe('an e-mail', () => {
     expect((await login(email, 'other-password')).status).toBe(401);
   });
 
+  test('stands in its file as it is read: no line is broken, so that links can be copied, and letters are letters', async () => {
+    const email = 'renee@mail.example';
+    await school.admin.post('/api/users', { email, first_name: 'Renée', last_name: 'Müller-Łukasz', phone: null }, 201);
+    const { token } = await mailTo(service, email, 'Your log-in');
+    const [file = ''] = (await service.outbox(0)).filter((eml) => eml.includes(token));
+    const [, text = '', html = ''] = file.split(/^--.*\r?\n/m);
+    const link = `${service.url}/password/choose#token=${token}`;
+    expect(text.split(/\r?\n/)).toEqual(expect.arrayContaining(['Hello Renée Müller-Łukasz,', link]));
+    expect(html).toContain(`<a href="${link}">`);
+    expect(file).toMatch(/^To: =\?UTF-8\?.* <renee@mail\.example>\r?$/m);
+  });
+
   test('verifies the address of a user with a password by a link that can be opened', async () => {
     const email = 'verified@mail.example';
     const { data: user } = await addUser(email, testPassword);

@@ -1,0 +1,107 @@
+import { spawn, spawnSync } from 'node:child_process';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, describe, expect, test } from '@jest/globals';
+import { runProgram } from '../support/processes.ts';
+import { testService } from '../support/service.ts';
+
+const service = await testService();
+const dataDir = await mkdtemp(join(tmpdir(), 'school-operators-'));
+const env = { DATABASE_URL: service.database.url, DATA_DIR: dataDir };
+afterAll(async () => {
+  await service.close();
+  await rm(dataDir, { recursive: true, force: true });
+});
+
+const create = (email: string, more: Record<string, string> = {}) => runProgram('src/cli/main.ts', ['operator', 'create', email], { ...env, ...more });
+const operators = async () =>
+  (await service.database.query<{ email: string }>('select email from platform.user_account order by id')).map(({ email }) => email);
+const canLogIn = async (email: string, password: string) =>
+  (await service.anonymous.send('POST', '/api/auth/login', { body: { is_platform: true, email, password } })).status === 200;
+
+/**
+ * Runs it on a terminal of its own, by the program of util-linux that makes one.
+ * @param typed  what is typed once the terminal shows its key, in order
+ * @returns all that the terminal showed
+ */
+function onTerminal(args: string, typed: [shown: string, keys: string][]): Promise<{ code: number | null; shown: string }> {
+  const main = join(import.meta.dirname, '../../src/cli/main.ts');
+  const child = spawn('script', ['-qefc', `'${process.execPath}' '${main}' ${args}`, '/dev/null'], {
+    env: { PATH: process.env['PATH'] ?? '', ...env },
+    stdio: ['pipe', 'pipe', 'inherit'],
+  });
+  let shown = '';
+  child.stdout.setEncoding('utf8').on('data', (text: string) => {
+    shown += text;
+    const [next] = typed;
+    if (next && shown.includes(next[0])) {
+      typed.shift();
+      child.stdin.write(next[1]);
+    }
+  });
+  return new Promise((done, fail) => {
+    child.on('error', fail);
+    child.on('close', (code) => done({ code, shown }));
+  });
+}
+
+describe('school operator create', () => {
+  test('without a terminal takes the password from OPERATOR_PASSWORD, and names it when it is not there', async () => {
+    const before = await operators();
+    expect(await create('no-terminal@test.example')).toMatchObject({
+      code: 1,
+      stdout: '',
+      stderr: 'There is no terminal to ask for the password. Set OPERATOR_PASSWORD to the password of the new operator.\n',
+    });
+    expect(await operators()).toEqual(before);
+    expect(await create('No-Terminal@Test.example', { OPERATOR_PASSWORD: 'from the environment' })).toMatchObject({
+      code: 0,
+      stdout: 'Operator no-terminal@test.example (admin) can log in with is_platform: true.\n',
+      stderr: '',
+    });
+    expect(await canLogIn('no-terminal@test.example', 'from the environment')).toBe(true);
+    expect(await create('no-terminal@test.example', { OPERATOR_PASSWORD: 'another password' })).toMatchObject({
+      code: 1,
+      stderr: 'There is an operator no-terminal@test.example already.\n',
+    });
+    expect(await canLogIn('no-terminal@test.example', 'another password')).toBe(false);
+  });
+
+  test.each([
+    ['ada', 'long enough', '"ada" is not an e-mail address.\n'],
+    [`${'a'.repeat(250)}@test.example`, 'long enough', `"${'a'.repeat(250)}@test.example" is not an e-mail address.\n`],
+    ['ada@test.example', 'short', 'A password has 8 to 200 characters, and no control characters.\n'],
+    ['ada@test.example', 'with\ta bell \u0007', 'A password has 8 to 200 characters, and no control characters.\n'],
+  ])('refuses %p with the password %p, as the API does', async (email, OPERATOR_PASSWORD, stderr) => {
+    const before = await operators();
+    expect(await create(email, { OPERATOR_PASSWORD })).toMatchObject({ code: 1, stdout: '', stderr });
+    expect(await operators()).toEqual(before);
+  });
+
+  const hasTerminals = String(spawnSync('script', ['--version']).stdout).includes('util-linux');
+  (hasTerminals ? describe : describe.skip)('on a terminal', () => {
+    const email = 'typist@test.example';
+    const [first, second] = [`Password of ${email}: `, 'The same again: '];
+
+    test('asks twice, and makes nobody when the answers differ or Ctrl-C comes instead', async () => {
+      const differ = await onTerminal(`operator create ${email}`, [
+        [first, 'typed-secret\r'],
+        [second, 'typed-sekret\r'],
+      ]);
+      expect(differ).toEqual({ code: 1, shown: `${first}\r\n${second}\r\nThe two passwords differ; nothing was changed.\r\n` });
+      const left = await onTerminal(`operator create ${email}`, [[first, 'typed-s\u0003']]);
+      expect(left).toEqual({ code: 1, shown: `${first}\r\nStopped; nothing was changed.\r\n` });
+      expect(await operators()).not.toContain(email);
+    });
+
+    test('shows nothing of what is typed, and makes the operator', async () => {
+      const made = await onTerminal(`operator create ${email}`, [
+        [first, 'typed-sekk\u007fret\r'],
+        [second, 'typed-sekret\r'],
+      ]);
+      expect(made).toEqual({ code: 0, shown: `${first}\r\n${second}\r\nOperator ${email} (admin) can log in with is_platform: true.\r\n` });
+      expect(await canLogIn(email, 'typed-sekret')).toBe(true);
+    });
+  });
+});
