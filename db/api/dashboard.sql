@@ -14,8 +14,7 @@ create function api.holidays_between(p_from date, p_to date) returns table (id b
     select (h.date + make_interval(years => year - extract(year from h.date)::integer))::date
       from generate_series(extract(year from p_from)::integer, extract(year from p_to)::integer) year where h.is_recurring
   ) d (date)
-  where d.date between p_from and p_to
-  order by d.date, h.name, h.id;
+  where d.date between p_from and p_to;
 $$;
 comment on function api.holidays_between is 'The holidays from one day to another, recurring ones on each of their days.';
 
@@ -34,17 +33,18 @@ begin
   select json_build_object(
       'academic_year', (select json_build_object('id', id, 'name', name, 'start_date', start_date, 'end_date', end_date) from academic_year where is_current),
       'total_students', case when is_all then (select students from core.tenant_usage()) else (
-        select count(*) from student where is_active and deleted_at is null and class_id in (select id from class)) end,
+        select count(*) from student where is_active and deleted_at is null and class_id = any (array(select id from class))) end,
       'total_teachers', case when is_all then (select teachers from core.tenant_usage()) else (
         select count(*) from teacher where is_active and deleted_at is null and id in (
-          select cs.teacher_id from core.class_staff() cs join class c on c.id = cs.class_id join academic_year y on y.id = c.academic_year_id where y.is_current)) end,
+          select teacher_id from core.class_staff()
+          where class_id = any (array(select c.id from class c join academic_year y on y.id = c.academic_year_id where y.is_current)))) end,
       'total_classes', (select count(*) from class c join academic_year y on y.id = c.academic_year_id where y.is_current),
       'attendance_today', (
         select json_build_object('present', count(*) filter (where status <> 'absent'), 'absent', count(*) filter (where status = 'absent'), 'late', count(*) filter (where status = 'late'))
         from (
           select status from attendance where is_all and date = today
           union all
-          select status from attendance where not is_all and date = today and class_id in (select id from class)
+          select status from attendance where not is_all and date = today and class_id = any (array(select id from class))
         ) a),
       'fee_summary', case when sees_fees then json_build_object(
         'collected_this_month', (
@@ -53,8 +53,8 @@ begin
         'pending', (select coalesce(sum(amount - paid_amount), 0) from student_fee where status in ('pending', 'partially_paid', 'overdue'))) end,
       'pending_leaves', case when sees_leaves then (select count(*) from teacher_leave where status = 'pending') end,
       'upcoming_holidays', (
-        select coalesce(json_agg(json_build_object('id', h.id, 'name', h.name, 'date', h.date)), '[]')
-        from (select * from api.holidays_between(today, today + 364) limit 3) h),
+        select coalesce(json_agg(json_build_object('id', h.id, 'name', h.name, 'date', h.date) order by h.date, h.id), '[]')
+        from (select * from api.holidays_between(today, today + 364) order by date, id limit 3) h),
       'recent_notifications', (
         select coalesce(json_agg(json_build_object('id', n.id, 'title', n.title, 'message', n.message, 'type', n.type, 'action_url', n.action_url,
           'is_read', n.read_at is not null, 'created_at', n.created_at) order by n.id desc), '[]')

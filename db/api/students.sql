@@ -45,17 +45,17 @@ select core.define_record('student', p_table => 'student', p_key => 's.id',
 
 -- A document belongs to a student who is there and within reach: row security lets a teacher see students of their classes only.
 select core.define_record('student_document', p_table => 'student_document', p_key => 'd.id',
-  p_source => 'student_document d left join file f on f.id = d.file_id left join document_type t on t.id = d.document_type_id left join user_account u on u.id = d.uploaded_by',
+  p_source => 'student_document d left join file f on f.id = d.file_id left join document_type t on t.id = d.document_type_id',
   p_columns => $$
     d.id, d.student_id, d.document_type_id, t.name as document_type_name, d.description, f.name, f.content_type, f.size,
-    d.uploaded_by, u.first_name || ' ' || u.last_name as uploaded_by_name, d.created_at, d.updated_at
+    d.uploaded_by, d.uploaded_by_name, d.created_at, d.updated_at
   $$,
   p_condition => 'exists (select from student s where s.id = d.student_id and s.deleted_at is null)',
   p_search => $$platform.search_normal(f.name || ' ' || coalesce(d.description, ''))$$,
   p_filters => '{"student_id": "d.student_id = :value::bigint", "document_type_id": "d.document_type_id = :value::bigint"}',
   p_default_sort => 'created_at', p_default_order => 'desc',
   p_sorts => '{"created_at": ["d.created_at"], "name": ["platform.search_normal(f.name)"]}',
-  p_writable => '{student_id,file_id,document_type_id,description,uploaded_by}', p_volatile => '{uploaded_by_name}');
+  p_writable => '{student_id,file_id,document_type_id,description,uploaded_by,uploaded_by_name}');
 
 -- Students by name; search over name, admission and roll number, e-mail, parent; filters class_id and academic_year_id
 -- (by enrollment, so that last year's class answers too), is_active.
@@ -234,9 +234,9 @@ declare
   v_ids bigint[] := array(select jsonb_array_elements_text(p -> 'student_ids')::bigint);
   v_preview json;
 begin
-  -- The class first, so that two promotions can't both take its last place; then each student.
-  perform from class where id = (p ->> 'to_class_id')::bigint for no key update;
+  -- Each student, and then the class: of two promotions at once the second meets what the first has made of them.
   perform from student where id = any (v_ids) order by id for no key update;
+  perform from class where id = (p ->> 'to_class_id')::bigint for no key update;
   v_preview := api.students_promotion_preview(p);
   if (v_preview ->> 'ineligible')::integer > 0 then
     perform core.fail('conflict', format('%s of %s students can''t be promoted.', v_preview ->> 'ineligible', cardinality(v_ids)), (
@@ -281,7 +281,8 @@ declare
   v_id bigint;
 begin
   perform core.lock('student', (p ->> 'student_id')::bigint);
-  v_id := core.insert('student_document', p || jsonb_build_object('uploaded_by', core.user_id()));
+  v_id := core.insert('student_document', p || jsonb_build_object('uploaded_by', core.user_id(),
+    'uploaded_by_name', (select first_name || ' ' || last_name from user_account where id = core.user_id())));
   return api.student_document_record(v_id);
 end $$;
 

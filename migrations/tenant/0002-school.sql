@@ -208,6 +208,7 @@ comment on column teacher_leave.decided_by_name is 'Kept beside decided_by, sinc
 create index teacher_leave_teacher_id_idx on teacher_leave (teacher_id, start_date, id);
 create index teacher_leave_start_date_idx on teacher_leave (start_date, id);
 create index teacher_leave_decided_by_idx on teacher_leave (decided_by);
+create index teacher_leave_pending_idx on teacher_leave (id) where status = 'pending';
 create policy teachers_see_themselves on teacher_leave as restrictive
   using (nullif(current_setting('app.scope', true) = 'all', false) is not null or teacher_id = nullif(current_setting('app.teacher_id', true), '')::bigint);
 insert into state_transition (entity, action, from_state, to_state) values
@@ -222,10 +223,12 @@ create table student_document (
   document_type_id bigint references document_type (id) on delete restrict,
   description text,
   uploaded_by bigint references user_account (id) on delete set null,
+  uploaded_by_name text,
   created_at timestamptz not null default now(),
   updated_at timestamptz not null default now()
 );
 comment on table student_document is 'A document of a student.';
+comment on column student_document.uploaded_by_name is 'Kept beside uploaded_by, since teachers and students see no other user.';
 create index student_document_student_id_idx on student_document (student_id, id);
 create index student_document_file_id_idx on student_document (file_id);
 create index student_document_document_type_id_idx on student_document (document_type_id);

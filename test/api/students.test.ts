@@ -29,6 +29,8 @@ interface Student {
   academic_year_id: number | null;
   grade_id: number | null;
   grade_name: string | null;
+  religion_id: number | null;
+  religion_name: string | null;
   parent_name: string | null;
   parent_phone: string | null;
   parent_email: string | null;
@@ -111,6 +113,26 @@ describe('students', () => {
     expect(student.admission_number).toMatch(/^\d{6}$/);
     const refused = await school.admin.post('/api/students', { first_name: 'Only' }, 400);
     expect(refused.details).toMatchObject([{ path: 'last_name' }]);
+  });
+
+  test('a religion is one of the school and shows by name; it may be cleared, and an unknown one is a 422 that names it', async () => {
+    const [one, two] = await service.database.query<{ id: number }>(
+      `insert into ${school.schema}.religion (name) values ('Sikhism'), ('Islam') returning id::integer`,
+    );
+    const student = await add({ religion_id: one?.id });
+    expect(student).toMatchObject({ religion_id: one?.id, religion_name: 'Sikhism' });
+    expect((await school.admin.put<Student>(`/api/students/${student.id}`, { religion_id: two?.id })).data).toMatchObject({ religion_name: 'Islam' });
+    const same = await read(student.id);
+    expect((await school.admin.put<Student>(`/api/students/${student.id}`, same)).data).toMatchObject({ religion_id: two?.id, religion_name: 'Islam' });
+    const unknown = { first_name: 'No', last_name: 'Such', religion_id: 999_999 };
+    for (const refused of [await school.admin.put(`/api/students/${student.id}`, unknown, 422), await school.admin.post('/api/students', unknown, 422)]) {
+      expect(refused).toMatchObject({ error: 'invalid_reference', details: [{ path: 'religion_id' }] });
+    }
+    expect((await school.admin.put<Student>(`/api/students/${student.id}`, { religion_id: null })).data).toMatchObject({
+      religion_id: null,
+      religion_name: null,
+    });
+    expect(await add()).toMatchObject({ religion_id: null, religion_name: null });
   });
 
   test('names are trimmed and keep every script', async () => {

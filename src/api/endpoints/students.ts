@@ -100,7 +100,7 @@ const StudentDocument = z
     content_type: z.string().meta({ description: 'What its content shows.' }),
     size: z.int().meta({ description: 'In bytes.' }),
     uploaded_by: id.nullable().meta({ description: 'The user who sent it.' }),
-    uploaded_by_name: z.string().nullable().meta({ description: 'Null for a teacher or a student, who see no other users.' }),
+    uploaded_by_name: z.string().nullable().meta({ description: 'What they were called then.' }),
     ...timestamps,
   })
   .meta({ id: 'StudentDocument' });
@@ -237,15 +237,6 @@ export const students = resource('/students', 'Students', 'The students of a sch
     description: 'Your class, attendance, fees and lessons of today.',
     answer: StudentDashboard,
   },
-  'GET /:id': { operation: 'students_get', summary: 'Read a student', answer: Student },
-  'POST /': { operation: 'students_create', summary: 'Add a student', body: StudentInput, hashes: 'password', answer: Student, isCreate: true },
-  'PUT /:id': { operation: 'students_update', summary: 'Change a student', body: StudentChange, hashes: 'password', answer: Student },
-  'DELETE /:id': {
-    operation: 'students_delete',
-    summary: 'Remove a student',
-    description: 'A soft delete: the student leaves every list, the admission number is free again, the history stays.',
-    answer: Deleted,
-  },
   'POST /promote': {
     operation: 'students_promote',
     summary: 'Promote students to a class of a later academic year',
@@ -261,6 +252,15 @@ export const students = resource('/students', 'Students', 'The students of a sch
       'Changes nothing. Who is inactive, in this class or academic year already, or in one that is not earlier can not be promoted; nor can those for whom, in the order of student_ids, the class has no place left.',
     body: Promotion,
     answer: PromotionPreview,
+  },
+  'GET /:id': { operation: 'students_get', summary: 'Read a student', answer: Student },
+  'POST /': { operation: 'students_create', summary: 'Add a student', body: StudentInput, hashes: 'password', answer: Student, isCreate: true },
+  'PUT /:id': { operation: 'students_update', summary: 'Change a student', body: StudentChange, hashes: 'password', answer: Student },
+  'DELETE /:id': {
+    operation: 'students_delete',
+    summary: 'Remove a student',
+    description: 'A soft delete: the student leaves every list, the admission number is free again, the history stays.',
+    answer: Deleted,
   },
   'GET /:student_id/documents': {
     operation: 'students_documents_list',

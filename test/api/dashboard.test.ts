@@ -1,0 +1,283 @@
+import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
+import type { Client } from '../support/client.ts';
+import { type School, testPassword, testService, type TestService } from '../support/service.ts';
+import { acting } from '../support/tenants.ts';
+
+let service: TestService;
+beforeAll(async () => {
+  service = await testService();
+});
+afterAll(() => service.close());
+
+interface Dashboard {
+  academic_year: { id: number; name: string; start_date: string; end_date: string } | null;
+  total_students: number;
+  total_teachers: number;
+  total_classes: number;
+  attendance_today: { present: number; absent: number; late: number };
+  fee_summary: { collected_this_month: number; pending: number } | null;
+  pending_leaves: number | null;
+  upcoming_holidays: { id: number; name: string; date: string }[];
+  recent_notifications: { id: number; title: string; message: string; type: string; action_url: string | null; is_read: boolean; created_at: string }[];
+}
+
+const path = '/api/dashboard';
+const see = async (who: Client) => (await who.get<Dashboard>(path)).data;
+
+/** Runs a statement in the tables of a school; `$today` is the day that it is there. */
+const sql = <R extends Record<string, unknown>>(school: School, text: string) =>
+  service.database.query<R>(text.replaceAll('@', `${school.schema}.`).replaceAll('$today', "(now() at time zone 'UTC')::date"));
+
+const dateOf = async (school: School, expression: string) => (await sql<{ day: string }>(school, `select (${expression})::date::text as day`))[0]?.day ?? '';
+
+const addStudents = async (school: School, count: number, fields: Record<string, unknown> = {}) => {
+  const ids: number[] = [];
+  for (let n = 0; n < count; n++)
+    ids.push((await school.admin.post<{ id: number }>('/api/students', { first_name: 'Stu', last_name: 'Dent', ...fields }, 201)).data.id);
+  return ids;
+};
+
+/** Teachers without a log-in. */
+const addTeachers = async (school: School, count: number, fields = "'Te', 'Acher', true") => {
+  const rows = await sql<{ id: number }>(
+    school,
+    `insert into @teacher (first_name, last_name, is_active) select ${fields} from generate_series(1, ${count}) returning id::integer`,
+  );
+  return rows.map(({ id }) => id);
+};
+
+/** Counts teachers that no endpoint added, as an endpoint does. */
+const count = (school: School) =>
+  service.database.query(
+    `update platform.tenant_usage u set teachers = (select count(*) from ${school.schema}.teacher where is_active and deleted_at is null) where u.tenant_id = $1`,
+    [school.id],
+  );
+
+describe('the dashboard', () => {
+  test('of a new school has zeros and empty lists', async () => {
+    const school = await service.school();
+    expect(await see(school.admin)).toEqual({
+      academic_year: null,
+      total_students: 0,
+      total_teachers: 0,
+      total_classes: 0,
+      attendance_today: { present: 0, absent: 0, late: 0 },
+      fee_summary: { collected_this_month: 0, pending: 0 },
+      pending_leaves: 0,
+      upcoming_holidays: [],
+      recent_notifications: [],
+    });
+  });
+
+  test('counts active students and teachers, and the classes of the current academic year', async () => {
+    const school = await service.school();
+    const { classId, yearId } = await school.classroom('Now');
+    await school.classroom('Also now');
+    await sql(school, `insert into @academic_year (name, start_date, end_date) values ('Old', '1990-01-01', '1990-12-31')`);
+    await sql(
+      school,
+      `insert into @class (name, grade_id, academic_year_id) select 'Old class', grade_id, (select id from @academic_year where name = 'Old') from @class where id = ${classId}`,
+    );
+    const [gone = 0] = await addStudents(school, 4);
+    await addStudents(school, 1, { is_active: false });
+    await school.admin.delete(`/api/students/${gone}`);
+    await addTeachers(school, 2);
+    await addTeachers(school, 1, "'In', 'Active', false");
+    await count(school);
+    const [year] = await sql<{ name: string; start_date: string; end_date: string }>(
+      school,
+      `select name, start_date::text, end_date::text from @academic_year where id = ${yearId}`,
+    );
+    expect(await see(school.admin)).toMatchObject({
+      academic_year: { id: yearId, ...year },
+      total_students: 3,
+      total_teachers: 2,
+      total_classes: 2,
+    });
+  });
+
+  test("counts today's attendance: who came late is present too, and yesterday is not today", async () => {
+    const school = await service.school();
+    const { classId } = await school.classroom();
+    const ids = await addStudents(school, 6, { class_id: classId });
+    const statuses = ['present', 'present', 'present', 'late', 'late', 'absent'];
+    await sql(
+      school,
+      `insert into @attendance (student_id, class_id, date, status) values ${ids.map((id, n) => `(${id}, ${classId}, $today, '${statuses[n] ?? ''}'), (${id}, ${classId}, $today - 1, 'absent')`).join(', ')}`,
+    );
+    expect((await see(school.admin)).attendance_today).toEqual({ present: 5, absent: 1, late: 2 });
+  });
+
+  test('says what was collected this month, without what was reversed, and what is still to be paid, without what was waived', async () => {
+    const school = await service.school();
+    const { yearId } = await school.classroom();
+    const [one = 0, two = 0] = await addStudents(school, 2);
+    await sql(school, `insert into @fee_structure (name, academic_year_id) values ('Tuition', ${yearId})`);
+    await sql(
+      school,
+      `insert into @student_fee (student_id, fee_structure_id, amount, paid_amount, due_date, status) values
+        (${one}, 1, 1000.50, 300.25, $today, 'partially_paid'), (${two}, 1, 200, 0, $today - 9, 'overdue'), (${two}, 1, 50, 0, $today + 9, 'pending'),
+        (${one}, 1, 80, 80, $today, 'paid'), (${one}, 1, 70, 0, $today, 'waived')`,
+    );
+    await sql(
+      school,
+      `insert into @fee_payment (student_id, student_fee_id, amount, payment_date, payment_method, reversal_of) values
+        (${one}, 1, 300.25, date_trunc('month', $today), 'cash', null), (${one}, 4, 80, date_trunc('month', $today) + interval '1 month - 1 day', 'cash', null),
+        (${one}, 1, 40, $today, 'cash', null), (${one}, 1, -40, $today, 'cash', 3),
+        (${one}, 1, 500, date_trunc('month', $today) - interval '1 day', 'cash', null), (${one}, 1, 600, date_trunc('month', $today) + interval '1 month', 'cash', null)`,
+    );
+    expect((await see(school.admin)).fee_summary).toEqual({ collected_this_month: 380.25, pending: 950.25 });
+    expect((await see(await school.user(['accountant']))).fee_summary).toEqual({ collected_this_month: 380.25, pending: 950.25 });
+  });
+
+  test('has the next three holidays within a year, one of today included, a recurring one on its next day', async () => {
+    const school = await service.school();
+    await sql(
+      school,
+      `insert into @holiday (name, date, is_recurring) values
+        ('Passed', $today - 1, false), ('Far', $today + 365, false), ('Today', $today, false), ('Yearly', $today - interval '3 years' + interval '5 days', true),
+        ('Yearly to come', $today + interval '2 years' + interval '9 days', true), ('Fourth', $today + 10, false)`,
+    );
+    const days = [await dateOf(school, '$today'), await dateOf(school, "($today - interval '3 years' + interval '5 days') + interval '3 years'")];
+    const third = await dateOf(school, "($today + interval '2 years' + interval '9 days') - interval '2 years'");
+    expect((await see(school.admin)).upcoming_holidays.map(({ name, date }) => [name, date])).toEqual([
+      ['Today', days[0]],
+      ['Yearly', days[1]],
+      ['Yearly to come', third],
+    ]);
+    await sql(school, `update @holiday set is_recurring = true where name = 'Today'`);
+    expect((await see(school.admin)).upcoming_holidays.map(({ name }) => name)).toEqual(['Today', 'Yearly', 'Yearly to come']);
+  });
+
+  test("has a holiday of 29 February on the 28th of a year that has no 29th, and every year's once", async () => {
+    const school = await service.school();
+    await sql(school, `insert into @holiday (name, date, is_recurring) values ('Leap', '2024-02-29', true), ('Once', '2025-07-01', false)`);
+    const settings = { 'app.tenant_id': String(school.id), 'app.scope': 'all', search_path: `${school.schema}, public` };
+    const between = (from: string, to: string) =>
+      acting(service.database.url, 'school_tenant', settings, async ({ rows }) =>
+        (await rows<{ line: string }>("select name || ' ' || date as line from api.holidays_between($1, $2) order by date", [from, to])).map(
+          ({ line }) => line,
+        ),
+      );
+    expect(await between('2024-01-01', '2028-12-31')).toEqual(
+      ['2024-02-29', '2025-02-28', '2026-02-28', '2027-02-28', '2028-02-29'].flatMap((day) =>
+        day.startsWith('2025') ? [`Leap ${day}`, 'Once 2025-07-01'] : [`Leap ${day}`],
+      ),
+    );
+    expect(await between('2025-03-01', '2026-02-27')).toEqual(['Once 2025-07-01']);
+  });
+
+  test('counts the leaves that wait for a decision', async () => {
+    const school = await service.school();
+    const [teacher = 0] = await addTeachers(school, 1);
+    await sql(
+      school,
+      `insert into @teacher_leave (teacher_id, leave_type, start_date, end_date, status, decided_at) values
+        (${teacher}, 'sick', $today, $today, 'pending', null), (${teacher}, 'sick', $today + 3, $today + 4, 'pending', null),
+        (${teacher}, 'sick', $today + 6, $today + 7, 'approved', now()), (${teacher}, 'sick', $today + 8, $today + 9, 'rejected', now())`,
+    );
+    expect((await see(school.admin)).pending_leaves).toBe(2);
+  });
+
+  test('has the five latest notifications of whoever asks', async () => {
+    const school = await service.school();
+    const clerk = await school.user(['accountant']);
+    await sql(
+      school,
+      `insert into @notification (user_id, title, message, type, action_url, read_at)
+       select case when n % 4 = 0 then 1 else ${clerk.id} end, 'Title ' || n, 'Message ' || n, 'info', '/n/' || n, case when n % 2 = 0 then now() end from generate_series(1, 9) n`,
+    );
+    const { recent_notifications } = await see(clerk);
+    expect(recent_notifications.map(({ title }) => title)).toEqual(['Title 9', 'Title 7', 'Title 6', 'Title 5', 'Title 3']);
+    expect(recent_notifications[2]).toMatchObject({ message: 'Message 6', type: 'info', action_url: '/n/6', is_read: true });
+    expect(recent_notifications[0]).toMatchObject({ is_read: false });
+    expect((await see(school.admin)).recent_notifications.map(({ title }) => title)).toEqual(['Title 8', 'Title 4']);
+  });
+});
+
+describe('what who sees', () => {
+  test('a teacher sees the figures of the classes that they teach, and neither fees nor leaves', async () => {
+    const school = await service.school();
+    const [first, second, other] = [await school.classroom('First'), await school.classroom('Second'), await school.classroom('Other')];
+    const user = await school.user(['teacher']);
+    const [me = 0, colleague = 0, gone = 0, stranger = 0] = await addTeachers(school, 4);
+    await sql(school, `update @teacher set user_id = ${user.id} where id = ${me}`);
+    await sql(school, `update @teacher set deleted_at = now() where id = ${gone}`);
+    await sql(school, `update @class set class_teacher_id = ${me} where id = ${first.classId}`);
+    await sql(
+      school,
+      `insert into @class_teacher (class_id, teacher_id) values (${second.classId}, ${me}), (${second.classId}, ${colleague}), (${first.classId}, ${gone}), (${other.classId}, ${stranger})`,
+    );
+    await count(school);
+    const mine = [...(await addStudents(school, 2, { class_id: first.classId })), ...(await addStudents(school, 1, { class_id: second.classId }))];
+    await addStudents(school, 1, { class_id: first.classId, is_active: false });
+    const theirs = await addStudents(school, 4, { class_id: other.classId });
+    await sql(
+      school,
+      `insert into @attendance (student_id, class_id, date, status) select id, class_id, $today, case when id = ${mine[0] ?? 0} then 'late' when id = ${mine[1] ?? 0} then 'absent' else 'present' end
+       from @student where id = any ('{${[...mine, ...theirs].join()}}')`,
+    );
+    expect(await see(user)).toMatchObject({
+      total_students: 3,
+      total_teachers: 2,
+      total_classes: 2,
+      attendance_today: { present: 2, absent: 1, late: 1 },
+      fee_summary: null,
+      pending_leaves: null,
+    });
+    expect(await see(school.admin)).toMatchObject({
+      total_students: 7,
+      total_teachers: 3,
+      total_classes: 3,
+      attendance_today: { present: 6, absent: 1, late: 1 },
+    });
+    // A second role widens what it gives.
+    const both = await school.user(['teacher', 'accountant']);
+    expect(await see(both)).toMatchObject({ total_students: 7, fee_summary: { pending: 0 }, pending_leaves: null });
+  });
+
+  test('a teacher who teaches nothing sees zeros', async () => {
+    const school = await service.school();
+    const { classId } = await school.classroom();
+    await addStudents(school, 2, { class_id: classId });
+    expect(await see(await school.user(['teacher']))).toMatchObject({ total_students: 0, total_teachers: 0, total_classes: 0 });
+  });
+
+  test('fees show only to who may see those of the whole school, where the school has them', async () => {
+    const school = await service.school();
+    const summary = async (who: Client) => (await see(who)).fee_summary;
+    expect(await summary(await school.user(['transport_manager']))).toBeNull();
+    expect(await summary(await school.user(['accountant']))).not.toBeNull();
+    // To see one's own fees, as a school may allow its students, is not to see everybody's.
+    await sql(
+      school,
+      `insert into @role_permission (role_id, permission_id) select r.id, p.id from @role r, core.permission p where r.name in ('student', 'teacher') and p.name in ('fee.read', 'leave.manage')`,
+    );
+    for (const own of ['student', 'teacher']) {
+      const user = await school.user(['transport_manager', own]);
+      expect(await see(user)).toMatchObject({ fee_summary: null, pending_leaves: null });
+    }
+    await service.operator.put(`/api/platform/tenants/${school.id}`, { feature_flags: { fees_management: false } });
+    expect(await summary(school.admin)).toBeNull();
+  });
+
+  test('a teacher with fees in a role of their own still sees none on the dashboard of their classes', async () => {
+    const school = await service.school();
+    const { data: permissions } = await school.admin.get<{ id: number; name: string }[]>('/api/rbac/permissions');
+    await school.admin.post(
+      '/api/rbac/roles',
+      { name: 'Fees', permission_ids: permissions.filter(({ name }) => name === 'fee.read').map(({ id }) => id) },
+      201,
+    );
+    expect((await see(await school.user(['teacher', 'Fees']))).fee_summary).toBeNull();
+  });
+
+  test('it needs dashboard.read, which students, users without a role, strangers and operators have not', async () => {
+    const school = await service.school();
+    const email = `pupil@${school.subdomain}.example`;
+    await addStudents(school, 1, { email, create_user_account: true, password: testPassword });
+    const pupil = await service.anonymous.login({ tenant_id: school.id, email, password: testPassword });
+    for (const who of [pupil, await school.user([]), service.operator]) expect((await who.get(path, 403)).error).toBe('forbidden');
+    await service.anonymous.get(path, 401);
+  });
+});
