@@ -227,35 +227,33 @@ export function apiRouter(services: Services, resources: readonly Resource[], op
   };
   for (const { path: base, endpoints } of resources) {
     const router = Router({ strict: false });
-    const paths = new Map<string, string[]>();
-    const heads = new Set<string>();
-    for (const { method, path, endpoint } of endpoints) {
-      const operation = operations.get(endpoint.operation);
-      if (!operation) throw new Error(`${method} ${base}${path}: there is no operation ${endpoint.operation}`);
-      const isStranger = isAnonymous(operation);
-      const steps: RequestHandler[] = [
-        // First of all, so that the log line of a request that is refused has it too.
-        (req, _res, next) => {
-          req.operation = operation.name;
-          next();
-        },
-        // A scanner that looks at a link in an e-mail must not use it up.
-        ...(method === 'GET' && operation.writes ? [refuseHead] : []),
-        ...(isStranger ? [limits.anonymous] : [authenticate, limits.session]),
-        ...(endpoint.bytes ? [] : [acceptJson]),
-        ...(endpoint.upload
-          ? [admitFirst(services, operation, endpoint, path), receiveUpload(endpoint.upload, readBody)]
-          : method === 'GET'
-            ? []
-            : [isStranger ? readSmallBody : readBody]),
-        serve(services, operation, endpoint, method, path),
-      ];
-      router[method.toLowerCase() as 'get' | 'post' | 'put' | 'patch' | 'delete'](path, ...steps);
-      paths.set(path, [...(paths.get(path) ?? []), method]);
-      if (method === 'GET' && !operation.writes) heads.add(path);
-    }
-    for (const [path, methods] of paths) {
-      const allow = [...methods, ...(heads.has(path) ? ['HEAD'] : []), 'OPTIONS'].join(', ');
+    // All of one path before the next: what `/copy` does not take is a 405, and no business of `/:id`.
+    for (const [path, declared] of Map.groupBy(endpoints, (each) => each.path)) {
+      for (const { method, endpoint } of declared) {
+        const operation = operations.get(endpoint.operation);
+        if (!operation) throw new Error(`${method} ${base}${path}: there is no operation ${endpoint.operation}`);
+        const isStranger = isAnonymous(operation);
+        const steps: RequestHandler[] = [
+          // First of all, so that the log line of a request that is refused has it too.
+          (req, _res, next) => {
+            req.operation = operation.name;
+            next();
+          },
+          // A scanner that looks at a link in an e-mail must not use it up.
+          ...(method === 'GET' && operation.writes ? [refuseHead] : []),
+          ...(isStranger ? [limits.anonymous] : [authenticate, limits.session]),
+          ...(endpoint.bytes ? [] : [acceptJson]),
+          ...(endpoint.upload
+            ? [admitFirst(services, operation, endpoint, path), receiveUpload(endpoint.upload, readBody)]
+            : method === 'GET'
+              ? []
+              : [isStranger ? readSmallBody : readBody]),
+          serve(services, operation, endpoint, method, path),
+        ];
+        router[method.toLowerCase() as 'get' | 'post' | 'put' | 'patch' | 'delete'](path, ...steps);
+      }
+      const isReadable = declared.some(({ method, endpoint }) => method === 'GET' && !operations.get(endpoint.operation)?.writes);
+      const allow = [...declared.map(({ method }) => method), ...(isReadable ? ['HEAD'] : []), 'OPTIONS'].join(', ');
       router.all(path, (req, res, next) => {
         res.set('Allow', allow);
         if (req.method === 'OPTIONS') res.status(204).end();
