@@ -50,7 +50,7 @@ function failures(endpoint: Endpoint, operation: Operation, path: string, method
     ...(isStranger ? (['invalid_credentials'] as const) : (['unauthenticated'] as const)),
     ...(operation.needs_subscription ? (['subscription_inactive'] as const) : []),
     'forbidden',
-    ...(path.includes(':') || isStranger || endpoint.bytes ? (['not_found'] as const) : []),
+    ...(path.includes(':') || isStranger || endpoint.bytes || namesRecord(endpoint) ? (['not_found'] as const) : []),
     ...(operation.writes ? (['conflict'] as const) : []),
     ...(honoursIfMatch(endpoint, operation) ? (['precondition_failed'] as const) : []),
     ...(endpoint.bytes ? [] : (['not_acceptable'] as const)),
@@ -62,6 +62,9 @@ function failures(endpoint: Endpoint, operation: Operation, path: string, method
     'unavailable',
   ];
 }
+
+/** A record that the query of a list names narrows it; one that another query names has to be there. */
+const namesRecord = ({ query, isPage }: Endpoint) => isPage !== true && Object.keys(query?.shape ?? {}).some((name) => name.endsWith('_id'));
 
 const honoursIfMatch = (endpoint: Endpoint, operation: Operation) => operation.record !== null && operation.writes && !endpoint.isCreate;
 

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
-import pg from 'pg';
+import { race as raceFor } from '../support/race.ts';
 import { type School, testPassword, testService, type TestService } from '../support/service.ts';
 
 let service: TestService;
@@ -11,31 +11,8 @@ beforeAll(async () => {
 });
 afterAll(() => service.close());
 
-/**
- * Sends requests while something that they all need is locked, lets go when `count` of them wait for it, and gathers what
- * they answer: so they race in every run, and not only when the machine is quick.
- */
-async function race<T>(lock: string, count: number, send: () => Promise<T>[]): Promise<T[]> {
-  const client = new pg.Client({ connectionString: service.database.url });
-  await client.connect();
-  try {
-    await client.query('begin');
-    await client.query(lock);
-    const state = { isOver: false };
-    const answers = Promise.all(send()).finally(() => (state.isOver = true));
-    answers.catch(() => undefined);
-    for (;;) {
-      const waiting = await service.database.query("select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'");
-      if (waiting.length >= count) break;
-      if (state.isOver) throw new Error(`The requests did not wait for: ${lock}`);
-      await new Promise((done) => setTimeout(done, 10));
-    }
-    await client.query('commit');
-    return await answers;
-  } finally {
-    await client.end();
-  }
-}
+/** See test/support/race.ts. */
+const race = <T>(lock: string, count: number, send: () => Promise<T>[]) => raceFor(service.database, lock, count, send);
 
 const statuses = (answers: { status: number }[]) => answers.map(({ status }) => status).sort();
 const the = <A extends { status: number }>(status: number, answers: A[]): A => {

@@ -1,4 +1,6 @@
 import type { Resource } from '../endpoint.ts';
+import { academics } from './academics.ts';
+import { academicTerms } from './academic-terms.ts';
 import { auth } from './auth.ts';
 import { platform } from './platform.ts';
 import { rbac } from './rbac.ts';
@@ -6,4 +8,4 @@ import { students } from './students.ts';
 import { users } from './users.ts';
 
 /** Every documented endpoint, in the order of the specification. */
-export const resources: readonly Resource[] = [auth, students, rbac, users, platform];
+export const resources: readonly Resource[] = [auth, students, academics, academicTerms, rbac, users, platform];

@@ -1,0 +1,29 @@
+import pg from 'pg';
+import type { TestDatabase } from './database.ts';
+
+/**
+ * Sends requests while something that they all need is locked, lets go when `count` of them wait for it, and gathers what
+ * they answer: so they race in every run, and not only when the machine is quick.
+ * @param lock  a statement that takes the lock until its transaction ends
+ */
+export async function race<T>(database: TestDatabase, lock: string, count: number, send: () => Promise<T>[]): Promise<T[]> {
+  const client = new pg.Client({ connectionString: database.url });
+  await client.connect();
+  try {
+    await client.query('begin');
+    await client.query(lock);
+    const state = { isOver: false };
+    const answers = Promise.all(send()).finally(() => (state.isOver = true));
+    answers.catch(() => undefined);
+    for (;;) {
+      const waiting = await database.query("select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'");
+      if (waiting.length >= count) break;
+      if (state.isOver) throw new Error(`The requests did not wait for: ${lock}`);
+      await new Promise((done) => setTimeout(done, 10));
+    }
+    await client.query('commit');
+    return await answers;
+  } finally {
+    await client.end();
+  }
+}
