@@ -103,7 +103,7 @@ begin
       'teachers', (select count(distinct cs.teacher_id) from core.class_staff() cs join teacher t on t.id = cs.teacher_id and t.deleted_at is null
                    where cs.class_id = any (class.ids)),
       'active_teachers', (select count(*) from teacher where is_active and deleted_at is null),
-      'attendance_rate', (select round(avg((a.status <> 'absent')::integer), 4) from attendance a where a.class_id = any (class.ids)),
+      'attendance_rate', (select round(sum(a.attended) / nullif(sum(a.marks), 0), 4) from attendance_total a where a.class_id = any (class.ids)),
       'fees', case when sees.fees then (
         -- Of a fee that was waived counts what was paid before.
         select json_build_object('billed', coalesce(sum(case f.status when 'waived' then f.paid_amount else f.amount end), 0), 'collected', coalesce(sum(f.paid_amount), 0))
