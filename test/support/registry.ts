@@ -112,6 +112,9 @@ const byHand: Record<string, Record<string, unknown>> = {
   // Inside the year that School.classroom makes, and years apart from it.
   academic_terms_create: { start_date: `${thisYear}-03-01`, end_date: `${thisYear}-06-30` },
   academics_years_create: { start_date: '2090-08-01', end_date: '2091-07-31' },
+  school_setup_academic_year: { start_date: '2092-08-01', end_date: '2093-07-31' },
+  // What schools of tests have: a sample must not take features away.
+  subscription_upgrade: { plan_id: 3 },
 };
 
 let serial = 0;
