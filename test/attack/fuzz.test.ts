@@ -604,7 +604,7 @@ describe('the protocol', () => {
   test.each(['1e0', '1.0', '0x1', '+1', '01', '%201', '1%20', '1%0A', '0', '-1', '9007199254740993', '١'].map((value) => encodeURI(decodeURI(value))))(
     '%s is no identifier: 400 in every path',
     async (value) => {
-      const among = endpoints.filter(({ parameters }) => parameters.length > 0);
+      const among = endpoints.filter(({ parameters, route }) => parameters.some((name) => !(name in (route.params ?? {}))));
       expect(await allRefuse(among, 400, 'validation_error', ({ path }) => ({ path: path.replace(/\{\w+\}/g, value) }))).toEqual([]);
     },
   );

@@ -52,7 +52,13 @@ beforeAll(async () => {
 describe('permissions', () => {
   test('every endpoint of a school that is not the own account needs a permission, but for what is harmless or the own', () => {
     const open = endpoints.filter((endpoint) => !isAnonymous(endpoint) && endpoint.operation.access === 'tenant' && endpoint.operation.permission === null);
-    expect(open.map(({ operation }) => operation.name)).toEqual(['rbac_permissions_list', 'school_setup_status', 'school_setup_logo']);
+    expect(open.map(({ operation }) => operation.name)).toEqual([
+      'rbac_permissions_list',
+      'school_setup_status',
+      'school_setup_logo',
+      'devices_register',
+      'devices_delete',
+    ]);
     expect(endpoints.filter(({ operation }) => operation.access === 'any' && !operation.name.startsWith('auth_')).map(({ name }) => name)).toEqual([]);
     expect(permissions.length).toBeGreaterThan(8);
   });
