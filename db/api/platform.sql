@@ -151,22 +151,15 @@ create function api.platform_tenants_update(p jsonb) returns json language plpgs
 declare
   v_id bigint := (p ->> 'id')::bigint;
   v_before jsonb;
-  v_usage record;
-  v_plan record;
 begin
   perform api.tenant_check(p);
   v_before := api.tenant_record(v_id);
   if v_before ->> 'status' = 'deleted' then
     perform core.fail('invalid_state', 'This school is deleted. Restore it first.');
   end if;
-  select students, teachers into v_usage from tenant_usage where tenant_id = v_id for update;
   perform core.update('tenant', p);
   if p ? 'plan_id' then
-    select name, max_students, max_teachers into v_plan from plan where id = (p ->> 'plan_id')::bigint;
-    if v_usage.students > v_plan.max_students or v_usage.teachers > v_plan.max_teachers then
-      perform core.fail('conflict', format('The plan %s allows %s students and %s teachers; the school has %s and %s.',
-        v_plan.name, v_plan.max_students, v_plan.max_teachers, v_usage.students, v_usage.teachers));
-    end if;
+    perform core.require_plan_fits(v_id, (p ->> 'plan_id')::bigint);
     update subscription set plan_id = (p ->> 'plan_id')::bigint where tenant_id = v_id;
   end if;
   return api.tenant_changed('tenant.update', v_before);

@@ -62,11 +62,12 @@ create function core.diff(p_before jsonb, p_after jsonb) returns jsonb language 
 comment on function core.diff is 'What changed between two versions of a record: {field: {before, after}}.';
 
 -- Writes the audit trail, in the transaction of the change. Security definer, since no role may write that table otherwise.
+-- A number in it is an operator's; a user of a school is named by e-mail.
 create function core.audit(p_action text, p_target_type text, p_target_id bigint, p_tenant_id bigint, p_changes jsonb) returns void
   language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
   insert into platform.audit_log (actor_id, actor_email, action, tenant_id, target_type, target_id, changes, ip, user_agent, request_id)
-  values (core.user_id(), nullif(current_setting('app.actor_email', true), ''), p_action, p_tenant_id, p_target_type, p_target_id, coalesce(p_changes, '{}'),
+  values (case when core.tenant_id() is null then core.user_id() end, nullif(current_setting('app.actor_email', true), ''), p_action, p_tenant_id, p_target_type, p_target_id, coalesce(p_changes, '{}'),
           nullif(current_setting('app.ip', true), ''), nullif(current_setting('app.user_agent', true), ''), nullif(current_setting('app.request_id', true), ''));
   perform set_config('app.audited', 'yes', true);
 end $$;

@@ -201,6 +201,83 @@ begin
 end $$;
 comment on function core.usage_count is 'Counts students, teachers and classes of this school; raises plan_limit_reached when they grew beyond the plan.';
 
+-- Refuses a plan that a school has outgrown. The row lock makes whoever grows wait, and then meet the new plan's limits
+-- (core.usage_count). Only for operators and functions of core: it takes any school.
+create function core.require_plan_fits(p_tenant_id bigint, p_plan_id bigint) returns void
+  language plpgsql set search_path = pg_catalog, pg_temp as $$
+declare
+  v_usage record;
+  v_plan record;
+begin
+  select students, teachers into v_usage from platform.tenant_usage where tenant_id = p_tenant_id for update;
+  select name, max_students, max_teachers into v_plan from platform.plan where id = p_plan_id;
+  if v_usage.students > v_plan.max_students or v_usage.teachers > v_plan.max_teachers then
+    perform core.fail('conflict', format('The plan %s allows %s students and %s teachers; the school has %s and %s.',
+      v_plan.name, v_plan.max_students, v_plan.max_teachers, v_usage.students, v_usage.teachers));
+  end if;
+end $$;
+comment on function core.require_plan_fits is 'Raises conflict when a school has more students or teachers than a plan allows.';
+
+-- The subscription of this school, with its plan and how much of it is used.
+create function core.subscription_status() returns json
+  language sql stable security definer set search_path = pg_catalog, pg_temp
+  return (
+    select json_build_object('status', s.status,
+      'plan', json_build_object('id', p.id, 'name', p.name, 'price_monthly', p.price_monthly, 'features', p.features),
+      'started_at', s.started_at, 'current_period_end', s.current_period_end, 'trial_ends_at', t.trial_ends_at,
+      'usage', json_build_object('students', json_build_object('used', u.students, 'limit', p.max_students),
+                                 'teachers', json_build_object('used', u.teachers, 'limit', p.max_teachers)))
+    from platform.tenant t join platform.plan p on p.id = t.plan_id join platform.subscription s on s.tenant_id = t.id join platform.tenant_usage u on u.tenant_id = t.id
+    where t.id = core.tenant_id());
+
+-- All plans by price, with whether it is this school's, and whether the school could take it now.
+create function core.subscription_plans() returns json
+  language sql stable security definer set search_path = pg_catalog, pg_temp
+  return (
+    select json_agg(json_build_object('id', p.id, 'name', p.name, 'price_monthly', p.price_monthly, 'max_students', p.max_students, 'max_teachers', p.max_teachers,
+      'features', p.features, 'is_current', p.id = t.plan_id,
+      'is_available', p.id <> t.plan_id and u.students <= p.max_students and u.teachers <= p.max_teachers) order by p.price_monthly, p.id)
+    from platform.tenant t join platform.tenant_usage u on u.tenant_id = t.id cross join platform.plan p
+    where t.id = core.tenant_id());
+
+-- Puts this school on another plan: its subscription is active and a period of a month begins. Raises invalid_reference for
+-- an unknown plan, conflict for the present one and for one that the school has outgrown. Audited. Locks in the order of
+-- platform_tenants_update: school, then counts.
+create function core.subscription_upgrade(p_plan_id bigint) returns void
+  language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+declare
+  v_plan record;
+  v_before jsonb;
+begin
+  perform from platform.tenant where id = core.tenant_id() for no key update;
+  v_before := core.subscription_status();
+  select id, name into v_plan from platform.plan where id = p_plan_id;
+  if v_plan.id is null then
+    perform core.refuse_field('invalid_reference', 'plan_id', 'There is no such plan.');
+  elsif v_plan.id = (v_before #>> '{plan,id}')::bigint then
+    perform core.refuse_field('conflict', 'plan_id', format('The school has the plan %s already.', v_plan.name));
+  end if;
+  perform core.require_plan_fits(core.tenant_id(), p_plan_id);
+  update platform.tenant set plan_id = p_plan_id where id = core.tenant_id();
+  update platform.subscription set plan_id = p_plan_id, started_at = now(), current_period_end = now() + interval '1 month' where tenant_id = core.tenant_id();
+  update platform.subscription set status = 'active' where tenant_id = core.tenant_id() and status <> 'active';
+  perform core.audit('subscription.upgrade', 'tenant', core.tenant_id(), core.tenant_id(),
+    core.diff(v_before - 'usage', core.subscription_status()::jsonb - 'usage'));
+end $$;
+comment on function core.subscription_upgrade is 'Puts this school on another plan, active from now, with an audit entry.';
+
+-- Gives this school another name.
+create function core.school_rename(p_name text) returns void
+  language sql security definer set search_path = pg_catalog, pg_temp as $$
+  update platform.tenant set name = p_name where id = core.tenant_id() and name <> p_name;
+$$;
+
+-- Notes that the setup of this school is complete.
+create function core.setup_complete() returns void
+  language sql security definer set search_path = pg_catalog, pg_temp as $$
+  update platform.tenant set is_setup_complete = true where id = core.tenant_id() and not is_setup_complete;
+$$;
+
 -- Ends the session of this request.
 create function core.session_end() returns void
   language sql security definer set search_path = pg_catalog, pg_temp as $$

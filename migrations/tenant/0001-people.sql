@@ -106,7 +106,7 @@ create table academic_year (
   created_at timestamptz not null default now(),
   updated_at timestamptz not null default now(),
   constraint academic_year_end_date_check check (end_date > start_date),
-  constraint academic_year_overlap_excl exclude using gist (daterange(start_date, end_date, '[]') with &&)
+  constraint academic_year_start_date_excl exclude using gist (daterange(start_date, end_date, '[]') with &&)
 );
 comment on table academic_year is 'School years; they do not overlap, and one is current.';
 create unique index academic_year_name_key on academic_year (lower(name));

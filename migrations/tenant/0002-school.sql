@@ -86,7 +86,7 @@ create table term (
   created_at timestamptz not null default now(),
   updated_at timestamptz not null default now(),
   constraint term_end_date_check check (end_date > start_date),
-  constraint term_overlap_excl exclude using gist (academic_year_id with =, daterange(start_date, end_date, '[]') with &&)
+  constraint term_start_date_excl exclude using gist (academic_year_id with =, daterange(start_date, end_date, '[]') with &&)
 );
 comment on table term is 'A part of an academic year; the terms of a year do not overlap.';
 create unique index term_name_key on term (academic_year_id, lower(name));

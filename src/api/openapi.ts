@@ -51,7 +51,7 @@ function failures(endpoint: Endpoint, operation: Operation, path: string, method
     ...(operation.needs_subscription ? (['subscription_inactive'] as const) : []),
     'forbidden',
     // What is one's own may not be there.
-    ...(/\/(:|me(\/|$))/.test(path) || isStranger || endpoint.bytes || operation.role ? (['not_found'] as const) : []),
+    ...(/\/(:|me(\/|$))/.test(path) || isStranger || endpoint.bytes || operation.role || namesRecord(endpoint) ? (['not_found'] as const) : []),
     ...(operation.writes ? (['conflict'] as const) : []),
     ...(honoursIfMatch(endpoint, operation) ? (['precondition_failed'] as const) : []),
     ...(endpoint.bytes ? [] : (['not_acceptable'] as const)),
@@ -63,6 +63,9 @@ function failures(endpoint: Endpoint, operation: Operation, path: string, method
     'unavailable',
   ];
 }
+
+/** A record that the query of a list names narrows it; one that another query names has to be there. */
+const namesRecord = ({ query, isPage }: Endpoint) => isPage !== true && Object.keys(query?.shape ?? {}).some((name) => name.endsWith('_id'));
 
 const honoursIfMatch = (endpoint: Endpoint, operation: Operation) => operation.record !== null && operation.writes && !endpoint.isCreate;
 

@@ -31,8 +31,18 @@ const functionsOf = (schema: string) => `select proname::text, proacl, proowner 
 const granted: Record<string, string[]> = {
   school_api: ['admit', 'call', 'readiness'],
   school_worker: ['clean_up', 'clean_up_school', 'email_prepare', 'purge_drop', 'purge_due', 'purge_mark', 'purge_open', 'schools', 'tenant_lock_key'],
-  school_tenant: ['class_staff', 'reaches_teacher', 'tenant_usage', 'usage_count'],
-  school_platform: ['audit', 'is_reserved_subdomain', 'tenant_provision'],
+  school_tenant: [
+    'class_staff',
+    'reaches_teacher',
+    'school_rename',
+    'setup_complete',
+    'subscription_plans',
+    'subscription_status',
+    'subscription_upgrade',
+    'tenant_usage',
+    'usage_count',
+  ],
+  school_platform: ['audit', 'is_reserved_subdomain', 'require_plan_fits', 'tenant_provision'],
   'school_platform and school_tenant': [
     'diff',
     'earlier_answer',

@@ -4,6 +4,7 @@ import type { TestDatabase } from './database.ts';
 /**
  * Sends requests while something that they all need is locked, lets go when `count` of them wait for it, and gathers what
  * they answer: so they race in every run, and not only when the machine is quick.
+ * @param lock  a statement that takes the lock until its transaction ends
  */
 export async function race<T>(database: TestDatabase, lock: string, count: number, send: () => Promise<T>[]): Promise<T[]> {
   const client = new pg.Client({ connectionString: database.url });

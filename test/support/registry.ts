@@ -102,13 +102,21 @@ export const isAnonymous = ({ operation }: Registered) => ['public', 'token', 'r
 /** Endpoints that a user of a school may reach. */
 export const isForSchools = ({ operation }: Registered) => ['tenant', 'any'].includes(operation.access);
 
+const thisYear = new Date().getUTCFullYear();
+
 /**
  * Bodies that a schema alone can't tell, by operation: rules between fields, or values that must fit the moment. They are
  * laid over the sample.
  */
 const byHand: Record<string, Record<string, unknown>> = {
   // In the academic year of School.classroom.
-  teachers_leaves_create: { start_date: `${new Date().getUTCFullYear()}-09-01`, end_date: `${new Date().getUTCFullYear()}-09-01` },
+  teachers_leaves_create: { start_date: `${thisYear}-09-01`, end_date: `${thisYear}-09-01` },
+  // Inside the year that School.classroom makes, and years apart from it.
+  academic_terms_create: { start_date: `${thisYear}-03-01`, end_date: `${thisYear}-06-30` },
+  academics_years_create: { start_date: '2090-08-01', end_date: '2091-07-31' },
+  school_setup_academic_year: { start_date: '2092-08-01', end_date: '2093-07-31' },
+  // What schools of tests have: a sample must not take features away.
+  subscription_upgrade: { plan_id: 3 },
 };
 
 let serial = 0;

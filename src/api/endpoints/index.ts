@@ -1,13 +1,18 @@
 import type { Resource } from '../endpoint.ts';
+import { academicTerms } from './academic-terms.ts';
+import { academics } from './academics.ts';
 import { auth } from './auth.ts';
 import { classSubjects } from './class-subjects.ts';
 import { classes } from './classes.ts';
 import { dashboard } from './dashboard.ts';
+import { devices } from './devices.ts';
 import { masterData } from './master-data.ts';
 import { platform } from './platform.ts';
 import { rbac } from './rbac.ts';
+import { schoolSetup } from './school-setup.ts';
 import { students } from './students.ts';
 import { gradeSubjects, subjects } from './subjects.ts';
+import { subscription } from './subscription.ts';
 import { teachers } from './teachers.ts';
 import { users } from './users.ts';
 
@@ -20,9 +25,14 @@ export const resources: readonly Resource[] = [
   subjects,
   gradeSubjects,
   classSubjects,
+  academics,
+  academicTerms,
   dashboard,
   rbac,
   users,
   platform,
+  schoolSetup,
+  devices,
+  subscription,
   ...masterData,
 ];

@@ -72,7 +72,7 @@ const Tenant = z
 const AuditLog = z
   .object({
     id,
-    actor: z.object({ id: id.nullable(), email: z.string().nullable() }),
+    actor: z.object({ id: id.nullable(), email: z.string().nullable() }).meta({ description: 'An operator; of a user of a school only the e-mail.' }),
     action: z.string().meta({ examples: ['tenant.suspend'] }),
     tenant_id: id.nullable(),
     tenant_name: z.string().nullable(),

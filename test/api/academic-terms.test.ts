@@ -1,0 +1,210 @@
+import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
+import { inOrder, walk } from '../support/pages.ts';
+import { race } from '../support/race.ts';
+import { type School, testService, type TestService } from '../support/service.ts';
+
+let service: TestService;
+let school: School;
+/** 2020 and 2021, each from January to December. */
+let years: { id: number; name: string }[];
+
+beforeAll(async () => {
+  service = await testService();
+  school = await service.school();
+  years = [await addYear(school, 2020), await addYear(school, 2021)];
+});
+afterAll(() => service.close());
+
+interface Term {
+  id: number;
+  name: string;
+  academic_year_id: number;
+  academic_year_name: string;
+  start_date: string;
+  end_date: string;
+  created_at: string;
+  updated_at: string;
+}
+
+const addYear = async (at: School, year: number) =>
+  (
+    await at.admin.post<{ id: number; name: string }>(
+      '/api/academics/years',
+      { name: `Year ${year}`, start_date: `${year}-01-01`, end_date: `${year}-12-31` },
+      201,
+    )
+  ).data;
+
+/** A term from one day to another of 2020. */
+const term = (from: string, to: string, fields: Record<string, unknown> = {}) => ({
+  name: `From ${from}`,
+  academic_year_id: years[0]?.id,
+  start_date: `2020-${from}`,
+  end_date: `2020-${to}`,
+  ...fields,
+});
+
+const add = async (from: string, to: string, fields: Record<string, unknown> = {}, at = school) =>
+  (await at.admin.post<Term>('/api/academic-terms', term(from, to, fields), 201)).data;
+
+describe('a term', () => {
+  test('that was added is read back as it was sent, changed, and removed', async () => {
+    const sent = term('01-01', '01-31');
+    const made = await school.admin.post<Term>('/api/academic-terms', sent, 201);
+    const path = `/api/academic-terms/${made.data.id}`;
+    expect(made.headers.get('location')).toBe(path);
+    expect(made.data).toMatchObject({ ...sent, academic_year_name: 'Year 2020' });
+    expect((await school.admin.get<Term>(path)).data).toEqual(made.data);
+    const changed = await school.admin.put<Term>(path, { ...made.data, name: 'Winter', end_date: '2020-01-30' });
+    expect(changed.data).toEqual({ ...made.data, name: 'Winter', end_date: '2020-01-30', updated_at: changed.data.updated_at });
+    expect((await school.admin.get<Term>(path)).data).toEqual(changed.data);
+    expect((await school.admin.delete(path)).data).toEqual({ id: made.data.id });
+    for (const again of [school.admin.get(path, 404), school.admin.put(path, { name: 'X' }, 404), school.admin.delete(path, 404)]) {
+      expect((await again).error).toBe('not_found');
+    }
+  });
+
+  test('moves to another year with dates of that year, and keeps its own when the dates do not fit', async () => {
+    const made = await add('02-01', '02-20');
+    const path = `/api/academic-terms/${made.id}`;
+    const other = years[1]?.id;
+    expect((await school.admin.put(path, { academic_year_id: other }, 400)).details).toMatchObject([{ path: 'start_date' }]);
+    expect((await school.admin.get<Term>(path)).data).toEqual(made);
+    const moved = await school.admin.put<Term>(path, { academic_year_id: other, start_date: '2021-02-01', end_date: '2021-02-20' });
+    expect(moved.data).toMatchObject({ academic_year_id: other, academic_year_name: 'Year 2021' });
+  });
+
+  test.each<[Record<string, unknown>, string[]]>([
+    [{ name: undefined, academic_year_id: undefined, start_date: undefined, end_date: undefined }, ['academic_year_id', 'end_date', 'name', 'start_date']],
+    [{ name: ' ' }, ['name']],
+    [{ academic_year_id: 'one' }, ['academic_year_id']],
+    [{ end_date: '2020-03-01' }, ['end_date']],
+    [{ start_date: '2019-12-31' }, ['start_date']],
+    [{ end_date: '2021-01-01' }, ['end_date']],
+    [{ academic_year_name: 'Year 2021' }, ['academic_year_name']],
+  ])('with %j is a 400 that names the fields, and nothing is written', async (fields, paths) => {
+    const count = async () => (await school.admin.get('/api/academic-terms?pageSize=1')).pagination.totalItems;
+    const before = await count();
+    const refused = await school.admin.post('/api/academic-terms', term('03-01', '03-02', fields), 400);
+    expect(refused.error).toBe('validation_error');
+    expect(refused.details.map(({ path }) => path).sort()).toEqual(paths);
+    expect(await count()).toBe(before);
+  });
+
+  test('of a year that does not exist is a 422 that names the field', async () => {
+    const refused = await school.admin.post('/api/academic-terms', term('03-01', '03-02', { academic_year_id: 999_999 }), 422);
+    expect(refused).toMatchObject({ error: 'invalid_reference', details: [{ path: 'academic_year_id' }] });
+  });
+
+  test('that overlaps another of its year by a day is a conflict, made or changed so; the day after is free', async () => {
+    await add('04-01', '04-10');
+    const overlap = { error: 'conflict', details: [{ path: 'start_date' }] };
+    expect(await school.admin.post('/api/academic-terms', term('04-10', '04-20'), 409)).toMatchObject(overlap);
+    const next = await add('04-11', '04-20');
+    expect(await school.admin.put(`/api/academic-terms/${next.id}`, { start_date: '2020-04-10' }, 409)).toMatchObject(overlap);
+    expect((await school.admin.get<Term>(`/api/academic-terms/${next.id}`)).data).toEqual(next);
+  });
+
+  test('has a name of its own in its year, whatever the case, and may share it with a term of another year', async () => {
+    await add('05-01', '05-10', { name: 'May' });
+    const twin = await school.admin.post('/api/academic-terms', term('05-11', '05-20', { name: 'MAY' }), 409);
+    expect(twin).toMatchObject({ error: 'conflict', details: [{ path: 'name' }] });
+    await add('05-01', '05-10', { name: 'May', academic_year_id: years[1]?.id, start_date: '2021-05-01', end_date: '2021-05-10' });
+  });
+
+  test('that has changed since it was read is a 412 for an If-Match of the version before', async () => {
+    const path = `/api/academic-terms/${(await add('06-01', '06-10')).id}`;
+    const etag = (await school.admin.get(path)).headers.get('etag') ?? '';
+    await school.admin.put(path, { name: 'Later' });
+    expect((await school.admin.send('PUT', path, { body: { name: 'Stale' }, headers: { 'If-Match': etag } })).status).toBe(412);
+  });
+
+  test('sent twice with one Idempotency-Key is made once', async () => {
+    const send = () => school.admin.with({ 'Idempotency-Key': 'term' }).post<Term>('/api/academic-terms', term('07-01', '07-10'), 201);
+    expect((await send()).data).toEqual((await send()).data);
+    expect((await school.admin.get<Term[]>('/api/academic-terms?search=07-01')).data).toHaveLength(1);
+  });
+
+  test('of two that overlap and are added at once one is made', async () => {
+    const answers = await race(service.database, `select from ${school.schema}.academic_year where id = ${years[0]?.id ?? 0} for update`, 2, () =>
+      ['Left', 'Right'].map((name) => school.admin.send('POST', '/api/academic-terms', { body: term('08-01', '08-10', { name }) })),
+    );
+    expect(answers.map(({ status }) => status).sort()).toEqual([201, 409]);
+  });
+
+  test('never lies outside its year: of a term and a shorter year that race one wins', async () => {
+    const { id } = await addYear(school, 2030);
+    const answers = await race(service.database, `select from ${school.schema}.academic_year where id = ${id} for update`, 2, () => [
+      school.admin.send('PUT', `/api/academics/years/${id}`, { body: { end_date: '2030-06-30' } }),
+      school.admin.send('POST', '/api/academic-terms', { body: { name: 'Late', academic_year_id: id, start_date: '2030-07-01', end_date: '2030-12-31' } }),
+    ]);
+    expect([
+      [200, 400],
+      [400, 201],
+    ]).toContainEqual(answers.map(({ status }) => status));
+    const outside = await service.database.query(
+      `select from ${school.schema}.term t join ${school.schema}.academic_year y on y.id = t.academic_year_id where t.end_date > y.end_date`,
+    );
+    expect(outside).toEqual([]);
+  });
+});
+
+describe('the list of terms', () => {
+  let lists: School;
+  let ofYears: number[];
+  let all: Term[];
+  beforeAll(async () => {
+    lists = await service.school();
+    ofYears = [(await addYear(lists, 2020)).id, (await addYear(lists, 2021)).id];
+    for (const [n, name] of ['Été', 'autumn', 'Zürich', 'Été', 'autumn', 'Spring'].entries()) {
+      const year = 2020 + (n % 2);
+      const day = `${year}-0${6 - n}`;
+      await lists.admin.post('/api/academic-terms', { name, academic_year_id: ofYears[n % 2], start_date: `${day}-01`, end_date: `${day}-20` }, 201);
+    }
+    all = (await lists.admin.get<Term[]>('/api/academic-terms')).data;
+  });
+  const plain = (text: string) => text.normalize('NFD').replace(/\p{M}/gu, '').toLowerCase();
+  const ids = (terms: Term[]) => terms.map(({ id }) => id);
+
+  test('has the earliest first', () => {
+    expect(all.map(({ start_date }) => start_date)).toEqual(['2020-02-01', '2020-04-01', '2020-06-01', '2021-01-01', '2021-03-01', '2021-05-01']);
+  });
+
+  const keys: Record<string, (one: Term) => string[]> = { name: ({ name }) => [plain(name)], start_date: ({ start_date }) => [start_date] };
+  test.each(Object.keys(keys).flatMap((sort) => (['asc', 'desc'] as const).map((order) => [sort, order] as const)))(
+    'sorted by %s %s has every term once, in order, ties by id',
+    async (sort, order) => {
+      const walked = await walk<Term>(lists.admin, `/api/academic-terms?sort=${sort}&order=${order}`, 4);
+      expect(ids(walked)).toEqual(ids(inOrder(all, keys[sort] ?? (() => []), order)));
+    },
+  );
+
+  test('academic_year_id narrows it, also together with a search; a year that does not exist has none', async () => {
+    const found = async (query: string) => ids((await lists.admin.get<Term[]>(`/api/academic-terms?${query}`)).data);
+    const of = (index: number) => all.filter(({ academic_year_id }) => academic_year_id === ofYears[index]);
+    expect(await found(`academic_year_id=${ofYears[0] ?? 0}`)).toEqual(ids(of(0)));
+    expect(await found(`academic_year_id=${ofYears[1] ?? 0}&search=ETE`)).toEqual(ids(of(1).filter(({ name }) => name === 'Été')));
+    expect(await found('search=zurich')).toEqual(ids(all.filter(({ name }) => name === 'Zürich')));
+    expect(await found('academic_year_id=999999')).toEqual([]);
+  });
+
+  test.each(['sort=created_at', 'academic_year_id=x', 'year=1'])('%s is a 400', async (query) => {
+    expect((await lists.admin.get(`/api/academic-terms?${query}`, 400)).error).toBe('validation_error');
+  });
+});
+
+test('a teacher reads terms and changes none, a student reads none', async () => {
+  const made = await add('09-01', '09-10');
+  const [teacher, student] = [await school.user(['teacher']), await school.user(['student'])];
+  const path = `/api/academic-terms/${made.id}`;
+  expect((await teacher.get<Term>(path)).data).toEqual(made);
+  expect((await teacher.get<Term[]>('/api/academic-terms?search=09-01')).data).toEqual([made]);
+  for (const client of [teacher, student]) {
+    expect((await client.post('/api/academic-terms', term('10-01', '10-10'), 403)).error).toBe('forbidden');
+    expect((await client.put(path, { name: 'Mine' }, 403)).error).toBe('forbidden');
+    expect((await client.delete(path, 403)).error).toBe('forbidden');
+  }
+  expect((await student.get(path, 403)).error).toBe('forbidden');
+  expect((await student.get('/api/academic-terms', 403)).error).toBe('forbidden');
+  expect((await school.admin.get<Term>(path)).data).toEqual(made);
+});

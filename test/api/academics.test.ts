@@ -1,0 +1,481 @@
+import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
+import { inOrder, walk } from '../support/pages.ts';
+import { race } from '../support/race.ts';
+import { type School, testService, type TestService } from '../support/service.ts';
+
+let service: TestService;
+
+beforeAll(async () => {
+  service = await testService();
+});
+afterAll(() => service.close());
+
+interface Year {
+  id: number;
+  name: string;
+  start_date: string;
+  end_date: string;
+  is_current: boolean;
+  created_at: string;
+  updated_at: string;
+}
+
+const year = (from: number, fields: Record<string, unknown> = {}) => ({
+  name: `${from}/${from + 1}`,
+  start_date: `${from}-08-01`,
+  end_date: `${from + 1}-07-31`,
+  ...fields,
+});
+
+const add = async (at: School, from: number, fields: Record<string, unknown> = {}) =>
+  (await at.admin.post<Year>('/api/academics/years', year(from, fields), 201)).data;
+
+const years = async (at: School) => (await at.admin.get<Year[]>('/api/academics/years')).data;
+const current = async (at: School) => (await years(at)).filter(({ is_current }) => is_current).map(({ name }) => name);
+const sql = (at: School, text: string, values: unknown[] = []) => service.database.query<{ id: string }>(text.replaceAll('@', `${at.schema}.`), values);
+
+describe('an academic year', () => {
+  let school: School;
+  beforeAll(async () => {
+    school = await service.school();
+    await add(school, 2020);
+  });
+
+  test('that was added is read back as it was sent, changed, and removed', async () => {
+    const made = await school.admin.post<Year>('/api/academics/years', year(2021), 201);
+    const path = `/api/academics/years/${made.data.id}`;
+    expect(made.headers.get('location')).toBe(path);
+    expect(made.data).toMatchObject({ ...year(2021), is_current: false });
+    expect((await school.admin.get<Year>(path)).data).toEqual(made.data);
+    const changed = await school.admin.put<Year>(path, { name: '  Autumn ', end_date: '2022-07-30' });
+    expect(changed.data).toEqual({ ...made.data, name: 'Autumn', end_date: '2022-07-30', updated_at: changed.data.updated_at });
+    expect((await school.admin.get<Year>(path)).data).toEqual(changed.data);
+    expect((await school.admin.delete(path)).data).toEqual({ id: made.data.id });
+    expect((await school.admin.get(path, 404)).error).toBe('not_found');
+    expect((await school.admin.put(path, { name: 'X' }, 404)).error).toBe('not_found');
+    expect((await school.admin.delete(path, 404)).error).toBe('not_found');
+  });
+
+  test('may be sent back as it was read, and refuses a change of what only the service sets', async () => {
+    const { data } = await school.admin.get<Year[]>('/api/academics/years?search=2020');
+    const read = data[0];
+    expect((await school.admin.put<Year>(`/api/academics/years/${read?.id}`, read)).data).toMatchObject({ name: '2020/2021', is_current: true });
+    const refused = await school.admin.put(`/api/academics/years/${read?.id}`, { created_at: '2020-01-01T00:00:00Z' }, 400);
+    expect(refused.details).toMatchObject([{ path: 'created_at' }]);
+  });
+
+  test.each<[Record<string, unknown>, string[]]>([
+    [{ name: undefined, start_date: undefined, end_date: undefined }, ['end_date', 'name', 'start_date']],
+    [{ name: '' }, ['name']],
+    [{ name: 'x'.repeat(101) }, ['name']],
+    [{ start_date: '2051-02-30' }, ['start_date']],
+    [{ end_date: '2050-08-01' }, ['end_date']],
+    [{ end_date: '2049-08-01' }, ['end_date']],
+    [{ is_current: 'yes' }, ['is_current']],
+    [{ id: 5 }, ['id']],
+  ])('with %j is a 400 that names the fields, and nothing is written', async (fields, paths) => {
+    const before = await years(school);
+    const refused = await school.admin.post('/api/academics/years', year(2050, fields), 400);
+    expect(refused.error).toBe('validation_error');
+    expect(refused.details.map(({ path }) => path).sort()).toEqual(paths);
+    expect(await years(school)).toEqual(before);
+  });
+
+  test('whose end alone is moved before its start is a 400 that names it', async () => {
+    const made = await add(school, 2030);
+    for (const [fields, path] of [
+      [{ end_date: '2030-08-01' }, 'end_date'],
+      [{ start_date: '2031-07-31' }, 'end_date'],
+    ] as const) {
+      expect((await school.admin.put(`/api/academics/years/${made.id}`, fields, 400)).details).toMatchObject([{ path }]);
+    }
+    expect((await school.admin.get<Year>(`/api/academics/years/${made.id}`)).data).toEqual(made);
+  });
+
+  test('that overlaps another by a day is a conflict, made or changed so; one that begins the day after is not', async () => {
+    const overlapping = year(2019, { end_date: '2020-08-01', is_current: true });
+    expect(await school.admin.post('/api/academics/years', overlapping, 409)).toMatchObject({ error: 'conflict', details: [{ path: 'start_date' }] });
+    expect(await current(school)).toEqual(['2020/2021']);
+    const before = await add(school, 2019);
+    const refused = await school.admin.put(`/api/academics/years/${before.id}`, { end_date: '2020-08-01' }, 409);
+    expect(refused).toMatchObject({ error: 'conflict', details: [{ path: 'start_date' }] });
+    expect((await school.admin.get<Year>(`/api/academics/years/${before.id}`)).data).toEqual(before);
+  });
+
+  test('with the name of another, in any case, is a conflict that names the field', async () => {
+    await add(school, 2040, { name: 'Jubilee' });
+    expect(await school.admin.post('/api/academics/years', year(2041, { name: 'JUBILEE' }), 409)).toMatchObject({
+      error: 'conflict',
+      details: [{ path: 'name' }],
+    });
+  });
+
+  test('keeps its terms inside: dates that leave one outside are a 400 that names the date', async () => {
+    const made = await add(school, 2060);
+    await school.admin.post('/api/academic-terms', { name: 'T', academic_year_id: made.id, start_date: '2060-08-01', end_date: '2061-07-31' }, 201);
+    for (const [fields, path] of [
+      [{ start_date: '2060-08-02' }, 'start_date'],
+      [{ end_date: '2061-07-30' }, 'end_date'],
+    ] as const) {
+      const refused = await school.admin.put(`/api/academics/years/${made.id}`, fields, 400);
+      expect(refused).toMatchObject({ error: 'validation_error', details: [{ path, message: 'A term of this academic year lies outside these dates.' }] });
+    }
+    await school.admin.put(`/api/academics/years/${made.id}`, { start_date: '2060-07-01', end_date: '2061-07-31' });
+  });
+
+  test('that a term, a class or a fee structure belongs to is in_use, and is removed when that is gone', async () => {
+    const made = await add(school, 2070);
+    const path = `/api/academics/years/${made.id}`;
+    const rows = [
+      ['term', "insert into @term (name, academic_year_id, start_date, end_date) values ('T', $1, '2070-08-01', '2070-09-01')"],
+      [
+        'class',
+        "with g as (insert into @grade (name) values ('In use') returning id) insert into @class (name, grade_id, academic_year_id) select 'C', id, $1 from g",
+      ],
+      ['fee_structure', "insert into @fee_structure (name, academic_year_id) values ('F', $1)"],
+    ];
+    for (const [table, insert = ''] of rows) {
+      await sql(school, insert, [made.id]);
+      expect((await school.admin.delete(path, 409)).error).toBe('in_use');
+      await sql(school, `delete from @${table} where academic_year_id = $1`, [made.id]);
+    }
+    await school.admin.delete(path);
+  });
+
+  test('that has changed since it was read is a 412 for an If-Match of the version before', async () => {
+    const made = await add(school, 2080);
+    const path = `/api/academics/years/${made.id}`;
+    const etag = (await school.admin.get(path)).headers.get('etag') ?? '';
+    await school.admin.put(path, { name: 'Later' });
+    const stale = await school.admin.send('PUT', path, { body: { name: 'Stale' }, headers: { 'If-Match': etag } });
+    expect([stale.status, stale.error]).toEqual([412, 'precondition_failed']);
+  });
+
+  test('sent twice with one Idempotency-Key is made once', async () => {
+    const send = () => school.admin.with({ 'Idempotency-Key': 'year' }).post<Year>('/api/academics/years', year(2090), 201);
+    expect((await send()).data).toEqual((await send()).data);
+    expect((await school.admin.get<Year[]>('/api/academics/years?search=2090')).data).toHaveLength(1);
+  });
+});
+
+describe('the current year', () => {
+  test('is the first one of a school, whatever is said of it, and stays that until another one is made current', async () => {
+    const school = await service.school();
+    expect(await add(school, 2020, { is_current: false })).toMatchObject({ is_current: true });
+    const second = await add(school, 2021);
+    expect(second.is_current).toBe(false);
+    expect(await current(school)).toEqual(['2020/2021']);
+    expect((await school.admin.put<Year>(`/api/academics/years/${second.id}`, { is_current: true })).data.is_current).toBe(true);
+    expect(await current(school)).toEqual(['2021/2022']);
+    expect(await add(school, 2022, { is_current: true })).toMatchObject({ is_current: true });
+    expect(await current(school)).toEqual(['2022/2023']);
+  });
+
+  test('can not stop being it, nor go while there are others: 409 says to make another one current', async () => {
+    const school = await service.school();
+    const [first, second] = [await add(school, 2020), await add(school, 2021)];
+    const path = `/api/academics/years/${first.id}`;
+    const stopped = await school.admin.put(path, { name: 'Stopped', is_current: false }, 409);
+    expect(stopped).toMatchObject({ error: 'conflict', details: [{ path: 'is_current' }] });
+    expect(stopped.message).toMatch(/Make another year current/);
+    const removed = await school.admin.delete(path, 409);
+    expect([removed.error, removed.message]).toEqual(['conflict', 'This is the current year. Make another year current first.']);
+    expect(await years(school)).toEqual([second, first]);
+    await school.admin.put(`/api/academics/years/${second.id}`, { is_current: true });
+    await school.admin.delete(path);
+    await school.admin.delete(`/api/academics/years/${second.id}`);
+    expect(await years(school)).toEqual([]);
+    expect(await add(school, 2025)).toMatchObject({ is_current: true });
+  });
+
+  const lock = (at: School) => `select pg_advisory_xact_lock('${at.schema}.academic_year'::regclass::bigint)`;
+
+  test('is one when two first years are added at once', async () => {
+    const school = await service.school();
+    const answers = await race(service.database, lock(school), 2, () =>
+      [2020, 2021].map((from) => school.admin.send<Year>('POST', '/api/academics/years', { body: year(from, { is_current: true }) })),
+    );
+    expect(answers.map(({ status }) => status)).toEqual([201, 201]);
+    expect(await current(school)).toHaveLength(1);
+  });
+
+  test('is one when two years are made current at once', async () => {
+    const school = await service.school();
+    await add(school, 2019);
+    const made = [await add(school, 2020), await add(school, 2021)];
+    const answers = await race(service.database, lock(school), 2, () =>
+      made.map(({ id }) => school.admin.send<Year>('PUT', `/api/academics/years/${id}`, { body: { is_current: true } })),
+    );
+    expect(answers.map(({ status, data }) => [status, data.is_current])).toEqual([
+      [200, true],
+      [200, true],
+    ]);
+    expect(await current(school)).toHaveLength(1);
+  });
+
+  test('is there when the only year goes while another one is added', async () => {
+    const school = await service.school();
+    const only = await add(school, 2020);
+    const answers = await race(service.database, lock(school), 2, () => [
+      school.admin.send('DELETE', `/api/academics/years/${only.id}`),
+      school.admin.send('POST', '/api/academics/years', { body: year(2021) }),
+    ]);
+    expect(answers[1]?.status).toBe(201);
+    expect([200, 409]).toContain(answers[0]?.status);
+    expect(await current(school)).toEqual([answers[0]?.status === 200 ? '2021/2022' : '2020/2021']);
+  });
+
+  test('of two years that overlap and are added at once one is made', async () => {
+    const school = await service.school();
+    const answers = await race(service.database, lock(school), 2, () =>
+      ['One', 'Two'].map((name) => school.admin.send('POST', '/api/academics/years', { body: year(2020, { name }) })),
+    );
+    expect(answers.map(({ status }) => status).sort()).toEqual([201, 409]);
+    expect(await years(school)).toHaveLength(1);
+  });
+});
+
+describe('the list of years', () => {
+  let school: School;
+  let all: Year[];
+  beforeAll(async () => {
+    school = await service.school();
+    const names = ['Émile', 'Zoé', 'anna', 'Berta', 'émile 2', '100% año', 'Under_score'];
+    for (const [n, name] of names.entries()) await add(school, 2000 + ((n * 3) % names.length), { name });
+    // Two moments only, so that created_at has ties.
+    await sql(school, "update @academic_year set created_at = timestamptz '2026-01-01Z' + (id % 2) * interval '1 day'");
+    all = await years(school);
+  });
+  const plain = (text: string) => text.normalize('NFD').replace(/\p{M}/gu, '').toLowerCase();
+  const names = (found: Year[]) => found.map(({ name }) => name);
+
+  test('has the latest first', () => {
+    expect(all.map(({ start_date }) => start_date.slice(0, 4))).toEqual(['2006', '2005', '2004', '2003', '2002', '2001', '2000']);
+  });
+
+  const keys: Record<string, (one: Year) => string[]> = {
+    name: ({ name }) => [plain(name)],
+    start_date: ({ start_date }) => [start_date],
+    created_at: ({ created_at }) => [created_at],
+  };
+  test.each(Object.keys(keys).flatMap((sort) => (['asc', 'desc'] as const).map((order) => [sort, order] as const)))(
+    'sorted by %s %s has every year once, in order, ties by id',
+    async (sort, order) => {
+      const walked = await walk<Year>(school.admin, `/api/academics/years?sort=${sort}&order=${order}`, 2);
+      expect(names(walked)).toEqual(names(inOrder(all, keys[sort] ?? (() => []), order)));
+    },
+  );
+
+  test.each([
+    ['EMILE', ['Émile', 'émile 2']],
+    ['zoe', ['Zoé']],
+    ['ano', ['100% año']],
+    ['%25', ['100% año']],
+    ['_', ['Under_score']],
+    ['2 emi', ['émile 2']],
+    ['nobody', []],
+  ])('search=%s finds %j', async (search, expected) => {
+    const { data, pagination } = await school.admin.get<Year[]>(`/api/academics/years?sort=name&search=${search}`);
+    expect(names(data)).toEqual(expected);
+    expect(pagination.totalItems).toBe(expected.length);
+  });
+
+  test.each(['sort=end_date', 'is_current=true'])('%s is a 400', async (query) => {
+    expect((await school.admin.get(`/api/academics/years?${query}`, 400)).error).toBe('validation_error');
+  });
+});
+
+describe('permissions', () => {
+  test('a teacher and an accountant read years and change none, a student reads none', async () => {
+    const school = await service.school();
+    const made = await add(school, 2020);
+    for (const role of ['teacher', 'accountant']) {
+      const user = await school.user([role]);
+      expect((await user.get<Year[]>('/api/academics/years')).data).toEqual([made]);
+      expect((await user.get<Year>(`/api/academics/years/${made.id}`)).data).toEqual(made);
+      expect((await user.post('/api/academics/years', year(2021), 403)).error).toBe('forbidden');
+      expect((await user.put(`/api/academics/years/${made.id}`, { name: 'Mine' }, 403)).error).toBe('forbidden');
+      expect((await user.delete(`/api/academics/years/${made.id}`, 403)).error).toBe('forbidden');
+    }
+    const student = await school.user(['student']);
+    for (const path of ['years', `years/${made.id}`, 'overview']) expect((await student.get(`/api/academics/${path}`, 403)).error).toBe('forbidden');
+    expect(await years(school)).toEqual([made]);
+  });
+});
+
+describe('the overview', () => {
+  interface Overview {
+    academic_year: Omit<Year, 'created_at' | 'updated_at'>;
+    term_count: number;
+    terms: { id: number; name: string }[];
+    classes: number;
+    students: number;
+    teachers: number;
+    active_teachers: number;
+    attendance_rate: number | null;
+    fees: { billed: number; collected: number } | null;
+  }
+
+  let school: School;
+  let last: Year;
+  let now: Year;
+  /** Two classes of the current year and one of the year before. */
+  let classes: [number, number, number];
+  let teachers: number[];
+  let students: number[];
+  const overview = async (query = '', client = school.admin) => (await client.get<Overview>(`/api/academics/overview${query}`)).data;
+  const enrolled = async (class_id: number) =>
+    (await school.admin.post<{ id: number }>('/api/students', { first_name: 'Sam', last_name: 'Student', class_id }, 201)).data.id;
+  const idOf = async (text: string, values: unknown[] = []) => Number((await sql(school, text, values))[0]?.id);
+
+  beforeAll(async () => {
+    school = await service.school();
+    [last, now] = [await add(school, 2024), await add(school, 2025, { is_current: true })];
+    for (const [name, start, end] of [
+      ['Second', '2026-01-10', '2026-07-01'],
+      ['First', '2025-08-01', '2025-12-20'],
+    ])
+      await school.admin.post('/api/academic-terms', { name, academic_year_id: now.id, start_date: start, end_date: end }, 201);
+    const grade = await idOf("insert into @grade (name) values ('One') returning id");
+    const insertClass = (name: string, yearId: number) =>
+      idOf('insert into @class (name, grade_id, academic_year_id) values ($1, $2, $3) returning id', [name, grade, yearId]);
+    classes = [await insertClass('A', now.id), await insertClass('B', now.id), await insertClass('Old', last.id)];
+    teachers = [];
+    for (const last_name of ['Class', 'Subject', 'Other', 'Old', 'Idle', 'Away', 'Gone']) {
+      teachers.push(await idOf("insert into @teacher (first_name, last_name) values ('T', $1) returning id", [last_name]));
+    }
+    const [ofClass, ofSubject, other, old, , away, gone] = teachers;
+    await sql(school, 'update @teacher set is_active = false where id = $1', [away]);
+    await sql(school, 'update @teacher set deleted_at = now() where id = $1', [gone]);
+    await sql(school, 'update @class set class_teacher_id = $1 where id = $2', [ofClass, classes[0]]);
+    await sql(school, 'update @class set class_teacher_id = $1 where id = $2', [old, classes[2]]);
+    const subject = await idOf("insert into @subject (name, code) values ('Art', 'ART') returning id");
+    await sql(school, 'insert into @class_subject (class_id, subject_id, teacher_id, periods_per_week) values ($1, $3, $4, 2), ($2, $3, $4, 2)', [
+      classes[0],
+      classes[1],
+      subject,
+      ofSubject,
+    ]);
+    await sql(school, 'insert into @class_teacher (class_id, teacher_id) values ($1, $2), ($1, $3), ($1, $4)', [classes[1], other, away, gone]);
+    // Three of this year, of whom one changed class and one was there last year; one who was withdrawn from it.
+    students = [await enrolled(classes[2]), await enrolled(classes[0]), await enrolled(classes[0]), await enrolled(classes[0])];
+    await school.admin.put(`/api/students/${students[0] ?? 0}`, { class_id: classes[1] });
+    await school.admin.put(`/api/students/${students[1] ?? 0}`, { class_id: classes[1] });
+    await school.admin.put(`/api/students/${students[3] ?? 0}`, { class_id: null });
+  });
+
+  test('of a school without a year, and of a year that does not exist, is a 404', async () => {
+    const empty = await service.school();
+    expect((await empty.admin.get('/api/academics/overview', 404)).error).toBe('not_found');
+    expect((await school.admin.get('/api/academics/overview?academic_year_id=999999', 404)).error).toBe('not_found');
+    expect((await school.admin.get('/api/academics/overview?academic_year_id=x', 400)).details).toMatchObject([{ path: 'academic_year_id' }]);
+  });
+
+  test('of the current year has its terms in order, its classes, who is enrolled, and who teaches', async () => {
+    const found = await overview();
+    expect(found).toMatchObject({
+      academic_year: { id: now.id, name: '2025/2026', start_date: '2025-08-01', end_date: '2026-07-31', is_current: true },
+      term_count: 2,
+      classes: 2,
+      students: 3,
+      teachers: 4,
+      active_teachers: 5,
+    });
+    expect(found.terms.map(({ name }) => name)).toEqual(['First', 'Second']);
+    expect(await overview(`?academic_year_id=${now.id}`)).toEqual(found);
+  });
+
+  test('of last year has those who completed it, and nothing of this year', async () => {
+    expect(await overview(`?academic_year_id=${last.id}`)).toMatchObject({
+      academic_year: { id: last.id, is_current: false },
+      term_count: 0,
+      terms: [],
+      classes: 1,
+      students: 1,
+      teachers: 1,
+      active_teachers: 5,
+      attendance_rate: null,
+    });
+  });
+
+  test('has the rate of attendance, which follows marks as they are made, changed, moved to another class, and taken away', async () => {
+    const mark = (marks: [student: number, classId: number, date: string, status: string][]) =>
+      sql(
+        school,
+        `insert into @attendance (student_id, class_id, date, status) select (m ->> 0)::bigint, (m ->> 1)::bigint, (m ->> 2)::date, m ->> 3 from jsonb_array_elements($1) m
+         on conflict (student_id, date) do update set status = excluded.status, class_id = excluded.class_id`,
+        [JSON.stringify(marks)],
+      );
+    const [one = 0, two = 0, three = 0] = students;
+    const [a, b, old] = classes;
+    await sql(school, 'delete from @attendance');
+    expect((await overview()).attendance_rate).toBeNull();
+    await mark([
+      [one, old, '2025-05-05', 'absent'],
+      [one, b, '2025-09-01', 'present'],
+      [two, b, '2025-09-01', 'late'],
+      [three, a, '2025-09-01', 'absent'],
+    ]);
+    expect((await overview()).attendance_rate).toBe(0.6667);
+    expect((await overview(`?academic_year_id=${last.id}`)).attendance_rate).toBe(0);
+    // One of them is new, one changes its status, one its class.
+    await mark([
+      [one, b, '2025-09-02', 'present'],
+      [one, old, '2025-05-05', 'late'],
+      [three, b, '2025-09-01', 'absent'],
+    ]);
+    expect((await overview()).attendance_rate).toBe(0.75);
+    expect((await overview(`?academic_year_id=${last.id}`)).attendance_rate).toBe(1);
+    await sql(school, "delete from @attendance where status = 'absent' or class_id = $1", [old]);
+    expect((await overview()).attendance_rate).toBe(1);
+    expect((await overview(`?academic_year_id=${last.id}`)).attendance_rate).toBeNull();
+  });
+
+  test('has what was billed and collected as numbers, for who may see fees; of a waived fee only what was paid', async () => {
+    const structure = (yearId: number) => idOf("insert into @fee_structure (name, academic_year_id) values ('Fee', $1) returning id", [yearId]);
+    expect((await overview()).fees).toEqual({ billed: 0, collected: 0 });
+    const [ofNow, ofLast] = [await structure(now.id), await structure(last.id)];
+    await sql(
+      school,
+      `insert into @student_fee (student_id, fee_structure_id, amount, paid_amount, due_date, status) values
+         ($1, $2, 100.10, 50.05, '2026-01-01', 'partially_paid'), ($1, $2, 200, 0, '2026-01-01', 'pending'), ($1, $2, 80, 20, '2026-01-01', 'waived'),
+         ($1, $3, 7, 7, '2025-01-01', 'paid')`,
+      [students[0], ofNow, ofLast],
+    );
+    expect((await overview()).fees).toEqual({ billed: 320.1, collected: 70.05 });
+    expect((await overview(`?academic_year_id=${last.id}`)).fees).toEqual({ billed: 7, collected: 7 });
+    expect((await overview('', await school.user(['accountant']))).fees).toEqual({ billed: 320.1, collected: 70.05 });
+    expect((await overview('', await school.user(['transport_manager']))).fees).toBeNull();
+    await service.operator.put(`/api/platform/tenants/${school.id}`, { feature_flags: { fees_management: false } });
+    expect((await overview()).fees).toBeNull();
+    await service.operator.put(`/api/platform/tenants/${school.id}`, { feature_flags: {} });
+  });
+
+  test('has no fees for somebody who may see only their own: fee.read of the student role is not for the school', async () => {
+    const { data: roles } = await school.admin.get<{ id: number; name: string; permission_ids: number[] }[]>('/api/rbac/roles');
+    const { data: permissions } = await school.admin.get<{ id: number; name: string }[]>('/api/rbac/permissions');
+    const idsOf = (...names: string[]) => permissions.filter(({ name }) => names.includes(name)).map(({ id }) => id);
+    const student = roles.find(({ name }) => name === 'student');
+    await school.admin.put(`/api/rbac/roles/${student?.id ?? 0}`, { permission_ids: idsOf('timetable.read', 'fee.read') });
+    await school.admin.post('/api/rbac/roles', { name: 'Planner', permission_ids: idsOf('academic.read') }, 201);
+    expect(await overview('', await school.user(['student', 'Planner']))).toMatchObject({ classes: 2, students: 3, fees: null });
+  });
+
+  test('shows a teacher the classes they teach and no fees, also when another role may see fees', async () => {
+    const { data: permissions } = await school.admin.get<{ id: number; name: string }[]>('/api/rbac/permissions');
+    const feeRead = permissions.filter(({ name }) => name === 'fee.read').map(({ id }) => id);
+    await school.admin.post('/api/rbac/roles', { name: 'Cashier', permission_ids: feeRead }, 201);
+    await sql(school, 'delete from @attendance');
+    await sql(
+      school,
+      "insert into @attendance (student_id, class_id, date, status) values ($1, $2, '2025-10-01', 'absent'), ($3, $4, '2025-10-01', 'present')",
+      [students[0], classes[1], students[2], classes[0]],
+    );
+    for (const roles of [['teacher'], ['teacher', 'Cashier']]) {
+      const teacher = await school.user(roles);
+      await sql(school, 'update @teacher set user_id = $1 where id = $2', [teacher.id, teachers[0]]);
+      expect(await overview('', teacher)).toMatchObject({ classes: 1, students: 1, teachers: 2, active_teachers: 5, attendance_rate: 1, fees: null });
+      expect(await overview(`?academic_year_id=${last.id}`, teacher)).toMatchObject({ classes: 0, students: 0, teachers: 0, attendance_rate: null });
+    }
+  });
+});

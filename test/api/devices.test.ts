@@ -1,0 +1,115 @@
+import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import { race } from '../support/race.ts';
+import { type School, testService, type TestService } from '../support/service.ts';
+
+let service: TestService;
+let school: School;
+
+beforeAll(async () => {
+  service = await testService();
+  school = await service.school();
+});
+afterAll(() => service.close());
+
+interface Device {
+  id: number;
+  token: string;
+  platform: string;
+  created_at: string;
+  updated_at: string;
+}
+
+const register = async (client: { post: School['admin']['post'] }, token: string, platform = 'ios') =>
+  (await client.post<Device>('/api/devices/register', { token, platform })).data;
+const stored = (token: string, at = school) =>
+  service.database.query<{ user_id: number; platform: string }>(`select user_id::integer, platform from ${at.schema}.device where token = $1`, [token]);
+const path = (token: string) => `/api/devices/${encodeURIComponent(token)}`;
+
+test('every user of a school registers a device, a student too, and an operator has none', async () => {
+  for (const role of ['teacher', 'student']) {
+    const user = await school.user([role]);
+    const device = await register(user, `${role} phone`, 'android');
+    expect(device).toMatchObject({ token: `${role} phone`, platform: 'android' });
+    expect(await stored(`${role} phone`)).toEqual([{ user_id: user.id, platform: 'android' }]);
+  }
+  expect((await service.operator.post('/api/devices/register', { token: 'console', platform: 'web' }, 403)).error).toBe('forbidden');
+});
+
+test('the same token again is the same device, with the platform that was sent last', async () => {
+  const user = await school.user([]);
+  const first = await register(user, 'again');
+  const second = await register(user, 'again', 'web');
+  expect(second).toEqual({ ...first, platform: 'web', updated_at: second.updated_at });
+  expect(await stored('again')).toEqual([{ user_id: user.id, platform: 'web' }]);
+});
+
+test('a token moves to whoever shows it last, and the user before has it no longer', async () => {
+  const [before, after] = [await school.user(['student']), await school.user(['student'])];
+  const device = await register(before, 'shared tablet');
+  expect((await register(after, 'shared tablet')).id).toBe(device.id);
+  expect(await stored('shared tablet')).toEqual([{ user_id: after.id, platform: 'ios' }]);
+  expect((await before.delete(path('shared tablet'), 404)).error).toBe('not_found');
+  expect((await after.delete(path('shared tablet'))).data).toEqual({ id: device.id });
+});
+
+test('two users who register one token at once: one device is left, which belongs to one of them', async () => {
+  const users = [await school.user([]), await school.user([])];
+  const answers = await race(service.database, `lock table ${school.schema}.device in share mode`, 2, () =>
+    users.map((user) => user.send<Device>('POST', '/api/devices/register', { body: { token: 'raced', platform: 'ios' } })),
+  );
+  expect(answers.map(({ status }) => status)).toEqual([200, 200]);
+  expect(answers[0]?.data.id).toBe(answers[1]?.data.id);
+  const left = await stored('raced');
+  expect(left).toHaveLength(1);
+  expect(users.map(({ id }) => id)).toContain(left[0]?.user_id);
+});
+
+test('one is removed by its token, and only by its user: for others, the admin too, it is a 404 as if nobody had it', async () => {
+  const [owner, other] = [await school.user([]), await school.user([])];
+  await register(owner, 'mine');
+  const foreign = await other.delete(path('mine'), 404);
+  const unknown = await other.delete(path('nobody has this'), 404);
+  expect([foreign.error, foreign.message]).toEqual([unknown.error, unknown.message]);
+  await school.admin.delete(path('mine'), 404);
+  expect(await stored('mine')).toEqual([{ user_id: owner.id, platform: 'ios' }]);
+  await owner.delete(path('mine'));
+  expect(await stored('mine')).toEqual([]);
+  await owner.delete(path('mine'), 404);
+});
+
+test.each(['https://push.example/a/b?c=d&e=%20', 'a:b/c+d==', 'ключ 🔑', '%2F', "';--", 'x'.repeat(4096)])(
+  'the token %p is stored as it is, and found again in a path',
+  async (token) => {
+    const user = await school.user([]);
+    expect((await register(user, token)).token).toBe(token);
+    await user.delete(path(token));
+    expect(await stored(token)).toEqual([]);
+  },
+);
+
+test.each<[Record<string, unknown>, string[]]>([
+  [{}, ['platform', 'token']],
+  [{ token: '', platform: 'ios' }, ['token']],
+  [{ token: 'a\0b', platform: 'ios' }, ['token']],
+  [{ token: 'x'.repeat(4097), platform: 'ios' }, ['token']],
+  [{ token: 'x', platform: 'palm' }, ['platform']],
+  [{ token: 'x', platform: 'ios', user_id: 1 }, ['user_id']],
+])('%j is a 400 that names the fields', async (body, paths) => {
+  const refused = await school.admin.post('/api/devices/register', body, 400);
+  expect(refused.details.map((detail) => detail.path).sort()).toEqual(paths);
+});
+
+test('one token in two schools is two devices, each of which its own user removes', async () => {
+  const other = await service.school();
+  await register(school.admin, 'two schools');
+  await register(other.admin, 'two schools');
+  await other.admin.delete(path('two schools'));
+  expect([await stored('two schools', other), (await stored('two schools')).length]).toEqual([[], 1]);
+});
+
+test('a device goes with its user when that one is gone for good', async () => {
+  const user = await school.user([]);
+  await register(user, 'goes along');
+  await service.database.query(`delete from ${school.schema}.user_account where id = $1`, [user.id]);
+  expect(await stored('goes along')).toEqual([]);
+});

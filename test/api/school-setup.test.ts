@@ -1,0 +1,339 @@
+import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
+import { fileForm, jpeg, png } from '../support/pictures.ts';
+import { race } from '../support/race.ts';
+import { type School, testService, type TestService } from '../support/service.ts';
+
+let service: TestService;
+/** Where everything is refused. */
+let fresh: School;
+
+beforeAll(async () => {
+  service = await testService();
+  fresh = await service.school();
+});
+afterAll(() => service.close());
+
+interface SchoolInfo {
+  name: string;
+  address: string | null;
+  phone: string | null;
+  email: string | null;
+  website: string | null;
+  logo_url: string | null;
+}
+interface Status {
+  is_complete: boolean;
+  steps_completed: string[];
+  steps_missing: string[];
+  steps: { name: string; is_complete: boolean; missing: string | null }[];
+  school: SchoolInfo;
+  academic_year: { id: number; name: string; start_date: string; end_date: string } | null;
+  grade_count: number;
+}
+interface Year {
+  id: number;
+  name: string;
+  start_date: string;
+  end_date: string;
+  is_current: boolean;
+}
+interface Grade {
+  id: number;
+  name: string;
+  sequence: number | null;
+}
+
+const base = '/api/school-setup';
+const year = { name: '2026/2027', start_date: '2026-08-01', end_date: '2027-07-31' };
+const status = async (school: School) => (await school.admin.get<Status>(`${base}/status`)).data;
+const info = async (school: School, body: unknown) => (await school.admin.post<SchoolInfo>(`${base}/school-info`, body)).data;
+const setYear = async (school: School, body: unknown) => (await school.admin.post<Year>(`${base}/academic-year`, body)).data;
+const setGrades = async (school: School, grades: unknown) => (await school.admin.post<Grade[]>(`${base}/grades`, { grades })).data;
+const years = async (school: School) => (await school.admin.get<Year[]>('/api/academics/years')).data;
+const files = (school: School) => service.database.query(`select content_type from ${school.schema}.file`);
+
+describe('the setup of a school', () => {
+  test('goes step by step until it is complete, and each step may be sent again', async () => {
+    const school = await service.school({ name: 'New School' });
+    expect(await status(school)).toMatchObject({
+      is_complete: false,
+      steps_completed: [],
+      steps_missing: ['school_info', 'academic_year', 'grades'],
+      school: { name: 'New School', address: null, phone: null, email: null, website: null, logo_url: null },
+      academic_year: null,
+      grade_count: 0,
+    });
+    await setGrades(school, [{ name: 'One', sequence: 1 }]);
+    expect((await status(school)).steps_completed).toEqual(['grades']);
+    await info(school, { address: '1 Hill' });
+    expect((await status(school)).steps_missing).toEqual(['academic_year']);
+
+    const refused = await school.admin.post(`${base}/complete`, undefined, 409);
+    expect([refused.error, refused.message]).toEqual([
+      'setup_incomplete',
+      'The setup is not complete. Add the current academic year: POST /api/school-setup/academic-year.',
+    ]);
+    expect(refused.details).toEqual([{ path: 'academic_year', message: 'Add the current academic year: POST /api/school-setup/academic-year.' }]);
+    expect((await status(school)).is_complete).toBe(false);
+
+    const made = await setYear(school, year);
+    const complete = (await school.admin.post<Status>(`${base}/complete`)).data;
+    expect(complete).toEqual({
+      is_complete: true,
+      steps_completed: ['school_info', 'academic_year', 'grades'],
+      steps_missing: [],
+      steps: ['school_info', 'academic_year', 'grades'].map((name) => ({ name, is_complete: true, missing: null })),
+      school: { name: 'New School', address: '1 Hill', phone: null, email: null, website: null, logo_url: null },
+      academic_year: { id: made.id, ...year },
+      grade_count: 1,
+    });
+    await setGrades(school, [{ name: 'One', sequence: 1 }]);
+    await info(school, { address: '1 Hill' });
+    await setYear(school, year);
+    expect((await school.admin.post<Status>(`${base}/complete`)).data).toEqual(complete);
+    expect((await school.admin.get<{ tenant: { is_setup_complete: boolean } }>('/api/auth/profile')).data.tenant.is_setup_complete).toBe(true);
+  });
+
+  test('names every step that is missing when it is closed too early', async () => {
+    const school = await service.school();
+    const refused = await school.admin.post(`${base}/complete`, undefined, 409);
+    expect(refused.details.map(({ path }) => path)).toEqual(['school_info', 'academic_year', 'grades']);
+    expect((await status(school)).steps.map(({ missing }) => missing)).toEqual(refused.details.map(({ message }) => message));
+  });
+
+  test('stays complete when a grade or year goes later, and the status says what is missing', async () => {
+    const school = await service.school();
+    await info(school, {});
+    await setYear(school, year);
+    await setGrades(school, [{ name: 'One' }]);
+    await school.admin.post(`${base}/complete`);
+    await service.database.query(`delete from ${school.schema}.grade`);
+    expect(await status(school)).toMatchObject({ is_complete: true, steps_missing: ['grades'] });
+    expect((await school.admin.post<Status>(`${base}/complete`)).data).toMatchObject({ is_complete: true });
+  });
+
+  test('is seen by every user of the school, and made by who has setup.manage alone', async () => {
+    const school = await service.school({ name: 'Untouched' });
+    for (const role of ['teacher', 'student']) {
+      const user = await school.user([role]);
+      expect((await user.get<Status>(`${base}/status`)).data).toEqual(await status(school));
+      for (const [step, body] of [
+        ['complete', undefined],
+        ['school-info', { name: 'Mine' }],
+        ['academic-year', year],
+        ['grades', { grades: [{ name: 'One', sequence: 1 }] }],
+      ] as const) {
+        expect((await user.post(`${base}/${step}`, body, 403)).error).toBe('forbidden');
+      }
+    }
+    expect((await service.operator.get(`${base}/status`, 403)).error).toBe('forbidden');
+    expect(await status(school)).toMatchObject({ steps_completed: [], school: { name: 'Untouched' } });
+  });
+});
+
+describe('the school info', () => {
+  test('changes what is sent and keeps the rest; the name is the name of the school everywhere, and of no other school', async () => {
+    const [school, other] = [await service.school(), await service.school()];
+    const theirs = (await status(other)).school.name;
+    const sent = { name: ' Green Valley ', address: '1 Hill', phone: '+1 2', email: 'Office@Green.example', website: 'https://green.example' };
+    const stored = { ...sent, name: 'Green Valley', email: 'office@green.example', logo_url: null };
+    expect(await info(school, sent)).toEqual(stored);
+    expect(await info(school, { phone: null, website: '' })).toEqual({ ...stored, phone: null, website: null });
+    expect(await info(school, {})).toEqual({ ...stored, phone: null, website: null });
+    expect((await status(school)).school).toEqual({ ...stored, phone: null, website: null });
+    expect((await service.operator.get<{ name: string }>(`/api/platform/tenants/${school.id}`)).data.name).toBe('Green Valley');
+    expect((await school.admin.get<{ tenant: { name: string } }>('/api/auth/profile')).data.tenant.name).toBe('Green Valley');
+    expect((await status(other)).school.name).toBe(theirs);
+  });
+
+  test.each<[Record<string, unknown>, string]>([
+    [{ name: '' }, 'name'],
+    [{ name: null }, 'name'],
+    [{ name: 'x'.repeat(201) }, 'name'],
+    [{ email: 'nobody' }, 'email'],
+    [{ website: 'x'.repeat(301) }, 'website'],
+    [{ logo: 'picture' }, 'logo'],
+    [{ logo_id: 1 }, 'logo_id'],
+    [{ file_id: 1 }, 'file_id'],
+  ])('with %j is a 400 that names the field, and nothing changes', async (body, path) => {
+    expect((await fresh.admin.post(`${base}/school-info`, { address: 'Nowhere', ...body }, 400)).details).toMatchObject([{ path }]);
+    expect((await status(fresh)).steps_completed).toEqual([]);
+  });
+
+  test('sent twice at once for the first time makes one record', async () => {
+    const school = await service.school();
+    const answers = await race(service.database, `lock table ${school.schema}.school in share mode`, 2, () =>
+      [{ phone: '1' }, { address: 'A' }].map((body) => school.admin.send<SchoolInfo>('POST', `${base}/school-info`, { body })),
+    );
+    expect(answers.map((answer) => answer.status)).toEqual([200, 200]);
+    expect((await status(school)).school).toMatchObject({ phone: '1', address: 'A' });
+  });
+});
+
+describe('the logo', () => {
+  const webp = Buffer.from('524946461a000000574542505650384c0d0000002f00000010071011118888fe0700', 'hex');
+  const form = (content: Buffer, fields: Record<string, string> = {}) => {
+    const made = fileForm(content, 'logo.bin', 'application/octet-stream', 'logo');
+    for (const [name, value] of Object.entries(fields)) made.append(name, value);
+    return made;
+  };
+
+  test('comes with the other fields in one form, is shown to every user, replaced, and removed by null', async () => {
+    const school = await service.school();
+    expect((await school.admin.get(`${base}/logo`, 404)).error).toBe('not_found');
+    const student = await school.user(['student']);
+    const first = await info(school, form(png, { name: 'With logo', phone: '7', email: '' }));
+    expect(first).toMatchObject({ name: 'With logo', phone: '7', email: null });
+    expect(first.logo_url).toMatch(/^\/api\/school-setup\/logo\?v=\d+$/);
+    const shown = await student.get<Buffer>(first.logo_url ?? '');
+    expect(shown.data.equals(png)).toBe(true);
+    expect([shown.headers.get('content-type'), shown.headers.get('content-disposition')]).toEqual([
+      'image/png',
+      'inline; filename="logo.png"; filename*=UTF-8\'\'logo.png',
+    ]);
+    const second = await info(school, form(jpeg));
+    expect(second).toEqual({ ...first, logo_url: second.logo_url });
+    expect(second.logo_url).not.toBe(first.logo_url);
+    expect((await student.get<Buffer>(`${base}/logo`)).data.equals(jpeg)).toBe(true);
+    expect(await files(school)).toEqual([{ content_type: 'image/jpeg' }]);
+    expect((await info(school, { phone: '8' })).logo_url).toBe(second.logo_url);
+    expect(await info(school, { logo: null })).toEqual({ ...first, phone: '8', logo_url: null });
+    expect(await files(school)).toEqual([]);
+    await student.get(`${base}/logo`, 404);
+  });
+
+  test('is told by its content: jpeg, png and webp are taken whatever they are called, and nothing else is', async () => {
+    const school = await service.school();
+    for (const [content, type] of [
+      [jpeg, 'image/jpeg'],
+      [png, 'image/png'],
+      [webp, 'image/webp'],
+    ] as const) {
+      await info(school, form(content));
+      expect((await school.admin.get(`${base}/logo`)).headers.get('content-type')).toBe(type);
+    }
+    const svg = Buffer.from('<svg xmlns="http://www.w3.org/2000/svg"/>');
+    for (const content of [svg, Buffer.from('GIF89a'), Buffer.alloc(0)]) {
+      expect((await school.admin.post(`${base}/school-info`, form(content, { name: 'Renamed' }), 415)).error).toBe('unsupported_media_type');
+    }
+    expect((await status(school)).school.name).not.toBe('Renamed');
+    expect(await files(school)).toEqual([{ content_type: 'image/webp' }]);
+  });
+
+  test('has 5 MB at most, and a form without one keeps the logo that is there', async () => {
+    const school = await service.school();
+    const { logo_url } = await info(school, form(Buffer.concat([png, Buffer.alloc(5 * 1024 * 1024 - png.length)])));
+    const large = form(Buffer.concat([png, Buffer.alloc(5 * 1024 * 1024 - png.length + 1)]));
+    expect((await school.admin.post(`${base}/school-info`, large, 413)).error).toBe('payload_too_large');
+    const bare = new FormData();
+    bare.append('address', 'By form');
+    expect(await info(school, bare)).toMatchObject({ address: 'By form', logo_url });
+  });
+});
+
+describe('the academic year', () => {
+  test('is the current one, is changed by its name in any case, and is not doubled', async () => {
+    const school = await service.school();
+    const made = await setYear(school, year);
+    expect(made).toMatchObject({ ...year, is_current: true });
+    expect(await setYear(school, year)).toMatchObject({ id: made.id, ...year });
+    const jubilee = await setYear(school, { name: 'Jubilee', start_date: '2027-08-01', end_date: '2028-07-31' });
+    expect((await years(school)).map(({ id, is_current }) => [id, is_current])).toEqual([
+      [jubilee.id, true],
+      [made.id, false],
+    ]);
+    const again = { name: 'JUBILEE', start_date: '2027-08-02', end_date: '2028-07-30' };
+    expect(await setYear(school, again)).toMatchObject({ id: jubilee.id, ...again, is_current: true });
+    expect(await setYear(school, year)).toMatchObject({ id: made.id, is_current: true });
+    expect(await years(school)).toMatchObject([
+      { id: jubilee.id, is_current: false },
+      { id: made.id, is_current: true },
+    ]);
+  });
+
+  test('that overlaps another is a conflict, and the current one stays', async () => {
+    const school = await service.school();
+    const made = await setYear(school, year);
+    const refused = await school.admin.post(`${base}/academic-year`, { ...year, name: 'Other' }, 409);
+    expect(refused).toMatchObject({ error: 'conflict', details: [{ path: 'start_date' }] });
+    expect(await years(school)).toMatchObject([{ id: made.id, is_current: true }]);
+  });
+
+  test('that does not fit is a 400 that names the field', async () => {
+    const school = await service.school();
+    for (const [fields, path] of [
+      [{ name: '' }, 'name'],
+      [{ start_date: '2026-13-01' }, 'start_date'],
+      [{ end_date: '2026-08-01' }, 'end_date'],
+      [{ is_current: true }, 'is_current'],
+    ] as const) {
+      expect((await school.admin.post(`${base}/academic-year`, { ...year, ...fields }, 400)).details).toMatchObject([{ path }]);
+    }
+    expect(await years(school)).toEqual([]);
+  });
+
+  test('sent twice at once is one year', async () => {
+    const school = await service.school();
+    const answers = await race(service.database, `select pg_advisory_xact_lock('${school.schema}.academic_year'::regclass::bigint)`, 2, () =>
+      [1, 2].map(() => school.admin.send<Year>('POST', `${base}/academic-year`, { body: year })),
+    );
+    expect(answers.map((answer) => answer.status)).toEqual([200, 200]);
+    expect(await years(school)).toMatchObject([{ ...year, is_current: true }]);
+  });
+});
+
+describe('grades', () => {
+  const listed = (grades: Grade[]) => grades.map(({ name, sequence }) => [name, sequence]);
+
+  test('are added by name in any case, those that are there change their sequence, and all are answered in their order', async () => {
+    const school = await service.school();
+    const first = await setGrades(school, [
+      { name: 'Grade 1', sequence: 1 },
+      { name: 'Grade 2', sequence: 2 },
+    ]);
+    expect(listed(first)).toEqual([
+      ['Grade 1', 1],
+      ['Grade 2', 2],
+    ]);
+    const second = await setGrades(school, [{ name: 'GRADE 2', sequence: 0 }, { name: 'Grade 1' }, { name: 'Nursery' }, { name: 'Grade 10', sequence: 10 }]);
+    expect(listed(second)).toEqual([
+      ['Grade 2', 0],
+      ['Grade 1', 1],
+      ['Grade 10', 10],
+      ['Nursery', null],
+    ]);
+    expect(second.filter(({ name }) => /Grade [12]$/.test(name)).map(({ id }) => id)).toEqual([first[1]?.id, first[0]?.id]);
+    expect((await status(school)).grade_count).toBe(4);
+  });
+
+  test('named twice in one request are a 400 that names the second, and none is added', async () => {
+    const school = await service.school();
+    const refused = await school.admin.post(`${base}/grades`, { grades: [{ name: 'A' }, { name: 'Ä' }, { name: 'ä' }, { name: ' a ' }] }, 400);
+    expect(refused).toMatchObject({ error: 'validation_error', details: [{ path: 'grades.2.name' }] });
+    expect((await status(school)).grade_count).toBe(0);
+  });
+
+  test.each<[unknown, string]>([
+    [undefined, 'grades'],
+    [[], 'grades'],
+    [Array.from({ length: 101 }, (_, n) => ({ name: `G${n}` })), 'grades'],
+    [[{ sequence: 1 }], 'grades.0.name'],
+    [[{ name: 'A' }, { name: '' }], 'grades.1.name'],
+    [[{ name: 'A', sequence: 1.5 }], 'grades.0.sequence'],
+    [[{ name: 'A', sequence: 2 ** 31 }], 'grades.0.sequence'],
+    [[{ name: 'A', id: 1 }], 'grades.0.id'],
+  ])('%j are a 400 that names the field, and none is added', async (grades, path) => {
+    expect((await fresh.admin.post(`${base}/grades`, { grades }, 400)).details).toMatchObject([{ path }]);
+    expect((await status(fresh)).grade_count).toBe(0);
+  });
+
+  test('sent twice at once, in another order, are each there once', async () => {
+    const school = await service.school();
+    const grades = Array.from({ length: 20 }, (_, n) => ({ name: `Grade ${n}`, sequence: n }));
+    const answers = await race(service.database, `lock table ${school.schema}.grade in share mode`, 2, () =>
+      [grades, grades.toReversed()].map((sent) => school.admin.send('POST', `${base}/grades`, { body: { grades: sent } })),
+    );
+    expect(answers.map((answer) => answer.status)).toEqual([200, 200]);
+    expect((await status(school)).grade_count).toBe(20);
+  });
+});

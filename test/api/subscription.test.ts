@@ -1,0 +1,253 @@
+import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
+import { race } from '../support/race.ts';
+import { type School, testService, type TestService } from '../support/service.ts';
+
+let service: TestService;
+
+beforeAll(async () => {
+  service = await testService();
+});
+afterAll(() => service.close());
+
+interface Usage {
+  used: number;
+  limit: number;
+}
+interface Subscription {
+  status: string;
+  plan: { id: number; name: string; price_monthly: number; features: string[] };
+  started_at: string;
+  current_period_end: string;
+  trial_ends_at: string | null;
+  usage: { students: Usage; teachers: Usage };
+}
+interface AuditLog {
+  actor: { id: number | null; email: string | null };
+  action: string;
+  tenant_id: number;
+  target_type: string;
+  target_id: number;
+  changes: Record<string, { before: unknown; after: unknown }>;
+  request_id: string;
+}
+
+let serial = 0;
+const makePlan = async (fields: Record<string, unknown> = {}) =>
+  (
+    await service.operator.post<{ id: number; name: string }>(
+      '/api/platform/plans',
+      { name: `Plan ${++serial}`, price_monthly: 1.5, max_students: 5, max_teachers: 5, features_json: { features: ['timetable'] }, ...fields },
+      201,
+    )
+  ).data;
+const status = async (school: School) => (await school.admin.get<Subscription>('/api/subscription/status')).data;
+const upgrade = (school: School, plan_id: number, expected = 200) => school.admin.post<Subscription>('/api/subscription/upgrade', { plan_id }, expected);
+const addStudent = (school: School, last_name = 'Student') => school.admin.send('POST', '/api/students', { body: { first_name: 'Sam', last_name } });
+const audit = async (school: School) =>
+  (await service.operator.get<AuditLog[]>(`/api/platform/audit-logs?tenant_id=${school.id}&action=subscription.upgrade`)).data;
+
+describe('the status', () => {
+  test('tells state, plan, period and how much of the plan active students and teachers use', async () => {
+    const plan = await makePlan({ max_students: 7, max_teachers: 3 });
+    const school = await service.school({ plan_id: plan.id });
+    await addStudent(school);
+    await school.admin.post('/api/students', { first_name: 'In', last_name: 'Active', is_active: false }, 201);
+    const found = await status(school);
+    expect(found).toEqual({
+      status: 'active',
+      plan: { id: plan.id, name: plan.name, price_monthly: 1.5, features: ['timetable'] },
+      started_at: found.started_at,
+      current_period_end: found.current_period_end,
+      trial_ends_at: null,
+      usage: { students: { used: 1, limit: 7 }, teachers: { used: 0, limit: 3 } },
+    });
+    expect(found.current_period_end > found.started_at).toBe(true);
+  });
+
+  test('of a school on trial says until when', async () => {
+    const trial_ends_at = new Date(Date.now() + 86_400_000).toISOString();
+    const school = await service.school({ trial_ends_at });
+    const found = await status(school);
+    expect([found.status, Date.parse(found.trial_ends_at ?? '')]).toEqual(['trialing', Date.parse(trial_ends_at)]);
+  });
+});
+
+describe('the plans', () => {
+  test('are all listed by price, with the present one and those that the school has outgrown marked', async () => {
+    const school = await service.school();
+    const small = await makePlan({ max_students: 0, price_monthly: 0.5 });
+    await addStudent(school);
+    const { data } = await school.admin.get<{ id: number; price_monthly: number; is_current: boolean; is_available: boolean }[]>('/api/subscription/plans');
+    const prices = data.map(({ price_monthly }) => price_monthly);
+    expect(prices).toEqual([...prices].sort((a, b) => a - b));
+    expect(data.find(({ id }) => id === 1)).toMatchObject({ name: 'Starter', max_students: 200, max_teachers: 20, is_current: false, is_available: true });
+    expect(data.find(({ id }) => id === 3)).toMatchObject({ name: 'Premium', is_current: true, is_available: false });
+    expect(data.find(({ id }) => id === small.id)).toMatchObject({ is_current: false, is_available: false });
+  });
+});
+
+describe('an upgrade', () => {
+  test('puts the school on the plan for a month from now, and is in the audit trail under the e-mail of who did it', async () => {
+    const school = await service.school({ plan_id: 1 });
+    await service.database.query("update platform.subscription set started_at = now() - interval '1 year', current_period_end = now() where tenant_id = $1", [
+      school.id,
+    ]);
+    const before = await status(school);
+    const answer = await school.admin.with({ 'X-Request-Id': 'upgrade-1' }).post<Subscription>('/api/subscription/upgrade', { plan_id: 2 });
+    expect(answer.data).toMatchObject({
+      status: 'active',
+      plan: { id: 2, name: 'Standard', price_monthly: 149 },
+      usage: { students: { used: 0, limit: 1000 } },
+    });
+    expect(await status(school)).toEqual(answer.data);
+    const [days] = await service.database.query<{ days: number; since: number }>(
+      "select (current_period_end = started_at + interval '1 month')::integer as days, (started_at > now() - interval '1 minute')::integer as since from platform.subscription where tenant_id = $1",
+      [school.id],
+    );
+    expect(days).toEqual({ days: 1, since: 1 });
+    const { data: tenant } = await service.operator.get<{ plan: { id: number }; recent_audit_logs: { action: string }[] }>(
+      `/api/platform/tenants/${school.id}`,
+    );
+    expect([tenant.plan.id, tenant.recent_audit_logs[0]?.action]).toEqual([2, 'subscription.upgrade']);
+    const entries = await audit(school);
+    expect(entries).toMatchObject([
+      { actor: { id: null, email: school.adminEmail }, tenant_id: school.id, target_type: 'tenant', target_id: school.id, request_id: 'upgrade-1' },
+    ]);
+    expect(entries[0]?.changes['plan']).toEqual({ before: before.plan, after: answer.data.plan });
+  });
+
+  test('counts at the next request: features come and go with the plan', async () => {
+    const school = await service.school({ plan_id: 1 });
+    const features = async () => (await school.admin.get<string[]>('/api/auth/enabled-features')).data;
+    expect(await features()).not.toContain('transport');
+    await upgrade(school, 3);
+    expect(await features()).toContain('transport');
+    await upgrade(school, 1);
+    expect(await features()).not.toContain('transport');
+  });
+
+  test.each(['trialing', 'past_due', 'cancelled'])('makes a subscription active that was %s', async (from) => {
+    const school = await service.school({ trial_ends_at: new Date(Date.now() + 86_400_000).toISOString(), plan_id: 1 });
+    for (const step of from === 'trialing' ? [] : [from]) {
+      await service.database.query('update platform.subscription set status = $2 where tenant_id = $1', [school.id, step]);
+    }
+    expect((await status(school)).status).toBe(from);
+    expect((await upgrade(school, 2)).data.status).toBe('active');
+    expect((await audit(school))[0]?.changes['status']).toEqual({ before: from, after: 'active' });
+  });
+
+  test('to a plan that does not exist is a 422, to the present one a 409; neither changes or notes anything', async () => {
+    const school = await service.school();
+    const before = await status(school);
+    expect(await upgrade(school, 999_999, 422)).toMatchObject({ error: 'invalid_reference', details: [{ path: 'plan_id' }] });
+    expect(await upgrade(school, 3, 409)).toMatchObject({
+      error: 'conflict',
+      message: 'The school has the plan Premium already.',
+      details: [{ path: 'plan_id' }],
+    });
+    for (const body of [{}, { plan_id: 'two' }, { plan_id: 2, status: 'active' }]) {
+      expect((await school.admin.post('/api/subscription/upgrade', body, 400)).error).toBe('validation_error');
+    }
+    expect(await status(school)).toEqual(before);
+    expect(await audit(school)).toEqual([]);
+  });
+
+  test('to a plan that the school has outgrown is a 409 with the numbers, by students and by teachers; one that just fits will do', async () => {
+    const school = await service.school();
+    for (const name of ['One', 'Two']) await addStudent(school, name);
+    await service.database.query(`insert into ${school.schema}.teacher (first_name, last_name) values ('T', 'One')`);
+    const third = await addStudent(school, 'Three');
+    expect(third.status).toBe(201);
+    const fewStudents = await makePlan({ max_students: 2, max_teachers: 1 });
+    const noTeachers = await makePlan({ max_students: 3, max_teachers: 0 });
+    const exact = await makePlan({ max_students: 3, max_teachers: 1 });
+    const refused = await upgrade(school, fewStudents.id, 409);
+    expect([refused.error, refused.message]).toEqual(['conflict', `The plan ${fewStudents.name} allows 2 students and 1 teachers; the school has 3 and 1.`]);
+    expect((await upgrade(school, noTeachers.id, 409)).message).toBe(`The plan ${noTeachers.name} allows 3 students and 0 teachers; the school has 3 and 1.`);
+    expect((await status(school)).plan.id).toBe(3);
+    expect((await upgrade(school, exact.id)).data.usage).toEqual({ students: { used: 3, limit: 3 }, teachers: { used: 1, limit: 1 } });
+    const full = await addStudent(school, 'Four');
+    expect([full.status, full.error]).toEqual([403, 'plan_limit_reached']);
+  });
+
+  test('sent twice with one Idempotency-Key answers the same and is noted once', async () => {
+    const school = await service.school({ plan_id: 1 });
+    const send = () => school.admin.with({ 'Idempotency-Key': 'up' }).post<Subscription>('/api/subscription/upgrade', { plan_id: 2 });
+    expect((await send()).data).toEqual((await send()).data);
+    expect(await audit(school)).toHaveLength(1);
+  });
+
+  test('downwards that races with new students never leaves more than the plan allows', async () => {
+    const plan = await makePlan({ max_students: 3 });
+    const school = await service.school();
+    for (const name of ['One', 'Two']) await addStudent(school, name);
+    const answers = await race(service.database, `select from platform.tenant_usage where tenant_id = ${school.id} for update`, 6, () => [
+      ...['A', 'B'].map((name) => addStudent(school, name)),
+      school.admin.send('POST', '/api/subscription/upgrade', { body: { plan_id: plan.id } }),
+      ...['C', 'D', 'E'].map((name) => addStudent(school, name)),
+    ]);
+    const made = answers.filter(({ status: answered }) => answered === 201).length;
+    const found = await status(school);
+    const upgraded = answers[2]?.status === 200;
+    // Either the plan came in time, and one seat was left; or the school had outgrown it, and kept the plan that it has.
+    expect([found.plan.id, found.usage.students.used]).toEqual(upgraded ? [plan.id, 3] : [3, 7]);
+    expect(made).toBe(upgraded ? 1 : 5);
+    expect(answers[2]?.error).toBe(upgraded ? undefined : 'conflict');
+  });
+
+  test('that is under way when students come: they wait for it, and meet the limits of the new plan', async () => {
+    const plan = await makePlan({ max_students: 1 });
+    const school = await service.school();
+    await addStudent(school, 'One');
+    // The upgrade holds the counts and waits for the subscription; the student waits for the counts.
+    const answers = await race(service.database, `select from platform.subscription where tenant_id = ${school.id} for update`, 2, () => [
+      school.admin.send('POST', '/api/subscription/upgrade', { body: { plan_id: plan.id } }),
+      (async () => {
+        for (;;) {
+          const held = await service.database.query('select from platform.tenant_usage where tenant_id = $1 for update skip locked', [school.id]);
+          if (held.length === 0) return addStudent(school, 'Two');
+        }
+      })(),
+    ]);
+    expect(answers.map(({ status: answered, error }) => [answered, error])).toEqual([
+      [200, undefined],
+      [403, 'plan_limit_reached'],
+    ]);
+    expect((await status(school)).usage.students).toEqual({ used: 1, limit: 1 });
+  });
+
+  test('and an operator who assigns a plan at once: the later one wins, and school and subscription have the same plan', async () => {
+    const school = await service.school();
+    const answers = await race(service.database, `select from platform.tenant where id = ${school.id} for update`, 2, () => [
+      school.admin.send('POST', '/api/subscription/upgrade', { body: { plan_id: 1 } }),
+      service.operator.send('PUT', `/api/platform/tenants/${school.id}`, { body: { plan_id: 2 } }),
+    ]);
+    expect(answers.map(({ status: answered }) => answered)).toEqual([200, 200]);
+    const plans = await service.database.query<{ same: boolean }>(
+      'select s.plan_id = t.plan_id as same from platform.subscription s join platform.tenant t on t.id = s.tenant_id where t.id = $1',
+      [school.id],
+    );
+    expect(plans).toEqual([{ same: true }]);
+  });
+});
+
+test('the subscription is for who has subscription.manage, and no operator', async () => {
+  const school = await service.school({ plan_id: 1 });
+  for (const client of [await school.user(['teacher']), await school.user(['accountant']), service.operator]) {
+    expect((await client.get('/api/subscription/status', 403)).error).toBe('forbidden');
+    expect((await client.get('/api/subscription/plans', 403)).error).toBe('forbidden');
+    expect((await client.post('/api/subscription/upgrade', { plan_id: 2 }, 403)).error).toBe('forbidden');
+  }
+  const { data: permissions } = await school.admin.get<{ id: number; name: string }[]>('/api/rbac/permissions');
+  const permission_ids = permissions.filter(({ name }) => name === 'subscription.manage').map(({ id }) => id);
+  await school.admin.post('/api/rbac/roles', { name: 'Owner', permission_ids }, 201);
+  const owner = await school.user(['Owner']);
+  expect((await owner.post<Subscription>('/api/subscription/upgrade', { plan_id: 2 })).data.plan.id).toBe(2);
+});
+
+test('the upgrade of one school leaves every other as it is', async () => {
+  const [school, other] = [await service.school({ plan_id: 1 }), await service.school({ plan_id: 1 })];
+  const before = await status(other);
+  await upgrade(school, 3);
+  expect(await status(other)).toEqual(before);
+});
