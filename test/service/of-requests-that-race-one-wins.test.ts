@@ -1,15 +1,9 @@
-import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
+import { describe, expect, test } from '@jest/globals';
 import pg from 'pg';
-import { type School, testPassword, testService, type TestService } from '../support/service.ts';
+import { serviceWithSchool, testPassword } from '../support/service.ts';
+import { until } from '../support/until.ts';
 
-let service: TestService;
-let school: School;
-
-beforeAll(async () => {
-  service = await testService();
-  school = await service.school();
-});
-afterAll(() => service.close());
+const { service, school } = await serviceWithSchool();
 
 /**
  * Sends requests while something that they all need is locked, lets go when `count` of them wait for it, and gathers what
@@ -24,12 +18,14 @@ async function race<T>(lock: string, count: number, send: () => Promise<T>[]): P
     const state = { isOver: false };
     const answers = Promise.all(send()).finally(() => (state.isOver = true));
     answers.catch(() => undefined);
-    for (;;) {
-      const waiting = await service.database.query("select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'");
-      if (waiting.length >= count) break;
+    await until(async () => {
+      // The worker may wait for the same lock.
+      const waiting = await service.database.query(
+        "select from pg_stat_activity where datname = current_database() and application_name = 'school_api' and wait_event_type = 'Lock'",
+      );
       if (state.isOver) throw new Error(`The requests did not wait for: ${lock}`);
-      await new Promise((done) => setTimeout(done, 10));
-    }
+      return waiting.length >= count || undefined;
+    });
     await client.query('commit');
     return await answers;
   } finally {
@@ -99,6 +95,26 @@ describe('of requests that race', () => {
     await user.get('/api/auth/profile');
     const next = the(200, answers).headers.get('x-refresh-token') ?? '';
     expect((await refresh(next)).status).toBe(200);
+  });
+
+  test('a log-in and a change of the password that it was verified by: the old password opens no session any more', async () => {
+    const user = await school.user(['teacher']);
+    const answers = await race(`update ${school.schema}.user_account set password_hash = 'another one' where id = ${user.id}`, 1, () => [
+      service.anonymous.send('POST', '/api/auth/login', { body: { tenant_id: school.id, email: user.email, password: testPassword } }),
+    ]);
+    expect(answers).toMatchObject([{ status: 401, error: 'invalid_credentials' }]);
+  });
+
+  test('two changes of the own password: one wins, the other is refused, since the password it gives is over', async () => {
+    const user = await school.user(['teacher']);
+    const passwords = ['the password of the left hand', 'the password of the right hand'];
+    const answers = await race(`select from ${school.schema}.user_account where id = ${user.id} for update`, 2, () =>
+      passwords.map((password) => user.send('POST', '/api/auth/password/change', { body: { current_password: testPassword, password } })),
+    );
+    expect(statuses(answers)).toEqual([200, 401]);
+    expect(the(401, answers).error).toBe('invalid_credentials');
+    const winner = passwords[answers.findIndex(({ status }) => status === 200)];
+    await service.anonymous.login({ tenant_id: school.id, email: user.email, password: winner });
   });
 
   test('two requests with one Idempotency-Key: one student is added and both answers show it; another body is refused', async () => {
