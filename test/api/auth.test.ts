@@ -1,25 +1,17 @@
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from '@jest/globals';
+import { beforeEach, describe, expect, test } from '@jest/globals';
 import jwt from 'jsonwebtoken';
 import type { Client } from '../support/client.ts';
 import { mailsTo, mailTo, queueIsEmpty } from '../support/mail.ts';
 import { fileForm, jpeg, png } from '../support/pictures.ts';
 import { raw } from '../support/raw.ts';
-import { operatorEmail, type School, testPassword, testService, type TestService } from '../support/service.ts';
+import { operatorEmail, serviceWithSchool, testPassword } from '../support/service.ts';
 
 const newSecret = 'the secret that signs and is long enough';
 const oldSecret = 'the secret of yesterday and long enough';
 const issued = { algorithm: 'HS256', issuer: 'school-management-service', audience: 'school-management-api', expiresIn: 900 } as const;
 
-let service: TestService;
-let school: School;
-let other: School;
-
-beforeAll(async () => {
-  service = await testService({ JWT_SECRETS: `${newSecret},${oldSecret}`, BASE_DOMAIN: 'school.test' });
-  school = await service.school();
-  other = await service.school();
-});
-afterAll(() => service.close());
+const { service, school } = await serviceWithSchool({ JWT_SECRETS: `${newSecret},${oldSecret}`, BASE_DOMAIN: 'school.test' });
+const other = await service.school();
 
 interface Login {
   access_token: string;
@@ -191,21 +183,16 @@ describe('ten failed log-ins', () => {
   const fail = async (email: string, times: number) => {
     for (let n = 0; n < times; n++) await login({ tenant_id: school.id, email, password: 'wrong password' }, 401);
   };
-  /** As if the account that was tried last had been tried so often. */
-  const triedLast = (attempts: number) =>
+  /** Changes what is counted of the account that was tried last. */
+  const countedLast = (change: string) =>
     service.database.query(
-      'update platform.login_throttle set attempts = $1 where account = (select account from platform.login_throttle order by window_ends_at desc limit 1)',
-      [attempts],
+      `update platform.login_throttle set ${change} where account = (select account from platform.login_throttle order by updated_at desc limit 1)`,
     );
+  /** As if so many of them had failed. */
   const failed = async (email: string, attempts: number) => {
     await fail(email, 1);
-    await triedLast(attempts);
+    await countedLast(`attempts = ${attempts}`);
   };
-  const endWindow = (email: string) =>
-    service.database.query(
-      `update platform.login_throttle set window_ends_at = now() - interval '1 second' where account = sha256(convert_to($1, 'UTF8')) returning attempts`,
-      [`${school.id} ${email}`],
-    );
 
   test('close the account for the right password too, with Retry-After, until the window ends; others are not concerned', async () => {
     const victim = await school.user(['teacher']);
@@ -219,8 +206,35 @@ describe('ten failed log-ins', () => {
     expect((await login({ subdomain: school.subdomain, email: victim.email.toUpperCase(), password: testPassword }, 429)).error).toBe('rate_limited');
     await login({ tenant_id: school.id, email: bystander.email, password: testPassword }, 200);
     await victim.get('/api/auth/profile');
-    expect(await endWindow(victim.email)).toHaveLength(1);
+    await login({ tenant_id: school.id, email: victim.email, password: testPassword }, 429);
+    await countedLast("window_ends_at = now() - interval '1 second'");
     await login({ tenant_id: school.id, email: victim.email, password: testPassword }, 200);
+  });
+
+  test('close the account for what is left of fifteen minutes since the first of them: trying on does not prolong that', async () => {
+    const user = await school.user(['teacher']);
+    await failed(user.email, 9);
+    await countedLast("window_ends_at = now() + interval '1 minute'");
+    await fail(user.email, 1);
+    const closed = await login({ tenant_id: school.id, email: user.email, password: testPassword }, 429);
+    expect(Number(closed.headers.get('retry-after'))).toBeLessThanOrEqual(60);
+  });
+
+  test('close the account again after those fifteen minutes, for another fifteen', async () => {
+    const user = await school.user(['teacher']);
+    await failed(user.email, 10);
+    await countedLast("window_ends_at = now() - interval '1 second'");
+    await failed(user.email, 10);
+    const closed = await login({ tenant_id: school.id, email: user.email, password: testPassword }, 429);
+    expect(Number(closed.headers.get('retry-after'))).toBeGreaterThan(14 * 60);
+  });
+
+  test('in one school do not close the account of the same e-mail in another, and a success there opens none here', async () => {
+    const user = await school.user(['teacher']);
+    await other.admin.post('/api/users', { email: user.email, first_name: 'Same', last_name: 'Address', password: 'another password' }, 201);
+    await failed(user.email, 10);
+    await login({ tenant_id: other.id, email: user.email, password: 'another password' }, 200);
+    expect((await login({ tenant_id: school.id, email: user.email, password: testPassword }, 429)).error).toBe('rate_limited');
   });
 
   test('close an unknown e-mail likewise, so that the 429 tells nobody who has an account', async () => {
@@ -243,7 +257,7 @@ describe('ten failed log-ins', () => {
     const user = await school.user(['teacher']);
     const refused = await user.post('/api/auth/password/change', { current_password: 'wrong password', password: 'a new password' }, 401);
     expect(refused.error).toBe('invalid_credentials');
-    await triedLast(10);
+    await countedLast('attempts = 10');
     expect((await user.post('/api/auth/password/change', { current_password: testPassword, password: 'a new password' }, 429)).error).toBe('rate_limited');
   });
 });
@@ -307,6 +321,24 @@ describe('tokens', () => {
     );
     expect(data.id).toBe(user.id);
     await refresh(next, 200);
+  });
+
+  test('refresh prolongs the session to thirty days from now', async () => {
+    const user = await school.user(['teacher']);
+    const { sid } = claimsOf(user.token);
+    await service.database.query("update platform.session set expires_at = now() + interval '1 hour' where id = $1", [sid]);
+    await refresh(user.refreshToken, 200);
+    const [row] = await service.database.query<{ days: string }>(
+      'select round(extract(epoch from expires_at - now()) / 86400) as days from platform.session where id = $1',
+      [sid],
+    );
+    expect(Number(row?.days)).toBe(30);
+  });
+
+  test('a session that outlived its user, as by a change in SQL, can not be refreshed', async () => {
+    const user = await school.user(['teacher']);
+    await service.database.query(`update ${school.schema}.user_account set is_active = false where id = $1`, [user.id]);
+    expect((await refresh(user.refreshToken, 401)).error).toBe('invalid_token');
   });
 
   test('an operator refreshes too', async () => {
@@ -541,6 +573,19 @@ describe('passwords', () => {
     await service.anonymous.post('/api/auth/password/reset', { token, password: 'a reset password' });
     const { data } = await login({ is_platform: true, email, password: 'a reset password' }, 200);
     expect(data.user).toMatchObject({ email, first_name: 'Second' });
+  });
+
+  test('an invitation ends after seven days', async () => {
+    const email = `latecomer@${school.subdomain}.example`;
+    await school.admin.post('/api/users', { email, first_name: 'Late', last_name: 'Comer' }, 201);
+    const { token } = await mailTo(service, email, 'Your log-in');
+    const [row] = await service.database.query<{ hours: string }>(
+      `update platform.one_time_token set expires_at = now() where hash = sha256(convert_to($1, 'UTF8'))
+       returning round(extract(epoch from old.expires_at - created_at) / 3600) as hours`,
+      [token],
+    );
+    expect(Number(row?.hours)).toBe(7 * 24);
+    expect((await service.anonymous.post('/api/auth/password/reset', { token, password: 'my first password' }, 401)).error).toBe('invalid_token');
   });
 
   test('an invitation sets the first password, once, and verifies the address', async () => {

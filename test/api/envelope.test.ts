@@ -1,22 +1,16 @@
-import { type ChildProcess, spawn } from 'node:child_process';
-import { once } from 'node:events';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import { client, type Client } from '../support/client.ts';
 import { testDatabase, type TestDatabase } from '../support/database.ts';
+import { type Program, startProgram } from '../support/processes.ts';
 import { raw } from '../support/raw.ts';
-import { operatorEmail, type School, testPassword, testService, type TestService } from '../support/service.ts';
+import { faults, type OpenApi, type Registered, registry, sampleRequest } from '../support/registry.ts';
+import { operatorEmail, serviceWithSchool, testPassword, testService, type TestService } from '../support/service.ts';
+import { send, type Sent } from '../support/wire.ts';
 
-let service: TestService;
-let school: School;
-
-beforeAll(async () => {
-  service = await testService();
-  school = await service.school();
-});
-afterAll(() => service.close());
+const { service, school } = await serviceWithSchool();
 
 interface Failure {
   success: boolean;
@@ -164,6 +158,37 @@ describe('a body', () => {
   });
 });
 
+describe('what an endpoint does not know', () => {
+  let endpoints: Registered[];
+  let document: OpenApi;
+  beforeAll(async () => {
+    ({ endpoints, document } = await registry(service));
+  });
+
+  /** Sends each endpoint a request with something unknown in it; answers those that take it. */
+  const takers = (among: Registered[], add: (request: Sent) => Sent) =>
+    faults(among, async (endpoint) => {
+      const token = endpoint.operation.access === 'platform' ? service.operator.token : school.admin.token;
+      const { status, text, json } = await send(service.url, add({ ...sampleRequest(document, endpoint, { id: 999_999_999 }), token }));
+      return status === 400 && json?.details?.some(({ path }) => /^(\d+\.)?unknown$/.test(path)) ? undefined : `${status} ${text.slice(0, 200)}`;
+    });
+
+  test('of a query is a 400 that names it, everywhere', async () => {
+    // An upload to a record that is not there is a 404 before its query is read.
+    const all = endpoints.filter(({ route, parameters }) => !route.upload || parameters.length === 0);
+    expect(all.length).toBeGreaterThan(35);
+    expect(await takers(all, (request) => ({ ...request, path: `${request.path}${request.path.includes('?') ? '&' : '?'}unknown=1` }))).toEqual([]);
+  });
+
+  test('of a body is a 400 that names it, everywhere', async () => {
+    const all = endpoints.filter(({ route, body }) => body && !route.upload);
+    expect(all.length).toBeGreaterThan(12);
+    const withUnknown = (one: unknown) => ({ ...(one as object), unknown: 1 });
+    const add = (request: Sent): Sent => ({ ...request, body: Array.isArray(request.body) ? request.body.map(withUnknown) : withUnknown(request.body) });
+    expect(await takers(all, add)).toEqual([]);
+  });
+});
+
 describe('Location', () => {
   test('of everything that was made answers 200 with the same record', async () => {
     const made: [Client, string, object][] = [
@@ -275,49 +300,31 @@ describe('the log', () => {
   }
   let database: TestDatabase;
   let folder: string;
-  let child: ChildProcess;
-  let output = '';
-  let url = '';
+  let program: Program;
   let anonymous: Client;
 
   /** The lines of one request, when they are there. */
   const linesOf = async (id: string): Promise<Line[]> => {
-    for (;;) {
-      const lines = output.split('\n').filter((line) => line.includes(`"request_id":"${id}"`));
-      if (lines.length > 0) return lines.map((line) => JSON.parse(line) as Line);
-      await new Promise((done) => setTimeout(done, 20));
-    }
+    const { input } = await program.prints(new RegExp(`"request_id":"${id}".*\\n`));
+    return input
+      .split('\n')
+      .filter((line) => line.includes(`"request_id":"${id}"`))
+      .map((line) => JSON.parse(line) as Line);
   };
 
   beforeAll(async () => {
     database = await testDatabase();
     folder = await mkdtemp(join(tmpdir(), 'school-log-'));
-    child = spawn(process.execPath, ['--disable-warning=ExperimentalWarning', 'src/main.ts'], {
-      env: {
-        PATH: process.env['PATH'],
-        DATABASE_URL: database.url,
-        DATA_DIR: folder,
-        PORT: '0',
-        NODE_ENV: 'test',
-        DEMO: 'false',
-        PLATFORM_ADMIN_EMAIL: operatorEmail,
-        PLATFORM_ADMIN_PASSWORD: testPassword,
-      },
-      stdio: ['ignore', 'pipe', 'inherit'],
+    program = startProgram('src/main.ts', [], {
+      ...{ DATABASE_URL: database.url, DATA_DIR: folder, PORT: '0', NODE_ENV: 'test', DEMO: 'false' },
+      ...{ PLATFORM_ADMIN_EMAIL: operatorEmail, PLATFORM_ADMIN_PASSWORD: testPassword },
     });
-    child.stdout?.on('data', (chunk: Buffer) => (output += chunk.toString('utf8')));
-    while (!url) {
-      if (child.exitCode !== null) throw new Error(`The service ended: ${output}`);
-      await new Promise((done) => setTimeout(done, 50));
-      if (output.includes('Stop with Ctrl-C.')) url = /API +(http:\S+)\/api/.exec(output)?.[1] ?? '';
-    }
+    const [, url = ''] = await program.prints(/API +(http:\S+)\/api[^]*Stop with Ctrl-C\.\n/);
     anonymous = await client(url);
   });
   afterAll(async () => {
-    if (child.exitCode === null) {
-      child.kill('SIGTERM');
-      await once(child, 'exit');
-    }
+    program.kill('SIGTERM');
+    await program.ended;
     await database.drop();
     await rm(folder, { recursive: true, force: true });
   });
@@ -357,15 +364,9 @@ describe('the log', () => {
       expect(Object.keys(line ?? {}).sort()).toEqual(['level', 'method', 'ms', 'operation', 'request_id', 'status', 'tenant', 'time']);
     }
     expect((await linesOf('log-in'))[0]).toMatchObject({ operation: 'auth_credentials', status: 200 });
-    const log = output.slice(output.indexOf('Stop with Ctrl-C.'));
+    const [, log = ''] = await program.prints(/Stop with Ctrl-C\.\n([^]*"request_id":"log-conflict".*)\n/);
     expect(log).not.toMatch(/secretia|hush|@nosy|password":|eyJ|127\.0\.0\.1|argon2/i);
-    expect(
-      log
-        .split('\n')
-        .slice(1)
-        .filter(Boolean)
-        .every((line) => line.startsWith('{"level"')),
-    ).toBe(true);
+    expect(log.split('\n').filter((line) => !line.startsWith('{"level"'))).toEqual([]);
   });
 
   test('names the operation of a request that was refused before it ran, too', async () => {

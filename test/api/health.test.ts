@@ -1,13 +1,9 @@
-import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
+import { afterAll, describe, expect, test } from '@jest/globals';
 import packageJson from '../../package.json' with { type: 'json' };
 import { raw } from '../support/raw.ts';
-import { testService, type TestService } from '../support/service.ts';
+import { testService } from '../support/service.ts';
 
-let service: TestService;
-
-beforeAll(async () => {
-  service = await testService({ RATE_LIMIT_PER_MINUTE: '2', PUBLIC_RATE_LIMIT_PER_MINUTE: '2' });
-});
+const service = await testService({ RATE_LIMIT_PER_MINUTE: '2', PUBLIC_RATE_LIMIT_PER_MINUTE: '2' });
 afterAll(() => service.close());
 
 describe('health', () => {

@@ -1,20 +1,14 @@
-import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
+import { beforeAll, describe, expect, test } from '@jest/globals';
 import { passwords } from '../../src/api/passwords.ts';
 import { createOperator } from '../../src/database/operator.ts';
 import { withOwner } from '../../src/database/pool.ts';
 import type { Answer } from '../support/client.ts';
-import { mailTo } from '../support/mail.ts';
+import { mailsTo, mailTo, queueIsEmpty } from '../support/mail.ts';
 import { inOrder, walk } from '../support/pages.ts';
-import { operatorEmail, type School, testPassword, testService, type TestService } from '../support/service.ts';
+import { fileForm, png } from '../support/pictures.ts';
+import { operatorEmail, type School, serviceWithSchool, testPassword } from '../support/service.ts';
 
-let service: TestService;
-let school: School;
-
-beforeAll(async () => {
-  service = await testService();
-  school = await service.school();
-});
-afterAll(() => service.close());
+const { service, school } = await serviceWithSchool();
 
 interface AuditLog {
   id: number;
@@ -76,6 +70,13 @@ const create = async (fields: Record<string, unknown> = {}) => (await post<Tenan
 const get = async (id: number) => (await service.operator.get<Tenant>(`/api/platform/tenants/${id}`)).data;
 const step = (id: number, verb: 'suspend' | 'activate' | 'restore', status = 200) => post<Tenant>(`/tenants/${id}/${verb}`, undefined, status);
 const remove = (id: number, status = 200) => service.operator.delete<{ id: number }>(`/api/platform/tenants/${id}`, status);
+
+/** One more operator, logged in. */
+async function operatorCalled(email: string, role: 'admin' | 'analyst') {
+  const passwordHash = await (await passwords()).hash(testPassword);
+  await withOwner(service.database.url, (owner) => createOperator(owner, { email, passwordHash, firstName: 'Ana', lastName: 'Lyst', role, tenantIds: null }));
+  return service.anonymous.login({ is_platform: true, email, password: testPassword });
+}
 
 /** What a request left in the audit trail. */
 async function audited(work: () => Promise<unknown>): Promise<AuditLog[]> {
@@ -223,6 +224,15 @@ describe('changing a school', () => {
     expect((await service.operator.put<Tenant>(`/api/platform/tenants/${grown.id}`, { plan_id: exact.data.id })).data.plan.id).toBe(exact.data.id);
   });
 
+  test('to a plan with fewer teachers than it has is a 409, and it keeps its plan', async () => {
+    const grown = await service.school();
+    await service.database.query(`insert into ${grown.schema}.teacher (first_name, last_name) values ('Tea', 'Cher'), ('Tea', 'Other')`);
+    await grown.admin.post('/api/students', { first_name: 'Counted', last_name: 'Student' }, 201);
+    const few = await post<Plan>('/plans', { name: label('One teacher'), price_monthly: 0, max_students: 5, max_teachers: 1 }, 201);
+    expect((await service.operator.put(`/api/platform/tenants/${grown.id}`, { plan_id: few.data.id }, 409)).error).toBe('conflict');
+    expect(await get(grown.id)).toMatchObject({ plan: { id: 3 }, stats: { total_teachers: 2 } });
+  });
+
   test('is refused like creating: reserved and taken subdomain, time zone, flags, unknown plan, unknown field', async () => {
     const tenant = await create();
     const path = `/api/platform/tenants/${tenant.id}`;
@@ -303,6 +313,26 @@ describe('the life of a school', () => {
     await paused.admin.get('/api/students');
     await refresh(200);
     await service.anonymous.login(credentials);
+  });
+
+  test('suspended: no e-mail goes to its users, though the queue still holds one; once it is activated they get theirs', async () => {
+    const paused = await service.school();
+    const email = `invited@${paused.subdomain}.example`;
+    const { data: user } = await paused.admin.post<{ id: number }>('/api/users', { email, first_name: 'In', last_name: 'Vited' }, 201);
+    await mailTo(service, email, 'Your log-in');
+    const queue = () =>
+      service.database.query(
+        "select graphile_worker.add_job('send_email', json_build_object('tenant_id', $1::bigint, 'user_id', $2::bigint, 'kind', 'invitation'))",
+        [paused.id, user.id],
+      );
+    await step(paused.id, 'suspend');
+    await queue();
+    await queueIsEmpty(service);
+    expect(await mailsTo(service, email)).toHaveLength(1);
+    await step(paused.id, 'activate');
+    await queue();
+    await queueIsEmpty(service);
+    expect(await mailsTo(service, email)).toHaveLength(2);
   });
 
   test('deleted: its users are refused, it is in no list but that of the deleted, its subdomain stays taken, and a restore brings all back', async () => {
@@ -458,6 +488,49 @@ describe('plans', () => {
     await service.operator.delete(`/api/platform/plans/${data.id}`);
   });
 
+  /** What every change of teachers ends with. */
+  const withTeachers = (of: School, change: string) =>
+    withOwner(service.database.url, async (owner) => {
+      await owner.query('begin');
+      await owner.query('select core.enter_tenant($1)', [of.id]);
+      await owner.query(change.replace('teacher', `${of.schema}.teacher`));
+      await owner.query('select core.usage_count()');
+      await owner.query('commit');
+    });
+  const addTeacher = (to: School) => withTeachers(to, "insert into teacher (first_name, last_name) values ('Tea', 'Cher')");
+
+  test('allow so many active teachers: growth beyond them is a plan_limit_reached', async () => {
+    const { data } = await post<Plan>('/plans', { name: label('Teacher'), price_monthly: 0, max_students: 5, max_teachers: 1 }, 201);
+    const limited = await service.school({ plan_id: data.id });
+    await addTeacher(limited);
+    await expect(addTeacher(limited)).rejects.toThrow('allows 1 active teachers');
+    await withTeachers(limited, 'update teacher set is_active = false');
+    await addTeacher(limited);
+    expect((await get(limited.id)).stats.total_teachers).toBe(1);
+  });
+
+  test('that are narrowed below what a school has let it shrink, however much is left, and not grow', async () => {
+    const plan = await post<Plan>('/plans', { name: label('Narrowed'), price_monthly: 0, max_students: 4, max_teachers: 3 }, 201);
+    const grown = await service.school({ plan_id: plan.data.id });
+    const students: number[] = [];
+    for (const last_name of ['One', 'Two', 'Three', 'Four']) {
+      students.push((await grown.admin.post<{ id: number }>('/api/students', { first_name: 'Student', last_name }, 201)).data.id);
+    }
+    for (let n = 0; n < 3; n++) await addTeacher(grown);
+    const [one = 0, two = 0, three = 0] = students;
+    const active = (id: number, is_active: boolean, status = 200) => grown.admin.put(`/api/students/${id}`, { is_active }, status);
+    await service.operator.put(`/api/platform/plans/${plan.data.id}`, { max_students: 1, max_teachers: 1 });
+    await active(one, false);
+    await grown.admin.delete(`/api/students/${two}`);
+    await active(three, true);
+    await withTeachers(grown, 'update teacher set is_active = false where id = 1');
+    expect((await get(grown.id)).stats).toMatchObject({ total_students: 2, total_teachers: 2 });
+    expect((await active(one, true, 403)).error).toBe('plan_limit_reached');
+    expect((await grown.admin.post('/api/students', { first_name: 'Student', last_name: 'Five' }, 403)).error).toBe('plan_limit_reached');
+    await expect(addTeacher(grown)).rejects.toThrow('allows 1 active teachers');
+    expect((await get(grown.id)).stats).toMatchObject({ total_students: 2, total_teachers: 2 });
+  });
+
   test('give their features to the schools on them at once', async () => {
     const { data } = await post<Plan>('/plans', { name: label('Live'), price_monthly: 1, max_students: 5, max_teachers: 5 }, 201);
     const live = await service.school({ plan_id: data.id });
@@ -556,6 +629,16 @@ describe('the audit trail', () => {
       await service.anonymous.login({ tenant_id: school.id, email: school.adminEmail, password: testPassword });
     });
     expect(logins).toMatchObject([{ action: 'operator.login', target_type: 'operator', actor: { email: operatorEmail }, tenant_id: null }]);
+  });
+
+  test("has an operator's change of their own name, picture and password", async () => {
+    const email = 'vain-operator@test.example';
+    const operator = await operatorCalled(email, 'admin');
+    await operator.put('/api/auth/profile', { first_name: 'Renamed' });
+    await operator.send('POST', '/api/auth/profile/picture', { body: fileForm(png, 'a.png', 'image/png') }, 200);
+    await operator.post('/api/auth/password/change', { current_password: testPassword, password: 'the next password' });
+    const { data } = await service.operator.get<AuditLog[]>(`/api/platform/audit-logs?search=${email}&sort=created_at&order=asc`);
+    expect(data.map(({ action }) => action)).toEqual(['operator.login', 'operator.update', 'operator.picture', 'operator.password']);
   });
 
   test('has no entry for a write that was refused', async () => {
@@ -659,12 +742,7 @@ describe('the overview', () => {
 describe('who may', () => {
   const reads = ['/overview', '/tenants', '/tenants/1', '/plans', '/plans/1', '/audit-logs'];
   test('nobody without a log-in, no admin of a school and no analyst reads or writes here', async () => {
-    const email = 'analyst@test.example';
-    const passwordHash = await (await passwords()).hash(testPassword);
-    await withOwner(service.database.url, (owner) =>
-      createOperator(owner, { email, passwordHash, firstName: 'Ana', lastName: 'Lyst', role: 'analyst', tenantIds: null }),
-    );
-    const analyst = await service.anonymous.login({ is_platform: true, email, password: testPassword });
+    const analyst = await operatorCalled('analyst@test.example', 'analyst');
     for (const path of reads) {
       expect((await service.anonymous.get(`/api/platform${path}`, 401)).error).toBe('unauthenticated');
       expect((await school.admin.get(`/api/platform${path}`, 403)).error).toBe('forbidden');

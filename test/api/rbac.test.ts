@@ -1,20 +1,13 @@
-import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
-import { type School, testService, type TestService } from '../support/service.ts';
+import { describe, expect, test } from '@jest/globals';
+import { serviceWithSchool } from '../support/service.ts';
 
-let service: TestService;
-let school: School;
+const { service, school } = await serviceWithSchool();
+const idsByName = async (path: string): Promise<Record<string, number>> =>
+  Object.fromEntries((await school.admin.get<{ id: number; name: string }[]>(path)).data.map(({ name, id }) => [name, id]));
 /** The catalogue: permission by name. */
-let permissions: Record<string, number>;
+const permissions = await idsByName('/api/rbac/permissions');
 /** The system roles: id by name. */
-let system: Record<string, number>;
-
-beforeAll(async () => {
-  service = await testService();
-  school = await service.school();
-  permissions = Object.fromEntries((await school.admin.get<Permission[]>('/api/rbac/permissions')).data.map(({ name, id }) => [name, id]));
-  system = Object.fromEntries((await school.admin.get<Role[]>('/api/rbac/roles')).data.map(({ name, id }) => [name, id]));
-});
-afterAll(() => service.close());
+const system = await idsByName('/api/rbac/roles');
 
 interface Permission {
   id: number;

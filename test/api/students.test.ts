@@ -1,18 +1,11 @@
-import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
+import { beforeAll, describe, expect, test } from '@jest/globals';
 import type { Client } from '../support/client.ts';
 import { mailTo } from '../support/mail.ts';
 import { inOrder, walk } from '../support/pages.ts';
 import { raw } from '../support/raw.ts';
-import { type School, testService, type TestService } from '../support/service.ts';
+import { type School, serviceWithSchool } from '../support/service.ts';
 
-let service: TestService;
-let school: School;
-
-beforeAll(async () => {
-  service = await testService();
-  school = await service.school();
-});
-afterAll(() => service.close());
+const { service, school } = await serviceWithSchool();
 
 interface Student {
   id: number;
@@ -434,6 +427,31 @@ describe('class and grade', () => {
     expect(await enrollments(student.id)).toMatchObject([{ status: 'withdrawn', ended: true }]);
   });
 
+  test('an enrollment that begins in the future ends no sooner than it began when the class changes before', async () => {
+    const from = await school.classroom(unique('Ahead'));
+    const to = await school.classroom(unique('Ahead'));
+    const { id } = await add({ class_id: from.classId });
+    await service.database.query(`update ${school.schema}.enrollment set starts_on = current_date + 10 where student_id = $1`, [id]);
+    await school.admin.put(`/api/students/${id}`, { class_id: to.classId });
+    const rows = await service.database.query(
+      `select status, ends_on = starts_on as same_day from ${school.schema}.enrollment where student_id = $1 order by id`,
+      [id],
+    );
+    expect(rows).toEqual([
+      { status: 'transferred', same_day: true },
+      { status: 'active', same_day: null },
+    ]);
+  });
+
+  test('two school years share no day, and may follow each other', async () => {
+    const fresh = await service.school();
+    const year = (name: string, from: string, to: string) =>
+      service.database.query(`insert into ${fresh.schema}.academic_year (name, start_date, end_date) values ($1, $2, $3)`, [name, from, to]);
+    await year('First', '2030-09-01', '2031-06-30');
+    await expect(year('Shares a day', '2031-06-30', '2032-06-30')).rejects.toMatchObject({ code: '23P01' });
+    await year('Next', '2031-07-01', '2032-06-30');
+  });
+
   test("a class of another year completes the old one, and the student answers to both years' lists", async () => {
     const old = await lastYearsClass();
     const now = await school.classroom(unique('Class'));
@@ -716,6 +734,13 @@ describe('an Idempotency-Key', () => {
     expect((await post('key-3', { first_name: 'A', last_name: 'C' }, 422)).error).toBe('idempotency_key_reused');
   });
 
+  test('that was used for another operation is a 422, though the request is the same', async () => {
+    const body = { first_name: 'Other', last_name: 'Operation' };
+    await post('other-operation', body, 201);
+    await service.database.query(`update ${school.schema}.idempotency_key set operation = 'users_create' where key = 'other-operation'`);
+    expect((await post('other-operation', body, 422)).error).toBe('idempotency_key_reused');
+  });
+
   test('of a request that failed can be used again', async () => {
     await post('key-4', { first_name: 'A', last_name: 'B', class_id: 999_999 }, 422);
     expect((await post('key-4', { first_name: 'A', last_name: 'B' }, 201)).data.last_name).toBe('B');
@@ -741,16 +766,20 @@ describe('an Idempotency-Key', () => {
 });
 
 describe('permissions', () => {
+  /** Makes a user the teacher of a class. */
+  const teach = (userId: number, classId: number) =>
+    service.database.query(
+      `with t as (insert into ${school.schema}.teacher (user_id, first_name, last_name) values ($1, 'Te', 'Acher') returning id)
+       update ${school.schema}.class set class_teacher_id = t.id from t where class.id = $2`,
+      [userId, classId],
+    );
+
   test('a teacher reads who is in a class they teach and does not write; an accountant reads all of them and does not write either', async () => {
     const { classId } = await school.classroom(unique('Taught'));
     const student = await add({ class_id: classId });
     const other = await add();
     const teacher = await school.user(['teacher']);
-    await service.database.query(
-      `with t as (insert into ${school.schema}.teacher (user_id, first_name, last_name) values ($1, 'Te', 'Acher') returning id)
-       update ${school.schema}.class set class_teacher_id = t.id from t where class.id = $2`,
-      [teacher.id, classId],
-    );
+    await teach(teacher.id, classId);
     await teacher.get(`/api/students/${other.id}`, 404);
     expect((await teacher.get<Student[]>('/api/students')).data).toEqual([student]);
     expect((await teacher.get<Student[]>(`/api/students?class_id=${classId}`)).data).toEqual([student]);
@@ -763,5 +792,23 @@ describe('permissions', () => {
     await service.anonymous.get('/api/students', 401);
     expect((await service.operator.get('/api/students', 403)).error).toBe('forbidden');
     expect(await read(student.id)).toEqual(student);
+  });
+
+  test('a teacher does not learn in which class of somebody else a student was before', async () => {
+    const before = await lastYearsClass();
+    const { classId, yearId } = await school.classroom(unique('Taught'));
+    const student = await add({ class_id: before.classId });
+    await school.admin.put(`/api/students/${student.id}`, { class_id: classId });
+    const teacher = await school.user(['teacher']);
+    await teach(teacher.id, classId);
+    const found = async (who: Client, query: string) => (await who.get<Student[]>(`/api/students?${query}`)).data.map(({ id }) => id);
+    for (const [query, byTeacher] of [
+      [`class_id=${classId}`, [student.id]],
+      [`academic_year_id=${yearId}&class_id=${classId}`, [student.id]],
+      [`class_id=${before.classId}`, []],
+      [`academic_year_id=${before.yearId}`, []],
+    ] as const) {
+      expect([query, await found(school.admin, query), await found(teacher, query)]).toEqual([query, [student.id], byTeacher]);
+    }
   });
 });

@@ -1,18 +1,10 @@
-import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
+import { beforeAll, describe, expect, test } from '@jest/globals';
 import { mailsTo, mailTo, queueIsEmpty } from '../support/mail.ts';
 import { inOrder, walk } from '../support/pages.ts';
-import { type School, testPassword, testService, type TestService } from '../support/service.ts';
+import { type School, serviceWithSchool, testPassword } from '../support/service.ts';
 
-let service: TestService;
-let school: School;
-let roleIds: Record<string, number>;
-
-beforeAll(async () => {
-  service = await testService();
-  school = await service.school();
-  roleIds = await rolesOf(school);
-});
-afterAll(() => service.close());
+const { service, school } = await serviceWithSchool();
+const roleIds = await rolesOf(school);
 
 interface User {
   id: number;
@@ -150,6 +142,27 @@ describe('a change of a user', () => {
     await service.anonymous.login({ tenant_id: school.id, email: user.email, password: 'set by the admin' });
   });
 
+  test('of the password voids the links that went out before, and opens an account that ten failures had closed', async () => {
+    const user = await school.user(['teacher']);
+    await service.anonymous.post('/api/auth/password/forgot', { tenant_id: school.id, email: user.email });
+    const { token } = await mailTo(service, user.email, 'Reset your password');
+    const credentials = { tenant_id: school.id, email: user.email, password: 'set by the admin' };
+    for (let n = 0; n < 10; n++) await service.anonymous.post('/api/auth/login', { ...credentials, password: 'wrong password' }, 401);
+    await service.anonymous.post('/api/auth/login', { ...credentials, password: testPassword }, 429);
+    await school.admin.put(`/api/users/${user.id}`, { password: credentials.password });
+    await service.anonymous.login(credentials);
+    expect((await service.anonymous.post('/api/auth/password/reset', { token, password: 'by the old link' }, 401)).error).toBe('invalid_token');
+    await service.anonymous.login(credentials);
+  });
+
+  test("of one's own password ends the other sessions and keeps this one", async () => {
+    const admin = await school.user(['admin']);
+    const elsewhere = await service.anonymous.login({ tenant_id: school.id, email: admin.email, password: testPassword });
+    await admin.put(`/api/users/${admin.id}`, { password: 'set by themself' });
+    await elsewhere.get('/api/auth/profile', 401);
+    await admin.get('/api/auth/profile');
+  });
+
   test('to inactive ends the sessions at once; to active again lets them log in', async () => {
     const user = await school.user(['teacher']);
     const { data } = await school.admin.put<User>(`/api/users/${user.id}`, { is_active: false });
@@ -253,6 +266,14 @@ describe('the last admin', () => {
     expect((await lonely.admin.get('/api/users', 401)).error).toBe('invalid_token');
   });
 
+  test('is not replaced by one who was invited and has no password yet', async () => {
+    const lonely = await service.school();
+    const admin = (await lonely.admin.get<User[]>('/api/users')).data[0];
+    await add({ role_ids: [(await rolesOf(lonely))['admin']] }, lonely);
+    expect((await lonely.admin.put(`/api/users/${admin?.id ?? 0}`, { is_active: false }, 409)).error).toBe('conflict');
+    expect((await lonely.admin.put(`/api/users/${admin?.id ?? 0}`, { role_ids: [] }, 409)).error).toBe('conflict');
+  });
+
   test('stays even when the student behind the log-in is deleted', async () => {
     const odd = await service.school();
     const roles = await rolesOf(odd);
@@ -317,6 +338,14 @@ describe('who may change whom', () => {
     expect((await clerk.post('/api/users', body, 403)).error).toBe('forbidden');
     expect((await school.admin.get(`/api/users?search=${body.email}`)).pagination.totalItems).toBe(0);
     await clerk.get('/api/students', 403);
+  });
+
+  test('user.update gives nobody a role without role.manage, not even one that may do no more', async () => {
+    const clerk = await withPermissions(['user.read', 'user.update']);
+    const nobody = await add();
+    const harmless = await school.admin.post<Role>('/api/rbac/roles', { name: `Harmless ${++serial}`, permission_ids: [] }, 201);
+    expect((await clerk.put(`/api/users/${nobody.id}`, { role_ids: [harmless.data.id] }, 403)).error).toBe('forbidden');
+    expect((await school.admin.get<User>(`/api/users/${nobody.id}`)).data.roles).toEqual([]);
   });
 
   test('each verb needs its permission', async () => {

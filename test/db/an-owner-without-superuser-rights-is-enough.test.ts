@@ -11,6 +11,7 @@ import { withOwner } from '../../src/database/pool.ts';
 import { type Service, startService } from '../../src/service.ts';
 import { client } from '../support/client.ts';
 import { type OwnServer, ownServer } from '../support/own-server.ts';
+import { until } from '../support/until.ts';
 
 // Roles belong to the whole server, and this owner must make them: it needs a server that has none yet.
 let own: OwnServer;
@@ -86,11 +87,10 @@ test('an owner who may create databases and roles, and no more, migrates, provis
 
   // Both verifications and the invitation went through the queue.
   const folder = join(dataDir, 'outbox');
-  let names: string[] = [];
-  while (names.length < 3) {
-    names = (await readdir(folder).catch(() => [])).filter((name) => name.endsWith('.eml'));
-    await new Promise((done) => setTimeout(done, 50));
-  }
+  const names = await until(async () => {
+    const found = (await readdir(folder).catch(() => [])).filter((name) => name.endsWith('.eml'));
+    return found.length >= 3 ? found : undefined;
+  });
   const messages = await Promise.all(names.map((name) => readFile(join(folder, name), 'utf8')));
   expect(messages.map((message) => /^To: .*?([\w.]+@[\w.]+)/m.exec(message)?.[1]).sort()).toEqual([
     'admin@blue.example',

@@ -150,6 +150,19 @@ describe('migrating schools', () => {
     expect(await grants()).toBe(full);
   });
 
+  test('gives no role back what the school took from it, when the default grants of new permissions come', async () => {
+    const database = await fresh();
+    const { id, schema } = await provision(database);
+    const grants = () => database.query(`select role_id, permission_id from ${schema}.role_permission order by 1, 2`);
+    const taken = await database.query(`delete from ${schema}.role_permission where permission_id = 1 returning role_id`);
+    expect(taken.length).toBeGreaterThan(0);
+    const kept = await grants();
+    await database.query(`delete from ${schema}.role_permission where permission_id > 10`);
+    await database.query('update platform.tenant set seeded_permission_id = 10 where id = $1', [id]);
+    await migrate({ ownerUrl: database.url });
+    expect(await grants()).toEqual(kept);
+  });
+
   test('for one school alone leaves the others, and the functions, as they were', async () => {
     const database = await fresh();
     const [one, other] = [await provision(database), await provision(database)];

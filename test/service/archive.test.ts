@@ -56,6 +56,7 @@ const service = await testService({ DATA_DIR: dataDir });
 const elsewhere = await testService();
 let school: School;
 let student: { id: number };
+let gone: { id: number };
 let file: string;
 let before: Record<string, string[]>;
 
@@ -89,6 +90,8 @@ beforeAll(async () => {
     student = data;
   }
   await admin.put(`/api/students/${student.id}`, { class_id: next });
+  ({ data: gone } = await admin.post<{ id: number }>('/api/rbac/roles', { name: 'Gone' }, 201));
+  await admin.delete(`/api/rbac/roles/${gone.id}`);
   await service.database.query(`insert into ${school.schema}.file (content, content_type) select $1, 'image/jpeg' from generate_series(1, 3)`, [
     Buffer.concat([jpeg, Buffer.alloc(600_000, 'x')]),
   ]);
@@ -292,6 +295,21 @@ describe('an imported school', () => {
       );
     expect(await grants(school.schema)).toBe(1);
     expect(await grants('tenant_5000')).toBeGreaterThan(1);
+  });
+
+  test('gives no number twice: neither of what is gone nor of what its file forgot to count, nor its own to the next school', async () => {
+    const { database } = service;
+    const forgetful = await changed('forgetful.gz', (lines) =>
+      withHeader(({ tenant }) => Object.assign(tenant, { id: 6000, subdomain: 'forgetful' }))(
+        lines.map((line) => (line.includes('"student_id_seq"') ? line.replace(/"last_value": \d+/, '"last_value": 1') : line)),
+      ),
+    );
+    await database.query("select setval('platform.tenant_id_seq', 7000)");
+    expect(await refusal(database, forgetful)).toBe('imported');
+    const admin = await service.anonymous.login({ ...credentials(), subdomain: 'forgetful' });
+    expect((await admin.post<{ id: number }>('/api/rbac/roles', { name: 'Next' }, 201)).data.id).toBe(gone.id + 1);
+    expect((await admin.post<{ id: number }>('/api/students', { first_name: 'Next', last_name: 'One' }, 201)).data.id).toBe(student.id + 1);
+    expect((await service.school()).id).toBe(7001);
   });
 });
 

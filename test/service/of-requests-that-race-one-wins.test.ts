@@ -1,15 +1,8 @@
-import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
+import { describe, expect, test } from '@jest/globals';
 import { race as raceIn } from '../support/race.ts';
-import { type School, testPassword, testService, type TestService } from '../support/service.ts';
+import { serviceWithSchool, testPassword } from '../support/service.ts';
 
-let service: TestService;
-let school: School;
-
-beforeAll(async () => {
-  service = await testService();
-  school = await service.school();
-});
-afterAll(() => service.close());
+const { service, school } = await serviceWithSchool();
 
 const race = <T>(lock: string, count: number, send: () => Promise<T>[]) => raceIn(service.database, lock, count, send);
 const statuses = (answers: { status: number }[]) => answers.map(({ status }) => status).sort();
@@ -74,6 +67,26 @@ describe('of requests that race', () => {
     await user.get('/api/auth/profile');
     const next = the(200, answers).headers.get('x-refresh-token') ?? '';
     expect((await refresh(next)).status).toBe(200);
+  });
+
+  test('a log-in and a change of the password that it was verified by: the old password opens no session any more', async () => {
+    const user = await school.user(['teacher']);
+    const answers = await race(`update ${school.schema}.user_account set password_hash = 'another one' where id = ${user.id}`, 1, () => [
+      service.anonymous.send('POST', '/api/auth/login', { body: { tenant_id: school.id, email: user.email, password: testPassword } }),
+    ]);
+    expect(answers).toMatchObject([{ status: 401, error: 'invalid_credentials' }]);
+  });
+
+  test('two changes of the own password: one wins, the other is refused, since the password it gives is over', async () => {
+    const user = await school.user(['teacher']);
+    const passwords = ['the password of the left hand', 'the password of the right hand'];
+    const answers = await race(`select from ${school.schema}.user_account where id = ${user.id} for update`, 2, () =>
+      passwords.map((password) => user.send('POST', '/api/auth/password/change', { body: { current_password: testPassword, password } })),
+    );
+    expect(statuses(answers)).toEqual([200, 401]);
+    expect(the(401, answers).error).toBe('invalid_credentials');
+    const winner = passwords[answers.findIndex(({ status }) => status === 200)];
+    await service.anonymous.login({ tenant_id: school.id, email: user.email, password: winner });
   });
 
   test('two requests with one Idempotency-Key: one student is added and both answers show it; another body is refused', async () => {

@@ -1,4 +1,5 @@
 import type { TestService } from './service.ts';
+import { until } from './until.ts';
 
 /** A message that went out, as its reader sees it. */
 export interface Mail {
@@ -41,18 +42,10 @@ export async function mailsTo(service: TestService, address: string): Promise<Ma
 
 /** Waits for the `count`-th message to an address whose subject ends so. */
 export async function mailTo(service: TestService, address: string, subject: string, count = 1): Promise<Mail> {
-  for (;;) {
-    const mail = (await mailsTo(service, address)).filter((each) => each.subject.endsWith(subject))[count - 1];
-    if (mail) return mail;
-    await new Promise((done) => setTimeout(done, 30));
-  }
+  return until(async () => (await mailsTo(service, address)).filter((each) => each.subject.endsWith(subject))[count - 1]);
 }
 
 /** Waits until the queue of the worker is empty: whatever was to go out has gone out. */
 export async function queueIsEmpty(service: TestService): Promise<void> {
-  for (;;) {
-    const [row] = await service.database.query<{ waiting: string }>('select count(*) as waiting from graphile_worker.jobs');
-    if (row?.waiting === '0') return;
-    await new Promise((done) => setTimeout(done, 30));
-  }
+  await until(async () => (await service.database.query('select from graphile_worker.jobs limit 1')).length === 0 || undefined);
 }

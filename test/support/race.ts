@@ -1,5 +1,6 @@
 import pg from 'pg';
 import type { TestDatabase } from './database.ts';
+import { until } from './until.ts';
 
 /**
  * Sends requests while something that they all need is locked, lets go when `count` of them wait for it, and gathers what
@@ -15,12 +16,14 @@ export async function race<T>(database: TestDatabase, lock: string, count: numbe
     const state = { isOver: false };
     const answers = Promise.all(send()).finally(() => (state.isOver = true));
     answers.catch(() => undefined);
-    for (;;) {
-      const waiting = await database.query("select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'");
-      if (waiting.length >= count) break;
+    await until(async () => {
+      // The worker may wait for the same lock.
+      const waiting = await database.query(
+        "select from pg_stat_activity where datname = current_database() and application_name = 'school_api' and wait_event_type = 'Lock'",
+      );
       if (state.isOver) throw new Error(`The requests did not wait for: ${lock}`);
-      await new Promise((done) => setTimeout(done, 10));
-    }
+      return waiting.length >= count || undefined;
+    });
     await client.query('commit');
     return await answers;
   } finally {

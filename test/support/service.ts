@@ -1,6 +1,7 @@
 import { mkdtemp, readdir, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { afterAll } from '@jest/globals';
 import { readConfig } from '../../src/config.ts';
 import { createOperator } from '../../src/database/operator.ts';
 import { withOwner } from '../../src/database/pool.ts';
@@ -8,6 +9,7 @@ import { passwords } from '../../src/api/passwords.ts';
 import { startService } from '../../src/service.ts';
 import { client, type Client } from './client.ts';
 import { testDatabase, type TestDatabase } from './database.ts';
+import { until } from './until.ts';
 
 export const operatorEmail = 'operator@test.example';
 export const testPassword = 'test-password';
@@ -122,11 +124,11 @@ export async function testService(env: Record<string, string> = {}): Promise<Tes
     school,
     async outbox(count) {
       const folder = join(dataDir, 'outbox');
-      for (;;) {
-        const names = (await readdir(folder).catch(() => [])).filter((name) => name.endsWith('.eml')).sort();
-        if (names.length >= count) return Promise.all(names.map((name) => readFile(join(folder, name), 'utf8')));
-        await new Promise((done) => setTimeout(done, 50));
-      }
+      const names = await until(async () => {
+        const found = (await readdir(folder).catch(() => [])).filter((name) => name.endsWith('.eml')).sort();
+        return found.length >= count ? found : undefined;
+      });
+      return Promise.all(names.map((name) => readFile(join(folder, name), 'utf8')));
     },
     async close() {
       await service.close();
@@ -134,4 +136,17 @@ export async function testService(env: Record<string, string> = {}): Promise<Tes
       await rm(dataDir, { recursive: true, force: true });
     },
   };
+}
+
+/** The service of a test file, with a school in it: for the head of the file, which closes it after its last test. */
+export async function serviceWithSchool(env: Record<string, string> = {}): Promise<{ service: TestService; school: School }> {
+  const service = await testService(env);
+  afterAll(() => service.close());
+  try {
+    return { service, school: await service.school() };
+  } catch (error) {
+    // Jest runs no afterAll of a file that failed to load.
+    await service.close();
+    throw error;
+  }
 }

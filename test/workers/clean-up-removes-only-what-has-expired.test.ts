@@ -1,15 +1,8 @@
-import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import { expect, test } from '@jest/globals';
 import { queueIsEmpty } from '../support/mail.ts';
-import { type School, testService, type TestService } from '../support/service.ts';
+import { serviceWithSchool } from '../support/service.ts';
 
-let service: TestService;
-let school: School;
-
-beforeAll(async () => {
-  service = await testService();
-  school = await service.school();
-});
-afterAll(() => service.close());
+const { service, school } = await serviceWithSchool();
 
 test('clean-up takes expired sessions, links, throttles and answers, and nothing else', async () => {
   const { database } = service;

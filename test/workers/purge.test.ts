@@ -3,6 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeEach, describe, expect, test } from '@jest/globals';
 import { pino } from 'pino';
+import { importTenant } from '../../src/database/archive.ts';
 import { migrate } from '../../src/database/migrate.ts';
 import { rolePool, withOwner } from '../../src/database/pool.ts';
 import { purge_tenants } from '../../workers/tasks/purge_tenants.ts';
@@ -11,6 +12,7 @@ import { fileForm, png } from '../support/pictures.ts';
 import { runProgram } from '../support/processes.ts';
 import { type School, testPassword, testService } from '../support/service.ts';
 import { acting } from '../support/tenants.ts';
+import { until } from '../support/until.ts';
 
 const dataDir = await mkdtemp(join(tmpdir(), 'school-purge-'));
 const service = await testService({ DATA_DIR: dataDir, TENANT_RETENTION_DAYS: '30' });
@@ -38,8 +40,7 @@ async function deleted(age: string, { id }: School = school): Promise<void> {
 /** Runs the job in the worker of the service, to its end. */
 async function runJob(): Promise<void> {
   const [job] = await database.query<{ id: string }>("select id from graphile_worker.add_job('purge_tenants')");
-  const isLeft = async () => (await database.query('select from graphile_worker.jobs where id = $1 and last_error is null', [job?.id])).length > 0;
-  while (await isLeft()) await new Promise((done) => setTimeout(done, 20));
+  await until(async () => (await database.query('select from graphile_worker.jobs where id = $1 and last_error is null', [job?.id])).length === 0 || undefined);
   expect(await database.query('select last_error from graphile_worker.jobs where id = $1', [job?.id])).toEqual([]);
 }
 
@@ -141,6 +142,18 @@ describe('a deleted school', () => {
     expect(await hasSchema()).toBe(true);
   });
 
+  test('that was suspended before is suspended after the import of its file, until an operator activates it', async () => {
+    await operator.post(`/api/platform/tenants/${school.id}/suspend`);
+    await deleted('31 days');
+    await runJob();
+    const [file = ''] = await files();
+    await withOwner(database.url, (client) => importTenant(client, join(exports, file)));
+    expect((await operator.get<object>(`/api/platform/tenants/${school.id}`)).data).toMatchObject({ status: 'suspended', deleted_at: null });
+    expect((await anonymous.post('/api/auth/login', credentials(), 403)).error).toBe('tenant_suspended');
+    await operator.post(`/api/platform/tenants/${school.id}/activate`);
+    await anonymous.login(credentials());
+  });
+
   test('that was restored is left alone, however long ago it was deleted', async () => {
     await deleted('300 days');
     await operator.post(`/api/platform/tenants/${school.id}/restore`);
@@ -158,7 +171,7 @@ describe('a deleted school', () => {
       await client.query("update platform.tenant set status = 'active', deleted_at = null where id = $1", [school.id]);
       const purging = runTask();
       const waiting = "select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock' and query like '%purge_mark%'";
-      while ((await database.query(waiting)).length === 0) await new Promise((done) => setTimeout(done, 20));
+      await until(async () => (await database.query(waiting)).length > 0 || undefined);
       expect(await files()).toHaveLength(1);
       await client.query('commit');
       await purging;

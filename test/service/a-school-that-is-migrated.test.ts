@@ -4,15 +4,14 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { sqlFiles } from '../../src/database/install.ts';
 import { migrate } from '../../src/database/migrate.ts';
-import { type School, testService, type TestService } from '../support/service.ts';
+import { withOwner } from '../../src/database/pool.ts';
+import { serviceWithSchool } from '../support/service.ts';
 
-let service: TestService;
-let schools: School[];
+const { service, school } = await serviceWithSchool();
+const schools = [school, await service.school(), await service.school()] as const;
 let folder: string;
 
 beforeAll(async () => {
-  service = await testService();
-  schools = [await service.school(), await service.school(), await service.school()];
   folder = await mkdtemp(join(tmpdir(), 'school-migrations-'));
   const files = await sqlFiles('migrations/tenant');
   for (const { name, text } of files) await writeFile(join(folder, name.split('/').at(-1) ?? ''), text);
@@ -22,13 +21,23 @@ beforeAll(async () => {
      do $$ begin if exists (select from student where first_name = 'Odd') then raise exception 'cannot convert Odd'; end if; end $$;`,
   );
 });
-afterAll(async () => {
-  await rm(folder, { recursive: true });
-  await service.close();
+afterAll(() => rm(folder, { recursive: true }));
+
+test('answers 503 at once while that lasts, as the others are served, and is served again after', async () => {
+  const [busy, other] = schools;
+  await withOwner(service.database.url, async (owner) => {
+    await owner.query('begin');
+    await owner.query('select pg_advisory_xact_lock(core.tenant_lock_key($1))', [busy.id]);
+    const refused = await busy.admin.get('/api/students', 503);
+    expect([refused.error, refused.headers.get('retry-after')]).toEqual(['unavailable', '1']);
+    await other.admin.get('/api/students');
+    await owner.query('commit');
+  });
+  await busy.admin.get('/api/students');
 });
 
-test('answers 503 with Retry-After until it succeeds, while every other school is served, before and after', async () => {
-  const [first, failing, third] = schools as [School, School, School];
+test('answers 503 with Retry-After when that failed until it succeeds, while every other school is served, before and after', async () => {
+  const [first, failing, third] = schools;
   await failing.admin.post('/api/students', { first_name: 'Odd', last_name: 'One' }, 201);
   const options = { ownerUrl: service.database.url, tenantMigrations: folder };
   const { failed } = await migrate(options);

@@ -1,0 +1,62 @@
+import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
+import { testDatabase, type TestDatabase } from '../support/database.ts';
+import { acting, type BareTenant, provision } from '../support/tenants.ts';
+
+let database: TestDatabase;
+let school: BareTenant;
+
+beforeAll(async () => {
+  database = await testDatabase();
+  school = await provision(database);
+  // Students 1 and 2 are in class 1, which student 2 came to from class 2; student 3 is in class 2.
+  await database.query(
+    `set search_path to ${school.schema}, public;
+     insert into academic_year (name, start_date, end_date) values ('2030', '2030-01-01', '2030-12-31');
+     insert into grade (name) values ('One');
+     insert into class (name, grade_id, academic_year_id) values ('First', 1, 1), ('Second', 1, 1);
+     insert into student (first_name, last_name, admission_number, class_id) values ('Sam', 'One', '1', 1), ('Sam', 'Two', '2', 2), ('Sam', 'Three', '3', 2);
+     update student set class_id = 1 where id = 2;
+     reset search_path`,
+  );
+});
+afterAll(() => database.drop());
+
+/** The classes, the students and the enrollments (student in class) that show. */
+const shows = (settings: Record<string, string>) =>
+  acting(database.url, 'school_tenant', { 'app.tenant_id': String(school.id), ...settings }, async ({ rows }) => {
+    const [found] = await rows(
+      `select array(select id::integer from ${school.schema}.class order by id) as classes, array(select id::integer from ${school.schema}.student order by id) as students,
+         array(select student_id || ' in ' || class_id from ${school.schema}.enrollment order by 1) as enrollments`,
+    );
+    return found;
+  });
+
+describe('row policies', () => {
+  test('a teacher sees the classes they teach, who is in them now, and the enrollments in them, not those in classes of others', async () => {
+    expect(await shows({ 'app.scope': 'taught', 'app.class_ids': '{1}' })).toEqual({
+      classes: [1],
+      students: [1, 2],
+      enrollments: ['1 in 1', '2 in 1'],
+    });
+    expect(await shows({ 'app.scope': 'taught', 'app.class_ids': '{1,2}' })).toEqual({
+      classes: [1, 2],
+      students: [1, 2, 3],
+      enrollments: ['1 in 1', '2 in 1', '2 in 2', '3 in 2'],
+    });
+  });
+
+  test('a student sees the classes they are and were in, themselves, and all their own enrollments, but nobody with them', async () => {
+    expect(await shows({ 'app.scope': 'own', 'app.student_id': '2', 'app.class_ids': '{1,2}' })).toEqual({
+      classes: [1, 2],
+      students: [2],
+      enrollments: ['2 in 1', '2 in 2'],
+    });
+  });
+
+  test.each<[string, Record<string, string>]>([
+    ['a teacher of no class', { 'app.scope': 'taught', 'app.class_ids': '{}' }],
+    ['a teacher whose classes were never set', { 'app.scope': 'taught' }],
+  ])('%s sees none of them', async (_who, settings) => {
+    expect(await shows(settings)).toEqual({ classes: [], students: [], enrollments: [] });
+  });
+});
