@@ -26,9 +26,6 @@ begin
   insert into academic_year (name, start_date, end_date, is_current) values
     (format('%s/%s', v_year - 1, v_year), make_date(v_year - 1, 8, 1), make_date(v_year, 7, 31), false),
     (format('%s/%s', v_year, v_year + 1), make_date(v_year, 8, 1), make_date(v_year + 1, 7, 31), true);
-  insert into term (name, academic_year_id, start_date, end_date)
-    select t.name, y.id, y.start_date + t.first, y.start_date + t.last from academic_year y, (values ('Autumn', 31, 140), ('Spring', 157, 238), ('Summer', 255, 350)) t (name, first, last);
-  insert into school (address, phone, email, website) values ('1 School Lane, London', '+44 20 7946 0000', 'office@demo.example', 'https://demo.example');
   insert into grade (name, sequence) select 'Grade ' || n, n from generate_series(1, 12) n;
   insert into teacher (user_id, first_name, last_name, email, employee_number, specialization, joined_on)
     select case when n = 1 then (select id from user_account where email = 'teacher@demo.example') end,

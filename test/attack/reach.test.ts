@@ -93,7 +93,7 @@ function attempts(endpoint: Registered): Attempt[] {
 }
 
 /** Colleagues are in the directory by name; the test below says what it keeps to itself. */
-const directory = ['teachers_get', 'teachers_list'];
+const directory = ['teachers_get', 'teachers_list', 'classes_available_class_teachers', 'classes_unassigned_teachers'];
 
 const attacked = mine.map((endpoint) => ({ endpoint, attempts: attempts(endpoint) })).filter((one) => one.attempts.length > 0);
 
@@ -128,9 +128,20 @@ describe.each([
         return undefined;
       },
     );
-    expect(attacked.length).toBeGreaterThan(4);
+    expect(attacked.length).toBeGreaterThan(40);
     expect(lines).toEqual([]);
     expect(await checksums(service.database, school.schema)).toEqual(before);
+  });
+
+  test('finds colleagues and teachers in the directory by name, and nothing that is private of them', async () => {
+    for (const path of [`/${far}`, '', `?search=${marker}`]) {
+      const answer = await send(service.url, { path: `/api/teachers${path}`, token: client().token });
+      expect(answer.status).toBe(200);
+      expect(answer.text).toContain(marker);
+      expect(answer.text).not.toContain(`${marker} private`);
+    }
+    const { data } = await client().get<unknown[]>(`/api/teachers?search=${encodeURIComponent(`${marker} private`)}`);
+    expect(data).toEqual([]);
   });
 
   test('is told of nothing out of reach by any list or page that takes no identifier', async () => {

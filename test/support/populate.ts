@@ -28,7 +28,8 @@ export async function populate(
     `with me as (
        insert into ${school.schema}.teacher (first_name, last_name, user_id)
        select $1, 'Admin', u.id from ${school.schema}.user_account u where u.email = $2 on conflict (user_id) do update set user_id = excluded.user_id returning id)
-     update ${school.schema}.class set class_teacher_id = me.id from me where class.id = $3`,
+     update ${school.schema}.class set class_teacher_id = me.id from me
+     where class.id = $3 and not exists (select from ${school.schema}.class led where led.class_teacher_id = me.id)`,
     [marker, school.adminEmail, id],
   );
   let open = endpoints.filter(({ route, operation }) => route.isCreate && operation.access === 'tenant').map((endpoint) => ({ endpoint, last: '' }));
@@ -56,7 +57,7 @@ export async function populate(
   await database.query(`insert into ${school.schema}.teacher (first_name, last_name) values ('Free', 'Teacher')`);
   await database.query(`insert into ${school.schema}.student (first_name, last_name, admission_number, grade_id) values ('Free', 'Student', $2, $1)`, [
     id,
-    `free ${marker}`,
+    `free ${base}`,
   ]);
   await database.query(
     `with picture as (insert into ${school.schema}.file (content, content_type) values ($1, 'image/png') returning id)
