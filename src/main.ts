@@ -80,6 +80,7 @@ function banner(config: Config, url: string, place: string, hasDemo: boolean, se
     print(`Demo school "${demo.subdomain}", password ${demo.password}`);
     print(`  Admin     ${demo.admin}`);
     print(`  Teacher   ${demo.teacher}`);
+    print(`  Student   ${demo.student}`);
     print(`  Operator  ${demo.operator} (is_platform: true)`);
     print();
     print('Try it:');

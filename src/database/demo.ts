@@ -9,6 +9,7 @@ export const demo = {
   password: 'demo-password',
   admin: 'admin@demo.example',
   teacher: 'teacher@demo.example',
+  student: 'student@demo.example',
   operator: 'operator@demo.example',
 } as const;
 
