@@ -28,7 +28,7 @@ select core.define_record('student', p_table => 'student', p_key => 's.id',
     "admission_number": ["s.admission_number"],
     "created_at": ["s.created_at"]
   }$$,
-  p_writable => '{first_name,last_name,roll_number,admission_number,date_of_birth,gender,email,phone,class_id,grade_id,
+  p_writable => '{first_name,last_name,roll_number,admission_number,date_of_birth,gender,email,phone,class_id,grade_id,religion_id,
                   parent_name,parent_phone,parent_email,address,is_active,user_id}');
 
 -- Students by name; search over name, admission and roll number, e-mail, parent; filters class_id and academic_year_id

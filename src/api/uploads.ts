@@ -47,8 +47,7 @@ const storableName = (name: string) =>
 /** Text shows no type by its content: a name that ends so must do, where nothing else is found in it. */
 const textTypes: Record<string, string> = { csv: 'text/csv' };
 
-const textType = (name: string, content: Buffer) =>
-  isUtf8(content) && !content.includes(0) ? textTypes[name.split('.').at(-1)?.toLowerCase() ?? ''] : undefined;
+const textType = (name: string) => textTypes[name.split('.').at(-1)?.toLowerCase() ?? ''];
 
 async function sniff(req: Request, fields: string[], types: string[], isOptional: boolean): Promise<void> {
   const file = (req.files as Express.Multer.File[] | undefined)?.find(({ fieldname }) => fields.includes(fieldname));
@@ -57,7 +56,10 @@ async function sniff(req: Request, fields: string[], types: string[], isOptional
     const message = `Send a file in the field ${fields.join(' or ')}.`;
     throw new ApiError('validation_error', message, { details: [{ path: fields[0] ?? 'file', message }] });
   }
-  const contentType = (await fileTypeFromBuffer(file.buffer))?.mime ?? textType(file.originalname, file.buffer);
+  const contentType = (await fileTypeFromBuffer(file.buffer))?.mime ?? textType(file.originalname);
+  if (contentType === textType(file.originalname) && (!isUtf8(file.buffer) || file.buffer.includes(0))) {
+    throw new ApiError('unsupported_media_type', 'The file is not UTF-8 text. Save it as UTF-8 and send it again.');
+  }
   if (!contentType || !types.includes(contentType)) {
     throw new ApiError('unsupported_media_type', `The file is ${contentType ?? 'of an unknown type'}; it must be ${types.join(' or ')}.`);
   }

@@ -31,7 +31,7 @@ const functionsOf = (schema: string) => `select proname::text, proacl, proowner 
 const granted: Record<string, string[]> = {
   school_api: ['admit', 'call', 'readiness'],
   school_worker: ['clean_up', 'clean_up_school', 'email_prepare', 'purge_drop', 'purge_due', 'purge_mark', 'purge_open', 'schools', 'tenant_lock_key'],
-  school_tenant: ['class_staff', 'reaches_teacher', 'usage_count'],
+  school_tenant: ['class_staff', 'plan_limit', 'reaches_teacher', 'usage_count'],
   school_platform: ['audit', 'is_reserved_subdomain', 'tenant_provision'],
   'school_platform and school_tenant': [
     'diff',
@@ -39,6 +39,7 @@ const granted: Record<string, string[]> = {
     'effective_rights',
     'enabled_features',
     'enqueue',
+    'enqueue_all',
     'fail',
     'file_content',
     'has_permission',

@@ -188,6 +188,10 @@ export function samplePath(document: OpenApi, { path, query }: Registered, optio
 /** The smallest picture. */
 export const pixel = Buffer.from('iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==', 'base64');
 
+/** The smallest file that fits an endpoint: its content and its name. */
+const sampleFile = (types: readonly string[]): [Buffer, string] =>
+  types.includes('text/csv') ? [Buffer.from('first_name,last_name\nSample,Person\n'), 'file.csv'] : [pixel, 'file.png'];
+
 /** A multipart body with one file, and its type. */
 export function multipart(field: string, content: Buffer, name = 'file.png'): { body: Buffer; headers: Record<string, string> } {
   const boundary = 'boundary-of-the-tests';
@@ -210,7 +214,7 @@ export function sampleRequest(
   return {
     method: endpoint.method,
     path: samplePath(document, endpoint, options, over.parameters),
-    ...(upload ? multipart(upload.fields[0] ?? 'file', pixel) : body ? { body: { ...body, ...over.body } } : {}),
+    ...(upload ? multipart(upload.fields[0] ?? 'file', ...sampleFile(upload.types)) : body ? { body: { ...body, ...over.body } } : {}),
   };
 }
 
