@@ -73,22 +73,24 @@ begin
 end $$;
 comment on function core.audit is 'Writes one entry of the audit trail.';
 
--- Queues a job in the transaction of the change. Security definer, since no role of a request may touch the queue;
+-- Queues jobs in the transaction of the change. Security definer, since no role of a request may touch the queue;
 -- the tenant comes from the context and the key is the tenant's own.
-create function core.enqueue(p_task text, p_payload jsonb, p_key text default null, p_run_at timestamptz default null) returns void
+create function core.enqueue_all(p_task text, p_payloads jsonb[], p_key text default null, p_run_at timestamptz default null) returns void
   language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
   if p_task not in ('send_email') then
     raise exception 'No job called % may be queued by a request.', p_task;
   end if;
-  perform graphile_worker.add_job(
-    p_task,
-    (p_payload || jsonb_build_object('tenant_id', core.tenant_id()))::json,
-    job_key => 't' || coalesce(core.tenant_id()::text, '0') || ':' || p_task || ':' || p_key,
-    run_at => p_run_at,
-    max_attempts => 10
-  );
+  perform graphile_worker.add_jobs(array(
+    select (p_task, (payload || jsonb_build_object('tenant_id', core.tenant_id()))::json, null, p_run_at, 10,
+            't' || coalesce(core.tenant_id()::text, '0') || ':' || p_task || ':' || p_key, null, null)::graphile_worker.job_spec
+    from unnest(p_payloads) payload));
 end $$;
+comment on function core.enqueue_all is 'Queues jobs of one kind for the worker, in the transaction of the change.';
+
+-- Queues one job.
+create function core.enqueue(p_task text, p_payload jsonb, p_key text default null, p_run_at timestamptz default null) returns void language sql
+  return core.enqueue_all(p_task, array[p_payload], p_key, p_run_at);
 comment on function core.enqueue is 'Queues a job for the worker, in the transaction of the change.';
 
 -- Who teaches what in which class: class teachers, teachers of class subjects, other teachers of a class, who is in its

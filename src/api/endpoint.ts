@@ -42,7 +42,7 @@ export interface Endpoint {
   answer?: z.ZodType;
   /** Answers `{data: [...], pagination}`. */
   isPage?: boolean;
-  /** 201 and a Location for what was made, else 200. */
+  /** 201 and a Location for what was made, else 200. One that takes `dry_run` answers 200 to it, and makes nothing. */
   isCreate?: boolean;
   /** A field of the body that holds a password: its argon2id hash goes on as `password_hash`. */
   hashes?: string;
@@ -57,6 +57,10 @@ export interface Endpoint {
   /** Only where the facade has to do something itself, with a password or a token; else the operation is called with the parameters. */
   handler?: Handler;
 }
+
+/** Whether the query or the form has a `dry_run`. */
+export const takesDryRun = ({ query, body }: Endpoint): boolean =>
+  'dry_run' in (query?.shape ?? {}) || (body !== undefined && 'shape' in body && 'dry_run' in body.shape);
 
 /** A verb and a path below the resource, `GET /:id` for example. */
 type Route = `${'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE'} /${string}`;

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { createDocument, type ZodOpenApiOperationObject, type ZodOpenApiPathsObject, type ZodOpenApiResponsesObject } from 'zod-openapi';
-import { type Endpoint, pathParameters, type Resource } from './endpoint.ts';
+import { type Endpoint, pathParameters, type Resource, takesDryRun } from './endpoint.ts';
 import { type ErrorName, errors } from './errors.ts';
 import { about } from './health.ts';
 import { isAnonymous, type Operation } from './router.ts';
@@ -112,6 +112,7 @@ function responses(endpoint: Endpoint, operation: Operation, path: string, metho
       };
   return {
     [endpoint.isCreate ? '201' : '200']: ok,
+    ...(endpoint.isCreate && takesDryRun(endpoint) ? { '200': { description: 'Tried.', content: content(success(answer)) } } : {}),
     ...(operation.content === 'gives' ? { '206': { ...ok, description: 'The part of the file that Range names.' } } : {}),
     ...(method === 'GET' && (operation.record || operation.content === 'gives')
       ? { '304': { description: 'You have this version already (If-None-Match).' } }

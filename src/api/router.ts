@@ -65,9 +65,9 @@ function writeContext(req: Request, operation: Operation, params: object, contex
 }
 
 /** Answers the envelope around JSON that comes from the database and is never parsed here. */
-function sendJson(req: Request, res: Response, endpoint: Endpoint, { answer, version }: Pick<CallAnswer, 'answer' | 'version'>): void {
+function sendJson(req: Request, res: Response, endpoint: Endpoint, { answer, version }: Pick<CallAnswer, 'answer' | 'version'>, isTrial: boolean): void {
   res.set('Content-Type', 'application/json; charset=utf-8');
-  if (endpoint.isCreate) {
+  if (endpoint.isCreate && !isTrial) {
     const id = /^\{"id" ?: ?(\d+)/.exec(answer)?.[1];
     const path = req.originalUrl.split('?')[0]?.replace(/\/$/, '');
     if (id) res.set('Location', `${path ?? ''}/${id}`);
@@ -160,8 +160,10 @@ function serve(services: Services, operation: Operation, endpoint: Endpoint, met
     const sessionId = req.claims ? String(req.claims.sid) : null;
     const password = endpoint.hashes ? params[endpoint.hashes] : undefined;
     if (endpoint.hashes) params = Object.fromEntries(Object.entries(params).filter(([name]) => name !== endpoint.hashes));
+    // What is only tried makes nothing that could be made twice.
+    const isTrial = params['dry_run'] === 'true' || params['dry_run'] === true;
     // After the password was taken out: what is kept of a request must not help to guess one.
-    if (operation.writes) writeContext(req, operation, params, context);
+    if (operation.writes && !isTrial) writeContext(req, operation, params, context);
     if (typeof password === 'string') {
       // Hashing is the dearest thing that this service does; nobody has it done for nothing.
       await services.call(operation.name, sessionId, params, { ...context, admit_only: true });
@@ -170,7 +172,7 @@ function serve(services: Services, operation: Operation, endpoint: Endpoint, met
     if (endpoint.handler) {
       const call = async (name: string, p: object) => (await services.call(name, sessionId, p, context)).answer;
       const answer = await endpoint.handler({ req, res, params, call, services });
-      if (typeof answer === 'string') sendJson(req, res, endpoint, { answer, version: null });
+      if (typeof answer === 'string') sendJson(req, res, endpoint, { answer, version: null }, isTrial);
       else await sendDownload(res, answer);
       return;
     }
@@ -182,7 +184,7 @@ function serve(services: Services, operation: Operation, endpoint: Endpoint, met
       ? await services.call(operation.name, sessionId, { ...params, content_type: upload.contentType, file_name: upload.name }, context, upload.content)
       : await services.call(operation.name, sessionId, params, context);
     if (operation.content === 'gives') sendFile(req, res, result, range);
-    else sendJson(req, res, endpoint, result);
+    else sendJson(req, res, endpoint, result, isTrial);
   };
 }
 

@@ -53,7 +53,7 @@ const textTypes: Record<string, string> = { csv: 'text/csv' };
 
 const ending = (name: string) => /\.([^.]*)$/.exec(name)?.[1]?.toLowerCase() ?? '';
 
-const textType = (name: string, content: Buffer) => (isUtf8(content) && !content.includes(0) ? textTypes[ending(name)] : undefined);
+const textType = (name: string): string | undefined => textTypes[ending(name)];
 
 /** How files of a type end, where several endings are right. */
 const endings: Record<string, string[]> = { 'image/jpeg': ['jpg', 'jpeg'], 'application/x-cfb': ['doc', 'xls', 'ppt'] };
@@ -69,7 +69,10 @@ async function sniff(req: Request, fields: string[], types: string[], isOptional
     throw new ApiError('validation_error', message, { details: [{ path: fields[0] ?? 'file', message }] });
   }
   const found = await fileTypeFromBuffer(file.buffer);
-  const contentType = found?.mime ?? textType(file.originalname, file.buffer);
+  const contentType = found?.mime ?? textType(file.originalname);
+  if (!found && contentType && types.includes(contentType) && (!isUtf8(file.buffer) || file.buffer.includes(0))) {
+    throw new ApiError('unsupported_media_type', 'The file is not UTF-8 text. Save it as UTF-8 and send it again.');
+  }
   if (!contentType || !types.includes(contentType)) {
     throw new ApiError('unsupported_media_type', `The file is ${contentType ?? 'of an unknown type'}; it must be ${types.join(' or ')}.`);
   }

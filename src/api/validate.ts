@@ -6,7 +6,7 @@ import { ApiError, type ErrorDetail } from './errors.ts';
 const mostDetails = 20;
 
 /** Zod's issues as the envelope's details: one per field, the path dotted. */
-function details(error: z.ZodError): ErrorDetail[] {
+export function details(error: z.ZodError): ErrorDetail[] {
   const all = error.issues.flatMap((issue) => {
     const path = issue.path.map(String);
     if (issue.code === 'unrecognized_keys') return issue.keys.map((key) => ({ path: [...path, key].join('.'), message: 'is not a known field' }));
@@ -14,14 +14,14 @@ function details(error: z.ZodError): ErrorDetail[] {
     return [{ path: path.join('.'), message: isMissing ? 'is required' : issue.message }];
   });
   const first = all.filter(({ path }, index) => all.findIndex((other) => other.path === path) === index);
-  return first.slice(0, mostDetails).map(({ path, message }) => ({ path: path.slice(0, 100), message: message.slice(0, 300) }));
+  return first.map(({ path, message }) => ({ path: path.slice(0, 100), message: message.slice(0, 300) }));
 }
 
 /** Validates one part of a request. @throws ApiError validation_error with one detail per fault */
 function parse<T>(schema: z.ZodType<T>, value: unknown): T {
   const parsed = schema.safeParse(value);
   if (parsed.success) return parsed.data;
-  const faults = details(parsed.error);
+  const faults = details(parsed.error).slice(0, mostDetails);
   const first = faults[0];
   const rest = faults.length > 1 ? ` (and ${String(faults.length - 1)} more)` : '';
   throw new ApiError('validation_error', first?.path ? `${first.path}: ${first.message}${rest}` : `${first?.message ?? 'Invalid'}${rest}`, { details: faults });

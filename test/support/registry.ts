@@ -206,6 +206,10 @@ export function samplePath(document: OpenApi, { path, query }: Registered, optio
 /** The smallest picture. */
 export const pixel = Buffer.from('iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==', 'base64');
 
+/** The smallest file that fits an endpoint: its content and its name. */
+const sampleFile = (types: readonly string[]): [Buffer, string] =>
+  types.includes('text/csv') ? [Buffer.from('first_name,last_name\nSample,Person\n'), 'file.csv'] : [pixel, 'file.png'];
+
 /** A multipart body with one file and other fields, and its type. */
 export function multipart(
   field: string,
@@ -244,7 +248,7 @@ export function sampleRequest(
   return {
     method: endpoint.method,
     path: samplePath(document, endpoint, options, over.parameters),
-    ...(upload ? multipart(upload.fields[0] ?? 'file', pixel, 'file.png', sampleFields(document, endpoint, options)) : body ? { body } : {}),
+    ...(upload ? multipart(upload.fields[0] ?? 'file', ...sampleFile(upload.types), sampleFields(document, endpoint, options)) : body ? { body } : {}),
   };
 }
 

@@ -6,6 +6,7 @@ import { classSubjects } from './class-subjects.ts';
 import { classes } from './classes.ts';
 import { dashboard } from './dashboard.ts';
 import { devices } from './devices.ts';
+import { imports } from './imports.ts';
 import { masterData } from './master-data.ts';
 import { platform } from './platform.ts';
 import { rbac } from './rbac.ts';
@@ -16,9 +17,10 @@ import { subscription } from './subscription.ts';
 import { teachers } from './teachers.ts';
 import { users } from './users.ts';
 
-/** Every documented endpoint, in the order of the specification. */
+/** Every documented endpoint, in the order of the specification; fixed paths below a resource (imports) come before its `/:id`. */
 export const resources: readonly Resource[] = [
   auth,
+  imports,
   students,
   teachers,
   classes,

@@ -28,7 +28,8 @@ const fields = {
   password: password.optional().meta({ description: 'Only with create_user_account.' }),
 };
 
-const StudentInput = z
+/** What a student is made of. */
+export const StudentInput = z
   .strictObject(fields)
   .refine((student) => !student.create_user_account || student.email, { path: ['email'], message: 'is required when create_user_account is true' })
   .refine((student) => !student.password || student.create_user_account, { path: ['password'], message: 'goes with create_user_account' })

@@ -22,7 +22,8 @@ const fields = {
   password: password.optional().meta({ description: 'Only with create_user_account.' }),
 };
 
-const TeacherInput = z
+/** What a teacher is made of. */
+export const TeacherInput = z
   .strictObject(fields)
   .refine((teacher) => !teacher.create_user_account || teacher.email, { path: ['email'], message: 'is required when create_user_account is true' })
   .refine((teacher) => !teacher.password || teacher.create_user_account, { path: ['password'], message: 'goes with create_user_account' })

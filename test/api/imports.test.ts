@@ -1,0 +1,884 @@
+import { buffer } from 'node:stream/consumers';
+import type { Readable } from 'node:stream';
+import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
+import fc from 'fast-check';
+import { strFromU8, strToU8, unzipSync, zipSync } from 'fflate';
+import { type Cell, readSheet, sheetFile, xlsxType } from '../../src/api/spreadsheets.ts';
+import type { Answer, Client } from '../support/client.ts';
+import { mailTo } from '../support/mail.ts';
+import { fileForm, png } from '../support/pictures.ts';
+import { type School, testService, type TestService } from '../support/service.ts';
+import { checksums } from '../support/traces.ts';
+
+let service: TestService;
+let school: School;
+
+beforeAll(async () => {
+  service = await testService();
+  school = await service.school();
+});
+afterAll(() => service.close());
+
+interface Report {
+  dry_run: boolean;
+  rows: number;
+  valid: number;
+  created: number;
+  errors: { row: number | null; column: string | null; message: string }[];
+  ids: number[];
+}
+
+interface Student extends Record<string, unknown> {
+  id: number;
+  admission_number: string;
+}
+
+type Table = (string | number | null)[][];
+
+/** A .csv of these rows. */
+const csv = (rows: Table, delimiter = ',') =>
+  rows
+    .map((row) => row.map((cell) => (/[",;\t\n]/.test(String(cell ?? '')) ? `"${String(cell).replaceAll('"', '""')}"` : (cell ?? ''))).join(delimiter))
+    .join('\n');
+
+/** An .xlsx whose header is the first of these rows. */
+const xlsx = ([header = [], ...rows]: Cell[][]) =>
+  buffer(sheetFile('xlsx', 'people', [{ name: 'people', columns: header.map((cell) => ({ header: String(cell) })), rows }]).content as Readable);
+
+interface Sending {
+  people?: 'students' | 'teachers';
+  name?: string;
+  query?: string;
+  headers?: Record<string, string>;
+}
+
+/** Sends a file. */
+function send(
+  who: Client,
+  content: string | Buffer,
+  { people = 'students', name = 'people.csv', query = '', headers = {} }: Sending = {},
+): Promise<Answer<Report>> {
+  const form = fileForm(Buffer.from(content), name, 'application/octet-stream', 'file');
+  return who.send<Report>('POST', `/api/${people}/import${query}`, { body: form, headers });
+}
+
+const sendXlsx = async (who: Client, rows: Cell[][], sending: Sending = {}) => send(who, await xlsx(rows), { name: 'people.xlsx', ...sending });
+const tryOut = (who: Client, content: string | Buffer, sending: Sending = {}) => send(who, content, { ...sending, query: '?dry_run=true' });
+
+/** Imports a file that nothing is wrong with. */
+async function bring(who: Client, content: string | Buffer, sending: Sending = {}): Promise<Report> {
+  const answer = await send(who, content, sending);
+  expect({ status: answer.status, details: answer.details }).toEqual({ status: 201, details: undefined });
+  return answer.data;
+}
+
+const read = async (id: number | undefined, at = school) => (await at.admin.get<Student>(`/api/students/${id ?? 0}`)).data;
+const count = async (at = school) => (await at.admin.get('/api/students?pageSize=1')).pagination.totalItems;
+
+/** The faults of a dry run as `row column: message`. */
+const faults = ({ errors }: Report) => errors.map(({ row, column, message }) => `${row ?? '-'} ${column ?? '-'}: ${message}`);
+
+let serial = 0;
+const unique = (what: string) => `${what} ${++serial}`;
+
+/** A class with a name of its own. */
+async function classroom(fields: { section?: string; capacity?: number } = {}, at = school) {
+  const name = unique('Room');
+  const made = await at.classroom(name);
+  await service.database.query(`update ${at.schema}.class set section = $2, capacity = $3 where id = $1`, [
+    made.classId,
+    fields.section ?? null,
+    fields.capacity ?? null,
+  ]);
+  return { ...made, name };
+}
+
+/** The parts of an .xlsx made by hand. */
+const workbook = (sheet: string | Uint8Array, others: Record<string, string> = {}) => {
+  const parts: Record<string, string | Uint8Array> = {
+    '[Content_Types].xml':
+      '<Types xmlns="http://schemas.openxmlformats.org/package/2006/content-types"><Override PartName="/xl/workbook.xml" ContentType="application/vnd.openxmlformats-officedocument.spreadsheetml.sheet.main+xml"/></Types>',
+    'xl/workbook.xml':
+      '<workbook xmlns:r="http://schemas.openxmlformats.org/officeDocument/2006/relationships"><sheets><sheet name="S" sheetId="1" r:id="rId1"/></sheets></workbook>',
+    'xl/_rels/workbook.xml.rels':
+      '<Relationships><Relationship Id="rId1" Type="http://schemas.openxmlformats.org/officeDocument/2006/relationships/worksheet" Target="worksheets/sheet1.xml"/></Relationships>',
+    'xl/worksheets/sheet1.xml': sheet,
+    ...others,
+  };
+  return Buffer.from(zipSync(Object.fromEntries(Object.entries(parts).map(([name, part]) => [name, typeof part === 'string' ? strToU8(part) : part]))));
+};
+
+const text = (at: string, value: string) => `<c r="${at}" t="inlineStr"><is><t>${value}</t></is></c>`;
+const sheet = (rows: string) => `<worksheet><sheetData>${rows}</sheetData></worksheet>`;
+const headerRow = `<row r="1">${text('A1', 'first_name')}${text('B1', 'last_name')}</row>`;
+
+describe('a file of students', () => {
+  const filled = {
+    first_name: 'Zoë 🌻',
+    last_name: 'O"Brien; de la Cruz, Jr.',
+    roll_number: '007',
+    date_of_birth: '2015-02-28',
+    gender: 'female',
+    email: 'Zoe@Example.org',
+    phone: '+234 1',
+    parent_name: 'Ōe 大江',
+    parent_phone: '=0',
+    parent_email: 'parent@example.org',
+    address: '1 Long Street\nFlat 2',
+    is_active: 'no',
+  };
+
+  test.each(['csv', 'xlsx'])('that was made from the template for .%s comes in as it was filled in', async (format) => {
+    const { name, classId, gradeId } = await classroom({ section: 'B' });
+    const religion = unique('Religion');
+    await service.database.query(`insert into ${school.schema}.religion (name) values ($1)`, [religion]);
+    const number = unique('T');
+    const template = await school.admin.get<Buffer>(`/api/students/import/template?format=${format}`);
+    expect(template.headers.get('content-disposition')).toContain(`students.${format}`);
+    const [header] = await readSheet({ content: template.data, contentType: template.headers.get('content-type')?.split(';')[0] ?? '' }, 10);
+    const values: Record<string, string> = { ...filled, class: `${name} B`, grade: `${name} grade`, religion, admission_number: number };
+    const columns = header?.cells ?? [];
+    expect([...columns].sort()).toEqual([...Object.keys(values), 'create_user_account'].sort());
+    const row = columns.map((column) => values[column] ?? '');
+    const { ids } = await bring(
+      school.admin,
+      format === 'csv'
+        ? `${template.data.toString()}${csv([row])}`
+        : await xlsx([columns, row.map((cell, at) => (columns[at] === 'date_of_birth' ? new Date(cell) : cell))]),
+      { name: `people.${format}` },
+    );
+    expect(ids).toHaveLength(1);
+    expect(await read(ids[0])).toMatchObject({
+      ...filled,
+      email: 'zoe@example.org',
+      is_active: false,
+      class_id: classId,
+      class_name: `${name} B`,
+      grade_id: gradeId,
+      admission_number: number,
+      user_id: null,
+    });
+    const [stored] = await service.database.query(
+      `select r.name as religion, e.class_id::integer, e.status from ${school.schema}.student s join ${school.schema}.religion r on r.id = s.religion_id
+       join ${school.schema}.enrollment e on e.student_id = s.id where s.id = $1`,
+      [ids[0]],
+    );
+    expect(stored).toEqual({ religion, class_id: classId, status: 'active' });
+  });
+
+  test('may name its columns in any order, in any case, with spaces, underscores or neither', async () => {
+    const { ids } = await bring(school.admin, 'LAST NAME,date-of-birth,FirstName, Parent_name \nAdams,2015-01-02,Yan,Eve\n');
+    expect(await read(ids[0])).toMatchObject({ first_name: 'Yan', last_name: 'Adams', date_of_birth: '2015-01-02', parent_name: 'Eve' });
+  });
+
+  test.each([
+    ['with the mark of UTF-8', '\ufefffirst_name,last_name,address\nÉva,Nagy,"Fő utca 1, 2"\n', 'Fő utca 1, 2'],
+    ['with semicolons', 'first_name;last_name;address\nÉva;Nagy;Fő utca 1, 2\n', 'Fő utca 1, 2'],
+    ['with tabs', 'first_name\tlast_name\taddress\nÉva\tNagy\tFő utca; 1, 2\n', 'Fő utca; 1, 2'],
+    ['with line breaks of Windows', 'first_name,last_name,address\r\nÉva,Nagy,"Fő utca\r\n1"\r\n', 'Fő utca\n1'],
+    ['with line breaks of old Macs', 'first_name,last_name,address\rÉva,Nagy,"Fő utca\r1"\r', 'Fő utca\n1'],
+    ['with quotes in cells', 'first_name,last_name,address\nÉva,Nagy,"the ""old"" house"\n', 'the "old" house'],
+    ['with a header in quotes', '"first_name";"last_name";"address"\n"Éva";"Nagy";" spaces "\n', 'spaces'],
+    ['without a line break at its end', 'first_name,last_name,address\nÉva,Nagy,x', 'x'],
+  ])('is read %s', async (_how, content, address) => {
+    const { ids } = await bring(school.admin, content);
+    expect(await read(ids[0])).toMatchObject({ first_name: 'Éva', last_name: 'Nagy', address });
+  });
+
+  test('of a spreadsheet program may hold real dates, numbers, yes and no, and formulas, which are what they came to', async () => {
+    const styles = '<styleSheet><cellXfs><xf numFmtId="0"/><xf numFmtId="14"/></cellXfs></styleSheet>';
+    const columns = ['first_name', 'last_name', 'date_of_birth', 'roll_number', 'is_active', 'address'];
+    const content = workbook(
+      sheet(
+        `<row r="1">${columns.map((column, at) => text(`${'ABCDEF'.charAt(at)}1`, column)).join('')}</row>
+         <row r="2"><c r="A2" t="str"><f>CONCATENATE("An","a")</f><v>Ana</v></c>${text('B2', 'Formula')}<c r="C2" s="1"><v>42063</v></c><c r="D2"><f>8+9</f><v>17</v></c>
+         <c r="E2" t="b"><v>0</v></c><c r="F2" t="e"><f>1/0</f><v>#DIV/0!</v></c></row>`,
+      ),
+      { 'xl/styles.xml': styles },
+    );
+    const { ids } = await bring(school.admin, content, { name: 'people.xlsx' });
+    expect(await read(ids[0])).toMatchObject({ first_name: 'Ana', date_of_birth: '2015-02-28', roll_number: '17', is_active: false, address: null });
+  });
+
+  test('full of formulas is text, which a template then shows as text', async () => {
+    const formula = '=HYPERLINK("http://evil.example","x")';
+    const { ids } = await bring(
+      school.admin,
+      csv([
+        ['first_name', 'last_name', 'address', 'phone'],
+        [formula, '@SUM(1)', '-1+1', '+1'],
+        ["'=x", '\t=y', "''", "'"],
+      ]),
+    );
+    expect(await read(ids[0])).toMatchObject({ first_name: formula, last_name: '@SUM(1)', address: '-1+1', phone: '+1' });
+    expect(await read(ids[1])).toMatchObject({ first_name: '=x', last_name: '=y', address: "''", phone: "'" });
+    const other = await service.school();
+    await other.classroom('=1+1');
+    const { data } = await other.admin.get<Buffer>('/api/students/import/template?format=xlsx');
+    const parts = unzipSync(data);
+    const [columns = '', names = ''] = ['2', '3'].map((n) => strFromU8(parts[`xl/worksheets/sheet${n}.xml`] ?? new Uint8Array()));
+    expect(columns).toContain('first_name');
+    expect(names).toContain("'=1+1");
+    expect(names).not.toContain('<f>');
+  });
+
+  test('may have empty lines, which are skipped, and errors still name the line in the file', async () => {
+    const { data } = await tryOut(school.admin, '\n\nfirst_name,last_name,address\n\nA,B,"two\nlines"\n,,\n,B,\n   ,  ,\nC,,\n');
+    expect(data).toMatchObject({ rows: 3, valid: 1 });
+    expect(faults(data)).toEqual(['8 first_name: is required', '10 last_name: is required']);
+    const inSheet = await sendXlsx(school.admin, [['first_name', 'last_name'], ['A', 'B'], [null], ['', ''], ['C', null]], { query: '?dry_run=true' });
+    expect(faults(inSheet.data)).toEqual(['5 last_name: is required']);
+  });
+});
+
+describe('a class, a grade, a religion', () => {
+  const place = async (rows: Table, at = school) =>
+    (await tryOut(at.admin, csv([['first_name', 'last_name', 'class', 'class_id', 'grade', 'grade_id', 'religion'], ...rows]))).data;
+
+  test('is found by its name in any case, or by its id', async () => {
+    const { name, classId, gradeId } = await classroom({ section: 'a' });
+    const report = await place([
+      ['A', 'B', `${name.toUpperCase()} A`, null, null, null, null],
+      ['A', 'B', null, classId, null, null, null],
+      ['A', 'B', `${name} a`, classId, `${name} GRADE`, gradeId, null],
+      ['A', 'B', null, null, null, gradeId, null],
+    ]);
+    expect(report).toMatchObject({ rows: 4, valid: 4, errors: [] });
+  });
+
+  test('that does not exist, or is another one than its id says, is an error of its column', async () => {
+    const one = await classroom();
+    const other = await classroom();
+    const report = await place([
+      ['A', 'B', 'Nowhere', null, 'No grade', null, 'None at all'],
+      ['A', 'B', null, 999_999, null, 999_999, null],
+      ['A', 'B', one.name, other.classId, null, null, null],
+      ['A', 'B', one.name, null, `${other.name} grade`, null, null],
+      ['A', 'B', null, one.classId, null, other.gradeId, null],
+    ]);
+    expect(faults(report)).toEqual([
+      '2 class: There is no class Nowhere in the current academic year.',
+      '2 grade: There is no grade No grade.',
+      '2 religion: There is no religion None at all.',
+      '3 class_id: There is no class 999999.',
+      '3 grade_id: There is no grade 999999.',
+      `4 class: There is no class ${one.name} in the current academic year.`,
+      '5 grade: The class belongs to another grade.',
+      '6 grade_id: The class belongs to another grade.',
+    ]);
+  });
+
+  test('of two classes that show the same name neither is taken, until an id says which', async () => {
+    const { name, classId, gradeId, yearId } = await classroom({ section: 'X Y' });
+    await service.database.query(`insert into ${school.schema}.class (name, section, grade_id, academic_year_id) values ($1 || ' X', 'Y', $2, $3)`, [
+      name,
+      gradeId,
+      yearId,
+    ]);
+    const report = await place([
+      ['A', 'B', `${name} x y`, null, null, null, null],
+      ['A', 'B', `${name} x y`, classId, null, null, null],
+    ]);
+    expect(faults(report)).toEqual([`2 class: There are 2 classes called ${name} x y. Say which by class_id.`]);
+  });
+
+  test('of an earlier year is found by its id alone', async () => {
+    const { gradeId } = await classroom();
+    const name = unique('Past');
+    const [past] = await service.database.query<{ id: string }>(
+      `with year as (insert into ${school.schema}.academic_year (name, start_date, end_date) values ($1, '1950-01-01', '1950-12-31') returning id)
+       insert into ${school.schema}.class (name, grade_id, academic_year_id) select $1, $2, id from year returning id`,
+      [name, gradeId],
+    );
+    const report = await place([
+      ['A', 'B', name, null, null, null, null],
+      ['A', 'B', null, Number(past?.id), null, null, null],
+    ]);
+    expect(faults(report)).toEqual([`2 class: There is no class ${name} in the current academic year.`]);
+  });
+
+  test('of another school does not exist, neither by name nor by id', async () => {
+    const other = await service.school();
+    const [mine, theirs] = [await classroom(), await classroom({}, other)];
+    await service.database.query(`update ${other.schema}.class set id = 800001 where id = $1`, [theirs.classId]);
+    await service.database.query(`insert into ${other.schema}.religion (name) values ('Theirs')`);
+    const report = await place([
+      ['A', 'B', theirs.name, null, null, null, null],
+      ['A', 'B', null, 800_001, null, null, null],
+      ['A', 'B', mine.name, null, `${theirs.name} grade`, null, 'Theirs'],
+    ]);
+    expect(report.errors.map(({ row, column }) => [row, column])).toEqual([
+      [2, 'class'],
+      [3, 'class_id'],
+      [4, 'grade'],
+      [4, 'religion'],
+    ]);
+    expect((await place([['A', 'B', theirs.name, null, null, null, 'Theirs']], other)).errors).toEqual([]);
+  });
+
+  test('takes no more students than a class has room for', async () => {
+    const { name, classId } = await classroom({ capacity: 3 });
+    await school.admin.post('/api/students', { first_name: 'There', last_name: 'Already', class_id: classId }, 201);
+    const rows = Array.from({ length: 4 }, (_, n) => ['A', `B${n}`, name, null, null, null, null]);
+    expect(faults(await place(rows))).toEqual(['4', '5'].map((row) => `${row} class: The class ${name} has room for 2 more.`));
+    await bring(school.admin, csv([['first_name', 'last_name', 'class'], ...rows.slice(0, 2).map((row) => row.slice(0, 3))]));
+    expect((await place(rows.slice(0, 1))).errors).toHaveLength(1);
+  });
+});
+
+describe('admission numbers', () => {
+  const numbered = async (numbers: (string | null)[], at: School) => {
+    const { ids } = await bring(at.admin, csv([['first_name', 'last_name', 'admission_number'], ...numbers.map((number) => ['A', 'B', number])]));
+    return Promise.all(ids.map(async (id) => (await read(id, at)).admission_number));
+  };
+  const next = async (at: School) => (await at.admin.post<Student>('/api/students', { first_name: 'A', last_name: 'B' }, 201)).data.admission_number;
+
+  test("that are not given are the school's next ones, past those that students or the file have, and the school goes on from there", async () => {
+    const fresh = await service.school();
+    expect(await next(fresh)).toBe('000001');
+    await fresh.admin.post('/api/students', { first_name: 'A', last_name: 'B', admission_number: '000003' }, 201);
+    expect(await numbered([null, '000004', null, 'A-1', null], fresh)).toEqual(['000002', '000004', '000005', 'A-1', '000006']);
+    expect(await next(fresh)).toBe('000007');
+    expect(await numbered(['X'], fresh)).toEqual(['X']);
+    expect(await numbered([null], fresh)).toEqual(['000008']);
+  });
+
+  test('that stand twice in the file, or that a student has, are errors; that of a removed student is free', async () => {
+    const fresh = await service.school();
+    const [first, second] = (await bring(fresh.admin, 'first_name,last_name,admission_number\nA,B,N1\nA,B,N2\n')).ids;
+    expect(second).toBeGreaterThan(first ?? 0);
+    await fresh.admin.delete(`/api/students/${second ?? 0}`);
+    const { data } = await tryOut(fresh.admin, 'first_name,last_name,admission_number\nA,B,N1\nA,B,N2\nA,B,N3\nA,B,N3\nA,B, N3 \n');
+    expect(faults(data)).toEqual([
+      '2 admission_number: This admission number is already in use.',
+      '5 admission_number: Line 4 has this admission number too.',
+      '6 admission_number: Line 4 has this admission number too.',
+    ]);
+  });
+
+  test('of two imports of one file at once go to one, and the other is told that they are in use', async () => {
+    const fresh = await service.school();
+    const rows: Table = Array.from({ length: 300 }, (_, n) => ['A', 'B', `R${n}`]);
+    const content = csv([['first_name', 'last_name', 'admission_number'], ...rows]);
+    const answers = await Promise.all([send(fresh.admin, content), send(fresh.admin, content)]);
+    expect(answers.map(({ status }) => status).sort()).toEqual([201, 400]);
+    const lost = answers.find(({ status }) => status === 400);
+    expect(lost?.details).toHaveLength(300);
+    expect(lost?.details[0]).toEqual({ path: 'rows.2.admission_number', message: 'This admission number is already in use.' });
+    expect(await count(fresh)).toBe(300);
+  });
+
+  test('of an import and of single students at once are never the same', async () => {
+    const fresh = await service.school();
+    const content = csv([['first_name', 'last_name'], ...Array.from({ length: 200 }, () => ['A', 'B'])]);
+    const [one, two, ...singles] = await Promise.all([send(fresh.admin, content), send(fresh.admin, content), ...Array.from({ length: 6 }, () => next(fresh))]);
+    expect([one.status, two.status]).toEqual([201, 201]);
+    expect(new Set(singles).size).toBe(6);
+    expect(await count(fresh)).toBe(406);
+    const numbers = await service.database.query<{ number: string }>(`select admission_number as number from ${fresh.schema}.student`);
+    expect(new Set(numbers.map(({ number }) => number)).size).toBe(406);
+  });
+});
+
+describe('log-ins', () => {
+  test('come for the rows that ask for one, each with the student role and an invitation', async () => {
+    const fresh = await service.school();
+    const { ids } = await bring(
+      fresh.admin,
+      'first_name,last_name,email,create_user_account\nAda,One,Ada@invited.example,yes\nBea,Two,bea@invited.example,\nCy,Three,cy@invited.example,TRUE\n',
+    );
+    const [ada, bea, cy] = await Promise.all(ids.map((id) => read(id, fresh)));
+    expect(bea?.['user_id']).toBeNull();
+    for (const [student, email] of [
+      [ada, 'ada@invited.example'],
+      [cy, 'cy@invited.example'],
+    ] as const) {
+      const { data } = await fresh.admin.get(`/api/users/${Number(student?.['user_id'])}`);
+      expect(data).toMatchObject({ email, first_name: student?.['first_name'], roles: ['student'], is_active: true });
+      await mailTo(service, email, 'Your log-in');
+    }
+  });
+
+  test("need an e-mail that is nobody else's, in the file or in the school", async () => {
+    const { data } = await tryOut(
+      school.admin,
+      `first_name,last_name,email,create_user_account\nA,B,,yes\nA,,,yes\nA,B,twice@example.org,yes\nA,B,Twice@example.org,yes\nA,B,twice@example.org,no\nA,B,${school.adminEmail},1\nA,B,nobody,yes\n`,
+    );
+    expect(faults(data)).toEqual([
+      '2 email: is required when create_user_account is true',
+      '3 last_name: is required',
+      '3 email: is required when create_user_account is true',
+      '5 email: Line 4 has this email too.',
+      '7 email: This email is already in use.',
+      '8 email: Invalid email address',
+    ]);
+  });
+
+  test('are refused to who may do less than they', async () => {
+    const who = await school.user([]);
+    const role = await school.admin.post<{ id: number }>('/api/rbac/roles', { name: unique('Imports teachers') }, 201);
+    const { data: permissions } = await school.admin.get<{ id: number; name: string }[]>('/api/rbac/permissions');
+    await school.admin.put(`/api/rbac/roles/${role.data.id}`, {
+      permission_ids: permissions.filter(({ name }) => name === 'teacher.create').map(({ id }) => id),
+    });
+    await school.admin.post(`/api/rbac/users/${who.id}/roles`, { role_id: role.data.id });
+    const before = await checksums(service.database, school.schema);
+    const refused = await send(who, 'first_name,last_name,email,create_user_account\nA,B,new@teachers.example,yes\n', { people: 'teachers' });
+    expect({ status: refused.status, error: refused.error }).toEqual({ status: 403, error: 'forbidden' });
+    expect(await checksums(service.database, school.schema)).toEqual(before);
+    await bring(who, 'first_name,last_name,email\nA,B,new@teachers.example\n', { people: 'teachers' });
+  });
+});
+
+describe('what is wrong', () => {
+  const broken = [
+    'first_name,last_name,date_of_birth,is_active,class_id,email,admission_number,gender',
+    `${'x'.repeat(101)},B,2015-02-30,maybe,one,nobody,${'9'.repeat(51)},`,
+    'A,,28.02.2015,no,0,a@example.org,,',
+    'A,B,2015-02-28,yes,,,,female,and more',
+    'A,B,,,,,,\u0007',
+    'A,B,0001-01-01,,-1,,,',
+  ].join('\n');
+  const expected = [
+    'rows.2.first_name',
+    'rows.2.admission_number',
+    'rows.2.date_of_birth',
+    'rows.2.email',
+    'rows.2.class_id',
+    'rows.2.is_active',
+    'rows.3.last_name',
+    'rows.3.date_of_birth',
+    'rows.3.class_id',
+    'rows.4',
+    'rows.5.gender',
+    'rows.6.date_of_birth',
+    'rows.6.class_id',
+  ];
+
+  test('is told at once, every fault by row and column, and nothing is written', async () => {
+    const before = await checksums(service.database, school.schema, 'platform');
+    const refused = await send(school.admin, broken);
+    expect({ status: refused.status, error: refused.error, message: refused.message }).toEqual({
+      status: 400,
+      error: 'validation_error',
+      message: 'Nothing was imported: 13 faults in 5 rows.',
+    });
+    expect(refused.details.map(({ path }) => path)).toEqual(expected);
+    expect(refused.details.filter(({ path }) => path === 'rows.4' || path.endsWith('.is_active') || path === 'rows.2.class_id')).toEqual([
+      { path: 'rows.2.class_id', message: 'must be a whole number' },
+      { path: 'rows.2.is_active', message: 'must be true or false' },
+      { path: 'rows.4', message: 'has a value in column 9, which has no header' },
+    ]);
+    expect(await checksums(service.database, school.schema, 'platform')).toEqual(before);
+  });
+
+  test('is the same in a dry run, which answers 200 with the report', async () => {
+    const answer = await tryOut(school.admin, broken);
+    expect(answer.status).toBe(200);
+    expect(answer.headers.get('location')).toBeNull();
+    expect(answer.data).toMatchObject({ dry_run: true, rows: 5, valid: 0, created: 0, ids: [] });
+    expect(answer.data.errors.map(({ row, column }) => `rows.${row ?? ''}${column === null ? '' : `.${column}`}`)).toEqual(expected);
+  });
+
+  test.each<[string, string, string[]]>([
+    [
+      'a column that nobody knows, and a password',
+      'first_name,last_name,colour,password\nA,B,red,secret-secret\n',
+      ['1 colour: is not a known column; known are first_name', '1 password: is not a known column; known are first_name'],
+    ],
+    ['a column that is missing', 'first_name,phone\nA,1\nB,2\n', ['1 last_name: is missing in the header; required are first_name and last_name']],
+    ['a column that stands twice', 'first_name,last_name,First Name\nA,B,C\n', ['1 first_name: stands twice in the header']],
+    [
+      'no header',
+      'Ada,Lovelace\nBea,Bright\n',
+      ['1 first_name: is missing', '1 last_name: is missing', '1 Ada: is not a known column', '1 Lovelace: is not a known column'],
+    ],
+    ['no rows', 'first_name,last_name\n\n', ['- -: The file has no rows below its header.']],
+    ['nothing at all', '\n', ['- -: The file has no rows below its header.', '1 first_name: is missing', '1 last_name: is missing']],
+  ])('in the header is told too: %s', async (_what, content, messages) => {
+    const { status, data } = await tryOut(school.admin, content);
+    expect({ status, valid: data.valid, found: faults(data).length }).toEqual({ status: 200, valid: 0, found: messages.length });
+    for (const [at, message] of messages.entries()) expect(faults(data)[at]).toContain(message);
+    const refused = await send(school.admin, content);
+    expect({ status: refused.status, found: refused.details.length }).toEqual({ status: 400, found: messages.length });
+  });
+
+  test('in a header does not hide what is wrong with the rows', async () => {
+    const { data } = await tryOut(school.admin, 'first_name,colour,class\nA,red,Nowhere\n');
+    expect(data.errors.map(({ row, column }) => [row, column])).toEqual([
+      [1, 'last_name'],
+      [1, 'colour'],
+      [2, 'class'],
+    ]);
+  });
+
+  test('a dry run changes nothing, whatever the file asks for', async () => {
+    const { name } = await classroom();
+    const before = await checksums(service.database, school.schema, 'platform', 'graphile_worker');
+    const { data } = await tryOut(school.admin, `first_name,last_name,email,create_user_account,class\nA,B,dry@example.org,yes,${name}\nA,B,,,\n`, {
+      headers: { 'Idempotency-Key': 'a dry key'.replaceAll(' ', '-') },
+    });
+    expect(data).toEqual({ dry_run: true, rows: 2, valid: 2, created: 0, errors: [], ids: [] });
+    expect(await checksums(service.database, school.schema, 'platform', 'graphile_worker')).toEqual(before);
+  });
+
+  test('dry_run may stand in the form as well as in the query, and must be true or false', async () => {
+    const before = await count();
+    for (const [value, status] of [
+      ['true', 200],
+      ['false', 201],
+      ['yes', 400],
+    ] as const) {
+      const form = fileForm(Buffer.from('first_name,last_name\nA,B\n'), 'people.csv', 'text/csv', 'file');
+      form.append('dry_run', value);
+      await school.admin.send('POST', '/api/students/import', { body: form }, status);
+    }
+    expect(await count()).toBe(before + 1);
+    const refused = await send(school.admin, 'first_name,last_name\nA,B\n', { query: '?dry_run=maybe' });
+    expect(refused.details).toMatchObject([{ path: 'dry_run' }]);
+  });
+});
+
+describe('5,000 rows', () => {
+  const rows = (many: number): Table => [
+    ['first_name', 'last_name', 'admission_number', 'class'],
+    ...Array.from({ length: many }, (_, n) => [`First ${n}`, `Last ${n}`, n % 2 ? `M${n}` : null, 'Mass']),
+  ];
+
+  test('come in at once, each once, enrolled and counted', async () => {
+    const fresh = await service.school();
+    await service.database.query('update platform.plan set max_students = 20000 where id = 3');
+    const { classId } = await fresh.classroom('Mass');
+    const report = await bring(fresh.admin, csv(rows(5000)));
+    expect({ rows: report.rows, valid: report.valid, created: report.created, ids: new Set(report.ids).size }).toEqual({
+      rows: 5000,
+      valid: 5000,
+      created: 5000,
+      ids: 5000,
+    });
+    expect(await read(report.ids[4321], fresh)).toMatchObject({
+      first_name: 'First 4321',
+      last_name: 'Last 4321',
+      admission_number: 'M4321',
+      class_id: classId,
+    });
+    const [sums] = await service.database.query(
+      `select (select count(*)::integer from ${fresh.schema}.enrollment where class_id = $1 and status = 'active') as enrolled,
+         (select count(distinct admission_number)::integer from ${fresh.schema}.student) as numbers,
+         (select students from platform.tenant_usage where tenant_id = $2) as counted`,
+      [classId, fresh.id],
+    );
+    expect(sums).toEqual({ enrolled: 5000, numbers: 5000, counted: 5000 });
+  });
+
+  test('are the most: one more, or more than 10 MB, is refused', async () => {
+    const more = await tryOut(school.admin, csv(rows(5001)));
+    expect({ status: more.status, error: more.error }).toEqual({ status: 400, error: 'validation_error' });
+    expect(more.details).toEqual([{ path: 'file', message: 'The file has more than 5000 rows below the header. Split it.' }]);
+    const asSheet = await sendXlsx(school.admin, rows(5001), { query: '?dry_run=true' });
+    expect(asSheet.details).toEqual(more.details);
+    const large = await tryOut(school.admin, Buffer.alloc(10 * 1024 * 1024 + 1, 'x'));
+    expect({ status: large.status, error: large.error }).toEqual({ status: 413, error: 'payload_too_large' });
+  });
+});
+
+describe('the plan of the school', () => {
+  test('is not exceeded: 403 and nothing written, and a dry run tells it as an error of the file', async () => {
+    const { data: plan } = await service.operator.post<{ id: number }>(
+      '/api/platform/plans',
+      { name: unique('Small'), price_monthly: 1, max_students: 3, max_teachers: 1, features_json: { features: [] } },
+      201,
+    );
+    const small = await service.school({ plan_id: plan.id });
+    await small.admin.post('/api/students', { first_name: 'A', last_name: 'B' }, 201);
+    const three = 'first_name,last_name\nA,B\nA,B\nA,B\n';
+    const before = await checksums(service.database, small.schema, 'platform');
+    const refused = await send(small.admin, three);
+    expect({ status: refused.status, error: refused.error }).toEqual({ status: 403, error: 'plan_limit_reached' });
+    const tried = await tryOut(small.admin, three);
+    expect(tried.status).toBe(200);
+    expect(tried.data).toMatchObject({ rows: 3, valid: 3, errors: [{ row: null, column: null }] });
+    expect(tried.data.errors[0]?.message).toMatch(/allows 3 active students\. The school has 1, this file 3 more\.$/);
+    expect(await checksums(service.database, small.schema, 'platform')).toEqual(before);
+    await bring(small.admin, 'first_name,last_name,is_active\nA,B,\nA,B,true\nA,B,false\n');
+    expect((await tryOut(small.admin, 'first_name,last_name,is_active\nA,B,no\n')).data.errors).toEqual([]);
+    const teachers = 'first_name,last_name\nA,B\nA,B\n';
+    expect((await send(small.admin, teachers, { people: 'teachers' })).error).toBe('plan_limit_reached');
+    expect(faults((await tryOut(small.admin, teachers, { people: 'teachers' })).data)[0]).toMatch(
+      /allows 1 active teachers\. The school has 0, this file 2 more\.$/,
+    );
+    await bring(small.admin, 'first_name,last_name\nA,B\n', { people: 'teachers' });
+  });
+
+  test('holds when two imports at once would together exceed it', async () => {
+    const { data: plan } = await service.operator.post<{ id: number }>(
+      '/api/platform/plans',
+      { name: unique('Small'), price_monthly: 1, max_students: 30, max_teachers: 1, features_json: { features: [] } },
+      201,
+    );
+    const small = await service.school({ plan_id: plan.id });
+    const content = csv([['first_name', 'last_name'], ...Array.from({ length: 20 }, () => ['A', 'B'])]);
+    const answers = await Promise.all([send(small.admin, content), send(small.admin, content)]);
+    expect(answers.map(({ status }) => status).sort()).toEqual([201, 403]);
+    expect(await count(small)).toBe(20);
+  });
+});
+
+describe('who may import', () => {
+  test('is who may add students or teachers, each by their own permission; the template goes with it', async () => {
+    const { data: permissions } = await school.admin.get<{ id: number; name: string }[]>('/api/rbac/permissions');
+    const clerk = async (permission: string) => {
+      const name = unique('Clerk');
+      const permission_ids = permissions.filter((one) => one.name === permission).map(({ id }) => id);
+      await school.admin.post('/api/rbac/roles', { name, permission_ids }, 201);
+      return school.user([name]);
+    };
+    const [students, teachers, readers] = [await clerk('student.create'), await clerk('teacher.create'), await clerk('student.read')];
+    for (const [who, people, other] of [
+      [students, 'students', 'teachers'],
+      [teachers, 'teachers', 'students'],
+    ] as const) {
+      await bring(who, 'first_name,last_name\nA,B\n', { people });
+      await who.get(`/api/${people}/import/template`, 200);
+      expect((await send(who, 'first_name,last_name\nA,B\n', { people: other })).error).toBe('forbidden');
+      await who.get(`/api/${other}/import/template`, 403);
+    }
+    expect((await tryOut(readers, 'first_name,last_name\nA,B\n')).status).toBe(403);
+    expect((await tryOut(service.anonymous, 'first_name,last_name\nA,B\n')).status).toBe(401);
+  });
+});
+
+describe('an Idempotency-Key', () => {
+  test('makes an import safe to repeat, also when two arrive together, and belongs to one file', async () => {
+    const fresh = await service.school();
+    const content = 'first_name,last_name\nA,B\nC,D\n';
+    const headers = { 'Idempotency-Key': 'once' };
+    const [one, two] = await Promise.all([send(fresh.admin, content, { headers }), send(fresh.admin, content, { headers })]);
+    const three = await send(fresh.admin, content, { headers });
+    expect([one.status, two.status, three.status]).toEqual([201, 201, 201]);
+    expect(two.data).toEqual(one.data);
+    expect(three.data).toEqual(one.data);
+    expect(await count(fresh)).toBe(2);
+    expect((await send(fresh.admin, `${content}E,F\n`, { headers })).error).toBe('idempotency_key_reused');
+    expect((await tryOut(fresh.admin, content, { headers })).data).toMatchObject({ dry_run: true, rows: 2 });
+  });
+
+  test('is not used up by a file that was refused', async () => {
+    const { name } = await classroom();
+    const headers = { 'Idempotency-Key': unique('key').replace(' ', '-') };
+    const content = `first_name,last_name,class\nA,B,${name} later\n`;
+    expect((await send(school.admin, content, { headers })).status).toBe(400);
+    await service.database.query(`update ${school.schema}.class set section = 'later' where name = $1`, [name]);
+    expect((await send(school.admin, content, { headers })).status).toBe(201);
+  });
+});
+
+describe('a file that is no table', () => {
+  test.each<[string, string, () => Buffer | string, number, string]>([
+    ['a picture that is called .csv', 'people.csv', () => png, 415, 'image/png'],
+    ['a picture that is called .xlsx', 'people.xlsx', () => png, 415, 'image/png'],
+    ['text that is not called .csv', 'people.txt', () => 'first_name,last_name\nA,B\n', 415, 'unknown type'],
+    ['an archive that is no .xlsx', 'people.xlsx', () => Buffer.from(zipSync({ 'a.txt': strToU8('x') })), 415, 'application/zip'],
+    ['Latin-1', 'people.csv', () => Buffer.from('first_name,last_name\nZoë,B\n', 'latin1'), 415, 'not UTF-8'],
+    ['UTF-16', 'people.csv', () => Buffer.from('\ufefffirst_name,last_name\nA,B\n', 'utf16le'), 415, 'UTF-8'],
+    ['a quote that is never closed', 'people.csv', () => 'first_name,last_name\nA,B\nC,"D\nE,F\n', 400, 'Line 3: a quote (") is opened and never closed.'],
+    ['a quote within a cell', 'people.csv', () => 'first_name,last_name\nA,B"C\n', 400, 'Line 2: a quote (") stands inside a cell'],
+    ['text after a quote', 'people.csv', () => 'first_name,last_name\nA,"B" C\n', 400, 'Line 2: something follows the quote'],
+    ['201 columns', 'people.csv', () => `first_name,last_name\n${'x,'.repeat(201)}x\n`, 400, 'Line 2 has more than 200 columns.'],
+    ['a cell of 10,001 characters', 'people.csv', () => `first_name,last_name\nA,${'x'.repeat(10_001)}\n`, 400, 'more than 10000 characters'],
+    ['a sheet that breaks off', 'people.xlsx', () => workbook('<worksheet><sheetData><row r="1"><c r="A1"'), 400, 'The file is damaged'],
+    ['a sheet that is missing', 'people.xlsx', () => workbook(sheet(''), { 'xl/workbook.xml': '<workbook><sheets/></workbook>' }), 400, 'The file is damaged'],
+    ['an .xlsx that breaks off', 'people.xlsx', () => workbook(sheet(headerRow)).subarray(0, -30), 400, 'The file is damaged'],
+  ])('is refused with a word why: %s', async (_what, name, content, status, message) => {
+    for (const query of ['', '?dry_run=true']) {
+      const refused = await send(school.admin, content(), { name, query });
+      expect({ status: refused.status, message: refused.message }).toEqual({ status, message: expect.stringContaining(message) as unknown });
+    }
+  });
+
+  test('a form without a file, with two, or with a field that nobody knows, is refused', async () => {
+    const empty = new FormData();
+    empty.append('dry_run', 'true');
+    expect((await school.admin.send('POST', '/api/students/import', { body: empty }, 400)).details).toMatchObject([{ path: 'file' }]);
+    const two = fileForm(Buffer.from('x'), 'a.csv', 'text/csv', 'file');
+    two.append('file', new Blob(['y']), 'b.csv');
+    await school.admin.send('POST', '/api/students/import', { body: two }, 400);
+    const odd = fileForm(Buffer.from('x'), 'a.csv', 'text/csv', 'file');
+    odd.append('colour', 'red');
+    expect((await school.admin.send('POST', '/api/students/import', { body: odd }, 400)).details).toMatchObject([{ path: 'colour' }]);
+    await school.admin.send('POST', '/api/students/import', { body: { first_name: 'A' } }, 415);
+  });
+
+  /** Says in the directory and before the part that a part of an archive has this size. */
+  const lie = (archive: Buffer, part: string, size: number) => {
+    const bytes = Buffer.from(archive);
+    for (let at = bytes.indexOf('PK\x01\x02'); at >= 0; at = bytes.indexOf('PK\x01\x02', at + 4)) {
+      if (bytes.toString('latin1', at + 46, at + 46 + bytes.readUInt16LE(at + 28)) !== part) continue;
+      bytes.writeUInt32LE(size, at + 24);
+      bytes.writeUInt32LE(size, bytes.readUInt32LE(at + 42) + 22);
+    }
+    return bytes;
+  };
+  /** A sheet in whose cells one and the same text stands so many times. */
+  const repeated = (length: number, many: number) =>
+    workbook(sheet(Array.from({ length: many }, (_, n) => `<row r="${n + 1}"><c r="A${n + 1}" t="s"><v>0</v></c></row>`).join('')), {
+      'xl/sharedStrings.xml': `<sst><si><t>${'x'.repeat(length)}</t></si></sst>`,
+    });
+
+  test.each<[string, () => Buffer, string]>([
+    ['says that it unpacks to 64 MB', () => workbook(Buffer.alloc(64e6, '<row/>')), 'too large when unpacked'],
+    ['unpacks to 64 MB and says a kilobyte', () => lie(workbook(Buffer.alloc(64e6, '<row/>')), 'xl/worksheets/sheet1.xml', 1000), 'damaged'],
+    ['unpacks to a kilobyte and says 4 GB', () => lie(workbook(sheet(headerRow)), 'xl/worksheets/sheet1.xml', 0xffff_fff0), 'too large when unpacked'],
+    ['has its cell in line 999,999,999', () => workbook(sheet(`<row r="999999999">${text('A999999999', 'x')}</row>`)), 'too large when unpacked'],
+    ['has its cell in line 1e400', () => workbook(sheet(`<row r="1e400">${text('A1', 'x')}</row>`)), 'too large when unpacked'],
+    ['has its cell in column ZZZZZZZ', () => workbook(sheet(`<row r="1">${text('ZZZZZZZ1', 'x')}</row>`)), 'too large when unpacked'],
+    [
+      'has one cell at the far right of 60,000 rows',
+      () =>
+        workbook(
+          sheet(
+            `<row r="1">${text('XFD1', 'x')}</row>${Array.from({ length: 60_000 }, (_, n) => `<row r="${n + 2}">${text(`A${n + 2}`, 'x')}</row>`).join('')}`,
+          ),
+        ),
+      'too large when unpacked',
+    ],
+    ['says the same megabyte in 4,000 cells', () => repeated(1e6, 4000), 'a cell of more than 10000 characters'],
+    ['says the same 9 kB in 4,000 cells', () => repeated(9000, 4000), 'more than 10000000 characters'],
+    ['nests 500,000 elements', () => workbook('<a>'.repeat(500_000)), 'damaged'],
+  ])('a bomb is refused, and the service goes on: it %s', async (_how, content, message) => {
+    const bomb = content();
+    const [refused, health] = await Promise.all([
+      send(school.admin, bomb, { name: 'people.xlsx', query: '?dry_run=true' }),
+      service.anonymous.get<{ status: string }>('/api/health'),
+    ]);
+    expect({ status: refused.status, message: refused.message }).toEqual({ status: 400, message: expect.stringContaining(message) as unknown });
+    expect(health.data.status).toBe('ok');
+  });
+
+  test('an entity of its own means nothing: it is not expanded', async () => {
+    const content = workbook(
+      `<!DOCTYPE x [<!ENTITY a "aaaaaaaaaa"><!ENTITY b "&a;&a;&a;&a;&a;&a;&a;&a;">]>${sheet(`${headerRow}<row r="2">${text('A2', '&b;')}${text('B2', 'B')}</row>`)}`,
+    );
+    const { ids } = await bring(school.admin, content, { name: 'people.xlsx' });
+    expect(await read(ids[0])).toMatchObject({ first_name: '&b;' });
+  });
+
+  test('that takes for ever is given up, and others are read meanwhile', async () => {
+    const styles = `<styleSheet><numFmts><numFmt numFmtId="170" formatCode="${'[[['.repeat(100_000)}${'&quot;\\'.repeat(100_000)}"/></numFmts><cellXfs><xf numFmtId="170"/></cellXfs></styleSheet>`;
+    const endless = workbook(sheet('<row r="1"><c r="A1" s="0"><v>5</v></c></row>'), {
+      'xl/styles.xml': styles,
+      'xl/_rels/workbook.xml.rels':
+        '<Relationships><Relationship Id="rId1" Type="http://schemas.openxmlformats.org/officeDocument/2006/relationships/worksheet" Target="worksheets/sheet1.xml"/><Relationship Id="rId2" Type="http://schemas.openxmlformats.org/officeDocument/2006/relationships/styles" Target="styles.xml"/></Relationships>',
+    });
+    let isOver = false;
+    const refused = send(school.admin, endless, { name: 'people.xlsx' }).finally(() => (isOver = true));
+    await bring(school.admin, 'first_name,last_name\nA,B\n');
+    expect(isOver).toBe(false);
+    expect({ status: (await refused).status, message: (await refused).message }).toEqual({
+      status: 400,
+      message: 'The file takes too long to read. Make it smaller.',
+    });
+  });
+
+  test('waits for its turn; when too many wait, it is told to come again', async () => {
+    const answers = await Promise.all(Array.from({ length: 60 }, () => tryOut(school.admin, 'first_name,last_name\nA,B\n')));
+    const turnedAway = answers.filter(({ status }) => status === 503);
+    expect(turnedAway.length).toBeGreaterThan(0);
+    expect(turnedAway.every(({ error, headers }) => error === 'unavailable' && headers.get('retry-after') === '5')).toBe(true);
+    expect(answers.filter(({ status }) => status === 200).length).toBe(60 - turnedAway.length);
+    expect((await tryOut(school.admin, 'first_name,last_name\nA,B\n')).data.valid).toBe(1);
+  });
+
+  test('of any making is answered with a report or a refusal, never with a fault of the service', async () => {
+    const pieces = fc.constantFrom(
+      ...[
+        'first_name',
+        'last_name',
+        'class',
+        'email',
+        '"',
+        '""',
+        ',',
+        ';',
+        '\t',
+        '\n',
+        '\r',
+        '\r\n',
+        '\ufeff',
+        'é',
+        '\0',
+        "'",
+        '=',
+        'x'.repeat(200),
+        '2015-02-30',
+        '__proto__',
+        'constructor',
+        'true',
+        '-1',
+        '1e9',
+      ],
+    );
+    await fc.assert(
+      fc.asyncProperty(fc.array(pieces, { maxLength: 40 }), fc.boolean(), async (parts, hasHeader) => {
+        const { status } = await tryOut(school.admin, `${hasHeader ? 'first_name,last_name,class,email,admission_number\n' : ''}${parts.join('')}`);
+        expect([200, 400, 415]).toContain(status);
+      }),
+      { seed: 20260901, numRuns: 40 },
+    );
+  });
+});
+
+describe('a file of teachers', () => {
+  interface Teacher extends Record<string, unknown> {
+    id: number;
+  }
+  const teacher = async (id: number | undefined) =>
+    (await service.database.query<Teacher>(`select *, id::integer, joined_on::text, date_of_birth::text from ${school.schema}.teacher where id = $1`, [id]))[0];
+
+  test.each(['csv', 'xlsx'])('that was made from the template for .%s comes in as it was filled in, with its log-in', async (format) => {
+    const email = `${unique('teacher').replace(' ', '')}@example.org`;
+    const values: Record<string, string> = {
+      first_name: 'Ōe',
+      last_name: 'Müller-"Lüdenscheidt"',
+      email,
+      phone: '+49 1',
+      employee_number: unique('E'),
+      qualification: 'M.Sc.',
+      specialization: 'Chemistry, physics',
+      joined_on: '2020-08-01',
+      date_of_birth: '1980-02-29',
+      gender: 'diverse',
+      address: '1\n2',
+      is_active: 'TRUE',
+      create_user_account: 'yes',
+    };
+    const template = await school.admin.get<Buffer>(`/api/teachers/import/template?format=${format}`);
+    const [header] = await readSheet({ content: template.data, contentType: format === 'csv' ? 'text/csv' : xlsxType }, 10);
+    const columns = header?.cells ?? [];
+    expect([...columns].sort()).toEqual(Object.keys(values).sort());
+    const row = columns.map((column) => values[column] ?? '');
+    const content = format === 'csv' ? `${template.data.toString()}${csv([row])}` : await xlsx([columns, row]);
+    const { ids } = await bring(school.admin, content, { people: 'teachers', name: `people.${format}` });
+    const stored = await teacher(ids[0]);
+    const fields = Object.fromEntries(Object.entries(values).filter(([column]) => column !== 'create_user_account'));
+    expect(stored).toMatchObject({ ...fields, is_active: true });
+    expect((await school.admin.get(`/api/users/${Number(stored?.['user_id'])}`)).data).toMatchObject({ email, roles: ['teacher'] });
+    await mailTo(service, email, 'Your log-in');
+  });
+
+  test('with an employee number that is in use, or stands twice, is refused; what is wrong is told by row and column', async () => {
+    const number = unique('E');
+    await bring(school.admin, `first_name,last_name,employee_number\nA,B,${number}\n`, { people: 'teachers' });
+    const { data } = await tryOut(
+      school.admin,
+      `first_name,last_name,employee_number,joined_on,class\nA,B,${number},,\nA,B,new,soon,\nA,B,new,,\nA,B,,,\nA,B,,,\n`,
+      {
+        people: 'teachers',
+      },
+    );
+    expect(faults(data).map((fault) => fault.split(':')[0])).toEqual(['1 class', '2 employee_number', '3 joined_on', '4 employee_number']);
+    const both = `first_name,last_name,employee_number\nA,B,${unique('E')}\n`;
+    const answers = await Promise.all([send(school.admin, both, { people: 'teachers' }), send(school.admin, both, { people: 'teachers' })]);
+    expect(answers.map(({ status }) => status).sort()).toEqual([201, 400]);
+  });
+});
