@@ -23,7 +23,11 @@ export async function populate(
      where not exists (select from ${school.schema}.teacher where id = $2)`,
     [marker, id],
   );
-  let open = endpoints.filter(({ route, operation }) => route.isCreate && operation.access === 'tenant').map((endpoint) => ({ endpoint, last: '' }));
+  // What makes one record comes before what makes many: its record has the number.
+  let open = endpoints
+    .filter(({ route, operation }) => route.isCreate && operation.access === 'tenant')
+    .sort((a, b) => Number(a.operation.record === null) - Number(b.operation.record === null))
+    .map((endpoint) => ({ endpoint, last: '' }));
   for (let before = -1; open.length !== before;) {
     before = open.length;
     const left: typeof open = [];
