@@ -32,7 +32,11 @@ export async function populate(
      where class.id = $3 and not exists (select from ${school.schema}.class led where led.class_teacher_id = me.id)`,
     [marker, school.adminEmail, id],
   );
-  let open = endpoints.filter(({ route, operation }) => route.isCreate && operation.access === 'tenant').map((endpoint) => ({ endpoint, last: '' }));
+  // What makes one record comes before what makes many: its record has the number.
+  let open = endpoints
+    .filter(({ route, operation }) => route.isCreate && operation.access === 'tenant')
+    .sort((a, b) => Number(a.operation.record === null) - Number(b.operation.record === null))
+    .map((endpoint) => ({ endpoint, last: '' }));
   const sequences = `select c.oid, pg_sequence_last_value(c.oid) as value from pg_class c where c.relnamespace = $1::regnamespace and c.relkind = 'S'`;
   /** Sends samples until `atMost` of them made something, and leaves the others open; answers whether one did. */
   const attempt = async (withReferences: boolean, atMost: number) => {
