@@ -32,11 +32,12 @@ export async function populate(
      where class.id = $3 and not exists (select from ${school.schema}.class led where led.class_teacher_id = me.id)`,
     [marker, school.adminEmail, id],
   );
+  const creates = endpoints.filter(({ route, operation }) => route.isCreate && operation.access === 'tenant');
   // What makes one record comes before what makes many: its record has the number.
-  let open = endpoints
-    .filter(({ route, operation }) => route.isCreate && operation.access === 'tenant')
-    .sort((a, b) => Number(a.operation.record === null) - Number(b.operation.record === null))
-    .map((endpoint) => ({ endpoint, last: '' }));
+  const [single, many] = [true, false].map((isOne) =>
+    creates.filter(({ operation }) => (operation.record !== null) === isOne).map((endpoint) => ({ endpoint, last: '' })),
+  );
+  let open = single ?? [];
   const sequences = `select c.oid, pg_sequence_last_value(c.oid) as value from pg_class c where c.relnamespace = $1::regnamespace and c.relkind = 'S'`;
   /** Sends samples until `atMost` of them made something, and leaves the others open; answers whether one did. */
   const attempt = async (withReferences: boolean, atMost: number) => {
@@ -57,6 +58,8 @@ export async function populate(
   };
   // With every reference they can have, as long as that makes something; where some exclude each other, with those they must have.
   while ((await attempt(true, Infinity)) || (await attempt(false, 1)));
+  open.push(...(many ?? []));
+  while (await attempt(false, Infinity));
   // Whom a class can still choose: a teacher who is nobody's class teacher, a student in no class.
   await database.query(`insert into ${school.schema}.teacher (first_name, last_name) values ('Free', 'Teacher')`);
   await database.query(`insert into ${school.schema}.student (first_name, last_name, admission_number, grade_id) values ('Free', 'Student', $2, $1)`, [
