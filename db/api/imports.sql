@@ -48,9 +48,11 @@ comment on function api.import_login_faults is 'The rows of a file that ask for 
 
 -- The fault of a file that has more active people than the plan allows; in a dry run, since core.usage_count tells it else.
 create function api.import_plan_faults(p_rows jsonb, p_kind text) returns setof api.import_fault language sql stable as $$
-  select null::integer, null, format('The plan %s allows %s active %s. The school has %s, this file %s more.', l.plan, l.allowed, p_kind, l.used, file.active)
-  from core.plan_limit(p_kind) l, (select count(*) as active from jsonb_array_elements(p_rows) r where coalesce((r ->> 'is_active')::boolean, true)) file
-  where file.active > 0 and l.used + file.active > l.allowed;
+  select null::integer, null, format('The plan %s allows %s active %s. The school has %s, this file %s more.', plan, allowed, p_kind, used, active)
+  from (select count(*) as active from jsonb_array_elements(p_rows) r where coalesce((r ->> 'is_active')::boolean, true)) file,
+       (select s #>> '{plan,name}' as plan, (s #>> array['usage', p_kind, 'limit'])::integer as allowed, (s #>> array['usage', p_kind, 'used'])::integer as used
+        from core.subscription_status() s) school
+  where active > 0 and used + active > allowed;
 $$;
 comment on function api.import_plan_faults is 'The fault of a file that has more active people than the plan allows.';
 

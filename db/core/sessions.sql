@@ -278,14 +278,6 @@ create function core.setup_complete() returns void
   update platform.tenant set is_setup_complete = true where id = core.tenant_id() and not is_setup_complete;
 $$;
 
--- What the plan of this school allows of students or teachers, and how many active ones there are: for a report ahead of a
--- change. Whether the change may be is for core.usage_count to say.
-create function core.plan_limit(p_kind text, out plan text, out allowed integer, out used integer) language sql stable security definer set search_path = pg_catalog, pg_temp as $$
-  select p.name, case p_kind when 'students' then p.max_students else p.max_teachers end, case p_kind when 'students' then size.students else size.teachers end
-  from platform.tenant t join platform.plan p on p.id = t.plan_id, core.tenant_size(t.id) size where t.id = core.tenant_id();
-$$;
-comment on function core.plan_limit is 'What the plan of this school allows of students or teachers, and how many active ones there are.';
-
 -- Ends the session of this request.
 create function core.session_end() returns void
   language sql security definer set search_path = pg_catalog, pg_temp as $$

@@ -368,6 +368,23 @@ describe('admission numbers', () => {
     expect(await count(fresh)).toBe(300);
   });
 
+  test('of an import and of a student who is added with one of them at once go to one of the two', async () => {
+    const fresh = await service.school();
+    for (let round = 0; round < 3; round++) {
+      const content = csv([['first_name', 'last_name', 'admission_number'], ...Array.from({ length: 100 }, (_, n) => ['A', 'B', `${round}-${n}`])]);
+      const before = await count(fresh);
+      const [many, one] = await Promise.all([
+        send(fresh.admin, content),
+        fresh.admin.send('POST', '/api/students', { body: { first_name: 'A', last_name: 'B', admission_number: `${round}-50` } }),
+      ]);
+      expect([
+        [201, 409],
+        [400, 201],
+      ]).toContainEqual([many.status, one.status]);
+      expect(await count(fresh)).toBe(before + (many.status === 201 ? 100 : 1));
+    }
+  });
+
   test('of an import and of single students at once are never the same', async () => {
     const fresh = await service.school();
     const content = csv([['first_name', 'last_name'], ...Array.from({ length: 200 }, () => ['A', 'B'])]);

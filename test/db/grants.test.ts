@@ -33,7 +33,6 @@ const granted: Record<string, string[]> = {
   school_worker: ['clean_up', 'clean_up_school', 'email_prepare', 'purge_drop', 'purge_due', 'purge_mark', 'purge_open', 'schools', 'tenant_lock_key'],
   school_tenant: [
     'class_staff',
-    'plan_limit',
     'reaches_teacher',
     'school_rename',
     'setup_complete',
