@@ -38,7 +38,7 @@ export async function startApi(
   const port = await freePort();
   const log = createWriteStream(join(folder, 'api.log'));
   await new Promise((done) => log.once('open', done));
-  const child = spawn(process.execPath, ['--max-semi-space-size=4', ...nodeOptions, join(import.meta.dirname, '../src/main.ts'), '--only', 'api'], {
+  const child = spawn(process.execPath, ['--max-semi-space-size=2', ...nodeOptions, join(import.meta.dirname, '../src/main.ts'), '--only', 'api'], {
     // Not in the terminal's process group: Ctrl-C reaches it through us.
     detached: true,
     stdio: ['ignore', log, 'inherit'],

@@ -111,9 +111,8 @@ begin
     into v_answer
     from academic_year y
     cross join (
-      select current_setting('app.scope') = 'all' and 'fee.read' = any (r.permissions) and 'fee.read' <> all (r.taught_permissions)
-        and 'fees_management' = any (core.tenant_features()) as fees
-      from core.effective_rights(core.user_id()) r) sees
+      select current_setting('app.scope') = 'all' and core.has_permission_for_all('fee.read')
+        and 'fees_management' = any (core.tenant_features()) as fees) sees
     cross join lateral (select array(select c.id from class c where c.academic_year_id = y.id) as ids) class
     cross join lateral (
       select count(*), coalesce(json_agg(json_build_object('id', t.id, 'name', t.name, 'start_date', t.start_date, 'end_date', t.end_date) order by t.start_date), '[]') as list

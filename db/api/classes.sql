@@ -9,7 +9,7 @@ insert into core.operation (name, access, permission, writes, idempotent, record
   ('classes_delete', 'tenant', 'class.delete', true, false, 'class'),
   ('classes_copy', 'tenant', 'class.create', true, true, null),
   ('classes_students_list', 'tenant', 'student.read', false, false, null),
-  ('classes_students_add', 'tenant', 'class.update', true, false, null),
+  ('classes_students_add', 'tenant', 'class.update', true, true, null),
   ('classes_students_remove', 'tenant', 'class.update', true, false, null),
   ('classes_unassigned_students', 'tenant', 'student.read', false, false, null),
   ('classes_teachers_list', 'tenant', 'class.read', false, false, null),
@@ -17,15 +17,11 @@ insert into core.operation (name, access, permission, writes, idempotent, record
   ('classes_teachers_remove', 'tenant', 'class.update', true, false, null),
   ('classes_unassigned_teachers', 'tenant', 'class.read', false, false, null),
   ('classes_subjects_by_grade', 'tenant', 'class.update', true, true, null),
-  -- Who reaches only their own classes can't see who is class teacher of the others.
   ('classes_available_class_teachers', 'tenant', 'class.update', false, false, null);
 
--- Which student belongs to which class: who is enrolled now, and of a year before the current one who completed it too.
+-- Which student belongs to which class: who is enrolled, and who completed the year in it, also those who have left since.
 create function api.class_roll() returns table (class_id bigint, student_id bigint) language sql stable as $$
-  select e.class_id, e.student_id
-  from enrollment e join academic_year y on y.id = e.academic_year_id
-  where e.status = 'active'
-     or (e.status = 'completed' and y.end_date < coalesce((select start_date from academic_year where is_current), core.today()));
+  select class_id, student_id from enrollment where status in ('active', 'completed');
 $$;
 comment on function api.class_roll is 'Which student belongs to which class.';
 
@@ -36,7 +32,7 @@ select core.define_record('class', p_table => 'class', p_key => 'c.id',
     left join programme p on p.id = c.programme_id left join medium m on m.id = c.medium_id
   $$,
   p_columns => $$
-    c.id, c.name, c.section, c.grade_id, g.name as grade_name, c.academic_year_id, y.name as academic_year_name, y.is_current as is_current_year,
+    c.id, c.name, c.section, c.name || coalesce(' ' || c.section, '') as class_name, c.grade_id, g.name as grade_name, c.academic_year_id, y.name as academic_year_name, y.is_current as is_current_year,
     c.class_teacher_id, t.first_name || ' ' || t.last_name as class_teacher_name, c.capacity, c.room,
     c.school_unit_id, u.name as school_unit_name, c.programme_id, p.name as programme_name, c.medium_id, m.name as medium_name,
     (select count(distinct r.student_id) from api.class_roll() r where r.class_id = c.id) as student_count,
@@ -401,6 +397,10 @@ begin
 end $$;
 
 -- Active teachers who are not class teacher in an academic year, the current one unless another is named.
-create function api.classes_available_class_teachers(p jsonb) returns json language sql stable as $$
-  select core.page('free_teacher', jsonb_build_object('academic_year_id', coalesce((select id from academic_year where is_current), 0)) || p);
-$$;
+create function api.classes_available_class_teachers(p jsonb) returns json language plpgsql stable as $$
+begin
+  if not core.has_permission_for_all('class.update') then
+    perform core.fail('forbidden', 'Who reaches only their own classes can''t see who is class teacher of the others.');
+  end if;
+  return core.page('free_teacher', jsonb_build_object('academic_year_id', coalesce((select id from academic_year where is_current), 0)) || p);
+end $$;

@@ -26,9 +26,9 @@ declare
 begin
   with request as materialized (
     select core.today() as today, s.is_all,
-      s.is_all and 'fee.read' = any (r.permissions) and 'fee.read' <> all (r.taught_permissions) and 'fees_management' = any (core.tenant_features()) as sees_fees,
-      s.is_all and 'leave.manage' = any (r.permissions) and 'leave.manage' <> all (r.taught_permissions) as sees_leaves
-    from core.effective_rights(core.user_id()) r, (select current_setting('app.scope', true) = 'all' as is_all) s
+      s.is_all and core.has_permission_for_all('fee.read') and 'fees_management' = any (core.tenant_features()) as sees_fees,
+      s.is_all and core.has_permission_for_all('leave.manage') as sees_leaves
+    from (select current_setting('app.scope', true) = 'all' as is_all) s
   )
   select json_build_object(
       'academic_year', (select json_build_object('id', id, 'name', name, 'start_date', start_date, 'end_date', end_date) from academic_year where is_current),

@@ -33,14 +33,24 @@ begin
 end $$;
 comment on function api.require_permissions is 'Refuses unless the user of this request has each of these permissions.';
 
--- The permissions that some roles give.
-create function api.role_permissions(p_role_ids bigint[]) returns text[] language sql stable as $$
-  select coalesce(array_agg(distinct p.name), '{}')
-  from role r
-  join core.permission p on (r.is_system and r.name = 'admin') or p.id in (select permission_id from role_permission where role_id = r.id)
-  where r.id = any (p_role_ids);
-$$;
-comment on function api.role_permissions is 'The permissions that some roles give.';
+-- Refuses roles that give, or take, what whoever asks lacks. What the roles teacher and student give reaches no further than
+-- theirs, so that it is enough to have it in any way, and what students may read of themselves counts for nothing; what other
+-- roles give reaches all of the school, and must be had for all of it.
+create function api.require_roles(p_role_ids bigint[]) returns void language plpgsql stable as $$
+declare
+  v_lacking text;
+begin
+  select string_agg(distinct p.name, ', ') into v_lacking
+    from role r join core.permission p on (r.is_system and r.name = 'admin') or p.id in (select permission_id from role_permission where role_id = r.id)
+    where r.id = any (p_role_ids) and not case
+      when r.is_system and r.name = 'student' then p.name like '%.read' or core.has_permission(p.name)
+      when r.is_system and r.name = 'teacher' then core.has_permission(p.name)
+      else core.has_permission_for_all(p.name) end;
+  if v_lacking is not null then
+    perform core.fail('forbidden', format('You do not have these permissions yourself: %s.', v_lacking));
+  end if;
+end $$;
+comment on function api.require_roles is 'Refuses roles that give more than the user of this request may do, and as widely.';
 
 -- Refuses a change that leaves the school without an active admin. The lock makes two such changes take turns.
 create function api.require_an_admin() returns void language plpgsql as $$
@@ -64,9 +74,9 @@ begin
   if v_unknown is not null then
     perform core.refuse_field('invalid_reference', 'permission_ids', format('There is no permission %s.', v_unknown));
   end if;
-  perform api.require_permissions((select coalesce(array_agg(name), '{}') from core.permission where id = any (v_ids)));
   delete from role_permission where role_id = p_role_id and permission_id <> all (v_ids);
   insert into role_permission (role_id, permission_id) select p_role_id, i from unnest(v_ids) i on conflict do nothing;
+  perform api.require_roles(array[p_role_id]);
 end $$;
 comment on function api.role_permissions_set is 'Sets the permissions that a role gives.';
 
@@ -103,7 +113,7 @@ begin
         and exists (select from core.permission where not p -> 'permission_ids' @> to_jsonb(id)) then
     perform core.fail('forbidden', 'The admin role can''t lose permissions.');
   end if;
-  perform api.require_permissions(api.role_permissions(array[v_id]));
+  perform api.require_roles(array[v_id]);
   perform core.update('role', p);
   if p ? 'permission_ids' and not (v_role.is_system and v_role.name = 'admin') then
     perform api.role_permissions_set(v_id, p -> 'permission_ids');
@@ -120,7 +130,7 @@ begin
   if (api.role_record(v_id) ->> 'is_system')::boolean then
     perform core.fail('forbidden', 'A system role can''t be deleted.');
   end if;
-  perform api.require_permissions(api.role_permissions(array[v_id]));
+  perform api.require_roles(array[v_id]);
   delete from role where id = v_id;
   return json_build_object('id', v_id);
 end $$;

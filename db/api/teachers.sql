@@ -204,8 +204,7 @@ create function api.schedule_on(p_date date, p_class_id bigint, p_teacher_id big
   with day as (
     select extract(isodow from p_date)::integer as day_of_week, c.start_time, c.period_duration * interval '1 minute' as duration,
       extract(isodow from p_date)::integer = any (c.working_days) as is_working_day,
-      (select h.name from holiday h
-        where h.date = p_date or (h.is_recurring and to_char(h.date, 'MM-DD') = to_char(p_date, 'MM-DD')) order by h.is_recurring, h.id limit 1) as holiday,
+      (select min(name) from api.holidays_between(p_date, p_date)) as holiday,
       exists (select from teacher_leave l where l.teacher_id = p_teacher_id and l.status = 'approved' and p_date between l.start_date and l.end_date) as on_leave
     from timetable_config c
   )
@@ -273,6 +272,9 @@ create function api.teachers_leaves_decide(p jsonb) returns json language plpgsq
 declare
   v_id bigint := (p ->> 'id')::bigint;
 begin
+  if not core.has_permission_for_all('leave.manage') and core.reaches_teacher((api.teacher_leave_record(v_id) ->> 'teacher_id')::bigint) then
+    perform core.fail('forbidden', 'Somebody else decides on your own leave.');
+  end if;
   perform core.lock('teacher', (api.teacher_leave_record(v_id) ->> 'teacher_id')::bigint);
   perform core.update('teacher_leave', p || jsonb_build_object('decided_by', core.user_id(), 'decided_at', now(),
     'decided_by_name', (select first_name || ' ' || last_name from user_account where id = core.user_id())));

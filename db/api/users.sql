@@ -28,13 +28,18 @@ $$, p_condition => 'u.deleted_at is null', p_search => 'u.search_text',
   }$$,
   p_volatile => '{last_login_at}', p_writable => '{email,first_name,last_name,phone,is_active,password_hash}');
 
--- Refuses to change somebody who may do more than whoever asks: else a password would be a way to their rights. What they
--- may do to their own rows alone does not count.
+-- Refuses to change somebody who may do more than whoever asks: else a password would be a way to their rights. What a
+-- student may read of themselves does not count; see api.require_roles.
 create function api.require_no_more_than_own(p_user_id bigint) returns void language plpgsql stable as $$
 declare
   v_rights core.rights := core.effective_rights(p_user_id);
 begin
-  if exists (select from unnest(v_rights.permissions) held (permission) where permission <> all (v_rights.own_permissions) and not core.has_permission(permission)) then
+  if exists (
+    select from unnest(v_rights.permissions) held (permission)
+    where not case when permission = any (v_rights.own_permissions) then permission like '%.read' or core.has_permission(permission)
+                   when permission = any (v_rights.taught_permissions) then core.has_permission(permission)
+                   else core.has_permission_for_all(permission) end
+  ) then
     perform core.fail('forbidden', 'This user may do more than you.');
   end if;
 end $$;
@@ -62,7 +67,7 @@ begin
     return;
   end if;
   perform api.require_permissions('{role.manage}');
-  perform api.require_permissions(api.role_permissions(v_changed));
+  perform api.require_roles(v_changed);
   delete from user_role where user_id = p_user_id and role_id <> all (v_after);
   insert into user_role (user_id, role_id) select p_user_id, i from unnest(v_after) i on conflict do nothing;
   if exists (select from role where id = any (v_before) and id = any (v_changed) and is_system and name = 'admin') then
@@ -97,7 +102,7 @@ begin
   end if;
   v_user_id := api.login_create(p - 'is_active');
   insert into user_role (user_id, role_id) select v_user_id, id from role where is_system and name = p_role;
-  perform api.require_permissions(array(select unnest(r.permissions) except select unnest(r.own_permissions))) from core.effective_rights(v_user_id) r;
+  perform api.require_roles(array(select role_id from user_role where user_id = v_user_id));
   return v_user_id;
 end $$;
 comment on function api.person_login is 'A log-in for a student or a teacher, with that role; answers its id.';

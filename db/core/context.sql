@@ -32,6 +32,10 @@ create function core.has_permission(p_permission text) returns boolean language 
   return coalesce(p_permission = any (core.permissions()), false);
 comment on function core.has_permission is 'Whether the user of this request has a permission; false for an unknown user.';
 
+create function core.has_permission_for_all(p_permission text) returns boolean language sql stable
+  return coalesce(p_permission = any (nullif(current_setting('app.wide_permissions', true), '')::text[]), false);
+comment on function core.has_permission_for_all is 'Whether the user of this request has a permission for the whole school: from a role besides teacher and student.';
+
 create function core.today() returns date language sql stable
   return (now() at time zone coalesce(nullif(current_setting('app.time_zone', true), ''), 'UTC'))::date;
 comment on function core.today is 'Today in the time zone of the school.';

@@ -143,6 +143,7 @@ begin
     'user_id', coalesce(v_user_id::text, ''),
     'session_id', coalesce(v_request.id::text, ''),
     'permissions', coalesce(v_request.permissions, '{}')::text,
+    'wide_permissions', array(select unnest(v_request.permissions) except select unnest(v_request.taught_permissions))::text,
     'student_id', coalesce(v_request.student_id::text, ''),
     -- All rows of the school for whom a permission (or, where none is asked for, any) comes from more than the roles student
     -- and teacher. Without a session log-in and links look one user up.
@@ -186,6 +187,7 @@ begin
     set_config('app.user_id', s ->> 'user_id', true),
     set_config('app.session_id', s ->> 'session_id', true),
     set_config('app.permissions', s ->> 'permissions', true),
+    set_config('app.wide_permissions', s ->> 'wide_permissions', true),
     set_config('app.student_id', s ->> 'student_id', true),
     set_config('app.scope', s ->> 'scope', true),
     set_config('app.actor_email', s ->> 'actor_email', true),
@@ -266,7 +268,7 @@ begin
     perform core.fail('forbidden', format('This needs the permission %s.', o.permission));
   end if;
   perform set_config('app.scope', s ->> 'scope', true), set_config('app.teacher_id', coalesce(v_teacher_id::text, ''), true),
-    set_config('app.class_ids', v_class_ids::text, true);
+    set_config('app.class_ids', ',' || array_to_string(v_class_ids, ',') || ',', true);
 end $$;
 comment on function core.narrow is 'Makes the settings of a user who reaches less than the whole school: teacher_id, class_ids.';
 

@@ -83,7 +83,7 @@ declare
   v_field text := (select key from jsonb_each(p_given - p_volatile) given where given.value is distinct from p_current -> given.key limit 1);
 begin
   if v_field is not null then
-    perform core.refuse_field('validation_error', v_field, 'This field can''t be set here.');
+    perform core.refuse_field('validation_error', v_field, 'This field can''t be set here. If it changed since you read the record, read it again.');
   end if;
 end $$;
 comment on function core.refuse_read_only is 'Refuses a change of fields that only the service sets.';

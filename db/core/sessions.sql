@@ -161,12 +161,16 @@ create function core.tenant_features() returns text[]
 
 -- How many active students, active teachers and classes a school has. Only for functions of core: it takes any school.
 create function core.tenant_size(p_tenant_id bigint, out students integer, out teachers integer, out classes integer)
-  language plpgsql stable set search_path = pg_catalog, pg_temp as $$
+  language plpgsql set search_path = pg_catalog, pg_temp as $$
+declare
+  -- All of it, however far the user of the request reaches.
+  v_before text[] := core.enter_tenant(p_tenant_id);
 begin
   execute format('select (select count(*) from %1$I.student where is_active and deleted_at is null),
                          (select count(*) from %1$I.teacher where is_active and deleted_at is null),
                          (select count(*) from %1$I.class)', 'tenant_' || p_tenant_id)
     into students, teachers, classes;
+  perform core.leave_tenant(v_before);
 end $$;
 
 -- How many active students, active teachers and classes this school has, as they were counted last.

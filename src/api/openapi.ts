@@ -4,6 +4,7 @@ import { type Endpoint, pathParameters, type Resource, takesDryRun } from './end
 import { type ErrorName, errors } from './errors.ts';
 import { about } from './health.ts';
 import { isAnonymous, type Operation } from './router.ts';
+import { readOnlyFields } from './validate.ts';
 
 const Failure = z
   .object({
@@ -40,7 +41,24 @@ const Ready = z
 
 const content = (schema: z.ZodType) => ({ 'application/json': { schema } });
 const success = (data: z.ZodType) => z.object({ success: z.literal(true), data });
-const failure = (...names: ErrorName[]) => ({ description: names.map((name) => `\`${name}\`: ${errors[name].meaning}`).join(' '), content: content(Failure) });
+/** The headers of an answer, by name what each is. */
+const headersOf = (about: Record<string, string>) =>
+  Object.keys(about).length > 0
+    ? { headers: z.object(Object.fromEntries(Object.entries(about).map(([name, description]) => [name, z.string().optional().meta({ description })]))) }
+    : {};
+const failureHeaders: Partial<Record<ErrorName, Record<string, string>>> = {
+  rate_limited: { 'Retry-After': 'Seconds until it makes sense to try again.' },
+  unavailable: { 'Retry-After': 'Seconds until it makes sense to try again.' },
+  range_not_satisfiable: { 'Content-Range': 'How long the file is: `bytes */size`.' },
+};
+const failure = (...names: ErrorName[]) => ({
+  description: names.map((name) => `\`${name}\`: ${errors[name].meaning}`).join(' '),
+  content: content(Failure),
+  ...headersOf(Object.assign({}, ...names.map((name) => failureHeaders[name])) as Record<string, string>),
+});
+
+/** Operations on the way of which a handler gives out a refresh token. */
+const opensSession = ['auth_credentials', 'auth_refresh'];
 
 /** The errors that an operation can answer, by status. */
 function failures(endpoint: Endpoint, operation: Operation, path: string, method: string): ErrorName[] {
@@ -97,14 +115,20 @@ function access(endpoint: Endpoint, operation: Operation): string {
 function responses(endpoint: Endpoint, operation: Operation, path: string, method: string): ZodOpenApiResponsesObject {
   const byStatus = Map.groupBy(failures(endpoint, operation, path, method), (name) => String(errors[name].status));
   const answer = endpoint.answer ?? z.null();
-  const header = (name: string, description: string) => ({ headers: z.object({ [name]: z.string().optional().meta({ description }) }) });
-  const headers = endpoint.isCreate
-    ? header('Location', 'The path of what was made.')
-    : operation.record && method !== 'DELETE'
-      ? header('ETag', 'The version of the record, for If-Match and If-None-Match.')
-      : {};
+  const givesFile = operation.content === 'gives';
+  const about: Record<string, string> = {
+    ...(endpoint.isCreate ? { Location: 'The path of what was made.' } : {}),
+    ...(operation.record && method !== 'DELETE' ? { ETag: 'The version of the record, for If-Match and If-None-Match.' } : {}),
+    ...(givesFile ? { ETag: 'The digest of the file, for If-None-Match and If-Range.', 'Accept-Ranges': '`bytes`' } : {}),
+    ...(opensSession.includes(operation.name) ? { 'X-Refresh-Token': 'The refresh token of the session, for the next refresh.' } : {}),
+  };
+  const headers = headersOf(about);
   const ok = endpoint.bytes
-    ? { description: 'The file.', content: Object.fromEntries(endpoint.bytes.map((type) => [type, { schema: { type: 'string' as const, format: 'binary' } }])) }
+    ? {
+        ...headers,
+        description: 'The file.',
+        content: Object.fromEntries(endpoint.bytes.map((type) => [type, { schema: { type: 'string' as const, format: 'binary' } }])),
+      }
     : {
         description: endpoint.isCreate ? 'Made.' : 'Done.',
         content: content(endpoint.isPage ? z.object({ success: z.literal(true), data: z.array(answer), pagination: Pagination }) : success(answer)),
@@ -113,17 +137,26 @@ function responses(endpoint: Endpoint, operation: Operation, path: string, metho
   return {
     [endpoint.isCreate ? '201' : '200']: ok,
     ...(endpoint.isCreate && takesDryRun(endpoint) ? { '200': { description: 'Tried.', content: content(success(answer)) } } : {}),
-    ...(operation.content === 'gives' ? { '206': { ...ok, description: 'The part of the file that Range names.' } } : {}),
-    ...(method === 'GET' && (operation.record || operation.content === 'gives')
-      ? { '304': { description: 'You have this version already (If-None-Match).' } }
+    ...(givesFile
+      ? { '206': { ...ok, ...headersOf({ ...about, 'Content-Range': '`bytes start-end/size`' }), description: 'The part of the file that Range names.' } }
       : {}),
+    ...(method === 'GET' && (operation.record || givesFile) ? { '304': { description: 'You have this version already (If-None-Match).' } } : {}),
     ...Object.fromEntries([...byStatus].map(([status, names]) => [status, failure(...names)])),
   };
 }
 
+/** A body with the fields that a record which is sent back as it was read has beside its own. */
+function withReadOnly(body: NonNullable<Endpoint['body']>, endpoint: Endpoint, method: string): z.ZodType {
+  const names = readOnlyFields(endpoint, method);
+  if (names.length === 0 || !(body instanceof z.ZodObject)) return body;
+  const asRead = z.unknown().optional().meta({ readOnly: true, description: 'As it was read, or not at all.' });
+  return z.strictObject({ ...body.shape, ...Object.fromEntries(names.map((name) => [name, asRead])) }).meta({ ...body.meta() });
+}
+
 /** The body as JSON, as a form with a file, or as either. */
-function requestBody({ body, upload }: Endpoint): Pick<ZodOpenApiOperationObject, 'requestBody'> {
-  if (!upload) return body ? { requestBody: { required: true, content: content(body) } } : {};
+function requestBody(endpoint: Endpoint, method: string): Pick<ZodOpenApiOperationObject, 'requestBody'> {
+  const { body, upload } = endpoint;
+  if (!upload) return body ? { requestBody: { required: true, content: content(withReadOnly(body, endpoint, method)) } } : {};
   const [field = 'file'] = upload.fields;
   const file = z.any().meta({ override: { type: 'string', format: 'binary' }, description: upload.types.join(', ') });
   const form = z.object({ ...(body instanceof z.ZodObject ? body.shape : {}), [field]: upload.isOptional ? file.optional() : file });
@@ -148,6 +181,7 @@ function describe(endpoint: Endpoint, operation: Operation, section: string, pat
             .string()
             .optional()
             .meta({ description: 'One part of the file.', examples: ['bytes=0-1023'] }),
+          'If-Range': z.string().optional().meta({ description: 'The ETag of the file that Range is meant for; all of another one comes.' }),
         }
       : {}),
     ...(honoursIfMatch(endpoint, operation) ? { 'If-Match': z.string().optional().meta({ description: 'The ETag of the version that you read.' }) } : {}),
@@ -173,7 +207,7 @@ function describe(endpoint: Endpoint, operation: Operation, section: string, pat
       ...(endpoint.query ? { query: endpoint.query } : {}),
       ...(Object.keys(headers).length > 0 ? { header: z.object(headers) } : {}),
     },
-    ...requestBody(endpoint),
+    ...requestBody(endpoint, method),
     responses: responses(endpoint, operation, path, method),
     'x-operation': operation.name,
     ...(operation.permission ? { 'x-permission': operation.permission } : {}),

@@ -188,13 +188,31 @@ function serve(services: Services, operation: Operation, endpoint: Endpoint, met
   };
 }
 
+/** No body of ours is nested half as deep; much deeper ones overflow whoever goes down into them. */
+const deepest = 50;
+
+/** Whether lists and objects stand in one another more than `most` times: level by level, so that it overflows nowhere itself. */
+function isDeeper(value: unknown, most: number): boolean {
+  const containers = (values: unknown[]) => values.filter((one) => typeof one === 'object' && one !== null);
+  let level = containers([value]);
+  for (let depth = 0; depth < most && level.length > 0; depth++) level = level.flatMap((one) => containers(Object.values(one)));
+  return level.length > 0;
+}
+
 /** Reads a JSON body of at most `limit`; another type is refused rather than taken for an empty one. */
 function bodyReader(limit: string) {
   const json = express.json({ limit, strict: false });
   return (req: Request, res: Response, next: NextFunction): void => {
     const hasBody = req.headers['transfer-encoding'] !== undefined || Number(req.headers['content-length'] ?? 0) > 0;
     if (hasBody && !req.is('application/json')) next(new ApiError('unsupported_media_type', 'Send application/json.'));
-    else json(req, res, next);
+    else {
+      json(req, res, (error?: unknown) => {
+        if (error === undefined && isDeeper(req.body, deepest)) {
+          const message = 'is nested too deeply';
+          next(new ApiError('validation_error', `The body ${message}.`, { details: [{ path: '', message }] }));
+        } else next(error);
+      });
+    }
   };
 }
 

@@ -426,7 +426,7 @@ describe('the own profile', () => {
       ['roles', ['admin']],
     ] as const) {
       const refused = await user.put('/api/auth/profile', { ...data, [field]: value }, 400);
-      expect(refused.details).toEqual([{ path: field, message: "This field can't be set here." }]);
+      expect(refused.details).toEqual([{ path: field, message: expect.stringMatching(/^This field can't be set here\./) }]);
     }
     expect((await user.get<Profile>('/api/auth/profile')).data).toMatchObject({ email: user.email, last_name: 'Changed' });
   });

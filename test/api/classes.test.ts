@@ -146,6 +146,7 @@ describe('classes', () => {
       school_unit_name: 'Primary',
       programme_name: 'Science',
       medium_name: 'English',
+      class_name: `${sent.name} ${sent.section}`,
       student_count: 0,
       subject_count: 0,
       created_at: data.created_at,
@@ -614,7 +615,7 @@ describe('the list', () => {
 });
 
 describe('who belongs to a class', () => {
-  test('is who is in it now, in the current year and in one to come; of a past year also who completed it', async () => {
+  test('is who is enrolled in it, and who completed the year in it; who is put back into an earlier year was never in the later one', async () => {
     const [past, now, future] = [await add({ academic_year_id: years.past }), await add(), await add({ academic_year_id: years.future })];
     const moving = await addStudent({ class_id: past.id });
     const staying = await addStudent({ class_id: past.id });
@@ -628,8 +629,8 @@ describe('who belongs to a class', () => {
     expect(await lists()).toEqual([both, [moving.id], []]);
     expect(await counts()).toEqual([2, 1, 0]);
     await school.admin.put(`/api/students/${moving.id}`, { class_id: future.id });
-    expect(await lists()).toEqual([both, [], [moving.id]]);
-    expect(await counts()).toEqual([2, 0, 1]);
+    expect(await lists()).toEqual([both, [moving.id], [moving.id]]);
+    expect(await counts()).toEqual([2, 1, 1]);
     await school.admin.put(`/api/students/${moving.id}`, { class_id: now.id });
     expect(await lists()).toEqual([both, [moving.id], []]);
     expect(await counts()).toEqual([2, 1, 0]);

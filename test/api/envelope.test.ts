@@ -149,6 +149,31 @@ describe('a body', () => {
     }
   });
 
+  test('is told what is wrong in plain words', async () => {
+    const student = { first_name: 'A', last_name: 'B' };
+    for (const [method, path, body, field, message] of [
+      ['POST', '/api/students', { ...student, first_name: '' }, 'first_name', 'must not be empty'],
+      ['POST', '/api/students', { ...student, first_name: undefined }, 'first_name', 'is required'],
+      ['POST', '/api/students', { ...student, first_name: null }, 'first_name', 'must not be null'],
+      ['POST', '/api/students', { ...student, first_name: 5 }, 'first_name', 'must be a string'],
+      ['POST', '/api/students', { ...student, first_name: 'x'.repeat(101) }, 'first_name', 'must have at most 100 characters'],
+      ['POST', '/api/students', { ...student, date_of_birth: '2026-02-30' }, 'date_of_birth', 'must be a day, YYYY-MM-DD'],
+      ['POST', '/api/students', { ...student, email: 'nobody' }, 'email', 'must be an e-mail address'],
+      ['POST', '/api/students', { ...student, class_id: 1.5 }, 'class_id', 'must be a whole number'],
+      ['POST', '/api/students', { ...student, class_id: 0 }, 'class_id', 'must be more than 0'],
+      ['POST', '/api/students', { ...student, is_active: 'yes' }, 'is_active', 'must be true or false'],
+      ['GET', '/api/students?order=up', undefined, 'order', 'must be one of asc, desc'],
+      ['GET', '/api/students?page=0', undefined, 'page', 'must be at least 1'],
+      ['PUT', '/api/users/1', { role_ids: Array(51).fill(1) }, 'role_ids', 'must have at most 50 entries'],
+      ['POST', '/api/auth/password/change', { current_password: 'x', password: 'short' }, 'password', 'must have at least 8 characters'],
+      ['POST', '/api/students', 5, '', 'must be an object'],
+    ] as const) {
+      const { details, message: whole } = await school.admin.send(method, path, { body }, 400);
+      expect([body, details]).toEqual([body, [{ path: field, message }]]);
+      expect(whole).toBe(field ? `${field}: ${message}` : `The body ${message}`);
+    }
+  });
+
   test('is answered by 406 when the client takes no JSON', async () => {
     const refused = await school.admin.send('GET', '/api/students', { headers: { Accept: 'text/html' } }, 406);
     expect(refused.error).toBe('not_acceptable');

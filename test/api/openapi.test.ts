@@ -4,7 +4,7 @@ import { afterAll, describe, expect, test } from '@jest/globals';
 import { createConfig, lintFromString } from '@redocly/openapi-core';
 import { lintRules } from '../../src/cli/openapi.ts';
 import { errors } from '../../src/api/errors.ts';
-import { isAnonymous, registry } from '../support/registry.ts';
+import { isAnonymous, plain, registry, type Schema } from '../support/registry.ts';
 import { testService } from '../support/service.ts';
 import { send } from '../support/wire.ts';
 
@@ -185,6 +185,41 @@ describe('the document', () => {
       return !schema || schema.type === 'null' || Object.keys(schema).length === 0;
     });
     expect(odd.map(({ name }) => name)).toEqual([]);
+  });
+
+  test('names the headers that a client needs', () => {
+    const headers = (name: string, status: number) => {
+      const found = endpoints.find((endpoint) => endpoint.name === name)?.documented.responses[String(status)];
+      return Object.keys((found as { headers?: object } | undefined)?.headers ?? {}).sort();
+    };
+    expect(headers('POST /api/auth/login', 200)).toEqual(['X-Refresh-Token']);
+    expect(headers('POST /api/auth/refresh', 200)).toEqual(['X-Refresh-Token']);
+    expect(headers('POST /api/students', 201)).toEqual(['ETag', 'Location']);
+    expect(headers('GET /api/students/{id}', 200)).toEqual(['ETag']);
+    const files = endpoints.filter(({ operation }) => operation.content === 'gives');
+    expect(files.length).toBeGreaterThan(1);
+    for (const { name, documented: one } of files) {
+      expect([headers(name, 200), headers(name, 206), headers(name, 416)]).toEqual([
+        ['Accept-Ranges', 'ETag'],
+        ['Accept-Ranges', 'Content-Range', 'ETag'],
+        ['Content-Range'],
+      ]);
+      expect(one.parameters?.map((parameter) => parameter.name)).toEqual(expect.arrayContaining(['Range', 'If-Range']));
+    }
+    const odd = endpoints.filter(({ name }) => [429, 503].some((status) => !headers(name, status).includes('Retry-After')));
+    expect(odd.map(({ name }) => name)).toEqual([]);
+  });
+
+  test('lets a record be sent back as it was read: every field of the answer of a PUT is one of its body', () => {
+    const fieldsOf = (schema: Schema | undefined) => (schema ? (plain(document, schema).properties ?? {}) : {});
+    const odd = endpoints.flatMap(({ name, method, route, body, documented: one }) => {
+      if (method !== 'PUT' || !body || route.isPage || plain(document, body).type !== 'object') return [];
+      const answer = one.responses['200']?.content?.['application/json']?.schema.properties?.['data'];
+      return Object.keys(fieldsOf(answer)).flatMap((field) => (field in fieldsOf(body) ? [] : [`${name} ${field}`]));
+    });
+    expect(odd).toEqual([]);
+    const student = fieldsOf(endpoints.find(({ name }) => name === 'PUT /api/students/{id}')?.body);
+    expect([student['id'], student['first_name']]).toMatchObject([{ readOnly: true }, { type: 'string' }]);
   });
 });
 

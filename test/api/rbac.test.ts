@@ -290,6 +290,34 @@ describe('nobody gives away, or takes from others, more than they have', () => {
     await second.get('/api/users');
   });
 
+  test('what a teacher may do for their classes is not theirs to give for the whole school', async () => {
+    const manager = await makeRole(['role.read', 'role.manage']);
+    const teacher = await school.user(['teacher', manager.name]);
+    expect((await teacher.post('/api/rbac/roles', { name: 'Wide', permission_ids: idsOf(['student.read']) }, 403)).error).toBe('forbidden');
+    const wide = await makeRole(['student.read', 'class.read']);
+    expect((await teacher.post(`/api/rbac/users/${teacher.id}/roles`, { role_id: wide.id }, 403)).error).toBe('forbidden');
+    const colleague = await school.user([]);
+    await teacher.post(`/api/rbac/users/${colleague.id}/roles`, { role_id: system['teacher'] });
+    expect((await colleague.get<{ permissions: string[] }>('/api/auth/profile')).data.permissions).toContain('student.read');
+  });
+
+  test("a student's log-in is no way to what the role student may change and its maker may not", async () => {
+    const other = await service.school();
+    const roles = (await other.admin.get<Role[]>('/api/rbac/roles')).data;
+    const student = roles.find(({ name }) => name === 'student');
+    await other.admin.put(`/api/rbac/roles/${student?.id ?? 0}`, { permission_ids: idsOf(['timetable.read', 'subject.create']) });
+    const clerk = (
+      await other.admin.post<Role>('/api/rbac/roles', { name: 'Clerk', permission_ids: idsOf(['student.read', 'student.create', 'user.update']) }, 201)
+    ).data;
+    const user = await other.user([clerk.name]);
+    const puppet = { first_name: 'A', last_name: 'Puppet', email: 'puppet@school.example', create_user_account: true, password: 'a password of theirs' };
+    expect((await user.post('/api/students', puppet, 403)).error).toBe('forbidden');
+    const { data: made } = await other.admin.post<{ user_id: number }>('/api/students', puppet, 201);
+    expect((await user.put(`/api/users/${made.user_id}`, { password: 'another password' }, 403)).error).toBe('forbidden');
+    await other.admin.put(`/api/rbac/roles/${student?.id ?? 0}`, { permission_ids: idsOf(['timetable.read']) });
+    await user.post('/api/students', { ...puppet, email: 'second@school.example' }, 201);
+  });
+
   test('a custom role that is called like a system role is none', async () => {
     const role = await makeRole([], { name: 'custom admin' });
     const user = await school.user([role.name]);

@@ -20,7 +20,7 @@ interface StudentDashboard {
     overdue: number;
     next_due: { id: number; name: string; amount: number; due_date: string } | null;
   } | null;
-  schedule: { date: string; day_of_week: number; holiday: string | null; slots: Record<string, unknown>[] } | null;
+  schedule: { date: string; day_of_week: number; holiday: string | null; on_leave: boolean; slots: Record<string, unknown>[] } | null;
   notifications: { unread: number };
 }
 
@@ -71,7 +71,7 @@ describe('the dashboard of a student', () => {
       class: null,
       attendance: { present: 0, absent: 0, late: 0, rate: null, last: [] },
       fees: { total: 0, paid: 0, pending: 0, overdue: 0, next_due: null },
-      schedule: { date: await dateOf(one, '$today'), day_of_week: expect.any(Number) as unknown, holiday: null, slots: [] },
+      schedule: { date: await dateOf(one, '$today'), day_of_week: expect.any(Number) as unknown, holiday: null, on_leave: false, slots: [] },
       notifications: { unread: 0 },
     });
   });
@@ -141,6 +141,7 @@ describe('the dashboard of a student', () => {
     beforeAll(async () => {
       one = await pupil();
       await one.sql(`update @class set room = 'R1' where id = ${one.classId}`);
+      await one.sql(`update @timetable_config set working_days = '{1,2,3,4,5,6,7}'`);
       await one.sql(`insert into @teacher (first_name, last_name) values ('Tom', 'Teacher')`);
       await one.sql(`insert into @subject (name, code) values ('Art', 'ART'), ('Sport', 'SPO')`);
       await one.sql(`insert into @class (name, grade_id, academic_year_id) select 'Other', grade_id, academic_year_id from @class where id = ${one.classId}`);
@@ -151,13 +152,33 @@ describe('the dashboard of a student', () => {
     });
 
     const slots = () => [
-      { period: 1, class_id: one.classId, subject_id: 1, subject_name: 'Art', teacher_id: null, teacher_name: null, room: 'R1' },
-      { period: 3, class_id: one.classId, subject_id: 2, subject_name: 'Sport', teacher_id: 1, teacher_name: 'Tom Teacher', room: 'Gym' },
+      expect.objectContaining({ period: 1, class_id: one.classId, subject_id: 1, subject_name: 'Art', teacher_id: null, teacher_name: null, room: 'R1' }),
+      expect.objectContaining({
+        period: 3,
+        class_id: one.classId,
+        subject_id: 2,
+        subject_name: 'Sport',
+        teacher_id: 1,
+        teacher_name: 'Tom Teacher',
+        room: 'Gym',
+      }),
     ];
 
     test('are those of their class on this day of the week, by period, in the room of the class unless they name one', async () => {
       const [day] = await one.sql<{ isodow: number }>('select extract(isodow from $today)::integer as isodow');
-      expect((await one.see()).schedule).toEqual({ date: await dateOf(one, '$today'), day_of_week: day?.isodow, holiday: null, slots: slots() });
+      expect((await one.see()).schedule).toEqual({
+        date: await dateOf(one, '$today'),
+        day_of_week: day?.isodow,
+        holiday: null,
+        on_leave: false,
+        slots: slots(),
+      });
+    });
+
+    test('are none on a day on which the school does not work', async () => {
+      await one.sql(`update @timetable_config set working_days = array[1 + extract(isodow from $today)::integer % 7]`);
+      expect((await one.see()).schedule?.slots).toEqual([]);
+      await one.sql(`update @timetable_config set working_days = '{1,2,3,4,5,6,7}'`);
     });
 
     test.each([

@@ -577,7 +577,7 @@ describe('a change of a student', () => {
       class_name: 'x',
     })) {
       const refused = await school.admin.put(`/api/students/${student.id}`, { first_name: 'Other', [field]: value }, 400);
-      expect(refused.details).toEqual([{ path: field, message: "This field can't be set here." }]);
+      expect(refused.details).toEqual([{ path: field, message: expect.stringMatching(/^This field can't be set here\./) }]);
     }
     expect((await school.admin.get<Student>(`/api/students/${student.id}`)).data).toEqual(student);
   });

@@ -257,7 +257,7 @@ describe('teachers', () => {
     expect(same.data).toEqual({ ...current, last_name: 'Back', updated_at: same.data.updated_at });
     for (const [field, value] of Object.entries({ id: 1, user_id: 1, max_periods_per_day: 5, max_periods_per_week: 5, deleted_at: '2026-01-01T00:00:00Z' })) {
       const refused = await school.admin.put(`/api/teachers/${teacher.id}`, { first_name: 'Other', [field]: value }, 400);
-      expect(refused.details).toEqual([{ path: field, message: "This field can't be set here." }]);
+      expect(refused.details).toEqual([{ path: field, message: expect.stringMatching(/^This field can't be set here\./) }]);
     }
     expect((await read(teacher.id)).first_name).toBe('Tess');
   });

@@ -156,3 +156,31 @@ describe.each([
     expect(lines).toEqual([]);
   });
 });
+
+describe('a teacher whose role has every permission', () => {
+  test('adds students under numbers that are free in the school, and not only in their classes', async () => {
+    const [row] = await service.database.query<{ next: string }>(
+      `select lpad((value + 1)::text, 6, '0') as next from ${school.schema}.counter where name = 'admission_number'`,
+    );
+    await school.admin.post('/api/students', { first_name: 'Out', last_name: 'Ofreach', admission_number: row?.next }, 201);
+    const { data } = await teacher.post<{ admission_number: string }>('/api/students', { first_name: 'In', last_name: 'Reach', class_id: near }, 201);
+    expect(Number(data.admission_number)).toBeGreaterThan(Number(row?.next));
+  });
+
+  test('does not decide on their own leave, and does not hear which teachers are free in classes of others', async () => {
+    const leave = { leave_type: 'annual', start_date: '2031-01-01', end_date: '2031-01-31' };
+    const { data } = await teacher.post<{ id: number }>('/api/teachers/leaves', leave, 201);
+    expect((await teacher.put(`/api/teachers/leaves/${data.id}`, { status: 'approved' }, 403)).error).toBe('forbidden');
+    expect((await school.admin.put<{ status: string }>(`/api/teachers/leaves/${data.id}`, { status: 'approved' })).data.status).toBe('approved');
+    expect((await teacher.get('/api/classes/meta/available-class-teachers', 403)).error).toBe('forbidden');
+  });
+});
+
+describe('a student whose role has every permission', () => {
+  test('does not change their class, whose rules count more students than they see', async () => {
+    await student.get(`/api/classes/${near}`);
+    await student.put(`/api/classes/${near}`, { capacity: 1 }, 404);
+    await student.delete(`/api/classes/${near}`, 404);
+    expect((await school.admin.get<{ capacity: number | null }>(`/api/classes/${near}`)).data.capacity).not.toBe(1);
+  });
+});

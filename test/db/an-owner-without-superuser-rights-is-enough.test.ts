@@ -85,17 +85,35 @@ test('an owner who may create databases and roles, and no more, migrates, provis
     total_classes: 0,
   });
 
-  // Both verifications and the invitation went through the queue.
+  // A teacher who may change students counts the school as it is, not as far as they reach.
+  const { data: permissions } = await green.get<{ id: number; name: string }[]>('/api/rbac/permissions');
+  const { data: roles } = await green.get<{ id: number; name: string; permission_ids: number[] }[]>('/api/rbac/roles?search=teacher');
+  const change = permissions.find(({ name }) => name === 'student.update')?.id ?? 0;
+  const [role] = roles;
+  await green.put(`/api/rbac/roles/${role?.id ?? 0}`, { permission_ids: [...(role?.permission_ids ?? []), change] });
+  const { data: grade } = await green.post<{ id: number }>('/api/grades', { name: 'One' }, 201);
+  const { data: year } = await green.post<{ id: number }>('/api/academics/years', { name: 'Now', start_date: '2026-01-01', end_date: '2026-12-31' }, 201);
+  const login = { email: 'tea@green.example', create_user_account: true, password: 'test-password' };
+  const { data: tea } = await green.post<{ id: number }>('/api/teachers', { first_name: 'Tea', last_name: 'Cher', ...login }, 201);
+  const inClass = { grade_id: grade.id, academic_year_id: year.id, class_teacher_id: tea.id };
+  const { data: taught } = await green.post<{ id: number }>('/api/classes', { name: 'Taught', ...inClass }, 201);
+  const { data: pupil } = await green.post<{ id: number }>('/api/students', { first_name: 'In', last_name: 'Class', class_id: taught.id }, 201);
+  const teacher = await anonymous.login({ subdomain: 'green', email: login.email, password: login.password });
+  await teacher.put(`/api/students/${pupil.id}`, { is_active: true });
+  expect((await green.get<{ usage: object }>('/api/subscription/status')).data.usage).toMatchObject({ students: { used: 2 }, teachers: { used: 1 } });
+
+  // Both verifications and the invitations went through the queue.
   const folder = join(dataDir, 'outbox');
   const names = await until(async () => {
     const found = (await readdir(folder).catch(() => [])).filter((name) => name.endsWith('.eml'));
-    return found.length >= 3 ? found : undefined;
+    return found.length >= 4 ? found : undefined;
   });
   const messages = await Promise.all(names.map((name) => readFile(join(folder, name), 'utf8')));
   expect(messages.map((message) => /^To: .*?([\w.]+@[\w.]+)/m.exec(message)?.[1]).sort()).toEqual([
     'admin@blue.example',
     'admin@green.example',
     'jose@green.example',
+    'tea@green.example',
   ]);
 
   // The owner bypasses nothing: row security is forced, and clean-up still reaches each school's table.
@@ -104,7 +122,7 @@ test('an owner who may create databases and roles, and no more, migrates, provis
   try {
     expect((await owner.query('select from tenant_1.student')).rowCount).toBe(0);
     await owner.query("set app.tenant_id = '1'; set app.scope = 'all'");
-    expect((await owner.query('select from tenant_1.student')).rowCount).toBe(1);
+    expect((await owner.query('select from tenant_1.student')).rowCount).toBe(2);
     await owner.query(
       "insert into tenant_1.idempotency_key (user_id, key, operation, request_hash, created_at) values (1, 'old', 'x', 'x', now() - interval '2 days')",
     );

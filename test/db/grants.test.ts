@@ -53,6 +53,7 @@ const granted: Record<string, string[]> = {
     'fail',
     'file_content',
     'has_permission',
+    'has_permission_for_all',
     'insert',
     'lock',
     'lock_rights',

@@ -28,6 +28,7 @@ const Class = z
     id,
     name: z.string(),
     section: z.string().nullable(),
+    class_name: z.string().meta({ description: 'Name and section, as other records show them.' }),
     grade_id: id,
     grade_name: z.string(),
     academic_year_id: id,
@@ -43,7 +44,7 @@ const Class = z
     programme_name: z.string().nullable(),
     medium_id: id.nullable(),
     medium_name: z.string().nullable(),
-    student_count: z.int().meta({ description: 'Who is in the class now; of a class of a past year who was in it to the end.' }),
+    student_count: z.int().meta({ description: 'Who is enrolled in the class, and who completed the year in it.' }),
     subject_count: z.int(),
     ...timestamps,
   })

@@ -1,6 +1,7 @@
 import { z } from 'zod';
 import { resource } from '../endpoint.ts';
 import { date, Deleted, email, flag, id, optionalText, page, password, pathId, text, timestamp, timestamps } from '../schemas.ts';
+import { Schedule } from './teachers.ts';
 
 const fields = {
   first_name: text(100).meta({ examples: ['Amina'] }),
@@ -193,25 +194,7 @@ const StudentDashboard = z
       })
       .nullable()
       .meta({ description: 'All fees but the waived. Null where the school has no `fees_management`.' }),
-    schedule: z
-      .object({
-        date,
-        day_of_week: z.int().min(1).max(7).meta({ description: '1 is Monday.' }),
-        holiday: z.string().nullable().meta({ description: 'The name of the holiday that today is.' }),
-        slots: z.array(
-          z.object({
-            period: z.int(),
-            class_id: id,
-            subject_id: id,
-            subject_name: z.string(),
-            teacher_id: id.nullable(),
-            teacher_name: z.string().nullable(),
-            room: z.string().nullable(),
-          }),
-        ),
-      })
-      .nullable()
-      .meta({ description: "Today's lessons; none on a holiday or outside the academic year of the class. Null where the school has no `timetable`." }),
+    schedule: Schedule.nullable().meta({ description: "Today's lessons of the class. Null where the school has no `timetable`." }),
     notifications: z.object({ unread: z.int() }),
   })
   .meta({ id: 'StudentDashboard' });

@@ -63,7 +63,8 @@ const time = z
   .regex(/^\d\d:\d\d$/)
   .meta({ examples: ['08:45'] });
 
-const Schedule = z
+/** What is on, on one day. */
+export const Schedule = z
   .object({
     date,
     day_of_week: z.int().meta({ description: '1 is Monday.' }),

@@ -1,0 +1,54 @@
+import { describe, expect, test } from '@jest/globals';
+import { serviceWithSchool } from '../support/service.ts';
+import { send } from '../support/wire.ts';
+
+const { service, school } = await serviceWithSchool();
+
+const put = (body: string) => send(service.url, { method: 'PUT', path: '/api/auth/profile', token: school.admin.token, body });
+
+describe('a body that is made to hurt', () => {
+  // With quadratic work these would take longer than a test may.
+  test('of 100,000 unknown fields is a 400 that names the first twenty', async () => {
+    const fields = Array.from({ length: 100_000 }, (_, n) => `"${n.toString(36)}":1`);
+    const body = `{${fields.join(',')}}`;
+    expect(body.length).toBeGreaterThan(800_000);
+    const { status, json } = await put(body);
+    expect([status, json?.error, json?.details?.length]).toEqual([400, 'validation_error', 20]);
+    expect(json?.details?.[0]).toEqual({ path: '0', message: 'is not a known field' });
+  });
+
+  test('of a long list of faults is a 400 with twenty details at most', async () => {
+    for (const body of [`{"role_ids":[${'"",'.repeat(250_000)}""]}`, `{"role_ids":[${'"",'.repeat(48)}""]}`]) {
+      const { status, json } = await send(service.url, { method: 'PUT', path: '/api/users/1', token: school.admin.token, body });
+      expect([status, json?.error]).toEqual([400, 'validation_error']);
+      expect(json?.details?.length).toBeLessThanOrEqual(20);
+    }
+  });
+
+  test('that is nested deeper than fifty is a 400, wherever it is deep and however deep', async () => {
+    const nested = (depth: number, open: string, close: string) => `${open.repeat(depth)}1${close.repeat(depth)}`;
+    for (const depth of [50, 51, 5_000, 150_000]) {
+      for (const [open, close] of [
+        ['[', ']'],
+        ['{"a":', '}'],
+      ] as const) {
+        // `roles` is a field of the record that was read, `first_name` one of the body, `unknown` none at all.
+        for (const field of ['roles', 'first_name', 'unknown']) {
+          const { status, json } = await put(`{"${field}":${nested(depth, open, close)}}`);
+          expect([depth, field, status, json?.error]).toEqual([depth, field, 400, 'validation_error']);
+          expect(json?.details).toEqual([{ path: '', message: 'is nested too deeply' }]);
+        }
+      }
+    }
+  });
+
+  test('a stranger who sends it is answered so too', async () => {
+    const { status, json } = await send(service.url, { method: 'POST', path: '/api/auth/login', body: '['.repeat(8_000) + ']'.repeat(8_000) });
+    expect([status, json?.message]).toEqual([400, 'The body is nested too deeply.']);
+  });
+
+  test('fifty deep is looked at as any other', async () => {
+    const { status, json } = await put(`{"unknown":${'['.repeat(49)}${']'.repeat(49)}}`);
+    expect([status, json?.details]).toEqual([400, [{ path: 'unknown', message: 'is not a known field' }]]);
+  });
+});
