@@ -30,16 +30,6 @@ select core.define_record('class_subject', p_table => 'class_subject', p_key => 
   }$$,
   p_writable => '{periods_per_week,teacher_id}');
 
--- Refuses a teacher who teaches nothing any more, and keeps the others from leaving until this transaction ends.
-create function api.class_subject_require_teacher(p_teacher_id bigint) returns void language plpgsql as $$
-begin
-  perform from teacher where id = p_teacher_id and is_active and deleted_at is null for share;
-  if p_teacher_id is not null and not found then
-    perform core.refuse_field('invalid_reference', 'teacher_id', format('There is no active teacher %s.', p_teacher_id));
-  end if;
-end $$;
-comment on function api.class_subject_require_teacher is 'Raises invalid_reference unless the teacher is active; null is nobody.';
-
 -- Class subjects by class and subject; search over class, subject and teacher; filters class_id, academic_year_id,
 -- subject_id, teacher_id.
 create function api.class_subjects_list(p jsonb) returns json language sql stable as $$
@@ -60,7 +50,7 @@ begin
   if not exists (select from class where id = (p ->> 'class_id')::bigint) then
     perform core.refuse_field('invalid_reference', 'class_id', format('There is no class %s.', p ->> 'class_id'));
   end if;
-  perform api.class_subject_require_teacher((p ->> 'teacher_id')::bigint);
+  perform api.require_active_teacher((p ->> 'teacher_id')::bigint, 'teacher_id');
   insert into class_subject (class_id, subject_id, periods_per_week, teacher_id)
     values ((p ->> 'class_id')::bigint, (p ->> 'subject_id')::bigint, (p ->> 'periods_per_week')::integer, (p ->> 'teacher_id')::bigint)
     on conflict (class_id, subject_id) do nothing returning id into v_id;
@@ -76,7 +66,7 @@ declare
   v_id bigint := (p ->> 'id')::bigint;
 begin
   if (p ->> 'teacher_id')::bigint is distinct from (api.class_subject_record(v_id) ->> 'teacher_id')::bigint then
-    perform api.class_subject_require_teacher((p ->> 'teacher_id')::bigint);
+    perform api.require_active_teacher((p ->> 'teacher_id')::bigint, 'teacher_id');
   end if;
   perform core.update('class_subject', p);
   return api.class_subject_record(v_id);

@@ -1,5 +1,5 @@
--- /api/classes: classes, who is in them, who teaches them. The SQL that a class takes no more students than its capacity
--- stands with the tables.
+-- /api/classes: classes, who is in them, who teaches them. That a class takes no more students than its capacity is for the
+-- triggers of the tables.
 
 insert into core.operation (name, access, permission, writes, idempotent, record) values
   ('classes_list', 'tenant', 'class.read', false, false, null),
@@ -97,12 +97,13 @@ begin
 end $$;
 comment on function api.require_class is 'Raises not_found when there is no such class.';
 
--- Refuses a teacher who is deleted or inactive, by the field that names them; who is neither stays so for this transaction.
+-- Refuses a teacher who is deleted or inactive, by the field that names them; null is nobody. Who is neither stays so until this
+-- transaction ends.
 create function api.require_active_teacher(p_id bigint, p_path text) returns void language plpgsql as $$
 begin
   perform from teacher where id = p_id and is_active and deleted_at is null for share;
-  if not found then
-    perform core.refuse_field('invalid_reference', p_path, 'There is no such active teacher.');
+  if p_id is not null and not found then
+    perform core.refuse_field('invalid_reference', p_path, format('There is no active teacher %s.', p_id));
   end if;
 end $$;
 comment on function api.require_active_teacher is 'Refuses a teacher who is deleted or inactive.';
