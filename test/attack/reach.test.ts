@@ -177,6 +177,19 @@ describe('a teacher whose role has every permission', () => {
 });
 
 describe('a student whose role has every permission', () => {
+  test('still reads the class that they were in last year', async () => {
+    const { schema } = school;
+    const [past] = await service.database.query<{ id: number }>(
+      `with year as (insert into ${schema}.academic_year (name, start_date, end_date) values ('Long ago', '2001-01-01', '2001-12-31') returning id),
+       past as (insert into ${schema}.class (name, grade_id, academic_year_id) select 'Long ago', $1, id from year returning id, academic_year_id)
+       insert into ${schema}.enrollment (student_id, class_id, academic_year_id, starts_on, ends_on, status)
+       select $1, id, academic_year_id, '2001-01-01', '2001-12-31', 'completed' from past returning class_id::integer as id`,
+      [near],
+    );
+    expect((await student.get<{ name: string }>(`/api/classes/${past?.id ?? 0}`)).data.name).toBe('Long ago');
+    await teacher.get(`/api/classes/${past?.id ?? 0}`, 404);
+  });
+
   test('does not change their class, whose rules count more students than they see', async () => {
     await student.get(`/api/classes/${near}`);
     await student.put(`/api/classes/${near}`, { capacity: 1 }, 404);

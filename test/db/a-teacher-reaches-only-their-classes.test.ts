@@ -16,6 +16,7 @@ beforeAll(async () => {
      insert into class (name, grade_id, academic_year_id) values ('First', 1, 1), ('Second', 1, 1);
      insert into student (first_name, last_name, admission_number, class_id) values ('Sam', 'One', '1', 1), ('Sam', 'Two', '2', 2), ('Sam', 'Three', '3', 2);
      update student set class_id = 1 where id = 2;
+     insert into attendance (student_id, class_id, date, status) values (1, 1, '2030-02-01', 'present'), (2, 2, '2030-02-01', 'late'), (2, 1, '2030-02-02', 'absent'), (3, 2, '2030-02-01', 'present');
      reset search_path`,
   );
 });
@@ -26,7 +27,9 @@ const shows = (settings: Record<string, string>) =>
   acting(database.url, 'school_tenant', { 'app.tenant_id': String(school.id), ...settings }, async ({ rows }) => {
     const [found] = await rows(
       `select array(select id::integer from ${school.schema}.class order by id) as classes, array(select id::integer from ${school.schema}.student order by id) as students,
-         array(select student_id || ' in ' || class_id from ${school.schema}.enrollment order by 1) as enrollments`,
+         array(select student_id || ' in ' || class_id from ${school.schema}.enrollment order by 1) as enrollments,
+         array(select student_id || ' in ' || class_id from ${school.schema}.attendance order by 1) as marks,
+         array(select class_id::integer from ${school.schema}.attendance_total order by 1) as totals`,
     );
     return found;
   });
@@ -37,11 +40,15 @@ describe('row policies', () => {
       classes: [1],
       students: [1, 2],
       enrollments: ['1 in 1', '2 in 1'],
+      marks: ['1 in 1', '2 in 1'],
+      totals: [1],
     });
     expect(await shows({ 'app.scope': 'taught', 'app.class_ids': ',1,2,' })).toEqual({
       classes: [1, 2],
       students: [1, 2, 3],
       enrollments: ['1 in 1', '2 in 1', '2 in 2', '3 in 2'],
+      marks: ['1 in 1', '2 in 1', '2 in 2', '3 in 2'],
+      totals: [1, 2],
     });
   });
 
@@ -50,6 +57,8 @@ describe('row policies', () => {
       classes: [1, 2],
       students: [2],
       enrollments: ['2 in 1', '2 in 2'],
+      marks: ['2 in 1', '2 in 2'],
+      totals: [],
     });
   });
 
@@ -57,6 +66,16 @@ describe('row policies', () => {
     ['a teacher of no class', { 'app.scope': 'taught', 'app.class_ids': ',,' }],
     ['a teacher whose classes were never set', { 'app.scope': 'taught' }],
   ])('%s sees none of them', async (_who, settings) => {
-    expect(await shows(settings)).toEqual({ classes: [], students: [], enrollments: [] });
+    expect(await shows(settings)).toEqual({ classes: [], students: [], enrollments: [], marks: [], totals: [] });
+  });
+
+  test('the school is counted whole, and the reach is afterwards what it was', async () => {
+    await database.query('insert into platform.tenant_usage (tenant_id) values ($1) on conflict do nothing', [school.id]);
+    const settings = { 'app.tenant_id': String(school.id), 'app.scope': 'taught', 'app.class_ids': ',1,' };
+    const after = await acting(database.url, 'school_tenant', settings, async ({ rows }) => {
+      await rows('select core.usage_count()');
+      return rows(`select current_setting('app.scope') as scope, current_setting('app.tenant_id') as tenant, students from core.tenant_usage()`);
+    });
+    expect(after).toEqual([{ scope: 'taught', tenant: String(school.id), students: 3 }]);
   });
 });
