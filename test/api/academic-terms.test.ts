@@ -1,19 +1,15 @@
-import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
-import { inOrder, walk } from '../support/pages.ts';
+import { beforeAll, describe, expect, test } from '@jest/globals';
+import { ids, inOrder, plain, walk } from '../support/pages.ts';
 import { race } from '../support/race.ts';
-import { type School, testService, type TestService } from '../support/service.ts';
+import { type School, serviceWithSchool } from '../support/service.ts';
 
-let service: TestService;
-let school: School;
+const { service, school } = await serviceWithSchool();
 /** 2020 and 2021, each from January to December. */
 let years: { id: number; name: string }[];
 
 beforeAll(async () => {
-  service = await testService();
-  school = await service.school();
   years = [await addYear(school, 2020), await addYear(school, 2021)];
 });
-afterAll(() => service.close());
 
 interface Term {
   id: number;
@@ -163,8 +159,6 @@ describe('the list of terms', () => {
     }
     all = (await lists.admin.get<Term[]>('/api/academic-terms')).data;
   });
-  const plain = (text: string) => text.normalize('NFD').replace(/\p{M}/gu, '').toLowerCase();
-  const ids = (terms: Term[]) => terms.map(({ id }) => id);
 
   test('has the earliest first', () => {
     expect(all.map(({ start_date }) => start_date)).toEqual(['2020-02-01', '2020-04-01', '2020-06-01', '2021-01-01', '2021-03-01', '2021-05-01']);

@@ -1,16 +1,9 @@
-import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
+import { beforeAll, describe, expect, test } from '@jest/globals';
 import type { Client } from '../support/client.ts';
-import { inOrder, walk } from '../support/pages.ts';
-import { type School, testService, type TestService } from '../support/service.ts';
+import { inOrder, plain, walk } from '../support/pages.ts';
+import { type School, serviceWithSchool, unique } from '../support/service.ts';
 
-let service: TestService;
-let school: School;
-
-beforeAll(async () => {
-  service = await testService();
-  school = await service.school();
-});
-afterAll(() => service.close());
+const { service, school } = await serviceWithSchool();
 
 interface ClassSubject {
   id: number;
@@ -27,22 +20,9 @@ interface ClassSubject {
   updated_at: string;
 }
 
-let serial = 0;
-const unique = (what: string) => `${what}-${++serial}`;
-const plain = (text: string) => text.normalize('NFD').replace(/\p{M}/gu, '').toLowerCase();
 const path = '/api/class-subjects';
 
-/** Adds a row straight into a table of a school; answers its id. */
-async function insert(table: string, fields: Record<string, unknown>, at = school): Promise<number> {
-  const [row] = await service.database.query<{ id: number }>(
-    `insert into ${at.schema}.${table} (${Object.keys(fields).join()}) values (${Object.keys(fields)
-      .map((_, n) => `$${n + 1}`)
-      .join()}) returning id::integer`,
-    Object.values(fields),
-  );
-  return row?.id ?? 0;
-}
-const addTeacher = (fields: Record<string, unknown> = {}, at = school) => insert('teacher', { first_name: 'Tia', last_name: 'Teacher', ...fields }, at);
+const addTeacher = (fields: Record<string, unknown> = {}, at = school) => at.insert('teacher', { first_name: 'Tia', last_name: 'Teacher', ...fields });
 const addSubject = async (fields: Record<string, unknown> = {}, at = school) =>
   (await at.admin.post<{ id: number; code: string }>('/api/subjects', { name: 'Subject', code: unique('CODE'), ...fields }, 201)).data;
 
@@ -56,7 +36,7 @@ const read = async (id: number) => (await school.admin.get<ClassSubject>(`${path
 describe('class subjects', () => {
   test('one that was added is read back with the names beside the ids, changed in part, and detached', async () => {
     const { classId, gradeId, yearId } = await school.classroom(unique('Class'));
-    const class_id = await insert('class', { name: 'Year 5', section: 'B', grade_id: gradeId, academic_year_id: yearId });
+    const class_id = await school.insert('class', { name: 'Year 5', section: 'B', grade_id: gradeId, academic_year_id: yearId });
     const subject = await addSubject({ name: 'History' });
     const teacher_id = await addTeacher({ first_name: 'Noor', last_name: 'Haddad' });
     const sent = { class_id, subject_id: subject.id, periods_per_week: 4, teacher_id };
@@ -182,8 +162,8 @@ describe('the list', () => {
     teacherId = await addTeacher({ first_name: 'Zoë', last_name: 'Quixote' }, lists);
     const [beta, alpha] = [await lists.classroom('Béta'), await lists.classroom('alpha')];
     yearId = beta.yearId;
-    const year = await insert('academic_year', { name: 'Before', start_date: '1990-01-01', end_date: '1990-12-31' }, lists);
-    before = { year, class: await insert('class', { name: 'Béta', section: 'Old', grade_id: beta.gradeId, academic_year_id: year }, lists) };
+    const year = await lists.insert('academic_year', { name: 'Before', start_date: '1990-01-01', end_date: '1990-12-31' });
+    before = { year, class: await lists.insert('class', { name: 'Béta', section: 'Old', grade_id: beta.gradeId, academic_year_id: year }) };
     const subjects = [];
     for (const name of ['Écology', 'drama', 'Zoology']) subjects.push(await addSubject({ name, code: `${name.slice(-6)}1` }, lists));
     for (const [n, { id: subject_id }] of subjects.entries()) {
@@ -294,11 +274,7 @@ describe('who may', () => {
   });
 
   test('class.read reads, class.update writes, a student does neither', async () => {
-    const { data } = await school.admin.get<{ id: number; name: string }[]>('/api/rbac/permissions');
-    const somebody = async (permission: string) => {
-      await school.admin.post('/api/rbac/roles', { name: permission, permission_ids: data.filter(({ name }) => name === permission).map(({ id }) => id) }, 201);
-      return school.user([permission]);
-    };
+    const somebody = async (permission: string) => school.user([await school.role(permission)]);
     const [reader, writer, pupil] = [await somebody('class.read'), await somebody('class.update'), await school.user(['student'])];
     const { id, class_id } = await add();
     const body = { class_id, subject_id: (await addSubject()).id, periods_per_week: 1 };

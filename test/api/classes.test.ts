@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from '@jest/globals';
 import type { Client } from '../support/client.ts';
-import { inOrder, walk } from '../support/pages.ts';
+import { ids, inOrder, plain, walk } from '../support/pages.ts';
 import { race } from '../support/race.ts';
-import { type School, testService, type TestService } from '../support/service.ts';
+import { type School, testService, type TestService, unique } from '../support/service.ts';
 
 let service: TestService;
 let school: School;
@@ -56,27 +56,13 @@ interface Copied {
   skipped_classes: { class_id: number; name: string; section: string | null; reason: string }[];
 }
 
-let serial = 0;
-const unique = (what: string) => `${what} ${++serial}`;
-
-/** A row of a table that this resource does not write itself; answers its id. */
-async function insert(table: string, fields: Record<string, unknown>, at = school): Promise<number> {
-  const names = Object.keys(fields).join(', ');
-  const [row] = await service.database.query<{ id: number }>(
-    `insert into ${at.schema}.${table} (${names}) select ${names} from jsonb_populate_record(null::${at.schema}.${table}, $1) returning id::integer`,
-    [JSON.stringify(fields)],
-  );
-  if (!row) throw new Error(`no ${table} was made`);
-  return row.id;
-}
-
 /** The current academic year, one long ago, one far ahead, all with no class. */
 async function makeYears(at: School): Promise<typeof years> {
   const year = new Date().getUTCFullYear();
   return {
-    now: await insert('academic_year', { name: 'Now', start_date: `${year}-01-01`, end_date: `${year}-12-31`, is_current: true }, at),
-    past: await insert('academic_year', { name: 'Long ago', start_date: '1990-01-01', end_date: '1990-12-31' }, at),
-    future: await insert('academic_year', { name: 'Far ahead', start_date: '2190-01-01', end_date: '2190-12-31' }, at),
+    now: await at.insert('academic_year', { name: 'Now', start_date: `${year}-01-01`, end_date: `${year}-12-31`, is_current: true }),
+    past: await at.insert('academic_year', { name: 'Long ago', start_date: '1990-01-01', end_date: '1990-12-31' }),
+    future: await at.insert('academic_year', { name: 'Far ahead', start_date: '2190-01-01', end_date: '2190-12-31' }),
   };
 }
 
@@ -84,15 +70,15 @@ beforeAll(async () => {
   service = await testService();
   school = await service.school();
   years = await makeYears(school);
-  gradeId = await insert('grade', { name: 'Grade 5', sequence: 5 });
+  gradeId = await school.insert('grade', { name: 'Grade 5', sequence: 5 });
 });
 afterAll(() => service.close());
 
-const newGrade = () => insert('grade', { name: unique('Grade') });
-const newTeacher = (fields: Record<string, unknown> = {}) => insert('teacher', { first_name: 'Te', last_name: unique('Acher'), ...fields });
+const newGrade = () => school.insert('grade', { name: unique('Grade') });
+const newTeacher = (fields: Record<string, unknown> = {}) => school.insert('teacher', { first_name: 'Te', last_name: unique('Acher'), ...fields });
 const newSubject = async (fields: { name?: string; code?: string } = {}) => {
   const subject = { name: unique('Subject'), code: unique('CODE'), ...fields };
-  return { id: await insert('subject', subject), ...subject };
+  return { id: await school.insert('subject', subject), ...subject };
 };
 
 const add = async (fields: Record<string, unknown> = {}) =>
@@ -110,7 +96,6 @@ const classSubjects = (classId: number) =>
     [classId],
   );
 
-const ids = (records: { id: number }[]) => records.map(({ id }) => id);
 const statuses = (answers: { status: number }[]) => answers.map(({ status }) => status).sort();
 
 /** A user with the teacher role, and the teacher that they are. */
@@ -129,9 +114,9 @@ describe('classes', () => {
       class_teacher_id: await newTeacher({ first_name: 'Ada', last_name: 'Adams' }),
       capacity: 30,
       room: 'R12',
-      school_unit_id: await insert('school_unit', { name: 'Primary' }),
-      programme_id: await insert('programme', { name: 'Science' }),
-      medium_id: await insert('medium', { name: 'English' }),
+      school_unit_id: await school.insert('school_unit', { name: 'Primary' }),
+      programme_id: await school.insert('programme', { name: 'Science' }),
+      medium_id: await school.insert('medium', { name: 'English' }),
     };
     const added = await school.admin.post<Class>('/api/classes', sent, 201);
     expect(added.headers.get('location')).toBe(`/api/classes/${added.data.id}`);
@@ -265,9 +250,9 @@ describe('a change of a class', () => {
       capacity: 20,
       room: 'R1',
       class_teacher_id: await newTeacher(),
-      school_unit_id: await insert('school_unit', { name: unique('Unit') }),
-      programme_id: await insert('programme', { name: unique('Programme') }),
-      medium_id: await insert('medium', { name: unique('Medium') }),
+      school_unit_id: await school.insert('school_unit', { name: unique('Unit') }),
+      programme_id: await school.insert('programme', { name: unique('Programme') }),
+      medium_id: await school.insert('medium', { name: unique('Medium') }),
     };
     const known = await add(full);
     const nulls = Object.fromEntries(Object.keys(full).map((key) => [key, null]));
@@ -472,7 +457,7 @@ describe('a class that goes', () => {
     await school.admin.put(`/api/students/${student.id}`, { class_id: null });
     expect((await school.admin.delete(`/api/classes/${known.id}`, 409)).error).toBe('in_use');
     await service.database.query(`delete from ${school.schema}.enrollment where student_id = $1`, [student.id]);
-    await insert('attendance', { student_id: student.id, class_id: known.id, date: '2026-01-05', status: 'present' });
+    await school.insert('attendance', { student_id: student.id, class_id: known.id, date: '2026-01-05', status: 'present' });
     expect((await school.admin.delete(`/api/classes/${known.id}`, 409)).error).toBe('in_use');
     expect((await read(known.id)).id).toBe(known.id);
   });
@@ -480,7 +465,7 @@ describe('a class that goes', () => {
   test('takes its subjects and teachers with it', async () => {
     const known = await add();
     const subject = await newSubject();
-    await insert('class_subject', { class_id: known.id, subject_id: subject.id, periods_per_week: 4 });
+    await school.insert('class_subject', { class_id: known.id, subject_id: subject.id, periods_per_week: 4 });
     await school.admin.post(`/api/classes/${known.id}/teachers`, { teacher_id: await newTeacher(), subject: 'Chess' });
     expect((await school.admin.delete<{ id: number }>(`/api/classes/${known.id}`)).data).toEqual({ id: known.id });
     await school.admin.get(`/api/classes/${known.id}`, 404);
@@ -514,14 +499,14 @@ describe('the list', () => {
       ['Two', 2],
       ['None', null],
     ] as const) {
-      const id = await insert('grade', { name, sequence }, lists);
+      const id = await lists.insert('grade', { name, sequence });
       of.grade_id.push(id);
       sequences.set(id, sequence);
     }
     for (const table of ['school_unit', 'programme', 'medium'] as const) {
-      for (const name of ['One', 'Other']) of[`${table}_id`].push(await insert(table, { name }, lists));
+      for (const name of ['One', 'Other']) of[`${table}_id`].push(await lists.insert(table, { name }));
     }
-    for (let n = 0; n < 12; n++) of.class_teacher_id.push(await insert('teacher', { first_name: 'T', last_name: `Number ${n}` }, lists));
+    for (let n = 0; n < 12; n++) of.class_teacher_id.push(await lists.insert('teacher', { first_name: 'T', last_name: `Number ${n}` }));
     const names = ['Élan', 'elan', 'Zebra', 'Ångström'];
     for (let n = 0; n < 24; n++) {
       const { data } = await lists.admin.post<Class>(
@@ -548,10 +533,9 @@ describe('the list', () => {
   });
 
   const found = async (query: string) => (await lists.admin.get<Class[]>(`/api/classes?pageSize=100&${query}`)).data;
-  const plain = (text: string | null) => (text ?? '').normalize('NFD').replace(/\p{M}/gu, '').toLowerCase();
   const keys: Record<string, (record: Class) => (string | number | null)[]> = {
-    grade: ({ grade_id, name, section }) => [sequences.get(grade_id) ?? null, plain(name), plain(section)],
-    name: ({ name, section }) => [plain(name), plain(section)],
+    grade: ({ grade_id, name, section }) => [sequences.get(grade_id) ?? null, plain(name), plain(section ?? '')],
+    name: ({ name, section }) => [plain(name), plain(section ?? '')],
     created_at: ({ created_at }) => [created_at],
     student_count: ({ student_count }) => [student_count],
   };
@@ -745,10 +729,11 @@ describe('the teachers of a class', () => {
       await newTeacher({ first_name: 'Cy', last_name: 'Zola' }),
     ];
     const known = await add({ class_teacher_id: one });
-    for (const { id: subject_id } of [maths, art]) await insert('class_subject', { class_id: known.id, subject_id, periods_per_week: 4, teacher_id: one });
-    await insert('class_teacher', { class_id: known.id, teacher_id: one, subject: 'Chess' });
-    await insert('class_teacher', { class_id: known.id, teacher_id: two });
-    await insert('class_teacher', { class_id: known.id, teacher_id: three, subject: 'Art' });
+    for (const { id: subject_id } of [maths, art])
+      await school.insert('class_subject', { class_id: known.id, subject_id, periods_per_week: 4, teacher_id: one });
+    await school.insert('class_teacher', { class_id: known.id, teacher_id: one, subject: 'Chess' });
+    await school.insert('class_teacher', { class_id: known.id, teacher_id: two });
+    await school.insert('class_teacher', { class_id: known.id, teacher_id: three, subject: 'Art' });
     const list = await teachersOf(known.id);
     expect(list.map(({ last_name }) => last_name)).toEqual(['Adams', 'Öberg', 'Zola']);
     expect(list[1]).toEqual({
@@ -789,10 +774,10 @@ describe('the teachers of a class', () => {
   ])('take over a subject of the class that the assignment names by %s, in any case: it is theirs alone', async (_by, subject) => {
     const known = await add();
     const biology = await newSubject({ name: 'Biology', code: unique('BIO-5') });
-    await insert('class_subject', { class_id: known.id, subject_id: biology.id, periods_per_week: 4 });
+    await school.insert('class_subject', { class_id: known.id, subject_id: biology.id, periods_per_week: 4 });
     const words = subject === 'bio-5' ? biology.code.toLowerCase() : subject;
     const [first, second] = [await newTeacher(), await newTeacher()];
-    await insert('class_teacher', { class_id: known.id, teacher_id: first, subject: 'biology' });
+    await school.insert('class_teacher', { class_id: known.id, teacher_id: first, subject: 'biology' });
     expect((await assign(known.id, { teacher_id: first, subject: words })).data.subjects).toEqual(['Biology']);
     expect(await classSubjects(known.id)).toEqual([{ subject_id: biology.id, periods_per_week: 4, teacher_id: first }]);
     expect((await assign(known.id, { teacher_id: second, subject: words })).data.subjects).toEqual(['Biology']);
@@ -834,7 +819,7 @@ describe('the teachers of a class', () => {
   test('go with all that they teach there, and stay in other classes', async () => {
     const [known, other] = [await add(), await add()];
     const subject = await newSubject();
-    for (const { id } of [known, other]) await insert('class_subject', { class_id: id, subject_id: subject.id, periods_per_week: 4 });
+    for (const { id } of [known, other]) await school.insert('class_subject', { class_id: id, subject_id: subject.id, periods_per_week: 4 });
     const teacher_id = await newTeacher();
     await assign(known.id, { teacher_id, is_class_teacher: true, subject: subject.code });
     await assign(known.id, { teacher_id, subject: 'Chess' });
@@ -889,7 +874,14 @@ describe('the teachers of a class', () => {
     const { id } = await add();
     const teacherId = await newTeacher();
     const subject = await newSubject();
-    await insert('timetable_slot', { class_id: id, academic_year_id: years.now, subject_id: subject.id, teacher_id: teacherId, day_of_week: 1, period: 1 });
+    await school.insert('timetable_slot', {
+      class_id: id,
+      academic_year_id: years.now,
+      subject_id: subject.id,
+      teacher_id: teacherId,
+      day_of_week: 1,
+      period: 1,
+    });
     expect(await teachersOf(id)).toMatchObject([{ id: teacherId, is_class_teacher: false, subjects: [subject.name] }]);
     expect((await school.admin.delete(`/api/classes/${id}/teachers/${teacherId}`, 409)).error).toBe('in_use');
     await service.database.query(`delete from ${school.schema}.timetable_slot where class_id = $1`, [id]);
@@ -898,12 +890,14 @@ describe('the teachers of a class', () => {
 });
 
 describe('a copy', () => {
+  /** Of the years, which may not overlap. */
+  let serial = 0;
   let from: number;
   let to: number;
   beforeEach(async () => {
-    const n = ++serial;
-    from = await insert('academic_year', { name: unique('From'), start_date: `${2200 + n}-01-01`, end_date: `${2200 + n}-12-31` });
-    to = await insert('academic_year', { name: unique('To'), start_date: `${2600 + n}-01-01`, end_date: `${2600 + n}-12-31` });
+    serial += 1;
+    from = await school.insert('academic_year', { name: unique('From'), start_date: `${2200 + serial}-01-01`, end_date: `${2200 + serial}-12-31` });
+    to = await school.insert('academic_year', { name: unique('To'), start_date: `${2600 + serial}-01-01`, end_date: `${2600 + serial}-12-31` });
   });
   const copy = async (body: Record<string, unknown> = {}, status = 200) =>
     school.admin.post<Copied>('/api/classes/copy', { from_academic_year_id: from, to_academic_year_id: to, ...body }, status);
@@ -918,13 +912,13 @@ describe('a copy', () => {
       capacity: 25,
       room: 'R7',
       class_teacher_id: one,
-      medium_id: await insert('medium', { name: unique('Medium') }),
+      medium_id: await school.insert('medium', { name: unique('Medium') }),
     });
     const second = await add({ academic_year_id: from, class_teacher_id: gone });
-    await insert('class_subject', { class_id: known.id, subject_id: subjects[0]?.id, periods_per_week: 6, teacher_id: two });
-    await insert('class_subject', { class_id: known.id, subject_id: subjects[1]?.id, periods_per_week: 3, teacher_id: gone });
-    await insert('class_teacher', { class_id: known.id, teacher_id: two, subject: 'Chess' });
-    await insert('class_teacher', { class_id: known.id, teacher_id: gone, subject: 'Go' });
+    await school.insert('class_subject', { class_id: known.id, subject_id: subjects[0]?.id, periods_per_week: 6, teacher_id: two });
+    await school.insert('class_subject', { class_id: known.id, subject_id: subjects[1]?.id, periods_per_week: 3, teacher_id: gone });
+    await school.insert('class_teacher', { class_id: known.id, teacher_id: two, subject: 'Chess' });
+    await school.insert('class_teacher', { class_id: known.id, teacher_id: gone, subject: 'Go' });
     await addStudent({ class_id: known.id });
     await service.database.query(`update ${school.schema}.teacher set is_active = false where id = $1`, [gone]);
 
@@ -977,8 +971,8 @@ describe('a copy', () => {
     const teacher = await newTeacher();
     const known = await add({ academic_year_id: from, class_teacher_id: teacher });
     await add({ academic_year_id: from });
-    await insert('class_subject', { class_id: known.id, subject_id: subject.id, periods_per_week: 6, teacher_id: teacher });
-    await insert('class_teacher', { class_id: known.id, teacher_id: teacher, subject: 'Chess' });
+    await school.insert('class_subject', { class_id: known.id, subject_id: subject.id, periods_per_week: 6, teacher_id: teacher });
+    await school.insert('class_teacher', { class_id: known.id, teacher_id: teacher, subject: 'Chess' });
     await copy({ class_ids: [known.id, known.id], include_teachers: false });
     const [made] = await classesOf(to);
     expect(await classesOf(to)).toHaveLength(1);
@@ -1055,7 +1049,7 @@ describe('the subjects of a grade', () => {
     }
     const [one, two] = [await add({ grade_id }), await add({ grade_id })];
     const teacher = await newTeacher();
-    await insert('class_subject', { class_id: two.id, subject_id: art.id, periods_per_week: 9, teacher_id: teacher });
+    await school.insert('class_subject', { class_id: two.id, subject_id: art.id, periods_per_week: 9, teacher_id: teacher });
     const { data } = await apply({ grade_id, class_ids: [two.id, one.id, one.id] });
     expect(data).toEqual({
       added: 3,
@@ -1128,7 +1122,7 @@ describe('permissions', () => {
   test('whoever is replaced as class teacher or in a subject no longer reaches the class', async () => {
     const known = await add();
     const subject = await newSubject();
-    await insert('class_subject', { class_id: known.id, subject_id: subject.id, periods_per_week: 4 });
+    await school.insert('class_subject', { class_id: known.id, subject_id: subject.id, periods_per_week: 4 });
     const next = await newTeacher();
     for (const role of [{ is_class_teacher: true }, { subject: subject.name }]) {
       const { client, teacherId } = await teacherUser();
@@ -1170,12 +1164,7 @@ describe('permissions', () => {
   test('students of a class show only to who may read both students and classes, and so does the one that is moved', async () => {
     const known = await add();
     const student = await addStudent();
-    const { data: all } = await school.admin.get<{ id: number; name: string }[]>('/api/rbac/permissions');
-    const withPermissions = async (...names: string[]) => {
-      const name = unique('Role');
-      await school.admin.post('/api/rbac/roles', { name, permission_ids: ids(all.filter((permission) => names.includes(permission.name))) }, 201);
-      return school.user([name]);
-    };
+    const withPermissions = async (...permissions: string[]) => school.user([await school.role(...permissions)]);
     const lists = [`/api/classes/${known.id}/students`, `/api/classes/${known.id}/unassigned-students`];
     for (const who of [await withPermissions('class.read'), await withPermissions('student.read')]) {
       for (const path of lists) expect((await who.get(path, 403)).error).toBe('forbidden');

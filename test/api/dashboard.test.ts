@@ -1,13 +1,9 @@
-import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
+import { describe, expect, test } from '@jest/globals';
 import type { Client } from '../support/client.ts';
-import { type School, testPassword, testService, type TestService } from '../support/service.ts';
+import { type School, serviceOfFile, testPassword } from '../support/service.ts';
 import { acting } from '../support/tenants.ts';
 
-let service: TestService;
-beforeAll(async () => {
-  service = await testService();
-});
-afterAll(() => service.close());
+const service = await serviceOfFile();
 
 interface Dashboard {
   academic_year: { id: number; name: string; start_date: string; end_date: string } | null;
@@ -263,13 +259,7 @@ describe('what who sees', () => {
 
   test('a teacher with fees in a role of their own still sees none on the dashboard of their classes', async () => {
     const school = await service.school();
-    const { data: permissions } = await school.admin.get<{ id: number; name: string }[]>('/api/rbac/permissions');
-    await school.admin.post(
-      '/api/rbac/roles',
-      { name: 'Fees', permission_ids: permissions.filter(({ name }) => name === 'fee.read').map(({ id }) => id) },
-      201,
-    );
-    expect((await see(await school.user(['teacher', 'Fees']))).fee_summary).toBeNull();
+    expect((await see(await school.user(['teacher', await school.role('fee.read')]))).fee_summary).toBeNull();
   });
 
   test('it needs dashboard.read, which students, users without a role, strangers and operators have not', async () => {

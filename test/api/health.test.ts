@@ -1,10 +1,9 @@
-import { afterAll, describe, expect, test } from '@jest/globals';
+import { describe, expect, test } from '@jest/globals';
 import packageJson from '../../package.json' with { type: 'json' };
 import { raw } from '../support/raw.ts';
-import { testService } from '../support/service.ts';
+import { serviceOfFile } from '../support/service.ts';
 
-const service = await testService({ RATE_LIMIT_PER_MINUTE: '2', PUBLIC_RATE_LIMIT_PER_MINUTE: '2' });
-afterAll(() => service.close());
+const service = await serviceOfFile({ RATE_LIMIT_PER_MINUTE: '2', PUBLIC_RATE_LIMIT_PER_MINUTE: '2' });
 
 describe('health', () => {
   test('says what is alive: status, service and version, to everybody', async () => {

@@ -1,23 +1,16 @@
 import { buffer } from 'node:stream/consumers';
 import type { Readable } from 'node:stream';
-import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
+import { describe, expect, test } from '@jest/globals';
 import fc from 'fast-check';
 import { strFromU8, strToU8, unzipSync, zipSync } from 'fflate';
 import { type Cell, readSheet, sheetFile, xlsxType } from '../../src/api/spreadsheets.ts';
 import type { Answer, Client } from '../support/client.ts';
 import { mailTo } from '../support/mail.ts';
 import { fileForm, png } from '../support/pictures.ts';
-import { type School, testService, type TestService } from '../support/service.ts';
+import { type School, serviceWithSchool, unique } from '../support/service.ts';
 import { checksums } from '../support/traces.ts';
 
-let service: TestService;
-let school: School;
-
-beforeAll(async () => {
-  service = await testService();
-  school = await service.school();
-});
-afterAll(() => service.close());
+const { service, school } = await serviceWithSchool();
 
 interface Report {
   dry_run: boolean;
@@ -77,9 +70,6 @@ const count = async (at = school) => (await at.admin.get('/api/students?pageSize
 
 /** The faults of a dry run as `row column: message`. */
 const faults = ({ errors }: Report) => errors.map(({ row, column, message }) => `${row ?? '-'} ${column ?? '-'}: ${message}`);
-
-let serial = 0;
-const unique = (what: string) => `${what} ${++serial}`;
 
 /** A class with a name of its own. */
 async function classroom(fields: { section?: string; capacity?: number } = {}, at = school) {
@@ -432,13 +422,7 @@ describe('log-ins', () => {
   });
 
   test('are refused to who may do less than they', async () => {
-    const who = await school.user([]);
-    const role = await school.admin.post<{ id: number }>('/api/rbac/roles', { name: unique('Imports teachers') }, 201);
-    const { data: permissions } = await school.admin.get<{ id: number; name: string }[]>('/api/rbac/permissions');
-    await school.admin.put(`/api/rbac/roles/${role.data.id}`, {
-      permission_ids: permissions.filter(({ name }) => name === 'teacher.create').map(({ id }) => id),
-    });
-    await school.admin.post(`/api/rbac/users/${who.id}/roles`, { role_id: role.data.id });
+    const who = await school.user([await school.role('teacher.create')]);
     const before = await checksums(service.database, school.schema);
     const refused = await send(who, 'first_name,last_name,email,create_user_account\nA,B,new@teachers.example,yes\n', { people: 'teachers' });
     expect({ status: refused.status, error: refused.error }).toEqual({ status: 403, error: 'forbidden' });
@@ -601,11 +585,7 @@ describe('5,000 rows', () => {
 
 describe('the plan of the school', () => {
   test('is not exceeded: 403 and nothing written, and a dry run tells it as an error of the file', async () => {
-    const { data: plan } = await service.operator.post<{ id: number }>(
-      '/api/platform/plans',
-      { name: unique('Small'), price_monthly: 1, max_students: 3, max_teachers: 1, features_json: { features: [] } },
-      201,
-    );
+    const plan = await service.plan({ max_students: 3, max_teachers: 1 });
     const small = await service.school({ plan_id: plan.id });
     await small.admin.post('/api/students', { first_name: 'A', last_name: 'B' }, 201);
     const three = 'first_name,last_name\nA,B\nA,B\nA,B\n';
@@ -628,11 +608,7 @@ describe('the plan of the school', () => {
   });
 
   test('holds when two imports at once would together exceed it', async () => {
-    const { data: plan } = await service.operator.post<{ id: number }>(
-      '/api/platform/plans',
-      { name: unique('Small'), price_monthly: 1, max_students: 30, max_teachers: 1, features_json: { features: [] } },
-      201,
-    );
+    const plan = await service.plan({ max_students: 30, max_teachers: 1 });
     const small = await service.school({ plan_id: plan.id });
     const content = csv([['first_name', 'last_name'], ...Array.from({ length: 20 }, () => ['A', 'B'])]);
     const answers = await Promise.all([send(small.admin, content), send(small.admin, content)]);
@@ -643,13 +619,7 @@ describe('the plan of the school', () => {
 
 describe('who may import', () => {
   test('is who may add students or teachers, each by their own permission; the template goes with it', async () => {
-    const { data: permissions } = await school.admin.get<{ id: number; name: string }[]>('/api/rbac/permissions');
-    const clerk = async (permission: string) => {
-      const name = unique('Clerk');
-      const permission_ids = permissions.filter((one) => one.name === permission).map(({ id }) => id);
-      await school.admin.post('/api/rbac/roles', { name, permission_ids }, 201);
-      return school.user([name]);
-    };
+    const clerk = async (permission: string) => school.user([await school.role(permission)]);
     const [students, teachers, readers] = [await clerk('student.create'), await clerk('teacher.create'), await clerk('student.read')];
     for (const [who, people, other] of [
       [students, 'students', 'teachers'],
@@ -682,7 +652,7 @@ describe('an Idempotency-Key', () => {
 
   test('is not used up by a file that was refused', async () => {
     const { name } = await classroom();
-    const headers = { 'Idempotency-Key': unique('key').replace(' ', '-') };
+    const headers = { 'Idempotency-Key': unique('key') };
     const content = `first_name,last_name,class\nA,B,${name} later\n`;
     expect((await send(school.admin, content, { headers })).status).toBe(400);
     await service.database.query(`update ${school.schema}.class set section = 'later' where name = $1`, [name]);
@@ -853,7 +823,7 @@ describe('a file of teachers', () => {
     (await service.database.query<Teacher>(`select *, id::integer, joined_on::text, date_of_birth::text from ${school.schema}.teacher where id = $1`, [id]))[0];
 
   test.each(['csv', 'xlsx'])('that was made from the template for .%s comes in as it was filled in, with its log-in', async (format) => {
-    const email = `${unique('teacher').replace(' ', '')}@example.org`;
+    const email = `${unique('teacher')}@example.org`;
     const values: Record<string, string> = {
       first_name: 'Ōe',
       last_name: 'Müller-"Lüdenscheidt"',

@@ -1,27 +1,20 @@
-import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
+import { beforeAll, describe, expect, test } from '@jest/globals';
 import type { Client } from '../support/client.ts';
-import { inOrder, walk } from '../support/pages.ts';
-import { type School, testService, type TestService } from '../support/service.ts';
+import { inOrder, plain, walk } from '../support/pages.ts';
+import { serviceWithSchool, unique } from '../support/service.ts';
 
-let service: TestService;
-let school: School;
+const { service, school } = await serviceWithSchool();
 let manager: Client;
 let nobody: Client;
 let teacher: Client;
 let pupil: Client;
 
 beforeAll(async () => {
-  service = await testService();
-  school = await service.school();
-  const { data: permissions } = await school.admin.get<{ id: number; name: string }[]>('/api/rbac/permissions');
-  const permission_ids = permissions.filter(({ name }) => name === 'master_data.manage').map(({ id }) => id);
-  await school.admin.post('/api/rbac/roles', { name: 'registrar', permission_ids }, 201);
-  manager = await school.user(['registrar']);
+  manager = await school.user([await school.role('master_data.manage')]);
   nobody = await school.user([]);
   teacher = await school.user(['teacher']);
   pupil = await school.user(['student']);
 });
-afterAll(() => service.close());
 
 interface Entry {
   id: number;
@@ -32,26 +25,13 @@ interface Entry {
   updated_at: string;
 }
 
-let serial = 0;
-const unique = (what: string) => `${what} ${++serial}`;
-const plain = (text: string) => text.normalize('NFD').replace(/\p{M}/gu, '').toLowerCase();
-
-/** Adds a row straight into a table of the school; answers its id. */
-async function insert(table: string, fields: Record<string, unknown>): Promise<number> {
-  const [row] = await service.database.query<{ id: number }>(
-    `insert into ${school.schema}.${table} (${Object.keys(fields).join()}) values (${Object.keys(fields)
-      .map((_, n) => `$${n + 1}`)
-      .join()}) returning id::integer`,
-    Object.values(fields),
-  );
-  return row?.id ?? 0;
-}
 /** A class of the school; a column of it may hold the entry. */
 const addClass = async (fields: Record<string, unknown> = {}) => {
   const { classId, gradeId, yearId } = await school.classroom(unique('Class'));
-  return insert('class', { name: unique('Other'), grade_id: gradeId, academic_year_id: yearId, room: `beside ${classId}`, ...fields });
+  return school.insert('class', { name: unique('Other'), grade_id: gradeId, academic_year_id: yearId, room: `beside ${classId}`, ...fields });
 };
-const addStudent = (fields: Record<string, unknown> = {}) => insert('student', { admission_number: unique('N'), first_name: 'S', last_name: 'T', ...fields });
+const addStudent = (fields: Record<string, unknown> = {}) =>
+  school.insert('student', { admission_number: unique('N'), first_name: 'S', last_name: 'T', ...fields });
 
 /** Each list: what can use an entry of it, as the refusal of a delete names it. */
 const lists: [string, string, Record<string, (id: number) => Promise<number>>][] = [
@@ -60,16 +40,20 @@ const lists: [string, string, Record<string, (id: number) => Promise<number>>][]
   ['/api/programmes', 'programme', { class: (programme_id) => addClass({ programme_id }) }],
   ['/api/mediums', 'medium', { class: (medium_id) => addClass({ medium_id }) }],
   ['/api/religions', 'religion', { student: (religion_id) => addStudent({ religion_id }) }],
-  ['/api/subject-contexts', 'subject_context', { subject: (subject_context_id) => insert('subject', { name: 'S', code: unique('C'), subject_context_id }) }],
+  [
+    '/api/subject-contexts',
+    'subject_context',
+    { subject: (subject_context_id) => school.insert('subject', { name: 'S', code: unique('C'), subject_context_id }) },
+  ],
   [
     '/api/document-types',
     'document_type',
     {
       'student document': async (document_type_id) =>
-        insert('student_document', {
+        school.insert('student_document', {
           document_type_id,
           student_id: await addStudent(),
-          file_id: await insert('file', { content: Buffer.from('x'), content_type: 'text/plain' }),
+          file_id: await school.insert('file', { content: Buffer.from('x'), content_type: 'text/plain' }),
         }),
     },
   ],

@@ -1,15 +1,14 @@
 import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
-import { afterAll, describe, expect, test } from '@jest/globals';
+import { describe, expect, test } from '@jest/globals';
 import { createConfig, lintFromString } from '@redocly/openapi-core';
 import { lintRules } from '../../src/cli/openapi.ts';
 import { errors } from '../../src/api/errors.ts';
 import { isAnonymous, plain, registry, type Schema } from '../support/registry.ts';
-import { testService } from '../support/service.ts';
+import { serviceOfFile } from '../support/service.ts';
 import { send } from '../support/wire.ts';
 
-const service = await testService();
-afterAll(() => service.close());
+const service = await serviceOfFile();
 const { endpoints, document, operations } = await registry(service);
 
 /** Operations that only a handler calls, on the way of another one. */

@@ -4,9 +4,9 @@ import { createOperator } from '../../src/database/operator.ts';
 import { withOwner } from '../../src/database/pool.ts';
 import type { Answer } from '../support/client.ts';
 import { mailsTo, mailTo, queueIsEmpty } from '../support/mail.ts';
-import { inOrder, walk } from '../support/pages.ts';
+import { ids, inOrder, plain, walk } from '../support/pages.ts';
 import { fileForm, png } from '../support/pictures.ts';
-import { operatorEmail, type School, serviceWithSchool, testPassword } from '../support/service.ts';
+import { operatorEmail, type School, serviceWithSchool, testPassword, unique } from '../support/service.ts';
 
 const { service, school } = await serviceWithSchool();
 
@@ -57,8 +57,7 @@ interface Plan {
   updated_at: string;
 }
 
-let serial = 0;
-const label = (what = 'made') => `${what}-${++serial}-${Date.now().toString(36)}`;
+const label = (what = 'made') => `${unique(what)}-${Date.now().toString(36)}`;
 
 const input = (fields: Record<string, unknown> = {}) => {
   const subdomain = label();
@@ -374,7 +373,6 @@ describe('the list of schools', () => {
   let mine: Tenant[];
   const tag = label('list');
   const prefix = `/api/platform/tenants?search=${tag}`;
-  const ids = (tenants: { id: number }[]) => tenants.map(({ id }) => id);
 
   beforeAll(async () => {
     for (const [n, [name, plan_id]] of (
@@ -425,7 +423,6 @@ describe('the list of schools', () => {
     expect((await service.operator.get('/api/platform/tenants?status=closed', 400)).details).toMatchObject([{ path: 'status' }]);
   });
 
-  const plain = (text: string) => text.normalize('NFD').replace(/\p{M}/gu, '').toLowerCase();
   const keys: Record<string, (tenant: Tenant) => (string | number | null)[]> = {
     created_at: ({ created_at }) => [created_at],
     name: ({ name }) => [plain(name)],
@@ -562,7 +559,6 @@ describe('plans', () => {
 
   test('are listed by price when nothing is said, and sort by every column both ways', async () => {
     const all = await walk<Plan>(service.operator, '/api/platform/plans', 100);
-    const ids = (plans: Plan[]) => plans.map(({ id }) => id);
     expect(ids(all)).toEqual(ids(inOrder(all, ({ price_monthly }) => [price_monthly], 'asc')));
     for (const order of ['asc', 'desc'] as const) {
       const sorted = (sort: string) => walk<Plan>(service.operator, `/api/platform/plans?sort=${sort}&order=${order}`, 3);

@@ -1,5 +1,5 @@
 import { describe, expect, test } from '@jest/globals';
-import { serviceWithSchool } from '../support/service.ts';
+import { serviceWithSchool, unique } from '../support/service.ts';
 
 const { service, school } = await serviceWithSchool();
 const idsByName = async (path: string): Promise<Record<string, number>> =>
@@ -29,11 +29,10 @@ interface Role {
 
 type UserRole = Pick<Role, 'id' | 'name' | 'description' | 'is_system'>;
 
-let serial = 0;
 const idsOf = (names: string[]) => names.map((name) => permissions[name] ?? 0);
 
 async function makeRole(names: string[], fields: Record<string, unknown> = {}): Promise<Role> {
-  return (await school.admin.post<Role>('/api/rbac/roles', { name: `Role ${++serial}`, permission_ids: idsOf(names), ...fields }, 201)).data;
+  return (await school.admin.post<Role>('/api/rbac/roles', { name: unique('Role'), permission_ids: idsOf(names), ...fields }, 201)).data;
 }
 
 /** Somebody who has exactly these permissions. */
@@ -258,9 +257,9 @@ describe('nobody gives away, or takes from others, more than they have', () => {
   test('role.manage makes no role with a permission that its holder lacks', async () => {
     const manager = await somebody(['role.read', 'role.manage', 'student.read']);
     for (const names of [['user.update'], ['student.read', 'user.update'], Object.keys(permissions)]) {
-      expect((await manager.post('/api/rbac/roles', { name: `Escalation ${++serial}`, permission_ids: idsOf(names) }, 403)).error).toBe('forbidden');
+      expect((await manager.post('/api/rbac/roles', { name: unique('Escalation'), permission_ids: idsOf(names) }, 403)).error).toBe('forbidden');
     }
-    const allowed = await manager.post<Role>('/api/rbac/roles', { name: `Allowed ${++serial}`, permission_ids: idsOf(['student.read']) }, 201);
+    const allowed = await manager.post<Role>('/api/rbac/roles', { name: unique('Allowed'), permission_ids: idsOf(['student.read']) }, 201);
     expect(allowed.data.permissions).toEqual(['student.read']);
     expect((await manager.put(`/api/rbac/roles/${allowed.data.id}`, { permission_ids: idsOf(['user.update']) }, 403)).error).toBe('forbidden');
   });
@@ -330,7 +329,7 @@ describe('nobody gives away, or takes from others, more than they have', () => {
     await reader.get('/api/rbac/roles');
     await reader.get(`/api/rbac/roles/${system['admin']}`);
     await reader.get(`/api/rbac/users/${reader.id}/roles`);
-    await reader.post('/api/rbac/roles', { name: `No ${++serial}` }, 403);
+    await reader.post('/api/rbac/roles', { name: unique('No') }, 403);
     await reader.put(`/api/rbac/roles/${reader.role.id}`, { description: 'No' }, 403);
     await reader.delete(`/api/rbac/roles/${reader.role.id}`, 403);
     await reader.post(`/api/rbac/users/${reader.id}/roles`, { role_id: reader.role.id }, 403);

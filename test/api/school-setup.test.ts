@@ -1,17 +1,15 @@
-import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
+import { beforeAll, describe, expect, test } from '@jest/globals';
 import { fileForm, jpeg, png } from '../support/pictures.ts';
 import { race } from '../support/race.ts';
-import { type School, testService, type TestService } from '../support/service.ts';
+import { type School, serviceOfFile } from '../support/service.ts';
 
-let service: TestService;
+const service = await serviceOfFile();
 /** Where everything is refused. */
 let fresh: School;
 
 beforeAll(async () => {
-  service = await testService();
   fresh = await service.school();
 });
-afterAll(() => service.close());
 
 interface SchoolInfo {
   name: string;

@@ -1,13 +1,9 @@
-import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
+import { beforeAll, describe, expect, test } from '@jest/globals';
 import jwt from 'jsonwebtoken';
 import type { Client } from '../support/client.ts';
-import { type School, testPassword, testService, type TestService } from '../support/service.ts';
+import { type School, serviceOfFile, testPassword } from '../support/service.ts';
 
-let service: TestService;
-beforeAll(async () => {
-  service = await testService();
-});
-afterAll(() => service.close());
+const service = await serviceOfFile();
 
 interface StudentDashboard {
   student: { id: number; first_name: string; last_name: string; admission_number: string; roll_number: string | null };

@@ -1,22 +1,18 @@
-import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
+import { beforeAll, describe, expect, test } from '@jest/globals';
 import type { Client } from '../support/client.ts';
 import { compoundFile, officeFile, openDocumentFile, pdfOf, zip } from '../support/documents.ts';
-import { inOrder, walk } from '../support/pages.ts';
+import { ids, inOrder, plain, walk } from '../support/pages.ts';
 import { jpeg, png } from '../support/pictures.ts';
 import { multipart } from '../support/registry.ts';
-import { type School, testPassword, testService, type TestService } from '../support/service.ts';
+import { type School, serviceWithSchool, testPassword } from '../support/service.ts';
 import { send } from '../support/wire.ts';
 
-let service: TestService;
-let school: School;
+const { service, school } = await serviceWithSchool();
 let student: number;
 
 beforeAll(async () => {
-  service = await testService();
-  school = await service.school();
   student = await addStudent();
 });
-afterAll(() => service.close());
 
 interface Document {
   id: number;
@@ -385,8 +381,6 @@ describe('the list', () => {
     everything = await walk<Document>(school.admin, pathOf(of), 100);
   });
 
-  const ids = (documents: Document[]) => documents.map(({ id }) => id);
-  const plain = (text: string) => text.normalize('NFD').replace(/\p{M}/gu, '').toLowerCase();
   const keys: Record<string, (document: Document) => string[]> = { created_at: ({ created_at }) => [created_at], name: ({ name }) => [plain(name)] };
 
   test('has the documents of this student alone, the latest first when nothing is said', async () => {
@@ -646,10 +640,7 @@ describe('who may', () => {
 
   test('an accountant reads all and writes none; who may change students but not see them writes and does not read; nobody and operators do nothing', async () => {
     expect(await doors(await place.user(['accountant']), other, ofOther)).toEqual([200, 200, 200, 403, 403]);
-    const { data: permissions } = await place.admin.get<{ id: number; name: string }[]>('/api/rbac/permissions');
-    const permission_ids = permissions.filter(({ name }) => name === 'student.update').map(({ id }) => id);
-    await place.admin.post('/api/rbac/roles', { name: 'Clerk', permission_ids }, 201);
-    expect(await doors(await place.user(['Clerk']), other, ofOther)).toEqual([403, 403, 403, 201, 404]);
+    expect(await doors(await place.user([await place.role('student.update')]), other, ofOther)).toEqual([403, 403, 403, 201, 404]);
     expect(await doors(await place.user([]), other, ofOther)).toEqual([403, 403, 403, 403, 403]);
     expect(await doors(service.anonymous, other, ofOther)).toEqual([401, 401, 401, 401, 401]);
     expect(await doors(service.operator, other, ofOther)).toEqual([403, 403, 403, 403, 403]);

@@ -1,16 +1,9 @@
-import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
+import { beforeAll, describe, expect, test } from '@jest/globals';
 import type { Client } from '../support/client.ts';
-import { inOrder, walk } from '../support/pages.ts';
-import { type School, testService, type TestService } from '../support/service.ts';
+import { inOrder, plain, walk } from '../support/pages.ts';
+import { type School, serviceWithSchool, unique } from '../support/service.ts';
 
-let service: TestService;
-let school: School;
-
-beforeAll(async () => {
-  service = await testService();
-  school = await service.school();
-});
-afterAll(() => service.close());
+const { service, school } = await serviceWithSchool();
 
 interface Subject {
   id: number;
@@ -30,10 +23,6 @@ interface TemplateItem {
   periods_per_week: number;
 }
 
-let serial = 0;
-const unique = (what: string) => `${what}-${++serial}`;
-const plain = (text: string) => text.normalize('NFD').replace(/\p{M}/gu, '').toLowerCase();
-
 async function add(fields: Record<string, unknown> = {}, at = school): Promise<Subject> {
   return (await at.admin.post<Subject>('/api/subjects', { name: 'Subject', code: unique('CODE'), ...fields }, 201)).data;
 }
@@ -43,12 +32,7 @@ const addContext = async (name = unique('Context'), at = school) =>
 const addGrade = async () => (await school.admin.post<{ id: number }>('/api/grades', { name: unique('Grade') }, 201)).data.id;
 
 /** A user whose role has these permissions. */
-async function somebody(...names: string[]): Promise<Client> {
-  const { data } = await school.admin.get<{ id: number; name: string }[]>('/api/rbac/permissions');
-  const name = unique('role');
-  await school.admin.post('/api/rbac/roles', { name, permission_ids: data.filter((one) => names.includes(one.name)).map(({ id }) => id) }, 201);
-  return school.user([name]);
-}
+const somebody = async (...permissions: string[]) => school.user([await school.role(...permissions)]);
 
 describe('subjects', () => {
   test('a subject that was added is read back as it was sent, changed in part, and removed', async () => {

@@ -1,13 +1,8 @@
-import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
+import { describe, expect, test } from '@jest/globals';
 import { race } from '../support/race.ts';
-import { type School, testService, type TestService } from '../support/service.ts';
+import { type School, serviceOfFile } from '../support/service.ts';
 
-let service: TestService;
-
-beforeAll(async () => {
-  service = await testService();
-});
-afterAll(() => service.close());
+const service = await serviceOfFile();
 
 interface Usage {
   used: number;
@@ -31,15 +26,7 @@ interface AuditLog {
   request_id: string;
 }
 
-let serial = 0;
-const makePlan = async (fields: Record<string, unknown> = {}) =>
-  (
-    await service.operator.post<{ id: number; name: string }>(
-      '/api/platform/plans',
-      { name: `Plan ${++serial}`, price_monthly: 1.5, max_students: 5, max_teachers: 5, features_json: { features: ['timetable'] }, ...fields },
-      201,
-    )
-  ).data;
+const makePlan = (fields: Record<string, unknown> = {}) => service.plan({ price_monthly: 1.5, features_json: { features: ['timetable'] }, ...fields });
 const status = async (school: School) => (await school.admin.get<Subscription>('/api/subscription/status')).data;
 const upgrade = (school: School, plan_id: number, expected = 200) => school.admin.post<Subscription>('/api/subscription/upgrade', { plan_id }, expected);
 const addStudent = (school: School, last_name = 'Student') => school.admin.send('POST', '/api/students', { body: { first_name: 'Sam', last_name } });
@@ -231,6 +218,37 @@ describe('an upgrade', () => {
   });
 });
 
+describe.each(['students', 'teachers'] as const)('a plan for two %s', (people) => {
+  test('gives its last seat to one of ten who come at once; inactive and deleted ones take none', async () => {
+    const plan = await makePlan({ [`max_${people}`]: 2 });
+    const { admin, id: school_id } = await service.school({ plan_id: plan.id });
+    const path = `/api/${people}`;
+    const add = async (fields: Record<string, unknown> = {}, expected = 201) =>
+      admin.post<{ id: number }>(path, { first_name: 'One', last_name: 'More', ...fields }, expected);
+    const activate = (id: number, is_active: boolean, expected = 200) => admin.put(`${path}/${id}`, { is_active }, expected);
+    const total = async () =>
+      (await service.operator.get<{ stats: Record<string, number> }>(`/api/platform/tenants/${school_id}`)).data.stats[`total_${people}`];
+
+    const one = (await add()).data.id;
+    const answers = await Promise.all(
+      Array.from({ length: 10 }, (_, n) => admin.send('POST', path, { body: { first_name: 'Ten', last_name: `At once ${n}` } })),
+    );
+    expect(answers.filter(({ status: answered }) => answered === 201)).toHaveLength(1);
+    expect(answers.filter(({ error }) => error === 'plan_limit_reached')).toHaveLength(9);
+    expect((await admin.get<unknown[]>(`${path}?search=once`)).data).toHaveLength(1);
+    const inactive = (await add({ is_active: false })).data.id;
+    expect(await total()).toBe(2);
+    expect((await activate(inactive, true, 403)).error).toBe('plan_limit_reached');
+    await activate(one, false);
+    await activate(inactive, true);
+    expect((await add({}, 403)).error).toBe('plan_limit_reached');
+    await admin.delete(`${path}/${inactive}`);
+    expect(await total()).toBe(1);
+    await add();
+    expect(await total()).toBe(2);
+  });
+});
+
 test('the subscription is for who has subscription.manage, and no operator', async () => {
   const school = await service.school({ plan_id: 1 });
   for (const client of [await school.user(['teacher']), await school.user(['accountant']), service.operator]) {
@@ -238,10 +256,7 @@ test('the subscription is for who has subscription.manage, and no operator', asy
     expect((await client.get('/api/subscription/plans', 403)).error).toBe('forbidden');
     expect((await client.post('/api/subscription/upgrade', { plan_id: 2 }, 403)).error).toBe('forbidden');
   }
-  const { data: permissions } = await school.admin.get<{ id: number; name: string }[]>('/api/rbac/permissions');
-  const permission_ids = permissions.filter(({ name }) => name === 'subscription.manage').map(({ id }) => id);
-  await school.admin.post('/api/rbac/roles', { name: 'Owner', permission_ids }, 201);
-  const owner = await school.user(['Owner']);
+  const owner = await school.user([await school.role('subscription.manage')]);
   expect((await owner.post<Subscription>('/api/subscription/upgrade', { plan_id: 2 })).data.plan.id).toBe(2);
 });
 

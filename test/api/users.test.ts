@@ -1,7 +1,7 @@
 import { beforeAll, describe, expect, test } from '@jest/globals';
 import { mailsTo, mailTo, queueIsEmpty } from '../support/mail.ts';
-import { inOrder, walk } from '../support/pages.ts';
-import { type School, serviceWithSchool, testPassword } from '../support/service.ts';
+import { ids, inOrder, plain, walk } from '../support/pages.ts';
+import { type School, serviceWithSchool, testPassword, unique } from '../support/service.ts';
 
 const { service, school } = await serviceWithSchool();
 const roleIds = await rolesOf(school);
@@ -27,8 +27,7 @@ interface Role {
   name: string;
 }
 
-let serial = 0;
-const address = (at = school) => `person${++serial}@${at.subdomain}.example`;
+const address = (at = school) => `${unique('person')}@${at.subdomain}.example`;
 
 async function rolesOf(of: School): Promise<Record<string, number>> {
   const { data } = await of.admin.get<Role[]>('/api/rbac/roles');
@@ -39,13 +38,8 @@ async function add(fields: Record<string, unknown> = {}, to = school): Promise<U
   return (await to.admin.post<User>('/api/users', { email: address(to), first_name: 'Una', last_name: 'User', ...fields }, 201)).data;
 }
 
-/** A role of the school with these permissions, and somebody who has it. */
-async function withPermissions(names: string[], at = school) {
-  const { data: catalogue } = await at.admin.get<Role[]>('/api/rbac/permissions');
-  const permission_ids = catalogue.filter(({ name }) => names.includes(name)).map(({ id }) => id);
-  const role = await at.admin.post<Role>('/api/rbac/roles', { name: `Custom ${++serial}`, permission_ids }, 201);
-  return at.user([role.data.name]);
-}
+/** Somebody whose role of the school's own has these permissions. */
+const withPermissions = async (...permissions: string[]) => school.user([await school.role(...permissions)]);
 
 describe('a user', () => {
   test('that was added is read back with role_ids and the names of the roles', async () => {
@@ -306,7 +300,7 @@ describe('the last admin', () => {
 
 describe('who may change whom', () => {
   test('user.update without the rights of an admin changes neither the password nor anything else of an admin', async () => {
-    const clerk = await withPermissions(['user.read', 'user.update', 'user.delete']);
+    const clerk = await withPermissions('user.read', 'user.update', 'user.delete');
     const admin = (await school.admin.get<User[]>(`/api/users?search=${school.adminEmail}`)).data[0];
     const path = `/api/users/${admin?.id ?? 0}`;
     for (const change of [
@@ -324,14 +318,14 @@ describe('who may change whom', () => {
   });
 
   test('user.update changes somebody who may do no more', async () => {
-    const clerk = await withPermissions(['user.read', 'user.update', 'user.delete']);
+    const clerk = await withPermissions('user.read', 'user.update', 'user.delete');
     const nobody = await add();
     expect((await clerk.put<User>(`/api/users/${nobody.id}`, { first_name: 'Changed' })).data.first_name).toBe('Changed');
     await clerk.delete(`/api/users/${nobody.id}`);
   });
 
   test('nobody gives themself or a new user a role that may do more', async () => {
-    const clerk = await withPermissions(['user.read', 'user.create', 'user.update']);
+    const clerk = await withPermissions('user.read', 'user.create', 'user.update');
     expect((await clerk.put(`/api/users/${clerk.id}`, { role_ids: [roleIds['admin']] }, 403)).error).toBe('forbidden');
     expect((await clerk.put(`/api/users/${clerk.id}`, { role_ids: [roleIds['teacher']] }, 403)).error).toBe('forbidden');
     const body = { email: address(), first_name: 'Puppet', last_name: 'Admin', password: testPassword, role_ids: [roleIds['admin']] };
@@ -341,16 +335,16 @@ describe('who may change whom', () => {
   });
 
   test('user.update gives nobody a role without role.manage, not even one that may do no more', async () => {
-    const clerk = await withPermissions(['user.read', 'user.update']);
+    const clerk = await withPermissions('user.read', 'user.update');
     const nobody = await add();
-    const harmless = await school.admin.post<Role>('/api/rbac/roles', { name: `Harmless ${++serial}`, permission_ids: [] }, 201);
+    const harmless = await school.admin.post<Role>('/api/rbac/roles', { name: unique('Harmless'), permission_ids: [] }, 201);
     expect((await clerk.put(`/api/users/${nobody.id}`, { role_ids: [harmless.data.id] }, 403)).error).toBe('forbidden');
     expect((await school.admin.get<User>(`/api/users/${nobody.id}`)).data.roles).toEqual([]);
   });
 
   test('each verb needs its permission', async () => {
     const user = await add();
-    const reader = await withPermissions(['user.read']);
+    const reader = await withPermissions('user.read');
     expect((await reader.get<User>(`/api/users/${user.id}`)).data).toEqual(user);
     await reader.post('/api/users', { email: address(), first_name: 'A', last_name: 'B' }, 403);
     await reader.put(`/api/users/${user.id}`, { first_name: 'A' }, 403);
@@ -395,9 +389,6 @@ describe('the list of users', () => {
     await service.database.query(`update ${lists.schema}.user_account set created_at = timestamptz '2026-01-01Z' + (id % 3) * interval '1 day'`);
     everybody = await walk<User>(lists.admin, '/api/users', 100);
   });
-
-  const ids = (users: { id: number }[]) => users.map(({ id }) => id);
-  const plain = (text: string) => text.normalize('NFD').replace(/\p{M}/gu, '').toLowerCase();
 
   test('has everybody but the deleted', () => {
     expect(everybody).toHaveLength(9);

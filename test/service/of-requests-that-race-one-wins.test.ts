@@ -31,11 +31,7 @@ describe('of requests that race', () => {
   });
 
   test('ten students for the last seat of a plan: one is added, nine meet plan_limit_reached', async () => {
-    const { data: plan } = await service.operator.post<{ id: number }>(
-      '/api/platform/plans',
-      { name: 'Tiny', price_monthly: 1, max_students: 3, max_teachers: 1 },
-      201,
-    );
+    const plan = await service.plan({ max_students: 3 });
     const small = await service.school({ plan_id: plan.id });
     for (const last_name of ['One', 'Two']) await small.admin.post('/api/students', { first_name: 'Early', last_name }, 201);
     // The pool has eight connections: two of the ten wait for one.

@@ -1,9 +1,8 @@
-import { afterAll, expect, test } from '@jest/globals';
+import { expect, test } from '@jest/globals';
 import { raw } from '../support/raw.ts';
-import { testService } from '../support/service.ts';
+import { serviceOfFile } from '../support/service.ts';
 
-const service = await testService();
-afterAll(() => service.close());
+const service = await serviceOfFile();
 
 test.each(['/', '/api', '/api/'])('a browser that opens %s comes to the documentation; a program is told where it is', async (path) => {
   const browser = await raw(service.url, { path, headers: { Accept: 'text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8' } });

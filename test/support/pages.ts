@@ -15,6 +15,12 @@ export async function walk<T extends { id: number }>(client: Client, path: strin
   }
 }
 
+/** The identifiers of records, in their order. */
+export const ids = (records: { id: number }[]) => records.map(({ id }) => id);
+
+/** Text as lists compare it: in lower case, without accents. */
+export const plain = (text: string) => text.normalize('NFD').replace(/\p{M}/gu, '').toLowerCase();
+
 /** Records in the order that a list should have: by key, without a key last, ties by id; descending turns all but the nulls. */
 export function inOrder<T extends { id: number }>(records: T[], key: (record: T) => (string | number | null)[], order: 'asc' | 'desc'): T[] {
   const turn = order === 'asc' ? 1 : -1;

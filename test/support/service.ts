@@ -24,6 +24,8 @@ export interface TestService {
   operator: Client;
   /** The messages that went out, the latest last; waits until there are `count`. */
   outbox(count: number): Promise<string[]>;
+  /** Adds a plan of 5 students, 5 teachers and no features, unless `fields` say otherwise. */
+  plan(fields?: Record<string, unknown>): Promise<{ id: number; name: string }>;
   /** A school with its admin; see `School`. */
   school(fields?: Record<string, unknown>): Promise<School>;
   close(): Promise<void>;
@@ -40,11 +42,18 @@ export interface School {
   adminEmail: string;
   /** Adds a user with these roles (by name) and logs them in. */
   user(roles: string[], fields?: Record<string, unknown>): Promise<Client & { id: number; email: string }>;
+  /** Adds a role that has exactly these permissions; answers its name. */
+  role(...permissions: string[]): Promise<string>;
+  /** Adds a row straight into a table; answers its id. */
+  insert(table: string, fields: Record<string, unknown>): Promise<number>;
   /** Adds an academic year, a grade and a class, straight into the tables; answers their ids. */
   classroom(name?: string): Promise<{ classId: number; gradeId: number; yearId: number }>;
 }
 
 let serial = 0;
+
+/** Something that no other call in this test file answers: `what` with a number behind it. */
+export const unique = (what: string) => `${what}-${++serial}`;
 
 /** Starts the whole service, API and worker, on a clone of the migrated database. @param env settings over the tests' own */
 export async function testService(env: Record<string, string> = {}): Promise<TestService> {
@@ -88,7 +97,7 @@ export async function testService(env: Record<string, string> = {}): Promise<Tes
       admin,
       adminEmail,
       async user(roles, userFields = {}) {
-        const email = `user${++serial}@${subdomain}.example`;
+        const email = `${unique('user')}@${subdomain}.example`;
         const ids = await database.query<{ id: string }>(`select id from ${schema}.role where name = any ($1)`, [roles]);
         const made = await admin.post<{ id: number }>(
           '/api/users',
@@ -97,6 +106,20 @@ export async function testService(env: Record<string, string> = {}): Promise<Tes
         );
         const loggedIn = await anonymous.login({ tenant_id: data.id, email, password: testPassword });
         return Object.assign(loggedIn, { id: made.data.id, email });
+      },
+      async role(...permissions) {
+        const { data: catalogue } = await admin.get<{ id: number; name: string }[]>('/api/rbac/permissions');
+        const permission_ids = permissions.map((permission) => catalogue.find(({ name }) => name === permission)?.id);
+        return (await admin.post<{ name: string }>('/api/rbac/roles', { name: unique('Role'), permission_ids }, 201)).data.name;
+      },
+      async insert(table, row) {
+        const columns = Object.keys(row);
+        const [made] = await database.query<{ id: number }>(
+          `insert into ${schema}.${table} (${columns.join()}) values (${columns.map((_, n) => `$${n + 1}`).join()}) returning id::integer`,
+          Object.values(row),
+        );
+        if (!made) throw new Error(`no ${table} was made`);
+        return made.id;
       },
       async classroom(name = 'Class') {
         const [row] = await database.query<{ class_id: string; grade_id: string; year_id: string }>(
@@ -122,6 +145,10 @@ export async function testService(env: Record<string, string> = {}): Promise<Tes
     anonymous,
     operator,
     school,
+    async plan(fields = {}) {
+      const plan = { name: unique('Plan'), price_monthly: 1, max_students: 5, max_teachers: 5, ...fields };
+      return (await operator.post<{ id: number; name: string }>('/api/platform/plans', plan, 201)).data;
+    },
     async outbox(count) {
       const folder = join(dataDir, 'outbox');
       const names = await until(async () => {
@@ -138,10 +165,16 @@ export async function testService(env: Record<string, string> = {}): Promise<Tes
   };
 }
 
-/** The service of a test file, with a school in it: for the head of the file, which closes it after its last test. */
-export async function serviceWithSchool(env: Record<string, string> = {}): Promise<{ service: TestService; school: School }> {
+/** The service of a test file: for the head of the file, which closes it after its last test. */
+export async function serviceOfFile(env: Record<string, string> = {}): Promise<TestService> {
   const service = await testService(env);
   afterAll(() => service.close());
+  return service;
+}
+
+/** The service of a test file, with a school in it. */
+export async function serviceWithSchool(env: Record<string, string> = {}): Promise<{ service: TestService; school: School }> {
+  const service = await serviceOfFile(env);
   try {
     return { service, school: await service.school() };
   } catch (error) {
