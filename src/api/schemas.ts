@@ -48,6 +48,32 @@ export const email = z
   .transform((address) => address.toLowerCase())
   .meta({ description: 'E-mail address.', examples: ['amina@example.org'], override: { type: 'string', format: 'email', maxLength: 254 } });
 
+interface Login {
+  email?: string | null | undefined;
+  create_user_account?: boolean | undefined;
+  password?: string | undefined;
+}
+type Rule = [(person: Login) => boolean, { path: string[]; message: string }];
+
+/** A log-in that comes with a person of the school. */
+export const login = {
+  /** Its fields; `role` is the one that the person gets. */
+  fields: (role: string) => ({
+    create_user_account: z
+      .boolean()
+      .optional()
+      .meta({ description: `Also provisions a log-in with the ${role} role; needs email. Without password an invitation goes out.` }),
+    password: password.optional().meta({ description: 'Only with create_user_account.' }),
+  }),
+  /** For a new person; a change may rely on the address that is there. */
+  emailRule: [
+    (person) => !person.create_user_account || Boolean(person.email),
+    { path: ['email'], message: 'is required when create_user_account is true' },
+  ] as Rule,
+  /** A password goes nowhere else. */
+  passwordRule: [(person) => !person.password || person.create_user_account === true, { path: ['password'], message: 'goes with create_user_account' }] as Rule,
+};
+
 /** A day, `YYYY-MM-DD`, years 1000 to 9999. */
 export const date = z.iso
   .date()
@@ -62,6 +88,18 @@ export const moment = z.iso
 
 /** A moment as it goes out, in UTC. */
 export const timestamp = z.iso.datetime({ offset: true }).meta({ description: 'A moment, ISO 8601, in UTC.', examples: ['2026-09-01T08:00:00.000000+00:00'] });
+
+/** Refuses a list that names something again: an equal entry or, when there are fields, one that is equal in all of them. */
+export const uniqueBy =
+  <T>(...fields: (keyof T & string)[]) =>
+  (items: T[], context: z.RefinementCtx) => {
+    const seen = new Set<string>();
+    for (const [index, item] of items.entries()) {
+      const key = JSON.stringify(fields.length > 0 ? fields.map((field) => item[field]) : item);
+      if (seen.has(key)) context.addIssue({ code: 'custom', path: fields.length === 1 ? [index, ...fields] : [index], message: 'is named twice' });
+      seen.add(key);
+    }
+  };
 
 /** What every record has. */
 export const timestamps = { created_at: timestamp, updated_at: timestamp };

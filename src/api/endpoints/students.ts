@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { resource } from '../endpoint.ts';
-import { date, Deleted, email, flag, id, optionalText, page, password, pathId, text, timestamp, timestamps } from '../schemas.ts';
+import { date, Deleted, email, flag, id, login, optionalText, page, pathId, text, timestamp, timestamps, uniqueBy } from '../schemas.ts';
 import { Schedule } from './teachers.ts';
 
 const fields = {
@@ -22,24 +22,20 @@ const fields = {
   parent_email: email.nullish(),
   address: optionalText(500),
   is_active: z.boolean().optional(),
-  create_user_account: z
-    .boolean()
-    .optional()
-    .meta({ description: 'Also provisions a log-in with the student role; needs email. Without password an invitation goes out.' }),
-  password: password.optional().meta({ description: 'Only with create_user_account.' }),
+  ...login.fields('student'),
 };
 
 /** What a student is made of. */
 export const StudentInput = z
   .strictObject(fields)
-  .refine((student) => !student.create_user_account || student.email, { path: ['email'], message: 'is required when create_user_account is true' })
-  .refine((student) => !student.password || student.create_user_account, { path: ['password'], message: 'goes with create_user_account' })
+  .refine(...login.emailRule)
+  .refine(...login.passwordRule)
   .meta({ id: 'StudentInput', description: 'Only first_name and last_name are required.' });
 
 const StudentChange = z
   .strictObject(fields)
   .partial()
-  .refine((student) => !student.password || student.create_user_account, { path: ['password'], message: 'goes with create_user_account' })
+  .refine(...login.passwordRule)
   .meta({ id: 'StudentChange', description: 'Any of the fields of a student; those that are not named stay.' });
 
 /** A student, as every list of students shows one. */
@@ -109,11 +105,7 @@ const StudentDocument = z
 
 const Promotion = z
   .strictObject({
-    student_ids: z
-      .array(id)
-      .min(1)
-      .max(1000)
-      .refine((ids) => new Set(ids).size === ids.length, 'names a student twice'),
+    student_ids: z.array(id).min(1).max(1000).superRefine(uniqueBy()),
     to_class_id: id,
     to_academic_year_id: id.meta({ description: 'The academic year of that class.' }),
   })

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { resource } from '../endpoint.ts';
-import { Deleted, id, optionalText, page, pathId, text, timestamps } from '../schemas.ts';
+import { Deleted, id, optionalText, page, pathId, text, timestamps, uniqueBy } from '../schemas.ts';
 
 /** How often a week a class has a subject. */
 export const periodsPerWeek = z
@@ -59,13 +59,7 @@ const asRead = text(100).optional().meta({ description: 'As it was read; it is n
 const GradeSubjectsInput = z
   .array(z.strictObject({ subject_id: id, subject_name: asRead, subject_code: asRead, periods_per_week: periodsPerWeek.default(5) }))
   .max(200)
-  .superRefine((items, context) => {
-    const seen = new Set<number>();
-    for (const [index, { subject_id }] of items.entries()) {
-      if (seen.has(subject_id)) context.addIssue({ code: 'custom', path: [index, 'subject_id'], message: 'is named twice' });
-      seen.add(subject_id);
-    }
-  })
+  .superRefine(uniqueBy('subject_id'))
   .meta({ id: 'GradeSubjectsInput', description: 'Each subject once.' });
 
 const GradeSubjects = z

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { resource } from '../endpoint.ts';
-import { date, Deleted, email, flag, id, optionalText, page, password, pathId, text, timestamp, timestamps } from '../schemas.ts';
+import { date, Deleted, email, flag, id, login, optionalText, page, pathId, text, timestamp, timestamps, uniqueBy } from '../schemas.ts';
 
 const fields = {
   first_name: text(100).meta({ examples: ['Ngozi'] }),
@@ -15,24 +15,20 @@ const fields = {
   gender: optionalText(50).meta({ examples: ['female'] }),
   address: optionalText(500),
   is_active: z.boolean().optional(),
-  create_user_account: z
-    .boolean()
-    .optional()
-    .meta({ description: 'Also provisions a log-in with the teacher role; needs email. Without password an invitation goes out.' }),
-  password: password.optional().meta({ description: 'Only with create_user_account.' }),
+  ...login.fields('teacher'),
 };
 
 /** What a teacher is made of. */
 export const TeacherInput = z
   .strictObject(fields)
-  .refine((teacher) => !teacher.create_user_account || teacher.email, { path: ['email'], message: 'is required when create_user_account is true' })
-  .refine((teacher) => !teacher.password || teacher.create_user_account, { path: ['password'], message: 'goes with create_user_account' })
+  .refine(...login.emailRule)
+  .refine(...login.passwordRule)
   .meta({ id: 'TeacherInput', description: 'Only first_name and last_name are required.' });
 
 const TeacherChange = z
   .strictObject(fields)
   .partial()
-  .refine((teacher) => !teacher.password || teacher.create_user_account, { path: ['password'], message: 'goes with create_user_account' })
+  .refine(...login.passwordRule)
   .meta({ id: 'TeacherChange', description: 'Any of the fields of a teacher; those that are not named stay.' });
 
 const Teacher = z
@@ -159,14 +155,7 @@ const AvailabilitySlot = z
 const AvailabilityInput = z
   .array(AvailabilitySlot)
   .max(7 * 24)
-  .superRefine((slots, context) => {
-    const named = new Set<number>();
-    for (const [index, { day_of_week, period }] of slots.entries()) {
-      const cell = day_of_week * 100 + period;
-      if (named.has(cell)) context.addIssue({ code: 'custom', path: [index], message: `names day ${String(day_of_week)}, period ${String(period)} again` });
-      named.add(cell);
-    }
-  })
+  .superRefine(uniqueBy('day_of_week', 'period'))
   .meta({ id: 'AvailabilityInput', description: 'What is not named is available.' });
 
 const Availability = z.array(AvailabilitySlot).meta({ id: 'Availability', description: 'Every period of the working days.' });
