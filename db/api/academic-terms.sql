@@ -17,34 +17,10 @@ select core.define_record('term', p_table => 'term', p_key => 't.id', p_source =
   }$$,
   p_writable => '{name,academic_year_id,start_date,end_date}');
 
--- Terms, the earliest first; search over the name, filter academic_year_id.
-create function api.academic_terms_list(p jsonb) returns json language sql stable as $$
-  select core.page('term', p);
-$$;
-
--- One term, or not_found.
-create function api.academic_terms_get(p jsonb) returns json language sql stable as $$
-  select api.term_record((p ->> 'id')::bigint);
-$$;
-
--- Outside its year it is a validation_error; a term of the year that it overlaps, or that has its name, is a conflict.
-create function api.academic_terms_create(p jsonb) returns json language plpgsql as $$
-declare
-  v_id bigint := core.insert('term', p);
-begin
-  return api.term_record(v_id);
-end $$;
-
--- Changes what is given, its year too; refuses what creating refuses.
-create function api.academic_terms_update(p jsonb) returns json language plpgsql as $$
-begin
-  perform core.update('term', p);
-  return api.term_record((p ->> 'id')::bigint);
-end $$;
-
--- Removes the term.
-create function api.academic_terms_delete(p jsonb) returns json language plpgsql as $$
-begin
-  delete from term where id = (p ->> 'id')::bigint;
-  return json_build_object('id', (p ->> 'id')::bigint);
-end $$;
+select core.define_functions('academic_terms', 'term', '{
+  "list": "Terms, the earliest first; search over the name, filter academic_year_id.",
+  "get": "One term, or not_found.",
+  "create": "Outside its year it is a validation_error; a term of the year that it overlaps, or that has its name, is a conflict.",
+  "update": "Changes what is given, its year too; refuses what creating refuses.",
+  "delete": "Removes the term."
+}');

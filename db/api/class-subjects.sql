@@ -30,16 +30,11 @@ select core.define_record('class_subject', p_table => 'class_subject', p_key => 
   }$$,
   p_writable => '{periods_per_week,teacher_id}');
 
--- Class subjects by class and subject; search over class, subject and teacher; filters class_id, academic_year_id,
--- subject_id, teacher_id.
-create function api.class_subjects_list(p jsonb) returns json language sql stable as $$
-  select core.page('class_subject', p);
-$$;
-
--- One class subject, or not_found.
-create function api.class_subjects_get(p jsonb) returns json language sql stable as $$
-  select api.class_subject_record((p ->> 'id')::bigint);
-$$;
+select core.define_functions('class_subjects', 'class_subject', '{
+  "list": "By class and subject; search over class, subject and teacher; filters class_id, academic_year_id, subject_id, teacher_id.",
+  "get": "One class subject, or not_found.",
+  "delete": "Takes the subject from the class; the timetable stays."
+}');
 
 -- Gives a class a subject; invalid_reference for a class out of reach and for a teacher who is not active, conflict when the
 -- class has the subject already.
@@ -71,8 +66,3 @@ begin
   perform core.update('class_subject', p);
   return api.class_subject_record(v_id);
 end $$;
-
--- Takes the subject from the class; the timetable stays.
-create function api.class_subjects_delete(p jsonb) returns json language sql as $$
-  delete from class_subject where id = (p ->> 'id')::bigint returning json_build_object('id', id);
-$$;

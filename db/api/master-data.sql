@@ -34,36 +34,11 @@ begin
       }$$,
       p_writable => '{name,sequence,description}');
 
-    execute format($functions$
-      create function api.%1$I(p jsonb) returns json language sql stable as $$
-        select core.page(%6$L, p);
-      $$;
-      create function api.%2$I(p jsonb) returns json language sql stable as $$
-        select api.%7$I((p ->> 'id')::bigint);
-      $$;
-      create function api.%3$I(p jsonb) returns json language plpgsql as $$
-      declare
-        v_id bigint := core.insert(%6$L, p);
-      begin
-        return api.%7$I(v_id);
-      end $$;
-      create function api.%4$I(p jsonb) returns json language plpgsql as $$
-      declare
-        v_id bigint := core.update(%6$L, p);
-      begin
-        return api.%7$I(v_id);
-      end $$;
-      create function api.%5$I(p jsonb) returns json language sql as $$
-        delete from %6$I where id = (p ->> 'id')::bigint returning json_build_object('id', id);
-      $$;
-    $functions$, v_list.plural || '_list', v_list.plural || '_get', v_list.plural || '_create', v_list.plural || '_update', v_list.plural || '_delete',
-      v_list.name, v_list.name || '_record');
-
-    execute format('comment on function api.%I(jsonb) is %L', v_list.plural || '_list',
-      format('The %s by sequence, those without one last, then by name; search over name and description.', v_list.words));
-    execute format('comment on function api.%I(jsonb) is %L', v_list.plural || '_get', format('One of the %s, or not_found.', v_list.words));
-    execute format('comment on function api.%I(jsonb) is %L', v_list.plural || '_create', format('Adds to the %s; conflict when the name is taken.', v_list.words));
-    execute format('comment on function api.%I(jsonb) is %L', v_list.plural || '_update', format('Changes one of the %s; conflict when the name is taken.', v_list.words));
-    execute format('comment on function api.%I(jsonb) is %L', v_list.plural || '_delete', format('Removes one of the %s; in_use says by what.', v_list.words));
+    perform core.define_functions(v_list.plural, v_list.name, jsonb_build_object(
+      'list', format('The %s by sequence, those without one last, then by name; search over name and description.', v_list.words),
+      'get', format('One of the %s, or not_found.', v_list.words),
+      'create', format('Adds to the %s; conflict when the name is taken.', v_list.words),
+      'update', format('Changes one of the %s; conflict when the name is taken.', v_list.words),
+      'delete', format('Removes one of the %s; in_use says by what.', v_list.words)));
   end loop;
 end $install$;

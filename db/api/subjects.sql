@@ -21,36 +21,13 @@ select core.define_record('subject', p_table => 'subject', p_key => 'su.id',
   }',
   p_writable => '{name,code,subject_context_id,description}');
 
--- Subjects by name; search over name and code; filter subject_context_id.
-create function api.subjects_list(p jsonb) returns json language sql stable as $$
-  select core.page('subject', p);
-$$;
-
--- One subject, or not_found.
-create function api.subjects_get(p jsonb) returns json language sql stable as $$
-  select api.subject_record((p ->> 'id')::bigint);
-$$;
-
--- A new subject; conflict when its code is taken.
-create function api.subjects_create(p jsonb) returns json language plpgsql as $$
-declare
-  v_id bigint := core.insert('subject', p);
-begin
-  return api.subject_record(v_id);
-end $$;
-
--- Conflict when the code is taken.
-create function api.subjects_update(p jsonb) returns json language plpgsql as $$
-declare
-  v_id bigint := core.update('subject', p);
-begin
-  return api.subject_record(v_id);
-end $$;
-
--- Leaves the templates of grades; in_use while a class has it or a timetable shows it.
-create function api.subjects_delete(p jsonb) returns json language sql as $$
-  delete from subject where id = (p ->> 'id')::bigint returning json_build_object('id', id);
-$$;
+select core.define_functions('subjects', 'subject', '{
+  "list": "Subjects by name; search over name and code; filter subject_context_id.",
+  "get": "One subject, or not_found.",
+  "create": "A new subject; conflict when its code is taken.",
+  "update": "Conflict when the code is taken.",
+  "delete": "Leaves the templates of grades; in_use while a class has it or a timetable shows it."
+}');
 
 -- The template of a grade by name of the subject: [{subject_id, subject_name, subject_code, periods_per_week}].
 create function api.grade_subjects_list(p jsonb) returns json language plpgsql stable as $$

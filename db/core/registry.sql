@@ -99,3 +99,47 @@ begin
   $function$, p_name || '_record', p_columns, p_source, p_condition, p_key, replace(p_name, '_', ' '));
   execute format('comment on function api.%I(bigint) is %L', p_name || '_record', format('One %s as json, or not_found.', p_name));
 end $define$;
+
+-- Generates those functions of a resource that need nothing but the definition of its record: list, get, create, update, delete.
+-- p_says names the ones that are wanted, with what each does, for its comment; a resource writes the others itself.
+create function core.define_functions(p_resource text, p_record text, p_says jsonb) returns void language plpgsql as $define$
+declare
+  v_function record;
+begin
+  for v_function in select key as verb, p_resource || '_' || key as name, value as says from jsonb_each_text(p_says) loop
+    execute format(case v_function.verb
+      when 'list' then $list$
+        create function api.%1$I(p jsonb) returns json language sql stable as $$
+          select core.page(%2$L, p);
+        $$
+      $list$
+      when 'get' then $get$
+        create function api.%1$I(p jsonb) returns json language sql stable as $$
+          select api.%3$I((p ->> 'id')::bigint);
+        $$
+      $get$
+      when 'create' then $create$
+        create function api.%1$I(p jsonb) returns json language plpgsql as $$
+        declare
+          v_id bigint := core.insert(%2$L, p);
+        begin
+          return api.%3$I(v_id);
+        end $$
+      $create$
+      when 'update' then $update$
+        create function api.%1$I(p jsonb) returns json language plpgsql as $$
+        declare
+          v_id bigint := core.update(%2$L, p);
+        begin
+          return api.%3$I(v_id);
+        end $$
+      $update$
+      when 'delete' then $delete$
+        create function api.%1$I(p jsonb) returns json language sql as $$
+          delete from %4$I where id = (p ->> 'id')::bigint returning json_build_object('id', id);
+        $$
+      $delete$
+    end, v_function.name, p_record, p_record || '_record', (select table_name from core.record where name = p_record));
+    execute format('comment on function api.%I(jsonb) is %L', v_function.name, v_function.says);
+  end loop;
+end $define$;
