@@ -11,7 +11,7 @@ insert into core.operation (name, access, permission, writes, idempotent, record
 select core.define_record('class_subject', p_table => 'class_subject', p_key => 'cs.id',
   p_source => 'class_subject cs join class c on c.id = cs.class_id join subject su on su.id = cs.subject_id left join teacher t on t.id = cs.teacher_id',
   p_columns => $$
-    cs.id, cs.class_id, c.name || coalesce(' ' || c.section, '') as class_name, c.academic_year_id,
+    cs.id, cs.class_id, api.class_name(c.name, c.section) as class_name, c.academic_year_id,
     cs.subject_id, su.name as subject_name, su.code as subject_code, cs.periods_per_week,
     cs.teacher_id, t.first_name || ' ' || t.last_name as teacher_name, cs.created_at, cs.updated_at
   $$,
@@ -24,8 +24,8 @@ select core.define_record('class_subject', p_table => 'class_subject', p_key => 
     "teacher_id": "cs.teacher_id = :value::bigint"
   }',
   p_default_sort => 'class_name', p_sorts => $${
-    "class_name": ["platform.search_normal(concat_ws(' ', c.name, c.section))", "platform.search_normal(su.name)"],
-    "subject_name": ["platform.search_normal(su.name)", "platform.search_normal(concat_ws(' ', c.name, c.section))"],
+    "class_name": ["platform.search_normal(api.class_name(c.name, c.section))", "platform.search_normal(su.name)"],
+    "subject_name": ["platform.search_normal(su.name)", "platform.search_normal(api.class_name(c.name, c.section))"],
     "periods_per_week": ["cs.periods_per_week"]
   }$$,
   p_writable => '{periods_per_week,teacher_id}');

@@ -25,6 +25,11 @@ create function api.class_roll() returns table (class_id bigint, student_id bigi
 $$;
 comment on function api.class_roll is 'Which student belongs to which class.';
 
+-- What a class is called in lists and messages: «Year 5 B». The planner puts the expression in its place.
+create function api.class_name(p_name text, p_section text) returns text language sql immutable parallel safe
+  return p_name || coalesce(' ' || p_section, '');
+comment on function api.class_name is 'Name and section of a class.';
+
 select core.define_record('class', p_table => 'class', p_key => 'c.id',
   p_source => $$
     class c left join grade g on g.id = c.grade_id left join academic_year y on y.id = c.academic_year_id
@@ -32,7 +37,7 @@ select core.define_record('class', p_table => 'class', p_key => 'c.id',
     left join programme p on p.id = c.programme_id left join medium m on m.id = c.medium_id
   $$,
   p_columns => $$
-    c.id, c.name, c.section, c.name || coalesce(' ' || c.section, '') as class_name, c.grade_id, g.name as grade_name, c.academic_year_id, y.name as academic_year_name, y.is_current as is_current_year,
+    c.id, c.name, c.section, api.class_name(c.name, c.section) as class_name, c.grade_id, g.name as grade_name, c.academic_year_id, y.name as academic_year_name, y.is_current as is_current_year,
     c.class_teacher_id, t.first_name || ' ' || t.last_name as class_teacher_name, c.capacity, c.room,
     c.school_unit_id, u.name as school_unit_name, c.programme_id, p.name as programme_name, c.medium_id, m.name as medium_name,
     (select count(distinct r.student_id) from api.class_roll() r where r.class_id = c.id) as student_count,

@@ -144,7 +144,7 @@ create function api.import_placement(p_rows jsonb, out placed jsonb, out faults 
     cross join lateral (values ('class', r.class, r.class_id), ('grade', r.grade, r.grade_id), ('religion', r.religion, r.religion_id)) w (kind, name, id)
     where w.name is not null or w.id is not null
   ), known (kind, id, name, grade_id, room) as (
-    select 'class', c.id, case when y.is_current then lower(concat_ws(' ', c.name, c.section)) end, c.grade_id,
+    select 'class', c.id, case when y.is_current then lower(api.class_name(c.name, c.section)) end, c.grade_id,
         c.capacity - (select count(*) from student s where s.class_id = c.id and s.deleted_at is null)
       from class c join academic_year y on y.id = c.academic_year_id
     union all select 'grade', id, lower(name), null, null from grade
@@ -240,7 +240,7 @@ end $$;
 -- The names that a file of students may use: {class, grade, religion}, classes of the current academic year.
 create function api.imports_students_template(p jsonb) returns json language sql stable as $$
   select json_build_object(
-    'class', array(select concat_ws(' ', c.name, c.section) from class c join academic_year y on y.id = c.academic_year_id and y.is_current
+    'class', array(select api.class_name(c.name, c.section) from class c join academic_year y on y.id = c.academic_year_id and y.is_current
                    left join grade g on g.id = c.grade_id order by g.sequence, platform.search_normal(c.name), platform.search_normal(c.section), c.id),
     'grade', array(select name from grade order by sequence, platform.search_normal(name), id),
     'religion', array(select name from religion order by sequence, platform.search_normal(name), id));

@@ -19,7 +19,7 @@ select core.define_record('student', p_table => 'student', p_key => 's.id',
   p_source => 'student s left join class c on c.id = s.class_id left join grade g on g.id = s.grade_id left join religion r on r.id = s.religion_id',
   p_columns => $$
     s.id, s.first_name, s.last_name, s.roll_number, s.admission_number, s.date_of_birth, s.gender, s.email, s.phone,
-    s.class_id, c.name || coalesce(' ' || c.section, '') as class_name, c.academic_year_id, s.grade_id, g.name as grade_name,
+    s.class_id, api.class_name(c.name, c.section) as class_name, c.academic_year_id, s.grade_id, g.name as grade_name,
     s.religion_id, r.name as religion_name,
     s.parent_name, s.parent_phone, s.parent_email, s.address, s.is_active, s.user_id, s.deleted_at, s.created_at, s.updated_at
   $$,
@@ -141,7 +141,7 @@ begin
   with today as materialized (select core.today() as date, core.tenant_features() as features)
   select json_build_object(
       'student', json_build_object('id', s.id, 'first_name', s.first_name, 'last_name', s.last_name, 'admission_number', s.admission_number, 'roll_number', s.roll_number),
-      'class', case when c.id is not null then json_build_object('id', c.id, 'name', c.name || coalesce(' ' || c.section, ''), 'grade_id', c.grade_id, 'grade_name', g.name, 'room', c.room,
+      'class', case when c.id is not null then json_build_object('id', c.id, 'name', api.class_name(c.name, c.section), 'grade_id', c.grade_id, 'grade_name', g.name, 'room', c.room,
         'academic_year_id', c.academic_year_id, 'academic_year_name', y.name, 'class_teacher_id', ct.id, 'class_teacher_name', ct.first_name || ' ' || ct.last_name) end,
       'attendance', case when 'attendance' = any (today.features) then (
         select json_build_object(
@@ -181,7 +181,7 @@ begin
   if not exists (select from academic_year where id = (p ->> 'to_academic_year_id')::bigint) then
     perform core.refuse_field('invalid_reference', 'to_academic_year_id', format('There is no academic year %s.', p ->> 'to_academic_year_id'));
   end if;
-  select c.id, c.name || coalesce(' ' || c.section, '') as name, c.grade_id, g.name as grade_name, c.academic_year_id, y.name as academic_year_name, y.start_date, c.capacity,
+  select c.id, api.class_name(c.name, c.section) as name, c.grade_id, g.name as grade_name, c.academic_year_id, y.name as academic_year_name, y.start_date, c.capacity,
       (select count(*) from student s where s.class_id = c.id and s.deleted_at is null) as student_count
     into v_class
     from class c join academic_year y on y.id = c.academic_year_id join grade g on g.id = c.grade_id
@@ -198,7 +198,7 @@ begin
 
   with candidate as (
     select wanted.position, s.id as student_id, s.first_name || ' ' || s.last_name as student_name,
-      c.id as current_class_id, c.name || coalesce(' ' || c.section, '') as current_class_name,
+      c.id as current_class_id, api.class_name(c.name, c.section) as current_class_name,
       case
         when not s.is_active then 'The student is inactive.'
         when c.id = v_class.id then 'The student is in this class already.'
