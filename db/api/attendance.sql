@@ -44,12 +44,13 @@ select core.define_record('attendance', p_table => 'attendance', p_key => 'm.stu
 select core.define_record('attendance_class', p_table => 'class', p_key => 'c.id',
   p_source => $$
     class c join grade g on g.id = c.grade_id join academic_year y on y.id = c.academic_year_id and y.is_current
-    cross join lateral (select count(*) as students from enrollment e where e.class_id = c.id and e.status = 'active') roll
-    cross join lateral (select coalesce(sum(present + absent + late), 0)::integer as marks from attendance_day d where d.class_id = c.id and d.date = core.today()) today
   $$,
   p_columns => $$
     c.id as class_id, c.name || coalesce(' ' || c.section, '') as class_name, c.grade_id, g.name as grade_name, c.academic_year_id,
-    roll.students as student_count, today.marks as marked_today, roll.students > 0 and today.marks >= roll.students as is_marked_today
+    (select count(*) from enrollment e where e.class_id = c.id and e.status = 'active') as student_count,
+    coalesce((select present + absent + late from attendance_day d where d.class_id = c.id and d.date = core.today()), 0) as marked_today,
+    (select present + absent + late from attendance_day d where d.class_id = c.id and d.date = core.today())
+      >= (select greatest(count(*), 1) from enrollment e where e.class_id = c.id and e.status = 'active') is true as is_marked_today
   $$,
   p_search => $$platform.search_normal(concat_ws(' ', c.name, c.section, g.name))$$,
   p_filters => '{"teacher_id": "c.id in (select class_id from core.class_staff() where teacher_id = :value::bigint)"}',
@@ -155,12 +156,14 @@ $$;
 create function api.attendance_sheet(p_class_id bigint, p_date date)
   returns table (id bigint, student_id bigint, class_id bigint, date date, status text, marked_by bigint, marked_by_name text, marked_at timestamptz)
   language sql stable as $$
-  select a.id, coalesce(a.student_id, e.student_id), p_class_id, p_date, a.status, a.marked_by, a.marked_by_name, a.marked_at
+  select a.id, r.student_id, p_class_id, p_date, a.status, a.marked_by, a.marked_by_name, a.marked_at
   from (
-    select distinct e.student_id from enrollment e
+    select e.student_id from enrollment e
     where e.class_id = p_class_id and e.starts_on <= p_date and (e.ends_on is null or e.ends_on > p_date or (e.ends_on = p_date and e.status = 'completed'))
-  ) e
-  full join (select * from attendance a where a.class_id = p_class_id and a.date = p_date) a on a.student_id = e.student_id;
+    union
+    select a.student_id from attendance a where a.class_id = p_class_id and a.date = p_date
+  ) r
+  left join attendance a on a.student_id = r.student_id and a.date = p_date and a.class_id = p_class_id;
 $$;
 comment on function api.attendance_sheet is 'A class on a day: everybody on its roll, marked or not, and whoever was marked in it.';
 

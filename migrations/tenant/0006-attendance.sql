@@ -49,9 +49,9 @@ create trigger correct after update on attendance referencing old table as befor
 create table attendance_day (
   date date not null,
   class_id bigint not null references class (id) on delete cascade,
-  present bigint not null,
-  absent bigint not null,
-  late bigint not null,
+  present integer not null,
+  absent integer not null,
+  late integer not null,
   created_at timestamptz not null default now(),
   updated_at timestamptz not null default now(),
   primary key (date, class_id)
