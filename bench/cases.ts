@@ -17,6 +17,8 @@ export interface Subject {
   classId: number;
   /** One of the school's 20 users. */
   user: number;
+  /** How many students the school has; four fifths of them are in its 24 classes of this year, in turn. */
+  students: number;
 }
 
 /** One thing that the service does, to be measured for one school and for schools at random. */
@@ -30,6 +32,24 @@ export interface BenchCase {
   /** SQL that takes back what the case did, in the schema of a school that had `students` students. */
   undo?: (students: number) => string;
 }
+
+/** The ids of the students of a class of this year. */
+const inClass = (classId: number, students: number) =>
+  Array.from({ length: Math.floor((Math.floor((students * 4) / 5) - classId) / 24) + 1 }, (_, n) => classId + 24 * n);
+
+/** A day so many days after a Monday long before the years of the school, whose own marks stay when a case is undone. */
+const longAgo = (days: number) => new Date(Date.UTC(2001, 0, 1 + days)).toISOString().slice(0, 10);
+const unmark = () =>
+  `delete from attendance_correction; delete from attendance where date < '2015-01-01'; delete from attendance_day where date < '2015-01-01'`;
+
+const pick = <T>(...values: T[]): T => values[Math.floor(Math.random() * values.length)] as T;
+const mark = (classId: number, date: string, students: number, statuses: string[]): CaseRequest => {
+  const body = { class_id: classId, date, records: inClass(classId, students).map((student_id) => ({ student_id, status: pick(...statuses) })) };
+  return { method: 'POST', path: '/api/attendance/mark', body, operation: 'attendance_mark', params: body };
+};
+
+/** The year whose August begins the academic year, as the seed has it. */
+const schoolYear = new Date(new Date().setMonth(new Date().getMonth() - 7)).getFullYear();
 
 /** The password of everybody in the benchmark. */
 export const benchPassword = 'bench-password';
@@ -93,5 +113,39 @@ export const cases: BenchCase[] = [
       `delete from enrollment where student_id > ${students};
        delete from student where id > ${students};
        update counter set value = ${students} where name = 'admission_number' and value > ${students}`,
+  },
+  {
+    name: 'mark',
+    title: 'mark the attendance of a class',
+    floor: 'statement',
+    request: ({ classId, students }) =>
+      mark(classId, longAgo(1 + Math.floor(Math.random() * 5000)), students, ['present', 'present', 'present', 'absent', 'late']),
+    undo: unmark,
+  },
+  {
+    name: 'correct',
+    title: 'mark it again, two of three otherwise',
+    floor: 'statement',
+    request: ({ classId, students }) => mark(classId, longAgo(0), students, ['present', 'absent', 'late']),
+    undo: unmark,
+  },
+  {
+    name: 'register',
+    title: 'the register of a class, a month',
+    floor: 'statement',
+    request: () => ({
+      path: `/api/attendance/class/1/summary?from_date=${schoolYear}-09-01&to_date=${schoolYear}-09-30`,
+      operation: 'attendance_class_summary',
+      params: { class_id: 1, from_date: `${schoolYear}-09-01`, to_date: `${schoolYear}-09-30` },
+    }),
+  },
+  {
+    name: 'student-year',
+    title: 'the attendance of a student, a year',
+    floor: 'statement',
+    request: ({ students }) => {
+      const student_id = pick(...inClass(1, students));
+      return { path: `/api/attendance/student/${student_id}`, operation: 'attendance_student', params: { student_id } };
+    },
   },
 ];

@@ -45,7 +45,7 @@ const median = (values: number[]): number => values.sort((a, b) => a - b)[Math.f
 function prepare(rig: Rig, bench: BenchCase, schools: School[]): { requests: autocannon.Request[]; statements: Statement[] } {
   const made = Array.from({ length: 2000 }, () => {
     const school = schools[pick(schools.length) - 1] ?? { id: 0, sessionId: 0 };
-    const request: CaseRequest = bench.request({ tenantId: school.id, student: pick(rig.students), classId: pick(24), user: pick(20) });
+    const request: CaseRequest = bench.request({ tenantId: school.id, student: pick(rig.students), classId: pick(24), user: pick(20), students: rig.students });
     return { school, request };
   });
   const authorization = new Map(schools.map(({ id, sessionId }) => [id, `Bearer ${rig.tokens.sign({ session_id: sessionId, user_id: 1, tenant_id: id })}`]));
@@ -104,7 +104,7 @@ export async function measure(rig: Rig, bench: BenchCase, schools: School[]): Pr
   const runFloor = async (time = seconds) => {
     if (bench.floor === 'argon2') {
       const { passwordHash: hash } = rig.database;
-      const password = (bench.request({ tenantId: 0, student: 0, classId: 0, user: 1 }).body as { password: string }).password;
+      const password = (bench.request({ tenantId: 0, student: 0, classId: 0, user: 1, students: 0 }).body as { password: string }).password;
       return { ...(await ask<{ perSecond: number }>({ be: 'argon2', hash, password, seconds: time, concurrency: connections })), cpu: undefined };
     }
     const { statements } = prepare(rig, bench, schools);

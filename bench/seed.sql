@@ -1,4 +1,4 @@
--- One school of the benchmark: 24 classes in 12 grades, 24 more of last year, students of whom four fifths are in a class,
+-- One school of the benchmark: 24 classes in 12 grades, one of them with its attendance, 24 more of last year, students of whom four fifths are in a class,
 -- 20 users with the password of p_hash. Triggers are off, which makes 300,000 students a matter of a minute; what they
 -- would have done (grade, enrollment) is written out. Needs a superuser.
 create function pg_temp.bench_school(p_number integer, p_students integer, p_hash text) returns void language plpgsql as $$
@@ -47,6 +47,16 @@ begin
     from student s join class c on c.id = 25 + (s.id - 1) % 24;
   insert into enrollment (student_id, class_id, academic_year_id, starts_on, status)
     select s.id, c.id, c.academic_year_id, make_date(v_year, 8, 1), 'active' from student s join class c on c.id = s.class_id;
+  -- Class 1 has been marked for a year; 190 school days.
+  insert into attendance (student_id, class_id, date, status, marked_by, marked_by_name)
+    select s.id, s.class_id, d.date, coalesce((array['absent', 'late'])[1 + (s.id * 7 + d.n * 13) % 30], 'present'), 1, 'Ada Admin'
+    from (select day::date as date, row_number() over (order by day) as n from generate_series(make_date(v_year, 8, 15)::timestamp, make_date(v_year + 1, 7, 31), interval '1 day') day
+          where extract(isodow from day) < 6 limit 190) d
+    join student s on s.class_id = 1 order by d.date, s.id;
+  insert into attendance_day (date, class_id, present, absent, late)
+    select date, class_id, count(*) filter (where status = 'present'), count(*) filter (where status = 'absent'), count(*) filter (where status = 'late')
+    from attendance group by date, class_id;
+  insert into attendance_total (class_id, marks, attended) select class_id, sum(present + absent + late), sum(present + late) from attendance_day group by class_id;
   perform core.usage_count();
   perform set_config('session_replication_role', 'origin', true);
 end $$;

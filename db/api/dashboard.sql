@@ -3,21 +3,6 @@
 insert into core.operation (name, access, permission, writes, idempotent, record) values
   ('dashboard_get', 'tenant', 'dashboard.read', false, false, null);
 
--- The holidays of some days, each on every day that it falls on: a recurring one comes every year, one of 29 February on the 28th
--- where there is no 29th.
-create function api.holidays_between(p_from date, p_to date) returns table (id bigint, name text, date date) language sql stable as $$
-  select h.id, h.name, d.date
-  from holiday h
-  cross join lateral (
-    select h.date where not h.is_recurring
-    union all
-    select (h.date + make_interval(years => year - extract(year from h.date)::integer))::date
-      from generate_series(extract(year from p_from)::integer, extract(year from p_to)::integer) year where h.is_recurring
-  ) d (date)
-  where d.date between p_from and p_to;
-$$;
-comment on function api.holidays_between is 'The holidays from one day to another, recurring ones on each of their days.';
-
 -- Totals, today's attendance, fees, own notifications. For who reaches only the classes they teach, the figures of these classes.
 -- Fees and leaves show to whoever may see those of the whole school, else null.
 create function api.dashboard_get(p jsonb) returns json language plpgsql stable as $$

@@ -2,8 +2,9 @@
 
 -- One page of a record: filters, search, sort and page as the request names them, in one statement. SQL text comes only
 -- from the record's definition; what the request gives enters as literals. Counting reads every row that fits: who wants
--- only the data leaves it out by p_with_total.
-create function core.page(p_record text, p jsonb, p_with_total boolean default true) returns json
+-- only the data leaves it out by p_with_total. Where rows depend on the request by more than conditions, on a day for
+-- example, the function that calls makes their source of literals (p_source) in place of the record's.
+create function core.page(p_record text, p jsonb, p_with_total boolean default true, p_source text default null) returns json
   language plpgsql stable as $$
 declare
   v_record core.record;
@@ -14,6 +15,7 @@ declare
   v_answer json;
 begin
   select * into strict v_record from core.record where name = p_record;
+  v_record.source := coalesce(p_source, v_record.source);
   select string_agg(condition, ' and ') into v_where from (
     select '(' || v_record.condition || ')' as condition
     union all

@@ -90,6 +90,26 @@ begin
   update teacher t set specialization = coalesce((select min(s.name) from class_subject cs join subject s on s.id = cs.subject_id where cs.teacher_id = t.id), specialization);
   insert into holiday (name, date, is_recurring) values
     ('New Year''s Day', make_date(v_year + 1, 1, 1), true), ('Christmas Day', make_date(v_year, 12, 25), true), ('Founders'' Day', make_date(v_year, 10, 12), false);
+  -- The school days of the last four weeks, marked by class teachers with a log-in, else by the office. Today the demo teacher's class is still to be marked.
+  insert into attendance (student_id, class_id, date, status, marked_by, marked_by_name, marked_at, created_at)
+    select s.id, s.class_id, d.date, case when d.chance < 4 then 'absent' when d.chance < 7 then 'late' else 'present' end,
+      u.id, u.first_name || ' ' || u.last_name, d.at, d.at
+    from (select (now() at time zone 'Europe/London')::date as date) today
+    cross join timetable_config t
+    join academic_year y on y.is_current
+    cross join lateral generate_series(greatest(y.start_date, today.date - 27)::timestamp, least(y.end_date, today.date), interval '1 day') school_day
+    join class c on c.academic_year_id = y.id
+    left join teacher ct on ct.id = c.class_teacher_id
+    join user_account u on u.id = coalesce(ct.user_id, (select id from user_account where email = 'admin@demo.example'))
+    join student s on s.class_id = c.id
+    cross join lateral (
+      select school_day::date as date, least(now(), (school_day + interval '8 hours 40 minutes') at time zone 'Europe/London') as at,
+        abs(hashint8(s.id * 1000 + extract(doy from school_day)::integer) % 100) as chance) d
+    where extract(isodow from school_day) = any (t.working_days) and not (d.date = today.date and ct.user_id is not null)
+      and d.date not in (select h.date from api.holidays_between(today.date - 27, today.date) h);
+  -- Whoever was said to be absent came late after all.
+  update attendance set status = 'late', marked_at = least(now(), marked_at + interval '25 minutes')
+    where id in (select id from attendance where status = 'absent' order by date desc, id limit 3);
   insert into teacher_leave (teacher_id, leave_type, start_date, end_date, reason, status, decided_at)
     select id, 'annual', (now() + interval '20 days')::date, (now() + interval '24 days')::date, 'Family visit', 'approved', now() from teacher order by id offset 1 limit 1;
   insert into teacher_leave (teacher_id, leave_type, start_date, end_date, reason) select id, 'medical', (now() + interval '7 days')::date, (now() + interval '8 days')::date, 'Dentist' from teacher order by id offset 2 limit 1;

@@ -80,6 +80,19 @@ export const date = z.iso
   .refine((day) => !/^\d{4}-\d\d-\d\d$/.test(day) || day >= '1000', 'must be between 1000-01-01 and 9999-12-31')
   .meta({ description: 'A day, `YYYY-MM-DD`.', examples: ['2026-09-01'] });
 
+/** The days from one to another, both included. */
+const dayCount = (from: string, to: string) => (Date.parse(to) - Date.parse(from)) / 86_400_000 + 1;
+
+/** A query with from_date and to_date: in this order, and at most so many days. */
+export const days = <Q extends z.ZodObject>(query: Q, most: number): Q =>
+  query.superRefine((given, context) => {
+    const { from_date: from, to_date: to } = given as { from_date?: string; to_date?: string };
+    if (from === undefined || to === undefined) return;
+    const count = dayCount(from, to);
+    if (count < 1) context.addIssue({ code: 'custom', path: ['to_date'], message: 'must not be before from_date' });
+    if (count > most) context.addIssue({ code: 'custom', path: ['to_date'], message: `must be at most ${String(most)} days from from_date` });
+  });
+
 /** A moment, ISO 8601, as it comes in. */
 export const moment = z.iso
   .datetime({ offset: true })

@@ -17,6 +17,7 @@ beforeAll(async () => {
      insert into student (first_name, last_name, admission_number, class_id) values ('Sam', 'One', '1', 1), ('Sam', 'Two', '2', 2), ('Sam', 'Three', '3', 2);
      update student set class_id = 1 where id = 2;
      insert into attendance (student_id, class_id, date, status) values (1, 1, '2030-02-01', 'present'), (2, 2, '2030-02-01', 'late'), (2, 1, '2030-02-02', 'absent'), (3, 2, '2030-02-01', 'present');
+     update attendance set status = 'absent' where status = 'present';
      reset search_path`,
   );
 });
@@ -29,7 +30,9 @@ const shows = (settings: Record<string, string>) =>
       `select array(select id::integer from ${school.schema}.class order by id) as classes, array(select id::integer from ${school.schema}.student order by id) as students,
          array(select student_id || ' in ' || class_id from ${school.schema}.enrollment order by 1) as enrollments,
          array(select student_id || ' in ' || class_id from ${school.schema}.attendance order by 1) as marks,
-         array(select class_id::integer from ${school.schema}.attendance_total order by 1) as totals`,
+         array(select student_id || ' in ' || class_id from ${school.schema}.attendance_correction order by 1) as corrections,
+         array(select class_id::integer from ${school.schema}.attendance_total order by 1) as totals,
+         array(select date || ' ' || class_id from ${school.schema}.attendance_day order by 1) as days`,
     );
     return found;
   });
@@ -41,14 +44,18 @@ describe('row policies', () => {
       students: [1, 2],
       enrollments: ['1 in 1', '2 in 1'],
       marks: ['1 in 1', '2 in 1'],
+      corrections: ['1 in 1'],
       totals: [1],
+      days: ['2030-02-01 1', '2030-02-02 1'],
     });
     expect(await shows({ 'app.scope': 'taught', 'app.class_ids': ',1,2,' })).toEqual({
       classes: [1, 2],
       students: [1, 2, 3],
       enrollments: ['1 in 1', '2 in 1', '2 in 2', '3 in 2'],
       marks: ['1 in 1', '2 in 1', '2 in 2', '3 in 2'],
+      corrections: ['1 in 1', '3 in 2'],
       totals: [1, 2],
+      days: ['2030-02-01 1', '2030-02-01 2', '2030-02-02 1'],
     });
   });
 
@@ -58,7 +65,9 @@ describe('row policies', () => {
       students: [2],
       enrollments: ['2 in 1', '2 in 2'],
       marks: ['2 in 1', '2 in 2'],
+      corrections: [],
       totals: [],
+      days: [],
     });
   });
 
@@ -66,7 +75,7 @@ describe('row policies', () => {
     ['a teacher of no class', { 'app.scope': 'taught', 'app.class_ids': ',,' }],
     ['a teacher whose classes were never set', { 'app.scope': 'taught' }],
   ])('%s sees none of them', async (_who, settings) => {
-    expect(await shows(settings)).toEqual({ classes: [], students: [], enrollments: [], marks: [], totals: [] });
+    expect(await shows(settings)).toEqual({ classes: [], students: [], enrollments: [], marks: [], corrections: [], totals: [], days: [] });
   });
 
   test('the school is counted whole, and the reach is afterwards what it was', async () => {

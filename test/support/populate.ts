@@ -60,6 +60,14 @@ export async function populate(
   while ((await attempt(true, Infinity)) || (await attempt(false, 1)));
   open.push(...(many ?? []));
   while (await attempt(false, Infinity));
+  // A mark that was corrected.
+  await database.query(
+    `with mark as (insert into ${school.schema}.attendance (student_id, class_id, date, status, marked_by_name) select s.id, s.class_id, current_date, 'late', $2
+       from ${school.schema}.student s where s.id = $1 and s.class_id is not null returning *)
+     insert into ${school.schema}.attendance_correction (attendance_id, student_id, class_id, status, marked_by_name, marked_at, corrected_by_name, corrected_at)
+     select id, student_id, class_id, 'absent', $2, marked_at, $2, marked_at from mark`,
+    [id, marker],
+  );
   // Whom a class can still choose: a teacher who is nobody's class teacher, a student in no class.
   await database.query(`insert into ${school.schema}.teacher (first_name, last_name) values ('Free', 'Teacher')`);
   await database.query(`insert into ${school.schema}.student (first_name, last_name, admission_number, grade_id) values ('Free', 'Student', $2, $1)`, [

@@ -103,6 +103,7 @@ export const isAnonymous = ({ operation }: Registered) => ['public', 'token', 'r
 export const isForSchools = ({ operation }: Registered) => ['tenant', 'any'].includes(operation.access);
 
 const thisYear = new Date().getUTCFullYear();
+const today = new Date().toISOString().slice(0, 10);
 
 /**
  * Bodies that a schema alone can't tell, by operation: rules between fields, or values that must fit the moment. They are
@@ -111,6 +112,9 @@ const thisYear = new Date().getUTCFullYear();
 const byHand: Record<string, Record<string, unknown>> = {
   // In the academic year of School.classroom.
   teachers_leaves_create: { start_date: `${thisYear}-09-01`, end_date: `${thisYear}-09-01` },
+  // Today may be marked, unless it is a holiday.
+  attendance_mark: { date: today },
+  holidays_create: { date: `${thisYear}-${today.endsWith('-12-31') ? '01-01' : '12-31'}` },
   // Inside the year that School.classroom makes, and years apart from it.
   academic_terms_create: { start_date: `${thisYear}-03-01`, end_date: `${thisYear}-06-30` },
   academics_years_create: { start_date: '2090-08-01', end_date: '2091-07-31' },

@@ -1,11 +1,13 @@
 import type { Resource } from '../endpoint.ts';
 import { academicTerms } from './academic-terms.ts';
 import { academics } from './academics.ts';
+import { attendance } from './attendance.ts';
 import { auth } from './auth.ts';
 import { classSubjects } from './class-subjects.ts';
 import { classes } from './classes.ts';
 import { dashboard } from './dashboard.ts';
 import { devices } from './devices.ts';
+import { holidays } from './holidays.ts';
 import { imports } from './imports.ts';
 import { masterData } from './master-data.ts';
 import { platform } from './platform.ts';
@@ -27,8 +29,10 @@ export const resources: readonly Resource[] = [
   subjects,
   gradeSubjects,
   classSubjects,
+  attendance,
   academics,
   academicTerms,
+  holidays,
   dashboard,
   rbac,
   users,

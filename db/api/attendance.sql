@@ -1,0 +1,321 @@
+-- /api/attendance: who was there on which day. Marks stay what they were when students, classes or timetables change; a mark that is
+-- corrected keeps what it was, by a trigger of the table.
+
+insert into core.operation (name, access, permission, own, role, feature, writes, idempotent, record) values
+  ('attendance_mark', 'tenant', 'attendance.mark', false, null, 'attendance', true, true, null),
+  ('attendance_my_classes', 'tenant', null, false, null, 'attendance', false, false, null),
+  ('attendance_class', 'tenant', 'attendance.read', false, null, 'attendance', false, false, null),
+  ('attendance_class_summary', 'tenant', 'attendance.read', false, null, 'attendance', false, false, null),
+  ('attendance_student', 'tenant', 'attendance.read', true, null, 'attendance', false, false, null),
+  ('attendance_me', 'tenant', null, false, 'student', 'attendance', false, false, null),
+  ('attendance_calendar_holidays', 'tenant', null, false, null, 'attendance', false, false, null);
+
+-- What marks a mark had before: [{status, class_id, marked_by_name, marked_at, corrected_by_name, corrected_at}], the oldest first.
+create function api.attendance_corrections(p_attendance_id bigint) returns json language sql stable as $$
+  select coalesce(json_agg(json_build_object('status', x.status, 'class_id', x.class_id, 'marked_by_name', x.marked_by_name, 'marked_at', x.marked_at,
+    'corrected_by_name', x.corrected_by_name, 'corrected_at', x.corrected_at) order by x.id), '[]')
+  from attendance_correction x where x.attendance_id = p_attendance_id;
+$$;
+comment on function api.attendance_corrections is 'What a mark was before each of its corrections, the oldest first.';
+
+-- The marks of a class. A student has one on a day, so that student and day name it. For one day the source is api.attendance_sheet.
+select core.define_record('attendance', p_table => 'attendance', p_key => 'm.student_id',
+  p_source => 'attendance m join student s on s.id = m.student_id join class c on c.id = m.class_id',
+  p_columns => $$
+    m.id, m.student_id, s.first_name || ' ' || s.last_name as student_name, s.first_name, s.last_name, s.roll_number, s.admission_number,
+    m.class_id, c.name || coalesce(' ' || c.section, '') as class_name, m.date, m.status, m.marked_by, m.marked_by_name, m.marked_at,
+    case when exists (select from attendance_correction x where x.attendance_id = m.id) then api.attendance_corrections(m.id) else '[]' end as corrections
+  $$,
+  p_search => 's.search_text',
+  p_filters => $${
+    "class_id": "m.class_id = :value::bigint",
+    "date": "m.date = :value::date",
+    "from_date": "m.date >= :value::date",
+    "to_date": "m.date <= :value::date",
+    "status": "m.status = :value"
+  }$$,
+  p_default_sort => 'date', p_sorts => $${
+    "date": ["m.date", "platform.search_normal(s.last_name)", "platform.search_normal(s.first_name)"],
+    "student_name": ["platform.search_normal(s.last_name)", "platform.search_normal(s.first_name)", "m.student_id", "m.date"],
+    "roll_number": ["length(s.roll_number) nulls last", "s.roll_number nulls last", "m.student_id", "m.date"],
+    "status": ["m.status nulls last", "m.date", "platform.search_normal(s.last_name)", "platform.search_normal(s.first_name)"]
+  }$$);
+
+select core.define_record('attendance_class', p_table => 'class', p_key => 'c.id',
+  p_source => $$
+    class c join grade g on g.id = c.grade_id join academic_year y on y.id = c.academic_year_id and y.is_current
+  $$,
+  p_columns => $$
+    c.id as class_id, c.name || coalesce(' ' || c.section, '') as class_name, c.grade_id, g.name as grade_name, c.academic_year_id,
+    (select count(*) from enrollment e where e.class_id = c.id and e.status = 'active') as student_count,
+    coalesce((select present + absent + late from attendance_day d where d.class_id = c.id and d.date = core.today()), 0) as marked_today,
+    (select present + absent + late from attendance_day d where d.class_id = c.id and d.date = core.today())
+      >= (select greatest(count(*), 1) from enrollment e where e.class_id = c.id and e.status = 'active') is true as is_marked_today
+  $$,
+  p_search => $$platform.search_normal(concat_ws(' ', c.name, c.section, g.name))$$,
+  p_filters => '{"teacher_id": "c.id in (select class_id from core.class_staff() where teacher_id = :value::bigint)"}',
+  p_default_sort => 'grade_name', p_sorts => $${
+    "grade_name": ["g.sequence nulls last", "platform.search_normal(g.name)", "platform.search_normal(concat_ws(' ', c.name, c.section))"],
+    "class_name": ["platform.search_normal(concat_ws(' ', c.name, c.section))"]
+  }$$);
+
+-- The teacher behind the user of this request, however far they reach; null when they are none.
+create function api.asking_teacher_id() returns bigint language sql stable as $$
+  select id from teacher where user_id = core.user_id() and deleted_at is null;
+$$;
+comment on function api.asking_teacher_id is 'The teacher behind the user of this request; null when they are none.';
+
+-- Lets the rest of an operation reach the school, once it is certain that it is about nothing but a class that the user teaches. Its
+-- marks are the class's, also those of students who have left for a class of others or came from one. Answers the reach to go back to.
+create function api.reach_for_class() returns text language plpgsql stable as $$
+declare
+  v_scope text := current_setting('app.scope');
+begin
+  if v_scope = 'taught' then
+    perform set_config('app.scope', 'all', true);
+  end if;
+  return v_scope;
+end $$;
+comment on function api.reach_for_class is 'Reaches the school where the reach was the classes taught; answers the reach before.';
+
+-- {class_id, date, records}: marks the students of a class for a day, all or none; the same again changes nothing, and of several marks the
+-- last counts. validation_error for a day to come, conflict on a holiday, invalid_reference for a class out of reach and for students who are
+-- not in it, neither now nor on that day; forbidden for a class that the user does not teach, unless they may mark any. Rows are taken in the order of students, their totals in that of classes: of two at once one waits for the other.
+create function api.attendance_mark(p jsonb) returns json language plpgsql as $$
+declare
+  v_class_id bigint := (p ->> 'class_id')::bigint;
+  v_date date := (p ->> 'date')::date;
+  v_marks_any boolean := core.has_permission_for_all('attendance.manage');
+  v_now timestamptz := clock_timestamp();
+  v_scope text := current_setting('app.scope');
+  v_found record;
+  v_faults json;
+  v_answer json;
+begin
+  if v_marks_any then
+    perform set_config('app.scope', 'all', true);
+  end if;
+  select v_marks_any or exists (select from core.class_staff() s where s.class_id = c.id and s.teacher_id = api.asking_teacher_id()) as may_mark,
+      (select string_agg(h.name, ', ' order by h.name) from api.holidays_between(v_date, v_date) h) as holiday,
+      (select u.first_name || ' ' || u.last_name from user_account u where u.id = core.user_id()) as marked_by_name
+    into v_found from class c where c.id = v_class_id;
+  if not found then
+    perform core.refuse_field('invalid_reference', 'class_id', format('There is no class %s.', v_class_id));
+  elsif not v_found.may_mark then
+    perform core.fail('forbidden', 'You mark the classes that you teach; for others this needs the permission attendance.manage.');
+  elsif v_date > core.today() then
+    perform core.refuse_field('validation_error', 'date', format('This day is still to come: today is %s.', core.today()));
+  elsif v_found.holiday is not null then
+    perform core.refuse_field('conflict', 'date', format('%s is a holiday: %s.', v_date, v_found.holiday));
+  end if;
+
+  -- Who came from a class of others today brings a mark of that class.
+  perform set_config('app.scope', 'all', true);
+  select json_agg(json_build_object('path', format('records.%s.student_id', position - 1),
+      'message', format('Student %s is not in this class, neither now nor on %s.', student_id, v_date)) order by position) into v_faults
+    from (
+      select position, mark ->> 'student_id' as student_id
+      from jsonb_array_elements(p -> 'records') with ordinality given (mark, position)
+      where (mark ->> 'student_id')::bigint not in (
+        select e.student_id from enrollment e
+        where e.class_id = v_class_id and (e.status = 'active' or v_date between e.starts_on and e.ends_on))
+      order by position limit 10) faults;
+  if v_faults is not null then
+    perform core.fail('invalid_reference', v_faults -> 0 ->> 'message', v_faults);
+  end if;
+
+  with given as materialized (
+    select student_id, status from jsonb_to_recordset(p -> 'records') r (student_id bigint, status text)
+  ), written as (
+    insert into attendance as a (student_id, class_id, date, status, marked_by, marked_by_name, marked_at)
+      select student_id, v_class_id, v_date, status, core.user_id(), v_found.marked_by_name, v_now from given order by student_id
+      on conflict (student_id, date) do update
+        set status = excluded.status, class_id = excluded.class_id, marked_by = excluded.marked_by, marked_by_name = excluded.marked_by_name,
+            marked_at = greatest(excluded.marked_at, a.marked_at) -- of who had to wait, not before what they correct
+        where (a.status, a.class_id) is distinct from (excluded.status, excluded.class_id)
+      returning a.xmax::text <> '0' as is_correction -- what is new has no version before
+  )
+  select json_build_object('class_id', v_class_id, 'date', v_date, 'marked', count(*), 'present', count(*) filter (where status = 'present'),
+      'absent', count(*) filter (where status = 'absent'), 'late', count(*) filter (where status = 'late'),
+      'corrected', (select count(*) from written where is_correction), 'unchanged', count(*) - (select count(*) from written))
+    into v_answer from given;
+  perform set_config('app.scope', v_scope, true);
+  return v_answer;
+end $$;
+
+-- The classes of the current academic year that the user may mark, with today's marks: all for who may mark any, else those that they
+-- teach; none without the permission.
+create function api.attendance_my_classes(p jsonb) returns json language sql stable as $$
+  select core.page('attendance_class', p || case
+    when core.has_permission_for_all('attendance.manage') and core.has_permission('attendance.mark') then '{}'
+    else jsonb_build_object('teacher_id', case when core.has_permission('attendance.mark') then coalesce(api.asking_teacher_id(), 0) else 0 end) end);
+$$;
+
+-- A class on a day as it is marked: everybody on its roll then, with their mark or without one, and whoever was marked in it. Who left on
+-- that day, for another class perhaps, is no longer on the roll.
+create function api.attendance_sheet(p_class_id bigint, p_date date)
+  returns table (id bigint, student_id bigint, class_id bigint, date date, status text, marked_by bigint, marked_by_name text, marked_at timestamptz)
+  language sql stable as $$
+  select a.id, r.student_id, p_class_id, p_date, a.status, a.marked_by, a.marked_by_name, a.marked_at
+  from (
+    select e.student_id from enrollment e
+    where e.class_id = p_class_id and e.starts_on <= p_date and (e.ends_on is null or e.ends_on > p_date or (e.ends_on = p_date and e.status = 'completed'))
+    union
+    select a.student_id from attendance a where a.class_id = p_class_id and a.date = p_date
+  ) r
+  left join attendance a on a.student_id = r.student_id and a.date = p_date and a.class_id = p_class_id;
+$$;
+comment on function api.attendance_sheet is 'A class on a day: everybody on its roll, marked or not, and whoever was marked in it.';
+
+-- A class on a day (date, today unless said otherwise), or its marks of some days (from_date, to_date); not_found where it is out of reach.
+-- Search over the students; filter status.
+create function api.attendance_class(p jsonb) returns json language plpgsql stable as $$
+declare
+  v_class_id bigint := (p ->> 'class_id')::bigint;
+  v_date date := coalesce((p ->> 'date')::date, core.today());
+  v_days record;
+  v_scope text;
+  v_answer json;
+begin
+  perform api.require_class(v_class_id);
+  v_scope := api.reach_for_class();
+  if p ?| '{from_date,to_date}' then
+    v_days := api.days_asked(p, 366, null, null);
+    v_answer := core.page('attendance', p || jsonb_build_object('from_date', v_days.first_day, 'to_date', v_days.last_day));
+  else
+    v_answer := core.page('attendance', p || jsonb_build_object('date', v_date),
+      p_source => format('api.attendance_sheet(%L, %L) m join student s on s.id = m.student_id join class c on c.id = m.class_id', v_class_id, v_date));
+  end if;
+  perform set_config('app.scope', v_scope, true);
+  return v_answer;
+end $$;
+
+-- The register of a class: for each student their marks and how many of them say what, for each day how many. Of this month unless from_date
+-- or to_date say otherwise; students are those who were on the roll on one of these days, and whoever was marked. not_found out of reach.
+create function api.attendance_class_summary(p jsonb) returns json language plpgsql stable as $$
+declare
+  v_class_id bigint := (p ->> 'class_id')::bigint;
+  v_days record;
+  v_scope text;
+  v_answer json;
+begin
+  perform api.require_class(v_class_id);
+  v_scope := api.reach_for_class();
+  v_days := api.days_asked(p, 366, date_trunc('month', core.today())::date, (date_trunc('month', core.today()) + interval '1 month - 1 day')::date);
+  with mark as materialized (
+    select a.student_id, a.date, a.status from attendance a where a.class_id = v_class_id and a.date between v_days.first_day and v_days.last_day
+  ), student_marks as (
+    select student_id, count(*) as total, count(*) filter (where status = 'present') as present, count(*) filter (where status = 'absent') as absent,
+      count(*) filter (where status = 'late') as late, json_agg(json_build_object('date', date, 'status', status) order by date) as marks
+    from mark group by student_id
+  ), roll as (
+    select student_id from mark
+    union
+    select e.student_id from enrollment e where e.class_id = v_class_id and e.starts_on <= v_days.last_day and coalesce(e.ends_on >= v_days.first_day, true)
+  )
+  select json_build_object(
+      'class_id', c.id, 'class_name', c.name || coalesce(' ' || c.section, ''), 'from_date', v_days.first_day, 'to_date', v_days.last_day,
+      'summary', (
+        select json_build_object('present', coalesce(sum(present), 0), 'absent', coalesce(sum(absent), 0), 'late', coalesce(sum(late), 0), 'total', coalesce(sum(total), 0),
+          'attendance_rate', round(100.0 * (sum(present) + sum(late)) / nullif(sum(total), 0), 1)) from student_marks),
+      'days', (
+        select coalesce(json_agg(json_build_object('date', date, 'present', present, 'absent', absent, 'late', late, 'total', total) order by date), '[]')
+        from (select date, count(*) as total, count(*) filter (where status = 'present') as present, count(*) filter (where status = 'absent') as absent,
+                count(*) filter (where status = 'late') as late from mark group by date) d),
+      'students', (
+        select coalesce(json_agg(json_build_object('student_id', s.id, 'student_name', s.first_name || ' ' || s.last_name, 'first_name', s.first_name, 'last_name', s.last_name,
+            'roll_number', s.roll_number, 'admission_number', s.admission_number,
+            'present', coalesce(m.present, 0), 'absent', coalesce(m.absent, 0), 'late', coalesce(m.late, 0), 'total', coalesce(m.total, 0),
+            'attendance_rate', round(100.0 * (m.present + m.late) / m.total, 1), 'marks', coalesce(m.marks, '[]'))
+          order by platform.search_normal(s.last_name), platform.search_normal(s.first_name), s.id), '[]')
+        from roll r join student s on s.id = r.student_id left join student_marks m on m.student_id = r.student_id))
+    into v_answer from class c where c.id = v_class_id;
+  perform set_config('app.scope', v_scope, true);
+  return v_answer;
+end $$;
+
+-- The marks of one student, in the days that a request asks for: of academic_year_id, from_date and to_date together, without any the current
+-- academic year, or the last 366 days where there is none; not_found without the student. A student has marks of classes that they left, too.
+create function api.attendance_of(p_student_id bigint, p jsonb) returns json language plpgsql stable as $$
+declare
+  v_days record;
+  v_scope text := current_setting('app.scope');
+  v_corrected bigint[];
+  v_answer json;
+begin
+  v_days := api.days_asked(p, 366, null, null);
+  if p ? 'academic_year_id' or not p ?| '{from_date,to_date}' then
+    select greatest(y.start_date, (p ->> 'from_date')::date) as first_day, least(y.end_date, (p ->> 'to_date')::date) as last_day into v_days
+      from academic_year y where case when p ? 'academic_year_id' then y.id = (p ->> 'academic_year_id')::bigint else y.is_current end;
+    if not found and p ? 'academic_year_id' then
+      perform core.fail('not_found', format('There is no academic year %s.', p ->> 'academic_year_id'));
+    elsif not found then
+      select core.today() - 365 as first_day, core.today() as last_day into v_days;
+    end if;
+  end if;
+  if p_student_id = core.student_id() then
+    perform set_config('app.scope', 'all', true);
+  end if;
+  v_corrected := array(select attendance_id from attendance_correction where student_id = p_student_id);
+  select json_build_object('student_id', s.id, 'student_name', s.first_name || ' ' || s.last_name, 'from_date', v_days.first_day, 'to_date', v_days.last_day,
+      'summary', json_build_object('present', count(a.id) filter (where a.status = 'present'), 'absent', count(a.id) filter (where a.status = 'absent'),
+        'late', count(a.id) filter (where a.status = 'late'), 'total', count(a.id),
+        'attendance_rate', round(100.0 * count(a.id) filter (where a.status <> 'absent') / nullif(count(a.id), 0), 1)),
+      'records', coalesce(json_agg(json_build_object('id', a.id, 'date', a.date, 'status', a.status, 'class_id', a.class_id,
+        'class_name', c.name || coalesce(' ' || c.section, ''), 'marked_by_name', a.marked_by_name, 'marked_at', a.marked_at,
+        'corrections', case when a.id = any (v_corrected) then api.attendance_corrections(a.id) else '[]' end) order by a.date) filter (where a.id is not null), '[]'))
+    into v_answer
+    from student s
+    left join attendance a on a.student_id = s.id and a.date between v_days.first_day and v_days.last_day
+    left join class c on c.id = a.class_id
+    where s.id = p_student_id and s.deleted_at is null
+    group by s.id;
+  perform set_config('app.scope', v_scope, true);
+  if v_answer is null then
+    perform core.fail('not_found', case when p_student_id is null then 'There is no student behind your log-in.' else format('There is no student %s.', p_student_id) end);
+  end if;
+  return v_answer;
+end $$;
+comment on function api.attendance_of is 'The marks of one student in the days that a request asks for, and how many of them say what.';
+
+-- The marks of one student by day, or not_found; a student reads their own. Who reaches the classes that they teach reads the marks of these.
+create function api.attendance_student(p jsonb) returns json language sql stable as $$
+  select api.attendance_of((p ->> 'student_id')::bigint, p);
+$$;
+
+-- The same of the student behind the log-in; not_found without one.
+create function api.attendance_me(p jsonb) returns json language sql stable as $$
+  select api.attendance_of(core.student_id(), p);
+$$;
+
+-- Day by day, of this month unless from_date or to_date say otherwise: whether there is school, and why not; to a student their own mark, to
+-- who reads attendance how many marks say what, of the whole school or of the classes that they teach. Of several holidays of a day the
+-- names stand together, under the id of the first.
+create function api.attendance_calendar_holidays(p jsonb) returns json language plpgsql stable as $$
+declare
+  v_first date := coalesce((p ->> 'from_date')::date, date_trunc('month', coalesce((p ->> 'to_date')::date, core.today()))::date);
+  v_last date := coalesce((p ->> 'to_date')::date, (date_trunc('month', v_first) + interval '1 month - 1 day')::date);
+  v_reads_all boolean := core.has_permission_for_all('attendance.read');
+  v_teacher_id bigint := case when core.has_permission('attendance.read') then api.asking_teacher_id() end;
+  v_class_ids bigint[] := array(select s.class_id from core.class_staff() s where not v_reads_all and s.teacher_id = v_teacher_id);
+begin
+  return (
+    with total as (
+      select date, sum(present) as present, sum(absent) as absent, sum(late) as late
+      from (
+        select date, present, absent, late from attendance_day where v_reads_all and date between v_first and v_last
+        union all
+        select date, present, absent, late from attendance_day where class_id = any (v_class_ids) and date between v_first and v_last) d
+      group by date
+    ), holidays as (
+      select date, (array_agg(id order by id))[1] as id, string_agg(name, ', ' order by id) as name from api.holidays_between(v_first, v_last) group by date
+    )
+    select json_agg(json_build_object(
+      'date', d.date, 'day_of_week', extract(isodow from d.date)::integer, 'is_working_day', extract(isodow from d.date)::integer = any (c.working_days),
+      'holiday', case when h.id is not null then json_build_object('id', h.id, 'name', h.name) end, 'status', a.status,
+      'counts', case when v_reads_all or v_teacher_id is not null then
+        json_build_object('present', coalesce(t.present, 0), 'absent', coalesce(t.absent, 0), 'late', coalesce(t.late, 0)) end) order by d.date)
+    from timetable_config c cross join (select generate_series(v_first::timestamp, v_last, '1 day')::date as date) d
+    left join holidays h on h.date = d.date left join total t on t.date = d.date
+    left join attendance a on a.student_id = core.student_id() and a.date = d.date);
+end $$;

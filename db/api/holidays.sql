@@ -1,0 +1,86 @@
+-- /api/holidays: days without school. Everybody of the school may read them.
+
+insert into core.operation (name, access, permission, writes, idempotent, record) values
+  ('holidays_list', 'tenant', null, false, false, null),
+  ('holidays_create', 'tenant', 'holiday.manage', true, true, 'holiday'),
+  ('holidays_get', 'tenant', null, false, false, 'holiday'),
+  ('holidays_update', 'tenant', 'holiday.manage', true, false, 'holiday'),
+  ('holidays_delete', 'tenant', 'holiday.manage', true, false, 'holiday');
+
+-- The filters are conditions of the days that holidays_list makes its source of.
+select core.define_record('holiday', p_table => 'holiday', p_key => 'h.id', p_source => 'holiday h',
+  p_columns => 'h.id, h.name, h.date, h.is_recurring, h.created_at, h.updated_at',
+  p_search => 'platform.search_normal(h.name)',
+  p_filters => $${
+    "academic_year_id": "exists (select from academic_year y where y.id = :value::bigint and h.date between y.start_date and y.end_date)",
+    "from_date": "h.date >= :value::date",
+    "to_date": "h.date <= :value::date"
+  }$$,
+  p_default_sort => 'date', p_sorts => '{"date": ["h.date"], "name": ["platform.search_normal(h.name)", "h.date"]}',
+  p_writable => '{name,date,is_recurring}');
+
+-- The holidays of some days, each on every day that it falls on: a recurring one comes every year, one of 29 February on the 28th
+-- where there is no 29th.
+create function api.holidays_between(p_from date, p_to date) returns table (id bigint, name text, date date) language sql stable as $$
+  select h.id, h.name, d.date
+  from holiday h
+  cross join lateral (
+    select h.date where not h.is_recurring
+    union all
+    select (h.date + make_interval(years => year - extract(year from h.date)::integer))::date
+      from generate_series(extract(year from p_from)::integer, extract(year from p_to)::integer) year where h.is_recurring
+  ) d (date)
+  where d.date between p_from and p_to;
+$$;
+comment on function api.holidays_between is 'The holidays from one day to another, recurring ones on each of their days.';
+
+-- The days that a request means by from_date and to_date: both as they are, of one alone p_days days from it or up to it, of neither the
+-- days from p_from to p_to.
+create function api.days_asked(p jsonb, p_days integer, p_from date, p_to date, out first_day date, out last_day date) language sql stable as $$
+  select case when given.first is null and given.last is null then p_from else greatest(coalesce(given.first, given.last - (p_days - 1)), '1000-01-01') end,
+    case when given.first is null and given.last is null then p_to else least(coalesce(given.last, given.first + (p_days - 1)), '9999-12-31') end
+  from (select (p ->> 'from_date')::date as first, (p ->> 'to_date')::date as last) given;
+$$;
+comment on function api.days_asked is 'The first and the last day that a request means by from_date and to_date.';
+
+-- Holidays by date; search over the name. With from_date, to_date or academic_year_id those days, a recurring one on each of its days; of
+-- one of the two dates alone a year; without any, each holiday once with the date that it was given.
+create function api.holidays_list(p jsonb) returns json language plpgsql stable as $$
+declare
+  v_first date;
+  v_last date;
+begin
+  if p ?| '{from_date,to_date}' then
+    select d.first_day, d.last_day into v_first, v_last from api.days_asked(p, 366, null, null) d;
+  elsif p ? 'academic_year_id' then
+    select start_date, end_date into v_first, v_last from academic_year where id = (p ->> 'academic_year_id')::bigint;
+  end if;
+  return core.page('holiday', p, p_source => case when p ?| '{academic_year_id,from_date,to_date}' then format(
+    '(select d.date, h.id, h.name, h.is_recurring, h.created_at, h.updated_at from api.holidays_between(%L, %L) d join holiday h on h.id = d.id) h', v_first, v_last) end);
+end $$;
+
+-- A new holiday; conflict when the day has one of this name. Marks that the day has stay.
+create function api.holidays_create(p jsonb) returns json language plpgsql as $$
+declare
+  v_id bigint := core.insert('holiday', p);
+begin
+  return api.holiday_record(v_id);
+end $$;
+
+-- One holiday, with the date that it was given, or not_found.
+create function api.holidays_get(p jsonb) returns json language sql stable as $$
+  select api.holiday_record((p ->> 'id')::bigint);
+$$;
+
+-- Any of name, date and is_recurring; conflict when the day has another holiday of this name.
+create function api.holidays_update(p jsonb) returns json language plpgsql as $$
+declare
+  v_id bigint := core.update('holiday', p);
+begin
+  return api.holiday_record(v_id);
+end $$;
+
+-- Removes a holiday, a recurring one from every year.
+create function api.holidays_delete(p jsonb) returns json language sql as $$
+  delete from holiday where id = (p ->> 'id')::bigint returning json_build_object('id', id);
+$$;

@@ -1,0 +1,709 @@
+import { beforeAll, describe, expect, test } from '@jest/globals';
+import type { Answer, Client } from '../support/client.ts';
+import { walk } from '../support/pages.ts';
+import { race } from '../support/race.ts';
+import { type School, serviceWithSchool } from '../support/service.ts';
+
+const { service, school } = await serviceWithSchool();
+
+type Status = 'present' | 'absent' | 'late';
+interface Marked {
+  class_id: number;
+  date: string;
+  marked: number;
+  present: number;
+  absent: number;
+  late: number;
+  corrected: number;
+  unchanged: number;
+}
+interface Correction {
+  status: Status;
+  class_id: number;
+  marked_by_name: string | null;
+  marked_at: string;
+  corrected_by_name: string | null;
+  corrected_at: string;
+}
+interface Mark {
+  id: number | null;
+  student_id: number;
+  student_name: string;
+  roll_number: string | null;
+  class_id: number;
+  class_name: string;
+  date: string;
+  status: Status | null;
+  marked_by: number | null;
+  marked_by_name: string | null;
+  marked_at: string | null;
+  corrections: Correction[];
+}
+interface OfStudent {
+  student_id: number;
+  student_name: string;
+  from_date: string;
+  to_date: string;
+  summary: { present: number; absent: number; late: number; total: number; attendance_rate: number | null };
+  records: { date: string; status: Status; class_id: number; class_name: string; corrections: Correction[] }[];
+}
+interface Register {
+  from_date: string;
+  to_date: string;
+  summary: OfStudent['summary'];
+  days: { date: string; present: number; absent: number; late: number; total: number }[];
+  students: (OfStudent['summary'] & { student_id: number; student_name: string; marks: { date: string; status: Status }[] })[];
+}
+interface Day {
+  date: string;
+  day_of_week: number;
+  is_working_day: boolean;
+  holiday: { id: number; name: string } | null;
+  status: Status | null;
+  counts: { present: number; absent: number; late: number } | null;
+}
+
+const path = '/api/attendance';
+const today = new Date().toISOString().slice(0, 10);
+const thisYear = Number(today.slice(0, 4));
+/** The day so many days after today, or before it. */
+const day = (after: number) => new Date(Date.parse(today) + after * 86_400_000).toISOString().slice(0, 10);
+
+let serial = 0;
+const unique = (what: string) => `${what}-${++serial}`;
+
+/** Adds a row straight into a table of a school; answers its id. */
+async function insert(table: string, fields: Record<string, unknown>, at = school): Promise<number> {
+  const [row] = await service.database.query<{ id: number }>(
+    `insert into ${at.schema}.${table} (${Object.keys(fields).join()}) values (${Object.keys(fields)
+      .map((_, n) => `$${n + 1}`)
+      .join()}) returning id::integer`,
+    Object.values(fields),
+  );
+  return row?.id ?? 0;
+}
+
+/** A class of this year with so many students, who were in it since long ago. */
+async function classOf(count: number, at = school): Promise<{ classId: number; students: number[] }> {
+  const { classId } = await at.classroom(unique('Class'));
+  const students = [];
+  for (let n = 1; n <= count; n++) students.push(await addStudent(classId, { last_name: `Pupil ${n}`, roll_number: String(n) }, at));
+  return { classId, students };
+}
+async function addStudent(classId: number, fields: Record<string, unknown> = {}, at = school, since = '2020-01-01'): Promise<number> {
+  const id = await insert('student', { first_name: 'Sam', last_name: 'Pupil', admission_number: unique('A'), class_id: classId, ...fields }, at);
+  await service.database.query(`update ${at.schema}.enrollment set starts_on = $2 where student_id = $1`, [id, since]);
+  return id;
+}
+const move = (student: number, classId: number | null, at = school) =>
+  service.database.query(`update ${at.schema}.student set class_id = $2 where id = $1`, [student, classId]);
+
+/** A user with these roles who is class teacher of a class. */
+async function teacherOf(classId: number, roles = ['teacher'], at = school) {
+  const who = await at.user(roles, { first_name: 'Tea', last_name: unique('Cher') });
+  const teacherId = await insert('teacher', { first_name: 'Tea', last_name: 'Cher', user_id: who.id }, at);
+  await service.database.query(`update ${at.schema}.class set class_teacher_id = $2 where id = $1`, [classId, teacherId]);
+  return Object.assign(who, { teacherId });
+}
+
+/** A role with these permissions. */
+async function role(permissions: string[]): Promise<string> {
+  const { data } = await school.admin.get<{ id: number; name: string }[]>('/api/rbac/permissions');
+  const name = unique('Role');
+  await school.admin.post('/api/rbac/roles', { name, permission_ids: data.filter((one) => permissions.includes(one.name)).map(({ id }) => id) }, 201);
+  return name;
+}
+
+const body = (class_id: number, date: string, marks: Record<number, Status>) => ({
+  class_id,
+  date,
+  records: Object.entries(marks).map(([student_id, status]) => ({ student_id: Number(student_id), status })),
+});
+const all = (students: number[], status: Status): Record<number, Status> => Object.fromEntries(students.map((student) => [student, status]));
+async function mark(classId: number, date: string, marks: Record<number, Status>, who: Client = school.admin): Promise<Marked> {
+  return (await who.post<Marked>(`${path}/mark`, body(classId, date, marks))).data;
+}
+const refuse = (classId: number, date: string, marks: Record<number, Status>, status: number, who: Client = school.admin) =>
+  who.post(`${path}/mark`, body(classId, date, marks), status);
+const sheet = async (classId: number, query = '', who: Client = school.admin) => (await who.get<Mark[]>(`${path}/class/${classId}?pageSize=100&${query}`)).data;
+const statuses = (marks: Mark[]) => marks.map(({ student_id, status }) => [student_id, status]);
+/** Every mark of a student in the tables, by day. */
+const stored = (student: number) =>
+  service.database.query(
+    `select to_char(date, 'YYYY-MM-DD') as date, status, class_id::integer from ${school.schema}.attendance where student_id = $1 order by date`,
+    [student],
+  );
+/** That the totals which triggers keep are what counting the marks gives. */
+async function expectTotals(at = school): Promise<void> {
+  const differences = await service.database.query(
+    `with days as (select date, class_id, count(*) filter (where status = 'present') as present, count(*) filter (where status = 'absent') as absent,
+         count(*) filter (where status = 'late') as late from ${at.schema}.attendance group by date, class_id),
+       kept as (select date, class_id, present, absent, late from ${at.schema}.attendance_day where present + absent + late > 0),
+       totals as (select class_id, count(*) as marks, count(*) filter (where status <> 'absent') as attended from ${at.schema}.attendance group by class_id),
+       kept_totals as (select class_id, marks, attended from ${at.schema}.attendance_total where marks > 0)
+     (select 'day', to_jsonb(d) from (select * from days except select * from kept) d) union all (select 'kept', to_jsonb(d) from (select * from kept except select * from days) d)
+     union all (select 'total', to_jsonb(t) from (select * from totals except select * from kept_totals) t)
+     union all (select 'kept total', to_jsonb(t) from (select * from kept_totals except select * from totals) t)`,
+  );
+  expect(differences).toEqual([]);
+}
+
+describe('marking a class', () => {
+  test('keeps a mark for each student, says how many of which, and shows them with who marked and when', async () => {
+    const { classId, students } = await classOf(4);
+    const [a = 0, b = 0, c = 0, d = 0] = students;
+    const teacher = await teacherOf(classId);
+    const answer = await mark(classId, today, { [a]: 'present', [b]: 'absent', [c]: 'late' }, teacher);
+    expect(answer).toEqual({ class_id: classId, date: today, marked: 3, present: 1, absent: 1, late: 1, corrected: 0, unchanged: 0 });
+    const marks = await sheet(classId);
+    expect(statuses(marks)).toEqual([
+      [a, 'present'],
+      [b, 'absent'],
+      [c, 'late'],
+      [d, null],
+    ]);
+    const { data: profile } = await teacher.get<{ first_name: string; last_name: string }>('/api/auth/profile');
+    expect(marks[0]).toMatchObject({
+      student_name: 'Sam Pupil 1',
+      date: today,
+      marked_by: teacher.id,
+      marked_by_name: `${profile.first_name} ${profile.last_name}`,
+      corrections: [],
+    });
+    expect(Date.now() - Date.parse(marks[0]?.marked_at ?? '')).toBeLessThan(60_000);
+    expect(marks[3]).toMatchObject({ id: null, status: null, marked_by: null, marked_by_name: null, marked_at: null, corrections: [] });
+    await expectTotals();
+  });
+
+  test('the same again changes nothing, neither a mark nor when it was made', async () => {
+    const { classId, students } = await classOf(3);
+    await mark(classId, today, all(students, 'present'));
+    const before = await sheet(classId);
+    expect(await mark(classId, today, all(students, 'present'))).toMatchObject({ marked: 3, present: 3, corrected: 0, unchanged: 3 });
+    expect(await sheet(classId)).toEqual(before);
+  });
+
+  test('another status is a correction, which keeps what was, who had marked it, and who corrected it; the others stay', async () => {
+    const { classId, students } = await classOf(3);
+    const [a = 0, b = 0] = students;
+    const teacher = await teacherOf(classId);
+    await mark(classId, day(-1), all(students, 'present'), teacher);
+    const [first] = await sheet(classId, `date=${day(-1)}`);
+    expect(await mark(classId, day(-1), { [a]: 'late', [b]: 'present' })).toMatchObject({ marked: 2, corrected: 1, unchanged: 1 });
+    expect(await mark(classId, day(-1), { [a]: 'absent' }, teacher)).toMatchObject({ corrected: 1 });
+    const marks = await sheet(classId, `date=${day(-1)}`);
+    expect(statuses(marks).map(([, status]) => status)).toEqual(['absent', 'present', 'present']);
+    expect(marks[0]?.id).toBe(first?.id);
+    const byTeacher = { marked_by_name: first?.marked_by_name };
+    expect(marks[0]?.corrections).toMatchObject([
+      { status: 'present', class_id: classId, ...byTeacher, marked_at: first?.marked_at },
+      { status: 'late', class_id: classId, corrected_by_name: first?.marked_by_name, corrected_at: marks[0]?.marked_at },
+    ]);
+    expect(marks[0]?.corrections[0]?.corrected_by_name).toBe(marks[0]?.corrections[1]?.marked_by_name);
+    expect(marks[0]?.corrections[0]?.corrected_at).toBe(marks[0]?.corrections[1]?.marked_at);
+    expect(marks[0]?.corrections[0]?.corrected_by_name).not.toBe(first?.marked_by_name);
+    expect(marks[1]?.corrections).toEqual([]);
+    await expectTotals();
+  });
+
+  test('nobody of the service can change or remove what was before a correction', async () => {
+    const [row] = await service.database.query<{ verbs: string[] }>(
+      `select array_agg(verb) filter (where has_any_column_privilege('school_tenant', '${school.schema}.attendance_correction', verb)) as verbs from unnest('{select,insert,update}'::text[]) verb`,
+    );
+    expect(row?.verbs).toEqual(['select', 'insert']);
+    const [removes] = await service.database.query(`select has_table_privilege('school_tenant', '${school.schema}.attendance_correction', 'delete') as may`);
+    expect(removes).toEqual({ may: false });
+  });
+
+  test('is all or nothing: a student who is not in the class is a 422 that names each such record, ten at most', async () => {
+    const [one, other] = [await classOf(2), await classOf(12)];
+    const [a = 0, b = 0] = one.students;
+    const strangers = other.students;
+    const records = [a, strangers[0], b, strangers[1], 999_999].map((student_id) => ({ student_id, status: 'present' }));
+    const refused = await school.admin.post(`${path}/mark`, { class_id: one.classId, date: today, records }, 422);
+    expect(refused.error).toBe('invalid_reference');
+    expect(refused.details.map((detail) => detail.path)).toEqual([1, 3, 4].map((n) => `records.${n}.student_id`));
+    expect(refused.message).toBe(`Student ${strangers[0] ?? 0} is not in this class, neither now nor on ${today}.`);
+    expect((await refuse(one.classId, today, all(strangers, 'present'), 422)).details).toHaveLength(10);
+    expect(await stored(a)).toEqual([]);
+    expect(await stored(strangers[0] ?? 0)).toEqual([]);
+  });
+
+  test('a student who is named twice is a 400 that names the second', async () => {
+    const { classId, students } = await classOf(2);
+    const [a, b] = students;
+    const records = [a, b, a].map((student_id) => ({ student_id, status: 'present' }));
+    expect(await school.admin.post(`${path}/mark`, { class_id: classId, date: today, records }, 400)).toMatchObject({
+      error: 'validation_error',
+      details: [{ path: 'records.2.student_id' }],
+    });
+    expect(await stored(a ?? 0)).toEqual([]);
+  });
+
+  test.each([
+    ['no record', { records: [] }, 'records'],
+    ['another status', { records: [{ student_id: 1, status: 'excused' }] }, 'records.0.status'],
+    ['a record of more', { records: [{ student_id: 1, status: 'late', note: 'bus' }] }, 'records.0.note'],
+    ['501 records', { records: Array.from({ length: 501 }, (_, n) => ({ student_id: n + 1, status: 'present' })) }, 'records'],
+    ['a day that is none', { date: '2026-02-30' }, 'date'],
+    ['a moment', { date: `${today}T08:00:00Z` }, 'date'],
+    ['a class that is no number', { class_id: '1' }, 'class_id'],
+  ])('%s is a 400 that names the field', async (_what, fields, field) => {
+    const sent = { class_id: 1, date: today, records: [{ student_id: 1, status: 'present' }], ...fields };
+    expect((await school.admin.post(`${path}/mark`, sent, 400)).details.map((detail) => detail.path)).toEqual([field]);
+  });
+
+  test('a holiday is a 409 that names it, also one that comes every year; a day without lessons can be marked', async () => {
+    const own = await service.school();
+    const { classId, students } = await classOf(1, own);
+    const [a = 0] = students;
+    await own.admin.post('/api/holidays', { name: 'Founders', date: day(-3) }, 201);
+    await insert('holiday', { name: 'Every year', date: `${thisYear - 3}${day(-5).slice(4)}`, is_recurring: true }, own);
+    const refused = await refuse(classId, day(-3), { [a]: 'present' }, 409, own.admin);
+    expect(refused).toMatchObject({ error: 'conflict', message: `${day(-3)} is a holiday: Founders.`, details: [{ path: 'date' }] });
+    if (day(-5).slice(0, 4) === String(thisYear)) await refuse(classId, day(-5), { [a]: 'present' }, 409, own.admin);
+    // All days of a week: one of them at least is none of the timetable.
+    for (let n = -13; n < -6; n++) expect((await mark(classId, day(n), { [a]: 'present' }, own.admin)).marked).toBe(1);
+  });
+
+  test('today is the day in the time zone of the school: the next one is a 400', async () => {
+    const east = await service.school({ time_zone: 'Pacific/Kiritimati' });
+    const west = await service.school({ time_zone: 'Pacific/Pago_Pago' });
+    const inEast = new Date(Date.now() + 14 * 3_600_000).toISOString().slice(0, 10);
+    const [early, late] = [await classOf(1, east), await classOf(1, west)];
+    expect((await mark(early.classId, inEast, all(early.students, 'present'), east.admin)).marked).toBe(1);
+    expect(await refuse(late.classId, inEast, all(late.students, 'present'), 400, west.admin)).toMatchObject({
+      error: 'validation_error',
+      details: [{ path: 'date' }],
+    });
+    await refuse(early.classId, new Date(Date.parse(inEast) + 86_400_000).toISOString().slice(0, 10), all(early.students, 'present'), 400, east.admin);
+  });
+
+  test('a class that does not exist is a 422 that names it', async () => {
+    expect(await refuse(999_999, today, { 1: 'present' }, 422)).toMatchObject({ error: 'invalid_reference', details: [{ path: 'class_id' }] });
+  });
+
+  test('a student can be marked by the class they were in on that day, and for earlier days by the class they are in now', async () => {
+    const [past, present] = [await classOf(1), await classOf(0)];
+    const [a = 0] = past.students;
+    await move(a, present.classId);
+    expect((await mark(past.classId, day(-30), { [a]: 'late' })).marked).toBe(1);
+    expect((await mark(present.classId, day(-31), { [a]: 'present' })).marked).toBe(1);
+    expect(await stored(a)).toEqual([
+      { date: day(-31), status: 'present', class_id: present.classId },
+      { date: day(-30), status: 'late', class_id: past.classId },
+    ]);
+    // Of the class that they left two days ago they are no more.
+    await service.database.query(`update ${school.schema}.enrollment set ends_on = $2 where student_id = $1 and ends_on is not null`, [a, day(-2)]);
+    await refuse(past.classId, day(-1), { [a]: 'present' }, 422);
+    await mark(past.classId, day(-2), { [a]: 'present' });
+  });
+
+  test('a student who changes class during the day is marked by the class that marks later, and the first mark is kept as a correction', async () => {
+    const [morning, noon] = [await classOf(2), await classOf(1)];
+    const [a = 0] = morning.students;
+    const [before, after] = [await teacherOf(morning.classId), await teacherOf(noon.classId)];
+    await mark(morning.classId, today, all(morning.students, 'absent'), before);
+    await move(a, noon.classId);
+    expect(await mark(noon.classId, today, { [a]: 'absent' }, after)).toMatchObject({ marked: 1, corrected: 1, unchanged: 0 });
+    expect(await stored(a)).toEqual([{ date: today, status: 'absent', class_id: noon.classId }]);
+    const [moved] = (await sheet(noon.classId, '', after)).filter(({ student_id }) => student_id === a);
+    expect(moved).toMatchObject({ status: 'absent', marked_by: after.id, corrections: [{ status: 'absent', class_id: morning.classId }] });
+    expect((await sheet(morning.classId, '', before)).map(({ student_id }) => student_id)).toEqual([morning.students[1]]);
+    await expectTotals();
+  });
+
+  test('an Idempotency-Key that comes twice marks once, also when the first answer was lost and somebody corrected meanwhile', async () => {
+    const { classId, students } = await classOf(1);
+    const [a = 0] = students;
+    const send = () =>
+      school.admin.send<Marked>('POST', `${path}/mark`, { body: body(classId, today, { [a]: 'absent' }), headers: { 'Idempotency-Key': unique('key') } }, 200);
+    const headers = { 'Idempotency-Key': unique('mark') };
+    const first = await school.admin.send<Marked>('POST', `${path}/mark`, { body: body(classId, today, { [a]: 'absent' }), headers }, 200);
+    await mark(classId, today, { [a]: 'late' });
+    const again = await school.admin.send<Marked>('POST', `${path}/mark`, { body: body(classId, today, { [a]: 'absent' }), headers }, 200);
+    expect(again.data).toEqual(first.data);
+    expect(await stored(a)).toMatchObject([{ status: 'late' }]);
+    expect((await send()).data.corrected).toBe(1);
+  });
+});
+
+describe('of several at once', () => {
+  /** A lock that keeps every mark of a class from being written until it is let go. */
+  const total = (classId: number) => `insert into ${school.schema}.attendance_total (class_id, marks, attended) values (${classId}, 0, 0)
+    on conflict (class_id) do update set marks = attendance_total.marks`;
+  const ok = (answers: Answer<Marked>[]) => {
+    expect(answers.map(({ status }) => status)).toEqual(answers.map(() => 200));
+  };
+  const send = (classId: number, marks: Record<number, Status>, records = body(classId, today, marks).records) =>
+    school.admin.send<Marked>('POST', `${path}/mark`, { body: { class_id: classId, date: today, records } });
+
+  test('two who mark the same class, one from the top and one from the bottom, both succeed; the later mark stands, and the other is kept', async () => {
+    const { classId, students } = await classOf(30);
+    const [up, down] = [body(classId, today, all(students, 'present')).records, body(classId, today, all(students, 'absent')).records.reverse()];
+    const answers = await race(service.database, total(classId), 2, () => [send(classId, {}, up), send(classId, {}, down)]);
+    ok(answers);
+    expect(answers.map(({ data }) => data.corrected).sort((a, b) => a - b)).toEqual([0, 30]);
+    const last = answers.find(({ data }) => data.corrected === 30)?.data.present === 30 ? 'present' : 'absent';
+    const marks = await sheet(classId);
+    expect(marks.map(({ status }) => status)).toEqual(marks.map(() => last));
+    for (const one of marks) {
+      expect(one.corrections).toHaveLength(1);
+      expect(one.corrections[0]?.status).toBe(last === 'present' ? 'absent' : 'present');
+      expect(one.marked_at && one.marked_at >= (one.corrections[0]?.marked_at ?? '')).toBe(true);
+    }
+    await expectTotals();
+  });
+
+  test('two who mark the same at once make no correction', async () => {
+    const { classId, students } = await classOf(5);
+    const answers = await race(service.database, total(classId), 2, () => [1, 2].map(() => send(classId, all(students, 'late'))));
+    ok(answers);
+    expect(answers.map(({ data }) => [data.corrected, data.unchanged]).sort()).toEqual([
+      [0, 0],
+      [0, 5],
+    ]);
+  });
+
+  test('a correction meets another mark of the class: none is lost, and neither waits for ever', async () => {
+    const { classId, students } = await classOf(10);
+    await mark(classId, today, all(students, 'present'));
+    const [half, rest] = [students.slice(0, 6), students.slice(4)];
+    ok(await race(service.database, total(classId), 2, () => [send(classId, all(half, 'late')), send(classId, all(rest, 'absent'))]));
+    const marks = await sheet(classId, 'sort=roll_number');
+    expect(marks.slice(0, 4).map(({ status }) => status)).toEqual(Array(4).fill('late'));
+    expect(marks.slice(6).map(({ status }) => status)).toEqual(Array(4).fill('absent'));
+    expect(marks.map(({ corrections }) => corrections.length)).toEqual([1, 1, 1, 1, 2, 2, 1, 1, 1, 1]);
+    await expectTotals();
+  });
+
+  test('two classes that exchange students mark them at once, and neither waits for the other for ever', async () => {
+    const [one, other] = [await classOf(8), await classOf(8)];
+    let [inOne, inOther] = [one.students, other.students];
+    for (const lock of [one, other]) {
+      await mark(one.classId, today, all(inOne, 'present'));
+      await mark(other.classId, today, all(inOther, 'present'));
+      [inOne, inOther] = [inOther, inOne];
+      for (const student of inOne) await move(student, one.classId);
+      for (const student of inOther) await move(student, other.classId);
+      ok(await race(service.database, total(lock.classId), 2, () => [send(one.classId, all(inOne, 'late')), send(other.classId, all(inOther, 'absent'))]));
+      expect(statuses(await sheet(one.classId))).toEqual(inOne.map((student) => [student, 'late']));
+      expect(statuses(await sheet(other.classId))).toEqual(inOther.map((student) => [student, 'absent']));
+      await expectTotals();
+    }
+  });
+});
+
+describe('the list of a class', () => {
+  test('of a day has its roll of that day, whoever has come and gone since, and whoever was marked', async () => {
+    const { classId, students } = await classOf(3);
+    const [a = 0, b = 0, c = 0] = students;
+    const newcomer = await addStudent(classId, { last_name: 'Pupil 0' }, school, day(-1));
+    const elsewhere = await classOf(0);
+    await mark(classId, day(-2), { [a]: 'absent' });
+    await move(b, elsewhere.classId);
+    await move(c, null);
+    const who = async (date: string) => (await sheet(classId, `date=${date}`)).map(({ student_id }) => student_id);
+    expect(await who(day(-2))).toEqual([a, b, c]);
+    expect(await who(day(-1))).toEqual([newcomer, a, b, c]);
+    expect(await who(today)).toEqual([newcomer, a]);
+    expect((await sheet(elsewhere.classId)).map(({ student_id }) => student_id)).toEqual([b]);
+    expect((await sheet(classId, `date=${day(-2)}&status=absent`)).map(({ student_id }) => student_id)).toEqual([a]);
+    expect(await sheet(classId, 'date=2001-01-01')).toEqual([]);
+  });
+
+  test('of some days has the marks, by day and then by name; it searches, sorts and pages', async () => {
+    const { classId, students } = await classOf(3);
+    const [a = 0, b = 0, c = 0] = students;
+    await service.database.query(`update ${school.schema}.student set first_name = 'Quentin' where id = $1`, [b]);
+    const dates = [day(-3), day(-2), day(-1)];
+    for (const date of dates) await mark(classId, date, { [a]: 'present', [b]: 'late', [c]: 'absent' });
+    const range = `from_date=${day(-2)}&to_date=${day(-1)}`;
+    const key = ({ date, student_id }: Mark) => `${date} ${student_id}`;
+    const expected = [day(-2), day(-1)].flatMap((date) => students.map((student) => `${date} ${student}`));
+    expect((await sheet(classId, range)).map(key)).toEqual(expected);
+    expect((await walk<Mark & { id: number }>(school.admin, `${path}/class/${classId}?${range}`, 4)).map(key)).toEqual(expected);
+    expect((await sheet(classId, `${range}&sort=student_name&order=desc`)).map(({ student_id }) => student_id)).toEqual([c, c, b, b, a, a]);
+    expect((await sheet(classId, `${range}&sort=roll_number`)).map(({ student_id }) => student_id)).toEqual([a, a, b, b, c, c]);
+    expect((await sheet(classId, `${range}&sort=status`)).map(({ status }) => status)).toEqual(['absent', 'absent', 'late', 'late', 'present', 'present']);
+    expect((await sheet(classId, `${range}&search=quentin`)).map(({ student_id }) => student_id)).toEqual([b, b]);
+    expect((await sheet(classId, `from_date=${day(-1)}`)).map(key)).toEqual(students.map((student) => `${day(-1)} ${student}`));
+    expect((await sheet(classId, `to_date=${day(-3)}`)).map(key)).toEqual(students.map((student) => `${day(-3)} ${student}`));
+    expect((await school.admin.get(`${path}/class/${classId}?pageSize=2&sort=student_name&date=${day(-1)}`)).pagination).toEqual({
+      page: 1,
+      pageSize: 2,
+      totalItems: 3,
+      totalPages: 2,
+    });
+  });
+
+  test('a promoted student stays in the marks of their old class, with their name, for its former teacher too', async () => {
+    const { classId, students } = await classOf(2);
+    const teacher = await teacherOf(classId);
+    await mark(classId, day(-1), all(students, 'late'), teacher);
+    const before = await sheet(classId, `date=${day(-1)}`, teacher);
+    const next = await classOf(0);
+    for (const student of students) await move(student, next.classId);
+    expect(await sheet(classId, `date=${day(-1)}`, teacher)).toEqual(before);
+    expect((await teacher.get<Register>(`${path}/class/${classId}/summary?from_date=${day(-1)}&to_date=${day(-1)}`)).data.students).toHaveLength(2);
+    // No more than the marks of the class is within their reach.
+    await teacher.get(`/api/students/${students[0] ?? 0}`, 404);
+    await teacher.get(`${path}/student/${students[0] ?? 0}`, 404);
+  });
+
+  test.each([
+    [`date=${today}&from_date=${today}`, 'date'],
+    ['from_date=2026-01-01&to_date=2027-01-02', 'to_date'],
+    ['from_date=2026-01-02&to_date=2026-01-01', 'to_date'],
+    ['date=yesterday', 'date'],
+    ['sort=id', 'sort'],
+    ['status=excused', 'status'],
+  ])('%s is a 400 that names the parameter', async (query, parameter) => {
+    expect((await school.admin.get(`${path}/class/1?${query}`, 400)).details.map((detail) => detail.path)).toEqual([parameter]);
+  });
+
+  test('a class that does not exist is a 404', async () => {
+    await school.admin.get(`${path}/class/999999`, 404);
+    await school.admin.get(`${path}/class/999999/summary`, 404);
+  });
+});
+
+describe('the register of a class', () => {
+  test('has every student with their marks, and counts by student and by day that agree', async () => {
+    const { classId, students } = await classOf(3);
+    const [a = 0, b = 0, c = 0] = students;
+    await mark(classId, day(-2), { [a]: 'present', [b]: 'absent' });
+    await mark(classId, day(-1), { [a]: 'late', [b]: 'absent' });
+    const { data } = await school.admin.get<Register>(`${path}/class/${classId}/summary?from_date=${day(-5)}&to_date=${today}`);
+    expect(data).toMatchObject({
+      class_id: classId,
+      from_date: day(-5),
+      to_date: today,
+      summary: { present: 1, absent: 2, late: 1, total: 4, attendance_rate: 50 },
+    });
+    expect(data.days).toEqual([
+      { date: day(-2), present: 1, absent: 1, late: 0, total: 2 },
+      { date: day(-1), present: 0, absent: 1, late: 1, total: 2 },
+    ]);
+    expect(data.students).toMatchObject([
+      {
+        student_id: a,
+        present: 1,
+        absent: 0,
+        late: 1,
+        total: 2,
+        attendance_rate: 100,
+        marks: [
+          { date: day(-2), status: 'present' },
+          { date: day(-1), status: 'late' },
+        ],
+      },
+      { student_id: b, present: 0, absent: 2, late: 0, total: 2, attendance_rate: 0 },
+      { student_id: c, present: 0, absent: 0, late: 0, total: 0, attendance_rate: null, marks: [] },
+    ]);
+  });
+
+  test('is of this month unless days are named, and empty where nobody is in the class', async () => {
+    const { classId } = await classOf(0);
+    const { data } = await school.admin.get<Register>(`${path}/class/${classId}/summary`);
+    const last = new Date(Date.UTC(thisYear, Number(today.slice(5, 7)), 0)).toISOString().slice(0, 10);
+    expect(data).toMatchObject({ from_date: `${today.slice(0, 8)}01`, to_date: last, days: [], students: [], summary: { total: 0, attendance_rate: null } });
+  });
+});
+
+describe('the attendance of a student', () => {
+  let student: number;
+  let classId: number;
+  let past: { year: number; classId: number };
+
+  beforeAll(async () => {
+    ({ classId } = await classOf(0));
+    student = await addStudent(classId, { first_name: 'Zoë', last_name: 'Quill' });
+    const year = await insert('academic_year', { name: 'Before', start_date: `${thisYear - 1}-01-01`, end_date: `${thisYear - 1}-12-31` });
+    const [grade] = await service.database.query<{ id: number }>(`select id::integer from ${school.schema}.grade limit 1`);
+    const pastClass = await insert('class', { name: 'Past', section: 'B', grade_id: grade?.id, academic_year_id: year });
+    past = { year, classId: pastClass };
+    await insert('enrollment', {
+      student_id: student,
+      class_id: pastClass,
+      academic_year_id: year,
+      starts_on: `${thisYear - 1}-01-01`,
+      ends_on: `${thisYear - 1}-12-31`,
+      status: 'completed',
+    });
+    await mark(pastClass, `${thisYear - 1}-05-04`, { [student]: 'absent' });
+    await mark(pastClass, `${thisYear - 1}-05-05`, { [student]: 'present' });
+    await mark(classId, `${thisYear}-01-01`, { [student]: 'late' });
+    await mark(classId, today, { [student]: 'absent' });
+    await mark(classId, today, { [student]: 'present' });
+  });
+  const read = async (query = '') => (await school.admin.get<OfStudent>(`${path}/student/${student}?${query}`)).data;
+
+  test('is of the current academic year, by day, with counts, and with what was corrected', async () => {
+    const data = await read();
+    expect(data).toMatchObject({ student_id: student, student_name: 'Zoë Quill', from_date: `${thisYear}-01-01`, to_date: `${thisYear}-12-31` });
+    expect(data.summary).toEqual({ present: 1, absent: 0, late: 1, total: 2, attendance_rate: 100 });
+    expect(data.records).toMatchObject([
+      { date: `${thisYear}-01-01`, status: 'late', class_id: classId, corrections: [] },
+      { date: today, status: 'present', class_id: classId, corrections: [{ status: 'absent' }] },
+    ]);
+  });
+
+  test('academic_year_id, from_date and to_date say of which days, and narrow each other', async () => {
+    const dates = async (query: string) => (await read(query)).records.map(({ date }) => date);
+    const [may4, may5] = [`${thisYear - 1}-05-04`, `${thisYear - 1}-05-05`];
+    expect(await dates(`academic_year_id=${past.year}`)).toEqual([may4, may5]);
+    expect((await read(`academic_year_id=${past.year}`)).summary).toEqual({ present: 1, absent: 1, late: 0, total: 2, attendance_rate: 50 });
+    expect((await read(`academic_year_id=${past.year}`)).records[0]).toMatchObject({ class_id: past.classId, class_name: 'Past B' });
+    expect(await dates(`academic_year_id=${past.year}&from_date=${may5}`)).toEqual([may5]);
+    expect(await dates(`academic_year_id=${past.year}&to_date=${may4}`)).toEqual([may4]);
+    expect(await dates(`academic_year_id=${past.year}&from_date=${thisYear}-01-01`)).toEqual([]);
+    expect(await dates(`from_date=${may5}&to_date=${thisYear}-01-01`)).toEqual([may5, `${thisYear}-01-01`]);
+    expect(await read(`from_date=${may5}`)).toMatchObject({ from_date: may5, summary: { late: 1 } });
+    expect(await read(`to_date=${may4}`)).toMatchObject({ to_date: may4, summary: { total: 1 } });
+    await school.admin.get(`${path}/student/${student}?academic_year_id=999999`, 404);
+    await school.admin.get(`${path}/student/999999`, 404);
+  });
+
+  test.each([
+    ['from_date=2026-01-01&to_date=2027-01-02', 'to_date'],
+    ['from_date=2026-01-02&to_date=2026-01-01', 'to_date'],
+    ['academic_year_id=last', 'academic_year_id'],
+  ])('%s is a 400 that names the parameter', async (query, parameter) => {
+    expect((await school.admin.get(`${path}/student/1?${query}`, 400)).details.map((detail) => detail.path)).toEqual([parameter]);
+  });
+
+  test('a student reads their own, also of a class that they left, and that of nobody else', async () => {
+    const pupil = await school.user(['student']);
+    const [own, other] = [await classOf(2), await classOf(0)];
+    const [a = 0, b = 0] = own.students;
+    await service.database.query(`update ${school.schema}.student set user_id = $2 where id = $1`, [a, pupil.id]);
+    const again = await service.anonymous.login({ tenant_id: school.id, email: pupil.email, password: 'test-password' });
+    await mark(own.classId, today, all(own.students, 'late'));
+    await move(a, other.classId);
+    const { data } = await again.get<OfStudent>(`${path}/me`);
+    expect(data).toMatchObject({ student_id: a, records: [{ date: today, status: 'late', class_id: own.classId }] });
+    expect(data.records[0]?.class_name).toContain('Class');
+    expect((await again.get<OfStudent>(`${path}/student/${a}`)).data).toEqual(data);
+    await again.get(`${path}/student/${b}`, 404);
+    await again.get(`${path}/class/${own.classId}`, 403);
+    await again.post(`${path}/mark`, body(other.classId, today, { [a]: 'present' }), 403);
+    expect((await again.get<unknown[]>(`${path}/my-classes`)).data).toEqual([]);
+    const { data: days } = await again.get<Day[]>(`${path}/calendar-holidays?from_date=${today}&to_date=${today}`);
+    expect(days).toMatchObject([{ date: today, status: 'late', counts: null }]);
+  });
+
+  test('a user with the student role and no student behind it is a 404, one without the role a 403', async () => {
+    await (await school.user(['student'])).get(`${path}/me`, 404);
+    await school.admin.get(`${path}/me`, 403);
+  });
+});
+
+describe('who may', () => {
+  test('a teacher marks and reads the classes that they teach; others are not there', async () => {
+    const [own, other] = [await classOf(1), await classOf(1)];
+    const teacher = await teacherOf(own.classId);
+    expect((await mark(own.classId, today, all(own.students, 'present'), teacher)).marked).toBe(1);
+    expect(await refuse(other.classId, today, all(other.students, 'present'), 422, teacher)).toMatchObject({
+      error: 'invalid_reference',
+      details: [{ path: 'class_id', message: `There is no class ${other.classId}.` }],
+    });
+    expect(await refuse(own.classId, today, all(other.students, 'present'), 422, teacher)).toMatchObject({ details: [{ path: 'records.0.student_id' }] });
+    for (const what of [`class/${other.classId}`, `class/${other.classId}/summary`, `student/${other.students[0] ?? 0}`])
+      await teacher.get(`${path}/${what}`, 404);
+    expect((await teacher.get<OfStudent>(`${path}/student/${own.students[0] ?? 0}`)).data.summary.total).toBe(1);
+  });
+
+  test('attendance.mark of another role lets nobody mark a class that they do not teach; attendance.manage beside it does', async () => {
+    const [own, other] = [await classOf(1), await classOf(1)];
+    const marker = await teacherOf(own.classId, [await role(['attendance.mark'])]);
+    expect((await mark(own.classId, today, all(own.students, 'present'), marker)).marked).toBe(1);
+    expect((await refuse(other.classId, today, all(other.students, 'present'), 403, marker)).error).toBe('forbidden');
+    const manager = await school.user([await role(['attendance.mark', 'attendance.manage'])]);
+    expect((await mark(other.classId, today, all(other.students, 'late'), manager)).marked).toBe(1);
+    const both = await teacherOf((await classOf(0)).classId, ['teacher', await role(['attendance.manage'])]);
+    expect((await mark(other.classId, today, all(other.students, 'absent'), both)).corrected).toBe(1);
+    await refuse(own.classId, today, all(own.students, 'absent'), 403, await school.user([await role(['attendance.manage'])]));
+  });
+
+  test('my-classes are those that the user can mark, with the marks of today', async () => {
+    const own = await service.school();
+    const [one, two] = [await classOf(2, own), await classOf(1, own)];
+    await insert('academic_year', { name: 'Old', start_date: '2001-01-01', end_date: '2001-12-31' }, own);
+    await service.database.query(
+      `insert into ${own.schema}.class (name, grade_id, academic_year_id) select 'Old', grade_id, (select id from ${own.schema}.academic_year where name = 'Old') from ${own.schema}.class limit 1`,
+    );
+    const teacher = await teacherOf(one.classId, ['teacher'], own);
+    const list = async (who: Client, query = '') => (await who.get<{ class_id: number }[]>(`${path}/my-classes?${query}`)).data;
+    await mark(one.classId, today, { [one.students[0] ?? 0]: 'late' }, own.admin);
+    await mark(two.classId, today, all(two.students, 'absent'), own.admin);
+    expect(await list(teacher)).toMatchObject([{ class_id: one.classId, student_count: 2, marked_today: 1, is_marked_today: false }]);
+    expect(await list(own.admin, 'sort=class_name&order=desc')).toMatchObject([
+      { class_id: two.classId, student_count: 1, marked_today: 1, is_marked_today: true },
+      { class_id: one.classId },
+    ]);
+    const [row] = await list(own.admin, 'pageSize=1&page=2');
+    expect(row?.class_id).toBe(two.classId);
+    expect(await list(await own.user(['accountant']))).toEqual([]);
+    expect(await list(await own.user(['teacher']))).toEqual([]);
+  });
+
+  test('without the feature attendance everything of it is a 403, and holidays are not', async () => {
+    const own = await service.school({ feature_flags: { attendance: false } });
+    for (const what of ['my-classes', 'calendar-holidays', 'class/1', 'class/1/summary', 'student/1']) {
+      expect((await own.admin.get(`${path}/${what}`, 403)).error).toBe('feature_disabled');
+    }
+    expect((await refuse(1, today, { 1: 'present' }, 403, own.admin)).error).toBe('feature_disabled');
+    await own.admin.get('/api/holidays', 200);
+  });
+});
+
+describe('the calendar', () => {
+  let own: School;
+  let taught: { classId: number; students: number[] };
+  let other: { classId: number; students: number[] };
+  const calendar = async (who: Client, query: string) => (await who.get<Day[]>(`${path}/calendar-holidays?${query}`)).data;
+
+  beforeAll(async () => {
+    own = await service.school();
+    [taught, other] = [await classOf(3, own), await classOf(2, own)];
+    const [a = 0, b = 0, c = 0] = taught.students;
+    await mark(taught.classId, '2026-03-02', { [a]: 'present', [b]: 'absent', [c]: 'late' }, own.admin);
+    await mark(other.classId, '2026-03-02', all(other.students, 'present'), own.admin);
+    await own.admin.post('/api/holidays', { name: 'Spring', date: '2026-03-03' }, 201);
+    await own.admin.post('/api/holidays', { name: 'Leap', date: '2024-02-29', is_recurring: true }, 201);
+    await own.admin.post('/api/holidays', { name: 'Dance', date: '2026-03-03' }, 201);
+  });
+
+  test('has every day once, with the day of the week, its holidays, and the marks of all the school for who reads them', async () => {
+    const days = await calendar(own.admin, 'from_date=2026-02-28&to_date=2026-03-03');
+    expect(days).toMatchObject([
+      { date: '2026-02-28', day_of_week: 6, is_working_day: false, holiday: { name: 'Leap' }, status: null, counts: { present: 0, absent: 0, late: 0 } },
+      { date: '2026-03-01', day_of_week: 7, is_working_day: false, holiday: null },
+      { date: '2026-03-02', day_of_week: 1, is_working_day: true, holiday: null, counts: { present: 3, absent: 1, late: 1 } },
+      { date: '2026-03-03', day_of_week: 2, is_working_day: true, holiday: { name: 'Spring, Dance' } },
+    ]);
+    expect(days).toHaveLength(4);
+  });
+
+  test('counts for a teacher the classes that they teach, whatever else they may, and for others nothing', async () => {
+    const teacher = await teacherOf(taught.classId, ['teacher', 'accountant'], own);
+    const query = 'from_date=2026-03-02&to_date=2026-03-02';
+    expect(await calendar(teacher, query)).toMatchObject([{ counts: { present: 1, absent: 1, late: 1 } }]);
+    expect(await calendar(await own.user(['accountant']), query)).toMatchObject([{ counts: null, status: null }]);
+  });
+
+  test('is of this month unless days are named, one of which means its month', async () => {
+    const month = async (query: string) => {
+      const days = await calendar(own.admin, query);
+      return [days[0]?.date, days.at(-1)?.date];
+    };
+    expect((await month(''))[0]).toBe(`${today.slice(0, 8)}01`);
+    expect(await month('from_date=2026-02-10')).toEqual(['2026-02-10', '2026-02-28']);
+    expect(await month('to_date=2026-02-10')).toEqual(['2026-02-01', '2026-02-10']);
+    expect(await calendar(own.admin, 'from_date=2024-01-01&to_date=2024-12-31')).toHaveLength(366);
+    for (const query of ['from_date=2026-01-01&to_date=2027-01-02', 'from_date=2026-01-02&to_date=2026-01-01']) {
+      expect((await own.admin.get(`${path}/calendar-holidays?${query}`, 400)).details).toMatchObject([{ path: 'to_date' }]);
+    }
+  });
+});
