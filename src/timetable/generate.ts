@@ -4,10 +4,25 @@ import { numbered } from './model.ts';
 import type { Generated, Options, Problem } from './problem.ts';
 import { search } from './search.ts';
 
-/** Units of work for a millisecond of the limit. A machine of 2024 does three to five times as many. */
+export const defaultTimeLimit = 20_000;
+
+/** Units of work for a millisecond of the time limit: what a machine does that is three times as slow as those of 2024. */
 const workPerMillisecond = 10_000;
 
-export function generate(problem: Problem, { seed = 1, time_limit_ms = 20_000, stop }: Options = {}): Generated {
+/**
+ * A timetable for a week. Rules that are never broken: no class and no teacher is in two lessons, none is at lunch, when a teacher or class can't, or above a
+ * teacher's limits for a day and a week. Wishes, in this order: a subject at most `ceil(n / days)` times a day in a class, no gaps in a class's day, few in a
+ * teacher's. It ends early when all wishes are met.
+ *
+ * Pure: the same problem, in whatever order its lists are, with the same seed and time limit gives the same timetable. For that the search is budgeted in
+ * steps, not in time: `time_limit_ms` times a rate that a slow machine keeps. Most machines are done in a third of the limit; the clock only cuts off
+ * where the machine is slower or busy, which `is_cut_short` tells. A longer limit is a larger budget, and gives fewer gaps.
+ *
+ * What can be proven impossible is refused at once, with who is to blame; what only may be is tried until the end of the budget, and answered as
+ * `partial`: all rules kept, as few lessons left out as were found, each with the reason.
+ * @throws RangeError for a problem that makes no sense: see `numbered`
+ */
+export function generate(problem: Problem, { seed = 1, time_limit_ms = defaultTimeLimit, stop }: Options = {}): Generated {
   const begin = performance.now();
   const seconds = () => Math.round(performance.now() - begin) / 1000;
   const model = numbered(problem);

@@ -1,13 +1,14 @@
-import { type Annealer, annealer, type Weights } from './anneal.ts';
+import { annealer, type Weights } from './anneal.ts';
 import { countBoard, firstBoard, randomFrom, type Totals } from './board.ts';
 import { bits, type Model } from './model.ts';
 
-/** Rules first, for they are hard to keep where everybody is full: the wishes weigh little, and the teachers' gaps nothing. */
-const rulesFirst: Weights = { hard: 3, waiting: 3, spread: 1.5, classGaps: 1, teacherGaps: 0 };
+/** Rules first: a broken one weighs so much more than a wish that all are kept soon, if that is possible. The teachers' gaps weigh nothing yet. */
+const rulesFirst: Weights = { hard: 8, waiting: 8, spread: 2, classGaps: 2, teacherGaps: 0 };
 /** Where no timetable keeps all rules, or none was found: better that a lesson waits. */
-const someWait: Weights = { hard: 6, waiting: 3, spread: 0.3, classGaps: 0.2, teacherGaps: 0 };
+const someWait: Weights = { hard: 16, waiting: 8, spread: 1, classGaps: 1, teacherGaps: 0 };
 /** All wishes; the earlier ones are seldom given up for a while. */
-const allWishes: Weights = { hard: 8, waiting: 8, spread: 5, classGaps: 4, teacherGaps: 1 };
+const allWishes: Weights = { hard: 20, waiting: 20, spread: 5, classGaps: 4, teacherGaps: 1 };
+const temperatures = { from: 1, to: 0.1 };
 
 /** How much above the wished spread every timetable is: a lesson whose teacher comes on few days must be there more often on those. */
 function leastSpread(model: Model): number {
@@ -47,34 +48,22 @@ export function search(model: Model, { seed, budget, isLate }: Search): Int32Arr
   const isFair = (totals: Totals) => isKept(totals) && totals.spread <= least && totals.classGaps === 0;
   const isPerfect = (totals: Totals) => isFair(totals) && totals.teacherGaps === 0;
 
-  const log = (what: string, { work, steps, totals }: Annealer) => {
-    if (process.env['LOG']) process.stderr.write(`${what} ${JSON.stringify(best)} now ${JSON.stringify(totals)} work ${work / 1e6} steps ${steps / 1e6}\n`);
-  };
   /** Rounds from a part of the budget on, until the work reaches another part of it. */
-  const rounds = (
-    weights: Weights,
-    temperatures: { from: number; to: number },
-    parts: number,
-    until: number,
-    isDone: (totals: Totals) => boolean,
-    mayWait = false,
-  ) => {
+  const rounds = (weights: Weights, first: number, until: number, isDone: (totals: Totals) => boolean, mayWait = false) => {
     const end = budget * until;
-    for (let part = parts; annealing.work < end && !isDone(best); part *= 2) {
+    for (let part = first; annealing.work < end && !isDone(best); part *= 2) {
       const left = end - annealing.work;
       // No short rest is left for a last round.
       const work = budget * part * 1.5 > left ? left : budget * part;
-      const isOn = annealing.run({ weights, ...temperatures, work, mayWait, isDone });
-      log(`${weights === rulesFirst ? 'A' : weights === someWait ? 'W' : 'B'}`, annealing);
-      if (!isOn) return;
+      if (!annealing.run({ weights, ...temperatures, work, mayWait, isDone })) return;
     }
   };
-  rounds(rulesFirst, { from: 1, to: 0.1 }, 1 / 128, 0.2, isFair);
-  if (!isKept(best)) rounds(rulesFirst, { from: 1, to: 0.1 }, 1 / 8, 0.5, isKept);
+  rounds(rulesFirst, 1 / 128, 0.2, isFair);
+  if (!isKept(best)) rounds(rulesFirst, 1 / 8, 0.4, isKept);
   if (!isKept(best)) {
-    rounds(someWait, { from: 1, to: 0.1 }, 1 / 16, 0.8, isKept, true);
-    rounds(allWishes, { from: 1, to: 0.1 }, 1 / 5, 1, isPerfect, true);
+    rounds(someWait, 1 / 16, 0.75, isKept, true);
+    rounds(allWishes, 1 / 4, 1, isPerfect, true);
   }
-  rounds(allWishes, { from: 1, to: 0.1 }, 1 / 16, 1, isPerfect);
+  rounds(allWishes, 1 / 16, 1, isPerfect);
   return annealing.bestClassAt;
 }
