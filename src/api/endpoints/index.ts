@@ -17,6 +17,7 @@ import { students } from './students.ts';
 import { gradeSubjects, subjects } from './subjects.ts';
 import { subscription } from './subscription.ts';
 import { teachers } from './teachers.ts';
+import { timetable } from './timetable.ts';
 import { users } from './users.ts';
 
 /** Every documented endpoint, in the order of the specification; fixed paths below a resource (imports) come before its `/:id`. */
@@ -32,6 +33,7 @@ export const resources: readonly Resource[] = [
   attendance,
   academics,
   academicTerms,
+  timetable,
   holidays,
   dashboard,
   rbac,
