@@ -1298,6 +1298,8 @@ describe('workload', () => {
     await teach(now.classId, maths, teacher.id, 4, work);
     await teach(now.classId, art, colleague.id, 9, work);
     await teach(past.classId, maths, teacher.id, 7, work);
+    // The slot on a Saturday is from when there was school on Saturdays.
+    await rows(`update ${work.schema}.timetable_config set working_days = '{1,2,3,4,5,6}'`);
     for (const [day, period] of [
       [1, 1],
       [1, 2],
@@ -1305,6 +1307,7 @@ describe('workload', () => {
       [6, 1],
     ] as const)
       await slot(work, now.classId, maths, teacher.id, day, period);
+    await rows(`update ${work.schema}.timetable_config set working_days = '{1,2,3,4,5}'`);
     await slot(work, now.classId, art, colleague.id, 2, 1);
     await slot(work, past.classId, maths, teacher.id, 2, 1);
   });

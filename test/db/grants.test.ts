@@ -196,8 +196,9 @@ describe('grants', () => {
     expect(await grants(functionsOf('platform'), 'f')).toEqual({ search_normal: ['school_platform EXECUTE', 'school_tenant EXECUTE'] });
   });
 
-  test('of the functions of a school nobody may execute any', async () => {
-    expect(await grants(functionsOf(school.schema), 'f')).toEqual({});
+  test('of the functions of a school its role may execute those that look for conflicts in the timetable', async () => {
+    const names = ['timetable_conflicts', 'timetable_refuse'];
+    expect(await grants(functionsOf(school.schema), 'f')).toEqual(Object.fromEntries(names.map((name) => [name, ['school_tenant EXECUTE']])));
   });
 
   test('a function of api may be executed by both roles of requests, an operation only by the one that it is for', async () => {

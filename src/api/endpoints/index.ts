@@ -16,6 +16,7 @@ import { students } from './students.ts';
 import { gradeSubjects, subjects } from './subjects.ts';
 import { subscription } from './subscription.ts';
 import { teachers } from './teachers.ts';
+import { timetable } from './timetable.ts';
 import { users } from './users.ts';
 
 /** Every documented endpoint, in the order of the specification; fixed paths below a resource (imports) come before its `/:id`. */
@@ -30,6 +31,7 @@ export const resources: readonly Resource[] = [
   classSubjects,
   academics,
   academicTerms,
+  timetable,
   schedule,
   calendar,
   dashboard,
