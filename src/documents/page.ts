@@ -54,11 +54,13 @@ const missing = new WeakSet<Document>();
 export function printable(doc: Document, text: string): string {
   // Not in pdfkit's types: the fontkit font behind the present one.
   const { font: glyphs } = (doc.font(fonts.regular) as unknown as { _font: { font: { hasGlyphForCodePoint: (code: number) => boolean } } })._font;
-  const shown = [...text.replace(/\s+/g, ' ').trim().normalize('NFC')].map((character) =>
-    glyphs.hasGlyphForCodePoint(character.codePointAt(0) ?? 0) ? character : unknown,
-  );
+  const shown = text
+    .replace(/\s+/g, ' ')
+    .trim()
+    .normalize('NFC')
+    .replace(/[^]/gu, (character) => (glyphs.hasGlyphForCodePoint(character.codePointAt(0) ?? 0) ? character : unknown));
   if (shown.includes(unknown)) missing.add(doc);
-  return shown.join('');
+  return shown;
 }
 
 const most = { pixels: 4_000_000, bytes: 20_000_000 };
