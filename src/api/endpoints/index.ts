@@ -12,6 +12,7 @@ import { imports } from './imports.ts';
 import { masterData } from './master-data.ts';
 import { platform } from './platform.ts';
 import { rbac } from './rbac.ts';
+import { calendar, schedule } from './schedule.ts';
 import { schoolSetup } from './school-setup.ts';
 import { students } from './students.ts';
 import { gradeSubjects, subjects } from './subjects.ts';
@@ -34,6 +35,8 @@ export const resources: readonly Resource[] = [
   academics,
   academicTerms,
   timetable,
+  schedule,
+  calendar,
   holidays,
   dashboard,
   rbac,

@@ -5,6 +5,7 @@ import { type Begun, overCapacityOf, slotsOf, unplacedOf } from '../../timetable
 import { type Handler, resource } from '../endpoint.ts';
 import { ApiError } from '../errors.ts';
 import { Deleted, id, optionalText, page, pathId, timestamps } from '../schemas.ts';
+import { timetablePrint } from './schedule.ts';
 
 const mostPeriods = 24;
 const dayOfWeek = z
@@ -327,4 +328,5 @@ export const timetable = resource('/timetable', 'Timetable', 'The shape of the s
     body: ConflictCheck,
     answer: Conflicts,
   },
+  'GET /print': timetablePrint,
 });
