@@ -23,7 +23,7 @@ select core.define_record('attendance', p_table => 'attendance', p_key => 'm.stu
   p_source => 'attendance m join student s on s.id = m.student_id join class c on c.id = m.class_id',
   p_columns => $$
     m.id, m.student_id, s.first_name || ' ' || s.last_name as student_name, s.first_name, s.last_name, s.roll_number, s.admission_number,
-    m.class_id, c.name || coalesce(' ' || c.section, '') as class_name, m.date, m.status, m.marked_by, m.marked_by_name, m.marked_at,
+    m.class_id, api.class_name(c.name, c.section) as class_name, m.date, m.status, m.marked_by, m.marked_by_name, m.marked_at,
     case when exists (select from attendance_correction x where x.attendance_id = m.id) then api.attendance_corrections(m.id) else '[]' end as corrections
   $$,
   p_search => 's.search_text',
@@ -46,7 +46,7 @@ select core.define_record('attendance_class', p_table => 'class', p_key => 'c.id
     class c join grade g on g.id = c.grade_id join academic_year y on y.id = c.academic_year_id and y.is_current
   $$,
   p_columns => $$
-    c.id as class_id, c.name || coalesce(' ' || c.section, '') as class_name, c.grade_id, g.name as grade_name, c.academic_year_id,
+    c.id as class_id, api.class_name(c.name, c.section) as class_name, c.grade_id, g.name as grade_name, c.academic_year_id,
     (select count(*) from enrollment e where e.class_id = c.id and e.status = 'active') as student_count,
     coalesce((select present + absent + late from attendance_day d where d.class_id = c.id and d.date = core.today()), 0) as marked_today,
     (select present + absent + late from attendance_day d where d.class_id = c.id and d.date = core.today())
@@ -72,7 +72,7 @@ declare
   v_scope text := current_setting('app.scope');
 begin
   if v_scope = 'taught' then
-    perform set_config('app.scope', 'all', true);
+    perform core.reach_all();
   end if;
   return v_scope;
 end $$;
@@ -93,7 +93,7 @@ declare
   v_answer json;
 begin
   if v_marks_any then
-    perform set_config('app.scope', 'all', true);
+    perform core.reach_all();
   end if;
   select v_marks_any or exists (select from core.class_staff() s where s.class_id = c.id and s.teacher_id = api.asking_teacher_id()) as may_mark,
       (select string_agg(h.name, ', ' order by h.name) from api.holidays_between(v_date, v_date) h) as holiday,
@@ -110,7 +110,7 @@ begin
   end if;
 
   -- Who came from a class of others today brings a mark of that class.
-  perform set_config('app.scope', 'all', true);
+  perform core.reach_all();
   select json_agg(json_build_object('path', format('records.%s.student_id', position - 1),
       'message', format('Student %s is not in this class, neither now nor on %s.', student_id, v_date)) order by position) into v_faults
     from (
@@ -139,7 +139,7 @@ begin
       'absent', count(*) filter (where status = 'absent'), 'late', count(*) filter (where status = 'late'),
       'corrected', (select count(*) from written where is_correction), 'unchanged', count(*) - (select count(*) from written))
     into v_answer from given;
-  perform set_config('app.scope', v_scope, true);
+  perform core.reach_again(v_scope);
   return v_answer;
 end $$;
 
@@ -186,7 +186,7 @@ begin
     v_answer := core.page('attendance', p || jsonb_build_object('date', v_date),
       p_source => format('api.attendance_sheet(%L, %L) m join student s on s.id = m.student_id join class c on c.id = m.class_id', v_class_id, v_date));
   end if;
-  perform set_config('app.scope', v_scope, true);
+  perform core.reach_again(v_scope);
   return v_answer;
 end $$;
 
@@ -214,7 +214,7 @@ begin
     select e.student_id from enrollment e where e.class_id = v_class_id and e.starts_on <= v_days.last_day and coalesce(e.ends_on >= v_days.first_day, true)
   )
   select json_build_object(
-      'class_id', c.id, 'class_name', c.name || coalesce(' ' || c.section, ''), 'from_date', v_days.first_day, 'to_date', v_days.last_day,
+      'class_id', c.id, 'class_name', api.class_name(c.name, c.section), 'from_date', v_days.first_day, 'to_date', v_days.last_day,
       'summary', (
         select json_build_object('present', coalesce(sum(present), 0), 'absent', coalesce(sum(absent), 0), 'late', coalesce(sum(late), 0), 'total', coalesce(sum(total), 0),
           'attendance_rate', round(100.0 * (sum(present) + sum(late)) / nullif(sum(total), 0), 1)) from student_marks),
@@ -230,7 +230,7 @@ begin
           order by platform.search_normal(s.last_name), platform.search_normal(s.first_name), s.id), '[]')
         from roll r join student s on s.id = r.student_id left join student_marks m on m.student_id = r.student_id))
     into v_answer from class c where c.id = v_class_id;
-  perform set_config('app.scope', v_scope, true);
+  perform core.reach_again(v_scope);
   return v_answer;
 end $$;
 
@@ -254,7 +254,7 @@ begin
     end if;
   end if;
   if p_student_id = core.student_id() then
-    perform set_config('app.scope', 'all', true);
+    perform core.reach_all();
   end if;
   v_corrected := array(select attendance_id from attendance_correction where student_id = p_student_id);
   select json_build_object('student_id', s.id, 'student_name', s.first_name || ' ' || s.last_name, 'from_date', v_days.first_day, 'to_date', v_days.last_day,
@@ -262,7 +262,7 @@ begin
         'late', count(a.id) filter (where a.status = 'late'), 'total', count(a.id),
         'attendance_rate', round(100.0 * count(a.id) filter (where a.status <> 'absent') / nullif(count(a.id), 0), 1)),
       'records', coalesce(json_agg(json_build_object('id', a.id, 'date', a.date, 'status', a.status, 'class_id', a.class_id,
-        'class_name', c.name || coalesce(' ' || c.section, ''), 'marked_by_name', a.marked_by_name, 'marked_at', a.marked_at,
+        'class_name', api.class_name(c.name, c.section), 'marked_by_name', a.marked_by_name, 'marked_at', a.marked_at,
         'corrections', case when a.id = any (v_corrected) then api.attendance_corrections(a.id) else '[]' end) order by a.date) filter (where a.id is not null), '[]'))
     into v_answer
     from student s
@@ -270,7 +270,7 @@ begin
     left join class c on c.id = a.class_id
     where s.id = p_student_id and s.deleted_at is null
     group by s.id;
-  perform set_config('app.scope', v_scope, true);
+  perform core.reach_again(v_scope);
   if v_answer is null then
     perform core.fail('not_found', case when p_student_id is null then 'There is no student behind your log-in.' else format('There is no student %s.', p_student_id) end);
   end if;

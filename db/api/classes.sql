@@ -106,13 +106,12 @@ comment on function api.require_class is 'Raises not_found when there is no such
 -- transaction ends. A lock asks for the reach of a change, which a teacher has not over colleagues whom they may well name.
 create function api.require_active_teacher(p_id bigint, p_path text) returns void language plpgsql as $$
 declare
-  v_scope text := current_setting('app.scope', true);
+  v_scope text := core.reach_all();
   v_found boolean;
 begin
-  perform set_config('app.scope', 'all', true);
   perform from teacher where id = p_id and is_active and deleted_at is null for share;
   v_found := found;
-  perform set_config('app.scope', v_scope, true);
+  perform core.reach_again(v_scope);
   if p_id is not null and not v_found then
     perform core.refuse_field('invalid_reference', p_path, format('There is no active teacher %s.', p_id));
   end if;

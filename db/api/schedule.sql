@@ -15,7 +15,7 @@ insert into core.operation (name, access, permission, own, feature, writes, idem
 select core.define_record('calendar_feed', p_table => 'calendar_feed', p_key => 'f.id',
   p_source => 'calendar_feed f left join class c on c.id = f.class_id left join teacher t on t.id = f.teacher_id',
   p_columns => $$
-    f.id, f.kind, f.class_id, c.name || coalesce(' ' || c.section, '') as class_name, f.teacher_id, t.first_name || ' ' || t.last_name as teacher_name,
+    f.id, f.kind, f.class_id, api.class_name(c.name, c.section) as class_name, f.teacher_id, t.first_name || ' ' || t.last_name as teacher_name,
     f.last_used_at, f.created_at, f.updated_at
   $$,
   p_condition => 'f.user_id = core.user_id()',
@@ -40,7 +40,7 @@ comment on function api.days_between is 'Days with their academic year, holiday,
 create function api.lessons_between(p_from date, p_to date, p_class_id bigint, p_teacher_id bigint)
   returns table (date date, slot_id bigint, period integer, start_time time, end_time time, class_id bigint, class_name text, subject_id bigint, subject_name text,
     teacher_id bigint, teacher_name text, room text, is_teacher_on_leave boolean, changed_at timestamptz) language sql stable as $$
-  select d.date, s.id, s.period, pt.start_time, pt.end_time, s.class_id, c.name || coalesce(' ' || c.section, ''), s.subject_id, sub.name,
+  select d.date, s.id, s.period, pt.start_time, pt.end_time, s.class_id, api.class_name(c.name, c.section), s.subject_id, sub.name,
     s.teacher_id, t.first_name || ' ' || t.last_name, coalesce(s.room, c.room), l.teacher_id is not null,
     greatest(s.updated_at, c.updated_at, sub.updated_at, t.updated_at, config.updated_at)
   from timetable_slot s
@@ -278,7 +278,7 @@ begin
   end if;
   with slot as (
     select s.day_of_week, s.period, sub.name as subject, coalesce(s.room, c.room) as room,
-      case when v_class_id is null then c.name || coalesce(' ' || c.section, '') else t.first_name || ' ' || t.last_name end as with_whom
+      case when v_class_id is null then api.class_name(c.name, c.section) else t.first_name || ' ' || t.last_name end as with_whom
     from timetable_slot s join subject sub on sub.id = s.subject_id left join class c on c.id = s.class_id left join teacher t on t.id = s.teacher_id
     where s.academic_year_id = v_year.id and (s.class_id = v_class_id or s.teacher_id = v_teacher_id)
   )

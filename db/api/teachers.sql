@@ -51,7 +51,7 @@ select core.define_record('teacher_class', p_table => 'class', p_key => 'c.id',
     join class c on c.id = s.class_id join grade g on g.id = c.grade_id
   $$,
   p_columns => $$
-    c.id as class_id, c.name || coalesce(' ' || c.section, '') as class_name, c.grade_id, g.name as grade_name, c.academic_year_id,
+    c.id as class_id, api.class_name(c.name, c.section) as class_name, c.grade_id, g.name as grade_name, c.academic_year_id,
     s.is_class_teacher, s.subjects,
     (select count(distinct r.student_id) from api.class_roll() r where r.class_id = c.id) as student_count
   $$,
@@ -175,7 +175,7 @@ declare
 begin
   perform api.require_teacher(v_id);
   v_classes := array(
-    select c.name || coalesce(' ' || c.section, '')
+    select api.class_name(c.name, c.section)
     from class c join academic_year y on y.id = c.academic_year_id
     where y.end_date >= coalesce((select start_date from academic_year where is_current), core.today())
       and c.id in (select class_id from core.class_staff() where teacher_id = v_id)

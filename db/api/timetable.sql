@@ -36,7 +36,7 @@ select core.define_record('timetable_slot', p_table => 'timetable_slot', p_key =
     join api.period_times() pt on pt.period = ts.period
   $$,
   p_columns => $$
-    ts.id, ts.class_id, c.name || coalesce(' ' || c.section, '') as class_name, ts.academic_year_id, ts.subject_id, su.name as subject_name, su.code as subject_code,
+    ts.id, ts.class_id, api.class_name(c.name, c.section) as class_name, ts.academic_year_id, ts.subject_id, su.name as subject_name, su.code as subject_code,
     ts.teacher_id, t.first_name || ' ' || t.last_name as teacher_name, ts.day_of_week, ts.period,
     to_char(pt.start_time, 'HH24:MI') as start_time, to_char(pt.end_time, 'HH24:MI') as end_time, ts.room, ts.created_at, ts.updated_at
   $$,

@@ -39,6 +39,8 @@ const granted: Record<string, string[]> = {
     'subscription_plans',
     'subscription_status',
     'subscription_upgrade',
+    'reach_all',
+    'reach_again',
     'teachers_on_leave',
     'tenant_usage',
     'usage_count',
