@@ -51,11 +51,13 @@ export function search(model: Model, { seed, budget, isLate }: Search): Int32Arr
   /** Rounds from a part of the budget on, until the work reaches another part of it. */
   const rounds = (weights: Weights, first: number, until: number, isDone: (totals: Totals) => boolean, mayWait = false) => {
     const end = budget * until;
+    let { hard } = weights;
     for (let part = first; annealing.work < end && !isDone(best); part *= 2) {
       const left = end - annealing.work;
       // No short rest is left for a last round.
       const work = budget * part * 1.5 > left ? left : budget * part;
-      if (!annealing.run({ weights, ...temperatures, work, mayWait, isDone })) return;
+      if (!annealing.run({ weights: { ...weights, hard }, ...temperatures, work, mayWait, isDone })) return;
+      if (best.hard > 0) hard = Math.min(hard * 1.5, 32);
     }
   };
   rounds(rulesFirst, 1 / 128, 0.2, isFair);
