@@ -56,7 +56,10 @@ async function ours(problem: Problem): Promise<Attempt> {
 const text = (value: Id) => String(value).replace(/[&<>"']/g, (character) => `&#${character.charCodeAt(0)};`);
 const tag = (name: string, content: string | number) => `<${name}>${content}</${name}>`;
 
-/** FET's own format. Rules and class gaps at 100 %, spread at 95 %; teachers' gaps at 100 % if asked for, and not at all if not. */
+/**
+ * FET's own format. Rules and class gaps at 100 %, spread at 95 % (not for lessons that come more than once a day); teachers' gaps at 100 % if asked for, else not at all.
+ * It can't say that a lesson outside the plan counts to the limit of its day: there FET has more room than we have.
+ */
 function fetFile(problem: Problem, asksForGaps: boolean): { xml: string; lessonOf: Map<number, Problem['lessons'][number]> } {
   const days = Array.from({ length: problem.days }, (_, index) => `D${index + 1}`);
   const hours = Array.from({ length: problem.periods_per_day }, (_, index) => `H${index + 1}`);
