@@ -64,16 +64,16 @@ const list = (ids: readonly Id[], names: Record<string, string>) =>
     .map((id) => names[id] ?? String(id))
     .join(', ') + (ids.length > mostNames ? ` and ${String(ids.length - mostNames)} more` : '');
 
-/** Who is asked for more than there is, by name. */
+/** Who is asked for more than there is, by name; a day is called as the school's week calls it. */
 export function overCapacityOf({ problem, names }: Begun, over: readonly OverCapacity[]): { path: string; message: string }[] {
+  const dayName = (day: number) => dayNames[(problem.working_days[day - 1] ?? day) - 1] ?? '';
   return over.map(({ kind, id, day, classes, teachers, message }) => ({
     path: id === null || kind === 'day' ? kind : `${kind}.${String(id)}`,
-    message: withNames(message, {
+    message: withNames(day === null ? message : message.replace(`On day ${String(day)} `, `On ${dayName(day)} `), {
       class: names.classes[id ?? ''] ?? '',
       teacher: names.teachers[id ?? ''] ?? '',
       classes: list(classes, names.classes),
       teachers: list(teachers, names.teachers),
-      day: day === null ? '' : (dayNames[(problem.working_days[day - 1] ?? day) - 1] ?? ''),
     }),
   }));
 }

@@ -164,6 +164,17 @@ describe('a generate', () => {
     expect(await standing(school)).toEqual(inOrder(before.slots));
     expect(await turns(school)).toEqual([]);
   });
+
+  test('of the impossible names the day as the week does, whatever days have school', async () => {
+    const school = await planned(2, [6, 6]);
+    await school.admin.put('/api/timetable/config', { working_days: [2, 6], total_periods: 6 });
+    // Both classes have lessons in every period, and on Saturdays one of their teachers stays away in one.
+    await school.admin.put('/api/teachers/1/availability', [{ day_of_week: 6, period: 3, is_available: false }]);
+    const answer = await refused(school, {}, 409);
+    const said = answer.details.map(({ message }) => message).join(' ');
+    expect(said).toMatch(/Saturday|Tia Teacher 1/);
+    expect(said).not.toMatch(/day \d|\{/);
+  });
 });
 
 describe('is refused', () => {

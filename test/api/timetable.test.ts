@@ -299,6 +299,22 @@ describe('what is in the way', () => {
     await add(bodyOf({ ...the, class_id }, 1, 1));
   });
 
+  test('stops a class from moving into a year in which its teacher teaches another one then; else its slots come along', async () => {
+    const [the, other] = [await stage(), await stage()];
+    const year = await insert('academic_year', { name: unique('Year'), start_date: '1993-01-01', end_date: '1993-12-31' });
+    const { gradeId } = await school.classroom(unique('Class'));
+    const class_id = await insert('class', { name: unique('Old'), grade_id: gradeId, academic_year_id: year });
+    const slot = await add(bodyOf(the, 1, 1));
+    const inTheWay = await add(bodyOf({ ...the, class_id }, 1, 1));
+    expect(await school.admin.put(`/api/classes/${the.class_id}`, { academic_year_id: year }, 409)).toMatchObject({
+      error: 'schedule_conflict',
+      details: [{ path: 'teacher_id' }],
+    });
+    await school.admin.put(`${path}/${inTheWay.id}`, { teacher_id: other.teacher_id });
+    await school.admin.put(`/api/classes/${the.class_id}`, { academic_year_id: year });
+    expect((await read(slot.id)).academic_year_id).toBe(year);
+  });
+
   test('of availability, workload, lunch and the day is refused too, and the check says the same', async () => {
     const one = await service.school();
     const the = await stage(one);
