@@ -47,6 +47,13 @@ begin
     from student s join class c on c.id = 25 + (s.id - 1) % 24;
   insert into enrollment (student_id, class_id, academic_year_id, starts_on, status)
     select s.id, c.id, c.academic_year_id, make_date(v_year, 8, 1), 'active' from student s join class c on c.id = s.class_id;
+  -- Seven lessons on each of seven days; the first user, who makes the requests, is the first teacher.
+  insert into subject (name, code) select 'Subject ' || n, 'S' || n from generate_series(1, 10) n;
+  update timetable_config set working_days = '{1,2,3,4,5,6,7}', lunch_start_period = 5;
+  update teacher set user_id = 1 where id = 1;
+  insert into timetable_slot (class_id, academic_year_id, subject_id, teacher_id, day_of_week, period)
+    select c.id, c.academic_year_id, 1 + (c.id + period * 3 + day) % 10, 1 + (c.id + period * 5 + day) % 40, day, period
+    from class c join academic_year y on y.id = c.academic_year_id and y.is_current, generate_series(1, 7) day, generate_series(1, 8) period where period <> 5;
   perform core.usage_count();
   perform set_config('session_replication_role', 'origin', true);
 end $$;
