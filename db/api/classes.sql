@@ -98,11 +98,17 @@ end $$;
 comment on function api.require_class is 'Raises not_found when there is no such class.';
 
 -- Refuses a teacher who is deleted or inactive, by the field that names them; null is nobody. Who is neither stays so until this
--- transaction ends.
+-- transaction ends. A lock asks for the reach of a change, which a teacher has not over colleagues whom they may well name.
 create function api.require_active_teacher(p_id bigint, p_path text) returns void language plpgsql as $$
+declare
+  v_scope text := current_setting('app.scope', true);
+  v_found boolean;
 begin
+  perform set_config('app.scope', 'all', true);
   perform from teacher where id = p_id and is_active and deleted_at is null for share;
-  if p_id is not null and not found then
+  v_found := found;
+  perform set_config('app.scope', v_scope, true);
+  if p_id is not null and not v_found then
     perform core.refuse_field('invalid_reference', p_path, format('There is no active teacher %s.', p_id));
   end if;
 end $$;

@@ -11,6 +11,11 @@ insert into core.operation (name, access, permission, feature, writes, idempoten
   ('timetable_slots_delete', 'tenant', 'timetable.manage', 'timetable', true, false, 'timetable_slot'),
   ('timetable_slots_move', 'tenant', 'timetable.manage', 'timetable', true, false, 'timetable_slot'),
   ('timetable_check_conflicts', 'tenant', 'timetable.manage', 'timetable', false, false, null);
+-- A generate is a search between two statements: the first of these begins it, the others are called by the handler alone.
+insert into core.operation (name, access, permission, feature, needs_setup, needs_subscription, writes) values
+  ('timetable_generate', 'tenant', 'timetable.manage', 'timetable', true, true, true),
+  ('timetable_generate_save', 'tenant', 'timetable.manage', 'timetable', true, true, true),
+  ('timetable_generate_end', 'tenant', null, null, false, false, true);
 
 -- When each period begins and ends, for all that a slot may have. A short break makes all that comes after it later; lunch takes
 -- whole periods. Slots of past years may stand in a period that the day does not have any more (is_in_day).
@@ -225,4 +230,137 @@ begin
       'slot_id', v_was.id, 'class_id', p -> 'class_id', 'academic_year_id', v_year_id, 'teacher_id', p -> 'teacher_id', 'day_of_week', p -> 'day_of_week', 'period', p -> 'period',
       'was_class_id', v_was.class_id, 'was_academic_year_id', v_was.academic_year_id, 'was_teacher_id', v_was.teacher_id, 'was_day_of_week', v_was.day_of_week,
       'was_period', v_was.period)), false) c);
+end $$;
+
+-- What the generator works on, for some classes of a year, every list in the order of its ids so that the same school is the same
+-- problem: the days and periods of the config, the lessons that the class subjects ask for (those without an active teacher
+-- apart), and of their teachers the limits, when they are away, and what they have in other classes. `standing` is what the classes
+-- have now, which the generator does not look at: with it, two problems are equal where nothing changed that a generate
+-- reads or replaces.
+create function api.timetable_problem(p_class_ids bigint[], p_academic_year_id bigint) returns jsonb language sql stable as $$
+  with shape as materialized (
+    select c.total_periods, array(select d from unnest(c.working_days) d group by d order by d) as days,
+      array(select n from generate_series(1, c.total_periods) n where n between c.lunch_start_period and c.lunch_start_period + c.lunch_periods - 1 order by n) as lunch
+    from timetable_config c
+  ),
+  wanted as materialized (
+    select cs.class_id, cs.subject_id, cs.teacher_id, cs.periods_per_week, coalesce(t.is_active and t.deleted_at is null, false) as has_teacher
+    from class_subject cs left join teacher t on t.id = cs.teacher_id where cs.class_id = any (p_class_ids)
+  ),
+  teaching as materialized (
+    select t.id, t.max_periods_per_day, t.max_periods_per_week from teacher t where t.id in (select w.teacher_id from wanted w where w.has_teacher)
+  ),
+  away as (
+    select a.teacher_id, jsonb_agg(jsonb_build_array(array_position(f.days, a.day_of_week), a.period) order by a.day_of_week, a.period) as times
+    from teaching t join teacher_availability a on a.teacher_id = t.id and not a.is_available join shape f on a.day_of_week = any (f.days) and a.period <= f.total_periods
+    group by a.teacher_id
+  ),
+  busy as (
+    select s.teacher_id, jsonb_agg(jsonb_build_array(array_position(f.days, s.day_of_week), s.period) order by s.day_of_week, s.period) as times
+    from teaching t join timetable_slot s on s.teacher_id = t.id and s.academic_year_id = p_academic_year_id and s.class_id <> all (p_class_ids)
+    join shape f on s.day_of_week = any (f.days)
+    group by s.teacher_id
+  )
+  select jsonb_build_object(
+    'working_days', f.days, 'days', cardinality(f.days), 'periods_per_day', f.total_periods, 'lunch_periods', f.lunch,
+    'classes', (select coalesce(jsonb_agg(id order by id), '[]') from class where id = any (p_class_ids) and academic_year_id = p_academic_year_id),
+    'teachers', (select coalesce(jsonb_agg(jsonb_build_object('id', t.id, 'unavailable', coalesce(a.times, '[]'), 'busy', coalesce(b.times, '[]'),
+        'max_per_day', t.max_periods_per_day, 'max_per_week', t.max_periods_per_week) order by t.id), '[]')
+      from teaching t left join away a on a.teacher_id = t.id left join busy b on b.teacher_id = t.id),
+    'lessons', (select coalesce(jsonb_agg(jsonb_build_object('class', w.class_id, 'subject', w.subject_id, 'teacher', w.teacher_id, 'periods_per_week', w.periods_per_week)
+        order by w.class_id, w.subject_id), '[]') from wanted w where w.has_teacher),
+    'untaught', (select coalesce(jsonb_agg(jsonb_build_object('class', w.class_id, 'subject', w.subject_id, 'teacher', w.teacher_id, 'periods_per_week', w.periods_per_week)
+        order by w.class_id, w.subject_id), '[]') from wanted w where not w.has_teacher),
+    'standing', (select md5(coalesce(string_agg(s.id || ' ' || s.updated_at, ',' order by s.id), ''))
+      from timetable_slot s where s.class_id = any (p_class_ids)))
+  from shape f;
+$$;
+comment on function api.timetable_problem is 'What the generator works on, for some classes of a year.';
+
+-- Begins a generate, {class_ids?, academic_year_id?, time_limit_seconds}: answers {run, problem, digest, academic_year_id, class_ids, names} and holds the
+-- school's turn until timetable_generate_save or _end gives it back; {busy_since} while another generate has it. Without class_ids all
+-- classes of the year that have subjects. Raises forbidden for who manages only some classes, invalid_reference, conflict when
+-- there is nothing to place.
+create function api.timetable_generate(p jsonb) returns json language plpgsql as $$
+declare
+  v_year_id bigint := (p ->> 'academic_year_id')::bigint;
+  v_class_ids bigint[] := array(select distinct c.id::bigint from jsonb_array_elements_text(p -> 'class_ids') c (id) order by 1);
+  v_run text := gen_random_uuid();
+  v_now timestamptz := clock_timestamp();
+  v_fault record;
+  v_problem jsonb;
+begin
+  perform api.require_whole_timetable();
+  if v_year_id is not null and not exists (select from academic_year where id = v_year_id) then
+    perform core.refuse_field('invalid_reference', 'academic_year_id', format('There is no academic year %s.', v_year_id));
+  end if;
+  -- Classes say their year; without them it is the current one.
+  v_year_id := coalesce(v_year_id, (select c.academic_year_id from class c where c.id = (p #>> '{class_ids,0}')::bigint), (select id from academic_year where is_current));
+  select g.position - 1 as place, g.id, c.id is null as is_unknown into v_fault
+    from jsonb_array_elements_text(p -> 'class_ids') with ordinality g (id, position) left join class c on c.id = g.id::bigint
+    where c.id is null or c.academic_year_id <> v_year_id order by g.position limit 1;
+  if found then
+    perform core.refuse_field('invalid_reference', 'class_ids.' || v_fault.place,
+      case when v_fault.is_unknown then format('There is no class %s.', v_fault.id) else format('Class %s is of another academic year.', v_fault.id) end);
+  end if;
+  if not p ? 'class_ids' then
+    v_class_ids := array(select c.id from class c where c.academic_year_id = v_year_id and exists (select from class_subject cs where cs.class_id = c.id) order by c.id);
+    if not exists (select from class where academic_year_id = v_year_id) then
+      perform core.fail('conflict', 'The academic year has no classes. Add classes and their subjects first.');
+    end if;
+  end if;
+  if not exists (select from class_subject where class_id = any (v_class_ids)) then
+    perform core.fail('conflict', 'These classes have no subjects. Say which subjects each class has, how often a week and who teaches them, first.');
+  end if;
+
+  insert into timetable_generation (is_running, run, started_at, expires_at)
+    values (true, v_run, v_now, v_now + make_interval(secs => (p ->> 'time_limit_seconds')::integer + 60))
+    on conflict (is_running) do update set run = excluded.run, started_at = excluded.started_at, expires_at = excluded.expires_at
+      where timetable_generation.expires_at < excluded.started_at;
+  if not found then
+    return (select json_build_object('busy_since', started_at) from timetable_generation);
+  end if;
+  v_problem := api.timetable_problem(v_class_ids, v_year_id);
+  if v_problem -> 'lessons' = '[]' then
+    perform core.fail('conflict', 'No subject of these classes has an active teacher. Say who teaches them first.');
+  end if;
+  return json_build_object('run', v_run, 'problem', v_problem, 'digest', md5(v_problem::text), 'academic_year_id', v_year_id, 'class_ids', v_class_ids,
+    'names', json_build_object(
+      'classes', (select json_object_agg(id, concat_ws(' ', name, section)) from class where id = any (v_class_ids)),
+      'subjects', (select json_object_agg(id, name) from subject where id in (select subject_id from class_subject where class_id = any (v_class_ids))),
+      'teachers', coalesce((select json_object_agg(id, first_name || ' ' || last_name) from teacher
+        where id in (select teacher_id from class_subject where class_id = any (v_class_ids))), '{}')));
+end $$;
+
+-- Ends a generate, {run, digest, academic_year_id, class_ids, slots}: the slots take the place of all that the classes have, and the turn
+-- is over. Raises conflict when the turn was lost, or when what the generator worked on has changed meanwhile. Locks in the order in
+-- which others do: teachers, slots, config.
+create function api.timetable_generate_save(p jsonb) returns json language plpgsql as $$
+declare
+  v_class_ids bigint[] := array(select c.id::bigint from jsonb_array_elements_text(p -> 'class_ids') c (id));
+  v_year_id bigint := (p ->> 'academic_year_id')::bigint;
+begin
+  perform api.require_whole_timetable();
+  perform from teacher where id in (select distinct s.teacher_id from jsonb_to_recordset(p -> 'slots') s (teacher_id bigint)) order by id for share;
+  perform from timetable_slot where class_id = any (v_class_ids) order by id for update;
+  perform from timetable_config for no key update;
+  delete from timetable_generation where run = p ->> 'run';
+  if not found then
+    perform core.fail('conflict', 'Another timetable was generated meanwhile, since this one took too long. Generate again.');
+  elsif md5(api.timetable_problem(v_class_ids, v_year_id)::text) <> p ->> 'digest' then
+    perform core.fail('conflict', 'Classes, teachers, the timetable or its config were changed meanwhile; the timetable is as it was. Generate again.');
+  end if;
+  delete from timetable_slot where class_id = any (v_class_ids);
+  insert into timetable_slot (class_id, academic_year_id, subject_id, teacher_id, day_of_week, period)
+    select s.class_id, v_year_id, s.subject_id, s.teacher_id, s.day_of_week, s.period
+    from jsonb_to_recordset(p -> 'slots') s (class_id bigint, subject_id bigint, teacher_id bigint, day_of_week integer, period integer)
+    order by s.class_id, s.day_of_week, s.period;
+  return json_build_object('saved', jsonb_array_length(p -> 'slots'));
+end $$;
+
+-- Gives the turn of a generate back that saved nothing, {run}: only who has it knows its name, whatever rights they have by now.
+create function api.timetable_generate_end(p jsonb) returns json language plpgsql as $$
+begin
+  delete from timetable_generation where run = p ->> 'run';
+  return json_build_object('ended', found);
 end $$;

@@ -88,6 +88,7 @@ begin
     join (select id, dense_rank() over (order by id) - 1 as place from subject) s on s.id = gs.subject_id
     join (select id, row_number() over (order by id) - 1 as place from teacher) t on t.place = s.place * 4 + (g.sequence * 2 + ascii(c.section)) % 4;
   update teacher t set specialization = coalesce((select min(s.name) from class_subject cs join subject s on s.id = cs.subject_id where cs.teacher_id = t.id), specialization);
+  update timetable_config set start_time = '08:30', lunch_start_period = 5, break_after = '{2}';
   insert into holiday (name, date, is_recurring) values
     ('New Year''s Day', make_date(v_year + 1, 1, 1), true), ('Christmas Day', make_date(v_year, 12, 25), true), ('Founders'' Day', make_date(v_year, 10, 12), false);
   insert into teacher_leave (teacher_id, leave_type, start_date, end_date, reason, status, decided_at)

@@ -201,7 +201,7 @@ create trigger judge_changed after update on timetable_slot referencing old tabl
 
 -- One row while a timetable is being generated, so that generates take turns, whichever process runs them.
 create table timetable_generation (
-  id boolean primary key default true constraint timetable_generation_id_check check (id),
+  is_running boolean primary key default true constraint timetable_generation_is_running_check check (is_running),
   run text not null,
   started_at timestamptz not null,
   expires_at timestamptz not null,

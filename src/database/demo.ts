@@ -1,5 +1,7 @@
 import type pg from 'pg';
 import type { Passwords } from '../api/passwords.ts';
+import { generateInThread } from '../timetable/in-a-thread.ts';
+import { type Begun, slotsOf } from '../timetable/school.ts';
 import { sqlFile } from './install.ts';
 import { createOperator } from './operator.ts';
 
@@ -23,10 +25,24 @@ export async function loadDemo(client: pg.Client, passwords: Passwords): Promise
   try {
     await client.query("select set_config('demo.password_hash', $1, true)", [passwordHash]);
     await client.query((await sqlFile('db/demo/demo.sql')).text);
+    await generateTimetable(client);
     await client.query('commit');
     return true;
   } catch (error) {
     await client.query('rollback');
     throw error;
   }
+}
+
+/** Gives the school that this transaction is in a timetable, as the API does; half a second. */
+async function generateTimetable(client: pg.Client): Promise<void> {
+  const call = async <Answer>(operation: string, params: object) =>
+    (await client.query<{ answer: Answer }>(`select api.${operation}($1) as answer`, [JSON.stringify(params)])).rows[0]?.answer;
+  await client.query("select set_config('app.wide_permissions', '{timetable.manage}', true)");
+  const begun = await call<Begun>('timetable_generate', { time_limit_seconds: 1 });
+  if (!begun) return;
+  const found = await generateInThread(begun.problem, { time_limit_ms: 1000 });
+  if (found.status === 'infeasible') throw new Error('The demo school can not have a timetable.');
+  const { run, digest, academic_year_id, class_ids } = begun;
+  await call('timetable_generate_save', { run, digest, academic_year_id, class_ids, slots: slotsOf(begun, found.placed) });
 }

@@ -1,11 +1,31 @@
-import { annealer } from './anneal.ts';
 import { figuresOf, keepRules, placedLessons, unplacedLessons } from './answer.ts';
-import { countBoard, firstBoard, randomFrom, type Totals } from './board.ts';
 import { overCapacity } from './capacity.ts';
 import { numbered } from './model.ts';
 import type { Generated, Options, Problem } from './problem.ts';
+import { search } from './search.ts';
 
-export function generate(problem: Problem, { seed = 1, time_limit_ms = 20_000, stop }: Options = {}): Generated {
+export const defaultTimeLimit = 20_000;
+
+/** Units of work for a millisecond of the time limit: what a machine does that is three times as slow as those of 2024. */
+const workPerMillisecond = 10_000;
+/** Units of work for a lesson and in all, beyond which little is gained however long the time limit is. */
+const workPerLesson = 400_000;
+const leastWork = 4_000_000;
+
+/**
+ * A timetable for a week. Rules that are never broken: no class and no teacher is in two lessons, none is at lunch, when a teacher or class can't, or above a
+ * teacher's limits for a day and a week. Wishes, in this order: a subject at most `ceil(n / days)` times a day in a class, no gaps in a class's day, few in a
+ * teacher's. It ends early when all wishes are met.
+ *
+ * Pure: the same problem, in whatever order its lists are, with the same seed and time limit gives the same timetable. For that the search is budgeted in
+ * steps, not in time: `time_limit_ms` times a rate that a slow machine keeps, at most so much for each lesson. Most machines are done in a third of the limit; the clock only cuts off
+ * where the machine is slower or busy, which `is_cut_short` tells. A longer limit is a larger budget, and gives fewer gaps.
+ *
+ * What can be proven impossible is refused at once, with who is to blame; what only may be is tried until the end of the budget, and answered as
+ * `partial`: all rules kept, as few lessons left out as were found, each with the reason.
+ * @throws RangeError for a problem that makes no sense: see `numbered`
+ */
+export function generate(problem: Problem, { seed = 1, time_limit_ms = defaultTimeLimit, effort_ms = time_limit_ms, stop }: Options = {}): Generated {
   const begin = performance.now();
   const seconds = () => Math.round(performance.now() - begin) / 1000;
   const model = numbered(problem);
@@ -14,46 +34,15 @@ export function generate(problem: Problem, { seed = 1, time_limit_ms = 20_000, s
 
   let isCutShort = false;
   const isLate = () => (isCutShort ||= performance.now() - begin > time_limit_ms || stop?.aborted === true);
-  const rate = Number(process.env['RATE'] ?? 10_000);
-  const budget = time_limit_ms * rate;
-  const classAt = firstBoard(model, randomFrom(seed));
-  const board = countBoard(model, classAt);
-  const log = process.env['LOG'] ? (what: string) => process.stderr.write(`${what}\n`) : () => undefined;
-  log(`first ${JSON.stringify(board.totals)} ${seconds()}`);
-  const search = annealer(model, board, seed, isLate);
-  const isFair = ({ hard, waiting, spread, classGaps }: Totals) => hard + waiting + spread + classGaps === 0;
-  const isPerfect = (totals: Totals) => isFair(totals) && totals.teacherGaps === 0;
-  for (let part = 1 / 32; search.work < budget && !isFair(search.best); part = Math.min(part * 2, 1)) {
-    const ok = search.run({
-      weights: { hard: 3, waiting: 3, spread: 1.5, classGaps: 1, teacherGaps: 0 },
-      from: 1,
-      to: 0.1,
-      work: Math.min(budget - search.work, (budget * part) / 4),
-      mayWait: false,
-      isDone: isFair,
-    });
-    log(`A ${JSON.stringify(search.best)} now ${JSON.stringify(search.totals)} work ${search.work} steps ${search.steps} ${seconds()}`);
-    if (!ok) break;
-  }
-  for (let part = 1 / 16; search.work < budget && !isPerfect(search.best) && !isLate(); part = part * 3) {
-    search.run({
-      weights: { hard: 8, waiting: 8, spread: 5, classGaps: 4, teacherGaps: 1 },
-      from: Number(process.env['T0'] ?? 1),
-      to: Number(process.env['T1'] ?? 0.1),
-      work: part > 0.2 ? budget - search.work : Math.min(budget - search.work, budget * part),
-      mayWait: false,
-      isDone: isPerfect,
-    });
-    log(`B ${JSON.stringify(search.best)} now ${JSON.stringify(search.totals)} work ${search.work} steps ${search.steps} ${seconds()}`);
-  }
-  const done = search.bestClassAt;
-  const missing = keepRules(model, done);
-  const unplaced = unplacedLessons(model, done, missing);
+  const budget = Math.min(effort_ms * workPerMillisecond, leastWork + model.required * workPerLesson);
+  const board = search(model, { seed, budget, isLate });
+  const missing = keepRules(model, board);
+  const unplaced = unplacedLessons(model, board, missing);
   return {
     status: unplaced.length === 0 ? 'complete' : 'partial',
-    placed: placedLessons(model, done),
+    placed: placedLessons(model, board),
     unplaced,
-    figures: figuresOf(model, done),
+    figures: figuresOf(model, board),
     is_cut_short: isCutShort,
     seconds: seconds(),
   };

@@ -44,6 +44,8 @@ export interface Options {
   seed?: number;
   /** From 1. */
   time_limit_ms?: number;
+  /** The time limit from which the budget of the search is made, if the clock is to allow more than that: so that a busy machine answers the same. */
+  effort_ms?: number;
   /** Asked now and then: when it is aborted, the best timetable so far is answered. */
   stop?: { readonly aborted: boolean };
 }

@@ -330,7 +330,7 @@ describe('the state of a school', () => {
     const set = (status: string) => service.database.query('update platform.subscription set status = $2 where tenant_id = $1', [school.id, status]);
     const before = await checksums(service.database, school.schema);
     const list = () => ask({ path: '/api/students', token: school.admin.token });
-    await withOperations('needs_subscription = true', async () => {
+    await withOperations('needs_setup = false, needs_subscription = true', async () => {
       expect((await list()).json?.data).toEqual([]);
       await set('past_due');
       expect(otherThan(await list(), 402, 'subscription_inactive')).toBeUndefined();

@@ -75,6 +75,8 @@ describe('node src/main.ts', () => {
       expect({ path, status: (await fetch(`${first.url}${path}`)).status }).toEqual({ path, status: 200 });
     const admin = await loginAsPrinted(first);
     expect(await totalStudents(admin)).toBe(600);
+    // A generated timetable: every period of every class subject of this year.
+    expect((await admin.get('/api/timetable/slots')).pagination.totalItems).toBe(728);
     const operator = await (
       await client(first.url)
     ).login({ is_platform: true, email: /Operator +(\S+)/.exec(first.banner)?.[1], password: /password (\S+)/.exec(first.banner)?.[1] });

@@ -5,7 +5,7 @@ import type { School, TestService } from './service.ts';
 /**
  * Fills a school so that its record number `base + 1` exists in every table that the API can fill: every sequence of its
  * schema jumps to `base`, then each create endpoint is sent a sample that refers to `base + 1`, until nothing new comes
- * of it. Every text holds the marker. Answers the endpoints that made nothing, with their last answer.
+ * of it. Every text holds the marker; the setup is then complete. Answers the endpoints that made nothing, with their last answer.
  */
 export async function populate(
   service: TestService,
@@ -71,5 +71,6 @@ export async function populate(
      update ${school.schema}.user_account set profile_picture_id = picture.id from picture where user_account.id = $2`,
     [pixel, id],
   );
+  await database.query('update platform.tenant set is_setup_complete = true where id = $1', [school.id]);
   return open.map(({ last }) => last);
 }

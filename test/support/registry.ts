@@ -117,6 +117,8 @@ const byHand: Record<string, Record<string, unknown> | ((id: number) => Record<s
   school_setup_academic_year: { start_date: '2092-08-01', end_date: '2093-07-31' },
   // What schools of tests have: a sample must not take features away.
   subscription_upgrade: { plan_id: 3 },
+  // Not as long as it may take.
+  timetable_generate: { time_limit_seconds: 1 },
   schedule_feeds_create: (id) => ({ kind: 'class', class_id: id, teacher_id: null }),
 };
 

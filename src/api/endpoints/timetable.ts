@@ -1,5 +1,9 @@
+import { setTimeout as pause } from 'node:timers/promises';
 import { z } from 'zod';
-import { resource } from '../endpoint.ts';
+import { generateInThread } from '../../timetable/in-a-thread.ts';
+import { type Begun, overCapacityOf, slotsOf, unplacedOf } from '../../timetable/school.ts';
+import { type Handler, resource } from '../endpoint.ts';
+import { ApiError } from '../errors.ts';
 import { Deleted, id, optionalText, page, pathId, timestamps } from '../schemas.ts';
 import { timetablePrint } from './schedule.ts';
 
@@ -136,6 +140,116 @@ const Conflicts = z
   })
   .meta({ id: 'TimetableConflicts' });
 
+const GenerateInput = z
+  .strictObject({
+    class_ids: z
+      .array(id)
+      .min(1)
+      .max(1000)
+      .optional()
+      .meta({ description: 'Classes of one academic year. Without it all classes of the year that have subjects.' }),
+    academic_year_id: id.optional().meta({ description: 'That of the classes; without either the current one.' }),
+    time_limit_seconds: z
+      .int()
+      .min(1)
+      .max(60)
+      .optional()
+      .meta({ description: 'How long the search may take; 10 without it. More time gives a better timetable.' }),
+    seed: z
+      .int()
+      .min(0)
+      .max(2_147_483_647)
+      .optional()
+      .meta({ description: 'Another seed gives another timetable, as good; the same one the same, where the school has not changed. 1 without it.' }),
+    dry_run: z.boolean().optional().meta({ description: 'Answers the timetable and saves nothing.' }),
+  })
+  .meta({ id: 'TimetableGenerateInput' });
+
+const Generated = z
+  .object({
+    status: z.enum(['complete', 'partial']).meta({ description: 'partial: something is unplaced.' }),
+    placed: z.int().meta({ description: 'Periods that have a place.' }),
+    unplaced: z.array(
+      z.object({
+        class_id: id,
+        class_name: z.string(),
+        subject_id: id,
+        subject_name: z.string(),
+        teacher_id: id.nullable(),
+        teacher_name: z.string().nullable(),
+        missing: z.int().meta({ description: 'Periods a week that have no place.' }),
+        reason: z
+          .enum(['no_teacher', 'teacher_inactive', 'class_full', 'teacher_clash', 'teacher_unavailable', 'teacher_busy', 'teacher_day_limit'])
+          .meta({ description: 'What stands in the way most often.' }),
+        message: z.string(),
+      }),
+    ),
+    seconds: z.number().meta({ description: 'How long the search took.' }),
+    figures: z.object({
+      spread_excess: z.int().meta({ description: 'Periods of a subject beyond an even share on a day of its class, all of them together.' }),
+      class_gaps: z.int().meta({ description: 'Free periods of classes before the last lesson of a day.' }),
+      teacher_gaps: z.int().meta({ description: 'Free periods of teachers between two lessons of a day.' }),
+    }),
+    seed: z.int(),
+    is_cut_short: z.boolean().meta({ description: 'The clock ended the search before its work was done: the same seed may then give another timetable.' }),
+    slots: z.array(z.object({ class_id: id, subject_id: id, teacher_id: id, day_of_week: dayOfWeek, period })),
+  })
+  .meta({ id: 'GeneratedTimetable' });
+
+/** How long whoever comes while another generate runs waits for it beyond their own time limit, in seconds. */
+const patience = 5;
+
+/**
+ * Waits for the school's turn, searches in a thread, and saves: no transaction is open while it searches, and other requests are
+ * served. The turn is given back however it ends, also when the client goes away.
+ */
+const generate: Handler = async ({ res, params, call, services }) => {
+  const { time_limit_seconds = 10, seed = 1, dry_run = false, ...wanted } = params as z.output<typeof GenerateInput>;
+  const gone = new AbortController();
+  res.once('close', () => gone.abort(new ApiError('conflict', 'The request was given up.')));
+  const begun = await turn(() => call('timetable_generate', { ...wanted, time_limit_seconds }), time_limit_seconds + patience, gone.signal);
+  let isSaved = false;
+  try {
+    gone.signal.throwIfAborted();
+    const found = await generateInThread(begun.problem, { seed, time_limit_ms: time_limit_seconds * 1000 }, gone.signal);
+    if (found.status === 'infeasible') {
+      const details = overCapacityOf(begun, found.over_capacity);
+      throw new ApiError('schedule_conflict', `No timetable can hold all of this. ${details[0]?.message ?? ''}`.trim(), { details: details.slice(0, 20) });
+    }
+    const slots = slotsOf(begun, found.placed);
+    const unplaced = unplacedOf(begun, found.unplaced);
+    gone.signal.throwIfAborted();
+    if (!dry_run) {
+      const { run, digest, academic_year_id, class_ids } = begun;
+      await call('timetable_generate_save', { run, digest, academic_year_id, class_ids, slots });
+      isSaved = true;
+    }
+    const { spread_excess, class_gaps, teacher_gaps } = found.figures;
+    return JSON.stringify({
+      ...{ status: unplaced.length === 0 ? 'complete' : 'partial', placed: slots.length, unplaced, seconds: found.seconds },
+      ...{ figures: { spread_excess, class_gaps, teacher_gaps }, seed, is_cut_short: found.is_cut_short, slots },
+    });
+  } finally {
+    // Else the next one waits until the turn expires.
+    if (!isSaved)
+      await call('timetable_generate_end', { run: begun.run }).catch((error: unknown) => services.logger.warn({ operation: 'timetable_generate_end', error }));
+  }
+};
+
+/** Asks again and again, at odd moments, while another generate of the school has its turn. @throws ApiError conflict when that takes too long */
+async function turn(begin: () => Promise<string>, seconds: number, signal: AbortSignal): Promise<Begun> {
+  const end = performance.now() + seconds * 1000;
+  for (;;) {
+    signal.throwIfAborted();
+    const answer = JSON.parse(await begin()) as Begun | { busy_since: string };
+    if (!('busy_since' in answer)) return answer;
+    if (performance.now() > end) {
+      throw new ApiError('conflict', `Another timetable of this school is being generated, since ${answer.busy_since}. Try again when it is done.`);
+    }
+    await pause(150 + Math.random() * 300);
+  }
+}
+
 const inTheWay =
   '409 schedule_conflict, with a detail for each conflict, when the class or the teacher has something else then, the teacher is not available or would have more periods than their workload rule allows, at lunch, or outside the day and the week of the school.';
 
@@ -148,6 +262,18 @@ export const timetable = resource('/timetable', 'Timetable', 'The shape of the s
       'For whoever manages the timetable of the whole school. 409 schedule_conflict when slots of the current or a later academic year would lie outside the day, at lunch or on a day without school.',
     body: ConfigChange,
     answer: Config,
+  },
+  'POST /generate': {
+    operation: 'timetable_generate',
+    summary: 'Generate the timetable',
+    description: [
+      'Places the class subjects that have an active teacher, and puts what it found in the place of all slots of these classes; partial names what found no place, and why.',
+      "It keeps to the config, the teachers' availability and workload rules, and their lessons in other classes. Generates of a school take turns: one waits for another as long as its own time limit, then it is a 409 conflict.",
+      '409 schedule_conflict, with who is asked for too much in the details, when no timetable can hold all of it; 409 conflict when there is nothing to place, or when the school was changed meanwhile. After any refusal the timetable is as it was. For whoever manages the timetable of the whole school.',
+    ].join('\n\n'),
+    body: GenerateInput,
+    answer: Generated,
+    handler: generate,
   },
   'GET /slots': {
     operation: 'timetable_slots_list',

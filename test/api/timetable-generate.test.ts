@@ -1,0 +1,294 @@
+import { describe, expect, test } from '@jest/globals';
+import type { Answer } from '../support/client.ts';
+import { type School, serviceWithSchool } from '../support/service.ts';
+import { until } from '../support/until.ts';
+
+const { service } = await serviceWithSchool();
+
+interface Cell {
+  class_id: number;
+  subject_id: number;
+  teacher_id: number;
+  day_of_week: number;
+  period: number;
+}
+interface Generated {
+  status: string;
+  placed: number;
+  unplaced: {
+    class_id: number;
+    class_name: string;
+    subject_name: string;
+    teacher_id: number | null;
+    teacher_name: string | null;
+    missing: number;
+    reason: string;
+    message: string;
+  }[];
+  seconds: number;
+  figures: { spread_excess: number; class_gaps: number; teacher_gaps: number };
+  seed: number;
+  is_cut_short: boolean;
+  slots: Cell[];
+}
+
+const path = '/api/timetable/generate';
+const rows = <R extends Record<string, unknown>>(text: string, values?: unknown[]) => service.database.query<R>(text, values);
+
+/** A school whose setup is done, with classes that have subjects of so many periods, taught by as many teachers as there are classes. */
+async function planned(classes: number, periods: number[]): Promise<School> {
+  const school = await service.school();
+  const { schema } = school;
+  await rows(`update platform.tenant set is_setup_complete = true where id = $1`, [school.id]);
+  await school.classroom('Class 1');
+  await rows(
+    `insert into ${schema}.class (name, grade_id, academic_year_id) select 'Class ' || n, grade_id, academic_year_id from ${schema}.class, generate_series(2, $1) n`,
+    [classes],
+  );
+  await rows(`insert into ${schema}.teacher (first_name, last_name) select 'Tia', 'Teacher ' || n from generate_series(1, $1) n`, [classes]);
+  await rows(`insert into ${schema}.subject (name, code) select 'Subject ' || n, 'S' || n from generate_series(1, $1) n`, [periods.length]);
+  await rows(
+    `insert into ${schema}.class_subject (class_id, subject_id, teacher_id, periods_per_week)
+     select c, s, 1 + (c + s::integer) % $1::integer, periods from generate_series(1, $1::integer) c, unnest($2::integer[]) with ordinality p (periods, s)`,
+    [classes, periods],
+  );
+  return school;
+}
+const generate = async (school: School, body: object = {}) => (await school.admin.post<Generated>(path, { time_limit_seconds: 1, ...body })).data;
+const refused = (school: School, body: object, status: number) => school.admin.post<Generated>(path, { time_limit_seconds: 1, ...body }, status);
+const standing = (school: School) =>
+  rows<Cell & Record<string, unknown>>(
+    `select class_id::integer, subject_id::integer, teacher_id::integer, day_of_week, period from ${school.schema}.timetable_slot order by class_id, day_of_week, period`,
+  );
+const turns = (school: School) => rows(`select from ${school.schema}.timetable_generation`);
+const inOrder = (slots: readonly Cell[]) => [...slots].sort((a, b) => a.class_id - b.class_id || a.day_of_week - b.day_of_week || a.period - b.period);
+/** The periods that each class has of each subject. */
+const counts = (slots: readonly Cell[]) =>
+  Object.fromEntries([...Map.groupBy(slots, (one) => `${one.class_id} ${one.subject_id} ${one.teacher_id}`)].map(([key, all]) => [key, all.length]));
+
+/** Keeps the generator at work for all of its time: what is taught three times a week on one day alone is never well spread. */
+async function hard(): Promise<School> {
+  const school = await planned(24, [4, 4, 4, 4, 4, 4, 4, 4, 4]);
+  const { schema } = school;
+  await rows(`insert into ${schema}.teacher (first_name, last_name) values ('Mona', 'Monday')`);
+  await rows(`insert into ${schema}.subject (name, code) values ('Mondays', 'MON')`);
+  await rows(`insert into ${schema}.teacher_availability select 25, d, p, false from generate_series(2, 5) d, generate_series(1, 8) p`);
+  await rows(`insert into ${schema}.class_subject (class_id, subject_id, teacher_id, periods_per_week) values (24, 10, 25, 3)`);
+  return school;
+}
+const hardPeriods = 24 * 36 + 3;
+
+describe('a generate', () => {
+  test('places every period of every class subject within the config, availability and limits, and saves what it answers', async () => {
+    const school = await planned(6, [5, 5, 4, 3, 3]);
+    await school.admin.put('/api/timetable/config', { working_days: [1, 2, 4, 6], total_periods: 7, lunch_start_period: 4 });
+    await school.admin.put(
+      '/api/teachers/1/availability',
+      [1, 2, 3].map((period) => ({ day_of_week: 6, period, is_available: false })),
+    );
+    await school.admin.put('/api/teachers/2/workload-rule', { max_periods_per_day: 5, max_periods_per_week: 20 });
+    const answer = await generate(school);
+    expect(answer).toMatchObject({ status: 'complete', placed: 120, unplaced: [], seed: 1 });
+    expect(await standing(school)).toEqual(inOrder(answer.slots));
+    const wanted = await rows<{ key: string; periods: number }>(
+      `select concat_ws(' ', class_id, subject_id, teacher_id) as key, periods_per_week as periods from ${school.schema}.class_subject`,
+    );
+    expect(counts(answer.slots)).toEqual(Object.fromEntries(wanted.map(({ key, periods }) => [key, periods])));
+    expect([...new Set(answer.slots.map((one) => one.day_of_week))].sort()).toEqual([1, 2, 4, 6]);
+    expect(answer.slots.filter(({ period }) => period === 4 || period > 7)).toEqual([]);
+    for (const who of ['class_id', 'teacher_id'] as const) {
+      expect(new Set(answer.slots.map((one) => `${one[who]} ${one.day_of_week} ${one.period}`)).size).toBe(120);
+    }
+    expect(answer.slots.filter((one) => one.teacher_id === 1 && one.day_of_week === 6 && one.period < 4)).toEqual([]);
+    const days = Map.groupBy(
+      answer.slots.filter((one) => one.teacher_id === 2),
+      (one) => one.day_of_week,
+    );
+    expect(Math.max(...[...days.values()].map((all) => all.length))).toBeLessThanOrEqual(5);
+    expect(await turns(school)).toEqual([]);
+  });
+
+  test('with the same seed is the same timetable, with another one another', async () => {
+    const school = await planned(4, [5, 4, 3]);
+    const [first, again, other] = [await generate(school, { seed: 7 }), await generate(school, { seed: 7 }), await generate(school, { seed: 8 })];
+    expect(again.slots).toEqual(first.slots);
+    expect(other.slots).not.toEqual(first.slots);
+    expect(other).toMatchObject({ seed: 8, placed: 48 });
+  });
+
+  test('of some classes leaves the others as they are, and their teachers are not free then; a dry run changes nothing', async () => {
+    const school = await planned(3, [6, 6, 6]);
+    const before = await generate(school);
+    const tried = await generate(school, { class_ids: [1], seed: 5, dry_run: true });
+    expect(tried.slots).toHaveLength(18);
+    expect(await standing(school)).toEqual(inOrder(before.slots));
+    const { slots } = await generate(school, { class_ids: [1], seed: 5 });
+    expect(slots).toEqual(tried.slots);
+    expect(new Set(slots.map(({ class_id }) => class_id))).toEqual(new Set([1]));
+    expect(await standing(school)).toEqual(inOrder([...slots, ...before.slots.filter(({ class_id }) => class_id !== 1)]));
+    expect(await turns(school)).toEqual([]);
+  });
+
+  test('names what nobody teaches, and is partial; slots that were made by hand make way', async () => {
+    const school = await planned(2, [3, 3, 3]);
+    await rows(
+      `insert into ${school.schema}.timetable_slot (class_id, academic_year_id, subject_id, day_of_week, period) select id, academic_year_id, 1, 1, 1 from ${school.schema}.class`,
+    );
+    await rows(`update ${school.schema}.class_subject set teacher_id = null where class_id = 1 and subject_id = 1`);
+    await rows(`update ${school.schema}.teacher set is_active = false where id = 1`);
+    const answer = await generate(school);
+    const inactive = await rows<{ count: number }>(`select count(*)::integer as count from ${school.schema}.class_subject where teacher_id = 1`);
+    expect(answer).toMatchObject({ status: 'partial', placed: 18 - 3 * (1 + (inactive[0]?.count ?? 0)) });
+    expect(answer.unplaced.filter(({ reason }) => reason === 'no_teacher')).toMatchObject([
+      { class_name: 'Class 1', subject_name: 'Subject 1', teacher_id: null, teacher_name: null, missing: 3, message: 'Subject 1 in Class 1 has no teacher.' },
+    ]);
+    expect(answer.unplaced.filter(({ reason }) => reason === 'teacher_inactive')).toHaveLength(inactive[0]?.count ?? 0);
+    expect(answer.unplaced.find(({ reason }) => reason === 'teacher_inactive')).toMatchObject({ teacher_id: 1, teacher_name: 'Tia Teacher 1' });
+    expect(await standing(school)).toEqual(inOrder(answer.slots));
+  });
+
+  test('of the impossible is a 409 within a second that names who is over capacity, and the timetable stays', async () => {
+    const school = await planned(4, [8, 8, 8]);
+    const before = await generate(school);
+    await school.admin.put('/api/teachers/2/workload-rule', { max_periods_per_week: 10 });
+    await rows(`update ${school.schema}.class_subject set periods_per_week = 40 where class_id = 3 and subject_id = 1`);
+    const start = performance.now();
+    const answer = await refused(school, { time_limit_seconds: 30 }, 409);
+    expect(performance.now() - start).toBeLessThan(2000);
+    expect(answer.error).toBe('schedule_conflict');
+    expect(answer.details.map((detail) => detail.path)).toEqual(expect.arrayContaining(['class.3', 'teacher.2']));
+    const text = JSON.stringify([answer.message, answer.details]);
+    expect(text).toContain('Class 3');
+    expect(text).toContain('Tia Teacher 2');
+    expect(text).not.toMatch(/\{(class|teacher|day)/);
+    expect(await standing(school)).toEqual(inOrder(before.slots));
+    expect(await turns(school)).toEqual([]);
+  });
+});
+
+describe('is refused', () => {
+  const why = (answer: Answer<unknown>) => [answer.error, answer.details.map((detail) => detail.path)];
+
+  test('with nothing to place, or for what does not exist, before anything is searched', async () => {
+    const school = await service.school();
+    expect((await refused(school, {}, 409)).error).toBe('setup_incomplete');
+    await rows(`update platform.tenant set is_setup_complete = true where id = $1`, [school.id]);
+    expect((await refused(school, {}, 409)).message).toContain('has no classes');
+    const { classId, yearId } = await school.classroom('Empty');
+    expect((await refused(school, {}, 409)).message).toContain('have no subjects');
+    await rows(`insert into ${school.schema}.subject (name, code) values ('Maths', 'M')`);
+    await rows(`insert into ${school.schema}.class_subject (class_id, subject_id, periods_per_week) values ($1, 1, 3)`, [classId]);
+    expect((await refused(school, {}, 409)).message).toContain('has an active teacher');
+    expect(why(await refused(school, { class_ids: [classId, 999_999] }, 422))).toEqual(['invalid_reference', ['class_ids.1']]);
+    expect(why(await refused(school, { academic_year_id: 999_999 }, 422))).toEqual(['invalid_reference', ['academic_year_id']]);
+    const [year] = await rows<{ id: number }>(
+      `insert into ${school.schema}.academic_year (name, start_date, end_date) values ('Other', '1990-01-01', '1990-12-31') returning id::integer`,
+    );
+    expect(why(await refused(school, { academic_year_id: year?.id, class_ids: [classId] }, 422))).toEqual(['invalid_reference', ['class_ids.0']]);
+    expect(yearId).not.toBe(year?.id);
+    for (const [body, field] of [
+      [{ time_limit_seconds: 0 }, 'time_limit_seconds'],
+      [{ time_limit_seconds: 61 }, 'time_limit_seconds'],
+      [{ class_ids: [] }, 'class_ids'],
+      [{ seed: -1 }, 'seed'],
+      [{ colour: 'red' }, 'colour'],
+    ] as [object, string][])
+      expect(why(await refused(school, body, 400))).toEqual(['validation_error', [field]]);
+    expect(await turns(school)).toEqual([]);
+  });
+
+  test('without the permission, for some classes only, and without a subscription: at once', async () => {
+    const school = await hard();
+    const start = performance.now();
+    const teacher = await school.user(['teacher']);
+    expect((await teacher.post(path, { time_limit_seconds: 30 }, 403)).error).toBe('forbidden');
+    await rows(
+      `insert into ${school.schema}.role_permission (role_id, permission_id) select r.id, p.id from ${school.schema}.role r, core.permission p where r.name = 'teacher' and p.name = 'timetable.manage'`,
+    );
+    const manager = await service.anonymous.login({ tenant_id: school.id, email: teacher.email, password: 'test-password' });
+    expect((await manager.post(path, { time_limit_seconds: 30 }, 403)).message).toContain('whole school');
+    await rows(`update platform.subscription set status = 'past_due' where tenant_id = $1`, [school.id]);
+    expect((await refused(school, { time_limit_seconds: 30 }, 402)).error).toBe('subscription_inactive');
+    expect(performance.now() - start).toBeLessThan(5000);
+    expect(await standing(school)).toEqual([]);
+  });
+});
+
+describe('while a generate runs', () => {
+  test('the API answers others, and the time limit is kept', async () => {
+    const school = await hard();
+    const start = performance.now();
+    const running = generate(school, { time_limit_seconds: 3 });
+    await until(async () => (await turns(school)).length === 1 || undefined);
+    const waits: number[] = [];
+    const state = { isOver: false };
+    void running.finally(() => (state.isOver = true));
+    while (!state.isOver) {
+      const asked = performance.now();
+      await school.admin.get('/api/timetable/config');
+      waits.push(performance.now() - asked);
+      await new Promise((done) => setTimeout(done, 20));
+    }
+    const answer = await running;
+    expect(performance.now() - start).toBeLessThan(7000);
+    expect(answer.placed).toBe(hardPeriods);
+    expect(await standing(school)).toHaveLength(hardPeriods);
+    expect(waits.length).toBeGreaterThan(10);
+    expect(waits.toSorted((a, b) => a - b)[Math.floor(waits.length / 2)]).toBeLessThan(250);
+  });
+
+  test('another one of the school waits for its turn, and both are done', async () => {
+    const school = await hard();
+    const start = performance.now();
+    const answers = await Promise.all([generate(school, { time_limit_seconds: 2 }), generate(school, { time_limit_seconds: 2, seed: 2 })]);
+    expect(performance.now() - start).toBeGreaterThan((answers[0].seconds + answers[1].seconds) * 1000);
+    const stands = await standing(school);
+    expect([inOrder(answers[0].slots), inOrder(answers[1].slots)]).toContainEqual(stands);
+    expect(await turns(school)).toEqual([]);
+  });
+
+  test('for longer than another one waits, that one is told since when; a turn that was left behind expires', async () => {
+    const school = await planned(2, [2]);
+    await rows(
+      `insert into ${school.schema}.timetable_generation (run, started_at, expires_at) values ('elsewhere', '2030-01-02T03:04:05Z', now() + interval '1 hour')`,
+    );
+    const busy = await refused(school, {}, 409);
+    expect(busy).toMatchObject({ error: 'conflict', message: expect.stringContaining('2030-01-02T03:04:05') });
+    await rows(`update ${school.schema}.timetable_generation set expires_at = now() - interval '1 second'`);
+    expect((await generate(school)).placed).toBe(4);
+    expect(await turns(school)).toEqual([]);
+  });
+
+  test.each([
+    ['a class subject', (at: School) => at.admin.put('/api/class-subjects/1', { periods_per_week: 3 })],
+    ['the availability of a teacher', (at: School) => at.admin.put('/api/teachers/1/availability', [{ day_of_week: 1, period: 1, is_available: false }])],
+    ['the config', (at: School) => at.admin.put('/api/timetable/config', { total_periods: 9 })],
+    ['a slot', (at: School) => at.admin.post('/api/timetable/slots', { class_id: 1, subject_id: 1, day_of_week: 1, period: 1 }, 201)],
+  ])('a change of %s is noticed: 409, and the timetable stays', async (_what, change) => {
+    const school = await hard();
+    const running = refused(school, { time_limit_seconds: 2 }, 409);
+    await until(async () => (await turns(school)).length === 1 || undefined);
+    await change(school);
+    const before = await standing(school);
+    expect(await running).toMatchObject({ error: 'conflict', message: expect.stringContaining('changed meanwhile') });
+    expect(await standing(school)).toEqual(before);
+    expect(await turns(school)).toEqual([]);
+  });
+
+  test('a client that goes away ends it: the turn is free at once, and the timetable stays', async () => {
+    const school = await hard();
+    const gone = new AbortController();
+    const running = fetch(`${service.url}${path}`, {
+      method: 'POST',
+      headers: { Authorization: `Bearer ${school.admin.token}`, 'Content-Type': 'application/json' },
+      body: JSON.stringify({ time_limit_seconds: 60 }),
+      signal: gone.signal,
+    }).catch((error: unknown) => error);
+    await until(async () => (await turns(school)).length === 1 || undefined);
+    gone.abort();
+    expect(await running).toMatchObject({ name: 'AbortError' });
+    await until(async () => (await turns(school)).length === 0 || undefined);
+    expect(await standing(school)).toEqual([]);
+    expect((await generate(school, { class_ids: [1] })).placed).toBe(36);
+  });
+});

@@ -1,0 +1,615 @@
+import { beforeAll, describe, expect, test } from '@jest/globals';
+import type { Answer, Client } from '../support/client.ts';
+import { inOrder, walk } from '../support/pages.ts';
+import { race } from '../support/race.ts';
+import { type School, serviceWithSchool } from '../support/service.ts';
+
+const { service, school } = await serviceWithSchool();
+
+interface Config {
+  total_periods: number;
+  lunch_start_period: number | null;
+  lunch_periods: number;
+  period_duration: number;
+  start_time: string;
+  break_after: number[];
+  break_duration: number;
+  working_days: number[];
+  periods: { period: number; start_time: string; end_time: string; is_lunch: boolean }[];
+  created_at: string;
+  updated_at: string;
+}
+interface Slot {
+  id: number;
+  class_id: number;
+  class_name: string;
+  academic_year_id: number;
+  subject_id: number;
+  subject_name: string;
+  subject_code: string;
+  teacher_id: number | null;
+  teacher_name: string | null;
+  day_of_week: number;
+  period: number;
+  start_time: string;
+  end_time: string;
+  room: string | null;
+  created_at: string;
+  updated_at: string;
+}
+interface Conflicts {
+  has_conflict: boolean;
+  conflicts: { kind: string; message: string; slot: Partial<Slot> | null }[];
+}
+
+const path = '/api/timetable/slots';
+const configPath = '/api/timetable/config';
+const checkPath = '/api/timetable/check-conflicts';
+let serial = 0;
+const unique = (what: string) => `${what} ${++serial}`;
+
+/** Adds a row straight into a table of a school; answers its id. */
+async function insert(table: string, fields: Record<string, unknown>, at = school): Promise<number> {
+  const [row] = await service.database.query<{ id: number }>(
+    `insert into ${at.schema}.${table} (${Object.keys(fields).join()}) values (${Object.keys(fields)
+      .map((_, n) => `$${n + 1}`)
+      .join()}) returning id::integer`,
+    Object.values(fields),
+  );
+  return row?.id ?? 0;
+}
+const addTeacher = (fields: Record<string, unknown> = {}, at = school) => insert('teacher', { first_name: 'Tia', last_name: unique('Teacher'), ...fields }, at);
+const addSubject = (name = unique('Subject'), at = school) => insert('subject', { name, code: unique('C') }, at);
+const away = (teacher: number, day: number, period: number, at = school) =>
+  service.database.query(`insert into ${at.schema}.teacher_availability values ($1, $2, $3, false)`, [teacher, day, period]);
+
+/** A class, a subject and a teacher of their own. */
+async function stage(at = school): Promise<{ class_id: number; subject_id: number; teacher_id: number; yearId: number; className: string }> {
+  const className = unique('Class');
+  const { classId, yearId } = await at.classroom(className);
+  return { class_id: classId, subject_id: await addSubject(undefined, at), teacher_id: await addTeacher({}, at), yearId, className };
+}
+const bodyOf = ({ class_id, subject_id, teacher_id }: { class_id: number; subject_id: number; teacher_id: number }, day_of_week: number, period: number) => ({
+  ...{ class_id, subject_id, teacher_id, day_of_week, period },
+});
+const add = async (body: object, at = school) => (await at.admin.post<Slot>(path, body, 201)).data;
+const read = async (id: number) => (await school.admin.get<Slot>(`${path}/${id}`)).data;
+const move = (id: number, body: object, status = 200, who: Client = school.admin) => who.send<Slot>('PATCH', `${path}/${id}/move`, { body }, status);
+const check = async (body: object, at = school) => (await at.admin.post<Conflicts>(checkPath, body)).data;
+const messages = (answer: Answer<unknown>) => answer.details.map(({ message }) => message);
+
+describe('the config', () => {
+  const fresh = {
+    ...{ total_periods: 8, lunch_start_period: null, lunch_periods: 1, period_duration: 45, start_time: '08:00' },
+    ...{ break_after: [], break_duration: 15, working_days: [1, 2, 3, 4, 5] },
+  };
+
+  test('of a new school is read by everybody, a student too', async () => {
+    const one = await service.school();
+    const { data } = await one.admin.get<Config>(configPath);
+    expect(data).toEqual({ ...fresh, periods: data.periods, created_at: data.created_at, updated_at: data.updated_at });
+    expect(data.periods).toHaveLength(8);
+    expect(data.periods[7]).toEqual({ period: 8, start_time: '13:15', end_time: '14:00', is_lunch: false });
+    for (const roles of [['student'], ['teacher'], []]) expect((await (await one.user(roles)).get<Config>(configPath)).data).toEqual(data);
+  });
+
+  test('takes any part; breaks make the rest of the day later, lunch takes whole periods; what was read may be sent back', async () => {
+    const one = await service.school();
+    const changed = {
+      total_periods: 5,
+      lunch_start_period: 3,
+      period_duration: 40,
+      start_time: '09:30',
+      break_after: [4, 1],
+      break_duration: 10,
+      working_days: [7, 1],
+    };
+    const { data } = await one.admin.put<Config>(configPath, changed);
+    expect(data).toMatchObject({ ...changed, break_after: [1, 4], working_days: [1, 7], lunch_periods: 1 });
+    expect(data.periods.map(({ start_time, end_time, is_lunch }) => `${start_time} ${end_time}${is_lunch ? ' lunch' : ''}`)).toEqual([
+      '09:30 10:10',
+      '10:20 11:00',
+      '11:00 11:40 lunch',
+      '11:40 12:20',
+      '12:30 13:10',
+    ]);
+    expect((await one.admin.get<Config>(configPath)).data).toEqual(data);
+    expect((await one.admin.put<Config>(configPath, { ...data, lunch_start_period: null })).data).toMatchObject({
+      lunch_start_period: null,
+      start_time: '09:30',
+    });
+    const { data: now } = await one.admin.get<Config>(configPath);
+    expect((await one.admin.put(configPath, { ...now, created_at: '2020-01-01T00:00:00Z' }, 400)).details).toMatchObject([{ path: 'created_at' }]);
+    expect((await one.admin.put<Config>(configPath, {})).data.total_periods).toBe(5);
+  });
+
+  test('names the field of a day that is none, and changes nothing', async () => {
+    const one = await service.school();
+    const before = (await one.admin.get<Config>(configPath)).data;
+    for (const [body, field] of [
+      [{ total_periods: 0 }, 'total_periods'],
+      [{ total_periods: 25 }, 'total_periods'],
+      [{ total_periods: null }, 'total_periods'],
+      [{ lunch_start_period: 9 }, 'lunch_start_period'],
+      [{ lunch_start_period: 8, lunch_periods: 2 }, 'lunch_start_period'],
+      [{ lunch_periods: 5 }, 'lunch_periods'],
+      [{ period_duration: 4 }, 'period_duration'],
+      [{ start_time: '24:00' }, 'start_time'],
+      [{ start_time: '8:00' }, 'start_time'],
+      [{ start_time: '18:00' }, 'start_time'],
+      [{ period_duration: 120 }, 'period_duration'],
+      [{ total_periods: 24 }, 'total_periods'],
+      [{ break_after: [8] }, 'break_after'],
+      [{ break_after: [2, 2] }, 'break_after'],
+      [{ break_after: [0] }, 'break_after.0'],
+      [{ break_duration: 0 }, 'break_duration'],
+      [{ working_days: [] }, 'working_days'],
+      [{ working_days: [1, 1] }, 'working_days'],
+      [{ working_days: [8] }, 'working_days.0'],
+      [{ colour: 'red' }, 'colour'],
+    ] as [object, string][]) {
+      const refused = await one.admin.put(configPath, body, 400);
+      expect([body, refused.details.map((detail) => detail.path)]).toEqual([body, [field]]);
+    }
+    expect((await one.admin.get<Config>(configPath)).data).toEqual(before);
+    // To the last minute before midnight.
+    await one.admin.put(configPath, { start_time: '17:59' });
+  });
+
+  test('that leaves slots of this or a later year outside is a 409 that counts and names them; those of past years do not count', async () => {
+    const one = await service.school();
+    const the = await stage(one);
+    await add(bodyOf(the, 5, 8), one);
+    await add(bodyOf(the, 5, 7), one);
+    const past = await insert('academic_year', { name: 'Past', start_date: '1990-01-01', end_date: '1990-12-31' }, one);
+    const { gradeId } = await one.classroom('Other');
+    const pastClass = await insert('class', { name: 'Past', grade_id: gradeId, academic_year_id: past }, one);
+    await add(bodyOf({ ...the, class_id: pastClass }, 1, 1), one);
+    const shorter = await one.admin.put(configPath, { total_periods: 7 }, 409);
+    expect(shorter).toMatchObject({ error: 'schedule_conflict', message: expect.stringMatching(/^One slot /), details: [{ path: 'total_periods' }] });
+    expect(messages(shorter)[0]).toContain(the.className);
+    const friday = await one.admin.put(configPath, { working_days: [1, 2, 3, 4] }, 409);
+    expect(friday).toMatchObject({
+      error: 'schedule_conflict',
+      message: expect.stringMatching(/^2 slots /),
+      details: [{ path: 'working_days' }, { path: 'working_days' }],
+    });
+    expect(await one.admin.put(configPath, { lunch_start_period: 7 }, 409)).toMatchObject({ details: [{ path: 'lunch_start_period' }] });
+    expect((await one.admin.get<Config>(configPath)).data).toMatchObject({ total_periods: 8, lunch_start_period: null, working_days: [1, 2, 3, 4, 5] });
+    await one.admin.put(configPath, { lunch_start_period: 1, working_days: [2, 3, 4, 5] });
+    const later = await insert('academic_year', { name: 'Later', start_date: '2095-01-01', end_date: '2095-12-31' }, one);
+    const laterClass = await insert('class', { name: 'Later', grade_id: gradeId, academic_year_id: later }, one);
+    await add(bodyOf({ ...the, class_id: laterClass }, 2, 6), one);
+    await one.admin.put(configPath, { lunch_start_period: 6 }, 409);
+  });
+
+  test('what a teacher said of a period that the day loses does no harm, and counts again with a longer day', async () => {
+    const one = await service.school();
+    const the = await stage(one);
+    await away(the.teacher_id, 1, 8, one);
+    await one.admin.put(configPath, { total_periods: 6 });
+    expect((await one.admin.get<unknown[]>(`/api/teachers/${the.teacher_id}/availability`)).data).toHaveLength(30);
+    await add(bodyOf(the, 1, 6), one);
+    await one.admin.put(configPath, { total_periods: 8 });
+    expect((await one.admin.post(path, bodyOf(the, 1, 8), 409)).error).toBe('schedule_conflict');
+  });
+});
+
+describe('slots', () => {
+  test('one that was added is read back with names and times, changed in part, and removed', async () => {
+    const the = await stage();
+    const { headers, data } = await school.admin.post<Slot>(path, { ...bodyOf(the, 2, 3), room: 'Lab' }, 201);
+    expect(headers.get('location')).toBe(`${path}/${data.id}`);
+    expect(data).toMatchObject({
+      ...bodyOf(the, 2, 3),
+      class_name: the.className,
+      academic_year_id: the.yearId,
+      start_time: '09:30',
+      end_time: '10:15',
+      room: 'Lab',
+    });
+    expect(await read(data.id)).toEqual(data);
+    const { data: changed } = await school.admin.put<Slot>(`${path}/${data.id}`, { ...data, period: 4, room: null });
+    expect(changed).toEqual({ ...data, period: 4, room: null, start_time: '10:15', end_time: '11:00', updated_at: changed.updated_at });
+    const { data: study } = await school.admin.put<Slot>(`${path}/${data.id}`, { teacher_id: null });
+    expect(study).toMatchObject({ teacher_id: null, teacher_name: null, period: 4 });
+    expect((await school.admin.put(`${path}/${data.id}`, { academic_year_id: 999 }, 400)).details).toMatchObject([{ path: 'academic_year_id' }]);
+    expect((await school.admin.delete<{ id: number }>(`${path}/${data.id}`)).data).toEqual({ id: data.id });
+    await school.admin.get(`${path}/${data.id}`, 404);
+    await school.admin.put(`${path}/${data.id}`, { period: 1 }, 404);
+    await school.admin.delete(`${path}/${data.id}`, 404);
+    await move(data.id, { day_of_week: 1, period: 1 }, 404);
+  });
+
+  test('class, subject, day and period are needed; what does not fit or exist is named', async () => {
+    const the = await stage();
+    expect((await school.admin.post(path, {}, 400)).details.map((detail) => detail.path).sort()).toEqual(['class_id', 'day_of_week', 'period', 'subject_id']);
+    for (const [field, value] of Object.entries({ day_of_week: 8, period: 25, teacher_id: 'x', room: 5, class_id: null })) {
+      expect((await school.admin.post(path, { ...bodyOf(the, 1, 1), [field]: value }, 400)).details).toMatchObject([{ path: field }]);
+    }
+    for (const field of ['class_id', 'subject_id', 'teacher_id']) {
+      const refused = await school.admin.post(path, { ...bodyOf(the, 1, 1), [field]: 999_999 }, 422);
+      expect(refused).toMatchObject({ error: 'invalid_reference', details: [{ path: field }] });
+    }
+    const [inactive, deleted] = [await addTeacher({ is_active: false }), await addTeacher({ deleted_at: new Date() })];
+    const slot = await add(bodyOf(the, 1, 1));
+    for (const teacher_id of [inactive, deleted]) {
+      expect((await school.admin.post(path, { ...bodyOf(the, 1, 2), teacher_id }, 422)).details).toMatchObject([{ path: 'teacher_id' }]);
+      expect((await school.admin.put(`${path}/${slot.id}`, { teacher_id }, 422)).details).toMatchObject([{ path: 'teacher_id' }]);
+    }
+    // A teacher who left meanwhile may stay, also elsewhere.
+    await service.database.query(`update ${school.schema}.teacher set is_active = false where id = $1`, [the.teacher_id]);
+    expect((await school.admin.put<Slot>(`${path}/${slot.id}`, { ...slot, period: 2 })).data).toMatchObject({ period: 2, teacher_id: the.teacher_id });
+  });
+
+  test('another class takes its academic year along', async () => {
+    const the = await stage();
+    const slot = await add(bodyOf(the, 1, 1));
+    const year = await insert('academic_year', { name: unique('Year'), start_date: '1991-01-01', end_date: '1991-12-31' });
+    const { gradeId } = await school.classroom(unique('Class'));
+    const class_id = await insert('class', { name: unique('Old'), grade_id: gradeId, academic_year_id: year });
+    expect((await school.admin.put<Slot>(`${path}/${slot.id}`, { class_id })).data).toMatchObject({ class_id, academic_year_id: year });
+    expect((await school.admin.put(`${path}/${slot.id}`, { class_id: 999_999 }, 422)).details).toMatchObject([{ path: 'class_id' }]);
+  });
+
+  test('an Idempotency-Key that comes twice adds one, an If-Match that is stale changes none', async () => {
+    const the = await stage();
+    const send = () => school.admin.send<Slot>('POST', path, { body: bodyOf(the, 1, 1), headers: { 'Idempotency-Key': 'slot-twice' } }, 201);
+    const { data } = await send();
+    expect((await send()).data).toEqual(data);
+    const { headers } = await school.admin.get(`${path}/${data.id}`);
+    const put = (status: number) =>
+      school.admin.send('PUT', `${path}/${data.id}`, { body: { period: 2 }, headers: { 'If-Match': headers.get('etag') ?? '' } }, status);
+    await put(200);
+    await put(412);
+    await school.admin.send(
+      'PATCH',
+      `${path}/${data.id}/move`,
+      { body: { day_of_week: 1, period: 3 }, headers: { 'If-Match': headers.get('etag') ?? '' } },
+      412,
+    );
+  });
+});
+
+describe('what is in the way', () => {
+  test('of a class and of a teacher is a 409 that names class, subject, teacher, day and period', async () => {
+    const [one, two] = [await stage(), await stage()];
+    const slot = await add(bodyOf(one, 3, 2));
+    const both = await school.admin.post(path, bodyOf(one, 3, 2), 409);
+    expect(both).toMatchObject({ error: 'schedule_conflict', details: [{ path: 'period' }, { path: 'teacher_id' }] });
+    expect(messages(both)).toEqual([
+      `${one.className} already has ${slot.subject_name} with ${slot.teacher_name ?? ''} on Wednesday, period 2.`,
+      `${slot.teacher_name ?? ''} already teaches ${one.className} (${slot.subject_name}) on Wednesday, period 2.`,
+    ]);
+    expect(both.message).toBe(`${messages(both)[0] ?? ''} (and 1 more)`);
+    const teacher = await school.admin.post(path, { ...bodyOf(two, 3, 2), teacher_id: one.teacher_id }, 409);
+    expect(teacher.details).toMatchObject([{ path: 'teacher_id' }]);
+    // Nobody is in the way of a study period but the class.
+    await add({ ...bodyOf(two, 3, 2), teacher_id: null });
+    expect((await school.admin.put(`${path}/${slot.id}`, { class_id: two.class_id }, 409)).details).toMatchObject([{ path: 'period' }]);
+    expect(await read(slot.id)).toEqual(slot);
+  });
+
+  test('of the same time in another academic year is nothing', async () => {
+    const the = await stage();
+    const year = await insert('academic_year', { name: unique('Year'), start_date: '1992-01-01', end_date: '1992-12-31' });
+    const { gradeId } = await school.classroom(unique('Class'));
+    const class_id = await insert('class', { name: unique('Old'), grade_id: gradeId, academic_year_id: year });
+    await add(bodyOf(the, 1, 1));
+    await add(bodyOf({ ...the, class_id }, 1, 1));
+  });
+
+  test('stops a class from moving into a year in which its teacher teaches another one then; else its slots come along', async () => {
+    const [the, other] = [await stage(), await stage()];
+    const year = await insert('academic_year', { name: unique('Year'), start_date: '1993-01-01', end_date: '1993-12-31' });
+    const { gradeId } = await school.classroom(unique('Class'));
+    const class_id = await insert('class', { name: unique('Old'), grade_id: gradeId, academic_year_id: year });
+    const slot = await add(bodyOf(the, 1, 1));
+    const inTheWay = await add(bodyOf({ ...the, class_id }, 1, 1));
+    expect(await school.admin.put(`/api/classes/${the.class_id}`, { academic_year_id: year }, 409)).toMatchObject({
+      error: 'schedule_conflict',
+      details: [{ path: 'teacher_id' }],
+    });
+    await school.admin.put(`${path}/${inTheWay.id}`, { teacher_id: other.teacher_id });
+    await school.admin.put(`/api/classes/${the.class_id}`, { academic_year_id: year });
+    expect((await read(slot.id)).academic_year_id).toBe(year);
+  });
+
+  test('of availability, workload, lunch and the day is refused too, and the check says the same', async () => {
+    const one = await service.school();
+    const the = await stage(one);
+    const other = await stage(one);
+    await one.admin.put(configPath, { lunch_start_period: 5, total_periods: 7 });
+    await one.admin.put(`/api/teachers/${the.teacher_id}/workload-rule`, { max_periods_per_day: 2, max_periods_per_week: 3 });
+    await away(the.teacher_id, 4, 1, one);
+    const cases: [object, string, string, RegExp][] = [
+      [bodyOf(the, 4, 1), 'availability', 'teacher_id', /is not available on Thursday, period 1\.$/],
+      [bodyOf(the, 2, 5), 'lunch', 'period', /^Period 5 is lunch\.$/],
+      [bodyOf(the, 2, 8), 'outside_day', 'period', /^A day has 7 periods; there is no period 8\.$/],
+      [bodyOf(the, 6, 1), 'outside_day', 'day_of_week', /^There is no school on Saturday\.$/],
+    ];
+    await add(bodyOf(the, 1, 1), one);
+    await add(bodyOf(the, 1, 2), one);
+    cases.push([bodyOf(the, 1, 3), 'workload_day', 'teacher_id', /would have 3 periods on Monday, and may have 2 a day\.$/]);
+    for (const [body, kind, field, message] of cases) {
+      const refused = await one.admin.post(path, body, 409);
+      expect([body, refused.error, refused.details]).toEqual([body, 'schedule_conflict', [{ path: field, message: expect.stringMatching(message) }]]);
+      const asked = Object.fromEntries(Object.entries(body).filter(([name]) => name !== 'subject_id'));
+      expect(await check(asked, one)).toEqual({ has_conflict: true, conflicts: [{ kind, message: messages(refused)[0], slot: null }] });
+    }
+    await add(bodyOf(the, 2, 1), one);
+    const week = await one.admin.post(path, bodyOf({ ...other, teacher_id: the.teacher_id }, 3, 1), 409);
+    expect(messages(week)).toEqual([expect.stringMatching(/would have 4 periods a week, and may have 3\.$/)]);
+    expect((await one.admin.get(path)).pagination.totalItems).toBe(3);
+  });
+
+  test('of a rule that came later keeps a slot from nothing but going there again', async () => {
+    const the = await stage();
+    const slot = await add(bodyOf(the, 1, 1));
+    const second = await add(bodyOf(the, 2, 1));
+    await away(the.teacher_id, 1, 1);
+    await school.admin.put(`/api/teachers/${the.teacher_id}/workload-rule`, { max_periods_per_day: 1, max_periods_per_week: 1 });
+    expect((await school.admin.put<Slot>(`${path}/${slot.id}`, { room: 'Hall' })).data.room).toBe('Hall');
+    expect(await check({ class_id: the.class_id, teacher_id: the.teacher_id, day_of_week: 1, period: 1, exclude_slot_id: slot.id })).toMatchObject({
+      has_conflict: false,
+    });
+    await move(slot.id, { day_of_week: 1, period: 2 });
+    expect(messages(await move(slot.id, { day_of_week: 1, period: 1 }, 409))).toEqual([expect.stringContaining('is not available')]);
+    expect(messages(await move(second.id, { day_of_week: 1, period: 3 }, 409))).toEqual([expect.stringContaining('2 periods on Monday')]);
+    await move(second.id, { day_of_week: 3, period: 3 });
+  });
+});
+
+describe('the check', () => {
+  test('of a free time answers none, and of a taken one the slot in the way; the slot that would move is not in its own way', async () => {
+    const [one, two] = [await stage(), await stage()];
+    const slot = await add(bodyOf(one, 4, 4));
+    const asked = { class_id: one.class_id, teacher_id: one.teacher_id, day_of_week: 4, period: 4 };
+    expect(await check({ ...asked, period: 3 })).toEqual({ has_conflict: false, conflicts: [] });
+    const { conflicts } = await check({ ...asked, exclude_slot_id: null });
+    const { class_id, class_name, subject_id, subject_name, teacher_id, teacher_name } = slot;
+    const inTheWay = { slot_id: slot.id, class_id, class_name, subject_id, subject_name, teacher_id, teacher_name, day_of_week: 4, period: 4 };
+    expect(conflicts).toMatchObject([
+      { kind: 'class', slot: inTheWay },
+      { kind: 'teacher', slot: inTheWay },
+    ]);
+    expect(await check({ ...asked, exclude_slot_id: slot.id })).toEqual({ has_conflict: false, conflicts: [] });
+    expect((await check({ ...asked, class_id: two.class_id })).conflicts.map(({ kind }) => kind)).toEqual(['teacher']);
+    expect((await check({ ...asked, teacher_id: null })).conflicts.map(({ kind }) => kind)).toEqual(['class']);
+    expect((await school.admin.get(`${path}?class_id=${one.class_id}`)).pagination.totalItems).toBe(1);
+  });
+
+  test('of a class, teacher or slot that does not exist is a 422 that names it; without the fields it is a 400', async () => {
+    const the = await stage();
+    const asked = { class_id: the.class_id, teacher_id: the.teacher_id, day_of_week: 1, period: 1 };
+    for (const field of ['class_id', 'teacher_id', 'exclude_slot_id']) {
+      expect(await school.admin.post(checkPath, { ...asked, [field]: 999_999 }, 422)).toMatchObject({ error: 'invalid_reference', details: [{ path: field }] });
+    }
+    expect((await school.admin.post(checkPath, {}, 400)).details.map((detail) => detail.path).sort()).toEqual(['class_id', 'day_of_week', 'period']);
+  });
+});
+
+describe('a move', () => {
+  test('goes to a free place; an occupied one is a 409 with what is there, unless both change places', async () => {
+    const the = await stage();
+    const [a, b] = [await add(bodyOf(the, 1, 1)), await add({ ...bodyOf(the, 2, 2), teacher_id: await addTeacher() })];
+    expect((await move(a.id, { day_of_week: 1, period: 6 })).data).toMatchObject({ id: a.id, day_of_week: 1, period: 6, start_time: '11:45' });
+    const refused = await move(a.id, { day_of_week: 2, period: 2 }, 409);
+    expect(refused).toMatchObject({ error: 'schedule_conflict', details: [{ path: 'period' }] });
+    expect(await read(a.id)).toMatchObject({ day_of_week: 1, period: 6 });
+    expect((await move(a.id, { day_of_week: 2, period: 2, swap: true })).data).toMatchObject({ day_of_week: 2, period: 2 });
+    expect(await read(b.id)).toMatchObject({ day_of_week: 1, period: 6 });
+    // A free place, and one's own.
+    expect((await move(a.id, { day_of_week: 5, period: 5, swap: true })).data).toMatchObject({ day_of_week: 5, period: 5 });
+    expect((await move(a.id, { day_of_week: 5, period: 5, swap: true })).data).toMatchObject({ day_of_week: 5, period: 5 });
+    expect((await move(a.id, { day_of_week: 0 }, 400)).details.map((detail) => detail.path).sort()).toEqual(['day_of_week', 'period']);
+  });
+
+  test('in which both change places is refused when it is one too many for either teacher, and both stay', async () => {
+    const the = await stage();
+    const [a, b] = [await add(bodyOf(the, 1, 1)), await add({ ...bodyOf(the, 2, 2), teacher_id: await addTeacher() })];
+    await away(b.teacher_id ?? 0, 1, 1);
+    expect(messages(await move(a.id, { day_of_week: 2, period: 2, swap: true }, 409))).toEqual([
+      expect.stringContaining('is not available on Monday, period 1.'),
+    ]);
+    expect([await read(a.id), await read(b.id)]).toEqual([a, b]);
+  });
+});
+
+describe('the list', () => {
+  let lists: School;
+  let everybody: Slot[];
+  let teacherId: number;
+  let past: { year: number; class: number; slot: number };
+  const plain = (text: string) => text.normalize('NFD').replace(/\p{M}/gu, '').toLowerCase();
+
+  beforeAll(async () => {
+    lists = await service.school();
+    teacherId = await addTeacher({ first_name: 'Zoë', last_name: 'Quixote' }, lists);
+    const others = [await addTeacher({ last_name: 'Ábel' }, lists), await addTeacher({ last_name: 'mills' }, lists)];
+    const classes = [];
+    for (const name of ['Béta', 'alpha', 'Gamma']) classes.push(await lists.classroom(name));
+    const subjects = [await addSubject('Écology', lists), await addSubject('drama', lists)];
+    for (const [c, { classId }] of classes.entries()) {
+      for (const [day_of_week, period] of [
+        [1, 2],
+        [1, 1],
+        [3, 4],
+      ] as const) {
+        const teacher_id = [teacherId, ...others, null][(c + day_of_week + period) % 4] ?? null;
+        await add({ class_id: classId, subject_id: subjects[(period + c) % 2], teacher_id, day_of_week, period, room: period === 4 ? 'Gym' : null }, lists);
+      }
+    }
+    const year = await insert('academic_year', { name: 'Before', start_date: '1990-01-01', end_date: '1990-12-31' }, lists);
+    const old = await insert('class', { name: 'Old', grade_id: classes[0]?.gradeId, academic_year_id: year }, lists);
+    past = { year, class: old, slot: (await add({ class_id: old, subject_id: subjects[0], teacher_id: teacherId, day_of_week: 1, period: 1 }, lists)).id };
+    everybody = await walk<Slot>(lists.admin, path, 100);
+  });
+  const found = async (query: string) => (await lists.admin.get<Slot[]>(`${path}?pageSize=100&${query}`)).data;
+
+  test('is of the current year by day and period; a class or a year says otherwise', async () => {
+    expect(everybody).toHaveLength(9);
+    expect(everybody.map(({ day_of_week, period, class_name }) => `${day_of_week} ${period} ${class_name}`).slice(0, 4)).toEqual([
+      '1 1 alpha',
+      '1 1 Béta',
+      '1 1 Gamma',
+      '1 2 alpha',
+    ]);
+    expect((await found(`class_id=${past.class}`)).map(({ id }) => id)).toEqual([past.slot]);
+    expect((await found(`academic_year_id=${past.year}`)).map(({ id }) => id)).toEqual([past.slot]);
+    expect(await found(`academic_year_id=${past.year}&class_id=${everybody[0]?.class_id ?? 0}`)).toEqual([]);
+    const none = await service.school();
+    expect((await none.admin.get(path)).pagination.totalItems).toBe(0);
+  });
+
+  const keys: Record<string, (one: Slot) => (string | number | null)[]> = {
+    day_of_week: ({ day_of_week, period, class_name }) => [day_of_week, period, plain(class_name)],
+    class_name: ({ day_of_week, period, class_name }) => [plain(class_name), day_of_week, period],
+    subject_name: ({ day_of_week, period, subject_name }) => [plain(subject_name), day_of_week, period],
+  };
+  test.each(Object.keys(keys).flatMap((sort) => (['asc', 'desc'] as const).map((order) => [sort, order] as const)))(
+    'sorted by %s %s, its pages together are all of it once, in order, ties by id',
+    async (sort, order) => {
+      const walked = await walk<Slot>(lists.admin, `${path}?sort=${sort}&order=${order}`, 4);
+      expect(walked).toEqual(inOrder(everybody, (keys[sort] ?? (() => [])) as (one: Slot) => (string | number)[], order));
+    },
+  );
+
+  test('sorted by teacher, whoever has none comes last', async () => {
+    const names = (await found('sort=teacher_name')).map(({ teacher_name }) => teacher_name?.split(' ')[1] ?? null);
+    expect([...new Set(names)]).toEqual(['Ábel', 'mills', 'Quixote', null]);
+  });
+
+  test('class_id, teacher_id, day_of_week and the search narrow it, and they narrow together', async () => {
+    const [first] = everybody;
+    const filters: [string, (one: Slot) => boolean][] = [
+      [`class_id=${first?.class_id ?? 0}`, (one) => one.class_id === first?.class_id],
+      [`teacher_id=${teacherId}`, (one) => one.teacher_id === teacherId],
+      ['day_of_week=3', (one) => one.day_of_week === 3],
+      [`teacher_id=${teacherId}&day_of_week=1`, (one) => one.teacher_id === teacherId && one.day_of_week === 1],
+      ['search=gym+BETA', (one) => one.room === 'Gym' && one.class_name === 'Béta'],
+      ['search=zoe+quix', (one) => one.teacher_id === teacherId],
+      ['search=ecology', (one) => one.subject_name === 'Écology'],
+    ];
+    for (const [query, fits] of filters) {
+      const some = await found(query);
+      expect([query, some]).toEqual([query, everybody.filter(fits)]);
+      expect(some.length).toBeGreaterThan(0);
+    }
+    for (const query of ['day_of_week=8', 'day_of_week=x', 'class_id=0', 'sort=room', 'period=1']) {
+      expect((await lists.admin.get(`${path}?${query}`, 400)).details.map((detail) => detail.path)).toEqual([query.split('=')[0]]);
+    }
+  });
+});
+
+describe('who may', () => {
+  test('a teacher sees the slots of the classes they teach, changes none, and a student sees their own class', async () => {
+    const [near, far] = [await stage(), await stage()];
+    const teacher = await school.user(['teacher']);
+    await service.database.query(`update ${school.schema}.teacher set user_id = $1 where id = $2`, [teacher.id, near.teacher_id]);
+    const own = await add(bodyOf(near, 1, 1));
+    const beside = await add({ ...bodyOf(near, 1, 2), teacher_id: far.teacher_id });
+    const other = await add(bodyOf(far, 1, 1));
+    expect((await teacher.get<Slot[]>(path)).data.map(({ id }) => id)).toEqual([own.id, beside.id]);
+    await teacher.get(`${path}/${other.id}`, 404);
+    expect((await teacher.post(path, bodyOf(near, 2, 1), 403)).error).toBe('forbidden');
+    await teacher.put(configPath, {}, 403);
+    await teacher.post(checkPath, { class_id: near.class_id, day_of_week: 1, period: 1 }, 403);
+    const student = await school.user(['student']);
+    await insert('student', { first_name: 'Sam', last_name: 'Student', admission_number: unique('A'), class_id: far.class_id, user_id: student.id });
+    const again = await service.anonymous.login({ tenant_id: school.id, email: student.email, password: 'test-password' });
+    expect((await again.get<Slot[]>(path)).data.map(({ id }) => id)).toEqual([other.id]);
+    await again.get(`${path}/${own.id}`, 404);
+    await (await school.user(['accountant'])).get(path, 403);
+  });
+
+  test('a teacher who manages the timetable does so for their classes, judged by all of the school, and is told nothing of other classes', async () => {
+    const one = await service.school();
+    const [near, far] = [await stage(one), await stage(one)];
+    const user = await one.user(['teacher']);
+    await service.database.query(`update ${one.schema}.teacher set user_id = $1 where id = $2`, [user.id, near.teacher_id]);
+    await service.database.query(`update ${one.schema}.class set class_teacher_id = $1 where id = $2`, [near.teacher_id, near.class_id]);
+    await service.database.query(
+      `insert into ${one.schema}.role_permission (role_id, permission_id) select r.id, p.id from ${one.schema}.role r, core.permission p where r.name = 'teacher' and p.name = 'timetable.manage'`,
+    );
+    const teacher = await service.anonymous.login({ tenant_id: one.id, email: user.email, password: 'test-password' });
+    const slot = await add(bodyOf(far, 1, 1), one);
+    await service.database.query(`insert into ${one.schema}.teacher_availability values ($1, 1, 2, false)`, [far.teacher_id]);
+    await one.admin.put(`/api/teachers/${far.teacher_id}/workload-rule`, { max_periods_per_day: 1 });
+    await teacher.post(path, bodyOf(near, 1, 1), 201);
+    const taken = await teacher.post(path, { ...bodyOf(near, 1, 1), teacher_id: far.teacher_id }, 409);
+    expect(messages(taken)).toEqual([
+      expect.stringContaining(`${near.className} already has`),
+      `${slot.teacher_name ?? ''} already teaches another class on Monday, period 1.`,
+      `${slot.teacher_name ?? ''} can have no more periods on Monday.`,
+    ]);
+    expect(JSON.stringify(taken)).not.toContain(far.className);
+    const { data } = await teacher.post<Conflicts>(checkPath, { class_id: near.class_id, teacher_id: far.teacher_id, day_of_week: 1, period: 2 });
+    expect(data.conflicts.map(({ kind }) => kind)).toEqual(['availability', 'workload_day']);
+    expect((await teacher.post(path, bodyOf(far, 2, 2), 422)).details).toMatchObject([{ path: 'class_id' }]);
+    await teacher.send('PATCH', `${path}/${slot.id}/move`, { body: { day_of_week: 2, period: 2 } }, 404);
+    await teacher.delete(`${path}/${slot.id}`, 404);
+    expect((await teacher.put(configPath, { total_periods: 9 }, 403)).message).toContain('whole school');
+    // The rest of the request has the reach that it had before the rules were looked at.
+    expect((await teacher.get<Slot[]>(path)).data).toHaveLength(1);
+  });
+
+  test('a school without the feature has no timetable', async () => {
+    const none = await service.school({ feature_flags: { timetable: false } });
+    for (const get of [path, configPath]) expect((await none.admin.get(get, 403)).error).toBe('feature_disabled');
+    expect((await none.admin.post('/api/timetable/generate', {}, 403)).error).toBe('feature_disabled');
+  });
+});
+
+describe('of writers that race', () => {
+  const lock = (at: School) => `select from ${at.schema}.timetable_config for update`;
+  const statuses = (answers: { status: number }[]) => answers.map(({ status }) => status).sort();
+
+  test('for the last period of a day one gets it, the other is told that it is one too many', async () => {
+    const [one, two] = [await stage(), await stage()];
+    await school.admin.put(`/api/teachers/${one.teacher_id}/workload-rule`, { max_periods_per_day: 1 });
+    const answers = await race(service.database, lock(school), 2, () => [
+      school.admin.send('POST', path, { body: bodyOf(one, 1, 1) }),
+      school.admin.send('POST', path, { body: { ...bodyOf(two, 1, 2), teacher_id: one.teacher_id } }),
+    ]);
+    expect(statuses(answers)).toEqual([201, 409]);
+    expect(answers.filter(({ status }) => status === 409).flatMap(messages)).toEqual([expect.stringContaining('2 periods on Monday')]);
+  });
+
+  test('for one teacher or one class at one time one gets it, and no other', async () => {
+    const stages = await Promise.all(Array.from({ length: 6 }, () => stage()));
+    const [{ teacher_id } = { teacher_id: 0 }] = stages;
+    const answers = await race(service.database, lock(school), 6, () =>
+      stages.map((each) => school.admin.send('POST', path, { body: { ...bodyOf(each, 2, 2), teacher_id } })),
+    );
+    expect(statuses(answers)).toEqual([201, 409, 409, 409, 409, 409]);
+    for (const { status, error } of answers) expect([201, 'schedule_conflict']).toContain(status === 201 ? status : error);
+    const [{ class_id } = { class_id: 0 }] = stages;
+    const same = await race(service.database, lock(school), 6, () =>
+      stages.map((each) => school.admin.send('POST', path, { body: { ...bodyOf(each, 5, 5), class_id } })),
+    );
+    expect(statuses(same)).toEqual([201, 409, 409, 409, 409, 409]);
+  });
+
+  test('a shorter day and a slot in its last period: one of them is refused', async () => {
+    const one = await service.school();
+    const the = await stage(one);
+    const answers = await race(service.database, lock(one), 2, () => [
+      one.admin.send('POST', path, { body: bodyOf(the, 1, 8) }),
+      one.admin.send('PUT', configPath, { body: { total_periods: 7 } }),
+    ]);
+    expect([`201,409`, `200,409`]).toContain(statuses(answers).join());
+    expect(answers.find(({ status }) => status === 409)?.error).toBe('schedule_conflict');
+  });
+
+  test('moves of two slots that want to change places both end, whoever comes first', async () => {
+    const the = await stage();
+    const [a, b] = [await add(bodyOf(the, 1, 1)), await add({ ...bodyOf(the, 2, 2), teacher_id: await addTeacher() })];
+    const answers = await Promise.all([
+      ...[1, 2, 3].map(() => move(a.id, { day_of_week: 2, period: 2, swap: true }).then(({ status }) => status)),
+      ...[1, 2, 3].map(() => move(b.id, { day_of_week: 2, period: 2, swap: true }).then(({ status }) => status)),
+    ]);
+    expect(answers).toEqual(Array(6).fill(200));
+    expect([await read(a.id), await read(b.id)].map(({ day_of_week, period }) => `${day_of_week} ${period}`).sort()).toEqual(['1 1', '2 2']);
+  });
+});

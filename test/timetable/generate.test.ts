@@ -1,0 +1,136 @@
+import { describe, expect, test } from '@jest/globals';
+import { generate } from '../../src/timetable/generate.ts';
+import type { Problem, Timetable } from '../../src/timetable/problem.ts';
+import { judge } from '../support/timetable-checker.ts';
+import { instances } from '../support/timetable-instances.ts';
+import { feasibleProblem, plainSchool, randoms, type School } from '../support/timetables.ts';
+
+/** A budget, whatever the clock of a busy machine says. */
+const effort = (effort_ms: number) => ({ effort_ms, time_limit_ms: 600_000 });
+
+/** Done by `generate`, which must not refuse it. */
+function timetable(problem: Problem, options: Parameters<typeof generate>[1]): Timetable {
+  const made = generate(problem, options);
+  if (made.status === 'infeasible') throw new Error(made.over_capacity.map(({ message }) => message).join('\n'));
+  return made;
+}
+
+const instance = (name: string): Problem => {
+  const found = instances.find((each) => each.name === name);
+  if (!found) throw new Error(name);
+  return found.problem;
+};
+
+describe('a timetable is complete, keeps every rule and meets the wishes for classes', () => {
+  test.each(instances)('of $name', ({ problem }) => {
+    const made = timetable(problem, effort(3000));
+    const verdict = judge(problem, made.placed);
+    expect(verdict).toMatchObject({ broken: {}, unplaced: 0, spread_excess: 0, class_gaps: 0 });
+    expect(made).toMatchObject({ status: 'complete', unplaced: [] });
+    const { spread_excess, class_gaps, teacher_gaps } = verdict;
+    expect(made.figures).toMatchObject({ spread_excess, class_gaps, teacher_gaps });
+    expect(teacher_gaps).toBeLessThanOrEqual(problem.classes.length / 2);
+  });
+
+  const schools: Record<string, Partial<School>> = {
+    'with full classes': { full: 1, load: 0.8 },
+    'with full classes and no slack for half of the teachers': { full: 1, load: 0.85, tight: 0.5, exactLimits: true },
+    'with no slack for anybody': { full: 1, load: 0.95, tight: 1, exactLimits: true, doubles: 0.5 },
+    'with teachers on two or three days': { load: 0.5, partTime: 0.6, tight: 0.1 },
+    'with one teacher for a subject of all classes': { full: 1, load: 0.7, oneForAll: true },
+    'with six days of twelve periods and a long lunch': { classes: 8, days: 6, periods: 12, lunch: [5, 6], tight: 0.3, exactLimits: true },
+    'with five periods and no lunch': { classes: 16, periods: 5, lunch: [], full: 1, load: 0.8, tight: 0.5, doubles: 0 },
+  };
+  test.each(Object.entries(schools))('of a school %s', (_, school) => {
+    for (const seed of [1, 2]) {
+      const { problem, hidden } = feasibleProblem({ ...plainSchool, classes: 10, ...school }, seed);
+      const known = judge(problem, hidden);
+      expect(known).toMatchObject({ broken: {}, unplaced: 0, class_gaps: 0 });
+      const verdict = judge(problem, timetable(problem, effort(1000)).placed);
+      expect(verdict).toMatchObject({ broken: {}, unplaced: 0, class_gaps: 0 });
+      expect(verdict.spread_excess).toBeLessThanOrEqual(known.spread_excess);
+    }
+  });
+});
+
+describe('the same timetable', () => {
+  const problem = instance('S');
+  const shuffled = <T>(all: readonly T[], random: () => number) => all.map((each) => [random(), each] as const).sort((a, b) => a[0] - b[0]).map(([, each]) => each); // prettier-ignore
+
+  test('comes of the same problem and seed, in whatever order its lists are', () => {
+    const random = randoms(7);
+    const made = timetable(problem, { seed: 5, ...effort(300) });
+    const again = timetable(
+      {
+        ...problem,
+        classes: shuffled(problem.classes, random),
+        teachers: shuffled(problem.teachers, random),
+        lessons: shuffled(problem.lessons, random),
+      },
+      { seed: 5, ...effort(300) },
+    );
+    expect(again.placed).toEqual(made.placed);
+    expect(timetable(problem, { seed: 6, ...effort(300) }).placed).not.toEqual(made.placed);
+  });
+
+  test('does not come when the clock or the caller cuts the search short, and then keeps the rules too', () => {
+    const late = timetable(instance('L'), { time_limit_ms: 1 });
+    expect(judge(instance('L'), late.placed).broken).toEqual({});
+    const made = timetable(instance('L'), { time_limit_ms: 60_000, stop: { aborted: true } });
+    expect(made.is_cut_short).toBe(true);
+    expect(judge(instance('L'), made.placed).broken).toEqual({});
+    expect(timetable(problem, {}).is_cut_short).toBe(false);
+  });
+});
+
+describe('what teachers do', () => {
+  test('elsewhere is kept free, counted to their limits, and no gap', () => {
+    // Two lessons are left for each day, and they lie around the lesson elsewhere.
+    const problem: Problem = {
+      days: 2,
+      periods_per_day: 3,
+      lunch_periods: [],
+      classes: ['a', { id: 'b', unavailable: [[1, 1], [1, 2], [2, 2], [2, 3]] }], // prettier-ignore
+      teachers: [{ id: 1, busy: [[1, 2], [2, 2]], max_per_day: 3, max_per_week: 6 }], // prettier-ignore
+      lessons: [
+        { class: 'a', subject: 'x', teacher: 1, periods_per_week: 2 },
+        { class: 'b', subject: 'x', teacher: 1, periods_per_week: 2 },
+      ],
+    };
+    const made = timetable(problem, {});
+    expect(made).toMatchObject({ status: 'complete', figures: { teacher_gaps: 0 } });
+    expect(made.placed).toEqual([
+      { class: 'a', subject: 'x', teacher: 1, day: 1, period: 1 },
+      { class: 'a', subject: 'x', teacher: 1, day: 2, period: 3 },
+      { class: 'b', subject: 'x', teacher: 1, day: 1, period: 3 },
+      { class: 'b', subject: 'x', teacher: 1, day: 2, period: 1 },
+    ]);
+    expect(judge(problem, made.placed)).toMatchObject({ broken: {}, unplaced: 0, teacher_gaps: 0 });
+  });
+
+  test('is told apart by the type of their ids, and lessons that come twice are added up', () => {
+    const problem: Problem = {
+      days: 1,
+      periods_per_day: 4,
+      lunch_periods: [],
+      classes: [1, '1'],
+      teachers: [{ id: 1 }, { id: '1' }],
+      lessons: [
+        { class: 1, subject: 1, teacher: '1', periods_per_week: 2 },
+        { class: 1, subject: 1, teacher: '1', periods_per_week: 2 },
+        { class: '1', subject: '1', teacher: 1, periods_per_week: 4 },
+      ],
+    };
+    const made = timetable(problem, {});
+    expect(made.placed).toHaveLength(8);
+    expect(judge(problem, made.placed).broken).toEqual({});
+  });
+
+  test('without lessons, classes or days that make sense is answered or refused', () => {
+    const nothing: Problem = { days: 5, periods_per_day: 8, lunch_periods: [], classes: [], teachers: [], lessons: [] };
+    expect(timetable(nothing, {})).toMatchObject({ status: 'complete', placed: [] });
+    expect(() => generate({ ...nothing, days: 0 })).toThrow(RangeError);
+    expect(() => generate({ ...nothing, lessons: [{ class: 1, subject: 1, teacher: 1, periods_per_week: 1 }] })).toThrow('There is no class 1.');
+    expect(() => generate({ ...nothing, classes: [1, 1] })).toThrow('A class is there twice.');
+  });
+});

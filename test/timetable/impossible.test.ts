@@ -1,0 +1,210 @@
+import { describe, expect, test } from '@jest/globals';
+import { generate } from '../../src/timetable/generate.ts';
+import { type CapacityReason, type Problem, type Teacher, type Time, withNames } from '../../src/timetable/problem.ts';
+import { judge } from '../support/timetable-checker.ts';
+import { instances } from '../support/timetable-instances.ts';
+import { feasibleProblem, plainSchool, randoms } from '../support/timetables.ts';
+
+const week = (days: number, periods: number, only: (day: number, period: number) => boolean = () => true): Time[] =>
+  Array.from({ length: days * periods }, (_, n): Time => [Math.floor(n / periods) + 1, (n % periods) + 1]).filter(([day, period]) => only(day, period));
+
+const lesson = (inClass: string, teacher: string, periods_per_week: number) => ({ class: inClass, subject: `s-${teacher}`, teacher, periods_per_week });
+
+const small = (teachers: Teacher[], lessons: Problem['lessons'], rest: Partial<Problem> = {}): Problem => ({
+  days: 2,
+  periods_per_day: 4,
+  lunch_periods: [3],
+  classes: ['a', 'b', 'c'],
+  teachers,
+  lessons,
+  ...rest,
+});
+
+const cases: Record<Exclude<CapacityReason, 'week_teachers'>, { problem: Problem; blamed: object }> = {
+  class_periods: {
+    problem: small([{ id: 'x' }, { id: 'y' }], [lesson('a', 'x', 4), lesson('a', 'y', 3), lesson('b', 'y', 1)]),
+    blamed: { kind: 'class', id: 'a', required: 7, available: 6 },
+  },
+  teacher_week_limit: {
+    problem: small([{ id: 'x', max_per_week: 3, busy: [[1, 1]] }], [lesson('a', 'x', 2), lesson('b', 'x', 1)]), // prettier-ignore
+    blamed: { kind: 'teacher', id: 'x', required: 3, available: 2 },
+  },
+  teacher_periods: {
+    problem: small([{ id: 'x', unavailable: week(2, 4, (day) => day === 1) }], [lesson('a', 'x', 2), lesson('b', 'x', 2)]),
+    blamed: { kind: 'teacher', id: 'x', required: 4, available: 3 },
+  },
+  teacher_day_limit: {
+    problem: small([{ id: 'x', max_per_day: 2, busy: [[2, 3]] }], [lesson('a', 'x', 2), lesson('b', 'x', 2)]), // prettier-ignore
+    blamed: { kind: 'teacher', id: 'x', required: 4, available: 3 },
+  },
+  class_teachers: {
+    problem: small(
+      [{ id: 'x', unavailable: week(2, 4, (day) => day === 1) }, { id: 'y', unavailable: week(2, 4, (day) => day === 1) }, { id: 'z' }],
+      [lesson('a', 'x', 2), lesson('a', 'y', 2), lesson('a', 'z', 1)],
+    ),
+    blamed: { kind: 'class', id: 'a', required: 4, available: 3, teachers: ['x', 'y'] },
+  },
+  teacher_classes: {
+    problem: small([{ id: 'x' }], [lesson('a', 'x', 2), lesson('b', 'x', 2), lesson('c', 'x', 1)], {
+      classes: ['a', 'b', 'c'].map((id) => ({ id, unavailable: id === 'c' ? [] : week(2, 4, (day) => day === 1) })),
+    }),
+    blamed: { kind: 'teacher', id: 'x', required: 4, available: 3, classes: ['a', 'b'] },
+  },
+  // Two classes are full, and on the first day only two teachers come, for two lessons each.
+  day_teachers: {
+    problem: small(
+      [{ id: 'x', max_per_day: 2 }, { id: 'y', max_per_day: 2 }, ...['z', 'w'].map((id) => ({ id, unavailable: week(2, 4, (day) => day === 1) }))],
+      [
+        ...[lesson('a', 'x', 2), lesson('a', 'y', 1), lesson('a', 'z', 2), lesson('a', 'w', 1)],
+        ...[lesson('b', 'x', 2), lesson('b', 'y', 2), lesson('b', 'z', 1), lesson('b', 'w', 1)],
+      ],
+    ),
+    blamed: { kind: 'day', id: 1, required: 6, available: 4, classes: ['a', 'b'], teachers: ['x', 'y'] },
+  },
+  // Three teachers have a lesson more than the second day allows, and on the first there is one period for a and one for b.
+  day_classes: {
+    problem: small(
+      ['x', 'y', 'z'].map((id) => ({ id, max_per_day: 2 })),
+      ['a', 'b', 'c'].flatMap((who) => [lesson(who, 'x', 1), lesson(who, 'y', 1), lesson(who, 'z', 1)]),
+      { classes: ['a', 'b', 'c'].map((id) => ({ id, unavailable: week(2, 4, (day, period) => day === 1 && (id === 'c' || period > 1)) })) },
+    ),
+    blamed: { kind: 'day', id: 1, required: 3, available: 2, teachers: ['x', 'y', 'z'] },
+  },
+  // Two classes are full, and only x comes in the first period.
+  period_teachers: {
+    problem: small(
+      ['x', 'y', 'z'].map((id) => ({ id, unavailable: week(2, 4, (day, period) => id !== 'x' && day === 1 && period === 1) })),
+      ['a', 'b'].flatMap((who) => [lesson(who, 'x', 2), lesson(who, 'y', 2), lesson(who, 'z', 2)]),
+    ),
+    blamed: { kind: 'period', day: 1, period: 1, required: 2, available: 1, classes: ['a', 'b'], teachers: ['x'] },
+  },
+  // Two teachers come in the first periods only and teach in all of them, and then only a has school.
+  period_classes: {
+    problem: small(
+      ['x', 'y'].map((id) => ({ id, unavailable: week(2, 4, (_, period) => period > 1) })),
+      [lesson('a', 'x', 1), lesson('a', 'y', 1), lesson('b', 'x', 1), lesson('c', 'y', 1)],
+      { classes: ['a', 'b', 'c'].map((id) => ({ id, unavailable: week(2, 4, (day, period) => id !== 'a' && day === 1 && period === 1) })) },
+    ),
+    blamed: { kind: 'period', day: 1, period: 1, required: 2, available: 1, classes: ['a'], teachers: ['x', 'y'] },
+  },
+};
+
+describe('refused at once, with who is to blame', () => {
+  test.each(Object.entries(cases))('is %s', (reason, { problem, blamed }) => {
+    const made = generate(problem);
+    // The same lack may show from another side as well.
+    expect(made.status === 'infeasible' && made.over_capacity[0]).toMatchObject({ reason, ...blamed });
+  });
+
+  test('are all of them, by name', () => {
+    const lessons = [lesson('a', 'x', 7), lesson('b', 'y', 7)];
+    const made = generate(small([{ id: 'x', max_per_week: 5 }, { id: 'y' }], lessons));
+    if (made.status !== 'infeasible') throw new Error(made.status);
+    expect(made.over_capacity.map(({ message }) => withNames(message, { class: 'Class 1', teacher: 'Ann' }))).toEqual([
+      'Class 1 has 7 lessons a week, and 6 periods.',
+      'Class 1 has 7 lessons a week, and 6 periods.',
+      'Ann has 7 lessons a week to give, and room for 5 under the week limit.',
+      'Ann has 7 lessons a week to give, and is available in 6 periods.',
+      'Ann has 7 lessons a week to give, and is available in 6 periods.',
+    ]);
+  });
+
+  test('is one teacher too many hours of a large school', () => {
+    const { problem } = instances.find(({ name }) => name === 'L') ?? { problem: small([], []) };
+    const teachers = problem.teachers.map((teacher) => (teacher.id === 'T001' ? { ...teacher, max_per_day: 2 } : teacher));
+    expect(generate({ ...problem, teachers })).toMatchObject({ status: 'infeasible', over_capacity: [{ id: 'T001', reason: 'teacher_day_limit' }] });
+  });
+});
+
+/** The most lessons that any timetable places, by trying all. */
+function mostPlaced({ days, periods_per_day, classes, teachers, lessons }: Problem): number {
+  const each = lessons.flatMap((one) => Array.from({ length: one.periods_per_week }, () => one));
+  const slots = days * periods_per_day;
+  const taken = new Set<string>();
+  const onDay = new Map<string, number>();
+  let most = 0;
+  const place = (index: number, placed: number) => {
+    most = Math.max(most, placed);
+    const one = each[index];
+    if (!one || placed + each.length - index <= most) return;
+    const teacher = teachers.find(({ id }) => id === one.teacher);
+    for (let slot = 0; slot < slots; slot++) {
+      const [day, period] = [Math.floor(slot / periods_per_day) + 1, (slot % periods_per_day) + 1];
+      const keys = [`class ${one.class} ${slot}`, `teacher ${one.teacher} ${slot}`];
+      const today = `${one.teacher} ${day}`;
+      if (keys.some((key) => taken.has(key)) || (onDay.get(today) ?? 0) >= (teacher?.max_per_day ?? slots)) continue;
+      const inClass = classes.find((each) => typeof each === 'object' && each.id === one.class);
+      if ([teacher, inClass].some((who) => typeof who === 'object' && who.unavailable?.some(([d, p]) => d === day && p === period))) continue;
+      for (const key of keys) taken.add(key);
+      onDay.set(today, (onDay.get(today) ?? 0) + 1);
+      place(index + 1, placed + 1);
+      for (const key of keys) taken.delete(key);
+      onDay.set(today, (onDay.get(today) ?? 0) - 1);
+    }
+    place(index + 1, placed);
+  };
+  place(0, 0);
+  return most;
+}
+
+test('Of small problems, none is refused that has a timetable, and what is left out is as little as can be', () => {
+  const seen = { complete: 0, partial: 0, infeasible: 0 };
+  for (let seed = 1; seed <= 200; seed++) {
+    const random = randoms(seed);
+    const problem = small(
+      ['x', 'y', 'z'].map((id) => ({ id, unavailable: week(2, 2, () => random() < 0.22), max_per_day: null })),
+      ['a', 'b', 'c'].flatMap((who) => ['x', 'y', 'z'].map((teacher) => lesson(who, teacher, random() < 0.75 ? 1 : 0))),
+      { periods_per_day: 2, lunch_periods: [] },
+    );
+    const made = generate(problem, { effort_ms: 20, time_limit_ms: 60_000 });
+    seen[made.status]++;
+    const required = problem.lessons.reduce((sum, { periods_per_week }) => sum + periods_per_week, 0);
+    const most = mostPlaced(problem);
+    if (made.status === 'infeasible') expect({ seed, most }).not.toEqual({ seed, most: required });
+    else {
+      expect(judge(problem, made.placed).broken).toEqual({});
+      expect({ seed, placed: made.placed.length }).toEqual({ seed, placed: most });
+    }
+  }
+  expect(Math.min(seen.complete, seen.infeasible)).toBeGreaterThan(20);
+});
+
+test('What can not be proven impossible is answered in part: all rules kept, as little left out as can be, each with the reason', () => {
+  // Every class and every teacher has a lesson in every period in which they are there: nothing that is counted is wrong.
+  const random = randoms(926);
+  const [classes, teachers] = [['a', 'b', 'c', 'd'], ['x', 'y', 'z', 'w']]; // prettier-ignore
+  const lessons = classes.flatMap((who) => teachers.map((teacher) => lesson(who, teacher, random() < 0.85 ? 1 : 0)));
+  const there = (load: number) =>
+    [1, 2, 3, 4, 5]
+      .map((period) => [random(), period] as const)
+      .sort((a, b) => a[0] - b[0])
+      .slice(load)
+      .map(([, period]): Time => [1, period]);
+  const load = (id: string) => lessons.filter((one) => one.class === id || one.teacher === id).reduce((sum, one) => sum + one.periods_per_week, 0);
+  const tight = (ids: string[]) => ids.map((id) => ({ id, unavailable: there(load(id)) }));
+  const problem: Problem = { days: 1, periods_per_day: 5, lunch_periods: [], classes: tight(classes), teachers: tight(teachers), lessons };
+  const required = lessons.reduce((sum, one) => sum + one.periods_per_week, 0);
+
+  const made = generate(problem, { effort_ms: 200, time_limit_ms: 60_000 });
+  if (made.status === 'infeasible') throw new Error(made.status);
+  expect(made.status).toBe('partial');
+  expect(judge(problem, made.placed).broken).toEqual({});
+  expect(made.placed).toHaveLength(mostPlaced(problem));
+  expect(made.unplaced.reduce((sum, { missing }) => sum + missing, 0)).toBe(required - made.placed.length);
+  for (const { reason, message, periods, ...one } of made.unplaced) {
+    expect(reason).toMatch(/^(class_full|teacher_(clash|unavailable))$/);
+    const names = { class: 'Class 1', teacher: 'Ann', subject: 'Art' };
+    expect(withNames(message, names)).toMatch(/^1 of 1 periods of Art with Ann have no place in Class 1: .*\.$/);
+    expect(Object.values(periods).reduce((sum, n) => sum + n, 0)).toBe(load(one.class as string));
+  }
+});
+
+test('When little effort is allowed, what is left out of a hard timetable is told, and no rule is broken', () => {
+  const { problem } = feasibleProblem({ ...plainSchool, classes: 24, full: 1, load: 0.5, tight: 1, exactLimits: true, doubles: 0 }, 1);
+  const made = generate(problem, { effort_ms: 30, time_limit_ms: 60_000 });
+  if (made.status === 'infeasible') throw new Error(made.status);
+  const verdict = judge(problem, made.placed);
+  expect(verdict.broken).toEqual({});
+  expect(made.unplaced.reduce((sum, { missing }) => sum + missing, 0)).toBe(verdict.unplaced);
+  expect(made.status).toBe('partial');
+});
