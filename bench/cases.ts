@@ -86,6 +86,18 @@ export const cases: BenchCase[] = [
     request: () => ({ path: '/api/dashboard', operation: 'dashboard_get', params: {} }),
   },
   {
+    name: 'today',
+    title: "a teacher's day",
+    floor: 'statement',
+    request: () => ({ path: '/api/schedule/today', operation: 'schedule_today', params: {} }),
+  },
+  {
+    name: 'class-day',
+    title: 'the day of a class',
+    floor: 'statement',
+    request: ({ classId }) => ({ path: `/api/schedule/class/${classId}`, operation: 'schedule_class', params: { class_id: classId } }),
+  },
+  {
     name: 'login',
     title: 'log in',
     floor: 'argon2',

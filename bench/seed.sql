@@ -57,6 +57,13 @@ begin
     select date, class_id, count(*) filter (where status = 'present'), count(*) filter (where status = 'absent'), count(*) filter (where status = 'late')
     from attendance group by date, class_id;
   insert into attendance_total (class_id, marks, attended) select class_id, sum(present + absent + late), sum(present + late) from attendance_day group by class_id;
+  -- Seven lessons on each of seven days; the first user, who makes the requests, is the first teacher.
+  insert into subject (name, code) select 'Subject ' || n, 'S' || n from generate_series(1, 10) n;
+  update timetable_config set working_days = '{1,2,3,4,5,6,7}', lunch_start_period = 5;
+  update teacher set user_id = 1 where id = 1;
+  insert into timetable_slot (class_id, academic_year_id, subject_id, teacher_id, day_of_week, period)
+    select c.id, c.academic_year_id, 1 + (c.id + period * 3 + day) % 10, 1 + (c.id + period * 5 + day) % 40, day, period
+    from class c join academic_year y on y.id = c.academic_year_id and y.is_current, generate_series(1, 7) day, generate_series(1, 8) period where period <> 5;
   perform core.usage_count();
   perform set_config('session_replication_role', 'origin', true);
 end $$;
