@@ -402,7 +402,7 @@ describe('the overview', () => {
       );
     const [one = 0, two = 0, three = 0] = students;
     const [a, b, old] = classes;
-    await sql(school, 'delete from @attendance');
+    await sql(school, 'delete from @attendance_correction; delete from @attendance');
     expect((await overview()).attendance_rate).toBeNull();
     await mark([
       [one, old, '2025-05-05', 'absent'],
@@ -420,6 +420,7 @@ describe('the overview', () => {
     ]);
     expect((await overview()).attendance_rate).toBe(0.75);
     expect((await overview(`?academic_year_id=${last.id}`)).attendance_rate).toBe(1);
+    await sql(school, 'delete from @attendance_correction');
     await sql(school, "delete from @attendance where status = 'absent' or class_id = $1", [old]);
     expect((await overview()).attendance_rate).toBe(1);
     expect((await overview(`?academic_year_id=${last.id}`)).attendance_rate).toBeNull();
@@ -456,7 +457,7 @@ describe('the overview', () => {
   });
 
   test('shows a teacher the classes they teach and no fees, also when another role may see fees', async () => {
-    await sql(school, 'delete from @attendance');
+    await sql(school, 'delete from @attendance_correction; delete from @attendance');
     await sql(
       school,
       "insert into @attendance (student_id, class_id, date, status) values ($1, $2, '2025-10-01', 'absent'), ($3, $4, '2025-10-01', 'present')",
