@@ -54,7 +54,7 @@ begin
     from item group by name
   )
   select json_build_object(
-      'academic_year_id', v_year.id, 'academic_year_name', v_year.name, 'currency', (select currency from school),
+      'academic_year_id', v_year.id, 'academic_year_name', v_year.name, 'currency', coalesce((select currency from school), 'USD'),
       'billed', coalesce(total.billed, 0), 'collected', coalesce(total.collected, 0), 'outstanding', coalesce(total.outstanding, 0),
       'overdue', coalesce(total.overdue, 0), 'waived', coalesce(total.waived, 0),
       'by_class', (
