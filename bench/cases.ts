@@ -94,4 +94,19 @@ export const cases: BenchCase[] = [
        delete from student where id > ${students};
        update counter set value = ${students} where name = 'admission_number' and value > ${students}`,
   },
+  {
+    name: 'payment',
+    title: 'record a payment',
+    floor: 'statement',
+    request: ({ student }) => {
+      const body = { student_fee_id: student, amount: 0.01, payment_method: 'cash' };
+      return { method: 'POST', path: '/api/finance/payments', body, operation: 'payments_create', params: body };
+    },
+    undo: () =>
+      `set session_replication_role = replica;
+       truncate payment;
+       update student_fee set paid_amount = 0, status = 'pending' where paid_amount > 0;
+       delete from counter where name like 'RCT-%';
+       set session_replication_role = origin`,
+  },
 ];

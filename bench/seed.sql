@@ -47,6 +47,9 @@ begin
     from student s join class c on c.id = 25 + (s.id - 1) % 24;
   insert into enrollment (student_id, class_id, academic_year_id, starts_on, status)
     select s.id, c.id, c.academic_year_id, make_date(v_year, 8, 1), 'active' from student s join class c on c.id = s.class_id;
+  -- A fee of this year for each student, with the number of the student.
+  insert into fee_structure (name, academic_year_id) select 'Fees', id from academic_year where is_current;
+  insert into student_fee (student_id, fee_structure_id, amount, due_date) select n, 1, 1000, make_date(v_year + 1, 7, 31) from generate_series(1, p_students) n;
   perform core.usage_count();
   perform set_config('session_replication_role', 'origin', true);
 end $$;

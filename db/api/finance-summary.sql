@@ -22,8 +22,8 @@ comment on function api.finance_billed is 'What was billed in an academic year: 
 
 -- The figures of a year, the current one unless academic_year_id names another: in all, by class that was billed, by component, by source. What
 -- was paid of a fee fills its items in their order, so that components add up to the cent. not_found without the year, forbidden for who
--- reaches less than the whole school.
-create function api.finance_summary(p jsonb) returns json language plpgsql stable as $$
+-- reaches less than the whole school. Hash joins, since the planner can't know how many rows were billed: item by item it took 3 s for 200,000.
+create function api.finance_summary(p jsonb) returns json language plpgsql stable set enable_nestloop = off as $$
 declare
   v_year record;
   v_answer json;
@@ -41,13 +41,14 @@ begin
     select kind, class_id, grouping(kind) = 0 as is_source, grouping(class_id) = 0 as is_class, count(*) as count, sum(billed) as billed, sum(collected) as collected,
       sum(outstanding) as outstanding, sum(overdue) as overdue, sum(waived) as waived
     from billed group by grouping sets ((), (kind), (class_id))
-  ), item as (
+  ), item as materialized (
+    select i.name, i.amount, b.outstanding > 0 as is_open, b.overdue > 0 as is_overdue, case when b.collected = 0 then 0 else i.amount end as collected
+    from billed b join student_fee_item i on i.student_fee_id = b.id where b.kind = 'student_fee' and b.collected in (0, b.billed)
+    union all
     -- Only of what is paid in part does the order of the items matter.
-    select i.name, i.amount, b.outstanding > 0 as is_open, b.overdue > 0 as is_overdue,
-      case when b.collected = b.billed then i.amount when b.collected = 0 then 0
-        else least(i.amount, greatest(0, b.collected - (select coalesce(sum(e.amount), 0) from student_fee_item e where e.student_fee_id = i.student_fee_id and e.id < i.id)))
-      end as collected
-    from billed b join student_fee_item i on i.student_fee_id = b.id where b.kind = 'student_fee'
+    select i.name, i.amount, b.outstanding > 0, b.overdue > 0,
+      least(i.amount, greatest(0, b.collected - (sum(i.amount) over (partition by i.student_fee_id order by i.id) - i.amount)))
+    from billed b join student_fee_item i on i.student_fee_id = b.id where b.kind = 'student_fee' and b.collected not in (0, b.billed)
   ), component as (
     select name, sum(amount) as billed, sum(collected) as collected, coalesce(sum(amount - collected) filter (where is_open), 0) as outstanding,
       coalesce(sum(amount - collected) filter (where is_overdue), 0) as overdue, coalesce(sum(amount - collected) filter (where not is_open), 0) as waived
