@@ -160,4 +160,19 @@ export const cases: BenchCase[] = [
       return { path: `/api/attendance/student/${student_id}`, operation: 'attendance_student', params: { student_id } };
     },
   },
+  {
+    name: 'payment',
+    title: 'record a payment',
+    floor: 'statement',
+    request: ({ student }) => {
+      const body = { student_fee_id: student, amount: 0.01, payment_method: 'cash' };
+      return { method: 'POST', path: '/api/finance/payments', body, operation: 'payments_create', params: body };
+    },
+    undo: () =>
+      `set session_replication_role = replica;
+       truncate payment;
+       update student_fee set paid_amount = 0, status = 'pending' where paid_amount > 0;
+       delete from counter where name like 'RCT-%';
+       set session_replication_role = origin`,
+  },
 ];

@@ -194,9 +194,11 @@ function newSchool(rig: Rig): Promise<{ id: number }> {
   });
 }
 
-/** Imports 5,000 students into a new school and promotes 500 of them, three times over. @returns the median times in ms */
-export async function measureSchoolYear(rig: Rig): Promise<{ importing: number; promoting: number }> {
+/** Imports 5,000 students into a new school, bills them, and promotes 500 of them, three times over. @returns the median times in ms */
+export async function measureSchoolYear(rig: Rig): Promise<{ importing: number; billing: number; billingAgain: number; promoting: number }> {
   const importing: number[] = [];
+  const billing: number[] = [];
+  const billingAgain: number[] = [];
   const promoting: number[] = [];
   for (let n = 0; n < 3; n++) {
     const { id } = await newSchool(rig);
@@ -219,13 +221,22 @@ export async function measureSchoolYear(rig: Rig): Promise<{ importing: number; 
     const form = new FormData();
     form.append('file', new Blob([['first_name,last_name,date_of_birth,gender,parent_name,class_id', ...lines].join('\n')]), 'students.csv');
     importing.push(await timed(() => make(rig, admin, 201, 'POST', '/students/import', form)));
+    const structure = await add('/finance/fee-structures', {
+      name: 'Fees',
+      academic_year_id: year.id,
+      class_ids: [present.id],
+      components: ['one_time', 'monthly', 'quarterly', 'annual'].map((frequency) => ({ name: frequency, amount: 100, frequency })),
+    });
+    const bill = () => timed(() => make(rig, admin, 200, 'POST', '/finance/student-fees/generate', { fee_structure_id: structure.id, date: '2027-07-31' }));
+    billing.push(await bill());
+    billingAgain.push(await bill());
     const student_ids = Array.from({ length: 500 }, (_, student) => student + 1);
     promoting.push(
       await timed(() => make(rig, admin, 200, 'POST', '/students/promote', { student_ids, to_class_id: next.id, to_academic_year_id: nextYear.id })),
     );
   }
   await removeNew(rig);
-  return { importing: median(importing), promoting: median(promoting) };
+  return { importing: median(importing), billing: median(billing), billingAgain: median(billingAgain), promoting: median(promoting) };
 }
 
 /** Removes the schools that a measurement made. */

@@ -64,6 +64,9 @@ begin
   insert into timetable_slot (class_id, academic_year_id, subject_id, teacher_id, day_of_week, period)
     select c.id, c.academic_year_id, 1 + (c.id + period * 3 + day) % 10, 1 + (c.id + period * 5 + day) % 40, day, period
     from class c join academic_year y on y.id = c.academic_year_id and y.is_current, generate_series(1, 7) day, generate_series(1, 8) period where period <> 5;
+  -- A fee of this year for each student, with the number of the student.
+  insert into fee_structure (name, academic_year_id) select 'Fees', id from academic_year where is_current;
+  insert into student_fee (student_id, fee_structure_id, amount, due_date) select n, 1, 1000, make_date(v_year + 1, 7, 31) from generate_series(1, p_students) n;
   perform core.usage_count();
   perform set_config('session_replication_role', 'origin', true);
 end $$;

@@ -92,6 +92,16 @@ export const days = <Q extends z.ZodObject>(query: Q, most: number): Q =>
     if (count < 1) context.addIssue({ code: 'custom', path: ['to_date'], message: 'must not be before from_date' });
     if (count > most) context.addIssue({ code: 'custom', path: ['to_date'], message: `must be at most ${String(most)} days from from_date` });
   });
+/** An amount of money: more than 0, at most 2 decimals as they are written, so that nothing is rounded. */
+export const money = z
+  .number()
+  .positive()
+  .max(9_999_999_999.99)
+  .refine((amount) => /^\d+(\.\d{1,2})?$/.test(String(amount)), 'must have at most 2 decimals')
+  .meta({ description: 'An amount of money, at most 2 decimals.', examples: [250.5] });
+
+/** An amount of money as it goes out; it may be 0, or less than 0 for what is taken back. */
+export const amount = z.number().meta({ description: 'An amount of money in the currency of the school, at most 2 decimals.', examples: [250.5] });
 
 /** A moment, ISO 8601, as it comes in. */
 export const moment = z.iso

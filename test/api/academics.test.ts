@@ -432,9 +432,9 @@ describe('the overview', () => {
     const [ofNow, ofLast] = [await structure(now.id), await structure(last.id)];
     await sql(
       school,
-      `insert into @student_fee (student_id, fee_structure_id, amount, paid_amount, due_date, status) values
-         ($1, $2, 100.10, 50.05, '2026-01-01', 'partially_paid'), ($1, $2, 200, 0, '2026-01-01', 'pending'), ($1, $2, 80, 20, '2026-01-01', 'waived'),
-         ($1, $3, 7, 7, '2025-01-01', 'paid')`,
+      `insert into @student_fee (student_id, fee_structure_id, amount, paid_amount, due_date, waived_at) values
+         ($1, $2, 100.10, 50.05, '2026-01-01', null), ($1, $2, 200, 0, '2026-01-01', null), ($1, $2, 80, 20, '2026-01-01', now()),
+         ($1, $3, 7, 7, '2025-01-01', null)`,
       [students[0], ofNow, ofLast],
     );
     expect((await overview()).fees).toEqual({ billed: 320.1, collected: 70.05 });

@@ -111,16 +111,16 @@ describe('the dashboard', () => {
     await sql(school, `insert into @fee_structure (name, academic_year_id) values ('Tuition', ${yearId})`);
     await sql(
       school,
-      `insert into @student_fee (student_id, fee_structure_id, amount, paid_amount, due_date, status) values
-        (${one}, 1, 1000.50, 300.25, $today, 'partially_paid'), (${two}, 1, 200, 0, $today - 9, 'overdue'), (${two}, 1, 50, 0, $today + 9, 'pending'),
-        (${one}, 1, 80, 80, $today, 'paid'), (${one}, 1, 70, 0, $today, 'waived')`,
+      `insert into @student_fee (student_id, fee_structure_id, amount, due_date, waived_at) values
+        (${one}, 1, 1000.50, $today, null), (${two}, 1, 200, $today - 9, null), (${two}, 1, 50, $today + 9, null),
+        (${one}, 1, 80, $today, null), (${one}, 1, 70, $today, now()), (${two}, 1, 1100, $today, null)`,
     );
     await sql(
       school,
-      `insert into @fee_payment (student_id, student_fee_id, amount, payment_date, payment_method, reversal_of) values
+      `insert into @payment (student_id, student_fee_id, amount, payment_date, payment_method, reversal_of) values
         (${one}, 1, 300.25, date_trunc('month', $today), 'cash', null), (${one}, 4, 80, date_trunc('month', $today) + interval '1 month - 1 day', 'cash', null),
         (${one}, 1, 40, $today, 'cash', null), (${one}, 1, -40, $today, 'cash', 3),
-        (${one}, 1, 500, date_trunc('month', $today) - interval '1 day', 'cash', null), (${one}, 1, 600, date_trunc('month', $today) + interval '1 month', 'cash', null)`,
+        (${two}, 6, 500, date_trunc('month', $today) - interval '1 day', 'cash', null), (${two}, 6, 600, date_trunc('month', $today) + interval '1 month', 'cash', null)`,
     );
     expect((await see(school.admin)).fee_summary).toEqual({ collected_this_month: 380.25, pending: 950.25 });
     expect((await see(await school.user(['accountant']))).fee_summary).toEqual({ collected_this_month: 380.25, pending: 950.25 });

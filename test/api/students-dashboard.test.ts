@@ -115,9 +115,9 @@ describe('the dashboard of a student', () => {
     const one = await pupil();
     const other = (await one.school.admin.post<{ id: number }>('/api/students', { first_name: 'O', last_name: 'Ther' }, 201)).data.id;
     await one.sql(`insert into @fee_structure (name, academic_year_id) select 'Fee ' || n, ${one.yearId} from generate_series(1, 7) n`);
-    await one.sql(`insert into @student_fee (student_id, fee_structure_id, amount, paid_amount, due_date, status) values
-      (${one.id}, 1, 100.10, 100.10, $today - 30, 'paid'), (${one.id}, 2, 200.20, 50.05, $today - 1, 'overdue'), (${one.id}, 3, 300, 0, $today, 'pending'),
-      (${one.id}, 4, 400, 100, $today + 10, 'partially_paid'), (${one.id}, 5, 500, 0, $today - 60, 'waived'), (${other}, 6, 600, 0, $today, 'pending')`);
+    await one.sql(`insert into @student_fee (student_id, fee_structure_id, amount, paid_amount, due_date, waived_at) values
+      (${one.id}, 1, 100.10, 100.10, $today - 30, null), (${one.id}, 2, 200.20, 50.05, $today - 1, null), (${one.id}, 3, 300, 0, $today, null),
+      (${one.id}, 4, 400, 100, $today + 10, null), (${one.id}, 5, 500, 0, $today - 60, now()), (${other}, 6, 600, 0, $today, null)`);
     const { fees } = await one.see();
     expect(fees).toEqual({
       total: 1000.3,
@@ -126,9 +126,9 @@ describe('the dashboard of a student', () => {
       overdue: 150.15,
       next_due: { id: 3, name: 'Fee 3', amount: 300, due_date: await dateOf(one, '$today') },
     });
-    await one.sql(`update @student_fee set paid_amount = amount, status = 'paid' where id = 3`);
+    await one.sql(`update @student_fee set paid_amount = amount where id = 3`);
     expect((await one.see()).fees?.next_due).toEqual({ id: 4, name: 'Fee 4', amount: 300, due_date: await dateOf(one, '$today + 10') });
-    await one.sql(`update @student_fee set paid_amount = amount, status = 'paid' where id = 4`);
+    await one.sql(`update @student_fee set paid_amount = amount where id = 4`);
     expect((await one.see()).fees).toMatchObject({ overdue: 150.15, next_due: null });
   });
 

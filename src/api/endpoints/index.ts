@@ -7,13 +7,17 @@ import { classSubjects } from './class-subjects.ts';
 import { classes } from './classes.ts';
 import { dashboard } from './dashboard.ts';
 import { devices } from './devices.ts';
+import { feeStructures } from './fee-structures.ts';
+import { financeSummary } from './finance-summary.ts';
 import { holidays } from './holidays.ts';
 import { imports } from './imports.ts';
 import { masterData } from './master-data.ts';
+import { feePayments, financePayments } from './payments.ts';
 import { platform } from './platform.ts';
 import { rbac } from './rbac.ts';
 import { calendar, schedule } from './schedule.ts';
 import { schoolSetup } from './school-setup.ts';
+import { studentFees } from './student-fees.ts';
 import { students } from './students.ts';
 import { gradeSubjects, subjects } from './subjects.ts';
 import { subscription } from './subscription.ts';
@@ -34,6 +38,11 @@ export const resources: readonly Resource[] = [
   attendance,
   academics,
   academicTerms,
+  feeStructures,
+  studentFees,
+  financePayments,
+  financeSummary,
+  feePayments,
   timetable,
   schedule,
   calendar,
