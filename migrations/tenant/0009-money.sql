@@ -168,9 +168,13 @@ alter table payment
   add invoice_id bigint references invoice (id) on delete restrict,
   add receipt_number text,
   add notes text,
+  add recorded_by_name text,
   add constraint payment_student_fee_id_check check (num_nonnulls(student_fee_id, invoice_id) = 1);
 comment on table payment is e'A payment of a student fee or of an invoice; a reversal is a record of its own, with a negative amount. Never changed.\n@grants select, insert';
+comment on column payment.recorded_by_name is 'Kept beside recorded_by, since students see no other user.';
 create index payment_invoice_id_idx on payment (invoice_id);
+drop index payment_payment_date_idx;
+create index payment_payment_date_idx on payment (payment_date, id);
 create unique index payment_receipt_number_key on payment (receipt_number);
 
 -- A reversal takes back all of one payment, of what that was for.

@@ -54,6 +54,17 @@ export const date = z.iso
   .refine((day) => !/^\d{4}-\d\d-\d\d$/.test(day) || day >= '1000', 'must be between 1000-01-01 and 9999-12-31')
   .meta({ description: 'A day, `YYYY-MM-DD`.', examples: ['2026-09-01'] });
 
+/** An amount of money: more than 0, at most 2 decimals as they are written, so that nothing is rounded. */
+export const money = z
+  .number()
+  .positive()
+  .max(9_999_999_999.99)
+  .refine((amount) => /^\d+(\.\d{1,2})?$/.test(String(amount)), 'must have at most 2 decimals')
+  .meta({ description: 'An amount of money, at most 2 decimals.', examples: [250.5] });
+
+/** An amount of money as it goes out; it may be 0, or less than 0 for what is taken back. */
+export const amount = z.number().meta({ description: 'An amount of money in the currency of the school, at most 2 decimals.', examples: [250.5] });
+
 /** A moment, ISO 8601, as it comes in. */
 export const moment = z.iso
   .datetime({ offset: true })

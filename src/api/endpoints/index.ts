@@ -8,6 +8,7 @@ import { dashboard } from './dashboard.ts';
 import { devices } from './devices.ts';
 import { imports } from './imports.ts';
 import { masterData } from './master-data.ts';
+import { feePayments, financePayments } from './payments.ts';
 import { platform } from './platform.ts';
 import { rbac } from './rbac.ts';
 import { schoolSetup } from './school-setup.ts';
@@ -29,6 +30,8 @@ export const resources: readonly Resource[] = [
   classSubjects,
   academics,
   academicTerms,
+  financePayments,
+  feePayments,
   dashboard,
   rbac,
   users,

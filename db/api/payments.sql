@@ -1,0 +1,125 @@
+-- /api/finance/payments and GET /api/fees/payments: what was paid, for student fees and for invoices, in one table.
+
+insert into core.operation (name, access, permission, own, feature, writes, idempotent, record) values
+  ('payments_list', 'tenant', 'fee.read', true, 'fees_management', false, false, null),
+  ('payments_get', 'tenant', 'fee.read', true, 'fees_management', false, false, 'payment'),
+  ('payments_create', 'tenant', 'payment.create', false, 'fees_management', true, true, 'payment'),
+  ('payments_reverse', 'tenant', 'payment.create', false, 'fees_management', true, true, null);
+
+select core.define_record('payment', p_table => 'payment', p_key => 'p.id',
+  p_source => $$
+    payment p left join student s on s.id = p.student_id left join student_fee f on f.id = p.student_fee_id
+    left join fee_structure fs on fs.id = f.fee_structure_id left join invoice i on i.id = p.invoice_id
+  $$,
+  p_columns => $$
+    p.id, p.receipt_number, case when p.invoice_id is null then 'student_fee' else 'invoice' end as kind,
+    p.student_id, s.first_name || ' ' || s.last_name as student_name, s.admission_number,
+    p.student_fee_id, fs.name as fee_structure_name, p.invoice_id, i.invoice_number,
+    p.amount, p.payment_date, p.payment_method, p.payment_method as method, p.reference_number, p.notes,
+    p.reversal_of, exists (select from payment r where r.reversal_of = p.id) as is_reversed,
+    p.recorded_by, p.recorded_by_name, p.created_at, p.updated_at
+  $$,
+  p_search => $$(platform.search_normal(concat_ws(' ', p.receipt_number, p.reference_number, i.invoice_number)) || ' ' || s.search_text)$$,
+  p_filters => $${
+    "student_id": "p.student_id = :value::bigint",
+    "class_id": "p.id in (select q.id from student_fee o join payment q on q.student_fee_id = o.id where o.class_id = :value::bigint union all select q.id from invoice o join payment q on q.invoice_id = o.id where o.class_id = :value::bigint)",
+    "from_date": "p.payment_date >= :value::date",
+    "to_date": "p.payment_date <= :value::date",
+    "kind": "(p.invoice_id is null) = (:value = 'student_fee')",
+    "payment_method": "lower(p.payment_method) = lower(:value)"
+  }$$,
+  p_default_sort => 'payment_date', p_default_order => 'desc', p_sorts => $${
+    "payment_date": ["p.payment_date"],
+    "amount": ["p.amount"],
+    "receipt_number": ["p.receipt_number nulls last"],
+    "student_name": ["platform.search_normal(s.last_name)", "platform.search_normal(s.first_name)"]
+  }$$);
+
+-- The next number of a series of this school and year, without gaps: RCT-2026-000001. It is locked until the transaction ends, so
+-- it is taken last.
+create function api.number_next(p_series text) returns text language plpgsql as $$
+declare
+  v_year text := to_char(core.today(), 'YYYY');
+  v_value bigint;
+begin
+  insert into counter as c (name, value) values (p_series || '-' || v_year, 1)
+    on conflict (name) do update set value = c.value + 1 returning value into v_value;
+  return format('%s-%s-%s', p_series, v_year, lpad(v_value::text, greatest(6, length(v_value::text)), '0'));
+end $$;
+comment on function api.number_next is 'The next number of a series of this school and year, without gaps.';
+
+-- Records a payment of a student fee or an invoice (p_kind) and answers it. p: amount, payment_method (or method), payment_date
+-- (today), reference_number, notes. What is paid has its row locked first, so that of two cashiers the second sees what the first took. Raises
+-- invalid_reference without it, validation_error for a day in the future, invalid_state for what is waived, void or a draft, and
+-- conflict above the balance.
+create function api.record_payment(p_kind text, p_id bigint, p jsonb) returns json language plpgsql as $$
+declare
+  v_owed record;
+  v_amount numeric := (p ->> 'amount')::numeric;
+  v_date date := coalesce((p ->> 'payment_date')::date, core.today());
+  v_id bigint;
+begin
+  if p_kind = 'invoice' then
+    select student_id, status, amount - paid_amount as balance into v_owed from invoice where id = p_id for no key update;
+  else
+    select student_id, status, amount - paid_amount as balance into v_owed from student_fee where id = p_id for no key update;
+  end if;
+  if v_owed.student_id is null then
+    perform core.refuse_field('invalid_reference', p_kind || '_id', format('There is no %s %s.', replace(p_kind, '_', ' '), p_id));
+  elsif v_date > core.today() then
+    perform core.refuse_field('validation_error', 'payment_date', 'A payment is of today or of a day before.');
+  elsif v_owed.status in ('waived', 'void', 'draft') then
+    perform core.fail('invalid_state', case v_owed.status when 'draft' then 'This invoice is a draft. Issue it first.' else format('This %s is %s.', replace(p_kind, '_', ' '), v_owed.status) end);
+  elsif v_amount > v_owed.balance then
+    perform core.refuse_field('conflict', 'amount', format('The balance is %s.', v_owed.balance));
+  end if;
+  insert into payment (student_id, student_fee_id, invoice_id, amount, payment_date, payment_method, reference_number, notes, recorded_by, recorded_by_name, receipt_number)
+    values (v_owed.student_id, case when p_kind <> 'invoice' then p_id end, case when p_kind = 'invoice' then p_id end, v_amount, v_date,
+      coalesce(p ->> 'payment_method', p ->> 'method'), p ->> 'reference_number', p ->> 'notes', core.user_id(),
+      (select first_name || ' ' || last_name from user_account where id = core.user_id()), api.number_next('RCT'))
+    returning id into v_id;
+  return api.payment_record(v_id);
+end $$;
+comment on function api.record_payment is 'Records a payment of a student fee or of an invoice, and answers it.';
+
+-- Payments of both kinds, the latest first, reversals among them; search over receipt, reference and invoice number and student; filters
+-- student_id, class_id (that it was billed for), from_date, to_date, kind, payment_method. A student sees their own.
+create function api.payments_list(p jsonb) returns json language sql stable as $$
+  select core.page('payment', p);
+$$;
+
+-- One payment of either kind, or not_found.
+create function api.payments_get(p jsonb) returns json language sql stable as $$
+  select api.payment_record((p ->> 'id')::bigint);
+$$;
+
+-- A payment of a student fee; raises what api.record_payment raises.
+create function api.payments_create(p jsonb) returns json language plpgsql as $$
+begin
+  return api.record_payment('student_fee', (p ->> 'student_fee_id')::bigint, p);
+end $$;
+
+-- Takes a payment back, all of it, by a new one of today with the same amount below zero, and answers that; the fee or invoice owes it again.
+-- conflict when it was reversed already or is a reversal itself. What it paid is locked first, as by a payment.
+create function api.payments_reverse(p jsonb) returns json language plpgsql as $$
+declare
+  v_payment record;
+  v_id bigint := (p ->> 'id')::bigint;
+begin
+  select student_fee_id, invoice_id, reversal_of, payment_method, reference_number, student_id, amount into v_payment from payment where id = v_id;
+  if not found then
+    perform core.fail('not_found', format('There is no payment %s.', v_id));
+  elsif v_payment.reversal_of is not null then
+    perform core.fail('conflict', 'This is a reversal itself. Record the payment again instead.');
+  end if;
+  perform from student_fee where id = v_payment.student_fee_id for no key update;
+  perform from invoice where id = v_payment.invoice_id for no key update;
+  if exists (select from payment where reversal_of = v_id) then
+    perform core.fail('conflict', 'This payment was reversed already.');
+  end if;
+  insert into payment (student_id, student_fee_id, invoice_id, amount, payment_date, payment_method, reference_number, notes, reversal_of, recorded_by, recorded_by_name, receipt_number)
+    values (v_payment.student_id, v_payment.student_fee_id, v_payment.invoice_id, -v_payment.amount, core.today(), v_payment.payment_method, v_payment.reference_number,
+      p ->> 'reason', v_id, core.user_id(), (select first_name || ' ' || last_name from user_account where id = core.user_id()), api.number_next('RCT'))
+    returning id into v_id;
+  return api.payment_record(v_id);
+end $$;

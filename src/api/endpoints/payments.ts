@@ -1,0 +1,94 @@
+import { z } from 'zod';
+import { resource } from '../endpoint.ts';
+import { amount, date, id, money, optionalText, page, pathId, text, timestamps } from '../schemas.ts';
+
+/** How something was paid, in the words of the school. */
+export const paymentMethod = text(50).meta({ description: 'How it was paid.', examples: ['cash'] });
+
+/** What every payment may say beside its amount. */
+export const paymentNotes = {
+  payment_date: date.optional().meta({ description: 'The day of the payment, today or before; today unless it is given.' }),
+  reference_number: optionalText(100).meta({ description: 'The number of a cheque or a transfer, for example.' }),
+  notes: optionalText(1000),
+};
+
+const PaymentInput = z.strictObject({ student_fee_id: id, amount: money, payment_method: paymentMethod, ...paymentNotes }).meta({ id: 'PaymentInput' });
+
+/** A payment, of a student fee or of an invoice. */
+export const Payment = z
+  .object({
+    id,
+    receipt_number: z
+      .string()
+      .nullable()
+      .meta({ description: 'Without gaps in a year, reversals included.', examples: ['RCT-2026-000042'] }),
+    kind: z.enum(['student_fee', 'invoice']).meta({ description: 'What it pays.' }),
+    student_id: id,
+    student_name: z.string(),
+    admission_number: z.string(),
+    student_fee_id: id.nullable(),
+    fee_structure_name: z.string().nullable(),
+    invoice_id: id.nullable(),
+    invoice_number: z.string().nullable(),
+    amount: amount.meta({ description: 'Less than 0 for a reversal.' }),
+    payment_date: date,
+    payment_method: z.string(),
+    method: z.string().meta({ description: 'The same as payment_method.' }),
+    reference_number: z.string().nullable(),
+    notes: z.string().nullable().meta({ description: 'The reason, for a reversal.' }),
+    reversal_of: id.nullable().meta({ description: 'The payment that this one takes back.' }),
+    is_reversed: z.boolean().meta({ description: 'Whether it was taken back.' }),
+    recorded_by: id.nullable(),
+    recorded_by_name: z.string().nullable(),
+    ...timestamps,
+  })
+  .meta({ id: 'Payment' });
+
+export const financePayments = resource(
+  '/finance/payments',
+  'Finance payments',
+  'What was paid of student fees. A payment is never changed: a reversal is one more.',
+  {
+    'POST /': {
+      operation: 'payments_create',
+      summary: 'Record a payment of a student fee',
+      description: '409 `conflict` above the balance, which the message names; 409 `invalid_state` for a fee that was waived.',
+      body: PaymentInput,
+      answer: Payment,
+      isCreate: true,
+    },
+    'GET /:id': { operation: 'payments_get', summary: 'Read a payment', description: 'Of either kind. A student reads their own.', answer: Payment },
+    'POST /:id/reverse': {
+      operation: 'payments_reverse',
+      summary: 'Take a payment back',
+      description:
+        'Of either kind, once, and all of it: answers the new payment of today with the amount below 0. The fee or invoice owes it again; what was waived stays waived, by so much more.',
+      body: z
+        .strictObject({ reason: text(500).meta({ description: 'Kept as the notes of the reversal.', examples: ['The cheque bounced'] }) })
+        .meta({ id: 'PaymentReversal' }),
+      answer: Payment,
+    },
+  },
+);
+
+export const feePayments = resource('/fees/payments', 'Fee payments', 'What was paid, of student fees and of invoices.', {
+  'GET /': {
+    operation: 'payments_list',
+    summary: 'List payments',
+    description:
+      'Of student fees and invoices, the latest first, reversals among them. Searches receipt, reference and invoice number, and the student. A student sees their own.',
+    query: page(
+      {
+        student_id: pathId.optional(),
+        class_id: pathId.optional().meta({ description: 'The class that it was billed for.' }),
+        from_date: date.optional(),
+        to_date: date.optional(),
+        kind: z.enum(['student_fee', 'invoice']).optional(),
+        payment_method: paymentMethod.optional(),
+      },
+      ['payment_date', 'amount', 'receipt_number', 'student_name'],
+    ),
+    answer: Payment,
+    isPage: true,
+  },
+});
