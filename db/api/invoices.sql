@@ -10,6 +10,7 @@ insert into core.operation (name, access, permission, own, feature, writes, idem
   ('invoices_void', 'tenant', 'fee.manage', false, 'fees_management', true, true, 'invoice'),
   ('invoices_download', 'tenant', 'fee.read', true, 'fees_management', false, false, null),
   ('invoices_send_reminder', 'tenant', 'fee.manage', false, 'fees_management', true, true, 'invoice'),
+  ('payments_create_for_invoice', 'tenant', 'payment.create', false, 'fees_management', true, true, 'payment'),
   ('payments_receipt', 'tenant', 'fee.read', true, 'fees_management', false, false, null);
 
 -- A draft is the office's: who reaches only what is their own sees what was issued. The joins are outer ones, so that counting
@@ -94,17 +95,13 @@ create function api.invoice_replace_items(p_id bigint, p_items jsonb) returns vo
 $$;
 comment on function api.invoice_replace_items is 'Gives an invoice these items and no other.';
 
--- Gives an invoice its number, INV-<year of today where the school is>-<six digits or more>. The counter is locked until the end of
--- the transaction: this is its last step, and what is rolled back gives the number back.
+-- Issues an invoice: gives it the next number of the year. The counter is locked until the end of the transaction: this is its last
+-- step, and what is rolled back gives the number back.
 create function api.invoice_issue(p_id bigint) returns void language plpgsql as $$
 declare
-  v_year text := to_char(core.today(), 'YYYY');
-  v_number bigint;
+  v_number text := api.number_next('INV');
 begin
-  insert into counter as c (name, value) values ('invoice_number_' || v_year, 1)
-    on conflict (name) do update set value = c.value + 1 returning value into v_number;
-  update invoice set issued_at = now(), invoice_number = format('INV-%s-%s', v_year, lpad(v_number::text, greatest(6, length(v_number::text)), '0'))
-    where id = p_id;
+  update invoice set issued_at = now(), invoice_number = v_number where id = p_id;
 end $$;
 comment on function api.invoice_issue is 'Issues an invoice: gives it the next number of the year.';
 
@@ -215,4 +212,49 @@ begin
     perform core.enqueue('send_invoice_reminder', jsonb_build_object('invoice_id', v_id, 'sent_on', core.today()), format('%s:%s', v_id, core.today()));
   end if;
   return api.invoice_with_payments(v_id);
+end $$;
+
+-- A payment of an invoice; raises what api.record_payment raises.
+create function api.payments_create_for_invoice(p jsonb) returns json language plpgsql as $$
+begin
+  return api.record_payment('invoice', (p ->> 'invoice_id')::bigint, p);
+end $$;
+
+-- A moment as the day that it was at the school.
+create function api.school_day(p_moment timestamptz) returns date language sql stable
+  return (p_moment at time zone coalesce(nullif(current_setting('app.time_zone', true), ''), 'UTC'))::date;
+comment on function api.school_day is 'The day of a moment where the school is.';
+
+-- All that stands on the document of an invoice: the bill, or the receipt of what is paid of it (the default once all is). not_found
+-- without the invoice, and for a receipt when nothing is paid.
+create function api.invoice_document(p_id bigint, p_kind text) returns json language plpgsql stable as $$
+declare
+  v_invoice jsonb := api.invoice_with_payments(p_id);
+  v_kind text := coalesce(p_kind, case v_invoice ->> 'status' when 'paid' then 'receipt' else 'invoice' end);
+begin
+  if v_kind = 'receipt' and (v_invoice ->> 'paid_amount')::numeric = 0 then
+    perform core.fail('not_found', format('There is no receipt of invoice %s: nothing of it is paid.', p_id));
+  end if;
+  return json_build_object('kind', v_kind, 'letterhead', api.letterhead(), 'currency', coalesce((select currency from school), 'USD'),
+    'issued_on', api.school_day((v_invoice ->> 'issued_at')::timestamptz), 'voided_on', api.school_day((v_invoice ->> 'voided_at')::timestamptz),
+    'parent_name', (select parent_name from student where id = (v_invoice ->> 'student_id')::bigint), 'invoice', v_invoice);
+end $$;
+comment on function api.invoice_document is 'All that stands on the document of an invoice, a bill or a receipt, as json.';
+
+-- What the PDF of an invoice is made of; `kind`: invoice or receipt.
+create function api.invoices_download(p jsonb) returns json language sql stable as $$
+  select api.invoice_document((p ->> 'id')::bigint, p ->> 'kind');
+$$;
+
+-- What the PDF of one payment is made of, of either kind; not_found without it.
+create function api.payments_receipt(p jsonb) returns json language plpgsql stable as $$
+declare
+  v_payment json := api.payment_record((p ->> 'id')::bigint);
+begin
+  return json_build_object('kind', 'payment', 'letterhead', api.letterhead(), 'currency', coalesce((select currency from school), 'USD'), 'payment', v_payment,
+    'class_name', (select c.name || coalesce(' ' || c.section, '') from class c
+      where c.id = coalesce((select class_id from student_fee where id = (v_payment ->> 'student_fee_id')::bigint), (select class_id from invoice where id = (v_payment ->> 'invoice_id')::bigint))),
+    'parent_name', (select parent_name from student where id = (v_payment ->> 'student_id')::bigint),
+    'reverses', (select receipt_number from payment where id = (v_payment ->> 'reversal_of')::bigint),
+    'reversed_by', (select receipt_number from payment where reversal_of = (v_payment ->> 'id')::bigint));
 end $$;

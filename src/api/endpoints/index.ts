@@ -6,6 +6,7 @@ import { classSubjects } from './class-subjects.ts';
 import { classes } from './classes.ts';
 import { dashboard } from './dashboard.ts';
 import { devices } from './devices.ts';
+import { invoices } from './fees.ts';
 import { imports } from './imports.ts';
 import { masterData } from './master-data.ts';
 import { feePayments, financePayments } from './payments.ts';
@@ -31,6 +32,7 @@ export const resources: readonly Resource[] = [
   academics,
   academicTerms,
   financePayments,
+  invoices,
   feePayments,
   dashboard,
   rbac,
