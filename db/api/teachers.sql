@@ -198,33 +198,6 @@ create function api.teachers_me(p jsonb) returns json language sql stable as $$
   select api.teacher_record(api.own_teacher_id());
 $$;
 
--- The slots of a day, of a class or of a teacher: {date, day_of_week, holiday, on_leave, slots}. There are none on a holiday, on a
--- day without school, outside the current academic year, and on an approved leave of the teacher. The lunch takes whole periods.
-create function api.schedule_on(p_date date, p_class_id bigint, p_teacher_id bigint) returns json language sql stable as $$
-  with day as (
-    select extract(isodow from p_date)::integer as day_of_week, c.start_time, c.period_duration * interval '1 minute' as duration,
-      extract(isodow from p_date)::integer = any (c.working_days) as is_working_day,
-      (select min(name) from api.holidays_between(p_date, p_date)) as holiday,
-      exists (select from teacher_leave l where l.teacher_id = p_teacher_id and l.status = 'approved' and p_date between l.start_date and l.end_date) as on_leave
-    from timetable_config c
-  )
-  select json_build_object('date', p_date, 'day_of_week', d.day_of_week, 'holiday', d.holiday, 'on_leave', d.on_leave, 'slots', coalesce((
-    select json_agg(json_build_object(
-      'slot_id', s.id, 'period', s.period,
-      'start_time', to_char(d.start_time + (s.period - 1) * d.duration, 'HH24:MI'), 'end_time', to_char(d.start_time + s.period * d.duration, 'HH24:MI'),
-      'class_id', s.class_id, 'class_name', c.name || coalesce(' ' || c.section, ''), 'subject_id', s.subject_id, 'subject_name', sub.name,
-      'teacher_id', s.teacher_id, 'teacher_name', t.first_name || ' ' || t.last_name, 'room', coalesce(s.room, c.room)) order by s.period, s.id)
-    from timetable_slot s
-    join academic_year y on y.id = s.academic_year_id and y.is_current and p_date between y.start_date and y.end_date
-    join subject sub on sub.id = s.subject_id
-    left join class c on c.id = s.class_id
-    left join teacher t on t.id = s.teacher_id
-    where s.day_of_week = d.day_of_week and (s.class_id = p_class_id or s.teacher_id = p_teacher_id)
-      and d.is_working_day and d.holiday is null and not d.on_leave), '[]'))
-  from day d;
-$$;
-comment on function api.schedule_on is 'The slots of a day, of a class or of a teacher, with what keeps them from being held.';
-
 -- What the teacher who asks has today, in the time zone of the school.
 create function api.teachers_me_today(p jsonb) returns json language sql stable as $$
   select api.schedule_on(core.today(), null, api.own_teacher_id());

@@ -50,6 +50,7 @@ declare
   v_is_platform boolean;
   v_is_missing boolean := false;
   v_given text[];
+  v_feed record;
 begin
   if core.is_reserved_subdomain(p_context ->> 'subdomain') then
     p_context := p_context - 'subdomain';
@@ -72,6 +73,10 @@ begin
     if not found then
       perform core.fail('invalid_token', 'This link has expired or was used before. Ask for a new one.');
     end if;
+  elsif o.access = 'feed' then
+    v_session_id := null;
+    v_is_platform := false;
+    v_tenant_id := (p ->> 'tenant_id')::bigint;
   elsif o.access = 'refresh' then
     select session_id into v_session_id from platform.refresh_token
       where hash = sha256(convert_to(p ->> 'refresh_token', 'UTF8')) and expires_at > now();
@@ -89,7 +94,7 @@ begin
     left join platform.plan p on p.id = t.plan_id
     left join platform.subscription sub on sub.tenant_id = t.id;
 
-  if o.access not in ('public', 'token') then
+  if o.access not in ('public', 'token', 'feed') then
     if v_request.id is null then
       perform core.fail('invalid_token', 'The session has ended. Log in again.');
     end if;
@@ -115,6 +120,22 @@ begin
     if not pg_try_advisory_xact_lock_shared(core.tenant_lock_key(v_tenant_id))
        or v_request.schema_version < (select tenant_version from platform.installation) then
       perform core.fail('unavailable', 'This school is being migrated. Try again in a moment.');
+    end if;
+    if o.access = 'feed' then
+      -- As if its owner had logged in just now, and asked for what they made it of.
+      select * into v_feed from core.feed_owner(v_tenant_id, p ->> 'token_hash');
+      if v_feed.user_id is null then
+        perform core.fail('not_found', 'There is no such calendar.');
+      end if;
+      v_user_id := v_feed.user_id;
+      v_request.permissions := (v_feed.rights).permissions;
+      v_request.own_permissions := (v_feed.rights).own_permissions;
+      v_request.taught_permissions := (v_feed.rights).taught_permissions;
+      v_request.roles := (v_feed.rights).roles;
+      v_request.student_id := (v_feed.rights).student_id;
+      if v_feed.kind in ('class', 'teacher') then
+        select permission, own into o.permission, o.own from core.operation where name = 'schedule_feeds_create';
+      end if;
     end if;
     v_is_missing := o.permission is not null and not coalesce(o.permission = any (v_request.permissions), false);
     if v_is_missing and not o.own then
@@ -148,7 +169,7 @@ begin
     -- All rows of the school for whom a permission (or, where none is asked for, any) comes from more than the roles student
     -- and teacher. Without a session log-in and links look one user up.
     'scope', case
-      when v_request.id is null or v_is_platform then 'all'
+      when o.access in ('public', 'token') or v_is_platform then 'all'
       when v_is_missing or v_given <@ v_request.own_permissions then 'own'
       when v_given <@ v_request.taught_permissions then 'taught'
       else 'all'

@@ -304,3 +304,24 @@ begin
 end $$;
 comment on function core.operator_changed is 'Carries a change of an operator''s role or state into their sessions.';
 create trigger sessions after update of role, is_active, deleted_at on platform.user_account for each row execute function core.operator_changed();
+
+-- Whose a calendar feed is, of what kind, and what they may do now; null for a token that nobody has, or whose user can't log in.
+-- Notes once an hour that it is in use. Only for core.admit: it takes any school.
+create function core.feed_owner(p_tenant_id bigint, p_token_hash text, out user_id bigint, out kind text, out rights core.rights)
+  language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+declare
+  v_before text[] := core.enter_tenant(p_tenant_id);
+begin
+  -- Both are put back below, and by the end of this function: the tables of the school are the owner's as those of the platform are.
+  perform set_config('search_path', format('tenant_%s, public', p_tenant_id), true), set_config('app.feed', p_token_hash, true);
+  select f.user_id, f.kind into user_id, kind
+    from calendar_feed f join user_account u on u.id = f.user_id
+    where f.token_hash = p_token_hash and u.is_active and u.deleted_at is null;
+  if found then
+    rights := core.effective_rights(user_id);
+    update calendar_feed f set last_used_at = now()
+      where f.token_hash = p_token_hash and coalesce(f.last_used_at < now() - interval '1 hour', true);
+  end if;
+  perform set_config('app.feed', '', true), core.leave_tenant(v_before);
+end $$;
+comment on function core.feed_owner is 'The user behind the token of a calendar feed, with the rights of this moment.';

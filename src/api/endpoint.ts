@@ -19,7 +19,10 @@ export interface Exchange {
 export interface Download {
   name: string;
   contentType: string;
-  content: Buffer | Readable;
+  /** A function is asked only when the client does not have the file yet. */
+  content: Buffer | Readable | (() => Promise<Buffer>);
+  /** All that the content depends on, besides the version of the service: its hash is the ETag. */
+  madeOf?: string;
 }
 
 /** Answers the JSON of `data`, or a file. */
@@ -54,6 +57,8 @@ export interface Endpoint {
   upload?: { fields: string[]; maxBytes: number; types: string[]; isOptional?: boolean };
   /** The answer is bytes of these types, from an operation that gives content. */
   bytes?: string[];
+  /** The handler says what the file is made of (`madeOf`), so that it has an ETag. */
+  isTagged?: boolean;
   /** Only where the facade has to do something itself, with a password or a token; else the operation is called with the parameters. */
   handler?: Handler;
 }

@@ -65,9 +65,9 @@ function failures(endpoint: Endpoint, operation: Operation, path: string, method
   const isStranger = isAnonymous(operation);
   return [
     'validation_error',
-    ...(isStranger ? (['invalid_credentials'] as const) : (['unauthenticated'] as const)),
+    // Whoever shows a feed's token that is not good hears of nothing but that.
+    ...(operation.access === 'feed' ? [] : isStranger ? (['invalid_credentials', 'forbidden'] as const) : (['unauthenticated', 'forbidden'] as const)),
     ...(operation.needs_subscription ? (['subscription_inactive'] as const) : []),
-    'forbidden',
     // What is one's own may not be there.
     ...(/\/(:|me(\/|$))/.test(path) || isStranger || endpoint.bytes || operation.role || namesRecord(endpoint) ? (['not_found'] as const) : []),
     ...(operation.writes ? (['conflict'] as const) : []),
@@ -92,6 +92,7 @@ function access(endpoint: Endpoint, operation: Operation): string {
   const parts = {
     public: 'Public.',
     token: 'Public, with a one-time token.',
+    feed: 'Public, with the token of a feed.',
     refresh: 'Needs a refresh token in X-Refresh-Token.',
     any: 'Needs a log-in, of a school or of an operator.',
     tenant: operation.permission
@@ -119,6 +120,7 @@ function responses(endpoint: Endpoint, operation: Operation, path: string, metho
   const about: Record<string, string> = {
     ...(endpoint.isCreate ? { Location: 'The path of what was made.' } : {}),
     ...(operation.record && method !== 'DELETE' ? { ETag: 'The version of the record, for If-Match and If-None-Match.' } : {}),
+    ...(endpoint.isTagged ? { ETag: 'The digest of the file, for If-None-Match.' } : {}),
     ...(givesFile ? { ETag: 'The digest of the file, for If-None-Match and If-Range.', 'Accept-Ranges': '`bytes`' } : {}),
     ...(opensSession.includes(operation.name) ? { 'X-Refresh-Token': 'The refresh token of the session, for the next refresh.' } : {}),
   };
@@ -140,7 +142,9 @@ function responses(endpoint: Endpoint, operation: Operation, path: string, metho
     ...(givesFile
       ? { '206': { ...ok, ...headersOf({ ...about, 'Content-Range': '`bytes start-end/size`' }), description: 'The part of the file that Range names.' } }
       : {}),
-    ...(method === 'GET' && (operation.record || givesFile) ? { '304': { description: 'You have this version already (If-None-Match).' } } : {}),
+    ...(method === 'GET' && (operation.record || givesFile || endpoint.isTagged)
+      ? { '304': { description: 'You have this version already (If-None-Match).' } }
+      : {}),
     ...Object.fromEntries([...byStatus].map(([status, names]) => [status, failure(...names)])),
   };
 }

@@ -5,6 +5,7 @@ import type { CallAnswer, CallContext } from '../database/call.ts';
 import { z } from 'zod';
 import { type Download, type Endpoint, pathParameters, type Resource } from './endpoint.ts';
 import { ApiError } from './errors.ts';
+import { about } from './health.ts';
 import { rateLimits } from './limits.ts';
 import type { Services } from './services.ts';
 import { receiveUpload } from './uploads.ts';
@@ -13,7 +14,7 @@ import { validator } from './validate.ts';
 /** Who may call an operation, from `core.operation`; the rest of that row is the dispatcher's business. */
 export interface Operation {
   name: string;
-  access: 'public' | 'token' | 'refresh' | 'any' | 'tenant' | 'platform';
+  access: 'public' | 'token' | 'feed' | 'refresh' | 'any' | 'tenant' | 'platform';
   permission: string | null;
   own: boolean;
   role: string | null;
@@ -27,7 +28,7 @@ export interface Operation {
 }
 
 /** Whether an operation is for somebody who has not logged in. */
-export const isAnonymous = ({ access }: Operation): boolean => access === 'public' || access === 'token' || access === 'refresh';
+export const isAnonymous = ({ access }: Operation): boolean => access === 'public' || access === 'token' || access === 'feed' || access === 'refresh';
 
 /** The header X-Tenant-ID or the left-most label of the host below BASE_DOMAIN, as the dispatcher wants them. */
 function requestContext(req: Request, baseDomain: string | undefined): CallContext {
@@ -110,8 +111,10 @@ function sendFile(req: Request, res: Response, { answer, content }: CallAnswer, 
   res.end(content ?? undefined);
 }
 
-/** Answers what a handler made. */
-async function sendDownload(res: Response, { contentType, name, content }: Download): Promise<void> {
+/** Answers what a handler made, or makes now that the client turns out not to have it. */
+async function sendDownload(req: Request, res: Response, { contentType, name, content: given, madeOf }: Download): Promise<void> {
+  if (madeOf !== undefined && isKnown(req, res, md5(`${about.version} ${madeOf}`))) return;
+  const content = typeof given === 'function' ? await given() : given;
   fileHeaders(res, contentType, name);
   if (Buffer.isBuffer(content)) res.end(content);
   else await pipeline(content, res);
@@ -173,7 +176,7 @@ function serve(services: Services, operation: Operation, endpoint: Endpoint, met
       const call = async (name: string, p: object) => (await services.call(name, sessionId, p, context)).answer;
       const answer = await endpoint.handler({ req, res, params, call, services });
       if (typeof answer === 'string') sendJson(req, res, endpoint, { answer, version: null }, isTrial);
-      else await sendDownload(res, answer);
+      else await sendDownload(req, res, answer);
       return;
     }
     const range = operation.content === 'gives' ? requestedRange(req) : undefined;

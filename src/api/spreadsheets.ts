@@ -1,8 +1,8 @@
 import { Readable } from 'node:stream';
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import { Worker } from 'node:worker_threads';
 import { stringify } from 'csv-stringify/sync';
 import { strToU8, Zip, ZipDeflate } from 'fflate';
+import { ThreadLimitError, threadLine } from '../thread.ts';
 import type { Download } from './endpoint.ts';
 import { ApiError } from './errors.ts';
 import type { Upload } from './uploads.ts';
@@ -25,15 +25,15 @@ export interface Reading {
 export type Read = { rows: SheetRow[] } | { refusal: string };
 
 /** A file may be made to hurt whoever reads it: the thread that does has so much memory and time, and dies alone. */
-const resourceLimits = { maxOldGenerationSizeMb: 256, maxYoungGenerationSizeMb: 32, stackSizeMb: 4 };
+const read = threadLine<Read>({
+  script: new URL('spreadsheets.worker.ts', import.meta.url),
+  resourceLimits: { maxOldGenerationSizeMb: 256, maxYoungGenerationSizeMb: 32, stackSizeMb: 4 },
+  most: 2,
+  mostWaiting: 16,
+  busy: 'Too many files are being read. Try again in a moment.',
+});
 const maxMilliseconds = 10_000;
-const mostThreads = 2;
-const mostWaiting = 16;
-
-let threads = 0;
-const waiting: (() => void)[] = [];
-
-const refused = (message: string) => new ApiError('validation_error', message, { details: [{ path: 'file', message }] });
+const beyond = { time: 'The file takes too long to read. Make it smaller.', memory: 'The file is too large when unpacked.' };
 
 /**
  * The rows of a .csv (UTF-8; comma, semicolon or tab) or of the first sheet of an .xlsx, read in a thread of its own. A date is
@@ -42,35 +42,12 @@ const refused = (message: string) => new ApiError('validation_error', message, {
  * @throws ApiError validation_error when the file is damaged or too large, unavailable when too many wait to be read
  */
 export async function readSheet({ content, contentType }: Pick<Upload, 'content' | 'contentType'>, maxRows: number): Promise<SheetRow[]> {
-  if (threads < mostThreads) threads++;
-  else if (waiting.length < mostWaiting) await new Promise<void>((go) => waiting.push(go));
-  else throw new ApiError('unavailable', 'Too many files are being read. Try again in a moment.', { retryAfter: 5 });
-  try {
-    return await readInThread({ content, contentType, maxRows });
-  } finally {
-    const next = waiting.shift();
-    if (next) next();
-    else threads--;
-  }
-}
-
-async function readInThread(workerData: Reading): Promise<SheetRow[]> {
-  const thread = new Worker(new URL('spreadsheets.worker.ts', import.meta.url), { workerData, resourceLimits });
-  const { promise, resolve, reject } = Promise.withResolvers<Read>();
-  const timer = setTimeout(() => resolve({ refusal: 'The file takes too long to read. Make it smaller.' }), maxMilliseconds);
-  thread.on('message', resolve);
-  thread.on('error', (error: NodeJS.ErrnoException) => {
-    if (error.code === 'ERR_WORKER_OUT_OF_MEMORY') resolve({ refusal: 'The file is too large when unpacked.' });
-    else reject(error);
+  const answer = await read({ content, contentType, maxRows } satisfies Reading, { maxMilliseconds }).catch((error: unknown): Read => {
+    if (error instanceof ThreadLimitError) return { refusal: beyond[error.limit] };
+    throw error;
   });
-  try {
-    const read = await promise;
-    if ('refusal' in read) throw refused(read.refusal);
-    return read.rows;
-  } finally {
-    clearTimeout(timer);
-    await thread.terminate();
-  }
+  if ('rows' in answer) return answer.rows;
+  throw new ApiError('validation_error', answer.refusal, { details: [{ path: 'file', message: answer.refusal }] });
 }
 
 /** What a cell may hold; a date is a day. */

@@ -54,7 +54,16 @@ describe('permissions', () => {
     const open = endpoints.filter(({ operation }) => operation.access === 'tenant' && operation.permission === null && operation.role === null);
     const lists = ['grades', 'school_units', 'programmes', 'mediums', 'religions', 'subject_contexts', 'document_types'];
     expect(open.map(({ operation }) => operation.name)).toEqual([
-      ...['teachers_me', 'teachers_me_classes', 'rbac_permissions_list', 'school_setup_status', 'school_setup_logo', 'devices_register', 'devices_delete'],
+      ...[
+        'teachers_me',
+        'teachers_me_classes',
+        'timetable_config_get',
+        'rbac_permissions_list',
+        'school_setup_status',
+        'school_setup_logo',
+        'devices_register',
+        'devices_delete',
+      ],
       ...lists.flatMap((list) => [`${list}_list`, `${list}_get`]),
     ]);
     expect(endpoints.filter(({ operation }) => operation.access === 'any' && !operation.name.startsWith('auth_')).map(({ name }) => name)).toEqual([]);

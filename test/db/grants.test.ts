@@ -50,6 +50,7 @@ const granted: Record<string, string[]> = {
     'subscription_plans',
     'subscription_status',
     'subscription_upgrade',
+    'teachers_on_leave',
     'tenant_usage',
     'usage_count',
   ],
@@ -206,8 +207,9 @@ describe('grants', () => {
     expect(await grants(functionsOf('platform'), 'f')).toEqual({ search_normal: ['school_platform EXECUTE', 'school_tenant EXECUTE'] });
   });
 
-  test('of the functions of a school nobody may execute any', async () => {
-    expect(await grants(functionsOf(school.schema), 'f')).toEqual({});
+  test('of the functions of a school its role may execute those that look for conflicts in the timetable', async () => {
+    const names = ['timetable_conflicts', 'timetable_refuse'];
+    expect(await grants(functionsOf(school.schema), 'f')).toEqual(Object.fromEntries(names.map((name) => [name, ['school_tenant EXECUTE']])));
   });
 
   test('a function of api may be executed by both roles of requests, an operation only by the one that it is for', async () => {
@@ -296,6 +298,7 @@ describe('refusals', () => {
         "core.email_prepare(1, 1, 'password_reset')",
         'core.clean_up()',
         'core.refresh_token_new(1)',
+        "core.feed_owner(1, '')",
         'core.enter_tenant(1)',
         'core.purge_drop(1)',
         'core.archive_open(1)',

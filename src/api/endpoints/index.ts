@@ -12,11 +12,13 @@ import { masterData } from './master-data.ts';
 import { feePayments, financePayments } from './payments.ts';
 import { platform } from './platform.ts';
 import { rbac } from './rbac.ts';
+import { calendar, schedule } from './schedule.ts';
 import { schoolSetup } from './school-setup.ts';
 import { students } from './students.ts';
 import { gradeSubjects, subjects } from './subjects.ts';
 import { subscription } from './subscription.ts';
 import { teachers } from './teachers.ts';
+import { timetable } from './timetable.ts';
 import { users } from './users.ts';
 
 /** Every documented endpoint, in the order of the specification; fixed paths below a resource (imports) come before its `/:id`. */
@@ -34,6 +36,9 @@ export const resources: readonly Resource[] = [
   financePayments,
   invoices,
   feePayments,
+  timetable,
+  schedule,
+  calendar,
   dashboard,
   rbac,
   users,

@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { resource } from '../endpoint.ts';
 import { date, Deleted, email, flag, id, optionalText, page, password, pathId, text, timestamp, timestamps } from '../schemas.ts';
-import { Schedule } from './teachers.ts';
+import { Schedule } from './schedule.ts';
 
 const fields = {
   first_name: text(100).meta({ examples: ['Amina'] }),

@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import { resource } from '../endpoint.ts';
+import { Schedule } from './schedule.ts';
 import { date, Deleted, email, flag, id, optionalText, page, password, pathId, text, timestamp, timestamps } from '../schemas.ts';
 
 const fields = {
@@ -57,36 +58,6 @@ const Teacher = z
     ...timestamps,
   })
   .meta({ id: 'Teacher', description: 'To other teachers all but names, email, specialization and is_active is null.' });
-
-const time = z
-  .string()
-  .regex(/^\d\d:\d\d$/)
-  .meta({ examples: ['08:45'] });
-
-/** What is on, on one day. */
-export const Schedule = z
-  .object({
-    date,
-    day_of_week: z.int().meta({ description: '1 is Monday.' }),
-    holiday: z.string().nullable().meta({ description: 'The name of the holiday.' }),
-    on_leave: z.boolean(),
-    slots: z.array(
-      z.object({
-        slot_id: id,
-        period: z.int(),
-        start_time: time,
-        end_time: time,
-        class_id: id,
-        class_name: z.string().nullable(),
-        subject_id: id,
-        subject_name: z.string(),
-        teacher_id: id.nullable(),
-        teacher_name: z.string().nullable(),
-        room: z.string().nullable().meta({ description: 'Of the slot, else of the class.' }),
-      }),
-    ),
-  })
-  .meta({ id: 'Schedule', description: 'A school day in the order of its periods; there are no slots on a holiday, a day without school or a leave.' });
 
 const TaughtClass = z
   .object({

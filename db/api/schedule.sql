@@ -1,0 +1,310 @@
+-- /api/schedule, /api/calendar, /api/timetable/print: what is on, day by day, for screens, calendars and paper.
+
+insert into core.operation (name, access, permission, own, feature, writes, record) values
+  ('schedule_today', 'tenant', null, false, 'timetable', false, null),
+  ('schedule_week', 'tenant', 'timetable.read', true, 'timetable', false, null),
+  ('schedule_class', 'tenant', 'timetable.read', true, 'timetable', false, null),
+  ('schedule_feeds_list', 'tenant', null, false, 'timetable', false, null),
+  ('schedule_feeds_get', 'tenant', null, false, 'timetable', false, 'calendar_feed'),
+  ('schedule_feeds_create', 'tenant', 'timetable.read', true, 'timetable', true, 'calendar_feed'),
+  ('schedule_feeds_create_own', 'tenant', null, false, 'timetable', true, 'calendar_feed'),
+  ('schedule_feeds_delete', 'tenant', null, false, 'timetable', true, 'calendar_feed'),
+  ('calendar_get', 'feed', null, false, 'timetable', false, null),
+  ('timetable_print', 'tenant', 'timetable.read', true, 'timetable', false, null);
+
+select core.define_record('calendar_feed', p_table => 'calendar_feed', p_key => 'f.id',
+  p_source => 'calendar_feed f left join class c on c.id = f.class_id left join teacher t on t.id = f.teacher_id',
+  p_columns => $$
+    f.id, f.kind, f.class_id, c.name || coalesce(' ' || c.section, '') as class_name, f.teacher_id, t.first_name || ' ' || t.last_name as teacher_name,
+    f.last_used_at, f.created_at, f.updated_at
+  $$,
+  p_condition => 'f.user_id = core.user_id()',
+  p_search => $$platform.search_normal(concat_ws(' ', f.kind, c.name, c.section, t.first_name, t.last_name))$$,
+  p_default_sort => 'created_at', p_default_order => 'desc', p_sorts => '{"created_at": ["f.created_at"], "last_used_at": ["f.last_used_at nulls last"]}',
+  p_volatile => '{last_used_at}');
+
+-- The days from one to another: their academic year and what keeps school from being held.
+create function api.days_between(p_from date, p_to date)
+  returns table (date date, day_of_week integer, academic_year_id bigint, academic_year_name text, holiday text, is_school_day boolean) language sql stable as $$
+  select d.date, d.day_of_week, y.id, y.name, h.name, y.id is not null and d.day_of_week = any (c.working_days) and h.name is null
+  from (select day::date as date, extract(isodow from day)::integer as day_of_week
+        from generate_series(p_from::timestamp, p_to::timestamp, interval '1 day') day) d
+  cross join timetable_config c
+  left join academic_year y on d.date between y.start_date and y.end_date
+  left join (select date, min(name) as name from api.holidays_between(p_from, p_to) group by date) h on h.date = d.date;
+$$;
+comment on function api.days_between is 'Days with their academic year, holiday, and whether school is held.';
+
+-- The lessons from one day to another, of a class or of a teacher: none on days without school, none of the teacher's on approved
+-- leave; where it is a class, the leave of the lesson's teacher is only noted. changed_at: the last change of what is told of a lesson.
+create function api.lessons_between(p_from date, p_to date, p_class_id bigint, p_teacher_id bigint)
+  returns table (date date, slot_id bigint, period integer, start_time time, end_time time, class_id bigint, class_name text, subject_id bigint, subject_name text,
+    teacher_id bigint, teacher_name text, room text, is_teacher_on_leave boolean, changed_at timestamptz) language sql stable as $$
+  select d.date, s.id, s.period, pt.start_time, pt.end_time, s.class_id, c.name || coalesce(' ' || c.section, ''), s.subject_id, sub.name,
+    s.teacher_id, t.first_name || ' ' || t.last_name, coalesce(s.room, c.room), l.teacher_id is not null,
+    greatest(s.updated_at, c.updated_at, sub.updated_at, t.updated_at, config.updated_at)
+  from timetable_slot s
+  join api.days_between(p_from, p_to) d on d.is_school_day and d.academic_year_id = s.academic_year_id and d.day_of_week = s.day_of_week
+  join subject sub on sub.id = s.subject_id
+  join api.period_times() pt on pt.period = s.period
+  cross join timetable_config config
+  left join class c on c.id = s.class_id
+  left join teacher t on t.id = s.teacher_id
+  left join core.teachers_on_leave(p_from, p_to) l on l.teacher_id = s.teacher_id and l.date = d.date
+  where (s.class_id = p_class_id or s.teacher_id = p_teacher_id) and (p_teacher_id is null or l.teacher_id is null);
+$$;
+comment on function api.lessons_between is 'The lessons of a class or a teacher that are held from one day to another.';
+
+-- The same day by day, also those without any.
+create function api.schedule_days(p_from date, p_to date, p_class_id bigint, p_teacher_id bigint)
+  returns table (date date, day_of_week integer, academic_year_id bigint, academic_year_name text, is_school_day boolean, holiday text, on_leave boolean, slots json)
+  language sql stable as $$
+  select d.date, d.day_of_week, d.academic_year_id, d.academic_year_name, d.is_school_day, d.holiday,
+    p_teacher_id is not null and exists (select from core.teachers_on_leave(p_from, p_to) l where l.teacher_id = p_teacher_id and l.date = d.date),
+    coalesce(held.slots, '[]')
+  from api.days_between(p_from, p_to) d
+  left join (
+    select l.date, json_agg(json_build_object('slot_id', l.slot_id, 'period', l.period,
+        'start_time', to_char(l.start_time, 'HH24:MI'), 'end_time', to_char(l.end_time, 'HH24:MI'),
+        'class_id', l.class_id, 'class_name', l.class_name, 'subject_id', l.subject_id, 'subject_name', l.subject_name,
+        'teacher_id', l.teacher_id, 'teacher_name', l.teacher_name, 'is_teacher_on_leave', l.is_teacher_on_leave, 'room', l.room) order by l.period, l.slot_id) as slots
+    from api.lessons_between(p_from, p_to, p_class_id, p_teacher_id) l group by l.date) held on held.date = d.date;
+$$;
+comment on function api.schedule_days is 'Days with the lessons of a class or a teacher, and what keeps them from being held.';
+
+-- The rows of a school day from its first minute to its last: [{kind: period|lunch|break, period, start_time, end_time}].
+create function api.day_rows() returns json language sql stable as $$
+  with period as (select * from api.period_times() where is_in_day)
+  select json_agg(json_build_object('kind', kind, 'period', period, 'start_time', to_char(start_time, 'HH24:MI'), 'end_time', to_char(end_time, 'HH24:MI')) order by start_time)
+  from (
+    select case when is_lunch then 'lunch' else 'period' end as kind, period, start_time, end_time from period
+    union all
+    select 'break', null, before.end_time, after.start_time from period before join period after on after.period = before.period + 1 and after.start_time > before.end_time
+  ) day_row;
+$$;
+comment on function api.day_rows is 'The rows of a school day: periods, lunch and breaks, with their times.';
+
+-- Whose a schedule is: {kind: class|teacher, id, name}; null for nobody's.
+create function api.schedule_owner(p_class_id bigint, p_teacher_id bigint) returns json language sql stable as $$
+  select json_build_object('kind', 'teacher', 'id', id, 'name', first_name || ' ' || last_name) from teacher where id = p_teacher_id
+  union all
+  select json_build_object('kind', 'class', 'id', id, 'name', name || coalesce(' ' || section, '')) from class where id = p_class_id and p_teacher_id is null;
+$$;
+comment on function api.schedule_owner is 'The class or teacher that a schedule is of.';
+
+-- One day of a class or of a teacher, with the rows of the day to lay the slots into.
+create function api.schedule_on(p_date date, p_class_id bigint, p_teacher_id bigint) returns json language sql stable as $$
+  select row_to_json(answer)
+  from (select api.schedule_owner(p_class_id, p_teacher_id) as whose, d.*, api.day_rows() as periods
+        from api.schedule_days(p_date, p_date, p_class_id, p_teacher_id) d) answer;
+$$;
+comment on function api.schedule_on is 'The schedule of a day, of a class or of a teacher, with what keeps lessons from being held.';
+
+-- Whose lessons are the user's own: a teacher's they teach, else the class that they are in as a student; neither is nothing.
+create function api.own_schedule(out class_id bigint, out teacher_id bigint) language sql stable as $$
+  select case when t.id is null then s.class_id end, t.id
+  from (values (true)) one
+  left join teacher t on t.user_id = core.user_id() and t.deleted_at is null
+  left join student s on s.id = core.student_id() and s.deleted_at is null;
+$$;
+comment on function api.own_schedule is 'The teacher that the user is, else the class that they are in.';
+
+-- Today, in the time zone of the school, for whoever asks. Who has no lessons gets none, and whose is null.
+create function api.schedule_today(p jsonb) returns json language sql stable as $$
+  select api.schedule_on(core.today(), own.class_id, own.teacher_id) from api.own_schedule() own;
+$$;
+
+-- One day of a class, today unless p.date says otherwise; not_found for a class out of reach.
+create function api.schedule_class(p jsonb) returns json language plpgsql stable as $$
+begin
+  perform api.require_class((p ->> 'class_id')::bigint);
+  return api.schedule_on(coalesce((p ->> 'date')::date, core.today()), (p ->> 'class_id')::bigint, null);
+end $$;
+
+-- The working days in the order of the week, which begins after the weekend: on Sunday or Saturday where that is a working day
+-- and the day before it is none, else on Monday.
+create function api.working_week() returns table (place integer, day_of_week integer) language sql stable as $$
+  select (day - first + 7) % 7, day
+  from timetable_config c
+  cross join lateral (select case
+      when c.working_days @> '{6,7}' and not c.working_days @> '{5}' then 6
+      when c.working_days @> '{7}' and not c.working_days @> '{6}' then 7
+      else 1 end as first) week
+  cross join unnest(c.working_days) day;
+$$;
+comment on function api.working_week is 'The working days, each with its place from the first day of the week.';
+
+-- The working days of the week that a day lies in, each with its schedule: of a class, a teacher, or whoever asks. not_found for
+-- what is out of reach.
+create function api.schedule_week(p jsonb) returns json language plpgsql stable as $$
+declare
+  v_date date := coalesce((p ->> 'date')::date, core.today());
+  v_whose record;
+  v_from date;
+  v_answer json;
+begin
+  select * into v_whose from api.own_schedule();
+  if p ? 'class_id' then
+    perform api.require_class((p ->> 'class_id')::bigint);
+    select (p ->> 'class_id')::bigint, null::bigint into v_whose.class_id, v_whose.teacher_id;
+  elsif p ? 'teacher_id' then
+    perform api.require_teacher((p ->> 'teacher_id')::bigint);
+    select null::bigint, (p ->> 'teacher_id')::bigint into v_whose.class_id, v_whose.teacher_id;
+  end if;
+  select v_date - (extract(isodow from v_date)::integer - day_of_week + place + 7) % 7 into v_from from api.working_week() limit 1;
+  select json_build_object('whose', api.schedule_owner(v_whose.class_id, v_whose.teacher_id), 'from', v_from, 'to', v_from + 6, 'periods', api.day_rows(),
+      'days', json_agg(d order by d.date))
+    into v_answer
+    from api.schedule_days(v_from, v_from + 6, v_whose.class_id, v_whose.teacher_id) d join api.working_week() w on w.day_of_week = d.day_of_week;
+  return v_answer;
+end $$;
+
+-- Whose lessons a feed of this kind has, for whoever asks. Raises `p_error` by its field for a class or teacher out of reach, and
+-- invalid_state for one's own lessons where the user is neither a teacher nor a student.
+create function api.feed_subject(p_kind text, p_class_id bigint, p_teacher_id bigint, p_error text, out class_id bigint, out teacher_id bigint)
+  language plpgsql stable as $$
+begin
+  if p_kind = 'own' then
+    select own.class_id, own.teacher_id into class_id, teacher_id from api.own_schedule() own;
+    if teacher_id is null and core.student_id() is null then
+      perform core.fail('invalid_state', 'You are neither a teacher nor a student of this school: there are no lessons of your own.');
+    end if;
+  elsif p_kind = 'class' then
+    class_id := p_class_id;
+    if not exists (select from class where id = p_class_id) then
+      perform core.refuse_field(p_error, 'class_id', format('There is no class %s.', p_class_id));
+    end if;
+  elsif p_kind = 'teacher' then
+    teacher_id := p_teacher_id;
+    if not core.reaches_teacher(p_teacher_id) or not exists (select from teacher where id = p_teacher_id and deleted_at is null) then
+      perform core.refuse_field(p_error, 'teacher_id', format('There is no teacher %s.', p_teacher_id));
+    end if;
+  end if;
+end $$;
+comment on function api.feed_subject is 'The class or teacher whose lessons a feed has; refuses what the user does not reach.';
+
+-- One's own feeds, the latest first; search over kind, class and teacher.
+create function api.schedule_feeds_list(p jsonb) returns json language sql stable as $$
+  select core.page('calendar_feed', p);
+$$;
+
+-- One feed of one's own, or not_found.
+create function api.schedule_feeds_get(p jsonb) returns json language sql stable as $$
+  select api.calendar_feed_record((p ->> 'id')::bigint);
+$$;
+
+-- {kind, class_id, teacher_id, token_hash}: a feed of a class or of a teacher. Raises invalid_reference for what is out of reach,
+-- conflict when the user has 50.
+create function api.schedule_feeds_create(p jsonb) returns json language plpgsql as $$
+declare
+  v_id bigint;
+begin
+  perform api.feed_subject(p ->> 'kind', (p ->> 'class_id')::bigint, (p ->> 'teacher_id')::bigint, 'invalid_reference');
+  -- Two at once are counted one after the other.
+  perform from user_account where id = core.user_id() for no key update;
+  if (select count(*) from calendar_feed where user_id = core.user_id()) >= 50 then
+    perform core.fail('conflict', 'You have 50 feeds. Remove one that you no longer use.');
+  end if;
+  insert into calendar_feed (user_id, kind, class_id, teacher_id, token_hash)
+    values (core.user_id(), p ->> 'kind', (p ->> 'class_id')::bigint, (p ->> 'teacher_id')::bigint, p ->> 'token_hash') returning id into v_id;
+  return api.calendar_feed_record(v_id);
+end $$;
+
+-- The same for what needs no permission: the user's own lessons, and the holidays.
+create function api.schedule_feeds_create_own(p jsonb) returns json language sql as $$
+  select api.schedule_feeds_create(p);
+$$;
+
+-- Revokes a feed of one's own, or not_found.
+create function api.schedule_feeds_delete(p jsonb) returns json language sql as $$
+  delete from calendar_feed where id = (p ->> 'id')::bigint and user_id = core.user_id() returning json_build_object('id', id);
+$$;
+
+-- {token_hash}: what a calendar shows, from four weeks ago to the end of the academic year, of the next one too where that
+-- begins within two months: {name, time_zone, events}. An event has a uid, and begins and ends at a moment or is a whole day.
+-- not_found where the owner of the feed no longer reaches what it is of.
+create function api.calendar_get(p jsonb) returns json language plpgsql stable as $$
+declare
+  v_feed record;
+  v_whose record;
+  v_from date := core.today() - 28;
+  v_to date;
+  v_zone text := coalesce(nullif(current_setting('app.time_zone', true), ''), 'UTC');
+  v_answer json;
+begin
+  select f.kind, s.class_id, s.teacher_id into strict v_feed
+    from calendar_feed f cross join lateral api.feed_subject(f.kind, f.class_id, f.teacher_id, 'not_found') s
+    where f.token_hash = p ->> 'token_hash';
+  select least(max(end_date), core.today() + 550) into v_to from academic_year where end_date >= core.today() and start_date <= core.today() + 60;
+  v_to := greatest(v_to, core.today() + case when v_feed.kind = 'holidays' then 365 else 28 end);
+  with event as (
+    select format('%s-%s-%s', l.date, l.period, l.class_id) as uid, (l.date + l.start_time) at time zone v_zone as starts_at, (l.date + l.end_time) at time zone v_zone as ends_at,
+      null::date as date, l.subject_name as title, case when v_feed.teacher_id is not null then l.class_name end as class_name,
+      case when v_feed.teacher_id is null then l.teacher_name end as teacher_name, l.is_teacher_on_leave, l.period, l.room, l.changed_at
+    from api.lessons_between(v_from, v_to, v_feed.class_id, v_feed.teacher_id) l
+    where v_feed.kind <> 'holidays'
+    union all
+    select format('holiday-%s-%s', h.id, h.date), null, null, h.date, h.name, null, null, null, null, null, holiday.updated_at
+    from api.holidays_between(v_from, v_to) h join holiday on holiday.id = h.id
+  )
+  select json_build_object('kind', v_feed.kind, 'school', core.tenant_summary() -> 'name', 'whose', api.schedule_owner(v_feed.class_id, v_feed.teacher_id), 'time_zone', v_zone,
+      'events', coalesce((select json_agg(e order by coalesce(e.starts_at, e.date::timestamptz), e.uid) from event e), '[]'))
+    into v_answer;
+  return v_answer;
+end $$;
+
+-- What a printed timetable shows, of a class in its academic year or of a teacher in the current one or p.academic_year_id:
+-- the letterhead of the school, the working days (and others that have slots), the rows of a day, the slots. not_found for
+-- what is out of reach, and for a class in a year that is not its own.
+create function api.timetable_print(p jsonb) returns json language plpgsql stable as $$
+declare
+  v_class_id bigint := (p ->> 'class_id')::bigint;
+  v_teacher_id bigint := (p ->> 'teacher_id')::bigint;
+  v_year record;
+  v_answer json;
+begin
+  if v_class_id is not null then
+    perform api.require_class(v_class_id);
+  else
+    perform api.require_teacher(v_teacher_id);
+  end if;
+  select y.id, y.name into v_year
+    from academic_year y
+    where y.id = coalesce((p ->> 'academic_year_id')::bigint, (select academic_year_id from class where id = v_class_id), (select id from academic_year where is_current))
+      and (v_class_id is null or y.id = (select academic_year_id from class where id = v_class_id));
+  if v_year.id is null then
+    perform core.fail('not_found', case when v_class_id is null then 'There is no such academic year.' else 'The class is not of this academic year.' end);
+  end if;
+  with slot as (
+    select s.day_of_week, s.period, sub.name as subject, coalesce(s.room, c.room) as room,
+      case when v_class_id is null then c.name || coalesce(' ' || c.section, '') else t.first_name || ' ' || t.last_name end as with_whom
+    from timetable_slot s join subject sub on sub.id = s.subject_id left join class c on c.id = s.class_id left join teacher t on t.id = s.teacher_id
+    where s.academic_year_id = v_year.id and (s.class_id = v_class_id or s.teacher_id = v_teacher_id)
+  )
+  select json_build_object('letterhead', api.letterhead(), 'whose', api.schedule_owner(v_class_id, v_teacher_id),
+      'academic_year', v_year.name, 'printed_on', core.today(),
+      'days', (select json_agg(day order by place) from (
+        select place, day_of_week as day from api.working_week()
+        union all
+        select distinct 7, day_of_week from slot where day_of_week not in (select day_of_week from api.working_week())) days),
+      'rows', (select jsonb_agg(r order by r ->> 'start_time') from (
+        select r from jsonb_array_elements(api.day_rows()::jsonb) r
+        union
+        -- What a longer day once had.
+        select jsonb_build_object('kind', 'period', 'period', pt.period, 'start_time', to_char(pt.start_time, 'HH24:MI'), 'end_time', to_char(pt.end_time, 'HH24:MI'))
+        from slot join api.period_times() pt on pt.period = slot.period and not pt.is_in_day) day_row),
+      'slots', coalesce((select json_agg(slot) from slot), '[]'))
+    into v_answer;
+  return v_answer;
+end $$;
+
+-- What stands at the head of whatever the school prints: {name, address, phone, email, website, logo}, the logo in base64, where it is a
+-- kind of picture that a PDF can hold.
+create function api.letterhead() returns json language sql stable as $$
+  select json_build_object('name', core.tenant_summary() -> 'name', 'address', s.address, 'phone', s.phone, 'email', s.email, 'website', s.website,
+    'logo', replace(encode(f.content, 'base64'), e'\n', ''))
+  from (values (true)) one
+  left join school s on true
+  left join file f on f.id = s.logo_id and f.content_type in ('image/png', 'image/jpeg');
+$$;
+comment on function api.letterhead is 'The school as it stands at the head of a printed page.';

@@ -1,0 +1,228 @@
+-- /api/timetable: the shape of the school day, and who teaches what when. What may not be stands in the schools' own schemas
+-- (timetable_conflicts), where triggers hold every writer to it.
+
+insert into core.operation (name, access, permission, feature, writes, idempotent, record) values
+  ('timetable_config_get', 'tenant', null, 'timetable', false, false, null),
+  ('timetable_config_update', 'tenant', 'timetable.manage', 'timetable', true, false, null),
+  ('timetable_slots_list', 'tenant', 'timetable.read', 'timetable', false, false, null),
+  ('timetable_slots_get', 'tenant', 'timetable.read', 'timetable', false, false, 'timetable_slot'),
+  ('timetable_slots_create', 'tenant', 'timetable.manage', 'timetable', true, true, 'timetable_slot'),
+  ('timetable_slots_update', 'tenant', 'timetable.manage', 'timetable', true, false, 'timetable_slot'),
+  ('timetable_slots_delete', 'tenant', 'timetable.manage', 'timetable', true, false, 'timetable_slot'),
+  ('timetable_slots_move', 'tenant', 'timetable.manage', 'timetable', true, false, 'timetable_slot'),
+  ('timetable_check_conflicts', 'tenant', 'timetable.manage', 'timetable', false, false, null);
+
+-- When each period begins and ends, for all that a slot may have. A short break makes all that comes after it later; lunch takes
+-- whole periods. Slots of past years may stand in a period that the day does not have any more (is_in_day).
+create function api.period_times() returns table (period integer, start_time time, end_time time, is_lunch boolean, is_in_day boolean) language sql stable as $$
+  select n, c.start_time + later.by, c.start_time + later.by + make_interval(mins => c.period_duration),
+    coalesce(n between c.lunch_start_period and c.lunch_start_period + c.lunch_periods - 1, false), n <= c.total_periods
+  from timetable_config c
+  cross join generate_series(1, 24) n
+  cross join lateral (
+    select make_interval(mins => (n - 1) * c.period_duration + c.break_duration * (select count(*) from unnest(c.break_after) b where b < n)::integer) as by) later;
+$$;
+comment on function api.period_times is 'When each period of a school day begins and ends.';
+
+-- The condition is for locks and updates, which do without the joins. Times follow the config and not an edit of the slot.
+select core.define_record('timetable_slot', p_table => 'timetable_slot', p_key => 'ts.id',
+  p_source => $$
+    timetable_slot ts join class c on c.id = ts.class_id join subject su on su.id = ts.subject_id left join teacher t on t.id = ts.teacher_id
+    join api.period_times() pt on pt.period = ts.period
+  $$,
+  p_columns => $$
+    ts.id, ts.class_id, c.name || coalesce(' ' || c.section, '') as class_name, ts.academic_year_id, ts.subject_id, su.name as subject_name, su.code as subject_code,
+    ts.teacher_id, t.first_name || ' ' || t.last_name as teacher_name, ts.day_of_week, ts.period,
+    to_char(pt.start_time, 'HH24:MI') as start_time, to_char(pt.end_time, 'HH24:MI') as end_time, ts.room, ts.created_at, ts.updated_at
+  $$,
+  p_condition => 'ts.class_id in (select id from class)',
+  p_search => $$platform.search_normal(concat_ws(' ', c.name, c.section, su.name, su.code, t.first_name, t.last_name, ts.room))$$,
+  p_filters => '{
+    "class_id": "ts.class_id = :value::bigint",
+    "teacher_id": "ts.teacher_id = :value::bigint",
+    "academic_year_id": "ts.academic_year_id = :value::bigint",
+    "day_of_week": "ts.day_of_week = :value::integer"
+  }',
+  p_default_sort => 'day_of_week', p_sorts => $${
+    "day_of_week": ["ts.day_of_week", "ts.period", "platform.search_normal(concat_ws(' ', c.name, c.section))"],
+    "class_name": ["platform.search_normal(concat_ws(' ', c.name, c.section))", "ts.day_of_week", "ts.period"],
+    "subject_name": ["platform.search_normal(su.name)", "ts.day_of_week", "ts.period"],
+    "teacher_name": ["platform.search_normal(t.last_name) nulls last", "platform.search_normal(t.first_name) nulls last", "ts.day_of_week", "ts.period"]
+  }$$,
+  p_writable => '{class_id,academic_year_id,subject_id,teacher_id,day_of_week,period,room}', p_volatile => '{start_time,end_time}');
+
+-- The shape of the school day, with the times that come of it.
+create function api.timetable_config() returns json language sql stable as $$
+  select json_build_object(
+    'total_periods', c.total_periods, 'lunch_start_period', c.lunch_start_period, 'lunch_periods', c.lunch_periods, 'period_duration', c.period_duration,
+    'start_time', to_char(c.start_time, 'HH24:MI'), 'break_after', c.break_after, 'break_duration', c.break_duration, 'working_days', c.working_days,
+    'periods', (select json_agg(json_build_object('period', pt.period, 'start_time', to_char(pt.start_time, 'HH24:MI'), 'end_time', to_char(pt.end_time, 'HH24:MI'),
+                  'is_lunch', pt.is_lunch) order by pt.period) from api.period_times() pt where pt.is_in_day),
+    'created_at', c.created_at, 'updated_at', c.updated_at)
+  from timetable_config c;
+$$;
+comment on function api.timetable_config is 'The shape of the school day, with the times that come of it.';
+
+-- What is common to all of the school is for whoever manages the timetable of all of it: raises forbidden for a teacher who has
+-- the permission for their classes.
+create function api.require_whole_timetable() returns void language plpgsql stable as $$
+begin
+  if not core.has_permission_for_all('timetable.manage') then
+    perform core.fail('forbidden', 'This needs the permission timetable.manage for the whole school.');
+  end if;
+end $$;
+comment on function api.require_whole_timetable is 'Raises forbidden for who manages the timetable of some classes only.';
+
+-- The shape of the school day.
+create function api.timetable_config_get(p jsonb) returns json language sql stable as $$
+  select api.timetable_config();
+$$;
+
+-- Changes what the request names. Raises validation_error for a day that is not one, schedule_conflict when slots of the current
+-- or a later year would lie outside it, at lunch or on a day without school. What teachers said of periods that the day loses
+-- stays: nobody is shown it, no slot can come to stand there, and it counts again with a longer day.
+create function api.timetable_config_update(p jsonb) returns json language plpgsql as $$
+declare
+  v_before record;
+  v_after record;
+  v_slots jsonb;
+  v_conflicts record;
+begin
+  perform api.require_whole_timetable();
+  select * into v_before from timetable_config for no key update;
+  if p ? 'read_only' then
+    perform core.refuse_read_only(p -> 'read_only', api.timetable_config()::jsonb, '{updated_at}');
+  end if;
+  select n.*, extract(epoch from n.start_time) / 60 + n.total_periods * n.period_duration + cardinality(n.break_after) * n.break_duration as ends into v_after
+    from timetable_config c, jsonb_populate_record(c, p) n;
+  if v_after.lunch_start_period + v_after.lunch_periods - 1 > v_after.total_periods then
+    perform core.refuse_field('validation_error', case when p ? 'lunch_start_period' or not p ? 'lunch_periods' then 'lunch_start_period' else 'lunch_periods' end,
+      format('A day of %s periods has no lunch from period %s to %s.', v_after.total_periods, v_after.lunch_start_period, v_after.lunch_start_period + v_after.lunch_periods - 1));
+  elsif v_after.total_periods <= any (v_after.break_after) then
+    perform core.refuse_field('validation_error', 'break_after', format('A day of %s periods has breaks after periods 1 to %s.', v_after.total_periods, v_after.total_periods - 1));
+  elsif v_after.ends >= 24 * 60 then
+    perform core.refuse_field('validation_error', (select field from unnest('{total_periods,period_duration,break_duration,break_after,start_time}'::text[]) field where p ? field limit 1),
+      'The day must end before midnight.');
+  end if;
+  update timetable_config c
+    set (total_periods, lunch_start_period, lunch_periods, period_duration, start_time, break_after, break_duration, working_days) =
+        (select n.total_periods, n.lunch_start_period, n.lunch_periods, n.period_duration, n.start_time, n.break_after, n.break_duration, n.working_days
+         from jsonb_populate_record(c, p) n);
+  if (v_before.total_periods, v_before.lunch_start_period, v_before.lunch_periods, v_before.working_days)
+     is distinct from (v_after.total_periods, v_after.lunch_start_period, v_after.lunch_periods, v_after.working_days) then
+    select jsonb_agg(jsonb_build_object('slot_id', s.id, 'class_id', s.class_id, 'academic_year_id', s.academic_year_id, 'day_of_week', s.day_of_week, 'period', s.period,
+        'class_name', concat_ws(' ', c.name, c.section), 'subject_name', su.name)
+      order by y.start_date, s.day_of_week, s.period, c.name, c.section, s.id) into v_slots
+      from academic_year y join timetable_slot s on s.academic_year_id = y.id join class c on c.id = s.class_id join subject su on su.id = s.subject_id
+      where y.end_date >= coalesce((select start_date from academic_year where is_current), core.today());
+    select count(distinct k."position") as slots, json_agg(json_build_object('path', k.path, 'message', k.message) order by k."position") filter (where k.n <= 5) as details into v_conflicts
+      from (
+        select x."position", row_number() over (order by x."position", x.path) as n,
+          case when x.kind = 'lunch' then 'lunch_start_period' when x.path = 'period' then 'total_periods' else 'working_days' end as path,
+          format('%s has %s in period %s of day %s: %s', s.slot ->> 'class_name', s.slot ->> 'subject_name', s.slot ->> 'period', s.slot ->> 'day_of_week', x.message) as message
+        from timetable_conflicts(v_slots, true, '{lunch,outside_day}') x cross join lateral (select v_slots -> x."position") s (slot)
+      ) k;
+    if v_conflicts.slots > 0 then
+      perform core.fail('schedule_conflict', format('%s of the timetable would lie outside the day, at lunch or on a day without school. Move or remove %s first.',
+        case v_conflicts.slots when 1 then 'One slot' else v_conflicts.slots || ' slots' end, case v_conflicts.slots when 1 then 'it' else 'them' end), v_conflicts.details);
+    end if;
+  end if;
+  return api.timetable_config();
+end $$;
+
+-- Slots by day and period; search over class, subject, teacher and room; filters class_id, teacher_id, academic_year_id,
+-- day_of_week. A class is of one year; where neither it nor a year is named they are of the current year.
+create function api.timetable_slots_list(p jsonb) returns json language sql stable as $$
+  select core.page('timetable_slot', case when p ?| '{class_id,academic_year_id}' then p
+    else p || jsonb_build_object('academic_year_id', coalesce((select id from academic_year where is_current), 0)) end);
+$$;
+
+-- One slot, or not_found.
+create function api.timetable_slots_get(p jsonb) returns json language sql stable as $$
+  select api.timetable_slot_record((p ->> 'id')::bigint);
+$$;
+
+-- The academic year of a class that a slot is to have; invalid_reference for a class out of reach.
+create function api.slot_year_id(p_class_id bigint) returns bigint language plpgsql stable as $$
+declare
+  v_id bigint := (select academic_year_id from class where id = p_class_id);
+begin
+  if v_id is null then
+    perform core.refuse_field('invalid_reference', 'class_id', format('There is no class %s.', p_class_id));
+  end if;
+  return v_id;
+end $$;
+comment on function api.slot_year_id is 'The academic year of a class that a slot is to have, or invalid_reference.';
+
+-- A new slot; schedule_conflict when something is in the way, invalid_reference for a class out of reach and for a teacher who is
+-- not active.
+create function api.timetable_slots_create(p jsonb) returns json language plpgsql as $$
+declare
+  v_year_id bigint := api.slot_year_id((p ->> 'class_id')::bigint);
+  v_id bigint;
+begin
+  perform api.require_active_teacher((p ->> 'teacher_id')::bigint, 'teacher_id');
+  v_id := core.insert('timetable_slot', p || jsonb_build_object('academic_year_id', v_year_id));
+  return api.timetable_slot_record(v_id);
+end $$;
+
+-- Changes a slot; the academic year follows the class. A teacher who left meanwhile may stay, no other may come.
+create function api.timetable_slots_update(p jsonb) returns json language plpgsql as $$
+declare
+  v_id bigint := (p ->> 'id')::bigint;
+  v_before record;
+begin
+  select s.class_id, s.teacher_id into v_before from timetable_slot s where s.id = v_id;
+  if (p ->> 'class_id')::bigint <> v_before.class_id then
+    p := p || jsonb_build_object('academic_year_id', api.slot_year_id((p ->> 'class_id')::bigint));
+  end if;
+  if p ? 'teacher_id' and (p ->> 'teacher_id')::bigint is distinct from v_before.teacher_id then
+    perform api.require_active_teacher((p ->> 'teacher_id')::bigint, 'teacher_id');
+  end if;
+  perform core.update('timetable_slot', p);
+  return api.timetable_slot_record(v_id);
+end $$;
+
+-- Takes the slot out of the timetable.
+create function api.timetable_slots_delete(p jsonb) returns json language sql as $$
+  delete from timetable_slot where id = (p ->> 'id')::bigint returning json_build_object('id', id);
+$$;
+
+-- {day_of_week, period, swap?}: moves a slot. With swap what its class has there comes to where the slot was, else that is a
+-- schedule_conflict like all that is in the way. The other slot is written in the same statement, so that both are judged as they
+-- will be.
+create function api.timetable_slots_move(p jsonb) returns json language plpgsql as $$
+declare
+  v_id bigint := (p ->> 'id')::bigint;
+begin
+  update timetable_slot s
+    set (day_of_week, period) = (select x.day_of_week, x.period from (values
+      (true, (p ->> 'day_of_week')::integer, (p ->> 'period')::integer), (false, moved.day_of_week, moved.period)) x (is_moved, day_of_week, period) where x.is_moved = (s.id = v_id))
+    from timetable_slot moved
+    where moved.id = v_id and (s.id = v_id or ((p ->> 'swap')::boolean and s.class_id = moved.class_id and s.academic_year_id = moved.academic_year_id
+      and s.day_of_week = (p ->> 'day_of_week')::integer and s.period = (p ->> 'period')::integer));
+  return api.timetable_slot_record(v_id);
+end $$;
+
+-- What would be in the way of a slot, or of one that stands already (exclude_slot_id) in another place: {has_conflict, conflicts:
+-- [{kind, message, slot}]}. Says what writing it would say; invalid_reference for what does not exist.
+create function api.timetable_check_conflicts(p jsonb) returns json language plpgsql stable as $$
+declare
+  v_year_id bigint := api.slot_year_id((p ->> 'class_id')::bigint);
+  v_was record;
+begin
+  select s.* into v_was from timetable_slot s where s.id = (p ->> 'exclude_slot_id')::bigint and s.class_id in (select id from class);
+  if p ->> 'exclude_slot_id' is not null and not found then
+    perform core.refuse_field('invalid_reference', 'exclude_slot_id', format('There is no slot %s.', p ->> 'exclude_slot_id'));
+  elsif p ->> 'teacher_id' is not null and v_was.teacher_id is distinct from (p ->> 'teacher_id')::bigint
+     and not exists (select from teacher where id = (p ->> 'teacher_id')::bigint and is_active and deleted_at is null) then
+    perform core.refuse_field('invalid_reference', 'teacher_id', format('There is no active teacher %s.', p ->> 'teacher_id'));
+  end if;
+  return (
+    select json_build_object('has_conflict', count(*) > 0,
+      'conflicts', coalesce(json_agg(json_build_object('kind', c.kind, 'message', c.message, 'slot', c.slot)), '[]'))
+    from timetable_conflicts(jsonb_build_array(jsonb_build_object(
+      'slot_id', v_was.id, 'class_id', p -> 'class_id', 'academic_year_id', v_year_id, 'teacher_id', p -> 'teacher_id', 'day_of_week', p -> 'day_of_week', 'period', p -> 'period',
+      'was_class_id', v_was.class_id, 'was_academic_year_id', v_was.academic_year_id, 'was_teacher_id', v_was.teacher_id, 'was_day_of_week', v_was.day_of_week,
+      'was_period', v_was.period)), false) c);
+end $$;

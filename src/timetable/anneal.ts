@@ -1,0 +1,386 @@
+import type { Board, Totals } from './board.ts';
+import type { Model } from './model.ts';
+
+/**
+ * Simulated annealing over Kempe chains. A step takes two slots and a chain of classes and teachers that meet in them alternately, and lets all lessons along
+ * it change from one slot to the other: nobody is ever in two lessons. Within a chain everybody keeps a lesson in both slots, so that nothing but the spread
+ * changes there; the gaps and the rules change at its two ends only, and most steps are refused at the first end, before the chain is walked.
+ */
+export interface Weights {
+  hard: number;
+  waiting: number;
+  spread: number;
+  classGaps: number;
+  teacherGaps: number;
+}
+
+export interface Phase {
+  weights: Weights;
+  /** Temperatures, in units of the weights. */
+  from: number;
+  to: number;
+  /** Units of work; one is about a slot that a chain passes. */
+  work: number;
+  /** Whether lessons may go to the waiting day and back. */
+  mayWait: boolean;
+  /** Ends the phase early when nothing better is possible. */
+  isDone: (totals: Totals) => boolean;
+}
+
+export interface Annealer {
+  totals: Totals;
+  /** The best totals since `start`, and the board that had them. */
+  best: Totals;
+  bestClassAt: Int32Array;
+  /** Units of work done so far. */
+  readonly work: number;
+  readonly steps: number;
+  /** @returns false when `isLate` ended it. */
+  run: (phase: Phase) => boolean;
+}
+
+/** Lexicographic: which is the better board. */
+export function isBetter(a: Totals, b: Totals): boolean {
+  if (a.hard + a.waiting !== b.hard + b.waiting) return a.hard + a.waiting < b.hard + b.waiting;
+  if (a.spread !== b.spread) return a.spread < b.spread;
+  if (a.classGaps !== b.classGaps) return a.classGaps < b.classGaps;
+  return a.teacherGaps < b.teacherGaps;
+}
+
+/** -ln of a number between 0 and 1. */
+const exponents = Float64Array.from({ length: 8192 }, (_, index) => -Math.log((index + 0.5) / 8192));
+
+export function annealer(model: Model, board: Board, seed: number, isLate: () => boolean): Annealer {
+  const { days, length, classOf, teacherOf, classClosed, teacherAway, teacherBusy, dayLimit } = model;
+  const { classAt, teacherAt, classMask, teacherMask, classHard, classGap, teacherHard, teacherGap, above, totals } = board;
+  const allDays = days + 1;
+  const slots = allDays * length;
+  const classes = model.classIds.length;
+
+  const load = new Int32Array(model.teacherIds.length);
+  for (let kind = 0; kind < model.count.length; kind++) load[teacherOf[kind]!]! += model.count[kind]!;
+  const working = Int32Array.from([...load.keys()].filter((who) => load[who]! > 0));
+  const occupied = Int32Array.from([...Array(classes).keys()].filter((who) => classOf.includes(who)));
+
+  const dayOf = Int32Array.from({ length: slots }, (_, slot) => Math.floor(slot / length));
+  const bitOf = Int32Array.from({ length: slots }, (_, slot) => 1 << (slot % length));
+
+  let rng = (Math.imul(seed, 0x85ebca6b) ^ 0x1f123bb5) | 0 || 1;
+  let work = 0;
+  let steps = 0;
+  const best: Totals = { ...totals };
+  const bestClassAt = Int32Array.from(classAt);
+
+  // What the step at hand would change.
+  let dHard = 0;
+  let dWaiting = 0;
+  let dSpread = 0;
+  let dClass = 0;
+  let dTeacher = 0;
+  const chain = new Int32Array(classes * 2 + 2);
+  let links = 0;
+
+  const popcount = (mask: number) => {
+    let v = mask - ((mask >>> 1) & 0x55555555);
+    v = (v & 0x33333333) + ((v >>> 2) & 0x33333333);
+    return (((v + (v >>> 4)) & 0x0f0f0f0f) * 0x01010101) >>> 24;
+  };
+  const gapsOfClass = (at: number, mask: number) => (mask === 0 ? 0 : popcount(((1 << (31 - Math.clz32(mask))) - 1) & ~mask & ~classClosed[at]!));
+  const gapsOfTeacher = (at: number, mask: number) => {
+    const taught = mask | teacherBusy[at]!;
+    return taught === 0 ? 0 : popcount(((1 << (31 - Math.clz32(taught))) - 1) & ~((taught & -taught) - 1) & ~taught & ~teacherAway[at]!);
+  };
+  const hardOfTeacher = (at: number, mask: number) => {
+    const blocked = teacherAway[at]! | teacherBusy[at]!;
+    const excess = popcount(mask & ~blocked) - dayLimit[at]!;
+    return popcount(mask & blocked) + (excess > 0 ? excess : 0);
+  };
+
+  /** What changes when the mask of a class on a day becomes `mask`. */
+  const changeClass = (who: number, day: number, mask: number) => {
+    const at = who * allDays + day;
+    if (day === days) {
+      dWaiting += popcount(mask) - popcount(classMask[at]!);
+      return;
+    }
+    const given = who * days + day;
+    dHard += popcount(mask & classClosed[given]!) - classHard[at]!;
+    dClass += gapsOfClass(given, mask) - classGap[at]!;
+  };
+  const changeTeacher = (who: number, day: number, mask: number) => {
+    if (day === days) return;
+    const at = who * allDays + day;
+    const given = who * days + day;
+    dHard += hardOfTeacher(given, mask) - teacherHard[at]!;
+    dTeacher += gapsOfTeacher(given, mask) - teacherGap[at]!;
+  };
+  /** A class or teacher at the end of a chain leaves one slot for another. */
+  const endClass = (who: number, from: number, to: number) => {
+    const a = dayOf[from]!;
+    const b = dayOf[to]!;
+    const base = who * allDays;
+    if (a === b) changeClass(who, a, classMask[base + a]! ^ bitOf[from]! ^ bitOf[to]!);
+    else {
+      changeClass(who, a, classMask[base + a]! ^ bitOf[from]!);
+      changeClass(who, b, classMask[base + b]! ^ bitOf[to]!);
+    }
+  };
+  const endTeacher = (who: number, from: number, to: number) => {
+    const a = dayOf[from]!;
+    const b = dayOf[to]!;
+    const base = who * allDays;
+    if (a === b) changeTeacher(who, a, teacherMask[base + a]! ^ bitOf[from]! ^ bitOf[to]!);
+    else {
+      changeTeacher(who, a, teacherMask[base + a]! ^ bitOf[from]!);
+      changeTeacher(who, b, teacherMask[base + b]! ^ bitOf[to]!);
+    }
+  };
+
+  /**
+   * Walks from a class whose lesson `first` goes from `from` to `to`, and adds up what changes. `start` is the class to which a cycle comes back, or -1.
+   * @returns the teacher or class (as -2 - class) at the other end, -1 for a cycle
+   */
+  const walk = (first: number, from: number, to: number, start: number): number => {
+    const a = dayOf[from]!;
+    const b = dayOf[to]!;
+    let kind = first;
+    for (;;) {
+      const who = classOf[kind]!;
+      chain[links++] = who;
+      const met = classAt[who * slots + to]!;
+      if (a !== b && kind !== met) {
+        if (above[kind * allDays + a]! > 0) dSpread--;
+        if (above[kind * allDays + b]! >= 0) dSpread++;
+        if (met >= 0) {
+          if (above[met * allDays + b]! > 0) dSpread--;
+          if (above[met * allDays + a]! >= 0) dSpread++;
+        }
+      }
+      if (met < 0) return -2 - who;
+      const teacher = teacherOf[met]!;
+      const next = teacherAt[teacher * slots + from]!;
+      if (next < 0) return teacher;
+      if (classOf[next] === start) return -1;
+      kind = next;
+    }
+  };
+
+  const flipClass = (who: number, from: number, to: number) => {
+    const base = who * slots;
+    const allBase = allDays;
+    const a = dayOf[from]!;
+    const b = dayOf[to]!;
+    const one = classAt[base + from]!;
+    const two = classAt[base + to]!;
+    classAt[base + from] = two;
+    classAt[base + to] = one;
+    if (a !== b) {
+      if (one >= 0) {
+        above[one * allBase + a]!--;
+        above[one * allBase + b]!++;
+      }
+      if (two >= 0) {
+        above[two * allBase + b]!--;
+        above[two * allBase + a]!++;
+      }
+    }
+  };
+  const setClassDay = (who: number, day: number, mask: number) => {
+    const at = who * allDays + day;
+    classMask[at] = mask;
+    if (day === days) return;
+    classHard[at] = popcount(mask & classClosed[who * days + day]!);
+    classGap[at] = gapsOfClass(who * days + day, mask);
+  };
+  const setTeacherDay = (who: number, day: number, mask: number) => {
+    const at = who * allDays + day;
+    teacherMask[at] = mask;
+    if (day === days) return;
+    teacherHard[at] = hardOfTeacher(who * days + day, mask);
+    teacherGap[at] = gapsOfTeacher(who * days + day, mask);
+  };
+  const moveEnd = (end: number, one: number, two: number) => {
+    const a = dayOf[one]!;
+    const b = dayOf[two]!;
+    if (end >= 0) {
+      const base = end * allDays;
+      setTeacherDay(end, a, teacherMask[base + a]! ^ bitOf[one]!);
+      setTeacherDay(end, b, teacherMask[base + b]! ^ bitOf[two]!);
+    } else if (end < -1) {
+      const who = -2 - end;
+      const base = who * allDays;
+      setClassDay(who, a, classMask[base + a]! ^ bitOf[one]!);
+      setClassDay(who, b, classMask[base + b]! ^ bitOf[two]!);
+    }
+  };
+  /** Lets the chain at hand change its two slots. */
+  const apply = (one: number, two: number, end: number, otherEnd: number) => {
+    for (let link = 0; link < links; link++) {
+      const base = chain[link]! * slots;
+      const first = classAt[base + one]!;
+      const second = classAt[base + two]!;
+      // All teachers of the chain first leave both slots ...
+      if (first >= 0) teacherAt[teacherOf[first]! * slots + one] = -1;
+      if (second >= 0) teacherAt[teacherOf[second]! * slots + two] = -1;
+      flipClass(chain[link]!, one, two);
+    }
+    for (let link = 0; link < links; link++) {
+      // ... and then come to their new ones.
+      const base = chain[link]! * slots;
+      const first = classAt[base + one]!;
+      const second = classAt[base + two]!;
+      if (first >= 0) teacherAt[teacherOf[first]! * slots + one] = first;
+      if (second >= 0) teacherAt[teacherOf[second]! * slots + two] = second;
+    }
+    moveEnd(end, one, two);
+    moveEnd(otherEnd, one, two);
+    totals.hard += dHard;
+    totals.waiting += dWaiting;
+    totals.spread += dSpread;
+    totals.classGaps += dClass;
+    totals.teacherGaps += dTeacher;
+  };
+
+  const run = ({ weights, from: hot, to: cold, work: budget, mayWait, isDone }: Phase): boolean => {
+    const { hard, waiting, spread, classGaps, teacherGaps } = weights;
+    const begin = work;
+    const cooling = Math.log(cold / hot);
+    // What the other end may make good of a loss at the first.
+    const slack = Math.max(hard, mayWait ? waiting : 0) + 2 * teacherGaps;
+    let temperature = hot;
+    let nextLook = work;
+    while (work - begin < budget) {
+      if (work >= nextLook) {
+        nextLook = work + 4096;
+        temperature = hot * Math.exp((cooling * (work - begin)) / budget);
+        if (isLate()) return false;
+      }
+      steps++;
+      work++;
+      rng ^= rng << 13;
+      rng ^= rng >>> 17;
+      rng ^= rng << 5;
+      const r = rng >>> 0;
+      rng ^= rng << 13;
+      rng ^= rng >>> 17;
+      rng ^= rng << 5;
+      const q = rng >>> 0;
+      const threshold = temperature * exponents[(q >>> 19) & 8191]!;
+      // Two slots, half of the time of one day.
+      const p1 = (((r & 0xffff) * length) >>> 16) | 0;
+      const p2 = (((q & 0xffff) * length) >>> 16) | 0;
+      const d1 = ((r >>> 16) * days) >>> 16;
+      let d2 = d1;
+      rng ^= rng << 13;
+      rng ^= rng >>> 17;
+      rng ^= rng << 5;
+      const w = rng >>> 0;
+      if (w & 1) {
+        d2 = (((w >>> 8) & 0xff) * (mayWait ? allDays : days)) >>> 8;
+      }
+      let one = d1 * length + p1;
+      let two = d2 * length + p2;
+      if (one === two) continue;
+      dHard = dWaiting = dSpread = dClass = dTeacher = 0;
+      links = 0;
+      let end = -1;
+      let otherEnd = -1;
+      if ((w & 14) !== 0) {
+        // From a teacher, who teaches in one of the slots and is free in the other.
+        const teacher = working[((w >>> 16) * working.length) >>> 16]!;
+        const base = teacher * slots;
+        let kind = teacherAt[base + one]!;
+        const other = teacherAt[base + two]!;
+        if (kind >= 0 === other >= 0) continue;
+        if (kind < 0) {
+          const swap = one;
+          one = two;
+          two = swap;
+          kind = other;
+        }
+        endTeacher(teacher, one, two);
+        if (hard * dHard + teacherGaps * dTeacher > threshold + slack) continue;
+        end = teacher;
+        otherEnd = walk(kind, one, two, -1);
+      } else {
+        const who = occupied[((w >>> 16) * occupied.length) >>> 16]!;
+        const base = who * slots;
+        let kind = classAt[base + one]!;
+        const other = classAt[base + two]!;
+        if (kind < 0) {
+          if (other < 0) continue;
+          const swap = one;
+          one = two;
+          two = swap;
+          kind = other;
+        } else if (other >= 0) {
+          if (kind === other) continue;
+          // Somewhere within a chain: only a cycle has no end from which it could be begun.
+          // The lesson that goes from `one` to `two` meets, with its class, the one that goes back; the walk goes on with that one's teacher.
+          otherEnd = walk(kind, one, two, who);
+          work += links;
+          if (otherEnd !== -1) continue;
+          if (spread * dSpread > threshold) continue;
+          apply(one, two, -1, -1);
+          if (isBetter(totals, best)) keep();
+          continue;
+        }
+        endClass(who, one, two);
+        if (hard * dHard + waiting * dWaiting + classGaps * dClass > threshold + slack + classGaps) continue;
+        // Its lesson goes from `one` to `two`, where the class is free: the chain goes on with its teacher, and begins at what that one has in `two`.
+        end = -2 - who;
+        const teacher = teacherOf[kind]!;
+        if (dayOf[one] !== dayOf[two]) {
+          if (above[kind * allDays + dayOf[one]!]! > 0) dSpread--;
+          if (above[kind * allDays + dayOf[two]!]! >= 0) dSpread++;
+        }
+        chain[links++] = who;
+        const next = teacherAt[teacher * slots + two]!;
+        if (next < 0) {
+          otherEnd = teacher;
+          endTeacher(teacher, one, two);
+        } else {
+          otherEnd = walk(next, two, one, -1);
+          if (otherEnd >= 0) endTeacher(otherEnd, one, two);
+          else endClass(-2 - otherEnd, two, one);
+        }
+        work += links;
+        if (hard * dHard + waiting * dWaiting + spread * dSpread + classGaps * dClass + teacherGaps * dTeacher > threshold) continue;
+        apply(one, two, end, otherEnd);
+        if (isBetter(totals, best)) {
+          keep();
+          if (isDone(totals)) return true;
+        }
+        continue;
+      }
+      if (otherEnd >= 0) endTeacher(otherEnd, two, one);
+      else endClass(-2 - otherEnd, one, two);
+      work += links;
+      if (hard * dHard + waiting * dWaiting + spread * dSpread + classGaps * dClass + teacherGaps * dTeacher > threshold) continue;
+      apply(one, two, end, otherEnd);
+      if (isBetter(totals, best)) {
+        keep();
+        if (isDone(totals)) return true;
+      }
+    }
+    return true;
+  };
+
+  const keep = () => {
+    Object.assign(best, totals);
+    bestClassAt.set(classAt);
+  };
+
+  return {
+    totals,
+    best,
+    bestClassAt,
+    get work() {
+      return work;
+    },
+    get steps() {
+      return steps;
+    },
+    run,
+  };
+}

@@ -1,0 +1,176 @@
+import { bits, classGaps, type Model, teacherGaps } from './model.ts';
+
+/**
+ * Who has which lesson when. No class and no teacher is ever there twice: a board is changed by chains only (see anneal.ts), which keep that. What else is
+ * wrong, is counted. The last day is the one in which lessons wait.
+ */
+export interface Board {
+  /** By class and slot, and by teacher and slot: the kind of lesson, or -1. */
+  classAt: Int32Array;
+  teacherAt: Int32Array;
+  /** By class and day, by teacher and day: the periods with a lesson, and what is wrong with them. */
+  classMask: Int32Array;
+  teacherMask: Int32Array;
+  classHard: Int32Array;
+  classGap: Int32Array;
+  teacherHard: Int32Array;
+  teacherGap: Int32Array;
+  /** By kind of lesson and day: how many are there, less how many should be at most. */
+  above: Int32Array;
+  totals: Totals;
+}
+
+export interface Totals {
+  /** Lessons that break a rule. */
+  hard: number;
+  /** Lessons that wait. */
+  waiting: number;
+  spread: number;
+  classGaps: number;
+  teacherGaps: number;
+}
+
+/** Small enough never to be above anything. */
+const never = -1_000_000;
+
+/** A random number generator, the same everywhere: xorshift32. */
+export function randomFrom(seed: number): () => number {
+  let state = (Math.imul(seed, 0x9e3779b1) ^ 0x2545f491) | 0 || 1;
+  return () => {
+    state ^= state << 13;
+    state ^= state >>> 17;
+    state ^= state << 5;
+    return state >>> 0;
+  };
+}
+
+/** Counts all that is wrong on a board, from its `classAt`. */
+export function countBoard(model: Model, classAt: Int32Array): Board {
+  const { days, length } = model;
+  const slots = (days + 1) * length;
+  const classes = model.classIds.length;
+  const teachers = model.teacherIds.length;
+  const allDays = days + 1;
+  const board: Board = {
+    classAt,
+    teacherAt: new Int32Array(teachers * slots).fill(-1),
+    classMask: new Int32Array(classes * allDays),
+    teacherMask: new Int32Array(teachers * allDays),
+    classHard: new Int32Array(classes * allDays),
+    classGap: new Int32Array(classes * allDays),
+    teacherHard: new Int32Array(teachers * allDays),
+    teacherGap: new Int32Array(teachers * allDays),
+    above: new Int32Array(model.count.length * allDays),
+    totals: { hard: 0, waiting: 0, spread: 0, classGaps: 0, teacherGaps: 0 },
+  };
+  for (let kind = 0; kind < model.count.length; kind++) {
+    for (let day = 0; day < allDays; day++) board.above[kind * allDays + day] = day === days ? never : -Math.ceil(model.count[kind]! / days);
+  }
+  for (let who = 0; who < classes; who++) {
+    for (let slot = 0; slot < slots; slot++) {
+      const kind = classAt[who * slots + slot]!;
+      if (kind < 0) continue;
+      const day = Math.floor(slot / length);
+      const bit = 1 << (slot % length);
+      const teacher = model.teacherOf[kind]!;
+      board.teacherAt[teacher * slots + slot] = kind;
+      board.classMask[who * allDays + day]! |= bit;
+      board.teacherMask[teacher * allDays + day]! |= bit;
+      board.above[kind * allDays + day]!++;
+    }
+  }
+  const { totals } = board;
+  for (let day = 0; day < days; day++) {
+    for (let who = 0; who < classes; who++) {
+      const mask = board.classMask[who * allDays + day]!;
+      const closed = model.classClosed[who * days + day]!;
+      totals.hard += board.classHard[who * allDays + day] = bits(mask & closed);
+      totals.classGaps += board.classGap[who * allDays + day] = classGaps(mask, closed);
+    }
+    for (let who = 0; who < teachers; who++) {
+      const mask = board.teacherMask[who * allDays + day]!;
+      const away = model.teacherAway[who * days + day]!;
+      const busy = model.teacherBusy[who * days + day]!;
+      const blocked = away | busy;
+      totals.hard += board.teacherHard[who * allDays + day] = bits(mask & blocked) + Math.max(0, bits(mask & ~blocked) - model.dayLimit[who * days + day]!);
+      totals.teacherGaps += board.teacherGap[who * allDays + day] = teacherGaps(mask, away, busy);
+    }
+    for (let kind = 0; kind < model.count.length; kind++) totals.spread += Math.max(0, board.above[kind * allDays + day]!);
+  }
+  for (let who = 0; who < classes; who++) totals.waiting += bits(board.classMask[who * allDays + days]!);
+  return board;
+}
+
+/**
+ * A first board: a colouring of the edges between classes and teachers, which exists whenever nobody has more lessons than there are slots (Kőnig). Each
+ * lesson goes where both are free, if possible where all rules hold and early in the day; where there is no such slot, a chain of lessons makes one.
+ */
+export function firstBoard(model: Model, random: () => number): Int32Array {
+  const { days, length } = model;
+  const slots = (days + 1) * length;
+  const usable = days * length;
+  const classAt = new Int32Array(model.classIds.length * slots).fill(-1);
+  const teacherAt = new Int32Array(model.teacherIds.length * slots).fill(-1);
+  const lessons: number[] = [];
+  for (let kind = 0; kind < model.count.length; kind++) for (let n = 0; n < model.count[kind]!; n++) lessons.push(kind);
+  for (let left = lessons.length; left > 1;) {
+    const other = random() % left--;
+    const last = lessons[left]!;
+    lessons[left] = lessons[other]!;
+    lessons[other] = last;
+  }
+  const put = (kind: number, slot: number) => {
+    classAt[model.classOf[kind]! * slots + slot] = kind;
+    teacherAt[model.teacherOf[kind]! * slots + slot] = kind;
+  };
+  const onDay = new Int32Array(model.count.length * days);
+  for (const kind of lessons) {
+    const who = model.classOf[kind]!;
+    const teacher = model.teacherOf[kind]!;
+    let best = -1;
+    let bestValue = Infinity;
+    let classFree = -1;
+    let teacherFree = -1;
+    for (let slot = 0; slot < usable; slot++) {
+      const isClassFree = classAt[who * slots + slot]! < 0;
+      const isTeacherFree = teacherAt[teacher * slots + slot]! < 0;
+      if (isClassFree) classFree = slot;
+      if (isTeacherFree) teacherFree = slot;
+      if (!isClassFree || !isTeacherFree) continue;
+      const day = Math.floor(slot / length);
+      const bit = 1 << (slot % length);
+      const away = model.teacherAway[teacher * days + day]! | model.teacherBusy[teacher * days + day]! | model.classClosed[who * days + day]!;
+      const value = (away & bit ? 1000 : 0) + onDay[kind * days + day]! * 100 + (slot % length) * 4 + (random() & 3);
+      if (value < bestValue) {
+        bestValue = value;
+        best = slot;
+      }
+    }
+    if (best < 0) {
+      // The teacher becomes free when the class is: the lessons along the chain change their places between the two slots.
+      let from = classFree;
+      let to = teacherFree;
+      let moved = teacherAt[teacher * slots + from]!;
+      teacherAt[teacher * slots + from] = -1;
+      while (moved >= 0) {
+        const inClass = model.classOf[moved]!;
+        const met = classAt[inClass * slots + to]!;
+        classAt[inClass * slots + from] = -1;
+        put(moved, to);
+        if (met < 0) break;
+        const itsTeacher = model.teacherOf[met]!;
+        const next = teacherAt[itsTeacher * slots + from]!;
+        // `met` leaves `to`, where its teacher keeps nothing, for `from`.
+        classAt[inClass * slots + from] = met;
+        if (teacherAt[itsTeacher * slots + to] === met) teacherAt[itsTeacher * slots + to] = -1;
+        teacherAt[itsTeacher * slots + from] = met;
+        moved = next;
+      }
+      best = from;
+      from = to = -1;
+    }
+    put(kind, best);
+    if (best < usable) onDay[kind * days + Math.floor(best / length)]!++;
+  }
+  return classAt;
+}

@@ -1,0 +1,137 @@
+import type { Id, Problem, Time } from './problem.ts';
+
+/**
+ * A problem in numbers. Everybody is sorted by id and lessons of the same class, subject and teacher are added up, so that the order of the input does not
+ * matter. A slot is `day * length + period`, without lunch; after the days comes one more, in which lessons wait that have no place.
+ */
+export interface Model {
+  days: number;
+  /** Periods of a day without lunch, at most 30: a day is a bit mask. */
+  length: number;
+  /** The number of a period as the problem counts it, by ours. */
+  periods: number[];
+  classIds: Id[];
+  teacherIds: Id[];
+  /** By kind of lesson. */
+  subjects: Id[];
+  classOf: Int32Array;
+  teacherOf: Int32Array;
+  count: Int32Array;
+  /** Periods to place. */
+  required: number;
+  /** By class and day: when it has no school. */
+  classClosed: Int32Array;
+  /** By teacher and day: when they can't come, and when they teach outside this plan. */
+  teacherAway: Int32Array;
+  teacherBusy: Int32Array;
+  /** By teacher and day: how many lessons of this plan they may have. */
+  dayLimit: Int32Array;
+  /** By teacher: the week limit less what they teach outside this plan, which may be lower than 0; a very large one is none. */
+  weekLimit: Int32Array;
+}
+
+const rank = (id: Id) => (typeof id === 'number' ? 0 : 1);
+const compareIds = (a: Id, b: Id) => rank(a) - rank(b) || (a < b ? -1 : a > b ? 1 : 0);
+const key = (id: Id) => `${typeof id}:${id}`;
+
+const noLimit = 1_000_000;
+
+/** @throws RangeError for days, periods or counts that are no whole numbers in their range, and for ids that are not declared or declared twice */
+export function numbered(problem: Problem): Model {
+  const { days, periods_per_day } = problem;
+  const whole = (value: number, least: number, most: number, what: string) => {
+    if (!Number.isInteger(value) || value < least || value > most)
+      throw new RangeError(`${what} must be a whole number from ${least} to ${most}, not ${value}.`);
+  };
+  whole(days, 1, 14, 'days');
+  whole(periods_per_day, 1, 30, 'periods_per_day');
+  const lunch = new Set(problem.lunch_periods);
+  const periods = Array.from({ length: periods_per_day }, (_, index) => index + 1).filter((period) => !lunch.has(period));
+  const indexOf = new Map(periods.map((period, index) => [period, index]));
+  const length = periods.length;
+
+  const classes = problem.classes.map((each) => (typeof each === 'object' ? each : { id: each })).sort((a, b) => compareIds(a.id, b.id));
+  const teachers = [...problem.teachers].sort((a, b) => compareIds(a.id, b.id));
+  const numbers = (ids: Id[], what: string) => {
+    const map = new Map(ids.map((id, index) => [key(id), index]));
+    if (map.size !== ids.length) throw new RangeError(`A ${what} is there twice.`);
+    return (id: Id) => {
+      const number = map.get(key(id));
+      if (number === undefined) throw new RangeError(`There is no ${what} ${id}.`);
+      return number;
+    };
+  };
+  const classNumber = numbers(classes.map(({ id }) => id), 'class'); // prettier-ignore
+  const teacherNumber = numbers(teachers.map(({ id }) => id), 'teacher'); // prettier-ignore
+
+  const merged = new Map<string, { class: number; subject: Id; teacher: number; count: number }>();
+  for (const lesson of problem.lessons) {
+    whole(lesson.periods_per_week, 0, 100_000, 'periods_per_week');
+    if (lesson.periods_per_week === 0) continue;
+    const kind = { class: classNumber(lesson.class), subject: lesson.subject, teacher: teacherNumber(lesson.teacher), count: lesson.periods_per_week };
+    const name = `${kind.class} ${kind.teacher} ${key(kind.subject)}`;
+    const known = merged.get(name);
+    if (known) known.count += kind.count;
+    else merged.set(name, kind);
+  }
+  const kinds = [...merged.values()].sort((a, b) => a.class - b.class || compareIds(a.subject, b.subject) || a.teacher - b.teacher);
+
+  /** Times outside the days and at lunch tell nothing. */
+  const masks = (all: (readonly Time[] | undefined)[]) => {
+    const mask = new Int32Array(all.length * days);
+    for (const [who, times] of all.entries()) {
+      for (const [day, period] of times ?? []) {
+        const bit = indexOf.get(period);
+        if (bit !== undefined && day >= 1 && day <= days) mask[who * days + day - 1] = (mask[who * days + day - 1] ?? 0) | (1 << bit);
+      }
+    }
+    return mask;
+  };
+  const dayLimit = new Int32Array(teachers.length * days);
+  const weekLimit = new Int32Array(teachers.length);
+  for (const [who, { max_per_day, max_per_week, busy = [] }] of teachers.entries()) {
+    // A lesson elsewhere at lunch is one too.
+    const times = [...new Set(busy.map(([day, period]) => day * 100 + period))];
+    for (let day = 0; day < days; day++) {
+      const there = times.filter((time) => Math.floor(time / 100) === day + 1).length;
+      dayLimit[who * days + day] = Math.min(length, Math.max(0, (max_per_day ?? length + there) - there));
+    }
+    weekLimit[who] = (max_per_week ?? noLimit) - times.length;
+  }
+  return {
+    days,
+    length,
+    periods,
+    classIds: classes.map(({ id }) => id),
+    teacherIds: teachers.map(({ id }) => id),
+    subjects: kinds.map(({ subject }) => subject),
+    classOf: Int32Array.from(kinds, (kind) => kind.class),
+    teacherOf: Int32Array.from(kinds, (kind) => kind.teacher),
+    count: Int32Array.from(kinds, (kind) => kind.count),
+    required: kinds.reduce((sum, kind) => sum + kind.count, 0),
+    classClosed: masks(classes.map(({ unavailable }) => unavailable)),
+    teacherAway: masks(teachers.map(({ unavailable }) => unavailable)),
+    teacherBusy: masks(teachers.map(({ busy }) => busy)),
+    dayLimit,
+    weekLimit,
+  };
+}
+
+/** How many bits are set. */
+export function bits(mask: number): number {
+  let v = mask;
+  v -= (v >>> 1) & 0x55555555;
+  v = (v & 0x33333333) + ((v >>> 2) & 0x33333333);
+  return (((v + (v >>> 4)) & 0x0f0f0f0f) * 0x01010101) >>> 24;
+}
+
+/** The free periods before the last lesson of a class, those left out in which it has no school. */
+export function classGaps(mask: number, closed: number): number {
+  return mask === 0 ? 0 : bits(((1 << (31 - Math.clz32(mask))) - 1) & ~mask & ~closed);
+}
+
+/** The free periods between the first and the last lesson of a teacher, here or elsewhere, in which they could have taught. */
+export function teacherGaps(mask: number, away: number, busy: number): number {
+  const taught = mask | busy;
+  return taught === 0 ? 0 : bits(((1 << (31 - Math.clz32(taught))) - 1) & ~((taught & -taught) - 1) & ~taught & ~away);
+}

@@ -1,0 +1,343 @@
+import { beforeAll, describe, expect, test } from '@jest/globals';
+import ICAL from 'ical.js';
+import type { Client } from '../support/client.ts';
+import { serviceWithSchool } from '../support/service.ts';
+import { type Planned, planned } from '../support/timetable.ts';
+import { send } from '../support/wire.ts';
+
+const { service, school: elsewhere } = await serviceWithSchool();
+
+interface Feed {
+  id: number;
+  kind: string;
+  class_id: number | null;
+  class_name: string | null;
+  teacher_id: number | null;
+  teacher_name: string | null;
+  last_used_at: string | null;
+  url: string;
+}
+
+let one: Planned;
+/** Days relative to today at the school, by number. */
+let day: (n: number) => string;
+/** The weekday of the lessons that `planned` lays on Monday: today's. */
+let weekday: number;
+
+beforeAll(async () => {
+  one = await planned(service);
+  const [row] = await one.sql<{ today: string; weekday: number }>(
+    "select (now() at time zone 'UTC')::date::text as today, extract(isodow from now() at time zone 'UTC')::integer as weekday",
+  );
+  day = (n) => new Date(Date.parse(row?.today ?? '') + n * 86_400_000).toISOString().slice(0, 10);
+  weekday = row?.weekday ?? 0;
+  await one.sql('update @academic_year set start_date = $1, end_date = $2', [day(-100), day(20)]);
+  await one.sql("update @timetable_config set working_days = '{1,2,3,4,5,6,7}'");
+  await one.sql('delete from @timetable_slot where day_of_week = 3');
+  await one.sql('update @timetable_slot set day_of_week = $1', [weekday]);
+});
+
+const make = async (client: Pick<Client, 'post'>, body: object) => (await client.post<Feed>('/api/schedule/feeds', body, 201)).data;
+const pathOf = (feed: Feed) => new URL(feed.url).pathname;
+const read = (path: string, headers: Record<string, string> = {}, method = 'GET') => send(service.url, { method, path, headers });
+
+/** The calendar as another program reads it. */
+async function events(feed: Feed) {
+  const { status, text } = await read(pathOf(feed));
+  expect(status).toBe(200);
+  const calendar = new ICAL.Component(ICAL.parse(text) as unknown[]);
+  return calendar.getAllSubcomponents('vevent').map((component) => new ICAL.Event(component));
+}
+const moments = (found: ICAL.Event[]) => found.map((event) => event.startDate.toString());
+const isNothing = async (path: string) => {
+  const { status, json } = await read(path);
+  return status === 404 && json?.error === 'not_found' && json.message === 'There is no such calendar.';
+};
+
+describe('a calendar', () => {
+  test('of a class is read by another program: subject, teacher, room, and moments in UTC; from four weeks ago to the end of the year', async () => {
+    const found = await events(await make(one.school.admin, { kind: 'class', class_id: one.classId }));
+    expect(moments(found)).toEqual([-28, -21, -14, -7, 0, 7, 14].flatMap((n) => ['08:00', '08:45', '10:15'].map((time) => `${day(n)}T${time}:00Z`)));
+    const [first] = found;
+    expect([first?.summary, first?.description, first?.location, first?.endDate.toString()]).toEqual([
+      'Mathematics',
+      'Tess Teacher\nPeriod 1',
+      'R5',
+      `${day(-28)}T08:45:00Z`,
+    ]);
+    expect(new Set(found.map(({ uid }) => uid)).size).toBe(found.length);
+    const stamps = found.map(({ component }) => [component.getFirstPropertyValue('dtstamp'), component.getFirstPropertyValue('last-modified')].map(String));
+    expect(stamps.every(([stamp, modified]) => stamp === modified && /^\d{4}-\d\d-\d\dT[\d:]+Z$/.test(stamp ?? ''))).toBe(true);
+    expect(found.every(({ sequence }) => sequence > 0)).toBe(true);
+  });
+
+  test('follows the clock of the school: its lessons move in UTC where summer time ends', async () => {
+    const school = await planned(service);
+    await school.sql("update platform.tenant set time_zone = 'Europe/London' where id = $1", [school.school.id]);
+    const [year] = await school.sql<{ year: number }>('select extract(year from now())::integer as year');
+    // A year around today that has the end of summer time before or behind it, and lessons every day.
+    await school.sql("update @academic_year set start_date = now() - interval '200 days', end_date = now() + interval '400 days'");
+    await school.sql("update @timetable_config set working_days = '{1,2,3,4,5,6,7}'");
+    await school.sql(
+      'insert into @timetable_slot (class_id, academic_year_id, subject_id, day_of_week, period) select $1, $2, $3, n, 5 from generate_series(1, 7) n',
+      [school.classId, school.yearId, school.art],
+    );
+    const hours = new Map<string, number>();
+    for (const event of await events(await make(school.student.client, { kind: 'own' })))
+      if (event.description?.endsWith('Period 5')) hours.set(event.startDate.toString().slice(0, 10), event.startDate.hour);
+    const next = (year?.year ?? 0) + 1;
+    expect([hours.get(`${next}-01-15`), hours.get(`${next}-05-15`)]).toEqual([11, 10]);
+  });
+
+  test('is the own one of a teacher with classes, and of a student with teachers', async () => {
+    const taught = await events(await make(one.teacher.client, { kind: 'own' }));
+    expect(taught).toHaveLength(14);
+    expect([taught[0]?.summary, taught[0]?.description]).toEqual(['Mathematics, 5 A', '5 A\nPeriod 1']);
+    expect(await events(await make(one.student.client, { kind: 'own' }))).toHaveLength(21);
+    expect((await one.school.admin.post('/api/schedule/feeds', { kind: 'own' }, 409)).error).toBe('invalid_state');
+  });
+
+  test('leaves out holidays, which are whole days of their own, and the lessons of a teacher who is on approved leave', async () => {
+    const holiday = await one.insert('holiday', { name: 'Day of the; river,\nand all', date: day(7) });
+    const leave = await one.insert('teacher_leave', {
+      ...{ teacher_id: one.teacher.id, leave_type: 'sick', start_date: day(0), end_date: day(1), reason: 'secret' },
+      ...{ status: 'approved', decided_at: '2030-10-01' },
+    });
+    const own = await events(await make(one.teacher.client, { kind: 'own' }));
+    expect(moments(own).filter((moment) => moment >= day(0))).toEqual([day(7), `${day(14)}T08:00:00Z`, `${day(14)}T08:45:00Z`]);
+    const off = own.find(({ startDate }) => startDate.isDate);
+    expect([off?.summary, off?.startDate.toString(), off?.endDate.toString()]).toEqual(['Day of the; river,\nand all', day(7), day(8)]);
+    const ofClass = await make(one.student.client, { kind: 'own' });
+    const today = (await events(ofClass)).filter(({ startDate }) => startDate.toString().startsWith(day(0)));
+    expect(today.map(({ description }) => description)).toEqual([
+      'Tess Teacher (on leave)\nPeriod 1',
+      'Tess Teacher (on leave)\nPeriod 2',
+      'Otto Other\nPeriod 4',
+    ]);
+    expect((await read(pathOf(ofClass))).text).not.toContain('secret');
+    expect(moments(await events(await make(await one.school.user([]), { kind: 'holidays' })))).toEqual([day(7)]);
+    await one.sql('delete from @holiday where id = $1', [holiday]);
+    await one.sql('delete from @teacher_leave where id = $1', [leave]);
+  });
+
+  test('holds names in any script, commas, semicolons, backslashes and line breaks, in lines of at most 75 octets', async () => {
+    const school = await planned(service);
+    const name = `Οικολογία; «біо», ${'Nguyễn '.repeat(8)}\\n end`;
+    await school.sql("update @academic_year set start_date = now() - interval '20 days', end_date = now() + interval '20 days'");
+    await school.sql("update @timetable_config set working_days = '{1,2,3,4,5,6,7}'");
+    await school.sql('update @subject set name = $1', [name]);
+    await school.sql("update @class set name = e'5\\nBEGIN:VEVENT'");
+    const feed = await make(school.school.admin, { kind: 'class', class_id: school.classId });
+    const found = await events(feed);
+    expect(found.length).toBeGreaterThan(5);
+    expect(new Set(found.map(({ summary }) => summary))).toEqual(new Set([name]));
+    const lines = (await read(pathOf(feed))).text.split('\r\n');
+    expect(lines.filter((line) => Buffer.byteLength(line) > 75)).toEqual([]);
+    expect(lines.filter((line) => /^X-WR-CALNAME/.test(line))).toEqual([expect.stringMatching(/^X-WR-CALNAME:5 BEGIN:VEVENT A\\, School/)]);
+  });
+
+  test('is text/calendar for its reader alone, with an ETag that changes when a lesson does, and a UID that stays', async () => {
+    const feed = await make(one.school.admin, { kind: 'class', class_id: one.classId });
+    const first = await read(pathOf(feed));
+    expect(first.headers).toMatchObject({
+      'content-type': 'text/calendar; charset=utf-8',
+      'cache-control': expect.stringContaining('private') as unknown,
+      'x-content-type-options': 'nosniff',
+      etag: expect.stringMatching(/^"\w+"$/) as unknown,
+    });
+    const etag = String(first.headers['etag']);
+    const again = await read(pathOf(feed), { 'if-none-match': `W/${etag}` });
+    expect([again.status, again.text, again.headers['etag']]).toEqual([304, '', etag]);
+    const head = await read(pathOf(feed), {}, 'HEAD');
+    expect([head.status, head.headers['etag']]).toEqual([200, etag]);
+    const before = await events(feed);
+    await one.sql("update @subject set name = 'Arts' where id = $1", [one.art]);
+    expect((await read(pathOf(feed), { 'if-none-match': etag })).status).toBe(200);
+    const after = await events(feed);
+    expect(after.map(({ uid }) => uid)).toEqual(before.map(({ uid }) => uid));
+    const changed = after.filter(({ summary }) => summary === 'Arts');
+    expect(changed.length).toBeGreaterThan(3);
+    for (const event of changed) expect(event.sequence).toBeGreaterThan(before.find(({ uid }) => uid === event.uid)?.sequence ?? Infinity);
+    await one.sql("update @subject set name = 'Art' where id = $1", [one.art]);
+  });
+
+  test('keeps its UIDs when the timetable is generated anew', async () => {
+    const feed = await make(one.school.admin, { kind: 'class', class_id: one.classId });
+    const before = (await events(feed)).map(({ uid }) => uid);
+    await one.sql(
+      'create table public.kept_slots as select class_id, academic_year_id, subject_id, teacher_id, day_of_week, period, room from @timetable_slot',
+    );
+    await one.sql('delete from @timetable_slot');
+    await one.sql(
+      'insert into @timetable_slot (class_id, academic_year_id, subject_id, teacher_id, day_of_week, period, room) select * from public.kept_slots order by period desc',
+    );
+    await one.sql('drop table public.kept_slots');
+    expect((await events(feed)).map(({ uid }) => uid)).toEqual(before);
+  });
+});
+
+describe('a feed', () => {
+  test("shows its address once; the list, one's own alone and the latest first, says when it was used", async () => {
+    const user = await one.school.user(['teacher']);
+    const first = await make(user, { kind: 'holidays' });
+    const second = await user.post<Feed>('/api/schedule/feeds', { kind: 'holidays' }, 201);
+    expect(second.headers.get('location')).toBe(`/api/schedule/feeds/${second.data.id}`);
+    expect(new URL(first.url).pathname).toMatch(new RegExp(`^/api/calendar/${one.school.id}\\.[\\w-]{43}\\.ics$`));
+    const list = async () => (await user.get<Feed[]>('/api/schedule/feeds')).data;
+    expect((await list()).map(({ id, last_used_at }) => [id, last_used_at])).toEqual([
+      [second.data.id, null],
+      [first.id, null],
+    ]);
+    expect(JSON.stringify(await list())).not.toContain('url');
+    await read(pathOf(first));
+    expect((await list()).map(({ last_used_at }) => typeof last_used_at)).toEqual(['object', 'string']);
+    expect((await user.get<Feed>(`/api/schedule/feeds/${first.id}`)).data.kind).toBe('holidays');
+    // No trace of the secret in the database.
+    const [row] = await one.sql<{ text: string }>('select json_agg(f)::text as text from @calendar_feed f');
+    expect(row?.text).not.toContain(first.url.split('.').at(-2));
+  });
+
+  test('notes its use once an hour, and a reader who only asks whether it changed counts too', async () => {
+    const feed = await make(one.school.admin, { kind: 'holidays' });
+    const used = async () => (await one.school.admin.get<Feed>(`/api/schedule/feeds/${feed.id}`)).data.last_used_at;
+    const { headers } = await read(pathOf(feed));
+    const first = await used();
+    await read(pathOf(feed));
+    expect(await used()).toBe(first);
+    await one.sql("update @calendar_feed set last_used_at = now() - interval '61 minutes' where id = $1", [feed.id]);
+    await read(pathOf(feed), { 'if-none-match': String(headers['etag']) });
+    expect(Date.parse((await used()) ?? '')).toBeGreaterThan(Date.parse(first ?? ''));
+  });
+
+  test('is gone at once when it is revoked, by its owner and nobody else', async () => {
+    const feed = await make(one.teacher.client, { kind: 'own' });
+    for (const client of [one.school.admin, one.other.client, elsewhere.admin]) {
+      await client.get(`/api/schedule/feeds/${feed.id}`, 404);
+      await client.delete(`/api/schedule/feeds/${feed.id}`, 404);
+    }
+    expect((await read(pathOf(feed))).status).toBe(200);
+    expect((await one.teacher.client.delete<{ id: number }>(`/api/schedule/feeds/${feed.id}`)).data).toEqual({ id: feed.id });
+    expect(await isNothing(pathOf(feed))).toBe(true);
+    await one.teacher.client.delete(`/api/schedule/feeds/${feed.id}`, 404);
+  });
+
+  test('is for what its maker reaches: a student no other class, a teacher neither a class not theirs nor a colleague', async () => {
+    const far = await one.insert('class', { name: 'Far away', grade_id: one.gradeId, academic_year_id: one.yearId });
+    for (const client of [one.student.client, one.teacher.client]) {
+      expect((await client.post('/api/schedule/feeds', { kind: 'class', class_id: far }, 422)).details).toMatchObject([{ path: 'class_id' }]);
+      expect((await client.post('/api/schedule/feeds', { kind: 'teacher', teacher_id: one.other.id }, 422)).details).toMatchObject([{ path: 'teacher_id' }]);
+      await make(client, { kind: 'class', class_id: one.classId });
+    }
+    await make(one.teacher.client, { kind: 'teacher', teacher_id: one.teacher.id });
+    await make(one.school.admin, { kind: 'teacher', teacher_id: one.other.id });
+    const accountant = await one.school.user(['accountant']);
+    expect((await accountant.post('/api/schedule/feeds', { kind: 'class', class_id: one.classId }, 403)).error).toBe('forbidden');
+    await make(accountant, { kind: 'holidays' });
+  });
+
+  test.each<[object, string[]]>([
+    [{}, ['kind']],
+    [{ kind: 'class' }, ['class_id']],
+    [{ kind: 'teacher', class_id: 1 }, ['class_id', 'teacher_id']],
+    [{ kind: 'own', teacher_id: 1 }, ['teacher_id']],
+    [{ kind: 'own', token_hash: 'x' }, ['token_hash']],
+  ])('%j is a 400 that names the fields', async (body, paths) => {
+    expect((await one.school.admin.post('/api/schedule/feeds', body, 400)).details.map(({ path }) => path).sort()).toEqual(paths);
+  });
+
+  test('is one of 50 at most', async () => {
+    const user = await one.school.user([]);
+    await one.sql(
+      "insert into @calendar_feed (user_id, kind, token_hash) select $1::bigint, 'holidays', md5($1::bigint::text || n) || md5(n::text) from generate_series(1, 49) n",
+      [user.id],
+    );
+    const answers = await Promise.all([1, 2, 3].map(() => user.send('POST', '/api/schedule/feeds', { body: { kind: 'holidays' } })));
+    expect(answers.map(({ status }) => status).sort()).toEqual([201, 409, 409]);
+  });
+});
+
+describe('an address', () => {
+  test('that nobody has, of another school, of no school, or malformed, is one and the same 404', async () => {
+    const feed = await make(one.school.admin, { kind: 'holidays' });
+    const secret = /\.([\w-]{43})\.ics$/.exec(feed.url)?.[1] ?? '';
+    const other = secret.replace(/^./, (first) => (first === 'A' ? 'B' : 'A'));
+    const tokens = [
+      ...[`${one.school.id}.${other}`, `${elsewhere.id}.${secret}`, `999999999.${secret}`, `999999999999999.${secret}`, `0.${secret}`, secret, `.${secret}`],
+      ...[`${one.school.id}.${secret.slice(1)}`, `${one.school.id}.${secret}A`, `${one.school.id}`, 'x', '1.1', '%00', `1'--.${secret}`, 'a'.repeat(5000)],
+    ];
+    const answers = await Promise.all(tokens.map((token) => read(`/api/calendar/${token}.ics`)));
+    for (const { status, json } of answers)
+      expect([status, json?.error, json?.message, json?.details]).toEqual([404, 'not_found', 'There is no such calendar.', undefined]);
+    expect((await read(pathOf(feed))).status).toBe(200);
+    // The token of a session opens none, and that of a feed no session.
+    const bySecret = await send(service.url, { path: '/api/auth/profile', token: secret });
+    expect(bySecret.status).toBe(401);
+  });
+
+  test("stops with its owner's account, and lives again with it; for good when the user is gone", async () => {
+    const user = await one.school.user(['teacher']);
+    const feed = await make(user, { kind: 'holidays' });
+    await one.school.admin.put(`/api/users/${user.id}`, { is_active: false });
+    expect(await isNothing(pathOf(feed))).toBe(true);
+    await one.school.admin.put(`/api/users/${user.id}`, { is_active: true });
+    expect((await read(pathOf(feed))).status).toBe(200);
+    await one.school.admin.delete(`/api/users/${user.id}`);
+    expect(await isNothing(pathOf(feed))).toBe(true);
+  });
+
+  test('stops when its owner loses what gave the right: the class, the role, the teacher behind the log-in', async () => {
+    const school = await planned(service);
+    const [ofClass, own, ofTeacher] = [
+      await make(school.other.client, { kind: 'class', class_id: school.classId }),
+      await make(school.other.client, { kind: 'own' }),
+      await make(school.other.client, { kind: 'teacher', teacher_id: school.other.id }),
+    ];
+    const open = async () => Promise.all([ofClass, own, ofTeacher].map(async (feed) => (await read(pathOf(feed))).status));
+    expect(await open()).toEqual([200, 200, 200]);
+    await school.sql('update @timetable_slot set teacher_id = null where teacher_id = $1', [school.other.id]);
+    expect(await open()).toEqual([404, 200, 200]);
+    const again = await school.insert('class_teacher', { class_id: school.classId, teacher_id: school.other.id });
+    expect(await open()).toEqual([200, 200, 200]);
+    // Without the role what is one's own stays, and with another role nothing more comes.
+    const roles = (await school.sql<{ id: number }>("select id::integer from @role where name = 'teacher'"))[0]?.id ?? 0;
+    await school.school.admin.delete(`/api/rbac/users/${school.other.userId}/roles/${roles}`);
+    expect(await open()).toEqual([200, 200, 200]);
+    await school.sql('update @teacher set user_id = null where id = $1', [school.other.id]);
+    expect(await open()).toEqual([404, 404, 404]);
+    await school.sql('delete from @class_teacher where id = $1', [again]);
+  });
+
+  test('of an admin who is made an accountant stops for classes and teachers, and not for holidays', async () => {
+    const user = await one.school.user(['admin']);
+    const feeds = [
+      await make(user, { kind: 'class', class_id: one.classId }),
+      await make(user, { kind: 'teacher', teacher_id: one.teacher.id }),
+      await make(user, { kind: 'holidays' }),
+    ];
+    const open = async () => Promise.all(feeds.map(async (feed) => (await read(pathOf(feed))).status));
+    expect(await open()).toEqual([200, 200, 200]);
+    const [accountant] = await one.sql<{ id: number }>("select id::integer from @role where name = 'accountant'");
+    await one.school.admin.put(`/api/users/${user.id}`, { role_ids: [accountant?.id] });
+    expect(await open()).toEqual([404, 404, 200]);
+  });
+
+  test('stops with the school and with the feature, and lives again with them; 503 while the school is migrated', async () => {
+    const school = await planned(service);
+    const feed = await make(school.teacher.client, { kind: 'own' });
+    const { operator } = service;
+    const status = async () => (await read(pathOf(feed))).status;
+    await operator.put(`/api/platform/tenants/${school.school.id}`, { feature_flags: { timetable: false } });
+    expect(await isNothing(pathOf(feed))).toBe(true);
+    await operator.put(`/api/platform/tenants/${school.school.id}`, { feature_flags: {} });
+    expect(await status()).toBe(200);
+    await operator.post(`/api/platform/tenants/${school.school.id}/suspend`);
+    expect(await isNothing(pathOf(feed))).toBe(true);
+    await operator.post(`/api/platform/tenants/${school.school.id}/activate`);
+    expect(await status()).toBe(200);
+    await service.database.query('update platform.tenant set schema_version = schema_version - 1 where id = $1', [school.school.id]);
+    expect(await status()).toBe(503);
+    await service.database.query('update platform.tenant set schema_version = schema_version + 1 where id = $1', [school.school.id]);
+    await operator.delete(`/api/platform/tenants/${school.school.id}`);
+    expect(await isNothing(pathOf(feed))).toBe(true);
+  });
+});

@@ -1,0 +1,57 @@
+import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
+import { testDatabase, type TestDatabase } from '../support/database.ts';
+import { acting, type BareTenant, provision } from '../support/tenants.ts';
+
+let database: TestDatabase;
+let school: BareTenant;
+
+const classes = 60;
+
+beforeAll(async () => {
+  database = await testDatabase();
+  school = await provision(database);
+  // 60 classes with 40 periods, the teachers of which have limits and periods in which they are away: class c has teacher
+  // (c + period of the week) % 60, so that nobody is in two places.
+  await database.query(
+    `set search_path to ${school.schema}, public;
+     insert into academic_year (name, start_date, end_date, is_current) values ('Now', '2030-01-01', '2030-12-31', true);
+     insert into grade (name) values ('One');
+     insert into subject (name, code) values ('Maths', 'MAT');
+     insert into class (name, grade_id, academic_year_id) select 'Class ' || n, 1, 1 from generate_series(1, ${classes + 1}) n;
+     insert into teacher (first_name, last_name, max_periods_per_day, max_periods_per_week) select 'Tia', 'Teacher ' || n, 8, 40 from generate_series(1, ${classes}) n;
+     insert into teacher_availability (teacher_id, day_of_week, period, is_available) select t, d, p, d > 5 from generate_series(1, ${classes}) t, generate_series(6, 7) d, generate_series(1, 8) p;
+     reset search_path`,
+  );
+});
+afterAll(() => database.drop());
+
+const all = `insert into timetable_slot (class_id, academic_year_id, subject_id, teacher_id, day_of_week, period)
+  select c, 1, 1, 1 + (c + d * 8 + p) % ${classes}, d, p from generate_series(1, ${classes}) c, generate_series(1, 5) d, generate_series(1, 8) p`;
+
+describe('2,400 slots', () => {
+  test('are judged in well under a second, on a fresh connection and on one that has planned for single slots', async () => {
+    const settings = { 'app.tenant_id': String(school.id), 'app.scope': 'all', search_path: `${school.schema}, public` };
+    const times = await acting(database.url, 'school_tenant', settings, async ({ rows, attempt }) => {
+      const timed = async (text: string) => {
+        const start = performance.now();
+        await rows(text);
+        return Math.round(performance.now() - start);
+      };
+      const fresh = await timed(all);
+      const moved = await timed('update timetable_slot set day_of_week = 6 - day_of_week');
+      await rows('delete from timetable_slot');
+      for (let n = 1; n <= 8; n++) {
+        await rows(
+          `insert into timetable_slot (class_id, academic_year_id, subject_id, teacher_id, day_of_week, period) values (${classes + 1}, 1, 1, 1, 1, ${n})`,
+        );
+        await rows(`update timetable_slot set day_of_week = 2`);
+      }
+      await rows('delete from timetable_slot');
+      const planned = await timed(all);
+      const movedAgain = await timed('update timetable_slot set day_of_week = 6 - day_of_week');
+      expect(await attempt('update timetable_slot set day_of_week = 6 where day_of_week = 1')).toBe('S409D');
+      return { fresh, moved, planned, movedAgain };
+    });
+    expect(Math.max(...Object.values(times))).toBeLessThan(1500);
+  });
+});
