@@ -235,7 +235,7 @@ begin
   if v_kind = 'receipt' and (v_invoice ->> 'paid_amount')::numeric = 0 then
     perform core.fail('not_found', format('There is no receipt of invoice %s: nothing of it is paid.', p_id));
   end if;
-  return json_build_object('kind', v_kind, 'letterhead', api.letterhead(), 'currency', coalesce((select currency from school), 'USD'),
+  return json_build_object('kind', v_kind, 'letterhead', api.letterhead(), 'printed_on', core.today(), 'currency', coalesce((select currency from school), 'USD'),
     'issued_on', api.school_day((v_invoice ->> 'issued_at')::timestamptz), 'voided_on', api.school_day((v_invoice ->> 'voided_at')::timestamptz),
     'parent_name', (select parent_name from student where id = (v_invoice ->> 'student_id')::bigint), 'invoice', v_invoice);
 end $$;
@@ -251,7 +251,7 @@ create function api.payments_receipt(p jsonb) returns json language plpgsql stab
 declare
   v_payment json := api.payment_record((p ->> 'id')::bigint);
 begin
-  return json_build_object('kind', 'payment', 'letterhead', api.letterhead(), 'currency', coalesce((select currency from school), 'USD'), 'payment', v_payment,
+  return json_build_object('kind', 'payment', 'letterhead', api.letterhead(), 'printed_on', core.today(), 'currency', coalesce((select currency from school), 'USD'), 'payment', v_payment,
     'class_name', (select c.name || coalesce(' ' || c.section, '') from class c
       where c.id = coalesce((select class_id from student_fee where id = (v_payment ->> 'student_fee_id')::bigint), (select class_id from invoice where id = (v_payment ->> 'invoice_id')::bigint))),
     'parent_name', (select parent_name from student where id = (v_payment ->> 'student_id')::bigint),

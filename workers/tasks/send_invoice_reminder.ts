@@ -1,5 +1,6 @@
 import { z } from 'zod';
-import { type InvoiceDocument, invoicePdf } from '../../src/documents/invoice.ts';
+import type { InvoiceData } from '../../src/documents/invoice.ts';
+import { print } from '../../src/documents/print.ts';
 import { moneyFormat, writtenDay } from '../../src/money.ts';
 import type { Email } from '../email.ts';
 import type { TaskContext } from '../worker.ts';
@@ -11,7 +12,7 @@ const Payload = z.object({ tenant_id: z.int(), invoice_id: z.int(), sent_on: z.i
 interface Prepared {
   school: string;
   recipient: { email: string; name: string };
-  document: InvoiceDocument;
+  document: InvoiceData;
 }
 
 /** The message in text and HTML, with the invoice beside it. */
@@ -55,5 +56,5 @@ export async function send_invoice_reminder(payload: unknown, context: TaskConte
     sent_on,
   ]);
   const prepared = rows[0]?.prepared;
-  if (prepared) await context.sendEmail(compose(prepared, await invoicePdf(prepared.document)));
+  if (prepared) await context.sendEmail(compose(prepared, await print({ kind: 'invoice', data: prepared.document })));
 }

@@ -157,6 +157,7 @@ export const invoices = resource(
           .meta({ description: 'The receipt once all is paid, else the invoice. 404 for a receipt when nothing is paid.' }),
       }),
       bytes: [pdfType],
+      isTagged: true,
       handler: invoiceDownload,
     },
     'POST /:id/send-reminder': {

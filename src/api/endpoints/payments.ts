@@ -65,6 +65,7 @@ export const financePayments = resource(
       summary: 'The receipt of a payment',
       description: 'A PDF, of a payment of either kind. A student reads their own.',
       bytes: [pdfType],
+      isTagged: true,
       handler: paymentReceipt,
     },
     'GET /:id': { operation: 'payments_get', summary: 'Read a payment', description: 'Of either kind. A student reads their own.', answer: Payment },

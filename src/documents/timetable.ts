@@ -1,0 +1,142 @@
+import { bottom, closeDocument, colours, type Letterhead, margin, openDocument, printable, writeFoot, writeHead } from './page.ts';
+import { type Box, cut, type Document, lineHeight, wrap, writeLine, writeLines } from './text.ts';
+
+interface Row {
+  kind: 'period' | 'lunch' | 'break';
+  /** null for a break. */
+  period: number | null;
+  start_time: string;
+  end_time: string;
+}
+
+/** What the operation `timetable_print` answers. */
+export interface TimetableData {
+  letterhead: Letterhead;
+  whose: { kind: 'class' | 'teacher'; name: string };
+  academic_year: string;
+  printed_on: string;
+  /** 1 is Monday. */
+  days: number[];
+  rows: Row[];
+  slots: { day_of_week: number; period: number; subject: string; with_whom: string | null; room: string | null }[];
+}
+
+const dayNames = ['Monday', 'Tuesday', 'Wednesday', 'Thursday', 'Friday', 'Saturday', 'Sunday'];
+
+/** Pale, so that they are told apart on a screen and cost no ink. */
+const fills = ['#e8f0fe', '#fdeee3', '#e6f5ea', '#f6e9f7', '#fff7d6', '#e3f4f6', '#fbe7ea', '#eceff1', '#eef4d9', '#ece8fb'];
+
+const timeWidth = 66;
+const headerHeight = 20;
+const breakHeight = 11;
+const lunchHeight = 18;
+const padding = 3;
+
+const smallest = 5;
+
+/** Subject and what else belongs to it, as large as they fit into the box, in the middle of it. */
+function writeSlot(doc: Document, subject: string, details: string[], { x, y, width }: Box, height: number): void {
+  const layouts = [details.join('\n'), ...(details.length > 1 ? [details.join(' · ')] : [])];
+  const styles = (size: number) => [{ font: 'bold', size, align: 'center' } as const, { font: 'regular', size: size - 0.5, align: 'center' } as const] as const;
+  const put = (size: number, head: string[], below: string[]) => {
+    const [bold, regular] = styles(size);
+    const top = y + (height - head.length * lineHeight(bold.size) - below.length * lineHeight(regular.size)) / 2;
+    writeLines(doc, below, regular, { x, y: writeLines(doc, head, bold, { x, y: top, width }), width });
+  };
+  for (let size = 9.5; size >= smallest; size -= 0.5) {
+    const [bold, regular] = styles(size);
+    const head = wrap(doc, subject, bold, width);
+    for (const layout of head ? layouts : []) {
+      const below = layout ? wrap(doc, layout, regular, width) : [];
+      if (!head || !below || head.length * lineHeight(bold.size) + below.length * lineHeight(regular.size) > height) continue;
+      put(size, head, below);
+      return;
+    }
+  }
+  // Longer than that: words are broken, and what does not fit is cut. The subject has the larger half.
+  const [bold, regular] = styles(smallest);
+  const lines = Math.max(1, Math.floor(height / lineHeight(smallest)));
+  const head = cut(doc, subject, bold, width, Math.ceil(lines / 2));
+  put(smallest, head, lines > head.length && details.length > 0 ? cut(doc, details.join(' · '), regular, width, lines - head.length) : []);
+}
+
+/** The row of a break or of a lunch that nobody teaches in. */
+function writePause(doc: Document, name: string, times: string, { x, y, width }: Box, height: number): void {
+  const size = Math.min(8, height * 0.6);
+  const style = { font: 'regular', size, colour: colours.quiet, align: 'center' } as const;
+  const top = y + (height - lineHeight(size)) / 2;
+  doc.rect(x, y, width, height).fill(colours.shade);
+  writeLine(doc, times, style, { x, y: top, width: timeWidth });
+  writeLine(doc, name, style, { x: x + timeWidth, y: top, width: width - timeWidth });
+}
+
+/** The number and the times of a period. */
+function writePeriod(doc: Document, period: string, times: string, { x, y, width }: Box, height: number): void {
+  const size = Math.min(10, height / 2.6);
+  const top = y + (height - lineHeight(size) - lineHeight(size - 2)) / 2;
+  writeLine(doc, period, { font: 'bold', size, align: 'center' }, { x, y: top, width }, 4);
+  writeLine(doc, times, { font: 'regular', size: size - 2, colour: colours.quiet, align: 'center' }, { x, y: top + lineHeight(size), width }, 4);
+}
+
+/** A week of a class or a teacher as one A4 page: days are columns, periods rows, however many there are. */
+export async function timetablePdf(data: TimetableData): Promise<Buffer> {
+  const { whose, days, rows, slots, letterhead } = data;
+  const heading = {
+    title: whose.name,
+    subtitle: [
+      whose.kind === 'class' ? 'Class timetable' : 'Timetable of a teacher',
+      data.academic_year,
+      ...(slots.length === 0 ? ['no lessons yet'] : []),
+    ].join(' · '),
+    printed_on: data.printed_on,
+  };
+  const doc = openDocument(heading, letterhead, 'landscape');
+  const top = writeHead(doc, letterhead, heading);
+  const [left, right] = [margin, doc.page.width - margin];
+
+  const bySlot = new Map(slots.map((slot) => [`${String(slot.day_of_week)} ${String(slot.period)}`, slot]));
+  const taken = new Set(slots.map(({ period }) => period));
+  const subjects = [...new Set(slots.map(({ subject }) => subject))].sort();
+  // Who has a lesson at lunch needs the room for it.
+  const pauseHeight = ({ kind, period }: Row) => (kind === 'break' ? breakHeight : kind === 'lunch' && !taken.has(period ?? 0) ? lunchHeight : undefined);
+  const lessonRows = rows.filter((row) => pauseHeight(row) === undefined).length;
+  const free = bottom(doc) - top - headerHeight - rows.reduce((sum, row) => sum + (pauseHeight(row) ?? 0), 0);
+  const rowHeight = Math.min(64, free / Math.max(1, lessonRows));
+  const dayWidth = (right - left - timeWidth) / days.length;
+  const columns = days.map((_, n) => left + timeWidth + n * dayWidth);
+  const cell = (n: number, y: number): Box => ({ x: (columns[n] ?? left) + padding, y, width: dayWidth - 2 * padding });
+  const edges: [number, number, number, number][] = [];
+
+  doc.rect(left, top, right - left, headerHeight).fill(colours.shade);
+  for (const [n, day] of days.entries()) writeLine(doc, dayNames[day - 1] ?? '', { font: 'bold', size: 9.5, align: 'center' }, cell(n, top + 4));
+  edges.push([left, top, right, top], ...columns.map((x): (typeof edges)[number] => [x, top, x, top + headerHeight]));
+
+  let y = top + headerHeight;
+  for (const row of rows) {
+    const pause = pauseHeight(row);
+    const height = pause ?? rowHeight;
+    const times = `${row.start_time}–${row.end_time}`;
+    edges.push([left, y, right, y], [columns[0] ?? left, y, columns[0] ?? left, y + height]);
+    if (pause !== undefined) writePause(doc, row.kind === 'break' ? 'Break' : 'Lunch', times, { x: left, y, width: right - left }, height);
+    else {
+      writePeriod(doc, String(row.period), times, { x: left, y, width: timeWidth }, height);
+      for (const [n, day] of days.entries()) {
+        const slot = bySlot.get(`${String(day)} ${String(row.period)}`);
+        const x = columns[n] ?? left;
+        edges.push([x, y, x, y + height]);
+        if (!slot) continue;
+        doc.rect(x, y, dayWidth, height).fill(fills[subjects.indexOf(slot.subject) % fills.length] ?? 'white');
+        const details = [slot.with_whom, slot.room].filter((part) => part !== null).map((part) => printable(doc, part));
+        writeSlot(doc, printable(doc, slot.subject), details, cell(n, y + 2), height - 4);
+      }
+    }
+    y += height;
+  }
+  edges.push([left, y, right, y], [left, top, left, y], [right, top, right, y]);
+
+  doc.lineWidth(0.6).strokeColor(colours.line);
+  for (const [fromX, fromY, toX, toY] of edges) doc.moveTo(fromX, fromY).lineTo(toX, toY);
+  doc.stroke();
+  writeFoot(doc, heading);
+  return closeDocument(doc);
+}
