@@ -106,8 +106,7 @@ begin
       'attendance_rate', (select round(sum(a.attended) / nullif(sum(a.marks), 0), 4) from attendance_total a where a.class_id = any (class.ids)),
       'fees', case when sees.fees then (
         -- Of a fee that was waived counts what was paid before.
-        select json_build_object('billed', coalesce(sum(case f.status when 'waived' then f.paid_amount else f.amount end), 0), 'collected', coalesce(sum(f.paid_amount), 0))
-        from student_fee f join fee_structure fs on fs.id = f.fee_structure_id where fs.academic_year_id = y.id) end)
+        select json_build_object('billed', coalesce(sum(billed - waived), 0), 'collected', coalesce(sum(collected), 0)) from api.finance_billed(y.id)) end)
     into v_answer
     from academic_year y
     cross join (

@@ -164,6 +164,8 @@ begin
       perform core.refuse_field('invalid_reference', 'academic_year_id', 'There is no such academic year.');
     elsif exists (select from enrollment where class_id = v_id) then
       perform core.refuse_field('conflict', 'academic_year_id', 'Students are or were enrolled in this class: it stays in its academic year.');
+    elsif exists (select from fee_structure_class where class_id = v_id) then
+      perform core.refuse_field('conflict', 'academic_year_id', 'A fee structure is assigned to this class: it stays in its academic year.');
     end if;
   end if;
   if v_teacher_id is distinct from v_before.class_teacher_id and v_teacher_id is not null then

@@ -18,7 +18,7 @@ create unique index fee_component_name_key on fee_component (fee_structure_id, l
 
 create table fee_structure_class (
   fee_structure_id bigint not null references fee_structure (id) on delete cascade,
-  class_id bigint not null references class (id) on delete cascade,
+  class_id bigint not null references class (id) on delete restrict,
   created_at timestamptz not null default now(),
   updated_at timestamptz not null default now(),
   primary key (fee_structure_id, class_id)
@@ -45,7 +45,7 @@ begin
 end $$;
 
 alter table student_fee
-  add class_id bigint references class (id) on delete set null,
+  add class_id bigint references class (id) on delete restrict,
   add billed_on date not null default current_date,
   add waived_at timestamptz,
   add waived_by bigint references user_account (id) on delete set null,
@@ -56,6 +56,7 @@ alter table student_fee
 comment on column student_fee.class_id is 'The class of the student when it was billed.';
 comment on column student_fee.billed_on is 'The day whose month, quarter, term and year the items are for.';
 create index student_fee_class_id_idx on student_fee (class_id);
+create index student_fee_due_date_idx on student_fee (due_date, id);
 create index student_fee_waived_by_idx on student_fee (waived_by);
 
 create table student_fee_item (
@@ -85,7 +86,7 @@ create table invoice (
   id bigserial primary key,
   invoice_number text constraint invoice_number_check check (invoice_number ~ '^INV-\d{4}-\d{6,}$'),
   student_id bigint not null references student (id) on delete restrict,
-  class_id bigint references class (id) on delete set null,
+  class_id bigint references class (id) on delete restrict,
   due_date date not null,
   amount numeric(12,2) not null default 0 constraint invoice_amount_check check (amount >= 0),
   paid_amount numeric(12,2) not null default 0 constraint invoice_paid_amount_check check (paid_amount between 0 and amount),

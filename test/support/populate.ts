@@ -58,6 +58,15 @@ export async function populate(
   };
   // With every reference they can have, as long as that makes something; where some exclude each other, with those they must have.
   while ((await attempt(true, Infinity)) || (await attempt(false, 1)));
+  // What is owed, large enough for what the samples pay.
+  await database.query(
+    `with fee as (
+       insert into ${school.schema}.student_fee (student_id, fee_structure_id, class_id, amount, due_date) select $1, $1, $1, 1000000, '2090-01-01'
+       where exists (select from ${school.schema}.fee_component where id = $1) and not exists (select from ${school.schema}.student_fee where id = $1) returning id, student_id)
+     insert into ${school.schema}.student_fee_item (student_fee_id, student_id, fee_component_id, name, amount, period_start, period_end)
+     select id, student_id, $1, 'Tuition', 1000000, '2026-01-01', '2026-12-31' from fee`,
+    [id],
+  );
   open.push(...(many ?? []));
   while (await attempt(false, Infinity));
   // Whom a class can still choose: a teacher who is nobody's class teacher, a student in no class.

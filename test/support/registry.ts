@@ -115,6 +115,8 @@ const byHand: Record<string, Record<string, unknown>> = {
   academic_terms_create: { start_date: `${thisYear}-03-01`, end_date: `${thisYear}-06-30` },
   academics_years_create: { start_date: '2090-08-01', end_date: '2091-07-31' },
   school_setup_academic_year: { start_date: '2092-08-01', end_date: '2093-07-31' },
+  // Something to bill.
+  fee_structures_create: { components: [{ name: 'Tuition', amount: 100, frequency: 'annual' }] },
   // What schools of tests have: a sample must not take features away.
   subscription_upgrade: { plan_id: 3 },
 };

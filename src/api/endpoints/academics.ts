@@ -49,7 +49,7 @@ const Overview = z
       .meta({ description: 'Of all marks of that year the part that is present or late, from 0 to 1; null without a mark.', examples: [0.953] }),
     fees: z.object({ billed: z.number(), collected: z.number() }).nullable().meta({
       description:
-        'The student fees of that year; of a waived one what was paid. Null for who may not see the fees of the whole school, and without the feature fees_management.',
+        'The student fees of that year and the invoices issued in it; of a waived fee what was paid. Null for who may not see the fees of the whole school, and without the feature fees_management.',
     }),
   })
   .meta({ id: 'AcademicOverview' });

@@ -6,7 +6,9 @@ import { classSubjects } from './class-subjects.ts';
 import { classes } from './classes.ts';
 import { dashboard } from './dashboard.ts';
 import { devices } from './devices.ts';
+import { feeStructures } from './fee-structures.ts';
 import { invoices } from './fees.ts';
+import { financeSummary } from './finance-summary.ts';
 import { imports } from './imports.ts';
 import { masterData } from './master-data.ts';
 import { feePayments, financePayments } from './payments.ts';
@@ -14,6 +16,7 @@ import { platform } from './platform.ts';
 import { rbac } from './rbac.ts';
 import { calendar, schedule } from './schedule.ts';
 import { schoolSetup } from './school-setup.ts';
+import { studentFees } from './student-fees.ts';
 import { students } from './students.ts';
 import { gradeSubjects, subjects } from './subjects.ts';
 import { subscription } from './subscription.ts';
@@ -33,7 +36,10 @@ export const resources: readonly Resource[] = [
   classSubjects,
   academics,
   academicTerms,
+  feeStructures,
+  studentFees,
   financePayments,
+  financeSummary,
   invoices,
   feePayments,
   timetable,

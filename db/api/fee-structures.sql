@@ -1,0 +1,184 @@
+-- /api/finance/fee-structures: what a year costs, component by component, and the classes whose students pay it.
+
+insert into core.operation (name, access, permission, feature, writes, idempotent, record) values
+  ('fee_structures_list', 'tenant', 'fee.read', 'fees_management', false, false, null),
+  ('fee_structures_get', 'tenant', 'fee.read', 'fees_management', false, false, 'fee_structure'),
+  ('fee_structures_create', 'tenant', 'fee.manage', 'fees_management', true, true, 'fee_structure'),
+  ('fee_structures_update', 'tenant', 'fee.manage', 'fees_management', true, false, 'fee_structure'),
+  ('fee_structures_delete', 'tenant', 'fee.manage', 'fees_management', true, false, 'fee_structure'),
+  ('fee_structures_components_create', 'tenant', 'fee.manage', 'fees_management', true, true, null),
+  ('fee_structures_components_delete', 'tenant', 'fee.manage', 'fees_management', true, false, null),
+  ('fee_structures_assign_classes', 'tenant', 'fee.manage', 'fees_management', true, false, 'fee_structure');
+
+select core.define_record('fee_structure', p_table => 'fee_structure', p_key => 'fs.id',
+  p_source => 'fee_structure fs left join academic_year y on y.id = fs.academic_year_id',
+  p_columns => $$
+    fs.id, fs.name, fs.academic_year_id, y.name as academic_year_name, fs.description, fs.due_date,
+    (select coalesce(json_agg(json_build_object('id', c.id, 'name', c.name, 'amount', c.amount, 'frequency', c.frequency) order by c.id), '[]')
+       from fee_component c where c.fee_structure_id = fs.id) as components,
+    (select coalesce(json_agg(json_build_object('id', c.id, 'name', c.name || coalesce(' ' || c.section, '')) order by c.id), '[]')
+       from fee_structure_class fc join class c on c.id = fc.class_id where fc.fee_structure_id = fs.id) as classes,
+    (select coalesce(sum(c.amount), 0) from fee_component c where c.fee_structure_id = fs.id) as total,
+    fs.created_at, fs.updated_at
+  $$,
+  p_search => $$platform.search_normal(concat_ws(' ', fs.name, fs.description))$$,
+  p_filters => $${
+    "academic_year_id": "fs.academic_year_id = :value::bigint",
+    "class_id": "fs.id in (select fee_structure_id from fee_structure_class where class_id = :value::bigint)"
+  }$$,
+  p_default_sort => 'name', p_sorts => $${
+    "name": ["platform.search_normal(fs.name)"],
+    "due_date": ["fs.due_date nulls last"],
+    "created_at": ["fs.created_at"]
+  }$$,
+  p_writable => '{name,academic_year_id,description,due_date}');
+
+-- Makes the given components, [{id?, name, amount, frequency}], the ones of a structure. One is known by its id, else by its name: what is
+-- known is changed, the rest added, what is not given removed. Of what was billed stays the frequency, since its periods are billed once
+-- each, and the component: in_use. An id that is none of the structure's is an invalid_reference.
+create function api.fee_structure_set_components(p_id bigint, p_components jsonb) returns void language plpgsql as $$
+declare
+  v_given jsonb;
+  v_fault record;
+begin
+  with given as (
+    select position, (c ->> 'id')::bigint as id, c ->> 'name' as name, c ->> 'amount' as amount, c ->> 'frequency' as frequency
+    from jsonb_array_elements(p_components) with ordinality e (c, position)
+  )
+  select jsonb_agg(jsonb_build_object('position', g.position - 1, 'given_id', g.id, 'id', c.id, 'name', g.name, 'amount', g.amount, 'frequency', g.frequency,
+      'is_fixed', c.frequency <> g.frequency and exists (select from student_fee_item i where i.fee_component_id = c.id)))
+    into v_given
+    from given g left join fee_component c on c.fee_structure_id = p_id
+      and (c.id = g.id or (g.id is null and lower(c.name) = lower(g.name) and c.id not in (select o.id from given o where o.id is not null)));
+  select position, given_id into v_fault from jsonb_to_recordset(v_given) g (position integer, given_id bigint, id bigint) where id is null and given_id is not null limit 1;
+  if found then
+    perform core.refuse_field('invalid_reference', format('components.%s.id', v_fault.position), format('The fee structure has no component %s.', v_fault.given_id));
+  end if;
+  select position, name into v_fault from jsonb_to_recordset(v_given) g (position integer, name text, is_fixed boolean) where is_fixed limit 1;
+  if found then
+    perform core.refuse_field('in_use', format('components.%s.frequency', v_fault.position), format('%s was billed: its frequency stays. Add another component instead.', v_fault.name));
+  end if;
+  select c.name into v_fault from fee_component c
+    where c.fee_structure_id = p_id and c.id not in (select id from jsonb_to_recordset(v_given) g (id bigint) where id is not null)
+      and exists (select from student_fee_item i where i.fee_component_id = c.id) limit 1;
+  if found then
+    perform core.refuse_field('in_use', 'components', format('%s was billed: it can''t be removed.', v_fault.name));
+  end if;
+  delete from fee_component c where c.fee_structure_id = p_id and c.id not in (select id from jsonb_to_recordset(v_given) g (id bigint) where id is not null);
+  update fee_component c set name = g.name, amount = g.amount, frequency = g.frequency
+    from jsonb_to_recordset(v_given) g (id bigint, name text, amount numeric, frequency text) where c.id = g.id;
+  insert into fee_component (fee_structure_id, name, amount, frequency)
+    select p_id, g.name, g.amount, g.frequency from jsonb_to_recordset(v_given) g (position integer, id bigint, name text, amount numeric, frequency text)
+    where g.id is null order by position;
+end $$;
+comment on function api.fee_structure_set_components is 'Replaces the components of a fee structure.';
+
+-- Makes these the classes of a structure; one of another academic year is an invalid_reference. They stay in their year until this
+-- transaction ends.
+create function api.fee_structure_set_classes(p_id bigint, p_class_ids bigint[]) returns void language plpgsql as $$
+declare
+  v_year_id bigint := (select academic_year_id from fee_structure where id = p_id);
+  v_unknown bigint;
+begin
+  perform from class where id = any (p_class_ids) order by id for key share;
+  select i into v_unknown from unnest(p_class_ids) i where not exists (select from class where id = i and academic_year_id = v_year_id) limit 1;
+  if found then
+    perform core.refuse_field('invalid_reference', 'class_ids', format('There is no class %s in the academic year of this fee structure.', v_unknown));
+  end if;
+  delete from fee_structure_class where fee_structure_id = p_id and class_id <> all (p_class_ids);
+  insert into fee_structure_class (fee_structure_id, class_id) select distinct p_id, i from unnest(p_class_ids) i on conflict do nothing;
+end $$;
+comment on function api.fee_structure_set_classes is 'Replaces the classes of a fee structure.';
+
+-- Fee structures by name; search over name and description; filters academic_year_id, class_id.
+create function api.fee_structures_list(p jsonb) returns json language sql stable as $$
+  select core.page('fee_structure', p);
+$$;
+
+-- One fee structure with its components and classes, or not_found.
+create function api.fee_structures_get(p jsonb) returns json language sql stable as $$
+  select api.fee_structure_record((p ->> 'id')::bigint);
+$$;
+
+-- A new structure, with components and class_ids where they are given; conflict when the year has one of this name.
+create function api.fee_structures_create(p jsonb) returns json language plpgsql as $$
+declare
+  v_id bigint := core.insert('fee_structure', p);
+begin
+  if p ? 'components' then
+    perform api.fee_structure_set_components(v_id, p -> 'components');
+  end if;
+  if p ? 'class_ids' then
+    perform api.fee_structure_set_classes(v_id, array(select jsonb_array_elements_text(p -> 'class_ids')::bigint));
+  end if;
+  return api.fee_structure_record(v_id);
+end $$;
+
+-- Changes what is given; components and class_ids replace what was there. The academic year stays once fees were made: in_use.
+-- What was billed keeps its names and amounts.
+create function api.fee_structures_update(p jsonb) returns json language plpgsql as $$
+declare
+  v_id bigint := (p ->> 'id')::bigint;
+  v_year_id bigint := (select academic_year_id from fee_structure where id = v_id);
+begin
+  perform core.update('fee_structure', p);
+  if p ? 'components' then
+    perform api.fee_structure_set_components(v_id, p -> 'components');
+  end if;
+  if v_year_id <> (p ->> 'academic_year_id')::bigint then
+    if exists (select from student_fee where fee_structure_id = v_id) then
+      perform core.refuse_field('in_use', 'academic_year_id', 'Fees were made from this structure: it stays in its academic year.');
+    end if;
+    -- Without a word on classes those of the other year must not remain.
+    p := jsonb_build_object('class_ids', (select coalesce(jsonb_agg(class_id), '[]') from fee_structure_class where fee_structure_id = v_id)) || p;
+  end if;
+  if p ? 'class_ids' then
+    perform api.fee_structure_set_classes(v_id, array(select jsonb_array_elements_text(p -> 'class_ids')::bigint));
+  end if;
+  return api.fee_structure_record(v_id);
+end $$;
+
+-- Removes a structure with its components; in_use once fees were made from it.
+create function api.fee_structures_delete(p jsonb) returns json language plpgsql as $$
+begin
+  delete from fee_structure where id = (p ->> 'id')::bigint;
+  return json_build_object('id', (p ->> 'id')::bigint);
+end $$;
+
+-- Adds a component and answers it; conflict when the structure has one of this name.
+create function api.fee_structures_components_create(p jsonb) returns json language plpgsql as $$
+declare
+  v_answer json;
+begin
+  perform core.lock('fee_structure', (p ->> 'id')::bigint);
+  insert into fee_component (fee_structure_id, name, amount, frequency)
+    values ((p ->> 'id')::bigint, p ->> 'name', (p ->> 'amount')::numeric, p ->> 'frequency')
+    returning json_build_object('id', id, 'fee_structure_id', fee_structure_id, 'name', name, 'amount', amount, 'frequency', frequency,
+      'created_at', created_at, 'updated_at', updated_at) into v_answer;
+  return v_answer;
+end $$;
+
+-- Removes a component; not_found when it is another structure's, in_use when it was billed.
+create function api.fee_structures_components_delete(p jsonb) returns json language plpgsql as $$
+declare
+  v_component_id bigint := (p ->> 'component_id')::bigint;
+begin
+  perform core.lock('fee_structure', (p ->> 'id')::bigint);
+  if exists (select from student_fee_item i join fee_component c on c.id = i.fee_component_id where c.id = v_component_id and c.fee_structure_id = (p ->> 'id')::bigint) then
+    perform core.fail('in_use', 'This component was billed.');
+  end if;
+  delete from fee_component where id = v_component_id and fee_structure_id = (p ->> 'id')::bigint;
+  if not found then
+    perform core.fail('not_found', format('This fee structure has no component %s.', v_component_id));
+  end if;
+  return json_build_object('id', v_component_id);
+end $$;
+
+-- Makes class_ids the classes of the structure; invalid_reference for one of another academic year. What was billed stays.
+create function api.fee_structures_assign_classes(p jsonb) returns json language plpgsql as $$
+declare
+  v_id bigint := (p ->> 'id')::bigint;
+begin
+  perform api.fee_structure_set_classes(v_id, array(select jsonb_array_elements_text(p -> 'class_ids')::bigint));
+  return api.fee_structure_record(v_id);
+end $$;

@@ -1,0 +1,210 @@
+-- /api/finance/student-fees: what each student owes of a fee structure, for which periods.
+
+insert into core.operation (name, access, permission, own, feature, writes, idempotent, record) values
+  ('student_fees_list', 'tenant', 'fee.read', true, 'fees_management', false, false, null),
+  ('student_fees_generate', 'tenant', 'fee.manage', false, 'fees_management', true, true, null),
+  ('student_fees_get', 'tenant', 'fee.read', true, 'fees_management', false, false, 'student_fee'),
+  ('student_fees_update', 'tenant', 'fee.manage', false, 'fees_management', true, false, 'student_fee'),
+  ('student_fees_delete', 'tenant', 'fee.manage', false, 'fees_management', true, false, 'student_fee'),
+  ('student_fees_waive', 'tenant', 'fee.manage', false, 'fees_management', true, false, 'student_fee');
+
+-- What is open when its day has passed is overdue at once, also before the daily job has written so.
+select core.define_record('student_fee', p_table => 'student_fee', p_key => 'f.id',
+  p_source => $$
+    student_fee f left join student s on s.id = f.student_id left join class c on c.id = f.class_id left join fee_structure fs on fs.id = f.fee_structure_id
+  $$,
+  p_columns => $$
+    f.id, f.student_id, s.first_name || ' ' || s.last_name as student_name, s.admission_number,
+    f.class_id, c.name || coalesce(' ' || c.section, '') as class_name,
+    f.fee_structure_id, fs.name as fee_structure_name, fs.academic_year_id,
+    f.amount, f.paid_amount, case when f.status = 'waived' then 0 else f.amount - f.paid_amount end as balance,
+    f.due_date, case when f.status in ('pending', 'partially_paid') and f.due_date < core.today() then 'overdue' else f.status end as status,
+    f.billed_on, f.waived_at, f.waive_reason, f.created_at, f.updated_at
+  $$,
+  p_search => 's.search_text',
+  p_filters => $${
+    "student_id": "f.student_id = :value::bigint",
+    "class_id": "f.class_id = :value::bigint",
+    "status": "f.status = any (case :value when 'overdue' then '{overdue,pending,partially_paid}' else array[:value] end::text[]) and (case when f.status in ('pending', 'partially_paid') and f.due_date < core.today() then 'overdue' else f.status end) = :value",
+    "academic_year_id": "f.fee_structure_id in (select id from fee_structure where academic_year_id = :value::bigint)",
+    "fee_structure_id": "f.fee_structure_id = :value::bigint",
+    "due_from": "f.due_date >= :value::date",
+    "due_to": "f.due_date <= :value::date"
+  }$$,
+  p_default_sort => 'due_date', p_sorts => $${
+    "due_date": ["f.due_date"],
+    "amount": ["f.amount"],
+    "balance": ["(case when f.status = 'waived' then 0 else f.amount - f.paid_amount end)"],
+    "student_name": ["platform.search_normal(s.last_name)", "platform.search_normal(s.first_name)"]
+  }$$,
+  p_writable => '{due_date}', p_volatile => '{status}', p_reader => 'student_fee_detail');
+
+-- One fee with its items and payments, or not_found.
+create function api.student_fee_detail(p_id bigint) returns json language sql stable as $$
+  select (api.student_fee_record(p_id)::jsonb || jsonb_build_object(
+    'items', (
+      select coalesce(jsonb_agg(jsonb_build_object('id', i.id, 'fee_component_id', i.fee_component_id, 'name', i.name, 'amount', i.amount,
+        'period_start', i.period_start, 'period_end', i.period_end) order by i.id), '[]')
+      from student_fee_item i where i.student_fee_id = p_id),
+    'payments', core.page('payment', jsonb_build_object('student_fee_id', p_id, 'sort', 'payment_date', 'pageSize', 1000), false) -> 'data'))::json;
+$$;
+comment on function api.student_fee_detail is 'One student fee with its items and payments, or not_found.';
+
+-- Student fees by due date; search over the student; filters student_id, class_id (that was billed), status, academic_year_id,
+-- fee_structure_id, due_from, due_to. A student sees their own.
+create function api.student_fees_list(p jsonb) returns json language sql stable as $$
+  select core.page('student_fee', p);
+$$;
+
+-- One fee with its items and payments, or not_found.
+create function api.student_fees_get(p jsonb) returns json language sql stable as $$
+  select api.student_fee_detail((p ->> 'id')::bigint);
+$$;
+
+-- The period of each frequency that contains a day of an academic year. A month is clipped to the year, a quarter is three months
+-- from its start on; a term may be none.
+create function api.fee_periods(p_academic_year_id bigint, p_date date) returns table (frequency text, period_start date, period_end date) language sql stable as $$
+  with year as (
+    select id, start_date, end_date, date_trunc('month', p_date)::date as month,
+      -- Months that have passed, in whole quarters; where month ends differ the next quarter may have begun.
+      (extract(year from age(p_date, start_date)) * 12 + extract(month from age(p_date, start_date)))::integer / 3 as quarter
+    from academic_year where id = p_academic_year_id
+  )
+  select 'monthly', greatest(month, start_date), least((month + interval '1 month')::date - 1, end_date) from year
+  union all
+  select 'quarterly', (start_date + make_interval(months => 3 * q.n))::date, least((start_date + make_interval(months => 3 * q.n + 3))::date - 1, end_date)
+    from year, lateral (select max(n) as n from generate_series(quarter, quarter + 1) n where start_date + make_interval(months => 3 * n) <= p_date) q
+  union all
+  select frequency, start_date, end_date from year, unnest('{annual,one_time}'::text[]) frequency
+  union all
+  select 'term', t.start_date, t.end_date from year join term t on t.academic_year_id = year.id and p_date between t.start_date and t.end_date;
+$$;
+comment on function api.fee_periods is 'The period of each frequency that contains a day.';
+
+-- Bills the students of a structure''s classes for the periods that contain a day, one fee each, and answers {created, skipped, reasons, amount,
+-- date, due_date}; dry_run makes nothing. A component is billed once for a period: the structure is locked first, so that runs take turns,
+-- and a period that overlaps one that was billed is that one, whatever became of the year''s dates. Who counts is who is enrolled in an
+-- assigned class of the year, or completed it; who moved within the year, by the class of now. class_ids and student_ids narrow that. Raises
+-- invalid_reference for a class that isn''t assigned and an unknown student, validation_error for a day outside the year, invalid_state for a
+-- structure without components or classes.
+create function api.student_fees_generate(p jsonb) returns json language plpgsql as $$
+declare
+  v_structure record;
+  v_classes bigint[];
+  v_students bigint[] := case when p ? 'student_ids' then array(select distinct jsonb_array_elements_text(p -> 'student_ids')::bigint) end;
+  v_unknown bigint;
+  v_date date := (p ->> 'date')::date;
+  v_due date;
+  v_answer json;
+begin
+  select fs.id, fs.academic_year_id, fs.due_date, y.start_date, y.end_date into v_structure
+    from fee_structure fs join academic_year y on y.id = fs.academic_year_id where fs.id = (p ->> 'fee_structure_id')::bigint for no key update of fs;
+  if not found then
+    perform core.refuse_field('invalid_reference', 'fee_structure_id', format('There is no fee structure %s.', p ->> 'fee_structure_id'));
+  end if;
+  v_classes := array(select class_id from fee_structure_class where fee_structure_id = v_structure.id);
+  if p ? 'class_ids' then
+    select i into v_unknown from jsonb_array_elements_text(p -> 'class_ids') e (id), lateral (select e.id::bigint as i) n where i <> all (v_classes) limit 1;
+    if found then
+      perform core.refuse_field('invalid_reference', 'class_ids', format('The fee structure is not assigned to a class %s.', v_unknown));
+    end if;
+    v_classes := array(select jsonb_array_elements_text(p -> 'class_ids')::bigint);
+  end if;
+  select i into v_unknown from unnest(v_students) i where not exists (select from student where id = i) limit 1;
+  if found then
+    perform core.refuse_field('invalid_reference', 'student_ids', format('There is no student %s.', v_unknown));
+  elsif v_date not between v_structure.start_date and v_structure.end_date then
+    perform core.refuse_field('validation_error', 'date', format('The academic year lasts from %s to %s.', v_structure.start_date, v_structure.end_date));
+  elsif v_classes = '{}' then
+    perform core.fail('invalid_state', 'This fee structure is assigned to no class.');
+  elsif not exists (select from fee_component where fee_structure_id = v_structure.id) then
+    perform core.fail('invalid_state', 'This fee structure has no components.');
+  end if;
+  v_date := coalesce(v_date, least(greatest(core.today(), v_structure.start_date), v_structure.end_date));
+  v_due := coalesce((p ->> 'due_date')::date, case when v_structure.due_date >= v_date then v_structure.due_date end, v_date + 30);
+
+  with enrolled as (
+    select distinct on (e.student_id) e.student_id, e.class_id, e.status in ('active', 'completed') as is_there,
+      min(e.starts_on) over (partition by e.student_id) as joined_on
+    from enrollment e
+    where e.academic_year_id = v_structure.academic_year_id and (v_students is null or e.student_id = any (v_students))
+    order by e.student_id, e.status in ('active', 'completed') desc, e.starts_on desc, e.id desc
+  ), candidate as (
+    select e.student_id, e.class_id, e.joined_on,
+      case when s.deleted_at is not null or not e.is_there then 'removed' when not s.is_active then 'inactive' end as reason
+    from enrolled e join student s on s.id = e.student_id where e.class_id = any (v_classes)
+    union all
+    select i, null, null, 'not_in_class' from unnest(v_students) i where i not in (select student_id from enrolled where class_id = any (v_classes))
+  ), component as materialized (
+    select c.id, c.name, c.amount, period.period_start, period.period_end
+    from fee_component c left join api.fee_periods(v_structure.academic_year_id, v_date) period on period.frequency = c.frequency
+    where c.fee_structure_id = v_structure.id
+  ), billed as materialized (
+    select distinct i.student_id, i.fee_component_id
+    from component c join student_fee_item i on i.fee_component_id = c.id and i.period_start <= c.period_end and i.period_end >= c.period_start
+  ), pair as (
+    select k.student_id, k.class_id, c.id as fee_component_id, c.name, c.period_start, c.period_end,
+      case when (p ->> 'prorate')::boolean and k.joined_on > c.period_start
+        then round(c.amount * (c.period_end - k.joined_on + 1) / (c.period_end - c.period_start + 1), 2) else c.amount end as amount,
+      case when c.period_start is null then 'no_term' when b.student_id is not null then 'already_billed' when k.joined_on > c.period_end then 'joined_later' end as reason
+    from candidate k cross join component c left join billed b on b.student_id = k.student_id and b.fee_component_id = c.id
+    where k.reason is null
+  ), item as materialized (
+    select * from pair where reason is null and amount > 0
+  ), fee as (
+    insert into student_fee (student_id, fee_structure_id, class_id, amount, due_date, billed_on)
+      select student_id, v_structure.id, class_id, sum(amount), v_due, v_date from item
+      where (p ->> 'dry_run')::boolean is not true group by student_id, class_id order by class_id, student_id
+      returning id, student_id
+  ), made as (
+    insert into student_fee_item (student_fee_id, student_id, fee_component_id, name, amount, period_start, period_end)
+      select fee.id, i.student_id, i.fee_component_id, i.name, i.amount, i.period_start, i.period_end
+      from item i join fee on fee.student_id = i.student_id order by fee.id, i.fee_component_id
+  ), skipped as (
+    select reason from candidate where reason is not null
+    union all
+    -- Whoever has nothing to pay of any component: by what comes first of already billed, joined later, no term.
+    select coalesce(min(reason), 'nothing_due') from pair group by student_id having not coalesce(bool_or(reason is null and amount > 0), false)
+  )
+  select json_build_object(
+      'fee_structure_id', v_structure.id, 'created', i.students, 'skipped', s.students, 'reasons', s.reasons, 'amount', i.amount,
+      'date', v_date, 'due_date', v_due, 'dry_run', coalesce((p ->> 'dry_run')::boolean, false))
+    into v_answer
+    from (select count(distinct student_id) as students, coalesce(sum(amount), 0) as amount from item) i,
+      (select coalesce(sum(count), 0) as students, coalesce(json_agg(json_build_object('reason', reason, 'count', count) order by count desc, reason), '[]') as reasons
+       from (select reason, count(*) as count from skipped group by reason) r) s;
+  return v_answer;
+end $$;
+
+-- Another due date; what is open follows it in its status.
+create function api.student_fees_update(p jsonb) returns json language plpgsql as $$
+begin
+  perform core.update('student_fee', p);
+  return api.student_fee_detail((p ->> 'id')::bigint);
+end $$;
+
+-- Removes a fee that was never paid; its periods may be billed again. in_use with payments, reversed ones too.
+create function api.student_fees_delete(p jsonb) returns json language plpgsql as $$
+declare
+  v_id bigint := (p ->> 'id')::bigint;
+begin
+  if exists (select from payment where student_fee_id = v_id) then
+    perform core.fail('in_use', 'There are payments of this fee. Waive it instead.');
+  end if;
+  delete from student_fee where id = v_id;
+  return json_build_object('id', v_id);
+end $$;
+
+-- Waives what is open of a fee, for a reason; what was paid stays paid, and its periods are not billed again. invalid_state when it is
+-- paid or waived.
+create function api.student_fees_waive(p jsonb) returns json language plpgsql as $$
+declare
+  v_id bigint := (p ->> 'id')::bigint;
+  v_status text := (select status from student_fee where id = v_id);
+begin
+  if v_status in ('paid', 'waived') then
+    perform core.fail('invalid_state', format('This fee is %s: there is nothing to waive.', v_status));
+  end if;
+  update student_fee set waived_at = now(), waived_by = core.user_id(), waive_reason = p ->> 'reason' where id = v_id;
+  return api.student_fee_detail(v_id);
+end $$;

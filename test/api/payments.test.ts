@@ -1,0 +1,233 @@
+import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
+import type { Answer } from '../support/client.ts';
+import { feeSchool, type StudentFee } from '../support/fees.ts';
+import { race } from '../support/race.ts';
+import { testService } from '../support/service.ts';
+
+const service = await testService();
+afterAll(() => service.close());
+const path = '/api/finance/payments';
+
+interface Payment {
+  id: number;
+  receipt_number: string;
+  kind: string;
+  student_id: number;
+  amount: number;
+  payment_date: string;
+  reversal_of: number | null;
+  is_reversed: boolean;
+}
+
+let world: Awaited<ReturnType<typeof feeSchool>>;
+let classId: number;
+beforeAll(async () => {
+  world = await feeSchool(service);
+  classId = await world.addClass();
+});
+
+/** A fee of 100 of a new student. */
+async function fee(at = world, inClass = classId) {
+  const studentId = await at.addStudent(inClass);
+  await at.generate(await at.addStructure([{ name: 'Tuition', amount: 100, frequency: 'annual' }], [inClass]), { student_ids: [studentId] });
+  const [one] = await at.feesOf(studentId);
+  if (!one) throw new Error('no fee was made');
+  return one;
+}
+const reverse = (id: number, status = 200) => world.school.admin.post<Payment>(`${path}/${id}/reverse`, { reason: 'The cheque bounced' }, status);
+const readFee = async (id: number) => (await world.school.admin.get<StudentFee>(`/api/finance/student-fees/${id}`)).data;
+const statuses = (answers: { status: number }[]) => answers.map(({ status }) => status).sort();
+const lockOf = (id: number) => `select from ${world.school.schema}.student_fee where id = ${id} for update`;
+const today = async () => (await service.database.query<{ day: string }>("select (now() at time zone 'UTC')::date::text as day"))[0]?.day ?? '';
+
+describe('a payment of a student fee', () => {
+  test('is recorded with a receipt, read back, and changes what is open', async () => {
+    const { id, student_id } = await fee();
+    const sent = { amount: 40.5, payment_date: '2021-09-01', payment_method: 'cheque', reference_number: 'C-1', notes: 'From grandmother' };
+    const recorded = await world.school.admin.post<Payment>(path, { student_fee_id: id, ...sent }, 201);
+    expect(recorded.headers.get('location')).toBe(`${path}/${recorded.data.id}`);
+    expect(recorded.data).toMatchObject({
+      ...sent,
+      method: 'cheque',
+      kind: 'student_fee',
+      student_fee_id: id,
+      student_id,
+      invoice_id: null,
+      reversal_of: null,
+      is_reversed: false,
+      recorded_by_name: expect.any(String),
+      receipt_number: expect.stringMatching(/^RCT-\d{4}-\d{6}$/),
+    });
+    expect((await world.school.admin.get<Payment>(`${path}/${recorded.data.id}`)).data).toEqual(recorded.data);
+    expect(await readFee(id)).toMatchObject({ paid_amount: 40.5, balance: 59.5, payments: [recorded.data] });
+  });
+
+  test('is of today unless it says otherwise, and never of tomorrow', async () => {
+    const { id } = await fee();
+    const { data } = await world.pay(id, 1);
+    expect(data).toMatchObject({ payment_date: await today() });
+    const tomorrow = new Date(Date.now() + 2 * 86_400_000).toISOString().slice(0, 10);
+    expect((await world.pay(id, 1, 400, { payment_date: tomorrow })).details).toMatchObject([{ path: 'payment_date' }]);
+  });
+
+  test('above the balance is a 409 that names it, to the cent', async () => {
+    const { id } = await fee();
+    expect(await world.pay(id, 100.01, 409)).toMatchObject({ error: 'conflict', message: 'The balance is 100.00.', details: [{ path: 'amount' }] });
+    await world.pay(id, 99.99);
+    expect(await world.pay(id, 0.02, 409)).toMatchObject({ message: 'The balance is 0.01.' });
+    await world.pay(id, 0.01);
+    expect(await readFee(id)).toMatchObject({ status: 'paid', balance: 0 });
+    expect(await world.pay(id, 0.01, 409)).toMatchObject({ message: 'The balance is 0.00.' });
+  });
+
+  test.each([[0], [-5], [1.005], [1e10], ['10']])('of an amount like %p is a 400', async (amount) => {
+    const body = { student_fee_id: 1, amount, payment_method: 'cash' };
+    expect((await world.school.admin.post(path, body, 400)).details).toMatchObject([{ path: 'amount' }]);
+  });
+
+  test('needs a fee that is there, an amount and a method', async () => {
+    expect((await world.pay(999_999, 1, 422)).details).toMatchObject([{ path: 'student_fee_id' }]);
+    expect((await world.school.admin.post(path, {}, 400)).details.map((detail) => detail.path).sort()).toEqual(['amount', 'payment_method', 'student_fee_id']);
+  });
+
+  test('is recorded by who has payment.create, and read by who has fee.read', async () => {
+    const { id } = await fee();
+    const accountant = await world.school.user(['accountant']);
+    const { data } = await accountant.post<Payment>(path, { student_fee_id: id, amount: 1, payment_method: 'cash' }, 201);
+    expect(data).toMatchObject({ recorded_by: accountant.id, recorded_by_name: 'Uma User' });
+    const teacher = await world.school.user(['teacher']);
+    await teacher.post(path, { student_fee_id: id, amount: 1, payment_method: 'cash' }, 403);
+    await teacher.post(`${path}/${data.id}/reverse`, { reason: 'No' }, 403);
+  });
+
+  test('with an Idempotency-Key twice is one, also when both arrive together', async () => {
+    const { id } = await fee();
+    const send = () =>
+      world.school.admin.send<Payment>('POST', path, {
+        body: { student_fee_id: id, amount: 60, payment_method: 'cash' },
+        headers: { 'Idempotency-Key': `pay-${id}` },
+      });
+    const [one, two] = await Promise.all([send(), send()]);
+    expect([one.status, two.status]).toEqual([201, 201]);
+    expect(one.data).toEqual(two.data);
+    expect(await readFee(id)).toMatchObject({ paid_amount: 60 });
+  });
+});
+
+describe('a reversal', () => {
+  test('is a payment of its own below zero, and what it took back is owed again', async () => {
+    const { id } = await fee();
+    const { data: paid } = await world.pay(id, 100, 201, { payment_method: 'cheque', payment_date: '2021-09-01' });
+    const { data } = await reverse(paid.id);
+    expect(data).toMatchObject({
+      amount: -100,
+      reversal_of: paid.id,
+      student_fee_id: id,
+      payment_method: 'cheque',
+      payment_date: await today(),
+      notes: 'The cheque bounced',
+      is_reversed: false,
+    });
+    expect((await world.school.admin.get<Payment>(`${path}/${paid.id}`)).data.is_reversed).toBe(true);
+    expect(await readFee(id)).toMatchObject({ paid_amount: 0, balance: 100, status: 'overdue' });
+    await world.pay(id, 100);
+  });
+
+  test('is made once, of a payment and not of a reversal, for a reason', async () => {
+    const { id } = await fee();
+    const { data: paid } = await world.pay(id, 10);
+    await world.school.admin.post(`${path}/${paid.id}/reverse`, {}, 400);
+    const { data } = await reverse(paid.id);
+    expect((await reverse(paid.id, 409)).error).toBe('conflict');
+    expect((await reverse(data.id, 409)).error).toBe('conflict');
+    await reverse(999_999, 404);
+  });
+
+  test('of a fee that was waived meanwhile leaves it waived, by so much more', async () => {
+    const { id } = await fee();
+    const { data: paid } = await world.pay(id, 30);
+    await world.school.admin.post(`/api/finance/student-fees/${id}/waive`, { reason: 'Hardship' });
+    await reverse(paid.id);
+    expect(await readFee(id)).toMatchObject({ status: 'waived', paid_amount: 0, balance: 0 });
+  });
+});
+
+describe('of requests that race', () => {
+  test('two cashiers who take all of a fee: one records it, the other hears the balance', async () => {
+    const { id } = await fee();
+    const answers = await race<Answer<unknown>>(service.database, lockOf(id), 2, () =>
+      [1, 2].map(() => world.school.admin.send('POST', path, { body: { student_fee_id: id, amount: 70, payment_method: 'cash' } })),
+    );
+    expect(statuses(answers)).toEqual([201, 409]);
+    expect(answers.find(({ status }) => status === 409)).toMatchObject({ error: 'conflict', message: 'The balance is 30.00.' });
+    expect(await readFee(id)).toMatchObject({ paid_amount: 70 });
+  });
+
+  test('two reversals of one payment: one is made', async () => {
+    const { id } = await fee();
+    const { data: paid } = await world.pay(id, 70);
+    const answers = await race<Answer<unknown>>(service.database, lockOf(id), 2, () =>
+      [1, 2].map(() => world.school.admin.send('POST', `${path}/${paid.id}/reverse`, { body: { reason: 'Twice' } })),
+    );
+    expect(statuses(answers)).toEqual([200, 409]);
+    expect(await readFee(id)).toMatchObject({ paid_amount: 0 });
+  });
+
+  test('a payment against a waiver: whichever comes second is told of the first', async () => {
+    const { id } = await fee();
+    const answers = await race<Answer<unknown>>(service.database, lockOf(id), 2, () => [
+      world.school.admin.send('POST', path, { body: { student_fee_id: id, amount: 100, payment_method: 'cash' } }),
+      world.school.admin.send('POST', `/api/finance/student-fees/${id}/waive`, { body: { reason: 'Race' } }),
+    ]);
+    const refused = answers.filter(({ status }) => status === 409);
+    expect(refused).toMatchObject([{ error: 'invalid_state' }]);
+    const { status, paid_amount } = await readFee(id);
+    expect(status === 'paid' ? paid_amount : 100 - paid_amount).toBe(100);
+  });
+});
+
+test('receipts of a year are numbered without gaps, by many cashiers at once, reversals and refusals in between', async () => {
+  const school = await feeSchool(service);
+  const inClass = await school.addClass();
+  const fees = [await fee(school, inClass), await fee(school, inClass), await fee(school, inClass)];
+  const { data: first } = await school.pay(fees[0]?.id ?? 0, 1);
+  await school.pay(fees[0]?.id ?? 0, 500, 409);
+  await school.school.admin.post(`${path}/${first.id}/reverse`, { reason: 'Wrong' });
+  await Promise.all(Array.from({ length: 12 }, (_, n) => school.pay(fees[n % 3]?.id ?? 0, 1)));
+  const { data } = await school.school.admin.get<Payment[]>('/api/fees/payments?pageSize=100&sort=receipt_number');
+  expect(data.map(({ receipt_number }) => Number(receipt_number.slice(9)))).toEqual(Array.from({ length: 14 }, (_, n) => n + 1));
+});
+
+test('the list has payments of both kinds, the latest first, filtered, searched and in any order that it offers', async () => {
+  const school = await feeSchool(service);
+  const { admin, schema } = school.school;
+  const [a, b] = [await school.addClass('A'), await school.addClass('B')];
+  const [one, two] = [await fee(school, a), await fee(school, b)];
+  await school.pay(one.id, 20, 201, { payment_date: '2021-09-01', payment_method: 'Cash' });
+  await school.pay(two.id, 10, 201, { payment_date: '2021-09-03', payment_method: 'card', reference_number: 'Überweisung 7' });
+  const { data: reversed } = await school.pay(one.id, 30, 201, { payment_date: '2021-09-02' });
+  await admin.post(`${path}/${reversed.id}/reverse`, { reason: 'Wrong' });
+  await service.database.query(
+    `with i as (insert into ${schema}.invoice (student_id, class_id, due_date, invoice_number, issued_at) values ($1, $2, '2021-10-01', 'INV-2021-000001', now()) returning id),
+     t as (insert into ${schema}.invoice_item (invoice_id, student_id, description, amount) select id, $1, 'Book', 5 from i) select 1`,
+    [two.student_id, b],
+  );
+  await service.database.query(
+    `insert into ${schema}.payment (student_id, invoice_id, amount, payment_date, payment_method) select student_id, id, 5, '2021-09-04', 'card' from ${schema}.invoice`,
+  );
+  const found = async (query: string) =>
+    (await admin.get<(Payment & { invoice_number: string | null })[]>(`/api/fees/payments?${query}`)).data.map(({ amount }) => amount);
+  expect(await found('')).toEqual([-30, 5, 10, 30, 20]);
+  expect(await found('sort=amount')).toEqual([-30, 5, 10, 20, 30]);
+  expect(await found('kind=invoice')).toEqual([5]);
+  expect(await found(`kind=student_fee&class_id=${b}`)).toEqual([10]);
+  expect(await found(`class_id=${b}`)).toEqual([5, 10]);
+  expect(await found(`student_id=${one.student_id}`)).toEqual([-30, 30, 20]);
+  expect(await found(`student_fee_id=${two.id}`)).toEqual([10]);
+  expect(await found('from_date=2021-09-02&to_date=2021-09-03')).toEqual([10, 30]);
+  expect(await found('payment_method=cash&to_date=2021-09-30')).toEqual([30, 20]);
+  expect(await found('search=uberweisung')).toEqual([10]);
+  expect(await found('search=inv-2021-000001')).toEqual([5]);
+  const { data } = await admin.get<unknown[]>('/api/fees/payments?kind=invoice');
+  expect(data).toMatchObject([{ kind: 'invoice', invoice_number: 'INV-2021-000001', student_fee_id: null, fee_structure_name: null }]);
+});
