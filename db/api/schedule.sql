@@ -1,16 +1,16 @@
 -- /api/schedule, /api/calendar, /api/timetable/print: what is on, day by day, for screens, calendars and paper.
 
-insert into core.operation (name, access, permission, own, feature, writes, record) values
-  ('schedule_today', 'tenant', null, false, 'timetable', false, null),
-  ('schedule_week', 'tenant', 'timetable.read', true, 'timetable', false, null),
-  ('schedule_class', 'tenant', 'timetable.read', true, 'timetable', false, null),
-  ('schedule_feeds_list', 'tenant', null, false, 'timetable', false, null),
-  ('schedule_feeds_get', 'tenant', null, false, 'timetable', false, 'calendar_feed'),
-  ('schedule_feeds_create', 'tenant', 'timetable.read', true, 'timetable', true, 'calendar_feed'),
-  ('schedule_feeds_create_own', 'tenant', null, false, 'timetable', true, 'calendar_feed'),
-  ('schedule_feeds_delete', 'tenant', null, false, 'timetable', true, 'calendar_feed'),
-  ('calendar_get', 'feed', null, false, 'timetable', false, null),
-  ('timetable_print', 'tenant', 'timetable.read', true, 'timetable', false, null);
+insert into core.operation (name, access, permission, own, feature, writes, idempotent, record) values
+  ('schedule_today', 'tenant', null, false, 'timetable', false, false, null),
+  ('schedule_week', 'tenant', 'timetable.read', true, 'timetable', false, false, null),
+  ('schedule_class', 'tenant', 'timetable.read', true, 'timetable', false, false, null),
+  ('schedule_feeds_list', 'tenant', null, false, 'timetable', false, false, null),
+  ('schedule_feeds_get', 'tenant', null, false, 'timetable', false, false, 'calendar_feed'),
+  ('schedule_feeds_create', 'tenant', 'timetable.read', true, 'timetable', true, true, 'calendar_feed'),
+  ('schedule_feeds_create_own', 'tenant', null, false, 'timetable', true, true, 'calendar_feed'),
+  ('schedule_feeds_delete', 'tenant', null, false, 'timetable', true, false, 'calendar_feed'),
+  ('calendar_get', 'feed', null, false, 'timetable', false, false, null),
+  ('timetable_print', 'tenant', 'timetable.read', true, 'timetable', false, false, null);
 
 select core.define_record('calendar_feed', p_table => 'calendar_feed', p_key => 'f.id',
   p_source => 'calendar_feed f left join class c on c.id = f.class_id left join teacher t on t.id = f.teacher_id',
@@ -193,7 +193,8 @@ create function api.schedule_feeds_get(p jsonb) returns json language sql stable
   select api.calendar_feed_record((p ->> 'id')::bigint);
 $$;
 
--- {kind, class_id, teacher_id, token_hash}: a feed of a class or of a teacher. Raises invalid_reference for what is out of reach,
+-- {kind, class_id, teacher_id, token_hash}: a feed of a class or of a teacher. Answers {feed, token_hash}: the latter is another one
+-- where the request was sent before. Raises invalid_reference for what is out of reach,
 -- conflict when the user has 50.
 create function api.schedule_feeds_create(p jsonb) returns json language plpgsql as $$
 declare
@@ -207,7 +208,7 @@ begin
   end if;
   insert into calendar_feed (user_id, kind, class_id, teacher_id, token_hash)
     values (core.user_id(), p ->> 'kind', (p ->> 'class_id')::bigint, (p ->> 'teacher_id')::bigint, p ->> 'token_hash') returning id into v_id;
-  return api.calendar_feed_record(v_id);
+  return json_build_object('feed', api.calendar_feed_record(v_id), 'token_hash', p -> 'token_hash');
 end $$;
 
 -- The same for what needs no permission: the user's own lessons, and the holidays.

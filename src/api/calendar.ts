@@ -81,12 +81,14 @@ export async function calendarText(data: CalendarData, host: string): Promise<st
       timezone: null,
       events: events.map((event) => eventData(event, host)),
     }).toString();
-  const end = 'END:VCALENDAR';
-  let calendar = text([]).replace(end, '');
+  // Line breaks in front: no name can hold these lines.
+  const [begin, end] = ['\r\nBEGIN:VEVENT', '\r\nEND:VCALENDAR'];
+  const empty = text([]);
+  let calendar = empty.slice(0, empty.lastIndexOf(end));
   for (let from = 0; from < data.events.length; from += chunkEvents) {
     if (from > 0) await nextTurn();
     const some = text(data.events.slice(from, from + chunkEvents));
-    calendar += some.slice(some.indexOf('BEGIN:VEVENT'), some.lastIndexOf(end));
+    calendar += some.slice(some.indexOf(begin), some.lastIndexOf(end));
   }
-  return `${calendar.trimEnd()}\r\n${end}\r\n`;
+  return `${calendar}${end}\r\n`;
 }

@@ -245,6 +245,15 @@ describe('a feed', () => {
     expect((await one.school.admin.post('/api/schedule/feeds', body, 400)).details.map(({ path }) => path).sort()).toEqual(paths);
   });
 
+  test('that is asked for twice by one Idempotency-Key is one, and the second answer has no address, since that is kept nowhere', async () => {
+    const user = await one.school.user([]);
+    const ask = () => user.send<Feed>('POST', '/api/schedule/feeds', { body: { kind: 'holidays' }, headers: { 'idempotency-key': 'once' } }, 201);
+    const [first, second] = [(await ask()).data, (await ask()).data];
+    expect(second).toEqual({ ...first, url: null });
+    expect((await user.get<Feed[]>('/api/schedule/feeds')).data.map(({ id }) => id)).toEqual([first.id]);
+    expect((await read(pathOf(first))).status).toBe(200);
+  });
+
   test('is one of 50 at most', async () => {
     const user = await one.school.user([]);
     await one.sql(

@@ -83,6 +83,7 @@ interface Slot {
   subject_name: string;
   teacher_id: number;
   teacher_name: string;
+  is_teacher_on_leave: boolean;
   room: string | null;
 }
 

@@ -85,7 +85,7 @@ const forgeries: [string, (endpoint: Registered) => string][] = [
 ];
 
 describe('credentials', () => {
-  test('only log-in, refresh, the forgotten password and the links of e-mails work without an access token', () => {
+  test('only log-in, refresh, the forgotten password, the links of e-mails and calendars work without an access token', () => {
     expect(endpoints.filter(isAnonymous).map(({ name }) => name)).toEqual([
       'POST /api/auth/login',
       'POST /api/auth/refresh',
@@ -93,6 +93,8 @@ describe('credentials', () => {
       'POST /api/auth/password/reset',
       'GET /api/auth/email/verify',
       'POST /api/auth/email/verify',
+      // By the token of a feed, which test/api/calendar-feeds.test.ts attacks.
+      'GET /api/calendar/{token}.ics',
     ]);
     expect(closed.length).toBeGreaterThan(20);
   });

@@ -97,7 +97,7 @@ export async function registry(service: TestService): Promise<{ endpoints: Regis
 }
 
 /** Endpoints that work without an access token. */
-export const isAnonymous = ({ operation }: Registered) => ['public', 'token', 'refresh'].includes(operation.access);
+export const isAnonymous = ({ operation }: Registered) => ['public', 'token', 'feed', 'refresh'].includes(operation.access);
 
 /** Endpoints that a user of a school may reach. */
 export const isForSchools = ({ operation }: Registered) => ['tenant', 'any'].includes(operation.access);
@@ -108,7 +108,7 @@ const thisYear = new Date().getUTCFullYear();
  * Bodies that a schema alone can't tell, by operation: rules between fields, or values that must fit the moment. They are
  * laid over the sample.
  */
-const byHand: Record<string, Record<string, unknown>> = {
+const byHand: Record<string, Record<string, unknown> | ((id: number) => Record<string, unknown>)> = {
   // In the academic year of School.classroom.
   teachers_leaves_create: { start_date: `${thisYear}-09-01`, end_date: `${thisYear}-09-01` },
   // Inside the year that School.classroom makes, and years apart from it.
@@ -119,6 +119,15 @@ const byHand: Record<string, Record<string, unknown>> = {
   fee_structures_create: { components: [{ name: 'Tuition', amount: 100, frequency: 'annual' }] },
   // What schools of tests have: a sample must not take features away.
   subscription_upgrade: { plan_id: 3 },
+  schedule_feeds_create: (id) => ({ kind: 'class', class_id: id, teacher_id: null }),
+};
+
+/** Queries that a schema alone can't tell, by operation. */
+const queriesByHand: Record<string, (id: number) => Record<string, number>> = { timetable_print: (id) => ({ class_id: id }) };
+
+/** What goes with a reference in a body, by operation and field, where another one has to go for it. */
+const besides: Record<string, Record<string, Record<string, unknown>>> = {
+  schedule_feeds_create: { teacher_id: { kind: 'teacher', class_id: null } },
 };
 
 let serial = 0;
@@ -193,15 +202,22 @@ type Body = Record<string, unknown> | unknown[];
 /** A body that fits the schema of an endpoint. */
 export function sampleBody(document: OpenApi, { body, operation }: Registered, options: SampleOptions): Body | undefined {
   const made = body && (sample(document, body, '', options) as Body);
-  return made && !Array.isArray(made) ? { ...made, ...byHand[operation.name] } : made;
+  const over = byHand[operation.name];
+  return made && !Array.isArray(made) ? { ...made, ...(typeof over === 'function' ? over(options.id) : over) } : made;
 }
 
 /** The path of an endpoint with its identifiers, and the query that it can't do without. */
-export function samplePath(document: OpenApi, { path, query }: Registered, options: SampleOptions, parameters: Record<string, number | string> = {}): string {
+export function samplePath(
+  document: OpenApi,
+  { path, query, operation }: Registered,
+  options: SampleOptions,
+  parameters: Record<string, number | string> = {},
+): string {
   const required = query
     .filter((parameter) => parameter.required)
     .map(({ name, schema }): [string, string] => [name, String(sample(document, schema, name, options))]);
-  const search = new URLSearchParams(required).toString();
+  const byHandToo = Object.entries(queriesByHand[operation.name]?.(options.id) ?? {}).map(([name, value]): [string, string] => [name, String(value)]);
+  const search = new URLSearchParams([...required, ...byHandToo]).toString();
   return path.replace(/\{(\w+)\}/g, (_, name: string) => String(parameters[name] ?? options.id)) + (search && `?${search}`);
 }
 
@@ -255,7 +271,7 @@ export function sampleRequest(
 }
 
 /** Where a body holds identifiers of the school's own records: each with a function that puts another one there. */
-export function references(document: OpenApi, { body }: Registered): { field: string; put: (id: number) => Body }[] {
+export function references(document: OpenApi, { body, operation }: Registered): { field: string; put: (id: number) => Body }[] {
   if (!body) return [];
   const found: { field: string; put: (id: number) => Body }[] = [];
   const { items: each } = plain(document, body);
@@ -267,7 +283,7 @@ export function references(document: OpenApi, { body }: Registered): { field: st
     const items = schema.type === 'array' && schema.items ? plain(document, schema.items) : undefined;
     const isInteger = (one: Schema | undefined) => one?.type === 'integer' || one?.type === 'number';
     if (/^(permission_ids?|plan_id)$/.test(field)) continue;
-    if (isReference(field) && isInteger(schema)) found.push({ field, put: (id) => ({ [field]: id }) });
+    if (isReference(field) && isInteger(schema)) found.push({ field, put: (id) => ({ [field]: id, ...besides[operation.name]?.[field] }) });
     else if (isReference(field) && isInteger(items)) found.push({ field, put: (id) => ({ [field]: [id] }) });
     else if (items?.properties) {
       for (const [inner, innerSchema] of Object.entries(items.properties)) {

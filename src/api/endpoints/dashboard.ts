@@ -14,7 +14,10 @@ const Dashboard = z
     fee_summary: z
       .object({ collected_this_month: z.number(), pending: z.number() })
       .nullable()
-      .meta({ description: 'Payments of this month without what was reversed, and what is still to be paid of student fees and invoices. Null without `fee.read` for the whole school.' }),
+      .meta({
+        description:
+          'Payments of this month without what was reversed, and what is still to be paid of student fees and invoices. Null without `fee.read` for the whole school.',
+      }),
     pending_leaves: z.int().nullable().meta({ description: 'Leaves that wait for a decision. Null without `leave.manage` for the whole school.' }),
     upcoming_holidays: z.array(z.object({ id, name: z.string(), date })).meta({ description: 'The next three within a year, one of today included.' }),
     recent_notifications: z

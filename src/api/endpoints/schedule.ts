@@ -1,7 +1,9 @@
 import { createHash, randomBytes } from 'node:crypto';
 import { z } from 'zod';
+import { print } from '../../documents/print.ts';
+import type { TimetableData } from '../../documents/timetable.ts';
 import { type CalendarData, calendarText } from '../calendar.ts';
-import { type Handler, resource } from '../endpoint.ts';
+import { type Endpoint, type Handler, resource } from '../endpoint.ts';
 import { ApiError, toApiError } from '../errors.ts';
 import { date, Deleted, id, page, pathId, timestamp, timestamps } from '../schemas.ts';
 
@@ -90,21 +92,27 @@ const Feed = z
 const NewFeed = Feed.extend({
   url: z
     .url()
+    .nullable()
     .meta({
-      description: 'Whoever knows this address reads the calendar. It is shown now and never again.',
-      examples: ['https://school.example/api/calendar/42.….ics'],
+      description: 'Whoever knows this address reads the calendar. It is shown now and never again: null when an Idempotency-Key comes a second time.',
+      examples: ['https://school.example/api/calendar/42.kH2nWq.ics'],
     }),
 }).meta({ id: 'NewCalendarFeed' });
 
 const sha256 = (secret: string) => createHash('sha256').update(secret).digest('hex');
 
-/** Makes the secret of a feed, which the database never sees. */
+/** Makes the secret of a feed, which the database never sees: neither its tables nor its log, nor what is kept for an Idempotency-Key. */
 const createFeed: Handler = async ({ req, params, call, services }) => {
   const secret = randomBytes(32).toString('base64url');
+  const token_hash = sha256(secret);
   const isFree = params['kind'] === 'own' || params['kind'] === 'holidays';
-  const answer = await call(isFree ? 'schedule_feeds_create_own' : 'schedule_feeds_create', { ...params, token_hash: sha256(secret) });
+  const answer = await call(isFree ? 'schedule_feeds_create_own' : 'schedule_feeds_create', { ...params, token_hash });
+  const made = JSON.parse(answer) as { feed: object; token_hash: string };
   const base = (services.config.PUBLIC_URL ?? '').replace(/\/$/, '');
-  return JSON.stringify({ ...(JSON.parse(answer) as object), url: `${base}/api/calendar/${String(req.claims?.tenant_id)}.${secret}.ics` });
+  return JSON.stringify({
+    ...made.feed,
+    url: made.token_hash === token_hash ? `${base}/api/calendar/${String(req.claims?.tenant_id)}.${secret}.ics` : null,
+  });
 };
 
 /** Answers the calendar of a feed; whatever is wrong with a token, nobody learns more than that there is nothing. */
@@ -185,9 +193,35 @@ export const calendar = resource('/calendar', 'Calendars', 'What calendar progra
     summary: 'Read a calendar (iCalendar)',
     description:
       'The lessons from four weeks ago to the end of the academic year and the holidays; for a feed of holidays those alone. 404 for a token that is wrong or revoked, and where its owner may no longer read what it is of.',
-    params: { token: z.string().meta({ description: 'What came with the address of the feed.', examples: ['42.…'] }) },
+    params: { token: z.string().meta({ description: 'What came with the address of the feed.', examples: ['42.kH2nWq'] }) },
     bytes: ['text/calendar'],
     isTagged: true,
     handler: readFeed,
   },
 });
+
+/** `GET /api/timetable/print`: the same on paper. */
+export const timetablePrint: Endpoint = {
+  operation: 'timetable_print',
+  summary: 'Print the timetable of a class or a teacher (PDF)',
+  description:
+    'A4 landscape, one page, under the name and logo of the school. Of a class in its academic year, of a teacher in the current one unless academic_year_id says otherwise. 404 for what is out of your reach.',
+  query: z
+    .strictObject({ class_id: pathId.optional(), teacher_id: pathId.optional(), academic_year_id: pathId.optional() })
+    .refine((query) => (query.class_id === undefined) !== (query.teacher_id === undefined), {
+      path: ['class_id'],
+      message: 'give either class_id or teacher_id',
+    }),
+  bytes: ['application/pdf'],
+  isTagged: true,
+  handler: async ({ params, call }) => {
+    const answer = await call('timetable_print', params);
+    const data = JSON.parse(answer) as TimetableData;
+    return {
+      name: `timetable ${data.whose.name}.pdf`,
+      contentType: 'application/pdf',
+      madeOf: answer,
+      content: () => print({ kind: 'timetable', data }),
+    };
+  },
+};

@@ -1,6 +1,7 @@
 import { z } from 'zod';
 import { resource } from '../endpoint.ts';
 import { Deleted, id, optionalText, page, pathId, timestamps } from '../schemas.ts';
+import { timetablePrint } from './schedule.ts';
 
 const mostPeriods = 24;
 const dayOfWeek = z
@@ -201,4 +202,5 @@ export const timetable = resource('/timetable', 'Timetable', 'The shape of the s
     body: ConflictCheck,
     answer: Conflicts,
   },
+  'GET /print': timetablePrint,
 });

@@ -1,0 +1,187 @@
+import { beforeAll, describe, expect, test } from '@jest/globals';
+import { extractText, getDocumentProxy } from 'unpdf';
+import type { Client } from '../support/client.ts';
+import { pixel } from '../support/registry.ts';
+import { serviceWithSchool } from '../support/service.ts';
+import { type Planned, planned } from '../support/timetable.ts';
+
+const { service } = await serviceWithSchool();
+
+let one: Planned;
+beforeAll(async () => {
+  one = await planned(service, { name: 'Green Valley' });
+});
+
+const path = '/api/timetable/print';
+const fetchPdf = async (query: string, client: Pick<Client, 'get'> = one.school.admin) => client.get<Buffer>(`${path}?${query}`);
+
+/** What stands on the pages, without line breaks. */
+async function textOf(pdf: Buffer): Promise<{ pages: number; text: string }> {
+  const { totalPages, text } = await extractText(await getDocumentProxy(new Uint8Array(pdf)), { mergePages: true });
+  return { pages: totalPages, text: text.replace(/\s+/g, ' ') };
+}
+const print = async (query: string, client?: Pick<Client, 'get'>) => textOf((await fetchPdf(query, client)).data);
+
+describe('a printed timetable', () => {
+  test('of a class has the school, the class, the year, the days, the periods with lunch and breaks, and each lesson with teacher and room', async () => {
+    await one.school.admin.post('/api/school-setup/school-info', { address: '1 Valley Road', phone: '+44 20 1234' });
+    await one.sql("update @timetable_config set break_after = '{1}', break_duration = 20");
+    const { pages, text } = await print(`class_id=${one.classId}`);
+    expect(pages).toBe(1);
+    for (const part of [
+      'Green Valley',
+      '1 Valley Road · +44 20 1234',
+      '5 A',
+      'Class timetable · 2030/2031',
+      'Monday',
+      'Friday',
+      'Mathematics',
+      'Tess Teacher',
+      'R5',
+      'Otto Other',
+      'Studio',
+    ])
+      expect(text).toContain(part);
+    for (const part of ['1 08:00–08:45', '08:45–09:05 Break', '2 09:05–09:50', '09:50–10:35 Lunch', '5 11:20–12:05']) expect(text).toContain(part);
+    expect(text.match(/Mathematics/g)).toHaveLength(2);
+    expect(text).not.toContain('Saturday');
+    await one.sql("update @timetable_config set break_after = '{}'");
+  });
+
+  test('of a teacher has their lessons alone, with the class in the place of the teacher', async () => {
+    const { text } = await print(`teacher_id=${one.other.id}`);
+    expect(text).toContain('Otto Other Timetable of a teacher · 2030/2031');
+    expect(text).not.toContain('Mathematics');
+    expect(text.match(/Art 5 A (R5|Studio)/g)).toEqual(['Art 5 A R5', 'Art 5 A Studio'].sort((a, b) => text.indexOf(a) - text.indexOf(b)));
+  });
+
+  test('is a file that a browser shows, called after whose it is, with an ETag for as long as nothing changes', async () => {
+    const { data, headers } = await fetchPdf(`class_id=${one.classId}`);
+    expect(data.subarray(0, 5).toString()).toBe('%PDF-');
+    expect(headers.get('content-type')).toBe('application/pdf');
+    expect(headers.get('content-disposition')).toBe(`inline; filename="timetable_5_A.pdf"; filename*=UTF-8''timetable%205%20A.pdf`);
+    const etag = headers.get('etag') ?? '';
+    const again = await one.school.admin.send('GET', `${path}?class_id=${one.classId}`, { headers: { 'if-none-match': etag } });
+    expect(again.status).toBe(304);
+    await one.sql("update @subject set name = 'Fine art' where id = $1", [one.art]);
+    const changed = await one.school.admin.send('GET', `${path}?class_id=${one.classId}`, { headers: { 'if-none-match': etag } }, 200);
+    expect(changed.headers.get('etag')).not.toBe(etag);
+    await one.sql("update @subject set name = 'Art' where id = $1", [one.art]);
+  });
+
+  test('without any lesson is an empty grid that says so', async () => {
+    const classId = await one.insert('class', { name: 'Empty', grade_id: one.gradeId, academic_year_id: one.yearId });
+    const { pages, text } = await print(`class_id=${classId}`);
+    expect(pages).toBe(1);
+    expect(text).toContain('Class timetable · 2030/2031 · no lessons yet');
+    expect(text).toContain('Monday');
+  });
+
+  test('holds Latin with diacritics, Vietnamese, Cyrillic and Greek, joins Arabic, and marks what it can not show', async () => {
+    const names = ['Łukasz Çağla Øyvind', 'Nguyễn Thị Ứng', 'Їжак Жұқаң', 'Παπαδόπουλος Ωάέΐ'];
+    for (const name of names) {
+      await one.sql('update @subject set name = $1 where id = $2', [name, one.maths]);
+      const { text } = await print(`class_id=${one.classId}`);
+      expect(text.normalize('NFC')).toContain(name);
+      expect(text).not.toContain('□');
+    }
+    await one.sql("update @subject set name = '学校 हिन्दी Kanji' where id = $1", [one.maths]);
+    const { text } = await print(`class_id=${one.classId}`);
+    expect(text).toContain('□□ □□□□□□ Kanji');
+    expect(text).toContain('□ stands for a character of a script that can not be printed here.');
+    await one.sql("update @subject set name = 'Mathematics' where id = $1", [one.maths]);
+  });
+
+  test('of 7 days and 12 periods is one page, also with the longest names, of which it shows the beginning', async () => {
+    const full = await planned(service);
+    await full.sql('delete from @timetable_slot');
+    await full.sql("update @timetable_config set working_days = '{1,2,3,4,5,6,7}', total_periods = 12, lunch_start_period = 6, break_after = '{2,4,8,10}'");
+    await full.sql("update @subject set name = rpad('Rindfleischetikettierung', 100, 'überwachung und ')");
+    await full.sql("update @teacher set first_name = rpad('Maximiliane', 100, 'maria'), last_name = rpad('von', 100, ' und zu')");
+    await full.sql("update @class set name = rpad('Klasse', 100, 'n '), room = rpad('Raum', 200, 'x')");
+    await full.sql(
+      `insert into @timetable_slot (class_id, academic_year_id, subject_id, teacher_id, day_of_week, period)
+       select $1, $2, $3, $4, day, period from generate_series(1, 7) day, generate_series(1, 12) period where period <> 6`,
+      [full.classId, full.yearId, full.maths, full.teacher.id],
+    );
+    for (const query of [`class_id=${full.classId}`, `teacher_id=${full.teacher.id}`]) {
+      const { pages, text } = await print(query, full.school.admin);
+      expect(pages).toBe(1);
+      expect(text.match(/Rindfleisch/g)).toHaveLength(77);
+      expect(text).toContain('…');
+    }
+  });
+
+  test('shows slots that a longer day once had', async () => {
+    const long = await planned(service);
+    await long.sql('update @timetable_config set total_periods = 3, lunch_start_period = null');
+    const { text } = await print(`class_id=${long.classId}`, long.school.admin);
+    expect(text).toMatch(/4 10:15–11:00 Art/);
+    expect(text).not.toContain('11:45');
+  });
+
+  test('has the logo of the school, as PNG or JPEG', async () => {
+    const school = await planned(service);
+    const images = async () =>
+      ((await fetchPdf(`class_id=${school.classId}`, school.school.admin)).data.toString('latin1').match(/\/Subtype \/Image/g) ?? []).length;
+    expect(await images()).toBe(0);
+    const form = new FormData();
+    form.append('logo', new Blob([pixel], { type: 'image/png' }), 'logo.png');
+    await school.school.admin.send('POST', '/api/school-setup/school-info', { body: form }, 200);
+    expect(await images()).toBeGreaterThan(0);
+  });
+
+  test('leaves out a logo that is damaged, of another kind, or would unpack into too much', async () => {
+    const school = await planned(service);
+    const id = await school.insert('file', { content: Buffer.from('none'), content_type: 'image/png' });
+    await school.sql('insert into @school (logo_id) values ($1) on conflict (id) do update set logo_id = excluded.logo_id', [id]);
+    const bomb = Buffer.from(pixel);
+    bomb.writeUInt32BE(60_000, 16);
+    bomb.writeUInt32BE(60_000, 20);
+    for (const [content, type] of [
+      [Buffer.from('not a picture'), 'image/png'],
+      [pixel.subarray(0, 40), 'image/png'],
+      [bomb, 'image/png'],
+      [Buffer.from([0xff, 0xd8, 0xff, 0xe0, 0, 1, 2]), 'image/jpeg'],
+      [Buffer.from('RIFF1234WEBP'), 'image/webp'],
+    ] as const) {
+      await school.sql('update @file set content = $1, content_type = $2 where id = $3', [content, type, id]);
+      expect((await print(`class_id=${school.classId}`, school.school.admin)).text).toContain('5 A');
+    }
+  });
+});
+
+describe('printing', () => {
+  test('is of the year of the class, and for a teacher of the year that is asked for', async () => {
+    const past = await one.insert('academic_year', { name: '2001/2002', start_date: '2001-08-01', end_date: '2002-07-31' });
+    const then = await one.insert('class', { name: 'Then', grade_id: one.gradeId, academic_year_id: past });
+    await one.insert('timetable_slot', { class_id: then, academic_year_id: past, subject_id: one.art, teacher_id: one.teacher.id, day_of_week: 2, period: 1 });
+    expect((await print(`class_id=${then}`)).text).toContain('2001/2002');
+    expect((await print(`teacher_id=${one.teacher.id}&academic_year_id=${past}`)).text).toContain('Art Then');
+    expect((await print(`teacher_id=${one.teacher.id}`)).text).not.toContain('Then');
+    expect((await one.school.admin.get(`${path}?class_id=${then}&academic_year_id=${one.yearId}`, 404)).error).toBe('not_found');
+    await one.school.admin.get(`${path}?teacher_id=${one.teacher.id}&academic_year_id=999999`, 404);
+  });
+
+  test('takes a class or a teacher, and exactly one of them', async () => {
+    for (const query of ['', 'class_id=1&teacher_id=1', 'academic_year_id=1'])
+      expect((await one.school.admin.get(`${path}?${query}`, 400)).details).toMatchObject([{ path: 'class_id' }]);
+  });
+
+  test('is for who reaches the class or the teacher', async () => {
+    const far = await one.insert('class', { name: 'Far', grade_id: one.gradeId, academic_year_id: one.yearId });
+    for (const client of [one.student.client, one.teacher.client]) {
+      expect((await print(`class_id=${one.classId}`, client)).text).toContain('Tess Teacher');
+      await client.get(`${path}?class_id=${far}`, 404);
+      await client.get(`${path}?teacher_id=${one.other.id}`, 404);
+    }
+    expect((await print(`teacher_id=${one.teacher.id}`, one.teacher.client)).text).toContain('Mathematics');
+    await (await one.school.user(['accountant'])).get(`${path}?class_id=${one.classId}`, 403);
+    await one.school.admin.get(`${path}?class_id=999999`, 404);
+  });
+
+  test('of many at once makes them wait for each other, and none is lost', async () => {
+    const answers = await Promise.all(Array.from({ length: 6 }, () => one.school.admin.send<Buffer>('GET', `${path}?class_id=${one.classId}`)));
+    expect(answers.map(({ status, data }) => [status, data.subarray(0, 5).toString()])).toEqual(Array(6).fill([200, '%PDF-']));
+  });
+});
