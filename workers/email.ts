@@ -9,6 +9,9 @@ export interface Email {
   subject: string;
   text: string;
   html: string;
+  /** Who it comes from, by name; the address is that of the settings. */
+  fromName?: string;
+  attachments?: { filename: string; content: Buffer; contentType: string }[];
 }
 
 /** Sends one message; rejects when it was not accepted. */
@@ -31,18 +34,23 @@ const verbatim = (contentType: string, content: string) => ({
  * which people copy links.
  */
 export function emailSender(options: { smtpUrl: string | undefined; from: string; outbox: string }): SendEmail {
-  const { smtpUrl, from, outbox } = options;
+  const { smtpUrl, from: defaultFrom, outbox } = options;
+  const address = /<([^<>]*)>\s*$/.exec(defaultFrom)?.[1] ?? defaultFrom.trim();
+  const from = ({ fromName }: Email) => (fromName === undefined ? defaultFrom : { name: fromName, address });
   if (smtpUrl) {
     const transport = createTransport(smtpUrl);
     return async (email) => {
-      await transport.sendMail({ from, ...email }).catch((error: unknown) => {
+      const { to, subject, text, html, attachments = [] } = email;
+      await transport.sendMail({ from: from(email), to, subject, text, html, attachments }).catch((error: unknown) => {
         throw withoutAddress(error);
       });
     };
   }
   const transport = createTransport({ streamTransport: true, buffer: true });
-  return async ({ to, subject, text, html }) => {
-    const { message } = await transport.sendMail({ from, to, subject, alternatives: [verbatim('text/plain', text), verbatim('text/html', html)] });
+  return async (email) => {
+    const { to, subject, text, html, attachments = [] } = email;
+    const alternatives = [verbatim('text/plain', text), verbatim('text/html', html)];
+    const { message } = await transport.sendMail({ from: from(email), to, subject, alternatives, attachments });
     await mkdir(outbox, { recursive: true, mode: 0o700 });
     const name = `${new Date().toISOString().replaceAll(':', '-')}-${randomUUID().slice(0, 8)}`;
     await writeFile(join(outbox, `.${name}`), message as Buffer, { mode: 0o600 });

@@ -6,6 +6,7 @@ import type { SendEmail } from './email.ts';
 import { clean_up } from './tasks/clean_up.ts';
 import { purge_tenants } from './tasks/purge_tenants.ts';
 import { send_email } from './tasks/send_email.ts';
+import { send_invoice_reminder } from './tasks/send_invoice_reminder.ts';
 
 /** What a task works with. */
 export interface TaskContext {
@@ -18,7 +19,7 @@ export interface TaskContext {
   retention: { exports: string; days: number };
 }
 
-const tasks = { send_email, clean_up, purge_tenants };
+const tasks = { send_email, send_invoice_reminder, clean_up, purge_tenants };
 
 /** When jobs run by themselves, in UTC. */
 const crontab = `

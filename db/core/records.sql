@@ -21,8 +21,9 @@ begin
     union all
     select '(' || replace(f.value, ':value', quote_literal(p ->> f.key)) || ')' from jsonb_each_text(v_record.filters) f where p ->> f.key is not null
     union all
-    select format('%s like %L', v_record.search, '%' || regexp_replace(word, '([\\%_])', '\\\1', 'g') || '%')
-    from unnest((string_to_array(trim(regexp_replace(platform.search_normal(p ->> 'search'), '\s+', ' ', 'g')), ' '))[1:8]) word
+    select case when v_record.search like '%:pattern%' then replace(v_record.search, ':pattern', quote_literal(pattern)) else format('%s like %L', v_record.search, pattern) end
+    from unnest((string_to_array(trim(regexp_replace(platform.search_normal(p ->> 'search'), '\s+', ' ', 'g')), ' '))[1:8]) word,
+      lateral (select '%' || regexp_replace(word, '([\\%_])', '\\\1', 'g') || '%') searched (pattern)
     where word <> ''
   ) conditions;
   v_sort := core.order_by(v_record, coalesce(p ->> 'sort', v_record.default_sort),

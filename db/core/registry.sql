@@ -70,6 +70,7 @@ create table core.record (
 );
 comment on column core.record.volatile is 'Fields that change without an edit of the record: no part of its version.';
 comment on column core.record.condition is 'What makes a row one of the record; speaks of the main table only, since updates use it without the joins.';
+comment on column core.record.search is 'SQL text that is searched for each word; or a condition with :pattern, where the words stand in tables that are better searched apart.';
 comment on column core.record.filters is '{query parameter: SQL condition with :value}.';
 comment on column core.record.sorts is '{sort: [SQL expressions]}, with «nulls last» on an expression that can be null.';
 comment on column core.record.reader is 'The function of api that shows one record: what If-Match is compared with.';

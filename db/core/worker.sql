@@ -70,3 +70,32 @@ begin
   perform core.leave_tenant(v_before);
 end $$;
 comment on function core.clean_up_school is 'Removes expired answers to idempotency keys of one school.';
+
+-- Readies the reminder of an invoice: to whom, from which school, the document. Answers null when there is nothing to remind of any more
+-- (it was paid or voided, the address is gone, the school closed).
+create function core.invoice_reminder_prepare(p_tenant_id bigint, p_invoice_id bigint, p_sent_on date) returns json
+  language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+declare
+  v_tenant record;
+  v_before text[];
+  v_time_zone text := current_setting('app.time_zone', true);
+  v_recipient json;
+  v_answer json;
+begin
+  select t.name, t.status, t.time_zone into v_tenant from platform.tenant t where t.id = p_tenant_id;
+  if v_tenant.status is distinct from 'active' then
+    return null;
+  end if;
+  v_before := core.enter_tenant(p_tenant_id);
+  perform set_config('search_path', format('tenant_%s, public, pg_temp', p_tenant_id), true), set_config('app.time_zone', v_tenant.time_zone, true);
+  if exists (select from invoice where id = p_invoice_id and status not in ('draft', 'paid', 'void')) then
+    v_recipient := api.invoice_recipient(p_invoice_id);
+  end if;
+  if v_recipient is not null then
+    update invoice_reminder set sent_to = v_recipient ->> 'email' where invoice_id = p_invoice_id and sent_on = p_sent_on;
+    v_answer := json_build_object('school', v_tenant.name, 'recipient', v_recipient, 'document', api.invoice_document(p_invoice_id, 'invoice'));
+  end if;
+  perform core.leave_tenant(v_before), set_config('app.time_zone', coalesce(v_time_zone, ''), true);
+  return v_answer;
+end $$;
+comment on function core.invoice_reminder_prepare is 'What the reminder of an invoice needs: recipient, school, the document; null when it is no longer wanted.';

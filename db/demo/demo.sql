@@ -62,7 +62,7 @@ begin
   insert into user_role select u.id, r.id from user_account u, role r where u.email = 'student@demo.example' and r.name = 'student';
   update student set user_id = (select id from user_account where email = 'student@demo.example'), email = 'student@demo.example' where id = (select min(id) from student);
 
-  insert into school (address, phone, email, website) values ('1 School Lane, London', '+44 20 7946 0000', 'office@demo.example', 'https://demo.example');
+  insert into school (address, phone, email, website, currency) values ('1 School Lane, London', '+44 20 7946 0000', 'office@demo.example', 'https://demo.example', 'GBP');
   insert into term (name, academic_year_id, start_date, end_date)
     select t.name, y.id, make_date(extract(year from y.start_date)::integer + t.years, t.start_month, 1), (make_date(extract(year from y.start_date)::integer + t.years, t.end_month, 1) + interval '1 month - 1 day')::date
     from academic_year y, (values ('Autumn', 0, 8, 12), ('Spring', 1, 1, 3), ('Summer', 1, 4, 7)) t (name, years, start_month, end_month);

@@ -108,6 +108,9 @@ create index invoice_student_id_idx on invoice (student_id, id desc);
 create index invoice_class_id_idx on invoice (class_id);
 create index invoice_status_idx on invoice (status, due_date);
 create index invoice_due_date_idx on invoice (due_date, id);
+create index invoice_created_at_idx on invoice (created_at, id);
+create index invoice_issued_at_idx on invoice (issued_at, id);
+create index invoice_number_search_idx on invoice using gin (invoice_number public.gin_trgm_ops) with (fastupdate = off);
 create index invoice_created_by_idx on invoice (created_by);
 create policy students_see_themselves on invoice as restrictive
   using (nullif(current_setting('app.scope', true) = 'all', false) is not null or student_id = nullif(current_setting('app.student_id', true), '')::bigint);

@@ -1,11 +1,9 @@
 import { threadLine } from '../thread.ts';
+import type { InvoiceData, PaymentData } from './invoice.ts';
 import type { TimetableData } from './timetable.ts';
 
 /** What is to be printed; each kind of document has its writer in a file of its own here. */
-export interface PrintJob {
-  kind: 'timetable';
-  data: TimetableData;
-}
+export type PrintJob = { kind: 'timetable'; data: TimetableData } | { kind: 'invoice'; data: InvoiceData } | { kind: 'payment'; data: PaymentData };
 
 const line = threadLine<Uint8Array<ArrayBuffer>>({
   script: new URL('print.worker.ts', import.meta.url),

@@ -30,7 +30,18 @@ const functionsOf = (schema: string) => `select proname::text, proacl, proowner 
 /** Every function of core and platform that somebody but the owner may execute. What is not listed here, nobody may. */
 const granted: Record<string, string[]> = {
   school_api: ['admit', 'call', 'readiness'],
-  school_worker: ['clean_up', 'clean_up_school', 'email_prepare', 'purge_drop', 'purge_due', 'purge_mark', 'purge_open', 'schools', 'tenant_lock_key'],
+  school_worker: [
+    'clean_up',
+    'clean_up_school',
+    'email_prepare',
+    'invoice_reminder_prepare',
+    'purge_drop',
+    'purge_due',
+    'purge_mark',
+    'purge_open',
+    'schools',
+    'tenant_lock_key',
+  ],
   school_tenant: [
     'class_staff',
     'reaches_teacher',

@@ -27,6 +27,14 @@ beforeAll(async () => {
      update ${schema}.enrollment set starts_on = '2026-01-01';
      reset session_replication_role`,
   );
+  await database.query(
+    `insert into ${schema}.invoice (student_id, class_id, due_date, created_at, issued_at, invoice_number)
+     select n, 1 + n % 400, '2026-01-10'::date + n % 300, at, at, 'INV-2026-' || lpad(n::text, 6, '0')
+     from generate_series(1, 20000) n, lateral (select timestamptz '2026-01-01' + n * interval '10 minutes') moment (at)`,
+  );
+  await database.query(
+    `insert into ${schema}.invoice_item (invoice_id, student_id, description, amount) select id, student_id, 'Trip', 10 from ${schema}.invoice`,
+  );
   classId = 17;
   await database.query(
     `insert into ${schema}.subject (name, code) values ('Maths', 'MAT');
@@ -36,7 +44,7 @@ beforeAll(async () => {
   // As autovacuum does: it also empties the list of what the trigram index has still to take in.
   await database.query(
     `vacuum analyze ${schema}.student, ${schema}.enrollment, ${schema}.class, ${schema}.grade, ${schema}.attendance, ${schema}.attendance_day,
-       ${schema}.timetable_slot`,
+       ${schema}.timetable_slot, ${schema}.invoice, ${schema}.invoice_item`,
   );
 });
 afterAll(() => database.drop());
@@ -131,6 +139,27 @@ describe('with 20,000 students and row security', () => {
     expect(scans).not.toContain('Seq Scan');
     expect(scans.some((scan) => scan.endsWith('Index Scan enrollment_class_id_idx'))).toBe(true);
   });
+
+  test('the first page of 20,000 invoices comes in the order of an index; those of a student, of a class or due in a week by theirs', async () => {
+    const { answer, scans } = await plans('invoices_list', {}, 'invoice');
+    expect(answer.pagination?.totalItems).toBe(20000);
+    expect(scans).toContain('Index Scan invoice_created_at_idx');
+    for (const params of [{ student_id: 777 }, { class_id: classId }, { due_from: '2026-03-01', due_to: '2026-03-01' }]) {
+      const narrowed = await plans('invoices_list', params, 'invoice');
+      expect(narrowed.answer.pagination?.totalItems).toBeGreaterThan(0);
+      expect(narrowed.scans).not.toContain('Seq Scan');
+    }
+  });
+
+  test.each(['inv-2026-012345', '012345', 'łukaszew'])(
+    'the search of invoices for %s takes trigram and key, and reads no table of invoices',
+    async (search) => {
+      const { answer, scans } = await plans('invoices_list', { search }, 'invoice');
+      expect(answer.pagination?.totalItems).toBe(1);
+      expect(scans).toContain('Bitmap Index Scan invoice_number_search_idx');
+      expect(scans).not.toContain('Seq Scan');
+    },
+  );
 
   test('the students of a class by its roll are found by the enrollments of the class', async () => {
     const { answer, scans } = await plans('classes_students_list', { id: classId });

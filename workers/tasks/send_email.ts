@@ -15,7 +15,8 @@ interface Prepared {
   valid_hours: number;
 }
 
-const escape = (text: string) => text.replace(/[&<>"']/g, (c) => `&#${String(c.charCodeAt(0))};`);
+/** Text as HTML shows it. */
+export const escape = (text: string) => text.replace(/[&<>"']/g, (c) => `&#${String(c.charCodeAt(0))};`);
 
 const period = (hours: number) => (hours === 1 ? '1 hour' : hours <= 48 ? `${String(hours)} hours` : `${String(hours / 24)} days`);
 

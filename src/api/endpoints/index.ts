@@ -11,6 +11,7 @@ import { feeStructures } from './fee-structures.ts';
 import { financeSummary } from './finance-summary.ts';
 import { holidays } from './holidays.ts';
 import { imports } from './imports.ts';
+import { invoices } from './invoices.ts';
 import { masterData } from './master-data.ts';
 import { feePayments, financePayments } from './payments.ts';
 import { platform } from './platform.ts';
@@ -42,6 +43,7 @@ export const resources: readonly Resource[] = [
   studentFees,
   financePayments,
   financeSummary,
+  invoices,
   feePayments,
   timetable,
   schedule,

@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import { resource } from '../endpoint.ts';
+import { paymentReceipt, pdfType } from '../invoice-documents.ts';
 import { amount, date, id, money, optionalText, page, pathId, text, timestamps } from '../schemas.ts';
 
 /** How something was paid, in the words of the school. */
@@ -13,6 +14,8 @@ export const paymentNotes = {
 };
 
 const PaymentInput = z.strictObject({ student_fee_id: id, amount: money, payment_method: paymentMethod, ...paymentNotes }).meta({ id: 'PaymentInput' });
+
+const InvoicePaymentInput = z.strictObject({ invoice_id: id, amount: money, method: paymentMethod, ...paymentNotes }).meta({ id: 'InvoicePaymentInput' });
 
 /** A payment, of a student fee or of an invoice. */
 export const Payment = z
@@ -57,6 +60,14 @@ export const financePayments = resource(
       answer: Payment,
       isCreate: true,
     },
+    'GET /:id/receipt': {
+      operation: 'payments_receipt',
+      summary: 'The receipt of a payment',
+      description: 'A PDF, of a payment of either kind. A student reads their own.',
+      bytes: [pdfType],
+      isTagged: true,
+      handler: paymentReceipt,
+    },
     'GET /:id': { operation: 'payments_get', summary: 'Read a payment', description: 'Of either kind. A student reads their own.', answer: Payment },
     'POST /:id/reverse': {
       operation: 'payments_reverse',
@@ -91,5 +102,13 @@ export const feePayments = resource('/fees/payments', 'Fee payments', 'What was 
     ),
     answer: Payment,
     isPage: true,
+  },
+  'POST /': {
+    operation: 'payments_create_for_invoice',
+    summary: 'Record a payment of an invoice',
+    description: '409 `conflict` above the balance, which the message names; 409 `invalid_state` for a draft or what is void.',
+    body: InvoicePaymentInput,
+    answer: Payment,
+    isCreate: true,
   },
 });

@@ -3,6 +3,13 @@ import { resource } from '../endpoint.ts';
 import { date, email, id, optionalText, text, timestamps } from '../schemas.ts';
 import { AcademicYear, endsAfterStart } from './academics.ts';
 
+const currencies = new Set(Intl.supportedValuesOf('currency'));
+
+const currency = z
+  .string()
+  .refine((code) => currencies.has(code), 'must be a currency of ISO 4217, in capitals')
+  .meta({ description: 'ISO 4217, what fees, invoices and payments are in. Amounts stay as they are when it changes.', examples: ['GBP'] });
+
 const step = z.enum(['school_info', 'academic_year', 'grades']);
 
 const SchoolInfo = z
@@ -12,6 +19,7 @@ const SchoolInfo = z
     phone: z.string().nullable(),
     email: z.string().nullable(),
     website: z.string().nullable(),
+    currency: z.string().meta({ description: 'ISO 4217; USD until the school says another.', examples: ['GBP'] }),
     logo_url: z.string().nullable(),
   })
   .meta({ id: 'SchoolInfo' });
@@ -26,6 +34,7 @@ const SchoolInfoInput = z
     // A form sends what is empty as ''.
     email: z.union([email, z.literal('').transform(() => null)]).nullish(),
     website: optionalText(300).meta({ examples: ['https://green-valley.example'] }),
+    currency: currency.optional(),
     logo: z.null().optional().meta({ description: 'null removes the logo. To set it, send multipart/form-data with a file.' }),
   })
   .meta({ id: 'SchoolInfoInput', description: 'What is not named stays.' });

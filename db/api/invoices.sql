@@ -1,0 +1,261 @@
+-- /api/fees/invoices: bills to students. A draft has no number; an issued one has, and is voided at most.
+
+insert into core.operation (name, access, permission, own, feature, writes, idempotent, record) values
+  ('invoices_list', 'tenant', 'fee.read', true, 'fees_management', false, false, null),
+  ('invoices_get', 'tenant', 'fee.read', true, 'fees_management', false, false, 'invoice'),
+  ('invoices_create', 'tenant', 'fee.manage', false, 'fees_management', true, true, 'invoice'),
+  ('invoices_update', 'tenant', 'fee.manage', false, 'fees_management', true, false, 'invoice'),
+  ('invoices_delete', 'tenant', 'fee.manage', false, 'fees_management', true, false, 'invoice'),
+  ('invoices_issue', 'tenant', 'fee.manage', false, 'fees_management', true, true, 'invoice'),
+  ('invoices_void', 'tenant', 'fee.manage', false, 'fees_management', true, true, 'invoice'),
+  ('invoices_download', 'tenant', 'fee.read', true, 'fees_management', false, false, null),
+  ('invoices_send_reminder', 'tenant', 'fee.manage', false, 'fees_management', true, true, 'invoice'),
+  ('payments_create_for_invoice', 'tenant', 'payment.create', false, 'fees_management', true, true, 'payment'),
+  ('payments_receipt', 'tenant', 'fee.read', true, 'fees_management', false, false, null);
+
+-- A draft is the office's: who reaches only what is their own sees what was issued. The joins are outer ones, so that counting
+-- does without them. A search looks for the words in numbers and in students apart, since each has its index; numbers are in capitals, and
+-- lower(number) would find no index under row security, where lower is not leakproof.
+select core.define_record('invoice', p_table => 'invoice', p_key => 'i.id',
+  p_source => 'invoice i left join student s on s.id = i.student_id left join class c on c.id = i.class_id',
+  p_columns => $$
+    i.id, i.invoice_number, i.student_id, s.first_name || ' ' || s.last_name as student_name, s.admission_number,
+    i.class_id, c.name || coalesce(' ' || c.section, '') as class_name, i.due_date,
+    (select coalesce(json_agg(json_build_object('id', t.id, 'description', t.description, 'amount', t.amount, 'quantity', t.quantity, 'line_total', t.line_total)
+       order by t.id), '[]') from invoice_item t where t.invoice_id = i.id) as items,
+    i.amount as total, i.paid_amount, case when i.voided_at is null then i.amount - i.paid_amount else 0 end as balance,
+    i.status, i.issued_at, i.notes, i.voided_at, i.void_reason,
+    (select max(r.created_at) from invoice_reminder r where r.invoice_id = i.id) as last_reminded_at, i.created_at, i.updated_at
+  $$,
+  p_condition => $$(i.issued_at is not null or current_setting('app.scope', true) = 'all')$$,
+  p_search => $$i.id in (
+    select n.id from invoice n where n.invoice_number like upper(:pattern)
+    union all select o.id from student p join invoice o on o.student_id = p.id where p.search_text like :pattern)$$,
+  p_filters => $${
+    "student_id": "i.student_id = :value::bigint",
+    "class_id": "i.class_id = :value::bigint",
+    "status": "i.status = :value",
+    "from_date": "i.issued_at >= :value::timestamp at time zone coalesce(nullif(current_setting('app.time_zone', true), ''), 'UTC')",
+    "to_date": "i.issued_at < (:value::date + 1)::timestamp at time zone coalesce(nullif(current_setting('app.time_zone', true), ''), 'UTC')",
+    "due_from": "i.due_date >= :value::date",
+    "due_to": "i.due_date <= :value::date"
+  }$$,
+  p_default_sort => 'created_at', p_default_order => 'desc', p_sorts => $${
+    "created_at": ["i.created_at"],
+    "issued_at": ["i.issued_at nulls last"],
+    "invoice_number": ["i.invoice_number nulls last"],
+    "due_date": ["i.due_date"],
+    "total": ["i.amount"],
+    "balance": ["case when i.voided_at is null then i.amount - i.paid_amount else 0 end"],
+    "student_name": ["platform.search_normal(s.last_name)", "platform.search_normal(s.first_name)"]
+  }$$,
+  p_writable => '{due_date,notes}', p_volatile => '{last_reminded_at}', p_reader => 'invoice_with_payments');
+
+-- One invoice with what was paid of it, or not_found.
+create function api.invoice_with_payments(p_id bigint) returns json language sql stable as $$
+  select (api.invoice_record(p_id)::jsonb || jsonb_build_object('payments', api.invoice_payments(p_id)))::json;
+$$;
+comment on function api.invoice_with_payments is 'One invoice as json with its payments, or not_found.';
+
+-- The payments of an invoice in their order; a reversal is one of its own.
+create function api.invoice_payments(p_id bigint) returns json language sql stable as $$
+  select coalesce(json_agg(json_build_object(
+      'id', p.id, 'receipt_number', p.receipt_number, 'amount', p.amount, 'payment_date', p.payment_date, 'payment_method', p.payment_method,
+      'reference_number', p.reference_number, 'reversal_of', p.reversal_of, 'is_reversed', r.id is not null) order by p.id), '[]')
+  from payment p left join payment r on r.reversal_of = p.id
+  where p.invoice_id = p_id;
+$$;
+comment on function api.invoice_payments is 'The payments of an invoice, reversals among them.';
+
+-- Invoices, the last made first; search over number, student and what else finds a student; filters student_id, class_id (when it
+-- was billed), status, from_date and to_date (of issue), due_from, due_to.
+create function api.invoices_list(p jsonb) returns json language sql stable as $$
+  select core.page('invoice', p);
+$$;
+
+-- One invoice with its payments, or not_found.
+create function api.invoices_get(p jsonb) returns json language sql stable as $$
+  select api.invoice_with_payments((p ->> 'id')::bigint);
+$$;
+
+-- Refuses a step that the state of an invoice does not allow: invalid_state.
+create function api.refuse_invoice_step(p_invoice json, p_to text) returns void language plpgsql stable as $$
+begin
+  perform core.fail('invalid_state', format('An invoice cannot go from %s to %s%s.', p_invoice ->> 'status', p_to,
+    case when (p_invoice ->> 'paid_amount')::numeric > 0 then format(': %s of it is paid', p_invoice ->> 'paid_amount') else '' end));
+end $$;
+comment on function api.refuse_invoice_step is 'Raises invalid_state, and names the state that an invoice is in and the one that it can''t take.';
+
+-- Gives an invoice these items and no other. In one statement, so that the amount goes from one sum to the other at once.
+create function api.invoice_replace_items(p_id bigint, p_items jsonb) returns void language sql as $$
+  with gone as (delete from invoice_item where invoice_id = p_id)
+  insert into invoice_item (invoice_id, student_id, description, amount, quantity)
+    select i.id, i.student_id, item ->> 'description', (item ->> 'amount')::numeric, coalesce((item ->> 'quantity')::integer, 1)
+    from invoice i, jsonb_array_elements(p_items) with ordinality given (item, place)
+    where i.id = p_id order by place;
+$$;
+comment on function api.invoice_replace_items is 'Gives an invoice these items and no other.';
+
+-- Issues an invoice: gives it the next number of the year. The counter is locked until the end of the transaction: this is its last
+-- step, and what is rolled back gives the number back.
+create function api.invoice_issue(p_id bigint) returns void language plpgsql as $$
+declare
+  v_number text := api.number_next('INV');
+begin
+  update invoice set issued_at = now(), invoice_number = v_number where id = p_id;
+end $$;
+comment on function api.invoice_issue is 'Issues an invoice: gives it the next number of the year.';
+
+-- Bills a student, in the class of today; issued at once unless `status` says draft. invalid_reference for a student who is not there.
+create function api.invoices_create(p jsonb) returns json language plpgsql as $$
+declare
+  v_id bigint;
+begin
+  insert into invoice (student_id, class_id, due_date, notes, created_by)
+    select s.id, s.class_id, (p ->> 'due_date')::date, p ->> 'notes', core.user_id() from student s where s.id = (p ->> 'student_id')::bigint and s.deleted_at is null
+    returning id into v_id;
+  if v_id is null then
+    perform core.refuse_field('invalid_reference', 'student_id', format('There is no student %s.', p ->> 'student_id'));
+  end if;
+  perform api.invoice_replace_items(v_id, p -> 'items');
+  if p ->> 'status' is distinct from 'draft' then
+    perform api.invoice_issue(v_id);
+  end if;
+  return api.invoice_with_payments(v_id);
+end $$;
+
+-- Changes due date, notes and items while nothing is paid; invalid_state afterwards, and for a void one.
+create function api.invoices_update(p jsonb) returns json language plpgsql as $$
+declare
+  v_id bigint := (p ->> 'id')::bigint;
+  v_invoice json := api.invoice_record(v_id);
+begin
+  if v_invoice ->> 'voided_at' is not null or (v_invoice ->> 'paid_amount')::numeric > 0 then
+    perform core.fail('invalid_state', format('The invoice is %s and cannot be changed any more.', replace(v_invoice ->> 'status', '_', ' ')));
+  end if;
+  perform core.update('invoice', p);
+  if p ? 'items' then
+    perform api.invoice_replace_items(v_id, p -> 'items');
+  end if;
+  return api.invoice_with_payments(v_id);
+end $$;
+
+-- A draft goes; an issued one becomes void, since its number is used. invalid_state when something is paid of it or it is void.
+create function api.invoices_delete(p jsonb) returns json language plpgsql as $$
+declare
+  v_id bigint := (p ->> 'id')::bigint;
+  v_invoice json := api.invoice_record(v_id);
+begin
+  if v_invoice ->> 'issued_at' is null then
+    delete from invoice where id = v_id;
+  elsif v_invoice ->> 'voided_at' is not null or (v_invoice ->> 'paid_amount')::numeric > 0 then
+    perform api.refuse_invoice_step(v_invoice, 'void');
+  else
+    update invoice set voided_at = now(), void_reason = 'Deleted' where id = v_id;
+  end if;
+  return json_build_object('id', v_id);
+end $$;
+
+-- Gives a draft its number; invalid_state for any other.
+create function api.invoices_issue(p jsonb) returns json language plpgsql as $$
+declare
+  v_id bigint := (p ->> 'id')::bigint;
+  v_invoice json := api.invoice_record(v_id);
+begin
+  if v_invoice ->> 'issued_at' is not null then
+    perform api.refuse_invoice_step(v_invoice, 'sent');
+  end if;
+  perform api.invoice_issue(v_id);
+  return api.invoice_with_payments(v_id);
+end $$;
+
+-- Voids an issued invoice of which nothing is paid; invalid_state for any other.
+create function api.invoices_void(p jsonb) returns json language plpgsql as $$
+declare
+  v_id bigint := (p ->> 'id')::bigint;
+  v_invoice json := api.invoice_record(v_id);
+begin
+  if v_invoice ->> 'issued_at' is null or v_invoice ->> 'voided_at' is not null or (v_invoice ->> 'paid_amount')::numeric > 0 then
+    perform api.refuse_invoice_step(v_invoice, 'void');
+  end if;
+  update invoice set voided_at = now(), void_reason = p ->> 'reason' where id = v_id;
+  return api.invoice_with_payments(v_id);
+end $$;
+
+-- Whom a reminder goes to: the parent, else the student, else the student's log-in; null without an address.
+create function api.invoice_recipient(p_id bigint) returns json language sql stable as $$
+  select json_build_object('email', address.email,
+    'name', case when address.email = s.parent_email then coalesce(s.parent_name, 'Parent of ' || s.first_name || ' ' || s.last_name) else s.first_name || ' ' || s.last_name end)
+  from invoice i
+  join student s on s.id = i.student_id
+  left join user_account u on u.id = s.user_id and u.deleted_at is null,
+  lateral (select coalesce(nullif(trim(s.parent_email), ''), nullif(trim(s.email), ''), u.email) as email) address
+  where i.id = p_id and address.email is not null;
+$$;
+comment on function api.invoice_recipient is 'Whom a reminder of an invoice goes to, {email, name}; null without an address.';
+
+-- Sends an e-mail with the invoice, once a day at most: a second request on a day answers the same. invalid_state for what is not to
+-- be paid (a draft, a paid or a void one), and without an address. Enqueues send_invoice_reminder.
+create function api.invoices_send_reminder(p jsonb) returns json language plpgsql as $$
+declare
+  v_id bigint := (p ->> 'id')::bigint;
+  v_status text := api.invoice_record(v_id) ->> 'status';
+  v_email text := api.invoice_recipient(v_id) ->> 'email';
+begin
+  if v_status in ('draft', 'paid', 'void') then
+    perform core.fail('invalid_state', format('The invoice is %s: there is nothing to remind of.', v_status));
+  elsif v_email is null then
+    perform core.fail('invalid_state', 'There is no address to send it to: neither the parent nor the student has an e-mail address.');
+  end if;
+  insert into invoice_reminder (invoice_id, sent_on, sent_to, requested_by) values (v_id, core.today(), v_email, core.user_id())
+    on conflict (invoice_id, sent_on) do nothing;
+  if found then
+    perform core.enqueue('send_invoice_reminder', jsonb_build_object('invoice_id', v_id, 'sent_on', core.today()), format('%s:%s', v_id, core.today()));
+  end if;
+  return api.invoice_with_payments(v_id);
+end $$;
+
+-- A payment of an invoice; raises what api.record_payment raises.
+create function api.payments_create_for_invoice(p jsonb) returns json language plpgsql as $$
+begin
+  return api.record_payment('invoice', (p ->> 'invoice_id')::bigint, p);
+end $$;
+
+-- A moment as the day that it was at the school.
+create function api.school_day(p_moment timestamptz) returns date language sql stable
+  return (p_moment at time zone coalesce(nullif(current_setting('app.time_zone', true), ''), 'UTC'))::date;
+comment on function api.school_day is 'The day of a moment where the school is.';
+
+-- All that stands on the document of an invoice: the bill, or the receipt of what is paid of it (the default once all is). not_found
+-- without the invoice, and for a receipt when nothing is paid.
+create function api.invoice_document(p_id bigint, p_kind text) returns json language plpgsql stable as $$
+declare
+  v_invoice jsonb := api.invoice_with_payments(p_id);
+  v_kind text := coalesce(p_kind, case v_invoice ->> 'status' when 'paid' then 'receipt' else 'invoice' end);
+begin
+  if v_kind = 'receipt' and (v_invoice ->> 'paid_amount')::numeric = 0 then
+    perform core.fail('not_found', format('There is no receipt of invoice %s: nothing of it is paid.', p_id));
+  end if;
+  return json_build_object('kind', v_kind, 'letterhead', api.letterhead(), 'printed_on', core.today(), 'currency', coalesce((select currency from school), 'USD'),
+    'issued_on', api.school_day((v_invoice ->> 'issued_at')::timestamptz), 'voided_on', api.school_day((v_invoice ->> 'voided_at')::timestamptz),
+    'parent_name', (select parent_name from student where id = (v_invoice ->> 'student_id')::bigint), 'invoice', v_invoice);
+end $$;
+comment on function api.invoice_document is 'All that stands on the document of an invoice, a bill or a receipt, as json.';
+
+-- What the PDF of an invoice is made of; `kind`: invoice or receipt.
+create function api.invoices_download(p jsonb) returns json language sql stable as $$
+  select api.invoice_document((p ->> 'id')::bigint, p ->> 'kind');
+$$;
+
+-- What the PDF of one payment is made of, of either kind; not_found without it.
+create function api.payments_receipt(p jsonb) returns json language plpgsql stable as $$
+declare
+  v_payment json := api.payment_record((p ->> 'id')::bigint);
+begin
+  return json_build_object('kind', 'payment', 'letterhead', api.letterhead(), 'printed_on', core.today(), 'currency', coalesce((select currency from school), 'USD'), 'payment', v_payment,
+    'class_name', (select c.name || coalesce(' ' || c.section, '') from class c
+      where c.id = coalesce((select class_id from student_fee where id = (v_payment ->> 'student_fee_id')::bigint), (select class_id from invoice where id = (v_payment ->> 'invoice_id')::bigint))),
+    'parent_name', (select parent_name from student where id = (v_payment ->> 'student_id')::bigint),
+    'reverses', (select receipt_number from payment where id = (v_payment ->> 'reversal_of')::bigint),
+    'reversed_by', (select receipt_number from payment where reversal_of = (v_payment ->> 'id')::bigint));
+end $$;

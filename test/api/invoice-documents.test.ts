@@ -1,0 +1,208 @@
+import { beforeAll, describe, expect, test } from '@jest/globals';
+import { extractText, getDocumentProxy } from 'unpdf';
+import { pixel } from '../support/registry.ts';
+import { type School, serviceWithSchool } from '../support/service.ts';
+
+const { service, school } = await serviceWithSchool();
+const path = '/api/fees/invoices';
+
+interface Made {
+  id: number;
+  invoice_number: string;
+  total: number;
+}
+
+const day = (offset: number) => new Date(Date.now() + offset * 86_400_000).toISOString().slice(0, 10);
+const written = (of: string) => new Intl.DateTimeFormat('en-GB', { dateStyle: 'long', timeZone: 'UTC' }).format(new Date(of));
+
+let studentId: number;
+beforeAll(async () => {
+  const { classId } = await school.classroom('Grade 5');
+  studentId = await student({ class_id: classId, parent_name: 'Chidi Okafor' });
+  await school.admin.post('/api/school-setup/school-info', { name: 'Green Valley', address: '1 Valley Road', currency: 'GBP' });
+});
+
+const student = async (fields: Record<string, unknown> = {}, at = school) =>
+  (await at.admin.post<{ id: number }>('/api/students', { first_name: 'Amina', last_name: 'Okafor', admission_number: `A-${Math.random()}`, ...fields }, 201))
+    .data.id;
+const add = async (fields: Record<string, unknown> = {}, at: School = school) =>
+  (
+    await at.admin.post<Made>(
+      path,
+      { student_id: studentId, due_date: day(10), items: [{ description: 'Museum', amount: 1250.5, quantity: 2 }], ...fields },
+      201,
+    )
+  ).data;
+const pay = async (invoice_id: number, amount: number) =>
+  (
+    await school.admin.post<{ id: number; receipt_number: string }>(
+      '/api/fees/payments',
+      { invoice_id, amount, method: 'card', reference_number: 'TRX-7' },
+      201,
+    )
+  ).data;
+
+/** What stands on the pages, each without line breaks. */
+async function pagesOf(pdf: Buffer): Promise<string[]> {
+  expect(pdf.subarray(0, 5).toString()).toBe('%PDF-');
+  const { text } = await extractText(await getDocumentProxy(new Uint8Array(pdf)), { mergePages: false });
+  return text.map((page) => page.replace(/\s+/g, ' '));
+}
+const pages = async (url: string, at = school) => pagesOf((await at.admin.get<Buffer>(url)).data);
+const text = async (url: string, at = school) => (await pages(url, at)).join(' ');
+
+describe('the document of an invoice', () => {
+  test('has the school, the number, the days, the student with number and class, the lines with their sums, and what is left to pay', async () => {
+    const one = await add({ notes: 'Pay at the office.\nThank you.' });
+    const found = await text(`${path}/${one.id}/download`);
+    for (const part of [
+      ...['Green Valley', '1 Valley Road', `Invoice`, one.invoice_number, `Issued on ${written(day(0))}`, `Due on ${written(day(10))}`],
+      ...['Amina Okafor', 'c/o Chidi Okafor', 'Admission number A-', 'Class Grade 5', 'Museum 2 £1,250.50 £2,501.00'],
+      ...['Total £2,501.00', 'Paid £0.00', 'Balance £2,501.00', 'Status To be paid', 'Notes Pay at the office. Thank you.', 'Page 1 of 1'],
+    ])
+      expect(found).toContain(part);
+    expect(found).not.toMatch(/PAID|VOID|DRAFT|□/);
+  });
+
+  test('is a file that a browser shows, called by its number, with an ETag for as long as nothing changes', async () => {
+    const one = await add();
+    const url = `${path}/${one.id}/download`;
+    const { headers } = await school.admin.get<Buffer>(url);
+    expect(headers.get('content-type')).toBe('application/pdf');
+    expect(headers.get('content-disposition')).toContain(`inline; filename="${one.invoice_number}.pdf"`);
+    const etag = headers.get('etag') ?? '';
+    expect((await school.admin.with({ 'If-None-Match': etag }).send('GET', url)).status).toBe(304);
+    await pay(one.id, 1);
+    expect((await school.admin.with({ 'If-None-Match': etag }).send('GET', url)).status).toBe(200);
+  });
+
+  test('tells what was paid, by which receipts, and what is left; paid in full it is the receipt, with a stamp', async () => {
+    const one = await add();
+    const url = `${path}/${one.id}/download`;
+    const missing = await school.admin.get(`${url}?kind=receipt`, 404);
+    expect(missing.message).toBe(`There is no receipt of invoice ${one.id}: nothing of it is paid.`);
+    const first = await pay(one.id, 501);
+    const part = await text(url);
+    for (const words of ['Partially paid', 'Paid £501.00', 'Balance £2,000.00', `${first.receipt_number} ${written(day(0))} card TRX-7 £501.00`])
+      expect(part).toContain(words);
+    expect(part).not.toContain('PAID');
+    expect(await text(`${url}?kind=receipt`)).toContain('Receipt INV-');
+    await pay(one.id, 2000);
+    const paid = await text(url);
+    expect(paid).toContain(`Receipt ${one.invoice_number}`);
+    for (const words of ['PAID', 'Status Paid', 'Balance £0.00']) expect(paid).toContain(words);
+    expect(await text(`${url}?kind=invoice`)).toContain(`Invoice ${one.invoice_number}`);
+  });
+
+  test('says when it is void, and why, and when it is a draft', async () => {
+    const [gone, draft] = [await add(), await add({ status: 'draft' })];
+    await school.admin.post(`${path}/${gone.id}/void`, { reason: 'Wrong student' });
+    const found = await text(`${path}/${gone.id}/download`);
+    for (const part of ['VOID', 'Status Void', 'Reason Wrong student', 'Balance £0.00', `Voided on ${written(day(0))}`]) expect(found).toContain(part);
+    const { data, headers } = await school.admin.get<Buffer>(`${path}/${draft.id}/download`);
+    expect((await pagesOf(data)).join()).toContain('DRAFT');
+    expect(headers.get('content-disposition')).toContain(`filename="Draft_${draft.id}.pdf"`);
+  });
+
+  test('of 200 items goes over pages, each with the school, the columns and its number, and no line is lost', async () => {
+    const items = Array.from({ length: 200 }, (_, n) => ({ description: `Item-${n + 1}: ${'with many words '.repeat(n % 12)}`, amount: n + 1, quantity: 1 }));
+    const one = await add({ items });
+    const found = await pages(`${path}/${one.id}/download`);
+    expect(found.length).toBeGreaterThan(5);
+    for (const [n, page] of found.entries()) {
+      expect(page).toContain('Green Valley');
+      expect(page).toContain(`Page ${n + 1} of ${found.length}`);
+      expect(page).toContain(one.invoice_number);
+      if (page.includes('Item-')) expect(page).toContain('Description Quantity Price Total');
+    }
+    const all = found.join(' ');
+    expect(items.filter((_, n) => !all.includes(`Item-${n + 1}:`))).toEqual([]);
+    expect(all).toContain('Balance £20,100.00');
+  });
+
+  test.each([
+    ['VND', 'Nguyễn Thị', 'Ánh Tuyết', '₫1,250.5'],
+    ['UAH', 'Олександра', 'Шевченко', 'UAH 1,250.50'],
+    ['EUR', 'Ελένη', 'Παπαδοπούλου', '€1,250.50'],
+    ['JPY', 'Łucja', 'Çağlağ', '¥1,250.5'],
+    ['KWD', 'Ọlá', 'Ñandú', 'KWD 1,250.500'],
+  ])('is in %s for a school that has it, and spells %s %s', async (currency, first_name, last_name, price) => {
+    const own = await service.school();
+    await own.admin.post('/api/school-setup/school-info', { name: `${last_name} Academy`, currency });
+    const one = await add({ student_id: await student({ first_name, last_name }, own) }, own);
+    const found = await text(`${path}/${one.id}/download`, own);
+    for (const part of [`${first_name} ${last_name}`, `${last_name} Academy`, price])
+      expect(found.replaceAll('\u00a0', ' ').normalize('NFC')).toContain(part.normalize('NFC'));
+  });
+
+  test('holds a logo, one of the longest names, and words that never end', async () => {
+    const own = await service.school();
+    const form = new FormData();
+    form.append('logo', new Blob([new Uint8Array(pixel)], { type: 'image/png' }), 'logo.png');
+    await own.admin.send('POST', '/api/school-setup/school-info', { body: form }, 200);
+    const id = await student({ first_name: 'W'.repeat(100), last_name: 'i'.repeat(100), parent_name: 'Ü'.repeat(200) }, own);
+    const items = [{ description: 'M'.repeat(500), amount: 9_999.99, quantity: 1_000_000 }];
+    const one = await add({ student_id: id, items, notes: '\n\n'.repeat(500) + 'W'.repeat(999) }, own);
+    const found = await text(`${path}/${one.id}/download`, own);
+    for (const part of ['$9,999,990,000.00', 'MMMM', 'WWWW']) expect(found).toContain(part);
+    const { data } = await own.admin.get<Buffer>(`${path}/${one.id}/download`);
+    expect(data.includes('/Subtype /Image')).toBe(true);
+  });
+
+  test('shows text as text, whatever is in it', async () => {
+    const one = await add({ items: [{ description: '<b>Bold</b> (1) \\ {{x}} )Tj', amount: 1, quantity: 1 }], notes: 'emoji 🎒 and 授業' });
+    const found = await text(`${path}/${one.id}/download`);
+    expect(found).toContain('<b>Bold</b> (1) \\ {{x}} )Tj');
+    expect(found).toContain('□ stands for a character');
+  });
+
+  test.each(['kind=bill', 'format=pdf'])('%s is a 400', async (query) => {
+    const one = await add();
+    expect((await school.admin.get(`${path}/${one.id}/download?${query}`, 400)).error).toBe('validation_error');
+  });
+});
+
+describe('the receipt of a payment', () => {
+  test('tells who paid what, for which invoice, how; one that is taken back says so, and its reversal what it takes back', async () => {
+    const one = await add();
+    const paid = await pay(one.id, 100.25);
+    const url = `/api/finance/payments/${paid.id}/receipt`;
+    const { data, headers } = await school.admin.get<Buffer>(url);
+    expect(headers.get('content-disposition')).toContain(`filename="${paid.receipt_number}.pdf"`);
+    const found = (await pagesOf(data)).join(' ');
+    for (const part of [
+      'Green Valley',
+      paid.receipt_number,
+      'Amina Okafor',
+      'Class Grade 5',
+      `Invoice ${one.invoice_number} £100.25`,
+      'Method card',
+      'Reference TRX-7',
+      'Received £100.25',
+      'PAID',
+    ])
+      expect(found).toContain(part);
+    const { data: reversal } = await school.admin.post<{ id: number; receipt_number: string }>(`/api/finance/payments/${paid.id}/reverse`, {
+      reason: 'The cheque bounced',
+    });
+    const before = await text(url);
+    for (const part of ['REVERSED', `Taken back by ${reversal.receipt_number}`]) expect(before).toContain(part);
+    expect(before).not.toContain('PAID');
+    const after = await text(`/api/finance/payments/${reversal.id}/receipt`);
+    for (const part of [`Reversal ${reversal.receipt_number}`, `Takes back ${paid.receipt_number}`, '-£100.25', 'Reason The cheque bounced'])
+      expect(after).toContain(part);
+    await school.admin.get('/api/finance/payments/999999/receipt', 404);
+  });
+});
+
+test('the currency of a school is one of ISO 4217, and USD until it says so', async () => {
+  const own = await service.school();
+  const status = async () => (await own.admin.get<{ school: { currency: string } }>('/api/school-setup/status')).data.school.currency;
+  expect(await status()).toBe('USD');
+  for (const currency of ['XYZ', 'gbp', '', 'EURO', null]) {
+    expect((await own.admin.post('/api/school-setup/school-info', { currency }, 400)).details.map((detail) => detail.path)).toEqual(['currency']);
+  }
+  expect((await own.admin.post<{ currency: string }>('/api/school-setup/school-info', { currency: 'NGN' })).data.currency).toBe('NGN');
+  await own.admin.post('/api/school-setup/school-info', { phone: '1' });
+  expect(await status()).toBe('NGN');
+});

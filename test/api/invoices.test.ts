@@ -1,0 +1,522 @@
+import { beforeAll, describe, expect, test } from '@jest/globals';
+import type { Client } from '../support/client.ts';
+import { inOrder, walk } from '../support/pages.ts';
+import { race } from '../support/race.ts';
+import { type School, serviceWithSchool } from '../support/service.ts';
+
+const { service, school } = await serviceWithSchool();
+const path = '/api/fees/invoices';
+
+interface Payment {
+  id: number;
+  receipt_number: string;
+  amount: number;
+  payment_date: string;
+  payment_method: string;
+  is_reversed: boolean;
+  reversal_of: number | null;
+}
+interface Invoice {
+  id: number;
+  invoice_number: string | null;
+  student_id: number;
+  student_name: string;
+  admission_number: string;
+  class_id: number | null;
+  class_name: string | null;
+  due_date: string;
+  items: { id: number; description: string; amount: number; quantity: number; line_total: number }[];
+  total: number;
+  paid_amount: number;
+  balance: number;
+  status: string;
+  issued_at: string | null;
+  notes: string | null;
+  voided_at: string | null;
+  void_reason: string | null;
+  created_at: string;
+  updated_at: string;
+  payments: Payment[];
+}
+
+const year = new Date().getUTCFullYear();
+const day = (offset: number) => new Date(Date.now() + offset * 86_400_000).toISOString().slice(0, 10);
+const [yesterday, today, soon] = [day(-1), day(0), day(10)];
+
+let serial = 0;
+const addStudent = async (fields: Record<string, unknown> = {}, at = school) =>
+  (
+    await at.admin.post<{ id: number; admission_number: string; class_id: number | null }>(
+      '/api/students',
+      { first_name: 'Sade', last_name: `Student${++serial}`, ...fields },
+      201,
+    )
+  ).data;
+
+let student: { id: number };
+beforeAll(async () => {
+  student = await addStudent();
+});
+
+const item = { description: 'Museum', amount: 12.5, quantity: 2 };
+const add = async (fields: Record<string, unknown> = {}, at = school): Promise<Invoice> =>
+  (await at.admin.post<Invoice>(path, { student_id: student.id, due_date: soon, items: [item], ...fields }, 201)).data;
+const read = async (id: number, who: Client = school.admin) => (await who.get<Invoice>(`${path}/${id}`)).data;
+const pay = (invoice_id: number, amount: number, at = school) =>
+  at.admin.post<Payment>('/api/fees/payments', { invoice_id, amount, method: 'cash', reference_number: 'C-1' }, 201);
+const reverse = (id: number) => school.admin.post(`/api/finance/payments/${id}/reverse`, { reason: 'The cheque bounced' });
+
+/** An invoice in each state, and how it came there. */
+const inState: Record<string, () => Promise<Invoice>> = {
+  draft: () => add({ status: 'draft' }),
+  sent: () => add(),
+  overdue: () => add({ due_date: yesterday }),
+  partially_paid: async () => {
+    const { id } = await add();
+    await pay(id, 10);
+    return read(id);
+  },
+  'overdue and paid in part': async () => {
+    const { id } = await add({ due_date: yesterday });
+    await pay(id, 10);
+    return read(id);
+  },
+  paid: async () => {
+    const { id } = await add();
+    await pay(id, 25);
+    return read(id);
+  },
+  void: async () => {
+    const { id } = await add();
+    return (await school.admin.post<Invoice>(`${path}/${id}/void`, { reason: 'Wrong student' })).data;
+  },
+  'reversed in full': async () => {
+    const { id } = await add();
+    await reverse((await pay(id, 25)).data.id);
+    return read(id);
+  },
+};
+const make = (state: string) => inState[state]?.() ?? Promise.reject(new Error(state));
+
+describe('an invoice', () => {
+  test('is issued at once: it has the next number of the year, its lines and their sum, and stands in the class of today', async () => {
+    const { classId } = await school.classroom('Invoiced');
+    const one = await addStudent({ first_name: 'Zoë', last_name: 'Núñez', class_id: classId });
+    const items = [
+      { description: 'Uniform', amount: 0.1, quantity: 3 },
+      { description: 'Trip', amount: 1234.56 },
+    ];
+    const answer = await school.admin.post<Invoice>(path, { student_id: one.id, due_date: soon, items, notes: ' Pay soon. ' }, 201);
+    expect(answer.headers.get('location')).toBe(`${path}/${answer.data.id}`);
+    expect(answer.data).toMatchObject({
+      student_id: one.id,
+      student_name: 'Zoë Núñez',
+      admission_number: one.admission_number,
+      class_id: classId,
+      class_name: 'Invoiced',
+      due_date: soon,
+      items: [
+        { description: 'Uniform', amount: 0.1, quantity: 3, line_total: 0.3 },
+        { description: 'Trip', amount: 1234.56, quantity: 1, line_total: 1234.56 },
+      ],
+      total: 1234.86,
+      paid_amount: 0,
+      balance: 1234.86,
+      status: 'sent',
+      notes: 'Pay soon.',
+      voided_at: null,
+      void_reason: null,
+      payments: [],
+    });
+    expect(answer.data.invoice_number).toMatch(new RegExp(`^INV-${year}-\\d{6}$`));
+    expect(answer.data.issued_at).not.toBeNull();
+    const { payments, ...listed } = await read(answer.data.id);
+    expect(payments).toEqual([]);
+    expect((await school.admin.get<Invoice[]>(`${path}?student_id=${one.id}`)).data).toEqual([listed]);
+  });
+
+  test('that is a draft has no number until it is issued, and may be issued once', async () => {
+    const draft = await add({ status: 'draft' });
+    expect(draft).toMatchObject({ invoice_number: null, issued_at: null, status: 'draft', total: 25 });
+    const { data } = await school.admin.post<Invoice>(`${path}/${draft.id}/issue`);
+    expect(data).toMatchObject({ id: draft.id, status: 'sent' });
+    expect(data.invoice_number).toMatch(/^INV-/);
+    const again = await school.admin.post(`${path}/${draft.id}/issue`, undefined, 409);
+    expect([again.error, again.message]).toEqual(['invalid_state', 'An invoice cannot go from sent to sent.']);
+  });
+
+  test('is changed while nothing is paid: items are replaced, what is not named stays, its number too', async () => {
+    const before = await add({ notes: 'Before' });
+    const items = [
+      { description: 'B', amount: 3, quantity: 1 },
+      { description: 'A', amount: 4, quantity: 2 },
+    ];
+    const { data } = await school.admin.put<Invoice>(`${path}/${before.id}`, { items });
+    expect(data).toMatchObject({ invoice_number: before.invoice_number, notes: 'Before', due_date: soon, total: 11, balance: 11, status: 'sent' });
+    expect(data.items.map(({ description, line_total }) => [description, line_total])).toEqual([
+      ['B', 3],
+      ['A', 8],
+    ]);
+    const { data: late } = await school.admin.put<Invoice>(`${path}/${before.id}`, { due_date: yesterday, notes: null });
+    expect(late).toMatchObject({ status: 'overdue', notes: null, items: data.items });
+    expect((await school.admin.put<Invoice>(`${path}/${before.id}`, { due_date: soon })).data.status).toBe('sent');
+  });
+
+  test('may be sent back as it was read, and then is what it was', async () => {
+    const before = await add({ notes: 'The same' });
+    const { data } = await school.admin.put<Invoice>(`${path}/${before.id}`, before);
+    const plain = (one: Invoice) => ({ ...one, updated_at: '', items: one.items.map((line) => ({ ...line, id: 0 })) });
+    expect(plain(data)).toEqual(plain(before));
+    const refused = await school.admin.put(`${path}/${before.id}`, { ...before, total: 1 }, 400);
+    expect(refused.details.map((detail) => detail.path)).toEqual(['total']);
+    const odd = { items: [{ ...before.items[0], line_total: 24.99 }] };
+    expect((await school.admin.put(`${path}/${before.id}`, odd, 400)).details).toEqual([{ path: 'items.0.line_total', message: 'must be amount × quantity' }]);
+  });
+
+  test('has a version: who changes one that changed meanwhile is refused, and a payment changes it', async () => {
+    const { id } = await add();
+    const etag = (await school.admin.get(`${path}/${id}`)).headers.get('etag') ?? '';
+    await school.admin.with({ 'If-Match': etag }).put(`${path}/${id}`, { notes: 'First' });
+    await school.admin.with({ 'If-Match': etag }).put(`${path}/${id}`, { notes: 'Second' }, 412);
+    const newer = (await school.admin.get(`${path}/${id}`)).headers.get('etag') ?? '';
+    await pay(id, 1);
+    await school.admin.with({ 'If-Match': newer }).post(`${path}/${id}/void`, { reason: 'No' }, 412);
+  });
+
+  test('is made once for an Idempotency-Key, also when two requests arrive together', async () => {
+    const one = await addStudent();
+    const who = school.admin.with({ 'Idempotency-Key': `invoice-${++serial}` });
+    const body = { student_id: one.id, due_date: soon, items: [item] };
+    const answers = await Promise.all([1, 2, 3].map(() => who.post<Invoice>(path, body, 201)));
+    expect(new Set(answers.map(({ data }) => data.invoice_number)).size).toBe(1);
+    expect((await school.admin.get<Invoice[]>(`${path}?student_id=${one.id}`)).data).toHaveLength(1);
+    expect((await who.post(path, { ...body, notes: 'other' }, 422)).error).toBe('idempotency_key_reused');
+  });
+});
+
+describe('what is refused', () => {
+  test.each([
+    ['no student', { student_id: undefined }, ['student_id']],
+    ['no items', { items: [] }, ['items']],
+    ['501 items', { items: Array(501).fill(item) }, ['items']],
+    ['a price of 0', { items: [{ ...item, amount: 0 }] }, ['items.0.amount']],
+    ['a price below 0', { items: [{ ...item, amount: -1 }] }, ['items.0.amount']],
+    ['a price of three decimals', { items: [{ ...item, amount: 0.125 }] }, ['items.0.amount']],
+    ['a price that is text', { items: [{ ...item, amount: '1' }] }, ['items.0.amount']],
+    ['a quantity of 0', { items: [{ ...item, quantity: 0 }] }, ['items.0.quantity']],
+    ['half a quantity', { items: [{ ...item, quantity: 0.5 }] }, ['items.0.quantity']],
+    ['an item without words', { items: [{ ...item, description: ' ' }] }, ['items.0.description']],
+    ['more than an invoice can come to', { items: [{ ...item, amount: 9_999_999_999.99, quantity: 1 }, item] }, ['items']],
+    ['a status that it comes to by itself', { status: 'paid' }, ['status']],
+    ['a number', { invoice_number: 'INV-2026-000001' }, ['invoice_number']],
+    ['a day that is none', { due_date: '2026-02-30' }, ['due_date']],
+  ])('%s is a 400 that names the field, and uses no number', async (_name, fields, paths) => {
+    const counter = () => service.database.query(`select value from ${school.schema}.counter where name like 'INV-%'`);
+    const before = await counter();
+    const body = { student_id: student.id, due_date: soon, items: [item], ...fields };
+    expect((await school.admin.post(path, body, 400)).details.map((detail) => detail.path)).toEqual(paths);
+    expect(await counter()).toEqual(before);
+  });
+
+  test('the largest total is not', async () => {
+    expect((await add({ items: [{ description: 'All', amount: 9_999_999_999.99, quantity: 1 }] })).total).toBe(9_999_999_999.99);
+  });
+
+  test('a student who is not there, or was removed, is a 422', async () => {
+    const gone = await addStudent();
+    await school.admin.delete(`/api/students/${gone.id}`);
+    for (const student_id of [gone.id, 999_999]) {
+      const answer = await school.admin.post(path, { student_id, due_date: soon, items: [item] }, 422);
+      expect(answer).toMatchObject({ error: 'invalid_reference', details: [{ path: 'student_id', message: `There is no student ${student_id}.` }] });
+    }
+  });
+
+  test('an invoice that is not there is a 404', async () => {
+    for (const [method, below] of [
+      ['GET', ''],
+      ['PUT', ''],
+      ['DELETE', ''],
+      ['POST', '/issue'],
+      ['GET', '/download'],
+      ['POST', '/send-reminder'],
+    ] as const) {
+      const answer = await school.admin.send(method, `${path}/999999${below}`, method === 'PUT' ? { body: { notes: 'x' } } : {}, 404);
+      expect(answer.message).toBe('There is no invoice 999999.');
+    }
+  });
+});
+
+describe('the states', () => {
+  const paidInPart = ['partially_paid', 'overdue and paid in part', 'paid'];
+
+  test.each([
+    ['draft', 'draft', 'draft'],
+    ['sent', 'sent', 'sent'],
+    ['overdue', 'overdue', 'overdue'],
+    ['partially_paid', 'partially_paid', 'partially paid'],
+    ['overdue and paid in part', 'overdue', 'overdue'],
+    ['paid', 'paid', 'paid'],
+    ['void', 'void', 'void'],
+    ['reversed in full', 'sent', 'sent'],
+  ])('one that is %s says %s, and allows what that state allows', async (state, status, words) => {
+    const isPaid = paidInPart.includes(state);
+    const one = await make(state);
+    expect(one.status).toBe(status);
+    const attempt = async (method: string, below: string, body?: unknown) => {
+      const before = await make(state);
+      const answer = await school.admin.send<Invoice>(method, `${path}/${before.id}${below}`, body === undefined ? {} : { body });
+      if (answer.status >= 400) {
+        expect(answer.error).toBe('invalid_state');
+        expect({ ...(await read(before.id)), updated_at: '' }).toEqual({ ...before, updated_at: '' });
+      }
+      return answer.status === 200 ? 'yes' : answer.message;
+    };
+    const to = (target: string) => `An invoice cannot go from ${status} to ${target}${isPaid ? `: ${one.paid_amount}.00 of it is paid` : ''}.`;
+    expect({
+      edit: await attempt('PUT', '', { notes: 'Changed', items: [item, item] }),
+      issue: await attempt('POST', '/issue'),
+      void: await attempt('POST', '/void', { reason: 'Wrong' }),
+      delete: await attempt('DELETE', ''),
+    }).toEqual({
+      edit: isPaid || state === 'void' ? `The invoice is ${words} and cannot be changed any more.` : 'yes',
+      issue: state === 'draft' ? 'yes' : to('sent'),
+      void: state === 'draft' || isPaid || state === 'void' ? to('void') : 'yes',
+      delete: isPaid || state === 'void' ? to('void') : 'yes',
+    });
+  });
+
+  test('what is deleted goes when it is a draft, and becomes void when it has a number', async () => {
+    const [draft, issued] = [await make('draft'), await make('sent')];
+    expect((await school.admin.delete(`${path}/${draft.id}`)).data).toEqual({ id: draft.id });
+    await school.admin.get(`${path}/${draft.id}`, 404);
+    expect((await school.admin.delete(`${path}/${issued.id}`)).data).toEqual({ id: issued.id });
+    expect(await read(issued.id)).toMatchObject({ status: 'void', void_reason: 'Deleted', invoice_number: issued.invoice_number, total: 25, balance: 0 });
+  });
+
+  test('void keeps its reason, owes nothing and takes no payment; a draft takes none either', async () => {
+    const gone = await make('void');
+    expect(gone).toMatchObject({ status: 'void', void_reason: 'Wrong student', balance: 0 });
+    expect(gone.voided_at).not.toBeNull();
+    for (const { id } of [gone, await make('draft')]) {
+      const refused = await school.admin.post('/api/fees/payments', { invoice_id: id, amount: 1, method: 'cash' }, 409);
+      expect(refused.error).toBe('invalid_state');
+    }
+  });
+
+  test('payments make it paid in part and paid, their reversal takes it back, and one above the balance names the balance', async () => {
+    const { id } = await add();
+    const { data: first, headers } = await pay(id, 10.01);
+    expect(first).toMatchObject({ invoice_id: id, amount: 10.01, payment_method: 'cash', method: 'cash', kind: 'invoice', payment_date: today });
+    expect(headers.get('location')).toBe(`/api/fees/payments/${first.id}`);
+    expect(await read(id)).toMatchObject({ status: 'partially_paid', paid_amount: 10.01, balance: 14.99 });
+    const above = await school.admin.post('/api/fees/payments', { invoice_id: id, amount: 15, method: 'cash' }, 409);
+    expect([above.error, above.message]).toEqual(['conflict', 'The balance is 14.99.']);
+    const { data: last } = await pay(id, 14.99);
+    expect(await read(id)).toMatchObject({
+      status: 'paid',
+      balance: 0,
+      payments: [{ receipt_number: first.receipt_number }, { receipt_number: last.receipt_number }],
+    });
+    await reverse(first.id);
+    const { payments, ...back } = await read(id);
+    expect(back).toMatchObject({ status: 'partially_paid', paid_amount: 14.99, balance: 10.01 });
+    expect(payments.map(({ amount, is_reversed, reversal_of }) => [amount, is_reversed, reversal_of])).toEqual([
+      [10.01, true, null],
+      [14.99, false, null],
+      [-10.01, false, first.id],
+    ]);
+  });
+
+  test('of a payment and an edit, of a payment and a voiding that arrive together, one wins', async () => {
+    for (const step of [
+      (id: number) => school.admin.send('PUT', `${path}/${id}`, { body: { items: [{ ...item, amount: 1 }] } }),
+      (id: number) => school.admin.send('POST', `${path}/${id}/void`, { body: { reason: 'x' } }),
+    ]) {
+      const { id } = await add();
+      const answers = await race(service.database, `select from ${school.schema}.invoice where id = ${id} for update`, 2, () => [
+        step(id),
+        school.admin.send('POST', '/api/fees/payments', { body: { invoice_id: id, amount: 25, method: 'cash' } }),
+      ]);
+      expect(answers.map(({ status }) => status).filter((status) => status < 300)).toHaveLength(1);
+      const { status, total, paid_amount } = await read(id);
+      expect([status, total, paid_amount]).toEqual(
+        answers[1]?.status === 201 ? ['paid', 25, 25] : answers[0]?.status === 200 && status === 'void' ? ['void', 25, 0] : ['sent', 2, 0],
+      );
+    }
+  });
+});
+
+describe('numbers', () => {
+  test('have no gap when many make invoices at once, and some of them fail at the last', async () => {
+    const racing = await service.school();
+    const { database } = service;
+    const one = await addStudent({}, racing);
+    // What fails after the number was taken: as a full disk or a lost connection would.
+    await database.query(`
+      create function ${racing.schema}.fail_late() returns trigger language plpgsql as $$
+      begin
+        if new.notes = 'fails' and new.issued_at is not null then raise exception using errcode = 'S409A', message = 'Late failure'; end if;
+        return null;
+      end $$;
+      create trigger zz_fail_late after update on ${racing.schema}.invoice for each row execute function ${racing.schema}.fail_late()`);
+    const drafts = await Promise.all([1, 2, 3, 4].map(() => add({ student_id: one.id, status: 'draft' }, racing)));
+    await add({ student_id: one.id }, racing);
+    const body = (n: number) => ({ student_id: one.id, due_date: soon, items: [item], notes: n % 3 === 0 ? 'fails' : `number ${n}` });
+    const answers = await race(database, `select from ${racing.schema}.counter where name like 'INV-%' for update`, 8, () => [
+      ...Array.from({ length: 36 }, (_, n) => racing.admin.send<Invoice>('POST', path, { body: body(n) })),
+      ...drafts.map(({ id }) => racing.admin.send<Invoice>('POST', `${path}/${id}/issue`)),
+    ]);
+    expect(answers.filter(({ status }) => status === 409)).toHaveLength(12);
+    const made = answers.filter(({ status }) => status < 300);
+    expect(made).toHaveLength(28);
+    const all = await walk<Invoice>(racing.admin, `${path}?sort=invoice_number`, 10);
+    expect(all.map(({ invoice_number }) => invoice_number)).toEqual(all.map((_, n) => `INV-${year}-${String(n + 1).padStart(6, '0')}`));
+    expect(all).toHaveLength(29);
+  });
+
+  test('begin anew with the year that it is at the school', async () => {
+    const far = await service.school();
+    const one = await addStudent({}, far);
+    await service.database.query(`insert into ${far.schema}.counter (name, value) values ('INV-' || extract(year from now()), 999999)`);
+    expect((await add({ student_id: one.id }, far)).invoice_number).toBe(`INV-${year}-1000000`);
+    const counters = await service.database.query<{ name: string; value: string }>(`select name, value from ${far.schema}.counter where name like 'INV%'`);
+    expect(counters).toEqual([{ name: `INV-${year}`, value: '1000000' }]);
+    // The year follows core.today(), which follows the zone.
+    const [{ years } = { years: [] as string[] }] = await service.database.query<{ years: string[] }>(`
+      select array(select (set_config('app.time_zone', zone, true) is not null)::text || ' ' || (extract(year from core.today()) = extract(year from now() at time zone zone))::text
+        from unnest('{Pacific/Kiritimati,Pacific/Pago_Pago}'::text[]) zone) as years`);
+    expect(years).toEqual(['true true', 'true true']);
+  });
+});
+
+describe('the list', () => {
+  let lists: School;
+  let all: Invoice[];
+  let students: { id: number; class_id: number | null }[];
+
+  beforeAll(async () => {
+    lists = await service.school();
+    const { classId } = await lists.classroom('Year 5');
+    students = [
+      await addStudent({ first_name: 'Łukasz', last_name: 'Zieliński', class_id: classId }, lists),
+      await addStudent({ first_name: 'Amina', last_name: 'Öberg', parent_name: 'Björk Quill' }, lists),
+      await addStudent({ first_name: 'amina', last_name: 'oberg' }, lists),
+    ];
+    for (const [n, { id: student_id }] of students.entries()) {
+      for (const status of ['sent', 'draft', 'sent'] as const) {
+        const { id } = await add({ student_id, status, due_date: day(n * 7), items: [{ description: 'One', amount: 10 * (n + 1), quantity: 1 }] }, lists);
+        if (n === 1 && status === 'sent') await pay(id, 5, lists);
+      }
+    }
+    await service.database.query(`update ${lists.schema}.invoice set issued_at = issued_at - interval '40 days' where id = 1`);
+    all = await walk<Invoice>(lists.admin, path, 100);
+  });
+
+  const plain = (text: string) => text.replaceAll('Ł', 'L').replaceAll('ń', 'n').normalize('NFD').replace(/\p{M}/gu, '').toLowerCase();
+  const keys: Record<string, (one: Invoice) => (string | number | null)[]> = {
+    created_at: (one) => [one.created_at],
+    issued_at: (one) => [one.issued_at],
+    invoice_number: (one) => [one.invoice_number],
+    due_date: (one) => [one.due_date],
+    total: (one) => [one.total],
+    balance: (one) => [one.balance],
+    student_name: ({ student_name }) => [plain(student_name.split(' ')[1] ?? ''), plain(student_name.split(' ')[0] ?? '')],
+  };
+  test.each(Object.keys(keys).flatMap((sort) => (['asc', 'desc'] as const).map((order) => [sort, order] as const)))(
+    'sorted by %s %s, its pages together are all of it once, in order, ties by id',
+    async (sort, order) => {
+      expect(await walk<Invoice>(lists.admin, `${path}?sort=${sort}&order=${order}`, 4)).toEqual(inOrder(all, keys[sort] ?? (() => []), order));
+    },
+  );
+
+  test('is by when they were made, the last first', () => {
+    expect(all).toEqual(inOrder(all, (one) => [one.created_at], 'desc'));
+    expect(all).toHaveLength(9);
+  });
+
+  test('every filter narrows it, and they narrow together', async () => {
+    const [a, b] = students;
+    const filters: [string, (one: Invoice) => boolean, number][] = [
+      [`student_id=${a?.id}`, (one) => one.student_id === a?.id, 3],
+      [`class_id=${a?.class_id}`, (one) => one.class_id === a?.class_id, 3],
+      ['status=draft', (one) => one.status === 'draft', 3],
+      ['status=partially_paid', (one) => one.status === 'partially_paid', 2],
+      [`from_date=${day(-2)}`, (one) => one.issued_at !== null && one.id !== 1, 5],
+      [`to_date=${day(-2)}`, (one) => one.id === 1, 1],
+      [`from_date=${day(-41)}&to_date=${day(1)}`, (one) => one.issued_at !== null, 6],
+      [`due_from=${day(6)}`, (one) => one.due_date >= day(6), 6],
+      [`due_from=${day(1)}&due_to=${day(8)}`, (one) => one.student_id === b?.id, 3],
+      [`student_id=${a?.id}&status=draft`, (one) => one.student_id === a?.id && one.status === 'draft', 1],
+    ];
+    for (const [query, fits, count] of filters) {
+      const { data } = await lists.admin.get<Invoice[]>(`${path}?pageSize=100&${query}`);
+      expect([query, data.map(({ id }) => id)]).toEqual([query, all.filter(fits).map(({ id }) => id)]);
+      expect(data).toHaveLength(count);
+    }
+  });
+
+  test('searches number and student, word by word, in any case and without accents', async () => {
+    const found = async (words: string) =>
+      (await lists.admin.get<Invoice[]>(`${path}?sort=invoice_number&search=${encodeURIComponent(words)}`)).data.map(
+        ({ student_name, invoice_number }) => `${student_name} ${invoice_number}`,
+      );
+    expect(await found('lukasz')).toHaveLength(3);
+    expect(await found('AMINA oberg')).toHaveLength(6);
+    expect(await found('quill')).toHaveLength(3);
+    expect(await found(`inv-${year}-000002`)).toEqual([`Łukasz Zieliński INV-${year}-000002`]);
+    expect(await found('zielinski 000002')).toEqual([`Łukasz Zieliński INV-${year}-000002`]);
+    expect(await found(`amina inv-${year}-000002`)).toEqual([]);
+    expect(await found('%')).toEqual([]);
+  });
+
+  test.each(['sort=status', 'status=late', 'student_id=x', 'from_date=yesterday', 'academic_year_id=1'])(
+    '%s is a 400 that names the parameter',
+    async (query) => {
+      expect((await lists.admin.get(`${path}?${query}`, 400)).details.map((detail) => detail.path)).toEqual([query.split('=')[0]]);
+    },
+  );
+});
+
+describe('who may', () => {
+  test('a student reads their own issued invoices, and neither drafts nor those of others', async () => {
+    const pupil = await school.user(['student']);
+    const own = await addStudent();
+    await service.database.query(`update ${school.schema}.student set user_id = $1 where id = $2`, [pupil.id, own.id]);
+    const who = await service.anonymous.login({ tenant_id: school.id, email: pupil.email, password: 'test-password' });
+    const [issued, draft, other] = [await add({ student_id: own.id }), await add({ student_id: own.id, status: 'draft' }), await add()];
+    expect((await who.get<Invoice[]>(path)).data.map(({ id }) => id)).toEqual([issued.id]);
+    expect((await who.get<Invoice[]>(`${path}?search=inv`)).data.map(({ id }) => id)).toEqual([issued.id]);
+    expect(await read(issued.id, who)).toMatchObject({ items: [item], total: 25 });
+    await who.get(`${path}/${issued.id}/download`);
+    for (const { id } of [draft, other]) {
+      await who.get(`${path}/${id}`, 404);
+      await who.get(`${path}/${id}/download`, 404);
+    }
+    for (const [method, below] of [
+      ['PUT', ''],
+      ['DELETE', ''],
+      ['POST', '/issue'],
+      ['POST', '/send-reminder'],
+    ] as const) {
+      await who.send(method, `${path}/${issued.id}${below}`, method === 'PUT' ? { body: {} } : {}, 403);
+    }
+    await who.post('/api/fees/payments', { invoice_id: issued.id, amount: 1, method: 'cash' }, 403);
+    const { data: paid } = await pay(issued.id, 5);
+    const { data: others } = await pay(other.id, 5);
+    await who.get(`/api/finance/payments/${paid.id}/receipt`);
+    await who.get(`/api/finance/payments/${others.id}/receipt`, 404);
+  });
+
+  test('an accountant bills, records and reminds; a teacher does none of it', async () => {
+    const [accountant, teacher] = [await school.user(['accountant']), await school.user(['teacher'])];
+    const { data } = await accountant.post<Invoice>(path, { student_id: student.id, due_date: soon, items: [item] }, 201);
+    await accountant.post('/api/fees/payments', { invoice_id: data.id, amount: 25, method: 'card' }, 201);
+    await teacher.get(path, 403);
+    await teacher.post(path, { student_id: student.id, due_date: soon, items: [item] }, 403);
+  });
+
+  test('a school without fees_management has no invoices', async () => {
+    const poor = await service.school({ feature_flags: { fees_management: false } });
+    expect((await poor.admin.get(path, 403)).error).toBe('feature_disabled');
+  });
+});
