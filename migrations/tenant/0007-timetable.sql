@@ -1,5 +1,6 @@
 -- The rules of the timetable: what a slot may not meet, and who may write one.
 
+update timetable_config set lunch_periods = least(lunch_periods, total_periods + 1 - lunch_start_period) where lunch_start_period is not null;
 alter table timetable_config
   add break_duration integer not null default 15 constraint timetable_config_break_duration_check check (break_duration between 1 and 120),
   add constraint timetable_config_break_after_check check (1 <= all (break_after) and total_periods > all (break_after)),
