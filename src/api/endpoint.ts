@@ -58,7 +58,7 @@ export interface Endpoint {
    * body may be JSON as well.
    */
   upload?: { fields: string[]; maxBytes: number; types: string[]; isOptional?: boolean };
-  /** Errors that it can answer beside those that follow from its operation, from a trigger for example. */
+  /** Errors of its handler, beside those that follow from its operation. */
   errors?: ErrorName[];
   /** The answer is bytes of these types, from an operation that gives content. */
   bytes?: string[];

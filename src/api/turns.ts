@@ -53,8 +53,8 @@ export async function inLine<T>(school: number, patience: AbortSignal, work: () 
 const renewal = 5_000;
 
 export interface Turn<Begun> {
-  /** Asks the database for the turn of the school; answers since when another process has it, or what there is to do. */
-  begin: () => Promise<Begun | { busy_since: string }>;
+  /** Asks the database for the turn of the school; answers what there is to do, or since when another process has it. */
+  begin: () => Promise<{ begun: Begun } | { busy_since: string }>;
   /** Keeps the turn; answers whether it is still held. */
   renew: (begun: Begun) => Promise<boolean>;
   /** Gives it back. */
@@ -67,7 +67,7 @@ export interface Turn<Begun> {
  * @param signals  patience ends the waiting for the turn, signal the work: its own signal goes on to the work, and also tells when the turn is lost
  * @throws ApiError conflict when another process has it for too long, or when it is lost; the signals' reasons
  */
-export async function inTurn<Begun extends object, T>(
+export async function inTurn<Begun, T>(
   { begin, renew, end }: Turn<Begun>,
   { signal, patience }: { signal: AbortSignal; patience: AbortSignal },
   work: (begun: Begun, signal: AbortSignal) => Promise<T>,
@@ -91,11 +91,11 @@ export async function inTurn<Begun extends object, T>(
   }
 }
 
-async function ask<Begun extends object>(begin: Turn<Begun>['begin'], signal: AbortSignal, patience: AbortSignal): Promise<Begun> {
+async function ask<Begun>(begin: Turn<Begun>['begin'], signal: AbortSignal, patience: AbortSignal): Promise<Begun> {
   for (let wait = 200; ; wait = Math.min(wait * 1.5, 3_000)) {
     signal.throwIfAborted();
     const answer = await begin();
-    if (!('busy_since' in answer)) return answer as Begun;
+    if ('begun' in answer) return answer.begun;
     if (patience.aborted) {
       throw new ApiError('conflict', `Another timetable of this school is being generated, since ${answer.busy_since}. Try again when it is done.`);
     }

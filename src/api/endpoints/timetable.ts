@@ -251,7 +251,10 @@ const generate: Handler = async ({ req, res, params, call, admit, services }) =>
   const tenant_id = req.claims?.tenant_id ?? 0;
   const waiting = AbortSignal.any([gone.signal, AbortSignal.timeout((time_limit_seconds + patience) * 1000)]);
   const turn = {
-    begin: async () => JSON.parse(await call('timetable_generate', wanted)) as Begun | { busy_since: string },
+    begin: async () => {
+      const answer = JSON.parse(await call('timetable_generate', wanted)) as Begun | { busy_since: string };
+      return 'run' in answer ? { begun: answer } : answer;
+    },
     renew: async ({ run }: Begun) => (JSON.parse(await call('timetable_generate_renew', { tenant_id, run })) as { is_held: boolean }).is_held,
     // Else the next one waits until the turn expires.
     end: async ({ run }: Begun) => {
@@ -355,7 +358,6 @@ export const timetable = resource('/timetable', 'Timetable', 'The shape of the s
     description: inTheWay,
     body: SlotInput,
     answer: Slot,
-    errors: ['schedule_conflict'],
     isCreate: true,
   },
   'GET /slots/:id': { operation: 'timetable_slots_get', summary: 'Read a slot', answer: Slot },
@@ -365,7 +367,6 @@ export const timetable = resource('/timetable', 'Timetable', 'The shape of the s
     description: `${inTheWay} What was so before is not judged again.`,
     body: SlotChange,
     answer: Slot,
-    errors: ['schedule_conflict'],
   },
   'DELETE /slots/:id': { operation: 'timetable_slots_delete', summary: 'Take a slot out of the timetable', answer: Deleted },
   'PATCH /slots/:id/move': {
@@ -374,7 +375,6 @@ export const timetable = resource('/timetable', 'Timetable', 'The shape of the s
     description: `${inTheWay} An occupied place is one, unless \`swap\` says that both change places.`,
     body: SlotMove,
     answer: MovedSlot,
-    errors: ['schedule_conflict'],
   },
   'POST /check-conflicts': {
     operation: 'timetable_check_conflicts',
