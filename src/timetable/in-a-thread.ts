@@ -17,8 +17,8 @@ const run = threadLine<Generated>({
   busy: 'Too many timetables are being generated. Try again in a moment.',
 });
 
-/** A thread that has not ended so long after its own time limit hangs. */
-const graceMilliseconds = 5_000;
+/** A thread that has not ended so long after its own time limit hangs: on a busy machine it takes seconds to begin. */
+const graceMilliseconds = 15_000;
 
 /** Thrown when a timetable wanted more time or memory than its thread may have. */
 export class GeneratorLimitError extends Error {}

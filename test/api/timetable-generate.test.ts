@@ -78,17 +78,20 @@ const inOrder = (slots: readonly Cell[]) => cells(slots).sort((a, b) => a.class_
 const counts = (slots: readonly Cell[]) =>
   Object.fromEntries([...Map.groupBy(slots, (one) => `${one.class_id} ${one.subject_id} ${one.teacher_id}`)].map(([key, all]) => [key, all.length]));
 
-/** Keeps the generator at work for all of its time: what is taught three times a week on one day alone is never well spread. */
+/** Keeps the generator at work for all of its effort: a class whose one lesson can only be in the last period of a day never has a day without gaps. */
 async function hard(): Promise<School> {
   const school = await planned(24, [4, 4, 4, 4, 4, 4, 4, 4, 4]);
   const { schema } = school;
   await rows(`insert into ${schema}.teacher (first_name, last_name) values ('Mona', 'Monday')`);
   await rows(`insert into ${schema}.subject (name, code) values ('Mondays', 'MON')`);
   await rows(`insert into ${schema}.teacher_availability select 25, d, p, false from generate_series(2, 5) d, generate_series(1, 8) p`);
-  await rows(`insert into ${schema}.class_subject (class_id, subject_id, teacher_id, periods_per_week) values (24, 10, 25, 3)`);
+  await rows(`insert into ${schema}.teacher (first_name, last_name) values ('Luna', 'Last')`);
+  await rows(`insert into ${schema}.teacher_availability select 26, d, p, false from generate_series(1, 5) d, generate_series(1, 8) p where d * p <> 40`);
+  await rows(`insert into ${schema}.class (name, grade_id, academic_year_id) select 'Late', grade_id, academic_year_id from ${schema}.class where id = 1`);
+  await rows(`insert into ${schema}.class_subject (class_id, subject_id, teacher_id, periods_per_week) values (24, 10, 25, 3), (25, 10, 26, 1)`);
   return school;
 }
-const hardPeriods = 24 * 36 + 3;
+const hardPeriods = 24 * 36 + 3 + 1;
 
 describe('a generate', () => {
   test('places every period of every class subject within the config, availability and limits, and saves what it answers', async () => {
@@ -296,7 +299,7 @@ describe('on a busy machine', () => {
   test('the clock ends the search at its limit, and the answer says so', async () => {
     const school = await hard();
     for (let n = 0; n < 4; n++) busy.push(new Worker('for (;;);', { eval: true }));
-    expect(await generate(school, { time_limit_seconds: 1, effort: 60, dry_run: true })).toMatchObject({ is_cut_short: true, placed: hardPeriods });
+    expect(await generate(school, { time_limit_seconds: 1, effort: 60, dry_run: true })).toMatchObject({ is_cut_short: true, effort: 60 });
   });
 });
 

@@ -348,7 +348,7 @@ describe('what is in the way', () => {
     cases.push([bodyOf(the, 1, 3), 'workload_day', 'teacher_id', /would have 3 periods on Monday, and may have 2 a day\.$/]);
     for (const [body, kind, field, message] of cases) {
       const refused = await one.admin.post(path, body, 409);
-      expect([body, refused.error, refused.details]).toEqual([body, 'schedule_conflict', [{ path: field, message: expect.stringMatching(message) }]]);
+      expect([body, refused.error, refused.details]).toEqual([body, 'schedule_conflict', [{ path: field, message: expect.stringMatching(message), kind }]]);
       const asked = Object.fromEntries(Object.entries(body).filter(([name]) => name !== 'subject_id'));
       expect(await check(asked, one)).toEqual({ has_conflict: true, conflicts: [{ kind, message: messages(refused)[0], slot: null }] });
     }
