@@ -102,8 +102,8 @@ begin
 end $$;
 comment on function api.require_class is 'Raises not_found when there is no such class.';
 
--- Refuses a teacher who is deleted or inactive, by the field that names them; null is nobody. Who is neither stays so until this
--- transaction ends. A lock asks for the reach of a change, which a teacher has not over colleagues whom they may well name.
+-- Refuses a teacher who is deleted or inactive, by the field that names them; null is nobody. The row is
+-- locked. FOR SHARE is checked against the policy for updates, which hides colleagues from a teacher: hence the reach.
 create function api.require_active_teacher(p_id bigint, p_path text) returns void language plpgsql as $$
 declare
   v_scope text := core.reach_all();

@@ -118,7 +118,7 @@ comment on function api.require_teacher is 'Raises not_found unless the private 
 -- The teacher behind the user of this request, whatever else they reach; not_found when they are none.
 create function api.own_teacher_id() returns bigint language plpgsql stable as $$
 declare
-  v_id bigint := (select id from teacher where user_id = core.user_id() and deleted_at is null);
+  v_id bigint := api.asking_teacher_id();
 begin
   if v_id is null then
     perform core.fail('not_found', 'You are no teacher of this school.');

@@ -1,6 +1,7 @@
 import type { Readable } from 'node:stream';
 import type { Request, Response } from 'express';
 import type { z } from 'zod';
+import type { ErrorName } from './errors.ts';
 import type { Services } from './services.ts';
 import { pathId } from './schemas.ts';
 
@@ -12,6 +13,8 @@ export interface Exchange {
   params: Record<string, unknown>;
   /** Runs an operation in the name of this request; answers its JSON as text. */
   call: (operation: string, params: object) => Promise<string>;
+  /** Refuses whoever may not run the operation of the endpoint, and runs nothing. */
+  admit: () => Promise<void>;
   services: Services;
 }
 
@@ -55,6 +58,8 @@ export interface Endpoint {
    * body may be JSON as well.
    */
   upload?: { fields: string[]; maxBytes: number; types: string[]; isOptional?: boolean };
+  /** Errors of its handler, beside those that follow from its operation. */
+  errors?: ErrorName[];
   /** The answer is bytes of these types, from an operation that gives content. */
   bytes?: string[];
   /** The handler says what the file is made of (`madeOf`), so that it has an ETag. */

@@ -4,7 +4,7 @@ import express, { type NextFunction, type Request, type RequestHandler, type Res
 import type { CallAnswer, CallContext } from '../database/call.ts';
 import { z } from 'zod';
 import { type Download, type Endpoint, pathParameters, type Resource } from './endpoint.ts';
-import { ApiError } from './errors.ts';
+import { ApiError, type ErrorName } from './errors.ts';
 import { about } from './health.ts';
 import { rateLimits } from './limits.ts';
 import type { Services } from './services.ts';
@@ -24,6 +24,8 @@ export interface Operation {
   writes: boolean;
   idempotent: boolean;
   record: string | null;
+  /** What its functions raise by name. */
+  errors: ErrorName[];
   content: 'takes' | 'gives' | null;
 }
 
@@ -174,7 +176,10 @@ function serve(services: Services, operation: Operation, endpoint: Endpoint, met
     }
     if (endpoint.handler) {
       const call = async (name: string, p: object) => (await services.call(name, sessionId, p, context)).answer;
-      const answer = await endpoint.handler({ req, res, params, call, services });
+      const admit = async () => {
+        await services.call(operation.name, sessionId, params, { ...context, admit_only: true });
+      };
+      const answer = await endpoint.handler({ req, res, params, call, admit, services });
       if (typeof answer === 'string') sendJson(req, res, endpoint, { answer, version: null }, isTrial);
       else await sendDownload(req, res, answer);
       return;

@@ -2,7 +2,7 @@ import { beforeAll, describe, expect, test } from '@jest/globals';
 import ICAL from 'ical.js';
 import type { Client } from '../support/client.ts';
 import { serviceWithSchool } from '../support/service.ts';
-import { type Planned, planned } from '../support/timetable.ts';
+import { type Planned, planned } from '../support/planned-school.ts';
 import { send } from '../support/wire.ts';
 
 const { service, school: elsewhere } = await serviceWithSchool();

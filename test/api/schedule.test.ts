@@ -1,6 +1,6 @@
 import { beforeAll, describe, expect, test } from '@jest/globals';
 import { serviceWithSchool } from '../support/service.ts';
-import { monday, type Planned, planned, tuesday, wednesday } from '../support/timetable.ts';
+import { monday, type Planned, planned, tuesday, wednesday } from '../support/planned-school.ts';
 
 const { service, school: empty } = await serviceWithSchool();
 

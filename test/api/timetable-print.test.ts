@@ -3,7 +3,7 @@ import { extractText, getDocumentProxy } from 'unpdf';
 import type { Client } from '../support/client.ts';
 import { pixel } from '../support/registry.ts';
 import { serviceWithSchool } from '../support/service.ts';
-import { type Planned, planned } from '../support/timetable.ts';
+import { type Planned, planned } from '../support/planned-school.ts';
 
 const { service } = await serviceWithSchool();
 
