@@ -1,4 +1,4 @@
-import { describe, expect, test } from '@jest/globals';
+import { describe, expect, jest, test } from '@jest/globals';
 import type { Answer } from '../support/client.ts';
 import { type School, serviceWithSchool } from '../support/service.ts';
 import { until } from '../support/until.ts';
@@ -127,6 +127,36 @@ describe('a generate', () => {
     expect(new Set(slots.map(({ class_id }) => class_id))).toEqual(new Set([1]));
     expect(await standing(school)).toEqual(inOrder([...slots, ...before.slots.filter(({ class_id }) => class_id !== 1)]));
     expect(await turns(school)).toEqual([]);
+  });
+
+  test('counts what teachers have in the other classes of the year to their limits, and nothing of another year', async () => {
+    const school = await planned(2, [5]);
+    const { schema } = school;
+    await rows(`update ${schema}.class_subject set teacher_id = 1`);
+    await school.admin.put('/api/teachers/1/workload-rule', { max_periods_per_day: 2, max_periods_per_week: 10 });
+    await rows(
+      `with past as (insert into ${schema}.academic_year (name, start_date, end_date) values ('Past', '1990-01-01', '1990-12-31') returning id),
+         old as (insert into ${schema}.class (name, grade_id, academic_year_id) select 'Old', 1, id from past returning id, academic_year_id)
+       insert into ${schema}.timetable_slot (class_id, academic_year_id, subject_id, teacher_id, day_of_week, period)
+       select id, academic_year_id, 1, 1, 1 + n % 5, 1 + n / 5 from old, generate_series(0, 9) n`,
+    );
+    // Both lessons of Monday and of Tuesday are those of the other class: one is left on each of the days after.
+    await rows(
+      `insert into ${schema}.timetable_slot (class_id, academic_year_id, subject_id, teacher_id, day_of_week, period)
+       select 2, academic_year_id, 1, 1, d, p from ${schema}.class, (values (1, 1), (1, 2), (2, 1), (2, 2), (3, 1), (4, 1)) at (d, p) where id = 2`,
+    );
+    await rows(`update ${schema}.class_subject set periods_per_week = 4 where class_id = 1`);
+    const { status, slots } = await generate(school, { class_ids: [1] });
+    expect({ status, days: slots.map((one) => one.day_of_week).sort() }).toEqual({ status: 'complete', days: [3, 4, 5, 5] });
+    await rows(`update ${schema}.class_subject set periods_per_week = 5 where class_id = 1`);
+    expect((await refused(school, { class_ids: [1] }, 409)).details.map((detail) => detail.path)).toContain('teacher.1');
+  });
+
+  test('keeps a lunch of two periods free', async () => {
+    const school = await planned(2, [4, 4, 4]);
+    await school.admin.put('/api/timetable/config', { total_periods: 5, lunch_start_period: 2, lunch_periods: 2, working_days: [1, 2, 3, 4] });
+    const { slots } = await generate(school);
+    expect(new Set(slots.map(({ period }) => period))).toEqual(new Set([1, 4, 5]));
   });
 
   test('names what nobody teaches, and is partial; slots that were made by hand make way', async () => {
@@ -263,11 +293,31 @@ describe('while a generate runs', () => {
     await rows(
       `insert into ${school.schema}.timetable_generation (run, started_at, expires_at) values ('elsewhere', '2030-01-02T03:04:05Z', now() + interval '1 hour')`,
     );
-    const busy = await refused(school, {}, 409);
+    // A clock on which four seconds pass whenever somebody looks at it.
+    const now = performance.now.bind(performance);
+    let skipped = 0;
+    const clock = jest.spyOn(performance, 'now').mockImplementation(() => now() + (skipped += 4000));
+    const busy = await refused(school, {}, 409).finally(() => clock.mockRestore());
+    // When it is to give up, whether that is now, and again: it asked more than once.
+    expect(skipped).toBeGreaterThanOrEqual(12_000);
     expect(busy).toMatchObject({ error: 'conflict', message: expect.stringContaining('2030-01-02T03:04:05') });
     await rows(`update ${school.schema}.timetable_generation set expires_at = now() - interval '1 second'`);
     expect((await generate(school)).placed).toBe(4);
     expect(await turns(school)).toEqual([]);
+  });
+
+  test('for so long that another one took its turn, it saves nothing, and leaves the turn to that one', async () => {
+    const school = await hard();
+    const running = refused(school, { time_limit_seconds: 2 }, 409);
+    await until(async () => (await turns(school)).length === 1 || undefined);
+    // It has a minute more than its time limit, for what the database does before and after.
+    const [turn] = await rows<{ seconds: number }>(
+      `update ${school.schema}.timetable_generation set run = 'elsewhere' returning extract(epoch from expires_at - started_at)::integer as seconds`,
+    );
+    expect(turn).toEqual({ seconds: 62 });
+    expect(await running).toMatchObject({ error: 'conflict', message: expect.stringContaining('Another timetable was generated meanwhile') });
+    expect(await standing(school)).toEqual([]);
+    expect(await rows(`select run from ${school.schema}.timetable_generation`)).toEqual([{ run: 'elsewhere' }]);
   });
 
   test.each([
