@@ -1,9 +1,11 @@
-import { beforeAll, describe, expect, test } from '@jest/globals';
+import { afterEach, beforeAll, describe, expect, test } from '@jest/globals';
 import type { Answer, Client } from '../support/client.ts';
 import { walk } from '../support/pages.ts';
 import { race } from '../support/race.ts';
+import { dayIn, farZones, steadyDay } from '../support/days.ts';
 import { type School, serviceWithSchool } from '../support/service.ts';
 
+await steadyDay();
 const { service, school } = await serviceWithSchool();
 
 type Status = 'present' | 'absent' | 'late';
@@ -258,10 +260,10 @@ describe('marking a class', () => {
     const { classId, students } = await classOf(1, own);
     const [a = 0] = students;
     await own.admin.post('/api/holidays', { name: 'Founders', date: day(-3) }, 201);
-    await insert('holiday', { name: 'Every year', date: `${thisYear - 3}${day(-5).slice(4)}`, is_recurring: true }, own);
+    await insert('holiday', { name: 'Every year', date: `${Number(day(-5).slice(0, 4)) - 4}${day(-5).slice(4)}`, is_recurring: true }, own);
     const refused = await refuse(classId, day(-3), { [a]: 'present' }, 409, own.admin);
     expect(refused).toMatchObject({ error: 'conflict', message: `${day(-3)} is a holiday: Founders.`, details: [{ path: 'date' }] });
-    if (day(-5).slice(0, 4) === String(thisYear)) await refuse(classId, day(-5), { [a]: 'present' }, 409, own.admin);
+    await refuse(classId, day(-5), { [a]: 'present' }, 409, own.admin);
     // All days of a week: one of them at least is none of the timetable.
     for (let n = -13; n < -6; n++) expect((await mark(classId, day(n), { [a]: 'present' }, own.admin)).marked).toBe(1);
   });
@@ -277,6 +279,20 @@ describe('marking a class', () => {
       details: [{ path: 'date' }],
     });
     await refuse(early.classId, new Date(Date.parse(inEast) + 86_400_000).toISOString().slice(0, 10), all(early.students, 'present'), 400, east.admin);
+  });
+
+  test.each(farZones)('what is asked for without a day is of the day that it is at the school, in %s too', async (time_zone) => {
+    const own = await service.school({ time_zone });
+    const there = dayIn(time_zone);
+    const { classId, students } = await classOf(1, own);
+    const [a = 0] = students;
+    await mark(classId, there, { [a]: 'late' }, own.admin);
+    const { data } = await own.admin.get<Mark[]>(`${path}/class/${classId}`);
+    expect(data).toMatchObject([{ date: there, status: 'late' }]);
+    expect((await own.admin.get(`${path}/my-classes`)).data).toMatchObject([{ marked_today: 1, is_marked_today: true }]);
+    expect((await own.admin.get<Register>(`${path}/class/${classId}/summary`)).data.from_date).toBe(`${there.slice(0, 8)}01`);
+    expect((await own.admin.get<Day[]>(`${path}/calendar-holidays`)).data[0]?.date).toBe(`${there.slice(0, 8)}01`);
+    expect(dayIn(time_zone)).toBe(there);
   });
 
   test('a class that does not exist is a 422 that names it', async () => {
@@ -297,6 +313,14 @@ describe('marking a class', () => {
     await service.database.query(`update ${school.schema}.enrollment set ends_on = $2 where student_id = $1 and ends_on is not null`, [a, day(-2)]);
     await refuse(past.classId, day(-1), { [a]: 'present' }, 422);
     await mark(past.classId, day(-2), { [a]: 'present' });
+  });
+
+  test('a class marks nobody for a day before they came to it, when they have left it since', async () => {
+    const [past, present] = [await classOf(0), await classOf(0)];
+    const student = await addStudent(past.classId, {}, school, day(-10));
+    await move(student, present.classId);
+    expect(await refuse(past.classId, day(-11), { [student]: 'present' }, 422)).toMatchObject({ details: [{ path: 'records.0.student_id' }] });
+    expect((await mark(past.classId, day(-10), { [student]: 'present' })).marked).toBe(1);
   });
 
   test('a student who changes class during the day is marked by the class that marks later, and the first mark is kept as a correction', async () => {
@@ -335,6 +359,10 @@ describe('of several at once', () => {
   const ok = (answers: Answer<Marked>[]) => {
     expect(answers.map(({ status }) => status)).toEqual(answers.map(() => 200));
   };
+  // The service tries again what a deadlock ended: only the database tells that there was one.
+  afterEach(async () => {
+    expect(await service.database.query('select deadlocks::integer from pg_stat_database where datname = current_database()')).toEqual([{ deadlocks: 0 }]);
+  });
   const send = (classId: number, marks: Record<number, Status>, records = body(classId, today, marks).records) =>
     school.admin.send<Marked>('POST', `${path}/mark`, { body: { class_id: classId, date: today, records } });
 
@@ -352,6 +380,17 @@ describe('of several at once', () => {
       expect(one.corrections[0]?.status).toBe(last === 'present' ? 'absent' : 'present');
       expect(one.marked_at && one.marked_at >= (one.corrections[0]?.marked_at ?? '')).toBe(true);
     }
+    await expectTotals();
+  });
+
+  test('two who correct the same class, one from the top and one from the bottom, never each hold what the other waits for', async () => {
+    const { classId, students } = await classOf(9);
+    await mark(classId, today, all(students, 'present'));
+    const [up, down] = [body(classId, today, all(students, 'late')).records, body(classId, today, all(students, 'absent')).records.reverse()];
+    // Each comes as far as the mark in the middle, and goes on from there when it is let go.
+    const middle = `select from ${school.schema}.attendance where student_id = ${students[4] ?? 0} and date = '${today}' for update`;
+    ok(await race(service.database, middle, 2, () => [send(classId, {}, up), send(classId, {}, down)]));
+    expect((await sheet(classId)).map(({ corrections }) => corrections.length)).toEqual(Array(9).fill(2));
     await expectTotals();
   });
 
@@ -410,6 +449,23 @@ describe('the list of a class', () => {
     expect((await sheet(elsewhere.classId)).map(({ student_id }) => student_id)).toEqual([b]);
     expect((await sheet(classId, `date=${day(-2)}&status=absent`)).map(({ student_id }) => student_id)).toEqual([a]);
     expect(await sheet(classId, 'date=2001-01-01')).toEqual([]);
+  });
+
+  test('of the last day of a student who completed the year still has them, and of the day on which one left has them no more', async () => {
+    const { classId, students } = await classOf(2);
+    const [a = 0, b = 0] = students;
+    await move(a, null);
+    await move(b, null);
+    await service.database.query(`update ${school.schema}.enrollment set status = 'completed' where student_id = $1`, [a]);
+    expect(statuses(await sheet(classId))).toEqual([[a, null]]);
+  });
+
+  test('of a day has whoever was marked then, also for a day before they came', async () => {
+    const { classId } = await classOf(0);
+    const student = await addStudent(classId, {}, school, day(-1));
+    expect(await sheet(classId, `date=${day(-2)}`)).toEqual([]);
+    await mark(classId, day(-2), { [student]: 'late' });
+    expect(statuses(await sheet(classId, `date=${day(-2)}`))).toEqual([[student, 'late']]);
   });
 
   test('of some days has the marks, by day and then by name; it searches, sorts and pages', async () => {
@@ -503,6 +559,29 @@ describe('the register of a class', () => {
     ]);
   });
 
+  test('has its rates to a tenth of a percent, in the register as of a student, and late is there', async () => {
+    const { classId, students } = await classOf(1);
+    const [a = 0] = students;
+    for (const [n, status] of (['late', 'absent', 'absent'] as const).entries()) await mark(classId, day(-n), { [a]: status });
+    const days = `from_date=${day(-5)}&to_date=${today}`;
+    const { data } = await school.admin.get<Register>(`${path}/class/${classId}/summary?${days}`);
+    expect([data.summary.attendance_rate, data.students[0]?.attendance_rate]).toEqual([33.3, 33.3]);
+    expect((await school.admin.get<OfStudent>(`${path}/student/${a}?${days}`)).data.summary.attendance_rate).toBe(33.3);
+    await mark(classId, day(-1), { [a]: 'present' });
+    expect((await school.admin.get<Register>(`${path}/class/${classId}/summary?${days}`)).data.students[0]?.attendance_rate).toBe(66.7);
+  });
+
+  test('has its students by their names, whoever was on the roll on one of the days, and nobody who left before', async () => {
+    const { classId } = await classOf(0);
+    const add = (last_name: string, first_name: string) => addStudent(classId, { last_name, first_name });
+    const [quill, abel, adam, gone] = [await add('Quill', 'Zoë'), await add('Ábel', 'Ben'), await add('abel', 'Ann'), await add('Aaron', 'Al')];
+    await move(gone, null);
+    await move(quill, null);
+    await service.database.query(`update ${school.schema}.enrollment set ends_on = $2 where student_id = $1`, [gone, day(-3)]);
+    const { data } = await school.admin.get<Register>(`${path}/class/${classId}/summary?from_date=${day(-2)}&to_date=${today}`);
+    expect(data.students.map(({ student_id }) => student_id)).toEqual([adam, abel, quill]);
+  });
+
   test('is of this month unless days are named, and empty where nobody is in the class', async () => {
     const { classId } = await classOf(0);
     const { data } = await school.admin.get<Register>(`${path}/class/${classId}/summary`);
@@ -516,10 +595,15 @@ describe('the attendance of a student', () => {
   let classId: number;
   let past: { year: number; classId: number };
 
+  /** The current academic year and the one before, whatever day it is. */
+  const [begin, end, pastBegin, pastEnd] = [day(-60), day(200), day(-420), day(-61)] as const;
+  const [one, next] = [day(-200), day(-199)] as const;
+
   beforeAll(async () => {
     ({ classId } = await classOf(0));
+    await service.database.query(`update ${school.schema}.academic_year set start_date = $1, end_date = $2 where is_current`, [begin, end]);
     student = await addStudent(classId, { first_name: 'Zoë', last_name: 'Quill' });
-    const year = await insert('academic_year', { name: 'Before', start_date: `${thisYear - 1}-01-01`, end_date: `${thisYear - 1}-12-31` });
+    const year = await insert('academic_year', { name: 'Before', start_date: pastBegin, end_date: pastEnd });
     const [grade] = await service.database.query<{ id: number }>(`select id::integer from ${school.schema}.grade limit 1`);
     const pastClass = await insert('class', { name: 'Past', section: 'B', grade_id: grade?.id, academic_year_id: year });
     past = { year, classId: pastClass };
@@ -527,13 +611,13 @@ describe('the attendance of a student', () => {
       student_id: student,
       class_id: pastClass,
       academic_year_id: year,
-      starts_on: `${thisYear - 1}-01-01`,
-      ends_on: `${thisYear - 1}-12-31`,
+      starts_on: pastBegin,
+      ends_on: pastEnd,
       status: 'completed',
     });
-    await mark(pastClass, `${thisYear - 1}-05-04`, { [student]: 'absent' });
-    await mark(pastClass, `${thisYear - 1}-05-05`, { [student]: 'present' });
-    await mark(classId, `${thisYear}-01-01`, { [student]: 'late' });
+    await mark(pastClass, one, { [student]: 'absent' });
+    await mark(pastClass, next, { [student]: 'present' });
+    await mark(classId, begin, { [student]: 'late' });
     await mark(classId, today, { [student]: 'absent' });
     await mark(classId, today, { [student]: 'present' });
   });
@@ -541,26 +625,25 @@ describe('the attendance of a student', () => {
 
   test('is of the current academic year, by day, with counts, and with what was corrected', async () => {
     const data = await read();
-    expect(data).toMatchObject({ student_id: student, student_name: 'Zoë Quill', from_date: `${thisYear}-01-01`, to_date: `${thisYear}-12-31` });
+    expect(data).toMatchObject({ student_id: student, student_name: 'Zoë Quill', from_date: begin, to_date: end });
     expect(data.summary).toEqual({ present: 1, absent: 0, late: 1, total: 2, attendance_rate: 100 });
     expect(data.records).toMatchObject([
-      { date: `${thisYear}-01-01`, status: 'late', class_id: classId, corrections: [] },
+      { date: begin, status: 'late', class_id: classId, corrections: [] },
       { date: today, status: 'present', class_id: classId, corrections: [{ status: 'absent' }] },
     ]);
   });
 
   test('academic_year_id, from_date and to_date say of which days, and narrow each other', async () => {
     const dates = async (query: string) => (await read(query)).records.map(({ date }) => date);
-    const [may4, may5] = [`${thisYear - 1}-05-04`, `${thisYear - 1}-05-05`];
-    expect(await dates(`academic_year_id=${past.year}`)).toEqual([may4, may5]);
+    expect(await dates(`academic_year_id=${past.year}`)).toEqual([one, next]);
     expect((await read(`academic_year_id=${past.year}`)).summary).toEqual({ present: 1, absent: 1, late: 0, total: 2, attendance_rate: 50 });
     expect((await read(`academic_year_id=${past.year}`)).records[0]).toMatchObject({ class_id: past.classId, class_name: 'Past B' });
-    expect(await dates(`academic_year_id=${past.year}&from_date=${may5}`)).toEqual([may5]);
-    expect(await dates(`academic_year_id=${past.year}&to_date=${may4}`)).toEqual([may4]);
-    expect(await dates(`academic_year_id=${past.year}&from_date=${thisYear}-01-01`)).toEqual([]);
-    expect(await dates(`from_date=${may5}&to_date=${thisYear}-01-01`)).toEqual([may5, `${thisYear}-01-01`]);
-    expect(await read(`from_date=${may5}`)).toMatchObject({ from_date: may5, summary: { late: 1 } });
-    expect(await read(`to_date=${may4}`)).toMatchObject({ to_date: may4, summary: { total: 1 } });
+    expect(await dates(`academic_year_id=${past.year}&from_date=${next}`)).toEqual([next]);
+    expect(await dates(`academic_year_id=${past.year}&to_date=${one}`)).toEqual([one]);
+    expect(await dates(`academic_year_id=${past.year}&from_date=${begin}`)).toEqual([]);
+    expect(await dates(`from_date=${next}&to_date=${begin}`)).toEqual([next, begin]);
+    expect(await read(`from_date=${next}`)).toMatchObject({ from_date: next, summary: { late: 1 } });
+    expect(await read(`to_date=${one}`)).toMatchObject({ to_date: one, summary: { total: 1 } });
     await school.admin.get(`${path}/student/${student}?academic_year_id=999999`, 404);
     await school.admin.get(`${path}/student/999999`, 404);
   });
@@ -624,6 +707,41 @@ describe('who may', () => {
     const both = await teacherOf((await classOf(0)).classId, ['teacher', await role(['attendance.manage'])]);
     expect((await mark(other.classId, today, all(other.students, 'absent'), both)).corrected).toBe(1);
     await refuse(own.classId, today, all(own.students, 'absent'), 403, await school.user([await role(['attendance.manage'])]));
+  });
+
+  test('attendance.manage of the role teacher reaches no further than the classes that they teach', async () => {
+    const at = await service.school();
+    const [own, other] = [await classOf(1, at), await classOf(1, at)];
+    const { email } = await teacherOf(own.classId, ['teacher'], at);
+    await service.database.query(
+      `insert into ${at.schema}.role_permission (role_id, permission_id) select r.id, p.id from ${at.schema}.role r, core.permission p where r.name = 'teacher' and p.name = 'attendance.manage'`,
+    );
+    const teacher = await service.anonymous.login({ tenant_id: at.id, email, password: 'test-password' });
+    expect((await mark(own.classId, today, all(own.students, 'present'), teacher)).marked).toBe(1);
+    expect((await refuse(other.classId, today, all(other.students, 'present'), 422, teacher)).error).toBe('invalid_reference');
+    expect((await teacher.get<{ class_id: number }[]>(`${path}/my-classes`)).data.map(({ class_id }) => class_id)).toEqual([own.classId]);
+  });
+
+  test('my-classes are none for who may not mark, whatever else they may', async () => {
+    await classOf(1);
+    expect((await (await school.user([await role(['attendance.manage', 'attendance.read'])])).get(`${path}/my-classes`)).data).toEqual([]);
+  });
+
+  test('my-classes come by grade as the school orders them, then by class', async () => {
+    const own = await service.school();
+    const made = [];
+    for (const [name, sequence] of [
+      ['B', 2],
+      ['a', 2],
+      ['C', 1],
+    ] as const) {
+      // prettier-ignore
+      const { classId, gradeId } = await own.classroom(name);
+      await service.database.query(`update ${own.schema}.grade set sequence = $2, name = $3 where id = $1`, [gradeId, sequence, `${name} of ${sequence}`]);
+      made.push(classId);
+    }
+    const [b, a, c] = made;
+    expect((await own.admin.get<{ class_id: number }[]>(`${path}/my-classes`)).data.map(({ class_id }) => class_id)).toEqual([c, a, b]);
   });
 
   test('my-classes are those that the user can mark, with the marks of today', async () => {

@@ -1,10 +1,13 @@
 import { beforeAll, describe, expect, test } from '@jest/globals';
 import ICAL from 'ical.js';
 import type { Client } from '../support/client.ts';
+import { steadyDay } from '../support/days.ts';
+import { race } from '../support/race.ts';
 import { serviceWithSchool } from '../support/service.ts';
 import { type Planned, planned } from '../support/planned-school.ts';
 import { send } from '../support/wire.ts';
 
+await steadyDay();
 const { service, school: elsewhere } = await serviceWithSchool();
 
 interface Feed {
@@ -75,8 +78,8 @@ describe('a calendar', () => {
     const school = await planned(service);
     await school.sql("update platform.tenant set time_zone = 'Europe/London' where id = $1", [school.school.id]);
     const [year] = await school.sql<{ year: number }>('select extract(year from now())::integer as year');
-    // A year around today that has the end of summer time before or behind it, and lessons every day.
-    await school.sql("update @academic_year set start_date = now() - interval '200 days', end_date = now() + interval '400 days'");
+    // A year around today that goes on into the May after the next January, and lessons every day.
+    await school.sql("update @academic_year set start_date = now() - interval '200 days', end_date = now() + interval '540 days'");
     await school.sql("update @timetable_config set working_days = '{1,2,3,4,5,6,7}'");
     await school.sql(
       'insert into @timetable_slot (class_id, academic_year_id, subject_id, day_of_week, period) select $1, $2, $3, n, 5 from generate_series(1, 7) n',
@@ -87,6 +90,21 @@ describe('a calendar', () => {
       if (event.description.endsWith('Period 5')) hours.set(event.startDate.toString().slice(0, 10), event.startDate.hour);
     const next = (year?.year ?? 0) + 1;
     expect([hours.get(`${next}-01-15`), hours.get(`${next}-05-15`)]).toEqual([11, 10]);
+  });
+
+  test('goes on into the next academic year where that begins within two months, and no further', async () => {
+    const school = await planned(service);
+    await school.sql('update @academic_year set start_date = $1, end_date = $2', [day(-100), day(20)]);
+    const next = await school.insert('academic_year', { name: 'Next', start_date: day(60), end_date: day(100) });
+    const grown = await school.insert('class', { name: '6', grade_id: school.gradeId, academic_year_id: next });
+    await school.insert('timetable_slot', {
+      ...{ class_id: grown, academic_year_id: next, subject_id: school.maths, teacher_id: school.teacher.id, day_of_week: 2, period: 1 },
+    });
+    const feed = await make(school.teacher.client, { kind: 'own' });
+    const last = async () => moments(await events(feed)).at(-1) ?? '';
+    expect((await last()) >= day(60)).toBe(true);
+    await school.sql('update @academic_year set start_date = $2 where id = $1', [next, day(61)]);
+    expect((await last()) <= day(21)).toBe(true);
   });
 
   test('is the own one of a teacher with classes, and of a student with teachers', async () => {
@@ -260,7 +278,9 @@ describe('a feed', () => {
       "insert into @calendar_feed (user_id, kind, token_hash) select $1::bigint, 'holidays', md5($1::bigint::text || n) || md5(n::text) from generate_series(1, 49) n",
       [user.id],
     );
-    const answers = await Promise.all([1, 2, 3].map(() => user.send('POST', '/api/schedule/feeds', { body: { kind: 'holidays' } })));
+    const answers = await race(service.database, `select from ${one.school.schema}.user_account where id = ${user.id} for update`, 3, () =>
+      [1, 2, 3].map(() => user.send('POST', '/api/schedule/feeds', { body: { kind: 'holidays' } })),
+    );
     expect(answers.map(({ status }) => status).sort()).toEqual([201, 409, 409]);
   });
 });
@@ -314,6 +334,15 @@ describe('an address', () => {
     await school.sql('update @teacher set user_id = null where id = $1', [school.other.id]);
     expect(await open()).toEqual([404, 404, 404]);
     await school.sql('delete from @class_teacher where id = $1', [again]);
+  });
+
+  test('of a teacher stops when the teacher has left the school, whoever made it', async () => {
+    const school = await planned(service);
+    const feed = await make(school.school.admin, { kind: 'teacher', teacher_id: school.other.id });
+    expect((await read(pathOf(feed))).status).toBe(200);
+    await school.sql('update @teacher set deleted_at = now() where id = $1', [school.other.id]);
+    expect((await read(pathOf(feed))).status).toBe(404);
+    expect((await school.school.admin.post('/api/schedule/feeds', { kind: 'teacher', teacher_id: school.other.id }, 422)).error).toBe('invalid_reference');
   });
 
   test('of an admin who is made an accountant stops for classes and teachers, and not for holidays', async () => {

@@ -1,7 +1,9 @@
 import { beforeAll, describe, expect, test } from '@jest/globals';
+import { dayIn, farZones, steadyDay } from '../support/days.ts';
 import { serviceWithSchool } from '../support/service.ts';
 import { monday, type Planned, planned, tuesday, wednesday } from '../support/planned-school.ts';
 
+await steadyDay();
 const { service, school: empty } = await serviceWithSchool();
 
 interface Slot {
@@ -97,6 +99,13 @@ describe('the schedule of a class on a day', () => {
     await one.sql('delete from @teacher_leave where id = any ($1)', [[approved, pending]]);
   });
 
+  test('takes no leave that was rejected for one', async () => {
+    const leave = { leave_type: 'sick', start_date: monday, end_date: monday, status: 'rejected', decided_at: '2030-10-01' };
+    const rejected = await one.insert('teacher_leave', { ...leave, teacher_id: one.other.id });
+    expect(lines((await ofClass(monday)).slots)).toContain('4 10:15 Art Studio');
+    await one.sql('delete from @teacher_leave where id = $1', [rejected]);
+  });
+
   test('is today without a date', async () => {
     const { date } = (await one.school.admin.get<Schedule>(`/api/schedule/class/${one.classId}`)).data;
     const [row] = await one.sql<{ today: string }>("select (now() at time zone 'UTC')::date::text as today");
@@ -188,10 +197,12 @@ describe('today', () => {
     await now.sql('delete from @teacher_leave');
   });
 
-  test('is the day that it is at the school', async () => {
-    await service.database.query("update platform.tenant set time_zone = 'Pacific/Kiritimati' where id = $1", [now.school.id]);
-    const [row] = await now.sql<{ today: string }>("select (now() at time zone 'Pacific/Kiritimati')::date::text as today");
-    expect((await today()).date).toBe(row?.today);
+  test.each(farZones)('is the day that it is at the school, in %s too, of whoever asks and of a class; the week is that of the day', async (zone) => {
+    await service.database.query('update platform.tenant set time_zone = $2 where id = $1', [now.school.id, zone]);
+    const there = dayIn(zone);
+    expect((await today()).date).toBe(there);
+    expect((await now.school.admin.get<Schedule>(`/api/schedule/class/${now.classId}`)).data.date).toBe(there);
+    expect((await now.school.admin.get<Week>('/api/schedule/week')).data).toEqual((await now.school.admin.get<Week>(`/api/schedule/week?date=${there}`)).data);
     await service.database.query("update platform.tenant set time_zone = 'UTC' where id = $1", [now.school.id]);
   });
 });

@@ -1,8 +1,10 @@
 import { beforeAll, describe, expect, test } from '@jest/globals';
 import jwt from 'jsonwebtoken';
 import type { Client } from '../support/client.ts';
+import { steadyDay } from '../support/days.ts';
 import { type School, serviceOfFile, testPassword } from '../support/service.ts';
 
+await steadyDay();
 const service = await serviceOfFile();
 
 interface StudentDashboard {

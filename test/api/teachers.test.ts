@@ -3,8 +3,10 @@ import type { Client } from '../support/client.ts';
 import { mailTo } from '../support/mail.ts';
 import { ids, inOrder, plain, walk } from '../support/pages.ts';
 import { raw } from '../support/raw.ts';
+import { steadyDay } from '../support/days.ts';
 import { type School, serviceWithSchool, unique } from '../support/service.ts';
 
+await steadyDay();
 const { service, school } = await serviceWithSchool();
 const other = await service.school();
 

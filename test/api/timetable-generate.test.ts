@@ -147,6 +147,36 @@ describe('a generate', () => {
     expect(await turns(school)).toEqual([]);
   });
 
+  test('counts what teachers have in the other classes of the year to their limits, and nothing of another year', async () => {
+    const school = await planned(2, [5]);
+    const { schema } = school;
+    await rows(`update ${schema}.class_subject set teacher_id = 1`);
+    await school.admin.put('/api/teachers/1/workload-rule', { max_periods_per_day: 2, max_periods_per_week: 10 });
+    await rows(
+      `with past as (insert into ${schema}.academic_year (name, start_date, end_date) values ('Past', '1990-01-01', '1990-12-31') returning id),
+         old as (insert into ${schema}.class (name, grade_id, academic_year_id) select 'Old', 1, id from past returning id, academic_year_id)
+       insert into ${schema}.timetable_slot (class_id, academic_year_id, subject_id, teacher_id, day_of_week, period)
+       select id, academic_year_id, 1, 1, 1 + n % 5, 1 + n / 5 from old, generate_series(0, 9) n`,
+    );
+    // Both lessons of Monday and of Tuesday are those of the other class: one is left on each of the days after.
+    await rows(
+      `insert into ${schema}.timetable_slot (class_id, academic_year_id, subject_id, teacher_id, day_of_week, period)
+       select 2, academic_year_id, 1, 1, d, p from ${schema}.class, (values (1, 1), (1, 2), (2, 1), (2, 2), (3, 1), (4, 1)) at (d, p) where id = 2`,
+    );
+    await rows(`update ${schema}.class_subject set periods_per_week = 4 where class_id = 1`);
+    const { status, slots } = await generate(school, { class_ids: [1] });
+    expect({ status, days: slots.map((one) => one.day_of_week).sort() }).toEqual({ status: 'complete', days: [3, 4, 5, 5] });
+    await rows(`update ${schema}.class_subject set periods_per_week = 5 where class_id = 1`);
+    expect((await refused(school, { class_ids: [1] }, 409)).details.map((detail) => detail.path)).toContain('teacher.1');
+  });
+
+  test('keeps a lunch of two periods free', async () => {
+    const school = await planned(2, [4, 4, 4]);
+    await school.admin.put('/api/timetable/config', { total_periods: 5, lunch_start_period: 2, lunch_periods: 2, working_days: [1, 2, 3, 4] });
+    const { slots } = await generate(school);
+    expect(new Set(slots.map(({ period }) => period))).toEqual(new Set([1, 4, 5]));
+  });
+
   test('names what nobody teaches, and is partial; slots that were made by hand make way', async () => {
     const school = await planned(2, [3, 3, 3]);
     await rows(

@@ -305,6 +305,24 @@ describe('what is in the way', () => {
     expect(await read(slot.id)).toEqual(slot);
   });
 
+  test('of a slot that gets another teacher is judged for them: taken, away or over their limit', async () => {
+    const [one, two] = [await stage(), await stage()];
+    const slot = await add(bodyOf(one, 3, 2));
+    await add(bodyOf(two, 3, 2));
+    const [absent, busy] = [await addTeacher(), await addTeacher({ max_periods_per_week: 1 })];
+    await away(absent, 3, 2);
+    await add({ ...bodyOf(one, 4, 1), teacher_id: busy });
+    for (const [teacher_id, message] of [
+      [two.teacher_id, 'already teaches'],
+      [absent, 'is not available'],
+      [busy, '2 periods a week'],
+    ] as const) {
+      const refused = await school.admin.put(`${path}/${slot.id}`, { teacher_id }, 409);
+      expect(refused).toMatchObject({ error: 'schedule_conflict', details: [{ path: 'teacher_id', message: expect.stringContaining(message) }] });
+    }
+    expect(await read(slot.id)).toEqual(slot);
+  });
+
   test('of the same time in another academic year is nothing', async () => {
     const the = await stage();
     const year = await school.insert('academic_year', { name: unique('Year'), start_date: '1992-01-01', end_date: '1992-12-31' });
@@ -328,6 +346,30 @@ describe('what is in the way', () => {
     await school.admin.put(`${path}/${inTheWay.id}`, { teacher_id: other.teacher_id });
     await school.admin.put(`/api/classes/${the.class_id}`, { academic_year_id: year });
     expect((await read(slot.id)).academic_year_id).toBe(year);
+  });
+
+  test('more than twenty times at once is counted, and the first twenty are told', async () => {
+    const one = await service.school();
+    const the = await stage(one);
+    const { gradeId } = await one.classroom('Other');
+    const year = await insert('academic_year', { name: 'Past', start_date: '1993-01-01', end_date: '1993-12-31' }, one);
+    const past = await insert('class', { name: 'Past', grade_id: gradeId, academic_year_id: year }, one);
+    for (const [class_id, year_id] of [
+      [the.class_id, the.yearId],
+      [past, year],
+    ])
+      // prettier-ignore
+      await service.database.query(
+        `insert into ${one.schema}.timetable_slot (class_id, academic_year_id, subject_id, teacher_id, day_of_week, period)
+         select $1, $2, $3, $4, d, p from generate_series(1, 3) d, generate_series(1, 7) p`,
+        [class_id, year_id, the.subject_id, the.teacher_id],
+      );
+    const refused = await one.admin.put(`/api/classes/${the.class_id}`, { academic_year_id: year }, 409);
+    expect(refused.message).toMatch(/\(and 20 more\)$/);
+    expect(refused.details).toHaveLength(20);
+    const outside = await one.admin.put(configPath, { total_periods: 6, working_days: [2, 3, 4, 5] }, 409);
+    expect(outside.message).toMatch(/^9 slots /);
+    expect(outside.details).toHaveLength(5);
   });
 
   test('of availability, workload, lunch and the day is refused too, and the check says the same', async () => {
@@ -425,6 +467,15 @@ describe('a move', () => {
     expect(own.data).toEqual(free.data);
     expect(own.headers.get('etag')).toBe(free.headers.get('etag'));
     expect((await move(a.id, { day_of_week: 0 }, 400)).details.map((detail) => detail.path).sort()).toEqual(['day_of_week', 'period']);
+  });
+
+  test('in which both change places leaves what other classes have then where it is', async () => {
+    const [the, other] = [await stage(), await stage()];
+    const [a, b] = [await add(bodyOf(the, 1, 1)), await add({ ...bodyOf(the, 2, 2), teacher_id: await addTeacher() })];
+    const beside = await add(bodyOf(other, 2, 2));
+    await move(a.id, { day_of_week: 2, period: 2, swap: true });
+    expect(await read(b.id)).toMatchObject({ day_of_week: 1, period: 1 });
+    expect(await read(beside.id)).toEqual(beside);
   });
 
   test('in which both change places is refused when it is one too many for either teacher, and both stay', async () => {
@@ -557,7 +608,8 @@ describe('who may', () => {
     await (await school.user(['accountant'])).get(path, 403);
   });
 
-  test('a teacher who manages the timetable does so for their classes, judged by all of the school, and is told nothing of other classes', async () => {
+  /** A school in which the role teacher manages the timetable, with a teacher of one class and another class. */
+  async function managing() {
     const one = await service.school();
     const [near, far] = [await stage(one), await stage(one)];
     const user = await one.user(['teacher']);
@@ -566,7 +618,17 @@ describe('who may', () => {
     await service.database.query(
       `insert into ${one.schema}.role_permission (role_id, permission_id) select r.id, p.id from ${one.schema}.role r, core.permission p where r.name = 'teacher' and p.name = 'timetable.manage'`,
     );
-    const teacher = await service.anonymous.login({ tenant_id: one.id, email: user.email, password: 'test-password' });
+    return { one, near, far, teacher: await service.anonymous.login({ tenant_id: one.id, email: user.email, password: 'test-password' }) };
+  }
+
+  test('a teacher who manages the timetable learns from the check of no slot of another class', async () => {
+    const { one, near, far, teacher } = await managing();
+    const asked = { class_id: near.class_id, day_of_week: 1, period: 1, exclude_slot_id: (await add(bodyOf(far, 1, 1), one)).id };
+    expect(await teacher.post(checkPath, asked, 422)).toMatchObject({ error: 'invalid_reference', details: [{ path: 'exclude_slot_id' }] });
+  });
+
+  test('a teacher who manages the timetable does so for their classes, judged by all of the school, and is told nothing of other classes', async () => {
+    const { one, near, far, teacher } = await managing();
     const slot = await add(bodyOf(far, 1, 1), one);
     await service.database.query(`insert into ${one.schema}.teacher_availability values ($1, 1, 2, false)`, [far.teacher_id]);
     await one.admin.put(`/api/teachers/${far.teacher_id}/workload-rule`, { max_periods_per_day: 1 });
