@@ -3,6 +3,9 @@
 -- A day has a holiday of a name once.
 create unique index holiday_name_key on holiday (lower(name), date);
 
+-- Years that are there stay as they are until they are changed.
+alter table academic_year add constraint academic_year_length_check check (end_date < start_date + interval '2 years') not valid;
+
 alter table attendance
   add marked_by_name text,
   add marked_at timestamptz not null default now();

@@ -133,7 +133,9 @@ function responses(endpoint: Endpoint, operation: Operation, path: string, metho
       }
     : {
         description: endpoint.isCreate ? 'Made.' : 'Done.',
-        content: content(endpoint.isPage ? z.object({ success: z.literal(true), data: z.array(answer), pagination: Pagination }) : success(answer)),
+        content: content(
+          endpoint.isPage ? z.object({ success: z.literal(true), data: z.array(answer), pagination: Pagination, ...endpoint.beside }) : success(answer),
+        ),
         ...headers,
       };
   return {

@@ -25,7 +25,7 @@ export interface PlacedSlot {
   period: number;
 }
 
-const dayNames = ['Monday', 'Tuesday', 'Wednesday', 'Thursday', 'Friday', 'Saturday', 'Sunday'];
+export const dayNames = ['Monday', 'Tuesday', 'Wednesday', 'Thursday', 'Friday', 'Saturday', 'Sunday'];
 
 /** The slots of the school's week. */
 export const slotsOf = ({ problem }: Begun, placed: readonly Placed[]): PlacedSlot[] =>
