@@ -124,7 +124,7 @@ create function api.require_no_other_class(p_teacher_id bigint, p_class_id bigin
 declare
   v_class text;
 begin
-  select concat_ws(' ', name, section) into v_class from class
+  select api.class_name(name, section) into v_class from class
     where class_teacher_id = p_teacher_id and academic_year_id = p_academic_year_id and id is distinct from p_class_id;
   if found then
     perform core.refuse_field('conflict', p_path, format('This teacher is class teacher of %s in this academic year.', v_class));

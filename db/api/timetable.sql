@@ -20,14 +20,16 @@ insert into core.operation (name, access, permission, feature, needs_setup, need
   ('timetable_generate_end', 'public', null, null, false, false, true);
 
 -- When each period begins and ends, for all that a slot may have. A short break makes all that comes after it later; lunch takes
--- whole periods. Slots of past years may stand in a period that the day does not have any more (is_in_day).
+-- whole periods. Slots of past years may stand in a period that the day does not have any more (is_in_day); what of these would lie
+-- beyond midnight is cut off there.
 create function api.period_times() returns table (period integer, start_time time, end_time time, is_lunch boolean, is_in_day boolean) language sql stable as $$
-  select n, c.start_time + later.by, c.start_time + later.by + make_interval(mins => c.period_duration),
+  select n, time '00:00' + make_interval(mins => least(begins.at, 1439)), time '00:00' + make_interval(mins => least(begins.at + c.period_duration, 1439)),
     coalesce(n between c.lunch_start_period and c.lunch_start_period + c.lunch_periods - 1, false), n <= c.total_periods
   from timetable_config c
   cross join generate_series(1, 24) n
   cross join lateral (
-    select make_interval(mins => (n - 1) * c.period_duration + c.break_duration * (select count(*) from unnest(c.break_after) b where b < n)::integer) as by) later;
+    select (extract(epoch from c.start_time) / 60)::integer + (n - 1) * c.period_duration
+      + c.break_duration * (select count(*) from unnest(c.break_after) b where b < n)::integer as at) begins;
 $$;
 comment on function api.period_times is 'When each period of a school day begins and ends.';
 

@@ -4,6 +4,9 @@
 delete from holiday h using holiday o where lower(o.name) = lower(h.name) and o.date = h.date and o.id < h.id;
 create unique index holiday_name_key on holiday (lower(name), date);
 
+-- Years that are there stay as they are until they are changed.
+alter table academic_year add constraint academic_year_length_check check (end_date < start_date + interval '2 years') not valid;
+
 alter table attendance
   add marked_by_name text,
   add marked_at timestamptz not null default now();

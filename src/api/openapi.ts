@@ -16,7 +16,10 @@ const Failure = z
         z.object({
           path: z.string(),
           message: z.string(),
-          kind: z.string().optional().meta({ description: 'Of a schedule_conflict: what conflicts.', examples: ['teacher'] }),
+          kind: z
+            .string()
+            .optional()
+            .meta({ description: 'Of a schedule_conflict: what conflicts.', examples: ['teacher'] }),
           slot_id: z.int().optional().meta({ description: 'Of a schedule_conflict: the slot in the way.' }),
         }),
       )
@@ -164,7 +167,9 @@ function responses(endpoint: Endpoint, operation: Operation, path: string, metho
       }
     : {
         description: endpoint.isCreate ? 'Made.' : 'Done.',
-        content: content(endpoint.isPage ? z.object({ success: z.literal(true), data: z.array(answer), pagination: Pagination }) : success(answer)),
+        content: content(
+          endpoint.isPage ? z.object({ success: z.literal(true), data: z.array(answer), pagination: Pagination, ...endpoint.beside }) : success(answer),
+        ),
         ...headers,
       };
   return {

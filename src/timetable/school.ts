@@ -30,6 +30,7 @@ const who = ({ names }: Begun, classId: Id, subjectId: Id, teacherId: Id | null)
   teacher_id: teacherId,
   teacher_name: teacherId === null ? null : (names.teachers[teacherId] ?? ''),
 });
+export const dayNames = ['Monday', 'Tuesday', 'Wednesday', 'Thursday', 'Friday', 'Saturday', 'Sunday'];
 
 /** The slots of the school's week. */
 export const slotsOf = (begun: Begun, placed: readonly Placed[]) =>

@@ -3,7 +3,7 @@ import type { Answer, Client } from '../support/client.ts';
 import { walk } from '../support/pages.ts';
 import { race } from '../support/race.ts';
 import { dayIn, farZones, steadyDay } from '../support/days.ts';
-import { type School, serviceWithSchool } from '../support/service.ts';
+import { type School, serviceWithSchool, unique } from '../support/service.ts';
 
 await steadyDay();
 const { service, school } = await serviceWithSchool();
@@ -71,29 +71,21 @@ const thisYear = Number(today.slice(0, 4));
 /** The day so many days after today, or before it. */
 const day = (after: number) => new Date(Date.parse(today) + after * 86_400_000).toISOString().slice(0, 10);
 
-let serial = 0;
-const unique = (what: string) => `${what}-${++serial}`;
-
-/** Adds a row straight into a table of a school; answers its id. */
-async function insert(table: string, fields: Record<string, unknown>, at = school): Promise<number> {
-  const [row] = await service.database.query<{ id: number }>(
-    `insert into ${at.schema}.${table} (${Object.keys(fields).join()}) values (${Object.keys(fields)
-      .map((_, n) => `$${n + 1}`)
-      .join()}) returning id::integer`,
-    Object.values(fields),
-  );
-  return row?.id ?? 0;
-}
-
 /** A class of this year with so many students, who were in it since long ago. */
 async function classOf(count: number, at = school): Promise<{ classId: number; students: number[] }> {
   const { classId } = await at.classroom(unique('Class'));
+  // The days before today that tests mark lie in it also in January.
+  await service.database.query(
+    `update ${at.schema}.academic_year y set start_date = $1 where is_current and start_date > $1
+       and not exists (select from ${at.schema}.academic_year o where o.id <> y.id and o.end_date >= $1)`,
+    [day(-60)],
+  );
   const students = [];
   for (let n = 1; n <= count; n++) students.push(await addStudent(classId, { last_name: `Pupil ${n}`, roll_number: String(n) }, at));
   return { classId, students };
 }
 async function addStudent(classId: number, fields: Record<string, unknown> = {}, at = school, since = '2020-01-01'): Promise<number> {
-  const id = await insert('student', { first_name: 'Sam', last_name: 'Pupil', admission_number: unique('A'), class_id: classId, ...fields }, at);
+  const id = await at.insert('student', { first_name: 'Sam', last_name: 'Pupil', admission_number: unique('A'), class_id: classId, ...fields });
   await service.database.query(`update ${at.schema}.enrollment set starts_on = $2 where student_id = $1`, [id, since]);
   return id;
 }
@@ -103,17 +95,9 @@ const move = (student: number, classId: number | null, at = school) =>
 /** A user with these roles who is class teacher of a class. */
 async function teacherOf(classId: number, roles = ['teacher'], at = school) {
   const who = await at.user(roles, { first_name: 'Tea', last_name: unique('Cher') });
-  const teacherId = await insert('teacher', { first_name: 'Tea', last_name: 'Cher', user_id: who.id }, at);
+  const teacherId = await at.insert('teacher', { first_name: 'Tea', last_name: 'Cher', user_id: who.id });
   await service.database.query(`update ${at.schema}.class set class_teacher_id = $2 where id = $1`, [classId, teacherId]);
   return Object.assign(who, { teacherId });
-}
-
-/** A role with these permissions. */
-async function role(permissions: string[]): Promise<string> {
-  const { data } = await school.admin.get<{ id: number; name: string }[]>('/api/rbac/permissions');
-  const name = unique('Role');
-  await school.admin.post('/api/rbac/roles', { name, permission_ids: data.filter((one) => permissions.includes(one.name)).map(({ id }) => id) }, 201);
-  return name;
 }
 
 const body = (class_id: number, date: string, marks: Record<number, Status>) => ({
@@ -260,12 +244,65 @@ describe('marking a class', () => {
     const { classId, students } = await classOf(1, own);
     const [a = 0] = students;
     await own.admin.post('/api/holidays', { name: 'Founders', date: day(-3) }, 201);
-    await insert('holiday', { name: 'Every year', date: `${Number(day(-5).slice(0, 4)) - 4}${day(-5).slice(4)}`, is_recurring: true }, own);
+    await own.insert('holiday', { name: 'Every year', date: `${Number(day(-5).slice(0, 4)) - 4}${day(-5).slice(4)}`, is_recurring: true });
     const refused = await refuse(classId, day(-3), { [a]: 'present' }, 409, own.admin);
     expect(refused).toMatchObject({ error: 'conflict', message: `${day(-3)} is a holiday: Founders.`, details: [{ path: 'date' }] });
     await refuse(classId, day(-5), { [a]: 'present' }, 409, own.admin);
     // All days of a week: one of them at least is none of the timetable.
     for (let n = -13; n < -6; n++) expect((await mark(classId, day(n), { [a]: 'present' }, own.admin)).marked).toBe(1);
+  });
+
+  test('a holiday that was added later refuses new marks, and lets those that are there be corrected', async () => {
+    const own = await service.school();
+    const { classId, students } = await classOf(2, own);
+    const [a = 0, b = 0] = students;
+    await mark(classId, day(-3), { [a]: 'present' }, own.admin);
+    await own.insert('holiday', { name: 'Storm', date: day(-3) });
+    expect(await mark(classId, day(-3), { [a]: 'absent' }, own.admin)).toMatchObject({ marked: 1, corrected: 1 });
+    expect((await refuse(classId, day(-3), { [a]: 'late', [b]: 'late' }, 409, own.admin)).message).toBe(`${day(-3)} is a holiday: Storm.`);
+    expect(statuses(await sheet(classId, `date=${day(-3)}`, own.admin))).toEqual([
+      [a, 'absent'],
+      [b, null],
+    ]);
+  });
+
+  test('a day outside the academic year of the class is a 400 that names it', async () => {
+    const own = await service.school();
+    const { classId, students } = await classOf(1, own);
+    await service.database.query(`update ${own.schema}.academic_year set start_date = $1`, [day(-2)]);
+    await mark(classId, day(-2), all(students, 'present'), own.admin);
+    for (const date of [day(-3), '1000-01-01'])
+      expect(await refuse(classId, date, all(students, 'present'), 400, own.admin)).toMatchObject({ error: 'validation_error', details: [{ path: 'date' }] });
+  });
+
+  test('the mark of a class that a student was in that day is not for the class that they came into later', async () => {
+    const [past, present] = [await classOf(1), await classOf(0)];
+    const [a = 0] = past.students;
+    const after = await teacherOf(present.classId);
+    await mark(past.classId, day(-5), { [a]: 'present' });
+    await mark(past.classId, day(-5), { [a]: 'late' });
+    await move(a, present.classId);
+    await service.database.query(`update ${school.schema}.enrollment set ends_on = $2 where student_id = $1 and ends_on is not null`, [a, day(-1)]);
+    await service.database.query(`update ${school.schema}.enrollment set starts_on = $2 where student_id = $1 and ends_on is null`, [a, day(-1)]);
+    for (const status of ['absent', 'late'] as const) {
+      const refused = await refuse(present.classId, day(-5), { [a]: status }, 409, after);
+      expect([refused.error, refused.details.map((detail) => detail.path)]).toEqual(['conflict', ['records.0.student_id']]);
+      const [marked] = await sheet(past.classId, `date=${day(-5)}`);
+      expect(refused.message).toBe(`Student ${a} was in ${marked?.class_name} on ${day(-5)}, and was marked there.`);
+    }
+    expect((await sheet(past.classId, `date=${day(-5)}`)).map(({ status, corrections }) => [status, corrections.length])).toEqual([['late', 1]]);
+    // Nobody marked them the day before, and on the day of the move both may.
+    await mark(present.classId, day(-6), { [a]: 'absent' }, after);
+    await mark(past.classId, day(-1), { [a]: 'present' });
+    await mark(present.classId, day(-1), { [a]: 'absent' }, after);
+    expect(await stored(a)).toEqual([
+      { date: day(-6), status: 'absent', class_id: present.classId },
+      { date: day(-5), status: 'late', class_id: past.classId },
+      { date: day(-1), status: 'absent', class_id: present.classId },
+    ]);
+    // The class that they were in then has its mark back, since the other one never had them on its roll.
+    expect(await mark(past.classId, day(-6), { [a]: 'present' })).toMatchObject({ corrected: 1 });
+    await expectTotals();
   });
 
   test('today is the day in the time zone of the school: the next one is a 400', async () => {
@@ -293,6 +330,17 @@ describe('marking a class', () => {
     expect((await own.admin.get<Register>(`${path}/class/${classId}/summary`)).data.from_date).toBe(`${there.slice(0, 8)}01`);
     expect((await own.admin.get<Day[]>(`${path}/calendar-holidays`)).data[0]?.date).toBe(`${there.slice(0, 8)}01`);
     expect(dayIn(time_zone)).toBe(there);
+  });
+
+  test('the list of a day says whether there was school', async () => {
+    const own = await service.school();
+    const { classId } = await classOf(1, own);
+    const id = await own.insert('holiday', { name: 'Storm', date: day(-3) });
+    const of = async (query: string) => (await own.admin.get(`${path}/class/${classId}?${query}`)) as unknown as { day?: object };
+    const weekday = (date: string) => ((new Date(date).getUTCDay() + 6) % 7) + 1;
+    expect((await of(`date=${day(-3)}`)).day).toEqual({ date: day(-3), is_working_day: weekday(day(-3)) < 6, holiday: { id, name: 'Storm' } });
+    expect((await of('')).day).toEqual({ date: today, is_working_day: weekday(today) < 6, holiday: null });
+    expect((await of(`from_date=${day(-3)}`)).day).toBeUndefined();
   });
 
   test('a class that does not exist is a 422 that names it', async () => {
@@ -603,11 +651,11 @@ describe('the attendance of a student', () => {
     ({ classId } = await classOf(0));
     await service.database.query(`update ${school.schema}.academic_year set start_date = $1, end_date = $2 where is_current`, [begin, end]);
     student = await addStudent(classId, { first_name: 'Zoë', last_name: 'Quill' });
-    const year = await insert('academic_year', { name: 'Before', start_date: pastBegin, end_date: pastEnd });
+    const year = await school.insert('academic_year', { name: 'Before', start_date: pastBegin, end_date: pastEnd });
     const [grade] = await service.database.query<{ id: number }>(`select id::integer from ${school.schema}.grade limit 1`);
-    const pastClass = await insert('class', { name: 'Past', section: 'B', grade_id: grade?.id, academic_year_id: year });
+    const pastClass = await school.insert('class', { name: 'Past', section: 'B', grade_id: grade?.id, academic_year_id: year });
     past = { year, classId: pastClass };
-    await insert('enrollment', {
+    await school.insert('enrollment', {
       student_id: student,
       class_id: pastClass,
       academic_year_id: year,
@@ -699,14 +747,14 @@ describe('who may', () => {
 
   test('attendance.mark of another role lets nobody mark a class that they do not teach; attendance.manage beside it does', async () => {
     const [own, other] = [await classOf(1), await classOf(1)];
-    const marker = await teacherOf(own.classId, [await role(['attendance.mark'])]);
+    const marker = await teacherOf(own.classId, [await school.role('attendance.mark')]);
     expect((await mark(own.classId, today, all(own.students, 'present'), marker)).marked).toBe(1);
     expect((await refuse(other.classId, today, all(other.students, 'present'), 403, marker)).error).toBe('forbidden');
-    const manager = await school.user([await role(['attendance.mark', 'attendance.manage'])]);
+    const manager = await school.user([await school.role('attendance.mark', 'attendance.manage')]);
     expect((await mark(other.classId, today, all(other.students, 'late'), manager)).marked).toBe(1);
-    const both = await teacherOf((await classOf(0)).classId, ['teacher', await role(['attendance.manage'])]);
+    const both = await teacherOf((await classOf(0)).classId, ['teacher', await school.role('attendance.manage')]);
     expect((await mark(other.classId, today, all(other.students, 'absent'), both)).corrected).toBe(1);
-    await refuse(own.classId, today, all(own.students, 'absent'), 403, await school.user([await role(['attendance.manage'])]));
+    await refuse(own.classId, today, all(own.students, 'absent'), 403, await school.user([await school.role('attendance.manage')]));
   });
 
   test('attendance.manage of the role teacher reaches no further than the classes that they teach', async () => {
@@ -724,7 +772,7 @@ describe('who may', () => {
 
   test('my-classes are none for who may not mark, whatever else they may', async () => {
     await classOf(1);
-    expect((await (await school.user([await role(['attendance.manage', 'attendance.read'])])).get(`${path}/my-classes`)).data).toEqual([]);
+    expect((await (await school.user([await school.role('attendance.manage', 'attendance.read')])).get(`${path}/my-classes`)).data).toEqual([]);
   });
 
   test('my-classes come by grade as the school orders them, then by class', async () => {
@@ -747,7 +795,7 @@ describe('who may', () => {
   test('my-classes are those that the user can mark, with the marks of today', async () => {
     const own = await service.school();
     const [one, two] = [await classOf(2, own), await classOf(1, own)];
-    await insert('academic_year', { name: 'Old', start_date: '2001-01-01', end_date: '2001-12-31' }, own);
+    await own.insert('academic_year', { name: 'Old', start_date: '2001-01-01', end_date: '2001-12-31' });
     await service.database.query(
       `insert into ${own.schema}.class (name, grade_id, academic_year_id) select 'Old', grade_id, (select id from ${own.schema}.academic_year where name = 'Old') from ${own.schema}.class limit 1`,
     );
@@ -762,6 +810,8 @@ describe('who may', () => {
     ]);
     const [row] = await list(own.admin, 'pageSize=1&page=2');
     expect(row?.class_id).toBe(two.classId);
+    await service.database.query(`update ${own.schema}.grade set sequence = 100 - id`);
+    expect((await list(own.admin, 'sort=class_name')).map(({ class_id }) => class_id)).toEqual([two.classId, one.classId]);
     expect(await list(await own.user(['accountant']))).toEqual([]);
     expect(await list(await own.user(['teacher']))).toEqual([]);
   });

@@ -74,6 +74,26 @@ describe('a calendar', () => {
     expect(found.every(({ sequence }) => sequence > 0)).toBe(true);
   });
 
+  test('has identifiers of its own: another school with lessons of the same numbers has others', async () => {
+    const uids = async (school: Planned) => {
+      await school.sql("update @academic_year set start_date = now() - interval '20 days', end_date = now() + interval '20 days'");
+      return (await events(await make(school.school.admin, { kind: 'class', class_id: school.classId }))).map(({ uid }) => uid);
+    };
+    const [first, second] = [await uids(await planned(service)), await uids(await planned(service))];
+    expect(first.length).toBeGreaterThan(0);
+    expect(first.map((uid) => uid.split('@')[0])).toEqual(second.map((uid) => uid.split('@')[0]));
+    expect(first.filter((uid) => second.includes(uid))).toEqual([]);
+  });
+
+  test('is read 60 times in a minute at most, and others go on being read', async () => {
+    const [busy, quiet] = [await make(one.school.admin, { kind: 'holidays' }), await make(one.school.admin, { kind: 'holidays' })];
+    const answers = await Promise.all(Array.from({ length: 62 }, () => read(pathOf(busy))));
+    expect(answers.filter(({ status }) => status === 200)).toHaveLength(60);
+    const [refused] = answers.filter(({ status }) => status !== 200);
+    expect([refused?.status, refused?.json?.error, Number(refused?.headers['retry-after']) > 0]).toEqual([429, 'rate_limited', true]);
+    expect((await read(pathOf(quiet))).status).toBe(200);
+  });
+
   test('follows the clock of the school: its lessons move in UTC where summer time ends', async () => {
     const school = await planned(service);
     await school.sql("update platform.tenant set time_zone = 'Europe/London' where id = $1", [school.school.id]);
@@ -378,4 +398,17 @@ describe('an address', () => {
     await operator.delete(`/api/platform/tenants/${school.school.id}`);
     expect(await isNothing(pathOf(feed))).toBe(true);
   });
+});
+
+test('what needs no permission is refused in the database for any other kind, whoever calls it', async () => {
+  const { sid } = JSON.parse(Buffer.from(one.student.client.token.split('.')[1] ?? '', 'base64url').toString()) as { sid: number };
+  const body = { kind: 'class', class_id: one.classId, token_hash: 'a'.repeat(64) };
+  await expect(one.sql("select core.call('schedule_feeds_create_own', $1, $2, '{}')", [sid, body])).rejects.toThrow('timetable.read');
+});
+
+test('a feed that was made has the ETag that reading it has', async () => {
+  const made = await one.school.admin.post<Feed>('/api/schedule/feeds', { kind: 'holidays' }, 201);
+  const version = (headers: Headers) => headers.get('etag')?.split('.')[0];
+  expect(version(made.headers)).toMatch(/^"\w+$/);
+  expect(version(made.headers)).toBe(version((await one.school.admin.get(`/api/schedule/feeds/${made.data.id}`)).headers));
 });

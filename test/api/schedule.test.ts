@@ -21,7 +21,7 @@ interface Day {
   academic_year_id: number | null;
   academic_year_name: string | null;
   is_school_day: boolean;
-  holiday: string | null;
+  holiday: { id: number; name: string } | null;
   on_leave: boolean;
   slots: Slot[];
 }
@@ -72,7 +72,7 @@ describe('the schedule of a class on a day', () => {
     expect(await ofClass(tuesday)).toMatchObject({ is_school_day: true, slots: [] });
     expect(await ofClass('2030-10-13')).toMatchObject({ day_of_week: 7, is_school_day: false, holiday: null, slots: [] });
     const holiday = await one.insert('holiday', { name: 'Founders', date: '2028-10-07', is_recurring: true });
-    expect(await ofClass(monday)).toMatchObject({ is_school_day: false, holiday: 'Founders', academic_year_id: one.yearId, slots: [] });
+    expect(await ofClass(monday)).toMatchObject({ is_school_day: false, holiday: { id: holiday, name: 'Founders' }, academic_year_id: one.yearId, slots: [] });
     await one.sql('delete from @holiday where id = $1', [holiday]);
     expect(await ofClass('2031-08-04')).toMatchObject({ day_of_week: 1, is_school_day: false, academic_year_id: null, academic_year_name: null, slots: [] });
   });
@@ -210,6 +210,10 @@ describe('today', () => {
 describe('a week', () => {
   const week = async (query: string, client = one.school.admin) => (await client.get<Week>(`/api/schedule/week?${query}`)).data;
   const found = (data: Week) => data.days.map((day) => `${day.date} ${day.slots.map(({ period }) => period).join('')}`);
+
+  test.each(['9999-12-31', '9999-12-26', '1000-01-06'])('with days outside the years 1000 to 9999, that of %s, is a 400', async (date) => {
+    expect((await one.school.admin.get(`/api/schedule/week?date=${date}`, 400)).details.map((detail) => detail.path)).toEqual(['date']);
+  });
 
   test('has its working days in order, of a class, of a teacher or of whoever asks', async () => {
     const data = await week(`class_id=${one.classId}&date=${wednesday}`);

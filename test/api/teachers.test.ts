@@ -84,7 +84,7 @@ interface Slot {
 interface Schedule {
   date: string;
   day_of_week: number;
-  holiday: string | null;
+  holiday: { id: number; name: string } | null;
   on_leave: boolean;
   slots: Slot[];
 }
@@ -805,11 +805,11 @@ describe('/me/today-schedule', () => {
 
   test('is empty on a holiday, which it names; a recurring one counts every year', async () => {
     const [row] = await rows<{ id: string }>(`insert into ${days.schema}.holiday (name, date) values ('Founders', $1) returning id`, [today.date]);
-    expect(await schedule()).toMatchObject({ ...nothing(), holiday: 'Founders' });
+    expect(await schedule()).toMatchObject({ ...nothing(), holiday: { name: 'Founders' } });
     await rows(`update ${days.schema}.holiday set date = date - interval '4 years' where id = $1`, [row?.id]);
     expect((await schedule()).slots).toEqual(expected);
     await rows(`update ${days.schema}.holiday set is_recurring = true where id = $1`, [row?.id]);
-    expect(await schedule()).toMatchObject({ ...nothing(), holiday: 'Founders' });
+    expect(await schedule()).toMatchObject({ ...nothing(), holiday: { name: 'Founders' } });
     await rows(`delete from ${days.schema}.holiday`);
     expect((await schedule()).slots).toEqual(expected);
   });

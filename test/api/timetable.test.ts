@@ -352,8 +352,8 @@ describe('what is in the way', () => {
     const one = await service.school();
     const the = await stage(one);
     const { gradeId } = await one.classroom('Other');
-    const year = await insert('academic_year', { name: 'Past', start_date: '1993-01-01', end_date: '1993-12-31' }, one);
-    const past = await insert('class', { name: 'Past', grade_id: gradeId, academic_year_id: year }, one);
+    const year = await one.insert('academic_year', { name: 'Past', start_date: '1993-01-01', end_date: '1993-12-31' });
+    const past = await one.insert('class', { name: 'Past', grade_id: gradeId, academic_year_id: year });
     for (const [class_id, year_id] of [
       [the.class_id, the.yearId],
       [past, year],

@@ -159,34 +159,26 @@ const GenerateInput = z
       .optional()
       .meta({ description: 'Classes of one academic year. Without it all classes of the year that have subjects.' }),
     academic_year_id: id.optional().meta({ description: 'That of the classes; without either the current one.' }),
-    effort: z
-      .int()
-      .min(1)
-      .max(60)
-      .optional()
-      .meta({
-        description:
-          'How much is searched: work, not time, so that a busy machine finds the same. More gives a better timetable; an idle machine takes at most a second for each, mostly a third. 10 without it, or time_limit_seconds where that is less.',
-      }),
+    effort: z.int().min(1).max(60).optional().meta({
+      description:
+        'How much is searched: work, not time, so that a busy machine finds the same. More gives a better timetable; an idle machine takes at most a second for each, mostly a third. 10 without it, or time_limit_seconds where that is less.',
+    }),
     time_limit_seconds: z
       .int()
       .min(1)
       .max(60)
       .optional()
       .meta({ description: 'When the clock ends the search, which only a very busy machine needs (is_cut_short). 60 without it.' }),
-    seed: z
-      .int()
-      .min(0)
-      .max(2_147_483_647)
-      .optional()
-      .meta({
-        description:
-          'Another seed gives another timetable, as good. The same seed and effort give the same one, where the school has not changed, unless is_cut_short. 1 without it.',
-      }),
+    seed: z.int().min(0).max(2_147_483_647).optional().meta({
+      description:
+        'Another seed gives another timetable, as good. The same seed and effort give the same one, where the school has not changed, unless is_cut_short. 1 without it.',
+    }),
     allow_partial: z
       .boolean()
       .optional()
-      .meta({ description: 'Where more is asked for than there is room for: places as much as there is room for, instead of a 409. The rest is in `unplaced`.' }),
+      .meta({
+        description: 'Where more is asked for than there is room for: places as much as there is room for, instead of a 409. The rest is in `unplaced`.',
+      }),
     dry_run: z.boolean().optional().meta({ description: 'Answers the timetable and saves nothing.' }),
   })
   .meta({ id: 'TimetableGenerateInput' });
@@ -205,7 +197,16 @@ const Generated = z
         teacher_name: z.string().nullable(),
         missing: z.int().meta({ description: 'Periods a week that have no place.' }),
         reason: z
-          .enum(['no_teacher', 'teacher_inactive', 'class_full', 'teacher_clash', 'teacher_unavailable', 'teacher_busy', 'teacher_day_limit', 'teacher_week_limit'])
+          .enum([
+            'no_teacher',
+            'teacher_inactive',
+            'class_full',
+            'teacher_clash',
+            'teacher_unavailable',
+            'teacher_busy',
+            'teacher_day_limit',
+            'teacher_week_limit',
+          ])
           .meta({ description: 'What stands in the way most often.' }),
         message: z.string(),
       }),
