@@ -39,21 +39,22 @@ export function threadLine<Answer>(line: ThreadLine): (workerData: unknown, opti
   let running = 0;
   const waiting = new Set<() => void>();
 
-  const turn = async (signal?: AbortSignal) => {
+  const turn = async (signal: AbortSignal) => {
     if (running < line.most) {
       running++;
       return;
     }
+    signal.throwIfAborted();
     if (waiting.size >= line.mostWaiting) throw new ApiError('unavailable', line.busy, { retryAfter: 5 });
     const { promise, resolve, reject } = Promise.withResolvers<undefined>();
     const go = () => resolve(undefined);
     const leave = () => {
       // Whoever has been called already holds a place, and gives it back when its thread is done.
-      if (waiting.delete(go)) reject(signal?.reason as Error);
+      if (waiting.delete(go)) reject(signal.reason as Error);
     };
     waiting.add(go);
-    signal?.addEventListener('abort', leave, { once: true });
-    await promise.finally(() => signal?.removeEventListener('abort', leave));
+    signal.addEventListener('abort', leave, { once: true });
+    await promise.finally(() => signal.removeEventListener('abort', leave));
   };
 
   const next = () => {

@@ -34,6 +34,8 @@ test('Who waits for a thread waits as long as they have patience; whoever has on
   const gone = new AbortController();
   const running = generateInThread(large, { effort: 60 }, { signal: gone.signal, patience: AbortSignal.timeout(100) }).catch((error: unknown) => error);
   await expect(generateInThread(small, { effort: 0.01 }, { patience: AbortSignal.timeout(200) })).rejects.toMatchObject({ name: 'TimeoutError' });
+  // Who has none left when they come does not begin to wait.
+  await expect(generateInThread(small, { effort: 0.01 }, { patience: AbortSignal.abort(new Error('late')) })).rejects.toThrow('late');
   gone.abort(new Error('gone'));
   expect(await running).toEqual(new Error('gone'));
 });
