@@ -66,20 +66,23 @@ begin
     '(select d.date, h.id, h.name, h.is_recurring, h.created_at, h.updated_at from api.holidays_between(%L, %L) d join holiday h on h.id = d.id) h', v_first, v_last) end);
 end $$;
 
--- Refuses a holiday of a name that the day has already. Of two at once the index holiday_name_key refuses the second.
+-- Refuses a holiday of a name that its day has already, a recurring one's in its years too. Of two at once the index
+-- holiday_name_key refuses the second.
 create function api.require_no_other_holiday(p jsonb) returns void language plpgsql stable as $$
 declare
-  v_is_other boolean;
+  v_before record;
+  v_name text;
   v_date date;
 begin
-  select exists (select from holiday h where h.id is distinct from one.id and lower(h.name) = lower(one.name) and h.date = one.date), one.date into v_is_other, v_date
-    from (select (p ->> 'id')::bigint as id, coalesce(p ->> 'name', before.name) as name, coalesce((p ->> 'date')::date, before.date) as date
-          from (values (true)) given left join holiday before on before.id = (p ->> 'id')::bigint) one;
-  if v_is_other then
+  select name, date into v_before from holiday where id = (p ->> 'id')::bigint;
+  v_name := coalesce(p ->> 'name', v_before.name);
+  v_date := coalesce((p ->> 'date')::date, v_before.date);
+  if (v_name, v_date) is distinct from (v_before.name, v_before.date) and exists (
+    select from api.holidays_between(v_date, v_date) h where h.id is distinct from (p ->> 'id')::bigint and lower(h.name) = lower(v_name)) then
     perform core.refuse_field('conflict', case when p ? 'name' or not p ? 'date' then 'name' else 'date' end, format('%s has a holiday of this name already.', v_date));
   end if;
 end $$;
-comment on function api.require_no_other_holiday is 'Refuses a holiday of a name that the day has already.';
+comment on function api.require_no_other_holiday is 'Refuses a holiday of a name that its day has already.';
 
 -- A new holiday; conflict when the day has one of this name. Marks that the day has stay.
 create function api.holidays_create(p jsonb) returns json language plpgsql as $$

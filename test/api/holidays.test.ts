@@ -51,6 +51,21 @@ describe('holidays', () => {
     expect(answers.map(({ status }) => status).sort()).toEqual([201, 409]);
   });
 
+  test('a day that a recurring holiday falls on has its name already; other changes of the two are free', async () => {
+    const name = unique('Yearly');
+    const yearly = await add({ name, date: '2026-02-28' });
+    const later = await add({ name, date: '2027-02-28' });
+    await school.admin.put(`${path}/${yearly.id}`, { is_recurring: true }, 200);
+    await school.admin.put(`${path}/${later.id}`, later, 200);
+    await school.admin.delete(`${path}/${later.id}`);
+    expect(await school.admin.post(path, { name: name.toUpperCase(), date: '2027-02-28' }, 409)).toMatchObject({
+      error: 'conflict',
+      details: [{ path: 'name', message: '2027-02-28 has a holiday of this name already.' }],
+    });
+    const other = await add({ name, date: '2027-03-01' });
+    expect((await school.admin.put(`${path}/${other.id}`, { date: '2028-02-28' }, 409)).details).toMatchObject([{ path: 'date' }]);
+  });
+
   test('a create with an Idempotency-Key that comes twice adds once', async () => {
     const send = () => school.admin.send<Holiday>('POST', path, { body: { name: 'Once', date: '2026-05-06' }, headers: { 'Idempotency-Key': 'holiday' } }, 201);
     expect((await send()).data).toEqual((await send()).data);
