@@ -54,7 +54,11 @@ select core.define_record('attendance_class', p_table => 'class', p_key => 'c.id
   $$,
   p_columns => $$
     c.id as class_id, api.class_name(c.name, c.section) as class_name, c.grade_id, g.name as grade_name, c.academic_year_id,
-    now_in.count as student_count, coalesce(today.count, 0) as marked_today, coalesce(today.count >= greatest(now_in.count, 1), false) as is_marked_today
+    now_in.count as student_count, coalesce(today.count, 0) as marked_today,
+    -- Not by the counts: who has left since was marked too.
+    coalesce(today.count, 0) > 0 and now_in.count > 0 and not exists (
+      select from enrollment e where e.class_id = c.id and e.status = 'active' and not exists (
+        select from attendance a where a.student_id = e.student_id and a.date = core.today() and a.class_id = c.id)) as is_marked_today
   $$,
   p_search => $$platform.search_normal(concat_ws(' ', c.name, c.section, g.name))$$,
   p_filters => '{"teacher_id": "c.id in (select class_id from core.class_staff() where teacher_id = :value::bigint)"}',

@@ -810,6 +810,16 @@ describe('who may', () => {
     ]);
     const [row] = await list(own.admin, 'pageSize=1&page=2');
     expect(row?.class_id).toBe(two.classId);
+    // Who was marked has left; who is still there was not.
+    await own.admin.put(`/api/students/${one.students[0] ?? 0}`, { class_id: two.classId });
+    expect(await list(teacher)).toMatchObject([{ class_id: one.classId, student_count: 1, marked_today: 1, is_marked_today: false }]);
+    await mark(one.classId, today, { [one.students[1] ?? 0]: 'present' }, own.admin);
+    expect(await list(own.admin)).toEqual(
+      expect.arrayContaining([
+        expect.objectContaining({ class_id: one.classId, student_count: 1, marked_today: 2, is_marked_today: true }),
+        expect.objectContaining({ class_id: two.classId, student_count: 2, marked_today: 1, is_marked_today: false }),
+      ]),
+    );
     await service.database.query(`update ${own.schema}.grade set sequence = 100 - id`);
     expect((await list(own.admin, 'sort=class_name')).map(({ class_id }) => class_id)).toEqual([two.classId, one.classId]);
     expect(await list(await own.user(['accountant']))).toEqual([]);

@@ -72,8 +72,8 @@ const MarkableClass = z
     grade_name: z.string(),
     academic_year_id: id,
     student_count: z.int().meta({ description: 'Who is in it now.' }),
-    marked_today: z.int().meta({ description: 'How many are marked today.' }),
-    is_marked_today: z.boolean().meta({ description: 'As many as are in it.' }),
+    marked_today: z.int().meta({ description: 'How many are marked today, those who have left since among them.' }),
+    is_marked_today: z.boolean().meta({ description: 'Everybody who is in it.' }),
   })
   .meta({ id: 'MarkableClass' });
 
