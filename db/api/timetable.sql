@@ -366,7 +366,6 @@ begin
   return json_build_object('run', v_run, 'problem', v_problem, 'digest', md5(v_problem::text), 'academic_year_id', v_year_id, 'class_ids', v_class_ids,
     'standing', (select count(*) from timetable_slot where class_id = any (v_class_ids) and not is_pinned),
     'names', json_build_object(
-      'days', (select json_object_agg(d, api.day_name(d)) from generate_series(1, 7) d),
       'classes', (select json_object_agg(id, api.class_name(name, section)) from class where id = any (v_class_ids)),
       'subjects', (select json_object_agg(id, name) from subject where id in (select subject_id from class_subject where class_id = any (v_class_ids))),
       'teachers', coalesce((select json_object_agg(id, first_name || ' ' || last_name) from teacher

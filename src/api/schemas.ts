@@ -80,13 +80,27 @@ export const date = z.iso
   .refine((day) => !/^\d{4}-\d\d-\d\d$/.test(day) || day >= '1000', 'must be between 1000-01-01 and 9999-12-31')
   .meta({ description: 'A day, `YYYY-MM-DD`.', examples: ['2026-09-01'] });
 
-/** A day of the week as it goes out. */
-export const dayOfWeek = z.int().meta({ description: '1 is Monday.', examples: [1] });
+/** A day of the week. */
+export const dayOfWeek = z
+  .int()
+  .min(1)
+  .max(7)
+  .meta({ description: '1 is Monday.', examples: [1] });
 
-/** A time of day as it goes out, to the minute. */
+/** The most periods that a school day has. */
+export const mostPeriods = 24;
+
+/** A period of a school day. */
+export const period = z
+  .int()
+  .min(1)
+  .max(mostPeriods)
+  .meta({ description: 'Counted from 1; lunch counts.', examples: [1] });
+
+/** A time of day, to the minute. */
 export const clock = z
   .string()
-  .regex(/^\d\d:\d\d$/)
+  .regex(/^([01]\d|2[0-3]):[0-5]\d$/, 'must be a time, HH:MM')
   .meta({ description: 'A time of day, `HH:MM`.', examples: ['08:45'] });
 
 /** Why there is no school on a day. */

@@ -15,8 +15,8 @@ export interface Begun {
     /** Class subjects without an active teacher, whom the generator can't place; teacher is who is not active. */
     untaught: { class: number; subject: number; teacher: number | null; periods_per_week: number }[];
   };
-  /** Days by their number in the week, 1 for Monday; everybody else by id. */
-  names: Record<'days' | 'classes' | 'subjects' | 'teachers', Record<string, string>>;
+  /** By id. */
+  names: Record<'classes' | 'subjects' | 'teachers', Record<string, string>>;
 }
 
 /** The day of the week, 1 for Monday, that the generator counts as its `day`. */
@@ -30,6 +30,7 @@ const who = ({ names }: Begun, classId: Id, subjectId: Id, teacherId: Id | null)
   teacher_id: teacherId,
   teacher_name: teacherId === null ? null : (names.teachers[teacherId] ?? ''),
 });
+/** From Monday. */
 export const dayNames = ['Monday', 'Tuesday', 'Wednesday', 'Thursday', 'Friday', 'Saturday', 'Sunday'];
 
 /** The slots of the school's week. */
@@ -75,7 +76,7 @@ export function overCapacityOf(begun: Begun, over: readonly OverCapacity[]): { p
         teacher: names.teachers[id ?? ''] ?? '',
         classes: list(classes, names.classes),
         teachers: list(teachers, names.teachers),
-        day: names.days[inWeek ?? ''] ?? '',
+        day: dayNames[(inWeek ?? 0) - 1] ?? '',
       }),
     };
   });

@@ -1,7 +1,24 @@
 import { z } from 'zod';
 import { resource } from '../endpoint.ts';
 import { Schedule } from './schedule.ts';
-import { date, Deleted, email, flag, id, login, optionalText, page, pathId, text, timestamp, timestamps, uniqueBy } from '../schemas.ts';
+import {
+  date,
+  dayOfWeek,
+  Deleted,
+  email,
+  flag,
+  id,
+  login,
+  mostPeriods,
+  optionalText,
+  page,
+  pathId,
+  period,
+  text,
+  timestamp,
+  timestamps,
+  uniqueBy,
+} from '../schemas.ts';
 
 const fields = {
   first_name: text(100).meta({ examples: ['Ngozi'] }),
@@ -109,23 +126,15 @@ const leaveFilters = {
 
 const AvailabilitySlot = z
   .strictObject({
-    day_of_week: z
-      .int()
-      .min(1)
-      .max(7)
-      .meta({ description: '1 is Monday.', examples: [1] }),
-    period: z
-      .int()
-      .min(1)
-      .max(24)
-      .meta({ examples: [1] }),
+    day_of_week: dayOfWeek,
+    period,
     is_available: z.boolean(),
   })
   .meta({ id: 'AvailabilitySlot' });
 
 const AvailabilityInput = z
   .array(AvailabilitySlot)
-  .max(7 * 24)
+  .max(7 * mostPeriods)
   .superRefine(uniqueBy('day_of_week', 'period'))
   .meta({ id: 'AvailabilityInput', description: 'What is not named is available.' });
 
@@ -149,7 +158,9 @@ const Workload = z
     max_periods_per_week: z.int().nullable(),
     assigned_periods: z.int().meta({ description: 'Slots of the timetable, in the current academic year.' }),
     planned_periods: z.int().meta({ description: 'Periods a week of the class subjects, in the current academic year.' }),
-    per_day: z.array(z.object({ day_of_week: z.int(), periods: z.int() })).meta({ description: 'Slots on each working day, and on any other that has some.' }),
+    per_day: z
+      .array(z.object({ day_of_week: dayOfWeek, periods: z.int() }))
+      .meta({ description: 'Slots on each working day, and on any other that has some.' }),
     is_over_limit: z.boolean().meta({ description: 'A day has more slots, or the week more slots or planned periods, than the rule allows.' }),
   })
   .meta({ id: 'Workload' });

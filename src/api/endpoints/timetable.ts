@@ -3,27 +3,9 @@ import { GeneratorLimitError, generateInThread } from '../../timetable/in-a-thre
 import { type Begun, overCapacityOf, slotsOf, unplacedOf } from '../../timetable/school.ts';
 import { type Handler, resource } from '../endpoint.ts';
 import { ApiError } from '../errors.ts';
-import { Deleted, id, optionalText, page, pathId, timestamps, uniqueBy } from '../schemas.ts';
+import { clock, dayOfWeek, Deleted, id, mostPeriods, optionalText, page, pathId, period, timestamps, uniqueBy } from '../schemas.ts';
 import { inLine, inTurn } from '../turns.ts';
 import { timetablePrint } from './schedule.ts';
-
-const mostPeriods = 24;
-const dayOfWeek = z
-  .int()
-  .min(1)
-  .max(7)
-  .meta({ description: '1 is Monday.', examples: [1] });
-const period = z
-  .int()
-  .min(1)
-  .max(mostPeriods)
-  .meta({ description: 'Counted from 1; lunch counts.', examples: [1] });
-
-/** A time of day. */
-const time = z
-  .string()
-  .regex(/^([01]\d|2[0-3]):[0-5]\d$/, 'must be a time, HH:MM')
-  .meta({ description: 'A time of day, `HH:MM`.', examples: ['08:45'] });
 
 /** Numbers of which each stands there once; kept in their order. */
 const numbers = (number: z.ZodInt, most: number) =>
@@ -38,7 +20,7 @@ const config = {
   lunch_start_period: z.int().min(1).max(mostPeriods).nullable().meta({ description: 'The first period of lunch; null for no lunch.' }),
   lunch_periods: z.int().min(1).max(4).meta({ description: 'How many periods lunch takes.' }),
   period_duration: z.int().min(5).max(240).meta({ description: 'Minutes.' }),
-  start_time: time.meta({ description: 'When period 1 begins, `HH:MM`.' }),
+  start_time: clock.meta({ description: 'When period 1 begins, `HH:MM`.' }),
   break_after: numbers(z.int().min(1).max(mostPeriods), mostPeriods).meta({
     description: 'Periods after which there is a short break: each makes all that comes later in the day begin `break_duration` minutes later.',
     examples: [[2]],
@@ -60,7 +42,7 @@ const Config = z
     break_after: z.array(z.int()).meta({ description: 'Periods after which there is a short break.' }),
     working_days: z.array(dayOfWeek),
     periods: z
-      .array(z.object({ period, start_time: time, end_time: time, is_lunch: z.boolean() }))
+      .array(z.object({ period, start_time: clock, end_time: clock, is_lunch: z.boolean() }))
       .meta({ description: 'The periods of a day and their times.' }),
     ...timestamps,
   })
@@ -100,8 +82,8 @@ const Slot = z
     teacher_name: z.string().nullable(),
     day_of_week: dayOfWeek,
     period,
-    start_time: time,
-    end_time: time,
+    start_time: clock,
+    end_time: clock,
     room: z.string().nullable().meta({ description: 'Where it is not the room of the class.' }),
     class_room: z.string().nullable().meta({ description: 'The room of the class.' }),
     is_pinned: isPinned,
@@ -262,7 +244,7 @@ const generate: Handler = async ({ req, res, params, call, admit, services }) =>
   return inLine(tenant_id, waiting, () =>
     inTurn(turn, { signal: gone.signal, patience: waiting }, async (begun, signal) => {
       const options = { seed, effort, time_limit_ms: time_limit_seconds * 1000, allow_partial };
-      const found = await generateInThread(begun.problem, options, { signal, patience: waiting }).catch(toApiError);
+      const found = await generateInThread(begun.problem, options, { signal, patience: waiting }).catch(refuse);
       if (found.status === 'infeasible') {
         const details = overCapacityOf(begun, found.over_capacity);
         throw new ApiError('schedule_conflict', `No timetable can hold all of this. ${details[0]?.message ?? ''}`.trim(), { details: details.slice(0, 20) });
@@ -294,7 +276,7 @@ const generate: Handler = async ({ req, res, params, call, admit, services }) =>
 };
 
 /** @throws ApiError unavailable where a thread wanted too much or was not free in time */
-function toApiError(error: unknown): never {
+function refuse(error: unknown): never {
   if (error instanceof GeneratorLimitError) throw new ApiError('unavailable', error.message, { retryAfter: 60, cause: error });
   if (error instanceof DOMException && error.name === 'TimeoutError') {
     throw new ApiError('unavailable', 'Too many timetables are being generated. Try again in a moment.', { retryAfter: 30, cause: error });
