@@ -469,13 +469,13 @@ describe('a move', () => {
     expect((await move(a.id, { day_of_week: 0 }, 400)).details.map((detail) => detail.path).sort()).toEqual(['day_of_week', 'period']);
   });
 
-  test('in which both change places leaves what other classes have then where it is', async () => {
+  test('in which both change places leaves all others where they are: of other classes, and of the class in that period of other days', async () => {
     const [the, other] = [await stage(), await stage()];
     const [a, b] = [await add(bodyOf(the, 1, 1)), await add({ ...bodyOf(the, 2, 2), teacher_id: await addTeacher() })];
-    const beside = await add(bodyOf(other, 2, 2));
+    const stay = [await add(bodyOf(other, 2, 2)), await add(bodyOf(the, 3, 2)), await add(bodyOf(the, 2, 1))];
     await move(a.id, { day_of_week: 2, period: 2, swap: true });
     expect(await read(b.id)).toMatchObject({ day_of_week: 1, period: 1 });
-    expect(await read(beside.id)).toEqual(beside);
+    for (const one of stay) expect(await read(one.id)).toEqual(one);
   });
 
   test('in which both change places is refused when it is one too many for either teacher, and both stay', async () => {
