@@ -70,22 +70,36 @@ const nameOf = ({ kind, school, whose }: CalendarData) =>
 /** Events at a time; others have their turn between. */
 const chunkEvents = 100;
 
-/** How many more may wait for the calendar that is being made. */
-const mostWaiting = 50;
-let waiting = 0;
+/** How many may wait for their calendar, the one that is being made among them: in all, and of a school, so that none takes the places of all others. */
+const mostWaiting = { all: 50, school: 25 };
+const waiting = new Map<number, number>();
 let last: Promise<unknown> = Promise.resolve();
+
+interface Reader {
+  tenantId: number;
+  /** Where the service is, for identifiers that no other service makes. */
+  host: string;
+  signal?: AbortSignal;
+}
 
 /**
  * An iCalendar (RFC 5545). Moments are in UTC, holidays are days. One is made at a time, in pieces, so that ten of them do not hold
  * everybody else up.
  * @param data  CalendarData as JSON
- * @param host  where the service is, for identifiers that no other service makes
  * @throws ApiError unavailable when too many wait; the signal's reason
  */
-export async function calendarText(data: string, host: string, signal?: AbortSignal): Promise<string> {
-  if (waiting >= mostWaiting) throw new ApiError('unavailable', 'Too many calendars are being read. Try again in a moment.', { retryAfter: 10 });
-  waiting++;
-  const made = last.then(() => write(JSON.parse(data) as CalendarData, host, signal)).finally(() => waiting--);
+export async function calendarText(data: string, { tenantId, host, signal }: Reader): Promise<string> {
+  const ofSchool = waiting.get(tenantId) ?? 0;
+  const all = [...waiting.values()].reduce((sum, count) => sum + count, 0);
+  if (ofSchool >= mostWaiting.school || all >= mostWaiting.all)
+    throw new ApiError('unavailable', 'Too many calendars are being read. Try again in a moment.', { retryAfter: 10 });
+  waiting.set(tenantId, ofSchool + 1);
+  const leave = () => {
+    const left = (waiting.get(tenantId) ?? 1) - 1;
+    if (left > 0) waiting.set(tenantId, left);
+    else waiting.delete(tenantId);
+  };
+  const made = last.then(() => write(JSON.parse(data) as CalendarData, host, signal)).finally(leave);
   last = made.catch(() => undefined);
   return made;
 }

@@ -1,5 +1,6 @@
 import { beforeAll, describe, expect, test } from '@jest/globals';
 import ICAL from 'ical.js';
+import { type CalendarData, calendarText } from '../../src/api/calendar.ts';
 import type { Client } from '../support/client.ts';
 import { steadyDay } from '../support/days.ts';
 import { race } from '../support/race.ts';
@@ -411,4 +412,16 @@ test('a feed that was made has the ETag that reading it has', async () => {
   const version = (headers: Headers) => headers.get('etag')?.split('.')[0];
   expect(version(made.headers)).toMatch(/^"\w+$/);
   expect(version(made.headers)).toBe(version((await one.school.admin.get(`/api/schedule/feeds/${made.data.id}`)).headers));
+});
+
+test('where calendars are waited for, a school takes half of the places at most, and whoever finds none is told to come again', async () => {
+  const data = JSON.stringify({ kind: 'holidays', tenant_id: 1, school: 'One', whose: null, events: [] } satisfies CalendarData);
+  const of = (tenantId: number, count: number) => Array.from({ length: count }, () => calendarText(data, { tenantId, host: 'localhost' }));
+  const made = async (all: Promise<string>[]) => (await Promise.allSettled(all)).map((one): unknown => (one.status === 'rejected' ? one.reason : one.status));
+  const busy = expect.objectContaining({ error: 'unavailable', retryAfter: 10 });
+  const [first, second, third] = await Promise.all([made(of(1, 26)), made(of(2, 25)), made(of(3, 1))]);
+  expect([first.slice(0, 25), first[25]]).toEqual([Array(25).fill('fulfilled'), busy]);
+  expect(second).toEqual(Array(25).fill('fulfilled'));
+  expect(third).toEqual([busy]);
+  expect(await made(of(1, 1))).toEqual(['fulfilled']);
 });

@@ -125,7 +125,7 @@ const readFeed: Handler = async ({ params, call, services }) => {
     name: 'calendar.ics',
     contentType: 'text/calendar; charset=utf-8',
     madeOf: `${host} ${answer}`,
-    content: async (signal) => Buffer.from(await calendarText(answer, host, signal)),
+    content: async (signal) => Buffer.from(await calendarText(answer, { tenantId: Number(tenant_id), host, signal })),
   };
 };
 
