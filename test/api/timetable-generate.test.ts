@@ -248,6 +248,14 @@ describe('a generate', () => {
     expect(await generate(school)).toMatchObject({ status: 'complete', placed: 0, removed: 0, slots: [] });
   });
 
+  test('has the teacher of a pinned slot nowhere else then', async () => {
+    const school = await planned(2, [1]);
+    await rows(`update ${school.schema}.class_subject set teacher_id = 1`);
+    await school.admin.put('/api/timetable/config', { working_days: [1], total_periods: 2 });
+    await school.admin.post('/api/timetable/slots', { class_id: 1, subject_id: 1, teacher_id: 1, day_of_week: 1, period: 1, is_pinned: true }, 201);
+    expect(cells((await generate(school)).slots)).toEqual([{ class_id: 2, subject_id: 1, teacher_id: 1, day_of_week: 1, period: 2 }]);
+  });
+
   test('of the impossible names the day as the week does, whatever days have school', async () => {
     const school = await planned(2, [6, 6]);
     await school.admin.put('/api/timetable/config', { working_days: [2, 6], total_periods: 6 });
@@ -422,8 +430,10 @@ describe('while a generate runs', () => {
     ['the availability of a teacher', (at: School) => at.admin.put('/api/teachers/1/availability', [{ day_of_week: 1, period: 1, is_available: false }])],
     ['the config', (at: School) => at.admin.put('/api/timetable/config', { total_periods: 9 })],
     ['a slot', (at: School) => at.admin.post('/api/timetable/slots', { class_id: 1, subject_id: 1, day_of_week: 1, period: 1 }, 201)],
+    ['where a slot is', (at: School) => at.admin.send('PATCH', '/api/timetable/slots/1/move', { body: { day_of_week: 5, period: 2 } }, 200)],
   ])('a change of %s is noticed: 409, and the timetable stays', async (_what, change) => {
     const school = await hard();
+    await school.admin.post('/api/timetable/slots', { class_id: 1, subject_id: 1, day_of_week: 5, period: 1 }, 201);
     const running = refused(school, { time_limit_seconds: 2 }, 409);
     await until(async () => (await turns(school)).length === 1 || undefined);
     await change(school);
