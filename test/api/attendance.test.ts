@@ -275,6 +275,15 @@ describe('marking a class', () => {
       expect(await refuse(classId, date, all(students, 'present'), 400, own.admin)).toMatchObject({ error: 'validation_error', details: [{ path: 'date' }] });
   });
 
+  test('the mark of a class that a student was not in that day either is for the class that they are in now', async () => {
+    const [first, second] = [await classOf(0), await classOf(0)];
+    const a = await addStudent(first.classId, {}, school, day(-2));
+    await mark(first.classId, day(-5), { [a]: 'present' });
+    await move(a, second.classId);
+    expect(await mark(second.classId, day(-5), { [a]: 'late' })).toMatchObject({ marked: 1, corrected: 1 });
+    expect(await stored(a)).toEqual([{ date: day(-5), status: 'late', class_id: second.classId }]);
+  });
+
   test('the mark of a class that a student was in that day is not for the class that they came into later', async () => {
     const [past, present] = [await classOf(1), await classOf(0)];
     const [a = 0] = past.students;
