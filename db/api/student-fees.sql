@@ -153,8 +153,8 @@ begin
   ), item as materialized (
     select * from pair where reason is null and amount > 0
   ), fee as (
-    insert into student_fee (student_id, fee_structure_id, class_id, amount, due_date, billed_on)
-      select student_id, v_structure.id, class_id, sum(amount), v_due, v_date from item
+    insert into student_fee (student_id, fee_structure_id, class_id, amount, due_date, billed_on, items_digest)
+      select student_id, v_structure.id, class_id, sum(amount), v_due, v_date, md5(json_agg(json_build_array(name, amount) order by fee_component_id)::text)::uuid from item
       where (p ->> 'dry_run')::boolean is not true group by student_id, class_id order by class_id, student_id
       returning id, student_id
   ), made as (
