@@ -3,8 +3,8 @@ import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
-import { Worker } from 'node:worker_threads';
-import type { Generated, Id, Placed, Problem } from '../src/timetable/problem.ts';
+import { generateInThread } from '../src/timetable/in-a-thread.ts';
+import type { Id, Placed, Problem } from '../src/timetable/problem.ts';
 import { judge, type Verdict } from '../test/support/timetable-checker.ts';
 import { instances } from '../test/support/timetable-instances.ts';
 import { feasibleProblem, plainSchool, type School } from '../test/support/timetables.ts';
@@ -38,13 +38,9 @@ async function ours(problem: Problem): Promise<Attempt> {
   let highest = before;
   const timer = setInterval(() => (highest = Math.max(highest, process.memoryUsage().rss)), 20);
   const processor = process.cpuUsage();
-  const thread = new Worker(new URL('../src/timetable/generate.worker.ts', import.meta.url), {
-    workerData: { problem, options: { time_limit_ms: Number(seconds) * 1000 } },
-  });
-  const made = await new Promise<Generated>((resolve, reject) => thread.on('message', resolve).on('error', reject));
+  const made = await generateInThread(problem, { time_limit_ms: Number(seconds) * 1000 });
   const { user, system } = process.cpuUsage(processor);
   clearInterval(timer);
-  await thread.terminate();
   return {
     seconds: made.seconds,
     processor: (user + system) / 1e6,

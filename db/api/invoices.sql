@@ -28,9 +28,9 @@ select core.define_record('invoice', p_table => 'invoice', p_key => 'i.id',
     (select max(r.created_at) from invoice_reminder r where r.invoice_id = i.id) as last_reminded_at, i.created_at, i.updated_at
   $$,
   p_condition => $$(i.issued_at is not null or current_setting('app.scope', true) = 'all')$$,
-  p_search => $$i.id in (
-    select n.id from invoice n where n.invoice_number like upper(:pattern)
-    union all select o.id from student p join invoice o on o.student_id = p.id where p.search_text like :pattern)$$,
+  p_search => $$(i.student_id = any (array(select id from student where search_text like :pattern and search_text like all (:patterns))) or i.id = any (array(
+    select n.id from invoice n join student o on o.id = n.student_id
+    where n.invoice_number like any (upper(:patterns)::text[]) and o.search_text || ' ' || lower(n.invoice_number) like all (:patterns))))$$,
   p_filters => $${
     "student_id": "i.student_id = :value::bigint",
     "class_id": "i.class_id = :value::bigint",

@@ -4,6 +4,8 @@
 -- from the record's definition; what the request gives enters as literals. Counting reads every row that fits: who wants
 -- only the data leaves it out by p_with_total. Where rows depend on the request by more than conditions, on a day for
 -- example, the function that calls makes their source of literals (p_source) in place of the record's.
+-- Where the source has a row for each key, the keys of the page are found first: that needs the joins only where search or sort do, and
+-- no more rows than the page has are joined and shown.
 create function core.page(p_record text, p jsonb, p_with_total boolean default true, p_source text default null) returns json
   language plpgsql stable as $$
 declare
@@ -12,6 +14,7 @@ declare
   v_page bigint := coalesce((p ->> 'page')::bigint, 1);
   v_where text;
   v_sort text;
+  v_limit text;
   v_answer json;
 begin
   select * into strict v_record from core.record where name = p_record;
@@ -21,20 +24,25 @@ begin
     union all
     select '(' || replace(f.value, ':value', quote_literal(p ->> f.key)) || ')' from jsonb_each_text(v_record.filters) f where p ->> f.key is not null
     union all
-    select case when v_record.search like '%:pattern%' then replace(v_record.search, ':pattern', quote_literal(pattern)) else format('%s like %L', v_record.search, pattern) end
+    select case when v_record.search like '%:patterns%'
+        then replace(replace(v_record.search, ':patterns', quote_literal(array_agg(pattern))), ':pattern', quote_literal((array_agg(pattern order by length(pattern) desc))[1]))
+        else string_agg(format('%s like %L', v_record.search, pattern), ' and ') end
     from unnest((string_to_array(trim(regexp_replace(platform.search_normal(p ->> 'search'), '\s+', ' ', 'g')), ' '))[1:8]) word,
       lateral (select '%' || regexp_replace(word, '([\\%_])', '\\\1', 'g') || '%') searched (pattern)
-    where word <> ''
+    where word <> '' having count(*) > 0
   ) conditions;
   v_sort := core.order_by(v_record, coalesce(p ->> 'sort', v_record.default_sort),
     coalesce(p ->> 'order', case when p ->> 'sort' is null then v_record.default_order end));
+  v_limit := format('%s order by %s limit %s offset %s', v_where, v_sort, v_size, (v_page - 1) * v_size);
   execute format(
     'select json_build_object(
-       ''data'', coalesce((select json_agg(record) from (select %1$s from %2$s where %3$s order by %4$s limit %5$s offset %6$s) record), ''[]''),
-       ''pagination'', json_build_object(''page'', %7$s, ''pageSize'', %5$s, ''totalItems'', total.items, ''totalPages'', ceil(total.items / %5$s.0)::integer))
-     from (select %8$s as items from %9$s) total',
-    v_record.columns, v_record.source, v_where, v_sort, v_size, (v_page - 1) * v_size, v_page,
-    case when p_with_total then 'count(*)' else '0' end, case when p_with_total then v_record.source || ' where ' || v_where else '(values (0)) none' end
+       ''data'', coalesce((select json_agg(record) from (select %1$s from %2$s where %3$s) record), ''[]''),
+       ''pagination'', json_build_object(''page'', %4$s, ''pageSize'', %5$s, ''totalItems'', total.items, ''totalPages'', ceil(total.items / %5$s.0)::integer))
+     from (select %6$s) total',
+    v_record.columns, v_record.source,
+    case when v_record.has_row_for_each_key and p_source is null
+      then format('%1$s = any (array(select %1$s from %2$s where %3$s)) order by %4$s', v_record.key, v_record.source, v_limit, v_sort) else v_limit end,
+    v_page, v_size, case when p_with_total then format('count(*) as items from %s where %s', v_record.source, v_where) else '0 as items' end
   ) into v_answer;
   return v_answer;
 end $$;

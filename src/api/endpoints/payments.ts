@@ -92,6 +92,7 @@ export const feePayments = resource('/fees/payments', 'Fee payments', 'What was 
       {
         student_id: pathId.optional(),
         student_fee_id: pathId.optional(),
+        invoice_id: pathId.optional(),
         class_id: pathId.optional().meta({ description: 'The class that it was billed for.' }),
         from_date: date.optional(),
         to_date: date.optional(),
