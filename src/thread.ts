@@ -30,6 +30,8 @@ export interface ThreadOptions {
   maxMilliseconds: number;
   /** Ends the waiting or the thread, for a request that is gone; its reason is thrown. */
   signal?: AbortSignal | undefined;
+  /** Ends the waiting, and nothing else. */
+  patience?: AbortSignal | undefined;
 }
 
 /**
@@ -96,7 +98,8 @@ export function threadLine<Answer>(line: ThreadLine): (request: unknown, options
 
   return async (request, options) => {
     options.signal?.throwIfAborted();
-    await turn(options.signal);
+    const ends = [options.signal, options.patience].filter((each) => each !== undefined);
+    await turn(AbortSignal.any(ends));
     try {
       options.signal?.throwIfAborted();
       const thread = take();
