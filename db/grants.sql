@@ -16,9 +16,9 @@ grant select on core.operation to school_api;
 do $$
 declare
   v_shared text[] := '{tenant_id,user_id,session_id,teacher_id,student_id,permissions,has_permission,has_permission_for_all,today,fail,refuse_field,diff,enqueue,enqueue_all,enabled_features,
-    page,order_by,insert,update,lock,narrow,file_content,earlier_answer,require_match,version_of,refuse_read_only,effective_rights,lock_rights,refresh_rights,session_rights,session_open,session_rotate,
+    page,conditions,export_page,order_by,insert,update,lock,narrow,file_content,earlier_answer,require_match,version_of,refuse_read_only,effective_rights,lock_rights,refresh_rights,session_rights,session_open,session_rotate,
     session_end,sessions_revoke,token_use,tokens_void,token_is_recent,login_attempt,login_succeeded,tenant_features,tenant_summary}';
-  v_of_tenant text[] := '{usage_count,tenant_usage,reaches_teacher,class_staff,reach_all,reach_again,teachers_on_leave,subscription_status,subscription_plans,subscription_upgrade,school_rename,setup_complete}';
+  v_of_tenant text[] := '{usage_count,tenant_usage,reaches_teacher,require_whole_school,class_staff,reach_all,reach_again,teachers_on_leave,subscription_status,subscription_plans,subscription_upgrade,school_rename,setup_complete}';
   v_of_platform text[] := '{audit,is_reserved_subdomain,require_plan_fits,tenant_provision}';
   v_function record;
 begin

@@ -45,6 +45,7 @@ const granted: Record<string, string[]> = {
   school_tenant: [
     'class_staff',
     'reaches_teacher',
+    'require_whole_school',
     'school_rename',
     'setup_complete',
     'subscription_plans',
@@ -58,12 +59,14 @@ const granted: Record<string, string[]> = {
   ],
   school_platform: ['audit', 'is_reserved_subdomain', 'require_plan_fits', 'tenant_provision'],
   'school_platform and school_tenant': [
+    'conditions',
     'diff',
     'earlier_answer',
     'effective_rights',
     'enabled_features',
     'enqueue',
     'enqueue_all',
+    'export_page',
     'fail',
     'file_content',
     'has_permission',
