@@ -3,6 +3,8 @@
 
 alter table school add currency text not null default 'USD' constraint school_currency_check check (currency ~ '^[A-Z]{3}$');
 comment on column school.currency is 'ISO 4217.';
+alter table school add invoice_reminders boolean not null default true;
+comment on column school.invoice_reminders is 'Whether overdue invoices are reminded of by themselves.';
 
 create table fee_component (
   id bigserial primary key,
