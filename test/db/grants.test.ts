@@ -33,6 +33,8 @@ const granted: Record<string, string[]> = {
   school_worker: [
     'clean_up',
     'clean_up_school',
+    'daily_queue',
+    'daily_step',
     'email_prepare',
     'invoice_reminder_prepare',
     'purge_drop',
