@@ -28,9 +28,7 @@ declare
   v_year record;
   v_answer json;
 begin
-  if current_setting('app.scope') <> 'all' then
-    perform core.fail('forbidden', 'These are figures of the whole school.');
-  end if;
+  perform core.require_whole_school();
   select id, name into v_year from academic_year where case when p ? 'academic_year_id' then id = (p ->> 'academic_year_id')::bigint else is_current end;
   if not found then
     perform core.fail('not_found', coalesce('There is no academic year ' || (p ->> 'academic_year_id') || '.', 'No academic year is the current one.'));

@@ -2,6 +2,7 @@
 
 insert into core.operation (name, access, permission, own, feature, writes, idempotent, record) values
   ('payments_list', 'tenant', 'fee.read', true, 'fees_management', false, false, null),
+  ('payments_export', 'tenant', 'fee.read', false, 'fees_management', false, false, null),
   ('payments_get', 'tenant', 'fee.read', true, 'fees_management', false, false, 'payment'),
   ('payments_create', 'tenant', 'payment.create', false, 'fees_management', true, true, 'payment'),
   ('payments_reverse', 'tenant', 'payment.create', false, 'fees_management', true, true, null);
@@ -92,6 +93,18 @@ comment on function api.record_payment is 'Records a payment of a student fee or
 create function api.payments_list(p jsonb) returns json language sql stable as $$
   select core.page('payment', p);
 $$;
+
+-- A page of the export of payments, by day and in the order in which they were recorded, with the filters of the list; forbidden for who
+-- reaches less than the whole school.
+create function api.payments_export(p jsonb) returns json language plpgsql stable as $$
+begin
+  perform core.require_whole_school();
+  return core.export_page('payment', p, p_keys => 'p.payment_date, p.id', p_joins => 'left join class c on c.id = coalesce(f.class_id, i.class_id)', p_cells => $cells$
+    p.receipt_number, p.payment_date, s.admission_number, s.first_name || ' ' || s.last_name,
+    c.name || coalesce(' ' || c.section, ''), coalesce(fs.name, i.invoice_number), p.amount, p.payment_method, p.reference_number, p.notes,
+    (select r.receipt_number from payment r where r.id = p.reversal_of), (select r.receipt_number from payment r where r.reversal_of = p.id), p.recorded_by_name
+  $cells$);
+end $$;
 
 -- One payment of either kind, or not_found.
 create function api.payments_get(p jsonb) returns json language sql stable as $$

@@ -50,13 +50,11 @@ alter table student_fee
   add waived_at timestamptz,
   add waived_by bigint references user_account (id) on delete set null,
   add waive_reason text,
-  add items_digest uuid not null default gen_random_uuid(),
   drop constraint student_fee_amount_check,
   add constraint student_fee_amount_check check (amount > 0),
   add constraint student_fee_waived_at_check check ((waived_at is not null) = (status = 'waived'));
 comment on column student_fee.class_id is 'The class of the student when it was billed.';
 comment on column student_fee.billed_on is 'The day whose month, quarter, term and year the items are for.';
-comment on column student_fee.items_digest is 'Fees whose items have the same names and amounts in the same order have the same, so that who adds up reads the items of one of them.';
 create index student_fee_class_id_idx on student_fee (class_id);
 create index student_fee_due_date_idx on student_fee (due_date, id);
 create index student_fee_waived_by_idx on student_fee (waived_by);
@@ -173,7 +171,6 @@ alter table payment
   add receipt_number text,
   add notes text,
   add recorded_by_name text,
-  add search_text text not null generated always as (platform.search_normal(coalesce(receipt_number, '') || ' ' || coalesce(reference_number, ''))) stored,
   add constraint payment_student_fee_id_check check (num_nonnulls(student_fee_id, invoice_id) = 1);
 comment on table payment is e'A payment of a student fee or of an invoice; a reversal is a record of its own, with a negative amount. Never changed.\n@grants select, insert';
 comment on column payment.recorded_by_name is 'Kept beside recorded_by, since students see no other user.';
@@ -181,7 +178,6 @@ create index payment_invoice_id_idx on payment (invoice_id);
 drop index payment_payment_date_idx;
 create index payment_payment_date_idx on payment (payment_date, id);
 create unique index payment_receipt_number_key on payment (receipt_number);
-create index payment_search_idx on payment using gin (search_text public.gin_trgm_ops) with (fastupdate = off);
 
 -- A reversal takes back all of one payment, of what that was for.
 create function payment_reverse() returns trigger language plpgsql set search_path from current as $$
