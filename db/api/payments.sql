@@ -20,10 +20,14 @@ select core.define_record('payment', p_table => 'payment', p_key => 'p.id',
     p.reversal_of, exists (select from payment r where r.reversal_of = p.id) as is_reversed,
     p.recorded_by, p.recorded_by_name, p.created_at, p.updated_at
   $$,
-  p_search => $$(p.student_id = any (array(select id from student where search_text like :pattern and search_text like all (:patterns))) or p.id = any (array(
-    select n.id from payment n join student o on o.id = n.student_id
-    where (n.search_text like any (:patterns) or n.invoice_id = any (array(select id from invoice where invoice_number like any (upper(:patterns)::text[]))))
-      and concat_ws(' ', o.search_text, n.search_text, (select lower(b.invoice_number) from invoice b where b.id = n.invoice_id)) like all (:patterns))))$$,
+  p_search => $$(p.student_id = any (array(select id from student where search_text like :pattern and search_text like all (:patterns)))
+    or p.invoice_id = any (array(select id from invoice where invoice_number like upper(:pattern) and invoice_number like all (upper(:patterns)::text[])))
+    or p.id = any (array(
+      select id from payment where search_text like :pattern and search_text like all (:patterns)
+      union all
+      select n.id from payment n join student o on o.id = n.student_id
+      where cardinality(:patterns::text[]) > 1 and (n.search_text like any (:patterns) or n.invoice_id = any (array(select id from invoice where invoice_number like any (upper(:patterns)::text[]))))
+        and concat_ws(' ', o.search_text, n.search_text, (select lower(b.invoice_number) from invoice b where b.id = n.invoice_id)) like all (:patterns))))$$,
   p_filters => $${
     "student_id": "p.student_id = :value::bigint",
     "student_fee_id": "p.student_fee_id = :value::bigint",

@@ -12,6 +12,9 @@ update student_fee f set items_digest = i.digest
   where i.student_fee_id = f.id;
 alter table student_fee enable trigger user;
 
+create index student_fee_amount_idx on student_fee (amount, id);
+create index student_fee_balance_idx on student_fee ((case when status = 'waived' then 0 else amount - paid_amount end), id);
+
 alter table payment
   add search_text text not null generated always as (platform.search_normal(coalesce(receipt_number, '') || ' ' || coalesce(reference_number, ''))) stored;
 create index payment_search_idx on payment using gin (search_text public.gin_trgm_ops) with (fastupdate = off);
