@@ -49,6 +49,16 @@ export interface CrashingServer {
   remove(): Promise<void>;
 }
 
+/** Ends a process without any farewell; whether it was there. */
+function endProcess(pid: number): boolean {
+  try {
+    return process.kill(pid, 'SIGKILL');
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ESRCH') return false;
+    throw error;
+  }
+}
+
 /** Starts a server with an empty database `school` that may crash. */
 export async function crashingServer(): Promise<CrashingServer> {
   const folder = await ownFolder('school-crash-');
@@ -77,10 +87,14 @@ export async function crashingServer(): Promise<CrashingServer> {
       const witness = new pg.Client({ connectionString: url });
       await witness.connect();
       const isOver = new Promise((done) => witness.on('error', () => undefined).on('end', () => done(true)));
-      const { rows } = await witness.query<{ pid: number }>(
-        "select pid from pg_stat_activity where application_name in ('school_api', '') and datname = 'school' order by application_name desc, state limit 1",
-      );
-      process.kill(rows[0]?.pid ?? 0, 'SIGKILL');
+      // Who serves a request, if anybody does; a process that has gone meanwhile is none, and then the next one is looked for.
+      for (let isEnded = false; !isEnded;) {
+        const { rows } = await witness.query<{ pid: number }>(
+          "select pid from pg_stat_activity where application_name in ('school_api', '') and datname = 'school' order by application_name desc, state limit 1",
+        );
+        isEnded = rows.some(({ pid }) => endProcess(pid));
+        if (!isEnded) await pause(20);
+      }
       await isOver;
       while (!(await withOwner(url, () => Promise.resolve(true)).catch(() => false))) await pause(20);
     },
