@@ -26,8 +26,10 @@ export interface BenchCase {
   name: string;
   title: string;
   request: (subject: Subject) => CaseRequest;
-  /** What bounds it: the statement alone (with an aim, the share of it to reach), or the argon2 of a password. */
-  floor: 'statement' | 'argon2';
+  /** What bounds it: the statement alone (with an aim, the share of it to reach), the argon2 of a password, or the writing of a PDF. */
+  floor: 'statement' | 'argon2' | 'print';
+  /** Measured in the school of many invoices, and in no other. */
+  isOfInvoices?: true;
   aim?: number;
   /** SQL that takes back what the case did, in the schema of a school that had `students` students. */
   undo?: (students: number) => string;
@@ -177,5 +179,26 @@ export const cases: BenchCase[] = [
        update student_fee set paid_amount = 0, status = 'pending' where paid_amount > 0;
        delete from counter where name like 'RCT-%';
        set session_replication_role = origin`,
+  },
+  {
+    name: 'invoices',
+    title: 'list 20 of 100,000 invoices',
+    floor: 'statement',
+    isOfInvoices: true,
+    request: () => ({ path: '/api/fees/invoices', operation: 'invoices_list', params: {} }),
+  },
+  {
+    name: 'student-invoices',
+    title: 'the invoices of a student, of 100,000',
+    floor: 'statement',
+    isOfInvoices: true,
+    request: ({ student }) => ({ path: `/api/fees/invoices?student_id=${student}`, operation: 'invoices_list', params: { student_id: student } }),
+  },
+  {
+    name: 'pdf',
+    title: 'an invoice as a PDF',
+    floor: 'print',
+    isOfInvoices: true,
+    request: ({ student }) => ({ path: `/api/fees/invoices/${student}/download`, operation: 'invoices_download', params: { id: student } }),
   },
 ];

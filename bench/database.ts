@@ -16,11 +16,16 @@ export interface School {
   sessionId: number;
 }
 
+/** How many invoices one school has. */
+export const manyInvoices = 100_000;
+
 /** The migrated and filled database. */
 export interface BenchDatabase {
   name: string;
   url: string;
   schools: School[];
+  /** One that is not among them, and has 100,000 invoices. */
+  schoolOfInvoices: School;
   /** A session of the platform operator. */
   operator: { userId: number; sessionId: number };
   /** What everybody's password is compared with. */
@@ -43,16 +48,20 @@ async function seed(url: string, seedSql: string, schools: number, students: num
       }
     });
   await Promise.all([work(), work()]);
+  await withOwner(url, async (owner) => {
+    await owner.query(`set synchronous_commit = off; ${seedSql}`);
+    await owner.query('select pg_temp.bench_school_of_invoices($1, $2, $3)', [students, manyInvoices, hash]);
+  });
   await withOwner(url, (owner) => owner.query('vacuum analyze'));
 }
 
 /** Opens a session for the admin of every school and for the operator, as a log-in does once the password is verified. */
-async function openSessions(url: string, passwordHash: string): Promise<Pick<BenchDatabase, 'schools' | 'operator'>> {
+async function openSessions(url: string, passwordHash: string): Promise<Pick<BenchDatabase, 'schools' | 'schoolOfInvoices' | 'operator'>> {
   const ids = await withOwner(url, async (owner) => {
     await owner.query('truncate platform.session, platform.refresh_token, platform.login_throttle');
-    return (await owner.query<{ id: string }>("select id from platform.tenant where subdomain ~ '^school-\\d+$' order by id")).rows.map((row) =>
-      Number(row.id),
-    );
+    return (
+      await owner.query<{ id: string }>("select id from platform.tenant where subdomain ~ '^school-\\d+$|^invoices$' order by subdomain = 'invoices', id")
+    ).rows.map((row) => Number(row.id));
   });
   const pool = rolePool('school_api', url, undefined, 1);
   const call = dispatcher(pool);
@@ -63,7 +72,8 @@ async function openSessions(url: string, passwordHash: string): Promise<Pick<Ben
   try {
     const schools: School[] = [];
     for (const id of ids) schools.push({ id, sessionId: await open({ tenant_id: id }) });
-    return { schools, operator: { userId: 1, sessionId: await open({ is_platform: true }) } };
+    const schoolOfInvoices = schools.pop() ?? { id: 0, sessionId: 0 };
+    return { schools, schoolOfInvoices, operator: { userId: 1, sessionId: await open({ is_platform: true }) } };
   } finally {
     await pool.end();
   }

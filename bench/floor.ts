@@ -3,6 +3,8 @@ import type { AddressInfo } from 'node:net';
 import { passwords } from '../src/api/passwords.ts';
 import { type Call, dispatcher } from '../src/database/call.ts';
 import { rolePool } from '../src/database/pool.ts';
+import type { InvoiceData } from '../src/documents/invoice.ts';
+import { print } from '../src/documents/print.ts';
 import { answerParent } from './child.ts';
 
 /** What `core.call` is given. */
@@ -13,6 +15,7 @@ export type FloorMessage =
   | { be: 'statements'; statements: Statement[] }
   | { be: 'constant'; bytes: number }
   | { be: 'loop'; statements: Statement[]; seconds: number; concurrency: number }
+  | { be: 'print'; statements: Statement[]; seconds: number; concurrency: number }
   | { be: 'argon2'; hash: string; password: string; seconds: number; concurrency: number };
 
 // What bounds the service from below, in a process of its own with a pool of the same size:
@@ -20,6 +23,7 @@ export type FloorMessage =
 //   constant    node:http alone, answering as many bytes as the service does
 //   loop        the same statements by pg alone
 //   argon2      nothing but verifying a password
+//   print       nothing but writing the PDFs of what the statements answer
 const [databaseUrl = '', poolSize = ''] = process.argv.slice(2);
 const pool = rolePool('school_api', databaseUrl, undefined, Number(poolSize));
 const hashing = await passwords();
@@ -70,6 +74,11 @@ answerParent(async (message: FloorMessage) => {
       return { url };
     case 'loop':
       return loop((n) => run(message.statements[n % message.statements.length]), message.seconds, message.concurrency);
+    case 'print': {
+      const invoices = await Promise.all(message.statements.slice(0, 100).map(async (statement) => JSON.parse(await run(statement)) as InvoiceData));
+      const write = (data: InvoiceData | undefined) => (data ? print({ kind: 'invoice', data }) : undefined);
+      return loop((n) => Promise.resolve(write(invoices[n % invoices.length])), message.seconds, message.concurrency);
+    }
     case 'argon2':
       return loop(() => hashing.verify(message.hash, message.password), message.seconds, message.concurrency);
   }

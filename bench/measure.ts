@@ -25,9 +25,9 @@ export interface Rig {
 /** One case, for one school or for schools at random: the service and what bounds it. */
 export interface CaseResult {
   service: Omit<Measured, 'answers'>;
-  /** The same statement through node:http and pg alone; argon2 alone where that is the floor. */
+  /** The same statement through node:http and pg alone; argon2 or the writing of a PDF alone where that is the floor. */
   floor: number;
-  /** The statement by pg alone; undefined for argon2. */
+  /** The statement by pg alone; undefined where another thing is the floor. */
   loop: number | undefined;
   /** node:http alone, answering as many bytes. */
   constant: number;
@@ -108,6 +108,8 @@ export async function measure(rig: Rig, bench: BenchCase, schools: School[]): Pr
       return { ...(await ask<{ perSecond: number }>({ be: 'argon2', hash, password, seconds: time, concurrency: connections })), cpu: undefined };
     }
     const { statements } = prepare(rig, bench, schools);
+    if (bench.floor === 'print')
+      return { ...(await ask<{ perSecond: number }>({ be: 'print', statements, seconds: time, concurrency: connections })), cpu: undefined };
     const { url } = await ask<{ url: string }>({ be: 'statements', statements });
     const answer = await press(url, byNumber(statements.length), time);
     await undo(rig, bench, schools);
@@ -194,10 +196,33 @@ function newSchool(rig: Rig): Promise<{ id: number }> {
   });
 }
 
+/** How long it takes to write the fees and items of a school once more, by nothing but an insert for each, in ms. */
+function measureFees(rig: Rig, tenantId: number): Promise<number> {
+  return withOwner(rig.database.url, async (owner) => {
+    await owner.query(
+      `set search_path = tenant_${tenantId}, public;
+       select set_config('app.tenant_id', '${tenantId}', false), set_config('app.scope', 'all', false);
+       create temporary table fee as select * from student_fee; create temporary table item as select * from student_fee_item; delete from student_fee;
+       grant select on fee, item to school_tenant; set role school_tenant`,
+    );
+    const columns = 'student_id, fee_component_id, name, amount, period_start, period_end';
+    return timed(() =>
+      owner.query(
+        `begin; insert into student_fee (id, student_id, fee_structure_id, class_id, amount, due_date, billed_on, items_digest)
+           select id, student_id, fee_structure_id, class_id, amount, due_date, billed_on, items_digest from fee order by id;
+         insert into student_fee_item (student_fee_id, ${columns}) select student_fee_id, ${columns} from item order by id; commit`,
+      ),
+    );
+  });
+}
+
 /** Imports 5,000 students into a new school, bills them, and promotes 500 of them, three times over. @returns the median times in ms */
-export async function measureSchoolYear(rig: Rig): Promise<{ importing: number; billing: number; billingAgain: number; promoting: number }> {
+export async function measureSchoolYear(
+  rig: Rig,
+): Promise<{ importing: number; billing: number; billingFloor: number; billingAgain: number; promoting: number }> {
   const importing: number[] = [];
   const billing: number[] = [];
+  const billingFloor: number[] = [];
   const billingAgain: number[] = [];
   const promoting: number[] = [];
   for (let n = 0; n < 3; n++) {
@@ -229,6 +254,7 @@ export async function measureSchoolYear(rig: Rig): Promise<{ importing: number; 
     });
     const bill = () => timed(() => make(rig, admin, 200, 'POST', '/finance/student-fees/generate', { fee_structure_id: structure.id, date: '2027-07-31' }));
     billing.push(await bill());
+    billingFloor.push(await measureFees(rig, id));
     billingAgain.push(await bill());
     const student_ids = Array.from({ length: 500 }, (_, student) => student + 1);
     promoting.push(
@@ -236,7 +262,10 @@ export async function measureSchoolYear(rig: Rig): Promise<{ importing: number; 
     );
   }
   await removeNew(rig);
-  return { importing: median(importing), billing: median(billing), billingAgain: median(billingAgain), promoting: median(promoting) };
+  return {
+    ...{ importing: median(importing), billing: median(billing), billingFloor: median(billingFloor) },
+    ...{ billingAgain: median(billingAgain), promoting: median(promoting) },
+  };
 }
 
 /** Removes the schools that a measurement made. */

@@ -70,3 +70,18 @@ begin
   perform core.usage_count();
   perform set_config('session_replication_role', 'origin', true);
 end $$;
+
+-- One more school, with so many invoices of two lines each, a tenth of them of the last weeks.
+create function pg_temp.bench_school_of_invoices(p_students integer, p_invoices integer, p_hash text) returns void language plpgsql as $$
+begin
+  perform pg_temp.bench_school(0, p_students, p_hash);
+  update platform.tenant set subdomain = 'invoices' where subdomain = 'school-0';
+  perform set_config('session_replication_role', 'replica', true);
+  insert into invoice (student_id, class_id, due_date, created_at, issued_at, invoice_number, amount, status, created_by)
+    select s.id, s.class_id, at::date + 30, at, at, format('INV-%s-%s', extract(year from at), lpad(n::text, 6, '0')), 150, 'sent', 1
+    from generate_series(1, p_invoices) n join student s on s.id = 1 + n * 7 % p_students,
+      lateral (select now() - (p_invoices - n) * interval '25 minutes') moment (at);
+  insert into invoice_item (invoice_id, student_id, description, amount, quantity)
+    select i.id, i.student_id, d.description, 50, d.quantity from invoice i, (values ('School trip to the museum', 2), ('Materials for the laboratory', 1)) d (description, quantity);
+  perform set_config('session_replication_role', 'origin', true);
+end $$;

@@ -38,9 +38,8 @@ async function ours(problem: Problem): Promise<Attempt> {
   let highest = before;
   const timer = setInterval(() => (highest = Math.max(highest, process.memoryUsage().rss)), 20);
   const processor = process.cpuUsage();
-  const thread = new Worker(new URL('../src/timetable/generate.worker.ts', import.meta.url), {
-    workerData: { problem, options: { effort: Number(effort), time_limit_ms: 600_000 } },
-  });
+  const thread = new Worker(new URL('../src/timetable/generate.worker.ts', import.meta.url));
+  thread.postMessage({ problem, options: { effort: Number(effort), time_limit_ms: 600_000 } });
   const made = await new Promise<Generated>((resolve, reject) => thread.on('message', resolve).on('error', reject));
   const { user, system } = process.cpuUsage(processor);
   clearInterval(timer);

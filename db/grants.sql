@@ -16,9 +16,9 @@ grant select on core.operation to school_api;
 do $$
 declare
   v_shared text[] := '{tenant_id,user_id,session_id,teacher_id,student_id,permissions,has_permission,has_permission_for_all,today,fail,refuse_field,diff,enqueue,enqueue_all,enabled_features,
-    page,order_by,insert,update,lock,narrow,file_content,earlier_answer,require_match,version_of,refuse_read_only,effective_rights,lock_rights,refresh_rights,session_rights,session_open,session_rotate,
+    page,conditions,export_page,order_by,insert,update,lock,narrow,file_content,earlier_answer,require_match,version_of,refuse_read_only,effective_rights,lock_rights,refresh_rights,session_rights,session_open,session_rotate,
     session_end,sessions_revoke,token_use,tokens_void,token_is_recent,login_attempt,login_succeeded,tenant_features,tenant_summary}';
-  v_of_tenant text[] := '{usage_count,tenant_usage,reaches_teacher,class_staff,reach_all,reach_again,teachers_on_leave,subscription_status,subscription_plans,subscription_upgrade,school_rename,setup_complete}';
+  v_of_tenant text[] := '{usage_count,tenant_usage,reaches_teacher,require_whole_school,class_staff,reach_all,reach_again,teachers_on_leave,subscription_status,subscription_plans,subscription_upgrade,school_rename,setup_complete}';
   v_of_platform text[] := '{audit,is_reserved_subdomain,require_plan_fits,tenant_provision}';
   v_function record;
 begin
@@ -55,7 +55,7 @@ grant insert (user_id, key, operation, request_hash), update (answer, updated_at
 grant usage on all sequences in schema platform to school_platform;
 
 -- The worker: the queue, and the functions that jobs need.
-grant execute on function core.email_prepare(bigint, bigint, text), core.invoice_reminder_prepare(bigint, bigint, date), core.clean_up(), core.clean_up_school(bigint), core.schools(), core.tenant_lock_key(bigint), core.purge_due(integer),
+grant execute on function core.email_prepare(bigint, bigint, text), core.invoice_reminder_prepare(bigint, bigint, date), core.clean_up(), core.clean_up_school(bigint), core.daily_queue(timestamptz), core.daily_step(bigint, date, bigint, integer), core.schools(), core.tenant_lock_key(bigint), core.purge_due(integer),
   core.purge_open(bigint, integer), core.purge_mark(bigint, integer, text), core.purge_drop(bigint) to school_worker;
 grant usage on schema graphile_worker to school_worker;
 grant select, insert, update, delete on all tables in schema graphile_worker to school_worker;

@@ -14,7 +14,7 @@ insert into core.operation (name, access, permission, own, feature, writes, idem
   ('payments_receipt', 'tenant', 'fee.read', true, 'fees_management', false, false, null);
 
 -- A draft is the office's: who reaches only what is their own sees what was issued. The joins are outer ones, so that counting
--- does without them. A search looks for the words in numbers and in students apart, since each has its index; numbers are in capitals, and
+-- does without them. A search looks for the words in numbers and in students apart, since each has its index, and then for words of both; numbers are in capitals, and
 -- lower(number) would find no index under row security, where lower is not leakproof.
 select core.define_record('invoice', p_table => 'invoice', p_key => 'i.id',
   p_source => 'invoice i left join student s on s.id = i.student_id left join class c on c.id = i.class_id',
@@ -28,9 +28,12 @@ select core.define_record('invoice', p_table => 'invoice', p_key => 'i.id',
     (select max(r.created_at) from invoice_reminder r where r.invoice_id = i.id) as last_reminded_at, i.created_at, i.updated_at
   $$,
   p_condition => $$(i.issued_at is not null or current_setting('app.scope', true) = 'all')$$,
-  p_search => $$i.id in (
-    select n.id from invoice n where n.invoice_number like upper(:pattern)
-    union all select o.id from student p join invoice o on o.student_id = p.id where p.search_text like :pattern)$$,
+  p_search => $$(i.student_id = any (array(select id from student where search_text like :pattern and search_text like all (:patterns)))
+    or i.id = any (array(
+      select id from invoice where invoice_number like upper(:pattern) and invoice_number like all (upper(:patterns)::text[])
+      union all
+      select n.id from invoice n join student o on o.id = n.student_id
+      where cardinality(:patterns::text[]) > 1 and n.invoice_number like any (upper(:patterns)::text[]) and o.search_text || ' ' || lower(n.invoice_number) like all (:patterns))))$$,
   p_filters => $${
     "student_id": "i.student_id = :value::bigint",
     "class_id": "i.class_id = :value::bigint",

@@ -2,6 +2,7 @@
 
 insert into core.operation (name, access, permission, own, feature, writes, idempotent, record) values
   ('payments_list', 'tenant', 'fee.read', true, 'fees_management', false, false, null),
+  ('payments_export', 'tenant', 'fee.read', false, 'fees_management', false, false, null),
   ('payments_get', 'tenant', 'fee.read', true, 'fees_management', false, false, 'payment'),
   ('payments_create', 'tenant', 'payment.create', false, 'fees_management', true, true, 'payment'),
   ('payments_reverse', 'tenant', 'payment.create', false, 'fees_management', true, true, null);
@@ -19,10 +20,18 @@ select core.define_record('payment', p_table => 'payment', p_key => 'p.id',
     p.reversal_of, exists (select from payment r where r.reversal_of = p.id) as is_reversed,
     p.recorded_by, p.recorded_by_name, p.created_at, p.updated_at
   $$,
-  p_search => $$(platform.search_normal(concat_ws(' ', p.receipt_number, p.reference_number, i.invoice_number)) || ' ' || s.search_text)$$,
+  p_search => $$(p.student_id = any (array(select id from student where search_text like :pattern and search_text like all (:patterns)))
+    or p.invoice_id = any (array(select id from invoice where invoice_number like upper(:pattern) and invoice_number like all (upper(:patterns)::text[])))
+    or p.id = any (array(
+      select id from payment where search_text like :pattern and search_text like all (:patterns)
+      union all
+      select n.id from payment n join student o on o.id = n.student_id
+      where cardinality(:patterns::text[]) > 1 and (n.search_text like any (:patterns) or n.invoice_id = any (array(select id from invoice where invoice_number like any (upper(:patterns)::text[]))))
+        and concat_ws(' ', o.search_text, n.search_text, (select lower(b.invoice_number) from invoice b where b.id = n.invoice_id)) like all (:patterns))))$$,
   p_filters => $${
     "student_id": "p.student_id = :value::bigint",
     "student_fee_id": "p.student_fee_id = :value::bigint",
+    "invoice_id": "p.invoice_id = :value::bigint",
     "class_id": "p.id in (select q.id from student_fee o join payment q on q.student_fee_id = o.id where o.class_id = :value::bigint union all select q.id from invoice o join payment q on q.invoice_id = o.id where o.class_id = :value::bigint)",
     "from_date": "p.payment_date >= :value::date",
     "to_date": "p.payment_date <= :value::date",
@@ -84,10 +93,22 @@ end $$;
 comment on function api.record_payment is 'Records a payment of a student fee or of an invoice, and answers it.';
 
 -- Payments of both kinds, the latest first, reversals among them; search over receipt, reference and invoice number and student; filters
--- student_id, student_fee_id, class_id (that it was billed for), from_date, to_date, kind, payment_method. A student sees their own.
+-- student_id, student_fee_id, invoice_id, class_id (that it was billed for), from_date, to_date, kind, payment_method. A student sees their own.
 create function api.payments_list(p jsonb) returns json language sql stable as $$
   select core.page('payment', p);
 $$;
+
+-- A page of the export of payments, by day and in the order in which they were recorded, with the filters of the list; forbidden for who
+-- reaches less than the whole school.
+create function api.payments_export(p jsonb) returns json language plpgsql stable as $$
+begin
+  perform core.require_whole_school();
+  return core.export_page('payment', p, p_keys => 'p.payment_date, p.id', p_joins => 'left join class c on c.id = coalesce(f.class_id, i.class_id)', p_cells => $cells$
+    p.receipt_number, p.payment_date, s.admission_number, s.first_name || ' ' || s.last_name,
+    c.name || coalesce(' ' || c.section, ''), coalesce(fs.name, i.invoice_number), p.amount, p.payment_method, p.reference_number, p.notes,
+    (select r.receipt_number from payment r where r.id = p.reversal_of), (select r.receipt_number from payment r where r.reversal_of = p.id), p.recorded_by_name
+  $cells$);
+end $$;
 
 -- One payment of either kind, or not_found.
 create function api.payments_get(p jsonb) returns json language sql stable as $$

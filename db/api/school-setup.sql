@@ -22,7 +22,7 @@ comment on function api.setup_steps is 'The steps of the setup, in order; missin
 -- What the school says of itself.
 create function api.school_info() returns json language sql stable as $$
   select json_build_object('name', core.tenant_summary() -> 'name', 'address', s.address, 'phone', s.phone, 'email', s.email, 'website', s.website,
-    'currency', coalesce(s.currency, 'USD'), 'logo_url', '/api/school-setup/logo?v=' || s.logo_id)
+    'currency', coalesce(s.currency, 'USD'), 'invoice_reminders', coalesce(s.invoice_reminders, true), 'logo_url', '/api/school-setup/logo?v=' || s.logo_id)
   from (values (true)) one left join school s on true;
 $$;
 comment on function api.school_info is 'What the school says of itself; its name stands in platform.tenant.';
@@ -68,7 +68,8 @@ begin
   insert into school default values on conflict do nothing;
   select logo_id into v_old_logo_id from school for update;
   update school s
-    set (address, phone, email, website, currency, logo_id) = (select n.address, n.phone, n.email, n.website, n.currency, n.logo_id
+    set (address, phone, email, website, currency, invoice_reminders, logo_id) = (
+      select n.address, n.phone, n.email, n.website, n.currency, n.invoice_reminders, n.logo_id
       from jsonb_populate_record(s, p || case when p ? 'file_id' or p ? 'logo' then jsonb_build_object('logo_id', p -> 'file_id') else '{}' end) n);
   if p ? 'file_id' or p ? 'logo' then
     delete from file where id = v_old_logo_id;

@@ -21,11 +21,11 @@ select core.define_record('student_fee', p_table => 'student_fee', p_key => 'f.i
     f.due_date, case when f.status in ('pending', 'partially_paid') and f.due_date < core.today() then 'overdue' else f.status end as status,
     f.billed_on, f.waived_at, f.waive_reason, f.created_at, f.updated_at
   $$,
-  p_search => 's.search_text',
+  p_search => 'f.student_id = any (array(select id from student where search_text like :pattern and search_text like all (:patterns)))',
   p_filters => $${
     "student_id": "f.student_id = :value::bigint",
     "class_id": "f.class_id = :value::bigint",
-    "status": "f.status = any (case :value when 'overdue' then '{overdue,pending,partially_paid}' else array[:value] end::text[]) and (case when f.status in ('pending', 'partially_paid') and f.due_date < core.today() then 'overdue' else f.status end) = :value",
+    "status": "f.status = any (case :value when 'overdue' then '{overdue,pending,partially_paid}' else array[:value] end::text[]) and (case when f.status in ('pending', 'partially_paid') and f.due_date < (select core.today()) then 'overdue' else f.status end) = :value",
     "academic_year_id": "f.fee_structure_id in (select id from fee_structure where academic_year_id = :value::bigint)",
     "fee_structure_id": "f.fee_structure_id = :value::bigint",
     "due_from": "f.due_date >= :value::date",
@@ -153,8 +153,8 @@ begin
   ), item as materialized (
     select * from pair where reason is null and amount > 0
   ), fee as (
-    insert into student_fee (student_id, fee_structure_id, class_id, amount, due_date, billed_on)
-      select student_id, v_structure.id, class_id, sum(amount), v_due, v_date from item
+    insert into student_fee (student_id, fee_structure_id, class_id, amount, due_date, billed_on, items_digest)
+      select student_id, v_structure.id, class_id, sum(amount), v_due, v_date, md5(json_agg(json_build_array(name, amount) order by fee_component_id)::text)::uuid from item
       where (p ->> 'dry_run')::boolean is not true group by student_id, class_id order by class_id, student_id
       returning id, student_id
   ), made as (

@@ -97,6 +97,15 @@ create function core.enqueue(p_task text, p_payload jsonb, p_key text default nu
   return core.enqueue_all(p_task, array[p_payload], p_key, p_run_at);
 comment on function core.enqueue is 'Queues a job for the worker, in the transaction of the change.';
 
+-- Refuses who reaches less than the whole school: forbidden.
+create function core.require_whole_school() returns void language plpgsql stable as $$
+begin
+  if current_setting('app.scope', true) <> 'all' then
+    perform core.fail('forbidden', 'These are figures of the whole school.');
+  end if;
+end $$;
+comment on function core.require_whole_school is 'Raises forbidden for who reaches less than the whole school.';
+
 -- Lets what follows reach all of the school, where its rules are about more than the user reaches (and where p_if says so): what such
 -- a function answers must tell them no more than they may know. Answers the reach before, for core.reach_again.
 create function core.reach_all(p_if boolean default true) returns text language plpgsql as $$

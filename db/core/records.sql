@@ -1,9 +1,30 @@
 -- List, insert and update over the record definitions.
 
--- One page of a record: filters, search, sort and page as the request names them, in one statement. SQL text comes only
--- from the record's definition; what the request gives enters as literals. Counting reads every row that fits: who wants
+-- The conditions of a page: the record's own, the filters and the words of the search that the request names. SQL text comes
+-- only from the record's definition; what the request gives enters as literals.
+create function core.conditions(p_record core.record, p jsonb) returns text language sql stable
+  return (
+    select string_agg(condition, ' and ') from (
+      select '(' || p_record.condition || ')' as condition
+      union all
+      select '(' || replace(f.value, ':value', quote_literal(p ->> f.key)) || ')' from jsonb_each_text(p_record.filters) f where p ->> f.key is not null
+      union all
+      -- The marks become places of format, so that nothing that was searched for is taken for a mark.
+      select case when p_record.search like '%:pattern%'
+          then format(replace(replace(replace(p_record.search, '%', '%%'), ':patterns', '%1$L'), ':pattern', '%2$L'), array_agg(pattern), (array_agg(pattern order by length(pattern) desc))[1])
+          else string_agg(format('%s like %L', p_record.search, pattern), ' and ') end
+      from unnest((string_to_array(trim(regexp_replace(platform.search_normal(p ->> 'search'), '\s+', ' ', 'g')), ' '))[1:8]) word,
+        lateral (select '%' || regexp_replace(word, '([\\%_])', '\\\1', 'g') || '%') searched (pattern)
+      where word <> '' having count(*) > 0
+    ) conditions
+  );
+comment on function core.conditions is 'The where of a page.';
+
+-- One page of a record: filters, search, sort and page as the request names them, in one statement. Counting reads every row that fits: who wants
 -- only the data leaves it out by p_with_total. Where rows depend on the request by more than conditions, on a day for
 -- example, the function that calls makes their source of literals (p_source) in place of the record's.
+-- Where the source has a row for each key, the keys of the page are found first: that needs the joins only where search or sort do, and
+-- no more rows than the page has are joined and shown.
 create function core.page(p_record text, p jsonb, p_with_total boolean default true, p_source text default null) returns json
   language plpgsql stable as $$
 declare
@@ -12,33 +33,49 @@ declare
   v_page bigint := coalesce((p ->> 'page')::bigint, 1);
   v_where text;
   v_sort text;
+  v_limit text;
   v_answer json;
 begin
   select * into strict v_record from core.record where name = p_record;
+  v_where := core.conditions(v_record, p);
   v_record.source := coalesce(p_source, v_record.source);
-  select string_agg(condition, ' and ') into v_where from (
-    select '(' || v_record.condition || ')' as condition
-    union all
-    select '(' || replace(f.value, ':value', quote_literal(p ->> f.key)) || ')' from jsonb_each_text(v_record.filters) f where p ->> f.key is not null
-    union all
-    select case when v_record.search like '%:pattern%' then replace(v_record.search, ':pattern', quote_literal(pattern)) else format('%s like %L', v_record.search, pattern) end
-    from unnest((string_to_array(trim(regexp_replace(platform.search_normal(p ->> 'search'), '\s+', ' ', 'g')), ' '))[1:8]) word,
-      lateral (select '%' || regexp_replace(word, '([\\%_])', '\\\1', 'g') || '%') searched (pattern)
-    where word <> ''
-  ) conditions;
   v_sort := core.order_by(v_record, coalesce(p ->> 'sort', v_record.default_sort),
     coalesce(p ->> 'order', case when p ->> 'sort' is null then v_record.default_order end));
+  v_limit := format('%s order by %s limit %s offset %s', v_where, v_sort, v_size, (v_page - 1) * v_size);
   execute format(
     'select json_build_object(
-       ''data'', coalesce((select json_agg(record) from (select %1$s from %2$s where %3$s order by %4$s limit %5$s offset %6$s) record), ''[]''),
-       ''pagination'', json_build_object(''page'', %7$s, ''pageSize'', %5$s, ''totalItems'', total.items, ''totalPages'', ceil(total.items / %5$s.0)::integer))
-     from (select %8$s as items from %9$s) total',
-    v_record.columns, v_record.source, v_where, v_sort, v_size, (v_page - 1) * v_size, v_page,
-    case when p_with_total then 'count(*)' else '0' end, case when p_with_total then v_record.source || ' where ' || v_where else '(values (0)) none' end
+       ''data'', coalesce((select json_agg(record) from (select %1$s from %2$s where %3$s) record), ''[]''),
+       ''pagination'', json_build_object(''page'', %4$s, ''pageSize'', %5$s, ''totalItems'', total.items, ''totalPages'', ceil(total.items / %5$s.0)::integer))
+     from (select %6$s) total',
+    v_record.columns, v_record.source,
+    case when v_record.has_row_for_each_key and p_source is null
+      then format('%1$s = any (array(select %1$s from %2$s where %3$s)) order by %4$s', v_record.key, v_record.source, v_limit, v_sort) else v_limit end,
+    v_page, v_size, case when p_with_total then format('count(*) as items from %s where %s', v_record.source, v_where) else '0 as items' end
   ) into v_answer;
   return v_answer;
 end $$;
 comment on function core.page is 'One page of a record as {data, pagination}.';
+
+-- A page of the export of a record, {rows: [[cell, ...], ...], next, date}: the rows that the filters of the request let through, in the order of
+-- p_keys, `limit` of them after the keys that `after` has (the `next` of the page before). Keys are columns that are never null and never
+-- change, the last of them unique, with an index in their order; so no row comes twice or is left out, whatever is added meanwhile. p_joins: outer
+-- joins that only the cells need.
+create function core.export_page(p_record text, p jsonb, p_cells text, p_keys text, p_joins text default '') returns json language plpgsql stable as $$
+declare
+  v_record core.record;
+  v_answer json;
+begin
+  select * into strict v_record from core.record where name = p_record;
+  execute format(
+    'select json_build_object(''rows'', coalesce(json_agg(cells), ''[]''), ''next'', (array_agg(keys))[%1$s], ''date'', core.today())
+     from (select json_build_array(%2$s) as cells, json_build_array(%3$s) as keys from %4$s where %5$s order by %3$s limit %1$s) page',
+    (p ->> 'limit')::integer, p_cells, p_keys, v_record.source || p_joins, core.conditions(v_record, p)
+      || coalesce((select format(' and (%s) > (%s)', p_keys, string_agg(quote_literal(key), ', ' order by place)) from jsonb_array_elements_text(p -> 'after') with ordinality k (key, place)
+                   having count(*) > 0), '')
+  ) into v_answer;
+  return v_answer;
+end $$;
+comment on function core.export_page is 'A page of the export of a record as {rows, next, date}.';
 
 -- The order of a page: the expressions of the sort, then the key, so that pages never overlap. A request may turn the
 -- direction round; what can be null stays last.

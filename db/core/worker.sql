@@ -99,3 +99,120 @@ begin
   return v_answer;
 end $$;
 comment on function core.invoice_reminder_prepare is 'What the reminder of an invoice needs: recipient, school, the document; null when it is no longer wanted.';
+
+-- The daily work of schools: what has passed its due date becomes overdue, and overdue invoices are reminded of.
+
+-- The schools that have it: active, with the feature, and neither to be migrated nor newer than these functions.
+create function core.daily_schools() returns table (id bigint, time_zone text) language sql stable as $$
+  select t.id, t.time_zone from platform.tenant t join platform.plan p on p.id = t.plan_id
+  where t.status = 'active' and t.schema_version = (select tenant_version from platform.installation)
+    and 'fees_management' = any (core.enabled_features(p.features, t.feature_flags));
+$$;
+comment on function core.daily_schools is 'The schools whose fees have daily work.';
+
+-- The day whose work is to be done at a moment: the one that it is at the school, once it is six in the morning there; null before. However
+-- clocks change, each day has its moment.
+create function core.daily_day(p_time_zone text, p_at timestamptz) returns date language sql stable
+  return (select case when local.at::time >= '06:00' then local.at::date end from (select p_at at time zone p_time_zone) local (at));
+comment on function core.daily_day is 'The day whose daily work is to be done at a moment; null before six in the morning.';
+
+-- Queues a job daily_school for each school whose work of today is to be done and was not; answers how many. A job that waits stays
+-- one; where a worker died at it, the queue would hold it for hours, and a new one takes its place.
+create function core.daily_queue(p_at timestamptz default now()) returns integer
+  language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+declare
+  v_school record;
+  v_before text[];
+  v_is_done boolean;
+  v_ids bigint[] := '{}';
+  v_days date[] := '{}';
+begin
+  for v_school in
+    select s.id, d.day from core.daily_schools() s, lateral (select core.daily_day(s.time_zone, p_at) as day) d where d.day is not null order by s.id
+  loop
+    -- One look at a primary key; row security wants each school to be entered.
+    v_before := core.enter_tenant(v_school.id);
+    execute format('select exists (select from %I.daily_run where task = ''fees'' and run_on = $1)', 'tenant_' || v_school.id) into v_is_done using v_school.day;
+    perform core.leave_tenant(v_before);
+    if not v_is_done then
+      v_ids := v_ids || v_school.id;
+      v_days := v_days || v_school.day;
+    end if;
+  end loop;
+  if v_ids <> '{}' then
+    perform graphile_worker.add_jobs(array(
+      select ('daily_school', json_build_object('tenant_id', id, 'day', day), null, null, 5, format('t%s:daily_school:%s', id, day), 5, null)::graphile_worker.job_spec
+      from unnest(v_ids, v_days) s (id, day)));
+  end if;
+  return cardinality(v_ids);
+end $$;
+comment on function core.daily_queue is 'Queues the daily work of each school for which it is time and that has not had it.';
+
+-- One step of a school's daily work of a day, in a transaction of its own: marks as overdue some that are (p_limit at most of each kind); once
+-- none is left, reminds of some of the invoices after the id p_after; once none is left, writes down that the day is done. Answers where the next step
+-- goes on, null when there is none: the day is done, or the school is closed, suspended, being migrated, lost the feature.
+-- An overdue invoice is reminded of on the day after its due date, then when 7 days have passed since the last reminder, whoever asked for
+-- that, up to 60 days after the due date: missed days are caught up, years are not. The reminder is written and its job queued in one, and the
+-- table has one for an invoice and day, so that steps may be done again, or by two at once. Nobody waits for e-mails behind these: they come last.
+create function core.daily_step(p_tenant_id bigint, p_day date, p_after bigint, p_limit integer, out next bigint, out overdue integer, out reminded integer)
+  language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+declare
+  v_time_zone text;
+  v_before text[];
+  v_time_zone_before text := current_setting('app.time_zone', true);
+  v_fees integer;
+  v_invoices integer;
+  v_seen integer := 0;
+  v_added bigint[];
+begin
+  overdue := 0;
+  reminded := 0;
+  select s.time_zone into v_time_zone from core.daily_schools() s where s.id = p_tenant_id;
+  if not found or not pg_try_advisory_xact_lock_shared(core.tenant_lock_key(p_tenant_id)) then
+    return;
+  end if;
+  v_before := core.enter_tenant(p_tenant_id);
+  perform set_config('search_path', format('tenant_%s, public, pg_temp', p_tenant_id), true), set_config('app.time_zone', v_time_zone, true);
+
+  -- The trigger `derive` makes the state, here as everywhere.
+  with due as (select f.id from student_fee f where f.status in ('pending', 'partially_paid') and f.due_date < core.today() order by f.id limit p_limit for no key update)
+  update student_fee f set status = 'overdue' from due where f.id = due.id;
+  get diagnostics v_fees = row_count;
+  with due as (select i.id from invoice i where i.status in ('sent', 'partially_paid') and i.due_date < core.today() order by i.id limit p_limit for no key update)
+  update invoice i set status = 'overdue' from due where i.id = due.id;
+  get diagnostics v_invoices = row_count;
+  overdue := v_fees + v_invoices;
+
+  if greatest(v_fees, v_invoices) = p_limit then
+    next := p_after;
+  else
+    if coalesce((select s.invoice_reminders from school s), true) then
+      with due as materialized (
+        select i.id, api.invoice_recipient(i.id) ->> 'email' as email
+        from invoice i
+        where i.id > p_after and i.status = 'overdue' and i.due_date between p_day - 60 and p_day - 1
+          and not exists (select from invoice_reminder r where r.invoice_id = i.id and r.sent_on > greatest(i.due_date, p_day - 7))
+        order by i.id limit p_limit
+      ), added as (
+        insert into invoice_reminder (invoice_id, sent_on, sent_to) select id, p_day, email from due where email is not null
+          on conflict (invoice_id, sent_on) do nothing returning invoice_id
+      )
+      select max(due.id), count(*), array_agg(added.invoice_id order by added.invoice_id) filter (where added.invoice_id is not null) into next, v_seen, v_added
+        from due left join added on added.invoice_id = due.id;
+      reminded := coalesce(cardinality(v_added), 0);
+      if reminded > 0 then
+        perform graphile_worker.add_jobs(array(
+          select ('send_invoice_reminder', json_build_object('tenant_id', p_tenant_id, 'invoice_id', id, 'sent_on', p_day), null, null, 10,
+            format('t%s:send_invoice_reminder:%s:%s', p_tenant_id, id, p_day), 10, null)::graphile_worker.job_spec
+          from unnest(v_added) id));
+      end if;
+    end if;
+    if v_seen < p_limit then
+      next := null;
+      insert into daily_run (task, run_on) values ('fees', p_day) on conflict do nothing;
+      delete from daily_run where run_on < p_day - 30;
+    end if;
+  end if;
+  perform core.leave_tenant(v_before), set_config('app.time_zone', coalesce(v_time_zone_before, ''), true);
+end $$;
+comment on function core.daily_step is 'One step of the daily work of a school; answers where the next one goes on.';

@@ -128,7 +128,15 @@ async function sendDownload(req: Request, res: Response, { contentType, name, co
   const content = typeof given === 'function' ? await given(gone.signal) : given;
   fileHeaders(res, contentType, name);
   if (Buffer.isBuffer(content)) res.end(content);
-  else await pipeline(content, res);
+  else if (req.method === 'HEAD') {
+    content.destroy();
+    res.end();
+  } else {
+    await pipeline(content, res).catch((error: unknown) => {
+      // A client that goes away is no fault of the service.
+      if ((error as NodeJS.ErrnoException).code !== 'ERR_STREAM_PREMATURE_CLOSE') throw error;
+    });
+  }
 }
 
 /** What a browser may show; the rest it saves. */

@@ -24,12 +24,13 @@ export interface Reading {
 }
 export type Read = { rows: SheetRow[] } | { refusal: string };
 
-/** A file may be made to hurt whoever reads it: the thread that does has so much memory and time, and dies alone. */
+/** A file may be made to hurt whoever reads it: the thread that does has so much memory and time, dies alone, and reads no other file. */
 const read = threadLine<Read>({
   script: new URL('spreadsheets.worker.ts', import.meta.url),
   resourceLimits: { maxOldGenerationSizeMb: 256, maxYoungGenerationSizeMb: 32, stackSizeMb: 4 },
   most: 2,
   mostWaiting: 16,
+  keepMilliseconds: 0,
   busy: 'Too many files are being read. Try again in a moment.',
 });
 const maxMilliseconds = 10_000;

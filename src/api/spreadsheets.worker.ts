@@ -1,7 +1,7 @@
-import { parentPort, workerData } from 'node:worker_threads';
 import { CsvError, parse } from 'csv-parse/sync';
 import { unzipSync, zipSync } from 'fflate';
 import { readSheet } from 'read-excel-file/universal';
+import { answerWith } from '../thread-side.ts';
 import type { Cell, Read, Reading, SheetRow } from './spreadsheets.ts';
 
 // The thread in which spreadsheets.ts has a file read, and which it ends when the file asks for too much memory or time.
@@ -106,4 +106,4 @@ async function read({ content, contentType, maxRows }: Reading): Promise<Read> {
   }
 }
 
-parentPort?.postMessage(await read(workerData as Reading));
+answerWith(read);

@@ -13,7 +13,8 @@ export interface EmbeddedServer {
   cluster: string;
   /** Since when there is data, where a new data directory was led to an older cluster. */
   foundFrom: Date | undefined;
-  stop(): Promise<void>;
+  /** `immediate` is a crash: no transaction ends, and the next start recovers. */
+  stop(mode?: 'fast' | 'immediate'): Promise<void>;
 }
 
 interface Account {
@@ -166,8 +167,8 @@ export async function findRunning(dataDir: string): Promise<((database: string) 
   return running && serverAt(running.socketDirectory);
 }
 
-const stopServer = (binaries: Binaries, cluster: string, account: Account | undefined) =>
-  run(binaries.pg_ctl, ['stop', '-D', cluster, '-m', 'fast', '-w', '-t', '60'], account);
+const stopServer = (binaries: Binaries, cluster: string, account: Account | undefined, mode = 'fast') =>
+  run(binaries.pg_ctl, ['stop', '-D', cluster, '-m', mode, '-w', '-t', '60'], account);
 
 /**
  * Starts a Postgres server on `dataDir`/postgres, making the cluster when there is none. A server that a killed process
@@ -190,7 +191,7 @@ export async function startEmbedded(dataDir: string, settings: string[] = []): P
       account,
     );
   }
-  const stop = () => stopServer(binaries, cluster, account);
+  const stop = (mode?: 'fast' | 'immediate') => stopServer(binaries, cluster, account, mode);
   if (await runningServer(cluster)) await stop();
   await rm(join(cluster, 'postmaster.pid'), { force: true });
 
@@ -217,8 +218,8 @@ export async function startEmbedded(dataDir: string, settings: string[] = []): P
     url: serverAt(sockets),
     cluster,
     foundFrom,
-    async stop() {
-      await stop();
+    async stop(mode) {
+      await stop(mode);
       await rm(sockets, { recursive: true, force: true });
     },
   };

@@ -11,6 +11,8 @@ const line = threadLine<Uint8Array<ArrayBuffer>>({
   resourceLimits: { maxOldGenerationSizeMb: 256, maxYoungGenerationSizeMb: 32, stackSizeMb: 4 },
   most: 2,
   mostWaiting: 32,
+  // To parse the fonts takes most of the time of a first document.
+  keepMilliseconds: 10_000,
   busy: 'Too many documents are being printed. Try again in a moment.',
 });
 

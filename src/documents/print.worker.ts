@@ -1,10 +1,10 @@
-import { parentPort, workerData } from 'node:worker_threads';
+import { answerWith } from '../thread-side.ts';
 import { invoicePdf, paymentPdf } from './invoice.ts';
 import type { PrintJob } from './print.ts';
 import { timetablePdf } from './timetable.ts';
 
-// The thread in which print.ts has a document made.
-function write(job: PrintJob): Promise<Buffer> {
+// The thread in which print.ts has documents made.
+answerWith((job: PrintJob) => {
   switch (job.kind) {
     case 'timetable':
       return timetablePdf(job.data);
@@ -13,6 +13,4 @@ function write(job: PrintJob): Promise<Buffer> {
     case 'payment':
       return paymentPdf(job.data);
   }
-}
-
-parentPort?.postMessage(await write(workerData as PrintJob));
+});

@@ -14,6 +14,7 @@ const run = threadLine<Generated>({
   resourceLimits: { maxOldGenerationSizeMb: 256, maxYoungGenerationSizeMb: 16, stackSizeMb: 4 },
   most: Math.max(1, availableParallelism() - 1),
   mostWaiting: 4,
+  keepMilliseconds: 10_000,
   busy: 'Too many timetables are being generated. Try again in a moment.',
 });
 

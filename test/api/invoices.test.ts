@@ -467,6 +467,7 @@ describe('the list', () => {
     expect(await found('zielinski 000002')).toEqual([`Łukasz Zieliński INV-${year}-000002`]);
     expect(await found(`amina inv-${year}-000002`)).toEqual([]);
     expect(await found('%')).toEqual([]);
+    for (const mark of [':pattern', ':patterns', ':pattern :patterns', '%1$L', "';"]) expect(await found(mark)).toEqual([]);
   });
 
   test.each(['sort=status', 'status=late', 'student_id=x', 'from_date=yesterday', 'academic_year_id=1'])(

@@ -228,6 +228,9 @@ test('the list has payments of both kinds, the latest first, filtered, searched 
   expect(await found('payment_method=cash&to_date=2021-09-30')).toEqual([30, 20]);
   expect(await found('search=uberweisung')).toEqual([10]);
   expect(await found('search=inv-2021-000001')).toEqual([5]);
+  const [{ invoice_id: invoiceId } = { invoice_id: 0 }] = (await admin.get<{ invoice_id: number }[]>('/api/fees/payments?kind=invoice')).data;
+  expect(await found(`invoice_id=${invoiceId}`)).toEqual([5]);
+  expect(await found(`invoice_id=${invoiceId + 1}`)).toEqual([]);
   const { data } = await admin.get<unknown[]>('/api/fees/payments?kind=invoice');
   expect(data).toMatchObject([{ kind: 'invoice', invoice_number: 'INV-2021-000001', student_fee_id: null, fee_structure_name: null }]);
 });

@@ -57,7 +57,7 @@ describe('the setup of a school', () => {
       is_complete: false,
       steps_completed: [],
       steps_missing: ['school_info', 'academic_year', 'grades'],
-      school: { name: 'New School', address: null, phone: null, email: null, website: null, logo_url: null },
+      school: { name: 'New School', address: null, phone: null, email: null, website: null, currency: 'USD', invoice_reminders: true, logo_url: null },
       academic_year: null,
       grade_count: 0,
     });
@@ -81,7 +81,7 @@ describe('the setup of a school', () => {
       steps_completed: ['school_info', 'academic_year', 'grades'],
       steps_missing: [],
       steps: ['school_info', 'academic_year', 'grades'].map((name) => ({ name, is_complete: true, missing: null })),
-      school: { name: 'New School', address: '1 Hill', phone: null, email: null, website: null, currency: 'USD', logo_url: null },
+      school: { name: 'New School', address: '1 Hill', phone: null, email: null, website: null, currency: 'USD', invoice_reminders: true, logo_url: null },
       academic_year: { id: made.id, ...year },
       grade_count: 1,
     });
@@ -134,7 +134,7 @@ describe('the school info', () => {
     const [school, other] = [await service.school(), await service.school()];
     const theirs = (await status(other)).school.name;
     const sent = { name: ' Green Valley ', address: '1 Hill', phone: '+1 2', email: 'Office@Green.example', website: 'https://green.example' };
-    const stored = { ...sent, name: 'Green Valley', email: 'office@green.example', currency: 'USD', logo_url: null };
+    const stored = { ...sent, name: 'Green Valley', email: 'office@green.example', currency: 'USD', invoice_reminders: true, logo_url: null };
     expect(await info(school, sent)).toEqual(stored);
     expect(await info(school, { phone: null, website: '' })).toEqual({ ...stored, phone: null, website: null });
     expect(await info(school, {})).toEqual({ ...stored, phone: null, website: null });
@@ -150,6 +150,8 @@ describe('the school info', () => {
     [{ name: 'x'.repeat(201) }, 'name'],
     [{ email: 'nobody' }, 'email'],
     [{ website: 'x'.repeat(301) }, 'website'],
+    [{ invoice_reminders: null }, 'invoice_reminders'],
+    [{ invoice_reminders: 'maybe' }, 'invoice_reminders'],
     [{ logo: 'picture' }, 'logo'],
     [{ logo_id: 1 }, 'logo_id'],
     [{ file_id: 1 }, 'file_id'],
@@ -182,6 +184,8 @@ describe('the logo', () => {
     const student = await school.user(['student']);
     const first = await info(school, form(png, { name: 'With logo', phone: '7', email: '' }));
     expect(first).toMatchObject({ name: 'With logo', phone: '7', email: null });
+    expect(await info(school, form(png, { invoice_reminders: 'false' }))).toMatchObject({ invoice_reminders: false, name: 'With logo' });
+    expect(await info(school, { invoice_reminders: true })).toMatchObject({ invoice_reminders: true });
     expect(first.logo_url).toMatch(/^\/api\/school-setup\/logo\?v=\d+$/);
     const shown = await student.get<Buffer>(first.logo_url ?? '');
     expect(shown.data.equals(png)).toBe(true);

@@ -304,6 +304,8 @@ function queries(endpoint: Registered): fc.Arbitrary<string> {
     '&&=&',
     '?',
     'search=%25%5f%5c',
+    // What the text of a search is made with.
+    'search=:pattern+:patterns+:value+%251$L+%252$L',
     'search=' + 'a+'.repeat(90),
   );
   return fc.tuple(fc.tuple(...good), seldom(bad), seldom(odd)).map(([parts, worse, strange]) => {

@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
+import pg from 'pg';
 import { sqlFiles } from '../../src/database/install.ts';
 import { testDatabase, type TestDatabase } from '../support/database.ts';
 import { type BareTenant, provision } from '../support/tenants.ts';
@@ -135,6 +136,23 @@ describe('functions', () => {
     ).toEqual([]);
     expect((await names("select proname::text as name from pg_proc where prosecdef and pronamespace = 'core'::regnamespace")).length).toBeGreaterThan(10);
   });
+});
+
+test('the joins of a record that has a row for each key add no rows: Postgres leaves them out where it only counts', async () => {
+  const records = await database.query<{ name: string; source: string }>('select name, source from core.record where has_row_for_each_key');
+  expect(records.length).toBeGreaterThan(20);
+  expect(records.filter(({ source }) => source.includes('left join')).length).toBeGreaterThan(8);
+  const client = new pg.Client({ connectionString: database.url });
+  await client.connect();
+  try {
+    await client.query(`set search_path = ${school.schema}, platform, public`);
+    for (const { name, source } of records) {
+      const { rows } = await client.query<{ 'QUERY PLAN': string }>(`explain select count(*) from ${source}`);
+      expect({ name, reads: rows.filter((row) => / (Scan|Scan using \w+) on /.test(row['QUERY PLAN'])).length }).toEqual({ name, reads: 1 });
+    }
+  } finally {
+    await client.end();
+  }
 });
 
 describe('a school', () => {

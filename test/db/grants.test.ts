@@ -33,6 +33,8 @@ const granted: Record<string, string[]> = {
   school_worker: [
     'clean_up',
     'clean_up_school',
+    'daily_queue',
+    'daily_step',
     'email_prepare',
     'invoice_reminder_prepare',
     'purge_drop',
@@ -45,6 +47,7 @@ const granted: Record<string, string[]> = {
   school_tenant: [
     'class_staff',
     'reaches_teacher',
+    'require_whole_school',
     'school_rename',
     'setup_complete',
     'subscription_plans',
@@ -58,12 +61,14 @@ const granted: Record<string, string[]> = {
   ],
   school_platform: ['audit', 'is_reserved_subdomain', 'require_plan_fits', 'tenant_provision'],
   'school_platform and school_tenant': [
+    'conditions',
     'diff',
     'earlier_answer',
     'effective_rights',
     'enabled_features',
     'enqueue',
     'enqueue_all',
+    'export_page',
     'fail',
     'file_content',
     'has_permission',

@@ -28,12 +28,17 @@ beforeAll(async () => {
      reset session_replication_role`,
   );
   await database.query(
-    `insert into ${schema}.invoice (student_id, class_id, due_date, created_at, issued_at, invoice_number)
-     select n, 1 + n % 400, '2026-01-10'::date + n % 300, at, at, 'INV-2026-' || lpad(n::text, 6, '0')
-     from generate_series(1, 20000) n, lateral (select timestamptz '2026-01-01' + n * interval '10 minutes') moment (at)`,
-  );
-  await database.query(
-    `insert into ${schema}.invoice_item (invoice_id, student_id, description, amount) select id, student_id, 'Trip', 10 from ${schema}.invoice`,
+    `set session_replication_role = replica;
+     insert into ${schema}.invoice (student_id, class_id, due_date, created_at, issued_at, invoice_number, amount, status)
+       select n, 1 + n % 400, '2026-01-10'::date + n % 300, at, at, 'INV-2026-' || lpad(n::text, 6, '0'), 10, 'sent'
+       from generate_series(1, 20000) n, lateral (select timestamptz '2026-01-01' + n * interval '10 minutes') moment (at);
+     insert into ${schema}.invoice_item (invoice_id, student_id, description, amount) select id, student_id, 'Trip', 10 from ${schema}.invoice;
+     insert into ${schema}.fee_structure (name, academic_year_id) values ('Fees', 1);
+     insert into ${schema}.student_fee (student_id, fee_structure_id, class_id, amount, due_date) select n, 1, 1 + n % 400, 100, '2026-01-10'::date + n % 300 from generate_series(1, 20000) n;
+     insert into ${schema}.payment (student_id, student_fee_id, amount, payment_date, payment_method, reference_number, receipt_number)
+       select n, n, 10, '2026-01-10'::date + n % 300, 'cash', 'Cheque ' || n * 31, 'RCT-2026-' || lpad(n::text, 6, '0') from generate_series(1, 20000) n;
+     insert into ${schema}.payment (student_id, invoice_id, amount, payment_date, payment_method) select n, n, 10, '2025-01-10', 'card' from generate_series(1, 10000) n;
+     reset session_replication_role`,
   );
   classId = 17;
   await database.query(
@@ -44,9 +49,9 @@ beforeAll(async () => {
   // As autovacuum does: it also empties the list of what the trigram index has still to take in.
   await database.query(
     `vacuum analyze ${schema}.student, ${schema}.enrollment, ${schema}.class, ${schema}.grade, ${schema}.attendance, ${schema}.attendance_day,
-       ${schema}.timetable_slot, ${schema}.invoice, ${schema}.invoice_item`,
+       ${schema}.timetable_slot, ${schema}.invoice, ${schema}.invoice_item, ${schema}.student_fee, ${schema}.payment`,
   );
-});
+}, 180_000);
 afterAll(() => database.drop());
 
 interface Plan {
@@ -151,7 +156,7 @@ describe('with 20,000 students and row security', () => {
     }
   });
 
-  test.each(['inv-2026-012345', '012345', 'łukaszew'])(
+  test.each(['inv-2026-012345', '012345', 'łukaszew', 'łukaszew 000777'])(
     'the search of invoices for %s takes trigram and key, and reads no table of invoices',
     async (search) => {
       const { answer, scans } = await plans('invoices_list', { search }, 'invoice');
@@ -160,6 +165,55 @@ describe('with 20,000 students and row security', () => {
       expect(scans).not.toContain('Seq Scan');
     },
   );
+
+  test('the first page of fees and of payments comes in the order of an index; those of a student, of a class or of some days by theirs', async () => {
+    const days = { from_date: '2026-03-01', to_date: '2026-03-02' };
+    const lists: [string, string, string, number, object[]][] = [
+      ['student_fees_list', 'student_fee', 'due_date', 20000, [{ student_id: 777 }, { class_id: classId }, { due_from: '2026-03-01', due_to: '2026-03-02' }]],
+      ['payments_list', 'payment', 'payment_date', 30000, [{ student_id: 777 }, { student_fee_id: 777 }, { invoice_id: 777 }, { class_id: classId }, days]],
+    ];
+    for (const [operation, table, column, count, filters] of lists) {
+      const { answer, scans } = await plans(operation, {}, table);
+      expect(answer.pagination?.totalItems).toBe(count);
+      expect(scans.join()).toMatch(new RegExp(`Index Scan ${table}_${column}_idx`));
+      for (const params of filters) {
+        const narrowed = await plans(operation, params, table);
+        expect(narrowed.answer.pagination?.totalItems).toBeGreaterThan(0);
+        expect({ params, scans: narrowed.scans }).not.toEqual({ params, scans: expect.arrayContaining(['Seq Scan']) });
+      }
+    }
+  });
+
+  test('a page far into the fees is found without their students, whatever it is sorted by', async () => {
+    for (const params of [{ page: 900 }, { sort: 'balance' }, { sort: 'amount', page: 3 }]) {
+      const { answer, scans } = await plans('student_fees_list', params);
+      expect(answer.data).toHaveLength(20);
+      expect({ params, scans }).not.toEqual({ params, scans: expect.arrayContaining(['Seq Scan']) });
+    }
+  });
+
+  test.each(['amount', 'balance'])('fees come in the order of their %s by an index, from either end', async (sort) => {
+    for (const order of ['asc', 'desc']) {
+      const { answer, scans } = await plans('student_fees_list', { sort, order }, 'student_fee');
+      expect(answer.data).toHaveLength(20);
+      expect(scans.join()).toContain(`student_fee_${sort}_idx`);
+    }
+  });
+
+  test.each([
+    ['rct-2026-012345', 1],
+    ['cheque 381300', 1],
+    ['inv-2026-001234', 1],
+    ['łukaszew', 2],
+    ['łukaszew rct-2026', 1],
+    ['łukaszew 000776', 0],
+  ])('the search of payments for %s takes indexes, and reads no table of payments or invoices', async (search, count) => {
+    for (const table of ['payment', 'invoice']) {
+      const { answer, scans } = await plans('payments_list', { search }, table);
+      expect(answer.pagination?.totalItems).toBe(count);
+      expect(scans).not.toContain('Seq Scan');
+    }
+  });
 
   test('the students of a class by its roll are found by the enrollments of the class', async () => {
     const { answer, scans } = await plans('classes_students_list', { id: classId });

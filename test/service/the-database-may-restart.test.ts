@@ -1,12 +1,11 @@
 import { mkdtemp, readdir, readFile, rm } from 'node:fs/promises';
-import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { type EmbeddedServer, startEmbedded } from '../../src/database/embedded.ts';
 import { withOwner } from '../../src/database/pool.ts';
 import { type Client, client } from '../support/client.ts';
-import { type Program, startProgram } from '../support/processes.ts';
+import { freePort, type Program, startProgram } from '../support/processes.ts';
 
 // A server of its own, which this test may stop, on a port, so that its address stays the same.
 let folder: string;
@@ -17,14 +16,6 @@ let ownerUrl: string;
 let program: Program;
 let url: string;
 let admin: Client;
-
-async function freePort(): Promise<number> {
-  const probe = createServer();
-  await new Promise<void>((done) => void probe.listen(0, '127.0.0.1', done));
-  const address = probe.address();
-  await new Promise((done) => probe.close(done));
-  return typeof address === 'object' && address ? address.port : 0;
-}
 
 beforeAll(async () => {
   folder = await mkdtemp(join(tmpdir(), 'school-restart-'));

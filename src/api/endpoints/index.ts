@@ -3,6 +3,7 @@ import { academicTerms } from './academic-terms.ts';
 import { academics } from './academics.ts';
 import { attendance } from './attendance.ts';
 import { auth } from './auth.ts';
+import { balances } from './balances.ts';
 import { classSubjects } from './class-subjects.ts';
 import { classes } from './classes.ts';
 import { dashboard } from './dashboard.ts';
@@ -43,6 +44,7 @@ export const resources: readonly Resource[] = [
   studentFees,
   financePayments,
   financeSummary,
+  balances,
   invoices,
   feePayments,
   timetable,

@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import { resource } from '../endpoint.ts';
+import { exporter, exportFormat, exportTypes } from '../exports.ts';
 import { paymentReceipt, pdfType } from '../invoice-documents.ts';
 import { amount, date, id, money, optionalText, page, pathId, text, timestamps } from '../schemas.ts';
 
@@ -82,26 +83,53 @@ export const financePayments = resource(
   },
 );
 
+const filters = {
+  student_id: pathId.optional(),
+  student_fee_id: pathId.optional(),
+  invoice_id: pathId.optional(),
+  class_id: pathId.optional().meta({ description: 'The class that it was billed for.' }),
+  from_date: date.optional(),
+  to_date: date.optional(),
+  kind: z.enum(['student_fee', 'invoice']).optional(),
+  payment_method: paymentMethod.optional(),
+};
+const listed = page(filters, ['payment_date', 'amount', 'receipt_number', 'student_name']);
+
 export const feePayments = resource('/fees/payments', 'Fee payments', 'What was paid, of student fees and of invoices.', {
   'GET /': {
     operation: 'payments_list',
     summary: 'List payments',
     description:
       'Of student fees and invoices, the latest first, reversals among them. Searches receipt, reference and invoice number, and the student. A student sees their own.',
-    query: page(
-      {
-        student_id: pathId.optional(),
-        student_fee_id: pathId.optional(),
-        class_id: pathId.optional().meta({ description: 'The class that it was billed for.' }),
-        from_date: date.optional(),
-        to_date: date.optional(),
-        kind: z.enum(['student_fee', 'invoice']).optional(),
-        payment_method: paymentMethod.optional(),
-      },
-      ['payment_date', 'amount', 'receipt_number', 'student_name'],
-    ),
+    query: listed,
     answer: Payment,
     isPage: true,
+  },
+  'GET /export': {
+    operation: 'payments_export',
+    summary: 'Export payments',
+    description:
+      'A .csv or .xlsx of all that the filters of the list let through, the earliest first, reversals among them. For who may see the fees of the whole school.',
+    query: z.strictObject({ ...exportFormat, search: listed.shape.search, ...filters }),
+    bytes: exportTypes,
+    handler: exporter('payments_export', {
+      name: 'payments',
+      columns: [
+        { header: 'Receipt', type: 'text', width: 18 },
+        { header: 'Date', type: 'date', width: 12 },
+        { header: 'Admission number', type: 'text' },
+        { header: 'Student', type: 'text', width: 30 },
+        { header: 'Class', type: 'text', width: 20 },
+        { header: 'For', type: 'text', width: 30 },
+        { header: 'Amount', type: 'number', width: 14 },
+        { header: 'Method', type: 'text', width: 14 },
+        { header: 'Reference', type: 'text', width: 20 },
+        { header: 'Notes', type: 'text', width: 40 },
+        { header: 'Reversal of', type: 'text', width: 18 },
+        { header: 'Reversed by', type: 'text', width: 18 },
+        { header: 'Recorded by', type: 'text', width: 24 },
+      ],
+    }),
   },
   'POST /': {
     operation: 'payments_create_for_invoice',

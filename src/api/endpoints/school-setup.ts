@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { pictureFault } from '../../documents/picture.ts';
 import { resource } from '../endpoint.ts';
-import { date, email, id, optionalText, text, timestamps } from '../schemas.ts';
+import { date, email, flag, id, optionalText, text, timestamps } from '../schemas.ts';
 import { AcademicYear, endsAfterStart } from './academics.ts';
 
 const currencies = new Set(Intl.supportedValuesOf('currency'));
@@ -21,6 +21,7 @@ const SchoolInfo = z
     email: z.string().nullable(),
     website: z.string().nullable(),
     currency: z.string().meta({ description: 'ISO 4217; USD until the school says another.', examples: ['GBP'] }),
+    invoice_reminders: z.boolean().meta({ description: 'Whether overdue invoices are reminded of by themselves; they are until the school says no.' }),
     logo_url: z.string().nullable(),
   })
   .meta({ id: 'SchoolInfo' });
@@ -36,6 +37,14 @@ const SchoolInfoInput = z
     email: z.union([email, z.literal('').transform(() => null)]).nullish(),
     website: optionalText(300).meta({ examples: ['https://green-valley.example'] }),
     currency: currency.optional(),
+    // A form sends text.
+    invoice_reminders: z
+      .union([z.boolean(), flag.transform((value) => value === 'true')])
+      .optional()
+      .meta({
+        description: 'Whether an overdue invoice is reminded of by e-mail on the day after its due date, then every 7 days, for 60 days.',
+        override: { type: 'boolean' },
+      }),
     logo: z.null().optional().meta({ description: 'null removes the logo. To set it, send multipart/form-data with a file.' }),
   })
   .meta({ id: 'SchoolInfoInput', description: 'What is not named stays.' });

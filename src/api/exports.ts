@@ -1,0 +1,76 @@
+import { z } from 'zod';
+import type { Handler } from './endpoint.ts';
+import { type Cell, csvType, sheetFile, xlsxType } from './spreadsheets.ts';
+
+/** A column of an export, for a cell of each row that the operation answers. */
+export interface ExportColumn {
+  header: string;
+  /** `date` for `YYYY-MM-DD`. Numbers and dates are such in an .xlsx; text stays as it is. */
+  type: 'text' | 'number' | 'date';
+  /** In characters. */
+  width?: number;
+}
+
+/** A page of an export: rows of as many cells as there are columns. */
+interface ExportPage {
+  rows: (string | number | boolean | null)[][];
+  /** Goes back as `after`; null after the last page. */
+  next: unknown;
+  /** Today at the school. */
+  date: string;
+}
+
+/** What an .xlsx can hold below its header. */
+const mostRowsOfXlsx = 1_048_575;
+
+/** What an endpoint that exports takes besides its filters, and the types that it answers. */
+export const exportFormat = {
+  format: z
+    .enum(['csv', 'xlsx'])
+    .default('csv')
+    .meta({ description: `An .xlsx holds ${String(mostRowsOfXlsx)} rows: take csv for more.` }),
+};
+export const exportTypes = [csvType, xlsxType];
+
+/** A cell as it is written. */
+function asCell(value: string | number | boolean | null, { type }: ExportColumn): Cell {
+  return type === 'date' && typeof value === 'string' ? new Date(value) : value;
+}
+
+/**
+ * The rows of an export, page by page: the next page is read when all rows of the last one were taken, and none after whoever takes
+ * them has gone. Each page is read anew in the name of the request, so that a session that ends ends the export too.
+ */
+async function* rowsOf(first: ExportPage, columns: ExportColumn[], most: number, readPage: (after: unknown) => Promise<ExportPage>): AsyncGenerator<Cell[]> {
+  let count = 0;
+  for (let page: ExportPage | undefined = first; page; page = page.next === null ? undefined : await readPage(page.next)) {
+    count += page.rows.length;
+    if (count > most) throw new Error(`An export has more than ${String(most)} rows.`);
+    for (const row of page.rows) yield columns.map((column, place) => asCell(row[place] ?? null, column));
+  }
+}
+
+/**
+ * Makes the handler of an endpoint that answers rows as a file, while they are read.
+ *
+ * The operation gets the filters of the query, `limit` and, but for the first page, `after`; it answers
+ * `{rows: [[cell, …], …], next, date}` in an order that no change of a row can alter (`core.export_page` does it for a record). The
+ * first page is read before the answer begins, so that what is wrong is told as everywhere; when a later one fails the
+ * connection is cut, and no client takes the file for complete.
+ * @param name  of the file, before the day
+ */
+export function exporter(operation: string, { name, columns, pageRows = 1000 }: { name: string; columns: ExportColumn[]; pageRows?: number }): Handler {
+  return async ({ params: { format, ...filters }, call }) => {
+    const isXlsx = format === 'xlsx';
+    const readPage = async (after?: unknown) =>
+      JSON.parse(await call(operation, { ...filters, limit: pageRows, ...(after === undefined ? {} : { after }) })) as ExportPage;
+    const first = await readPage();
+    return sheetFile(isXlsx ? 'xlsx' : 'csv', `${name}-${first.date}`, [
+      {
+        name,
+        columns: columns.map(({ header, type, width = header.length + 4 }) => ({ header, width, isText: type === 'text' })),
+        rows: rowsOf(first, columns, isXlsx ? mostRowsOfXlsx : Infinity, readPage),
+      },
+    ]);
+  };
+}

@@ -1,0 +1,132 @@
+import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import { readSheet } from '../../src/api/spreadsheets.ts';
+import { feeSchool } from '../support/fees.ts';
+import { testService } from '../support/service.ts';
+
+const service = await testService();
+afterAll(() => service.close());
+const path = '/api/finance/balances/export';
+
+/** This year, so that invoices of today are of it. */
+const year = new Date().getUTCFullYear();
+let world: Awaited<ReturnType<typeof feeSchool>>;
+let [red, blue]: [number, number] = [0, 0];
+beforeAll(async () => {
+  world = await feeSchool(service, { name: 'This year', start_date: `${year}-01-01`, end_date: `${year}-12-31` }, []);
+  [red, blue] = [await world.addClass('Red'), await world.addClass('Blue')];
+});
+
+/** The rows of the export by student: class, billed, paid, waived, balance, overdue. */
+async function balances(query = '') {
+  const { data } = await world.school.admin.get<Buffer>(path + query);
+  const rows = (await readSheet({ content: data, contentType: 'text/csv' }, 5000)).slice(1).map(({ cells }) => cells);
+  return rows.map(([number = '', student, className, ...figures]) => [number, student, className, ...figures.map(Number)]);
+}
+const invoice = async (student_id: number, amount: number, due_date: string, fields: object = {}) =>
+  (
+    await world.school.admin.post<{ id: number }>(
+      '/api/fees/invoices',
+      { student_id, due_date, items: [{ description: 'Trip', amount, quantity: 1 }], ...fields },
+      201,
+    )
+  ).data.id;
+
+test('there is a row for each student who was billed: fees and invoices together, to the cent', async () => {
+  const { school } = world;
+  const add = (admission_number: string, class_id: number) =>
+    world.addStudent(class_id, `${year}-01-01`, { first_name: 'Stu', last_name: admission_number, admission_number });
+  const [open, paid, waived, former, none, voided, drafted] = [
+    await add('OPEN', red),
+    await add('PAID', blue),
+    await add('WAIVED', red),
+    await add('FORMER', red),
+    await add('NONE', red),
+    await add('VOID', blue),
+    await add('DRAFT', blue),
+  ];
+  const tuition = await world.addStructure([{ name: 'Tuition', amount: 100.1, frequency: 'annual' }], [red, blue]);
+  await world.generate(tuition, { student_ids: [open, paid, waived, former], due_date: `${year - 1}-06-01` });
+  const feeOf = async (student: number) => (await world.feesOf(student))[0]?.id ?? 0;
+  await world.pay(await feeOf(open), 0.3);
+  await world.pay(await feeOf(paid), 100.1);
+  await world.pay(await feeOf(waived), 20);
+  await school.admin.post(`/api/finance/student-fees/${await feeOf(waived)}/waive`, { reason: 'A sibling' });
+  await school.admin.delete(`/api/students/${former}`);
+  await invoice(open, 10.05, `${year + 1}-06-01`);
+  await invoice(paid, 5, `${year - 1}-06-01`);
+  await invoice(drafted, 5, `${year}-06-01`, { status: 'draft' });
+  await school.admin.post(`/api/fees/invoices/${await invoice(voided, 5, `${year}-06-01`)}/void`, { reason: 'A mistake' });
+  const rows = [
+    ['OPEN', 'Stu OPEN', 'Red', 110.15, 0.3, 0, 109.85, 99.8],
+    ['PAID', 'Stu PAID', 'Blue', 105.1, 100.1, 0, 5, 5],
+    ['WAIVED', 'Stu WAIVED', 'Red', 100.1, 20, 80.1, 0, 0],
+    ['FORMER', 'Stu FORMER', 'Red', 100.1, 0, 0, 100.1, 100.1],
+  ];
+  expect(await balances()).toEqual(rows);
+  expect(none).toBeGreaterThan(0);
+  expect(await balances('?only_open=true')).toEqual(rows.filter(([number]) => number !== 'WAIVED'));
+  expect(await balances('?only_open=false')).toEqual(rows);
+  expect(await balances(`?class_id=${blue}`)).toEqual([rows[1]]);
+  expect(await balances(`?academic_year_id=${world.yearId}`)).toEqual(rows);
+});
+
+test('a year and a class narrow what counts, as in the summary: the columns add up to its figures', async () => {
+  const { school } = world;
+  const later = (
+    await school.admin.post<{ id: number }>('/api/academics/years', { name: 'Next', start_date: `${year + 1}-01-01`, end_date: `${year + 1}-12-31` }, 201)
+  ).data.id;
+  const nextClass = (await school.admin.post<{ id: number }>('/api/classes', { name: 'Green', grade_id: world.gradeId, academic_year_id: later }, 201)).data.id;
+  const structure = await school.admin.post<{ id: number }>(
+    '/api/finance/fee-structures',
+    { name: 'Next', academic_year_id: later, components: [{ name: 'Tuition', amount: 77.77, frequency: 'annual' }], class_ids: [nextClass] },
+    201,
+  );
+  const mover = await world.addStudent(red, `${year}-01-01`, { admission_number: 'MOVER' });
+  await invoice(mover, 1.01, `${year - 1}-01-01`);
+  await school.admin.put(`/api/students/${mover}`, { class_id: nextClass });
+  await world.generate(structure.data.id, { student_ids: [mover] });
+  const of = async (query: string) => (await balances(query)).filter(([number]) => number === 'MOVER').map((row) => row.slice(2));
+  expect(await of('')).toEqual([['Green', 78.78, 0, 0, 78.78, 1.01]]);
+  expect(await of(`?academic_year_id=${world.yearId}`)).toEqual([['Green', 1.01, 0, 0, 1.01, 1.01]]);
+  expect(await of(`?academic_year_id=${later}`)).toEqual([['Green', 77.77, 0, 0, 77.77, 0]]);
+  expect(await of(`?class_id=${red}`)).toEqual([['Green', 1.01, 0, 0, 1.01, 1.01]]);
+  for (const academicYear of [world.yearId, later]) {
+    const { data } = await school.admin.get<Record<string, number> & { by_class: Record<string, number>[] }>(
+      `/api/finance/summary?academic_year_id=${academicYear}`,
+    );
+    for (const figures of [data, ...data.by_class]) {
+      const rows = await balances(`?academic_year_id=${academicYear}${figures === data ? '' : `&class_id=${figures['class_id']}`}`);
+      const sum = (column: number) => rows.reduce((total, row) => total + Math.round(Number(row[column]) * 100), 0) / 100;
+      expect([3, 4, 5, 6, 7].map(sum)).toEqual(['billed', 'collected', 'waived', 'outstanding', 'overdue'].map((name) => figures[name]));
+    }
+  }
+});
+
+test('of thousands of students it is whole, by their number, while students and bills are being added', async () => {
+  const other = await feeSchool(service);
+  const { schema, admin } = other.school;
+  await service.database.query(
+    `insert into ${schema}.student (first_name, last_name, admission_number) select 'Stu', 'Dent', 'A' || n from generate_series(1, 2600) n`,
+  );
+  await service.database.query(`insert into ${schema}.invoice (student_id, due_date, invoice_number, issued_at)
+    select id, '2090-01-01', 'INV-2026-' || lpad(id::text, 6, '0'), now() from ${schema}.student where id % 10 <> 0`);
+  await service.database.query(
+    `insert into ${schema}.invoice_item (invoice_id, student_id, description, amount) select id, student_id, 'Book', student_id from ${schema}.invoice`,
+  );
+  const { data } = await admin.get<Buffer>(`${path}?format=xlsx`);
+  const rows = (await readSheet({ content: data, contentType: 'xlsx' }, 5000)).slice(1).map(({ cells }) => [cells[0], Number(cells[6])]);
+  const expected = await service.database.query<{ number: string; amount: number }>(
+    `select s.admission_number as number, i.amount::float as amount from ${schema}.invoice i join ${schema}.student s on s.id = i.student_id order by s.id`,
+  );
+  expect(rows).toHaveLength(2340);
+  expect(rows).toEqual(expected.map(({ number, amount }) => [number, amount]));
+});
+
+test('it is for who has fee.read for the whole school; of a year that is not there it is a 404', async () => {
+  const { school } = world;
+  await (await school.user(['accountant'])).get(path);
+  await (await school.user(['teacher'])).get(path, 403);
+  await (await school.user(['student'])).get(path, 403);
+  expect((await school.admin.get(`${path}?academic_year_id=999999`, 404)).message).toBe('There is no academic year 999999.');
+  expect((await school.admin.get(`${path}?only_open=yes`, 400)).details).toMatchObject([{ path: 'only_open' }]);
+});

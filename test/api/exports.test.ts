@@ -1,0 +1,265 @@
+import { once } from 'node:events';
+import { get } from 'node:http';
+import { buffer } from 'node:stream/consumers';
+import type { Readable } from 'node:stream';
+import { setTimeout as pause } from 'node:timers/promises';
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from '@jest/globals';
+import { strFromU8, unzipSync } from 'fflate';
+import pg from 'pg';
+import type { Download, Exchange } from '../../src/api/endpoint.ts';
+import { exporter, type ExportColumn } from '../../src/api/exports.ts';
+import { readSheet } from '../../src/api/spreadsheets.ts';
+import { dispatcher } from '../../src/database/call.ts';
+import { rolePool } from '../../src/database/pool.ts';
+import type { Client } from '../support/client.ts';
+import { serviceWithSchool } from '../support/service.ts';
+import { until } from '../support/until.ts';
+
+const { service, school } = await serviceWithSchool();
+const { schema } = school;
+const path = '/api/fees/payments/export';
+
+/** The cells of a file that the service sent, without its header. */
+const rowsOf = async (content: Buffer, contentType: string) =>
+  (await readSheet({ content, contentType: contentType.split(';')[0] ?? '' }, 5000)).slice(1).map(({ cells }) => cells);
+const exported = async (client: Client, query = '') => {
+  const { data, headers } = await client.get<Buffer>(path + query);
+  return rowsOf(data, headers.get('content-type') ?? '');
+};
+
+/** Payments of one fee, spread over the days from 2026-01-01 to 2026-02-19 so that order of days and of entry differ. */
+const pay = (count: number, day = `date '2026-01-01' + (n * 7) % 50`, reference = `'R' || n`) =>
+  service.database.query(
+    `insert into ${schema}.payment (student_id, student_fee_id, amount, payment_date, payment_method, reference_number, recorded_by_name)
+     select f.student_id, f.id, n + 0.25, ${day}, 'cash', ${reference}, 'Clara' from ${schema}.student_fee f, generate_series(1, ${count}) n where f.id = 1`,
+  );
+
+let classId = 0;
+beforeAll(async () => {
+  const room = await school.classroom('Blue');
+  classId = room.classId;
+  const studentId = await school.insert('student', {
+    first_name: 'Zoë',
+    last_name: 'Núñez',
+    admission_number: '007',
+    class_id: classId,
+    grade_id: room.gradeId,
+  });
+  const structureId = await school.insert('fee_structure', { name: 'Tuition', academic_year_id: room.yearId });
+  await school.insert('student_fee', { student_id: studentId, fee_structure_id: structureId, class_id: classId, amount: 1e9, due_date: '2090-01-01' });
+  await pay(2500);
+});
+
+/** What the table has, in the order of the export. */
+const expected = async () =>
+  (
+    await service.database.query<{ cells: string[] }>(
+      `select array['', payment_date::text, '007', 'Zoë Núñez', 'Blue', 'Tuition', amount::float::text, 'cash', reference_number, '', '', '', 'Clara'] as cells
+       from ${schema}.payment order by payment_date, id`,
+    )
+  ).map(({ cells }) => cells);
+
+describe('an export', () => {
+  test.each(['csv', 'xlsx'])('as .%s holds all rows of all pages in their order', async (format) => {
+    const { data, headers } = await school.admin.get<Buffer>(`${path}?format=${format}`);
+    expect(headers.get('content-disposition')).toMatch(new RegExp(`^attachment; filename="payments-\\d{4}-\\d\\d-\\d\\d\\.${format}"`));
+    expect(headers.get('content-type')).toBe(
+      format === 'csv' ? 'text/csv; charset=utf-8' : 'application/vnd.openxmlformats-officedocument.spreadsheetml.sheet',
+    );
+    expect(await rowsOf(data, headers.get('content-type') ?? '')).toEqual(await expected());
+  });
+
+  test('is a .csv unless it says otherwise; another format is a 400', async () => {
+    expect((await school.admin.get(path)).headers.get('content-type')).toBe('text/csv; charset=utf-8');
+    expect((await school.admin.get(`${path}?format=pdf`, 400)).details).toMatchObject([{ path: 'format' }]);
+    await school.admin.get(`${path}?page=2`, 400);
+    await school.admin.get(`${path}?after=1`, 400);
+  });
+
+  test('keeps numbers and dates as such in an .xlsx, text as text, and lets no text be a formula', async () => {
+    await pay(1, `date '2025-01-01'`, `'=1+1'`);
+    const { data } = await school.admin.get<Buffer>(`${path}?format=xlsx&to_date=2025-12-31`);
+    const row = strFromU8(unzipSync(data)['xl/worksheets/sheet1.xml'] ?? new Uint8Array()).split('<row r="2">')[1];
+    expect(row).toContain('<c r="B2" s="3"><v>45658</v></c>');
+    expect(row).toContain('<c r="C2" t="inlineStr"><is><t xml:space="preserve">007</t></is></c>');
+    expect(row).toContain('<c r="G2"><v>1.25</v></c>');
+    expect(row).toContain(`'=1+1`);
+    const { data: text } = await school.admin.get<Buffer>(`${path}?to_date=2025-12-31`);
+    expect(text.toString()).toContain(`,2025-01-01,007,Zoë Núñez,Blue,Tuition,1.25,cash,'=1+1,`);
+  });
+
+  test('takes the filters of the list', async () => {
+    for (const query of [
+      'from_date=2026-02-18',
+      `class_id=${classId}&search=R77&to_date=2026-01-20`,
+      'payment_method=CASH&student_fee_id=1&from_date=2026-01-03&to_date=2026-01-03',
+      'kind=invoice',
+      'kind=student_fee&search=n%C3%BA%C3%B1ez&from_date=2026-01-02&to_date=2026-01-02',
+      'student_id=999',
+    ]) {
+      const { data } = await school.admin.get<{ reference_number: string }[]>(`/api/fees/payments?${query}&sort=payment_date&order=asc&pageSize=100`);
+      expect((await exported(school.admin, `?${query}`)).map((cells) => cells[8])).toEqual(data.map((payment) => payment.reference_number));
+    }
+  });
+
+  test('is for who has fee.read for the whole school', async () => {
+    expect(await exported(await school.user(['accountant']), '?to_date=2025-12-31')).toHaveLength(1);
+    await (await school.user(['teacher'])).get(path, 403);
+    await (await school.user(['student'])).get(path, 403);
+    // A teacher whose role has it reaches only what is theirs.
+    await service.database.query(
+      `insert into ${schema}.role_permission (role_id, permission_id) select r.id, p.id from ${schema}.role r, core.permission p where r.name = 'teacher' and p.name = 'fee.read'`,
+    );
+    const refused = await (await school.user(['teacher'])).get(path, 403);
+    expect(refused).toMatchObject({ error: 'forbidden', message: 'These are figures of the whole school.' });
+    const without = await service.school({ feature_flags: { fees_management: false } });
+    expect(await without.admin.get(path, 403)).toMatchObject({ error: 'feature_disabled' });
+  });
+});
+
+const columns = ['Receipt', 'Date', 'Number', 'Student', 'Class', 'For', 'Amount', 'Method', 'Reference'].map((header): ExportColumn => ({
+  header,
+  type: 'text',
+}));
+
+/** The file that a handler makes of the admin's requests; `seen` hears of each page before it is read. */
+async function handled(pageRows: number, seen: (page: number) => Promise<unknown>, params: object = {}) {
+  const pool = rolePool('school_api', service.database.url, undefined, 2);
+  const { sid } = JSON.parse(Buffer.from(school.admin.token.split('.')[1] ?? '', 'base64url').toString()) as { sid: number };
+  let page = 0;
+  const call = async (operation: string, p: object) => {
+    await seen(++page);
+    return (await dispatcher(pool)(operation, String(sid), p, {})).answer;
+  };
+  const download = (await exporter('payments_export', { name: 'x', columns, pageRows })({
+    params: { format: 'csv', ...params },
+    call,
+  } as unknown as Exchange)) as Download;
+  return { content: download.content as Readable, close: () => pool.end() };
+}
+
+describe('of pages', () => {
+  test('no row comes twice and none is lost while payments are being added, whatever their day', async () => {
+    const before = (await expected()).map((cells) => cells[8]);
+    const { content, close } = await handled(97, (page) => pay(1, `date '2026-01-01' + ${page * 2 + (page % 3) * 5 - 5}`, `'new ${page}'`));
+    const rows = await rowsOf(await buffer(content), 'text/csv');
+    await close();
+    const references = rows.map((cells) => cells[8] ?? '');
+    expect(references.filter((reference) => !reference.startsWith('new'))).toEqual(before);
+    const added = references.filter((reference) => reference.startsWith('new'));
+    expect(added.length).toBeGreaterThan(5);
+    expect(new Set(added).size).toBe(added.length);
+    expect(rows.map((cells) => cells[1])).toEqual(rows.map((cells) => cells[1]).sort());
+    await service.database.query(`alter table ${schema}.payment disable trigger user`);
+    await service.database.query(`delete from ${schema}.payment where reference_number like 'new %'`);
+    await service.database.query(`alter table ${schema}.payment enable trigger user`);
+  });
+
+  test.each([501, 500, 77, 1])('%i rows at a time give the same file', async (pageRows) => {
+    const { content, close } = await handled(pageRows, () => Promise.resolve(), {
+      from_date: '2026-02-10',
+      ...(pageRows === 1 ? { to_date: '2026-02-10' } : {}),
+    });
+    const rows = await rowsOf(await buffer(content), 'text/csv');
+    await close();
+    const wanted = (await expected()).filter(([, day = '']) => day >= '2026-02-10' && (pageRows > 1 || day === '2026-02-10'));
+    expect(wanted.length).toBeGreaterThan(40);
+    expect(rows.map((cells) => cells[8])).toEqual(wanted.map((cells) => cells[8]));
+  });
+
+  test('the next is read when the client has taken the last one, and none when the client has gone', async () => {
+    let pages = 0;
+    const call = () => {
+      pages++;
+      return Promise.resolve(
+        JSON.stringify({ rows: Array(1000).fill(['some text that takes place', 'and more of it', pages]), next: pages, date: '2026-11-21' }),
+      );
+    };
+    const handler = exporter('x', { name: 'x', columns: columns.slice(0, 3) });
+    const { content } = (await handler({ params: { format: 'csv' }, call } as unknown as Exchange)) as Download;
+    const stream = content as Readable;
+    await pause(50);
+    expect(pages).toBe(1);
+    let bytes = 0;
+    while (bytes < 500_000) {
+      const chunk = stream.read() as Buffer | null;
+      if (chunk === null) await once(stream, 'readable');
+      else bytes += chunk.length;
+    }
+    await pause(50);
+    const taken = pages;
+    // 47 bytes a row: those that were taken, and what the stream keeps ready.
+    expect(taken).toBeGreaterThan(8);
+    expect(taken).toBeLessThan(16);
+    stream.destroy();
+    await pause(50);
+    expect(pages).toBeLessThanOrEqual(taken + 1);
+  });
+});
+
+describe('over HTTP', () => {
+  let pages = 0;
+  const listener = new pg.Client({ connectionString: service.database.url });
+  beforeAll(async () => {
+    await pay(20_000, `date '2030-01-01'`);
+    // Each page takes its time and tells that it was read; one can be made to fail.
+    await service.database.query(`
+      alter function api.payments_export(jsonb) rename to payments_export_page;
+      create function api.payments_export(p jsonb) returns json language plpgsql stable as $$
+      begin
+        perform pg_sleep(0.03), pg_notify('page', '');
+        if p ->> 'search' = 'fail' and p ? 'after' then
+          raise 'a page that fails';
+        end if;
+        return api.payments_export_page(p - 'search');
+      end $$`);
+    await listener.connect();
+    await listener.query('listen page');
+    listener.on('notification', () => pages++);
+  });
+  afterAll(() => listener.end());
+  beforeEach(() => {
+    pages = 0;
+  });
+
+  /** Asks for the file; answers how much of it came, and whether all. `until` so many bytes came. */
+  const take = (query: string, most = Infinity) =>
+    new Promise<{ bytes: number; isWhole: boolean }>((done, fail) => {
+      let bytes = 0;
+      const sent = get(`${service.url}${path}${query}`, { headers: { authorization: `Bearer ${school.admin.token}` }, agent: false }, (response) => {
+        response.on('data', (chunk: Buffer) => {
+          bytes += chunk.length;
+          if (bytes >= most) sent.destroy();
+        });
+        response.on('error', () => undefined);
+        response.on('close', () => done({ bytes, isWhole: response.complete }));
+      });
+      sent.on('error', (error) => {
+        if (bytes === 0) fail(error);
+      });
+    });
+
+  test('a client that goes away ends the reading', async () => {
+    expect(await take('')).toMatchObject({ isWhole: true });
+    await until(() => pages === 23 || undefined);
+    pages = 0;
+    expect(await take('', 1)).toMatchObject({ isWhole: false });
+    await pause(1000);
+    expect(pages).toBeLessThan(10);
+  });
+
+  test('a page that fails cuts the connection: nobody takes the part for the whole', async () => {
+    for (const format of ['csv', 'xlsx']) {
+      const { bytes, isWhole } = await take(`?search=fail&format=${format}`);
+      expect(isWhole).toBe(false);
+      expect(bytes).toBeGreaterThan(0);
+    }
+  });
+
+  test('HEAD reads the first page only', async () => {
+    const answer = await school.admin.send<Buffer>('HEAD', path, {}, 200);
+    expect(answer.headers.get('content-disposition')).toMatch(/payments/);
+    await pause(300);
+    expect(pages).toBe(1);
+  });
+});
