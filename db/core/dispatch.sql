@@ -218,6 +218,7 @@ begin
     set_config('app.ip', coalesce(p_context ->> 'ip', ''), true),
     set_config('app.user_agent', coalesce(p_context ->> 'user_agent', ''), true),
     set_config('app.audited', '', true),
+    set_config('app.is_system', '', true), -- no request is, whatever the connection was used for before
     set_config('timezone', 'UTC', true),
     set_config('search_path', s ->> 'search_path', true),
     set_config('role', s ->> 'role', true);
