@@ -15,21 +15,23 @@ create function api.attendance_rate(p_present numeric, p_late numeric, p_total n
   return round(100 * (p_present + p_late) / nullif(p_total, 0), 2);
 comment on function api.attendance_rate is 'Present or late, of all marks, in percent; null without marks.';
 
--- What marks a mark had before: [{status, class_id, marked_by_name, marked_at, corrected_by_name, corrected_at}], the oldest first.
-create function api.attendance_corrections(p_attendance_id bigint) returns json language sql stable as $$
-  select coalesce(json_agg(json_build_object('status', x.status, 'class_id', x.class_id, 'marked_by_name', x.marked_by_name, 'marked_at', x.marked_at,
-    'corrected_by_name', x.corrected_by_name, 'corrected_at', x.corrected_at) order by x.id), '[]')
-  from attendance_correction x where x.attendance_id = p_attendance_id;
+-- What marks had before: [{status, class_id, marked_by_name, marked_at, corrected_by_name, corrected_at}], the oldest first; no row for a mark
+-- that was never corrected. Asked for one mark it reads an index, which the planner sees.
+create function api.attendance_corrections() returns table (attendance_id bigint, corrections json) language sql stable as $$
+  select x.attendance_id, json_agg(json_build_object('status', x.status, 'class_id', x.class_id, 'marked_by_name', x.marked_by_name, 'marked_at', x.marked_at,
+    'corrected_by_name', x.corrected_by_name, 'corrected_at', x.corrected_at) order by x.id)
+  from attendance_correction x group by x.attendance_id;
 $$;
-comment on function api.attendance_corrections is 'What a mark was before each of its corrections, the oldest first.';
+comment on function api.attendance_corrections is 'What each mark was before each of its corrections, the oldest first.';
 
 -- The marks of a class. A student has one on a day, so that student and day name it. For one day the source is api.attendance_sheet.
+-- Every mark has a student and a class; they are joined from the left so that counting marks does without them.
 select core.define_record('attendance', p_table => 'attendance', p_key => 'm.student_id',
-  p_source => 'attendance m join student s on s.id = m.student_id join class c on c.id = m.class_id',
+  p_source => 'attendance m left join student s on s.id = m.student_id left join class c on c.id = m.class_id',
   p_columns => $$
     m.id, m.student_id, s.first_name || ' ' || s.last_name as student_name, s.first_name, s.last_name, s.roll_number, s.admission_number,
     m.class_id, api.class_name(c.name, c.section) as class_name, m.date, m.status, m.marked_by, m.marked_by_name, m.marked_at,
-    case when exists (select from attendance_correction x where x.attendance_id = m.id) then api.attendance_corrections(m.id) else '[]' end as corrections
+    coalesce((select x.corrections from api.attendance_corrections() x where x.attendance_id = m.id), '[]') as corrections
   $$,
   p_search => 's.search_text',
   p_filters => $${
@@ -46,19 +48,22 @@ select core.define_record('attendance', p_table => 'attendance', p_key => 'm.stu
     "status": ["m.status nulls last", "m.date", "platform.search_normal(s.last_name)", "platform.search_normal(s.first_name)"]
   }$$);
 
+-- The lateral is no more than names for two subqueries, which are so run for the classes of a page alone; and as a subquery of its own today
+-- is a value to look up by, not an expression to compare every day with that there ever was.
 select core.define_record('attendance_class', p_table => 'class', p_key => 'c.id',
   p_source => $$
     class c join grade g on g.id = c.grade_id join academic_year y on y.id = c.academic_year_id and y.is_current
-    cross join lateral (select count(*) from enrollment e where e.class_id = c.id and e.status = 'active') now_in
-    left join lateral (select present + absent + late as count from attendance_day d where d.class_id = c.id and d.date = core.today()) today on true
+    cross join lateral (select
+      (select count(*) from enrollment e where e.class_id = c.id and e.status = 'active') as students,
+      (select present + absent + late from attendance_day d where d.class_id = c.id and d.date = (select core.today())) as marked) today
   $$,
   p_columns => $$
     c.id as class_id, api.class_name(c.name, c.section) as class_name, c.grade_id, g.name as grade_name, c.academic_year_id,
-    now_in.count as student_count, coalesce(today.count, 0) as marked_today,
+    today.students as student_count, coalesce(today.marked, 0) as marked_today,
     -- Not by the counts: who has left since was marked too.
-    coalesce(today.count, 0) > 0 and now_in.count > 0 and not exists (
+    coalesce(today.marked, 0) > 0 and today.students > 0 and not exists (
       select from enrollment e where e.class_id = c.id and e.status = 'active' and not exists (
-        select from attendance a where a.student_id = e.student_id and a.date = core.today() and a.class_id = c.id)) as is_marked_today
+        select from attendance a where a.student_id = e.student_id and a.date = (select core.today()) and a.class_id = c.id)) as is_marked_today
   $$,
   p_search => $$platform.search_normal(concat_ws(' ', c.name, c.section, g.name))$$,
   p_filters => '{"teacher_id": "c.id in (select class_id from core.class_staff() where teacher_id = :value::bigint)"}',
@@ -221,7 +226,7 @@ begin
     v_answer := core.page('attendance', p || jsonb_build_object('from_date', v_days.first_day, 'to_date', v_days.last_day));
   else
     v_answer := core.page('attendance', p || jsonb_build_object('date', v_date),
-      p_source => format('api.attendance_sheet(%L, %L) m join student s on s.id = m.student_id join class c on c.id = m.class_id', v_class_id, v_date));
+      p_source => format('api.attendance_sheet(%L, %L) m left join student s on s.id = m.student_id left join class c on c.id = m.class_id', v_class_id, v_date));
     select json_build_object('data', v_answer -> 'data', 'pagination', v_answer -> 'pagination', 'day', json_build_object(
         'date', v_date, 'is_working_day', extract(isodow from v_date)::integer = any (working_days), 'holiday', (select holiday from api.holiday_days(v_date, v_date))))
       into v_answer from timetable_config;
@@ -280,7 +285,6 @@ create function api.attendance_of(p_student_id bigint, p jsonb) returns json lan
 declare
   v_days record;
   v_scope text := core.reach_all(coalesce(p_student_id = core.student_id(), false));
-  v_corrected bigint[];
   v_answer json;
 begin
   v_days := api.days_asked(p);
@@ -293,14 +297,13 @@ begin
       select core.today() - 365 as first_day, core.today() as last_day into v_days;
     end if;
   end if;
-  v_corrected := array(select attendance_id from attendance_correction where student_id = p_student_id);
   select json_build_object('student_id', s.id, 'student_name', s.first_name || ' ' || s.last_name, 'from_date', v_days.first_day, 'to_date', v_days.last_day,
       'summary', json_build_object('present', count(a.id) filter (where a.status = 'present'), 'absent', count(a.id) filter (where a.status = 'absent'),
         'late', count(a.id) filter (where a.status = 'late'), 'total', count(a.id),
         'attendance_rate', api.attendance_rate(count(a.id) filter (where a.status = 'present'), count(a.id) filter (where a.status = 'late'), count(a.id))),
       'records', coalesce(json_agg(json_build_object('id', a.id, 'date', a.date, 'status', a.status, 'class_id', a.class_id,
         'class_name', api.class_name(c.name, c.section), 'marked_by_name', a.marked_by_name, 'marked_at', a.marked_at,
-        'corrections', case when a.id = any (v_corrected) then api.attendance_corrections(a.id) else '[]' end) order by a.date) filter (where a.id is not null), '[]'))
+        'corrections', coalesce((select x.corrections from api.attendance_corrections() x where x.attendance_id = a.id), '[]')) order by a.date) filter (where a.id is not null), '[]'))
     into v_answer
     from student s
     left join attendance a on a.student_id = s.id and a.date between v_days.first_day and v_days.last_day

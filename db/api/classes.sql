@@ -1,12 +1,14 @@
 -- /api/classes: classes, who is in them, who teaches them. That a class takes no more students than its capacity is for the
 -- triggers of the tables.
 
+-- The timetable of a class follows it into another year, and goes with it.
+insert into core.operation (name, access, permission, writes, idempotent, record, turn) values
+  ('classes_update', 'tenant', 'class.update', true, false, 'class', 'timetable_config'),
+  ('classes_delete', 'tenant', 'class.delete', true, false, 'class', 'timetable_config');
 insert into core.operation (name, access, permission, writes, idempotent, record) values
   ('classes_list', 'tenant', 'class.read', false, false, null),
   ('classes_create', 'tenant', 'class.create', true, true, 'class'),
   ('classes_get', 'tenant', 'class.read', false, false, 'class'),
-  ('classes_update', 'tenant', 'class.update', true, false, 'class'),
-  ('classes_delete', 'tenant', 'class.delete', true, false, 'class'),
   ('classes_copy', 'tenant', 'class.create', true, true, null),
   ('classes_students_list', 'tenant', 'student.read', false, false, null),
   ('classes_students_add', 'tenant', 'class.update', true, true, null),

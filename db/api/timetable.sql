@@ -1,23 +1,26 @@
 -- /api/timetable: the shape of the school day, and who teaches what when. What may not be stands in the schools' own schemas
 -- (timetable_conflicts), where triggers hold every writer to it.
 
-insert into core.operation (name, access, permission, feature, writes, idempotent, record) values
-  ('timetable_config_get', 'tenant', null, 'timetable', false, false, null),
-  ('timetable_config_update', 'tenant', 'timetable.manage', 'timetable', true, false, null),
-  ('timetable_slots_list', 'tenant', 'timetable.read', 'timetable', false, false, null),
-  ('timetable_slots_get', 'tenant', 'timetable.read', 'timetable', false, false, 'timetable_slot'),
-  ('timetable_slots_create', 'tenant', 'timetable.manage', 'timetable', true, true, 'timetable_slot'),
-  ('timetable_slots_update', 'tenant', 'timetable.manage', 'timetable', true, false, 'timetable_slot'),
-  ('timetable_slots_delete', 'tenant', 'timetable.manage', 'timetable', true, false, 'timetable_slot'),
-  ('timetable_slots_move', 'tenant', 'timetable.manage', 'timetable', true, false, 'timetable_slot'),
-  ('timetable_check_conflicts', 'tenant', 'timetable.manage', 'timetable', false, false, null);
+-- Whoever writes slots waits for the config first of all, then locks slots, teachers and classes as it needs them: the trigger that waits for it
+-- (take_turns) comes when rows are locked already, of two slots that two people let change places for example. So does whoever moves or removes
+-- slots by way of their class (classes_update, classes_delete).
+insert into core.operation (name, access, permission, feature, writes, idempotent, record, turn) values
+  ('timetable_config_get', 'tenant', null, 'timetable', false, false, 'timetable_config', null),
+  ('timetable_config_update', 'tenant', 'timetable.manage', 'timetable', true, false, 'timetable_config', null),
+  ('timetable_slots_list', 'tenant', 'timetable.read', 'timetable', false, false, null, null),
+  ('timetable_slots_get', 'tenant', 'timetable.read', 'timetable', false, false, 'timetable_slot', null),
+  ('timetable_slots_create', 'tenant', 'timetable.manage', 'timetable', true, true, 'timetable_slot', 'timetable_config'),
+  ('timetable_slots_update', 'tenant', 'timetable.manage', 'timetable', true, false, 'timetable_slot', 'timetable_config'),
+  ('timetable_slots_delete', 'tenant', 'timetable.manage', 'timetable', true, false, 'timetable_slot', 'timetable_config'),
+  ('timetable_slots_move', 'tenant', 'timetable.manage', 'timetable', true, false, 'timetable_slot', 'timetable_config'),
+  ('timetable_check_conflicts', 'tenant', 'timetable.manage', 'timetable', false, false, null, null);
 -- A generate is a search between two statements: the first of these begins it, the others are called by the handler alone. What
 -- keeps its turn and gives it back goes by the secret name of the run, since it must also work when the session has ended.
-insert into core.operation (name, access, permission, feature, needs_setup, needs_subscription, writes) values
-  ('timetable_generate', 'tenant', 'timetable.manage', 'timetable', true, true, true),
-  ('timetable_generate_save', 'tenant', 'timetable.manage', 'timetable', true, true, true),
-  ('timetable_generate_renew', 'public', null, null, false, false, true),
-  ('timetable_generate_end', 'public', null, null, false, false, true);
+insert into core.operation (name, access, permission, feature, needs_setup, needs_subscription, writes, turn) values
+  ('timetable_generate', 'tenant', 'timetable.manage', 'timetable', true, true, true, null),
+  ('timetable_generate_save', 'tenant', 'timetable.manage', 'timetable', true, true, true, 'timetable_config'),
+  ('timetable_generate_renew', 'public', null, null, false, false, true, null),
+  ('timetable_generate_end', 'public', null, null, false, false, true, null);
 
 -- When each period begins and ends, for all that a slot may have. A short break makes all that comes after it later; lunch takes
 -- whole periods. Slots of past years may stand in a period that the day does not have any more (is_in_day); what of these would lie
@@ -33,20 +36,29 @@ create function api.period_times() returns table (period integer, start_time tim
 $$;
 comment on function api.period_times is 'When each period of a school day begins and ends.';
 
--- The condition is for locks and updates, which do without the joins. Times follow the config, class_room
--- the class, and not an edit of the slot; swapped_with is in the answer to a move alone.
+-- The condition is for locks and updates, which do without the joins; a class out of reach is left out by it, so that a count does without
+-- them too, and a search looks words up in the tables where they stand before it looks at slots. A period is its place in the list of times,
+-- which is made once for all slots of a page. Times follow the config, class_room the class, and not an edit of the slot; swapped_with is in
+-- the answer to a move alone.
 select core.define_record('timetable_slot', p_table => 'timetable_slot', p_key => 'ts.id',
   p_source => $$
-    timetable_slot ts join class c on c.id = ts.class_id join grade g on g.id = c.grade_id join subject su on su.id = ts.subject_id left join teacher t on t.id = ts.teacher_id
-    join api.period_times() pt on pt.period = ts.period
+    timetable_slot ts left join class c on c.id = ts.class_id left join grade g on g.id = c.grade_id left join subject su on su.id = ts.subject_id
+    left join teacher t on t.id = ts.teacher_id
   $$,
   p_columns => $$
     ts.id, ts.class_id, api.class_name(c.name, c.section) as class_name, ts.academic_year_id, ts.subject_id, su.name as subject_name, su.code as subject_code,
     ts.teacher_id, t.first_name || ' ' || t.last_name as teacher_name, ts.day_of_week, ts.period,
-    to_char(pt.start_time, 'HH24:MI') as start_time, to_char(pt.end_time, 'HH24:MI') as end_time, ts.room, c.room as class_room, ts.is_pinned, ts.created_at, ts.updated_at
+    (select array_agg(to_char(pt.start_time, 'HH24:MI') order by pt.period) from api.period_times() pt)[ts.period] as start_time,
+    (select array_agg(to_char(pt.end_time, 'HH24:MI') order by pt.period) from api.period_times() pt)[ts.period] as end_time,
+    ts.room, c.room as class_room, ts.is_pinned, ts.created_at, ts.updated_at
   $$,
   p_condition => 'ts.class_id in (select id from class)',
-  p_search => $$platform.search_normal(concat_ws(' ', c.name, c.section, su.name, su.code, t.first_name, t.last_name, ts.room))$$,
+  p_search => $$
+    (ts.class_id in (select id from class where platform.search_normal(concat_ws(' ', name, section)) like :pattern)
+      or ts.subject_id in (select id from subject where platform.search_normal(concat_ws(' ', name, code)) like :pattern)
+      or ts.teacher_id in (select id from teacher where platform.search_normal(concat_ws(' ', first_name, last_name)) like :pattern)
+      or platform.search_normal(ts.room) like :pattern)
+  $$,
   p_filters => '{
     "class_id": "ts.class_id = :value::bigint",
     "teacher_id": "ts.teacher_id = :value::bigint",
@@ -62,16 +74,13 @@ select core.define_record('timetable_slot', p_table => 'timetable_slot', p_key =
   p_writable => '{class_id,academic_year_id,subject_id,teacher_id,day_of_week,period,room,is_pinned}', p_volatile => '{start_time,end_time,class_room,swapped_with}');
 
 -- The shape of the school day, with the times that come of it.
-create function api.timetable_config() returns json language sql stable as $$
-  select json_build_object(
-    'total_periods', c.total_periods, 'lunch_start_period', c.lunch_start_period, 'lunch_periods', c.lunch_periods, 'period_duration', c.period_duration,
-    'start_time', to_char(c.start_time, 'HH24:MI'), 'break_after', c.break_after, 'break_duration', c.break_duration, 'working_days', c.working_days,
-    'periods', (select json_agg(json_build_object('period', pt.period, 'start_time', to_char(pt.start_time, 'HH24:MI'), 'end_time', to_char(pt.end_time, 'HH24:MI'),
-                  'is_lunch', pt.is_lunch) order by pt.period) from api.period_times() pt where pt.is_in_day),
-    'created_at', c.created_at, 'updated_at', c.updated_at)
-  from timetable_config c;
-$$;
-comment on function api.timetable_config is 'The shape of the school day, with the times that come of it.';
+select core.define_record('timetable_config', p_table => 'timetable_config', p_is_single => true, p_key => 'c.id::integer', p_source => 'timetable_config c',
+  p_columns => $$
+    c.total_periods, c.lunch_start_period, c.lunch_periods, c.period_duration, to_char(c.start_time, 'HH24:MI') as start_time, c.break_after, c.break_duration, c.working_days,
+    (select json_agg(json_build_object('period', pt.period, 'start_time', to_char(pt.start_time, 'HH24:MI'), 'end_time', to_char(pt.end_time, 'HH24:MI'),
+      'is_lunch', pt.is_lunch) order by pt.period) from api.period_times() pt where pt.is_in_day) as periods,
+    c.created_at, c.updated_at
+  $$);
 
 -- What is common to all of the school is for whoever manages the timetable of all of it: raises forbidden for a teacher who has
 -- the permission for their classes.
@@ -85,7 +94,7 @@ comment on function api.require_whole_timetable is 'Raises forbidden for who man
 
 -- The shape of the school day.
 create function api.timetable_config_get(p jsonb) returns json language sql stable as $$
-  select api.timetable_config();
+  select api.timetable_config_record(1);
 $$;
 
 -- The English name of a day of the week; 1 is Monday.
@@ -106,9 +115,9 @@ declare
   v_conflicts record;
 begin
   perform api.require_whole_timetable();
-  select * into v_before from timetable_config for no key update;
+  select * into v_before from timetable_config;
   if p ? 'read_only' then
-    perform core.refuse_read_only(p -> 'read_only', api.timetable_config()::jsonb, '{updated_at}');
+    perform core.refuse_read_only(p -> 'read_only', api.timetable_config_record(1)::jsonb, '{updated_at}');
   end if;
   select n.* into v_after from timetable_config c, jsonb_populate_record(c, p) n;
   begin
@@ -151,7 +160,7 @@ begin
         case v_conflicts.slots when 1 then 'One slot' else v_conflicts.slots || ' slots' end, case v_conflicts.slots when 1 then 'it' else 'them' end), v_conflicts.details);
     end if;
   end if;
-  return api.timetable_config();
+  return api.timetable_config_record(1);
 end $$;
 
 -- Slots by day and period; search over class, subject, teacher and room; filters class_id, teacher_id, academic_year_id,
@@ -374,7 +383,8 @@ end $$;
 
 -- Ends a generate, {run, digest, academic_year_id, class_ids, slots}: the slots take the place of all that the classes have and that
 -- is not pinned, and the turn is over; answers {ids}, in the order of the slots. Raises conflict when the turn was lost, or when
--- what the generator worked on has changed meanwhile. Locks in the order in which others do: teachers, slots, config.
+-- what the generator worked on has changed meanwhile. Limits and availability of teachers change under a lock of the teacher, and so not
+-- between the comparison and the slots.
 create function api.timetable_generate_save(p jsonb) returns json language plpgsql as $$
 declare
   v_class_ids bigint[] := array(select c.id::bigint from jsonb_array_elements_text(p -> 'class_ids') c (id));
@@ -382,8 +392,6 @@ declare
 begin
   perform api.require_whole_timetable();
   perform from teacher where id in (select distinct s.teacher_id from jsonb_to_recordset(p -> 'slots') s (teacher_id bigint)) order by id for share;
-  perform from timetable_slot where class_id = any (v_class_ids) order by id for update;
-  perform from timetable_config for no key update;
   delete from timetable_generation where run = p ->> 'run';
   if not found then
     perform core.fail('conflict', 'Another timetable was generated meanwhile, since this one took too long. Generate again.');

@@ -198,6 +198,7 @@ declare
   s jsonb;
   v_answer json;
   v_key text := p_context ->> 'idempotency_key';
+  v_record_id bigint;
   v_file_id bigint;
 begin
   select a.o, a.settings into v_admitted from core.admit(p_operation, p_session_id, p, p_context) a;
@@ -217,6 +218,7 @@ begin
     set_config('app.ip', coalesce(p_context ->> 'ip', ''), true),
     set_config('app.user_agent', coalesce(p_context ->> 'user_agent', ''), true),
     set_config('app.audited', '', true),
+    set_config('app.is_system', '', true), -- no request is, whatever the connection was used for before
     set_config('timezone', 'UTC', true),
     set_config('search_path', s ->> 'search_path', true),
     set_config('role', s ->> 'role', true);
@@ -244,10 +246,14 @@ begin
     end if;
   end if;
   -- Whoever changes a record has it for themselves before anything is read, checked or decided.
-  if v_operation.record is not null and p ? 'id' then
-    perform core.lock(v_operation.record, (p ->> 'id')::bigint);
+  if v_operation.turn is not null then
+    perform core.lock(v_operation.turn, 1);
+  end if;
+  v_record_id := coalesce((p ->> 'id')::bigint, (select 1 from core.record r where r.name = v_operation.record and r.is_single));
+  if v_operation.record is not null and v_record_id is not null then
+    perform core.lock(v_operation.record, v_record_id);
     if p_context ->> 'if_match' is not null then
-      perform core.require_match(v_operation.record, (p ->> 'id')::bigint, p_context ->> 'if_match');
+      perform core.require_match(v_operation.record, v_record_id, p_context ->> 'if_match');
     end if;
   end if;
   if (p_context ->> 'admit_only')::boolean then

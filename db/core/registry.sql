@@ -37,6 +37,7 @@ create table core.operation (
   writes boolean not null,
   idempotent boolean not null default false,
   record text,
+  turn text,
   content text constraint operation_content_check check (content in ('takes', 'gives')),
   errors text[] not null default '{}'
 );
@@ -47,7 +48,8 @@ comment on column core.operation.own is 'True: a student or a teacher without th
 comment on column core.operation.role is 'The role that the user needs.';
 comment on column core.operation.writes is 'False: the dispatcher makes the transaction read-only.';
 comment on column core.operation.idempotent is 'True: an Idempotency-Key gives the first answer again.';
-comment on column core.operation.record is 'The record that `id` names: what If-Match is compared with.';
+comment on column core.operation.record is 'The record that `id` names, or that there is one of: what If-Match is compared with.';
+comment on column core.operation.turn is 'The record, of which there is one, that is locked before all others: such operations of a school take turns, in whatever order they lock the rest.';
 comment on column core.operation.errors is 'The errors that its functions raise by name, read from them at installation (db/errors.sql).';
 comment on column core.operation.content is 'takes: the dispatcher stores the bytes of the request, if it has some, in the table file and adds file_id to the parameters; gives: the operation answers api.file_answer, and the dispatcher adds the bytes, or the part of them that was asked for.';
 
@@ -58,6 +60,7 @@ create table core.record (
   name text primary key,
   table_name text not null,
   key text not null,
+  is_single boolean not null,
   columns text not null,
   source text not null,
   has_row_for_each_key boolean not null generated always as (replace(source, 'left join', '') !~ 'join|,|\(') stored,
@@ -71,6 +74,7 @@ create table core.record (
   volatile text[] not null,
   reader text not null
 );
+comment on column core.record.is_single is 'There is one of it, which every school has: no id names it, its key is 1.';
 comment on column core.record.volatile is 'Fields that change without an edit of the record: no part of its version.';
 comment on column core.record.has_row_for_each_key is 'Whether the source is one table and left joins alone, which add no rows: a left join is by a unique key.';
 comment on column core.record.condition is 'What makes a row one of the record; speaks of the main table only, since updates use it without the joins.';
@@ -85,11 +89,11 @@ create function core.define_record(
   p_name text, p_table text, p_columns text, p_source text, p_key text,
   p_condition text default 'true', p_search text default null, p_filters jsonb default '{}', p_sorts jsonb default '{}',
   p_default_sort text default null, p_default_order text default 'asc', p_writable text[] default '{}',
-  p_volatile text[] default '{}', p_reader text default null
+  p_volatile text[] default '{}', p_reader text default null, p_is_single boolean default false
 ) returns void language plpgsql as $define$
 begin
-  insert into core.record (name, table_name, key, columns, source, condition, search, filters, sorts, default_sort, default_order, writable, volatile, reader)
-    values (p_name, p_table, p_key, p_columns, p_source, p_condition, p_search, p_filters, p_sorts, p_default_sort, p_default_order, p_writable, p_volatile || '{updated_at}', coalesce(p_reader, p_name || '_record'));
+  insert into core.record (name, table_name, key, is_single, columns, source, condition, search, filters, sorts, default_sort, default_order, writable, volatile, reader)
+    values (p_name, p_table, p_key, p_is_single, p_columns, p_source, p_condition, p_search, p_filters, p_sorts, p_default_sort, p_default_order, p_writable, p_volatile || '{updated_at}', coalesce(p_reader, p_name || '_record'));
   execute format($function$
     create function api.%1$I(p_id bigint) returns json language plpgsql stable as $body$
     declare

@@ -1,10 +1,12 @@
 import { beforeAll, describe, expect, test } from '@jest/globals';
 import ICAL from 'ical.js';
+import pg from 'pg';
 import { type CalendarData, calendarText } from '../../src/api/calendar.ts';
 import type { Client } from '../support/client.ts';
 import { steadyDay } from '../support/days.ts';
 import { race } from '../support/race.ts';
 import { serviceWithSchool } from '../support/service.ts';
+import { acting } from '../support/tenants.ts';
 import { type Planned, planned } from '../support/planned-school.ts';
 import { send } from '../support/wire.ts';
 
@@ -405,6 +407,62 @@ test('what needs no permission is refused in the database for any other kind, wh
   const { sid } = JSON.parse(Buffer.from(one.student.client.token.split('.')[1] ?? '', 'base64url').toString()) as { sid: number };
   const body = { kind: 'class', class_id: one.classId, token_hash: 'a'.repeat(64) };
   await expect(one.sql("select core.call('schedule_feeds_create_own', $1, $2, '{}')", [sid, body])).rejects.toThrow('timetable.read');
+});
+
+describe('in the database', () => {
+  /** What the role of a school sees and changes of the feeds, with these settings: each by its user. */
+  const reach = (settings: Record<string, string>) =>
+    acting(service.database.url, 'school_tenant', { 'app.tenant_id': String(one.school.id), 'app.scope': 'all', ...settings }, async ({ rows, attempt }) => {
+      const table = `${one.school.schema}.calendar_feed`;
+      const seen = await rows<{ user: number }>(`select user_id::integer as user from ${table} order by 1`);
+      return { seen: [...new Set(seen.map(({ user }) => user))], changed: await attempt(`update ${table} set kind = kind`), all: seen.length };
+    });
+  const userOf = (client: Client) => (JSON.parse(Buffer.from(client.token.split('.')[1] ?? '', 'base64url').toString()) as { user_id: number }).user_id;
+
+  test("a feed is its user's alone, or of whoever shows its token, and only the service itself sees all", async () => {
+    const [mine, theirs] = [one.teacher.client, one.other.client].map(userOf) as [number, number];
+    await make(one.teacher.client, { kind: 'holidays' });
+    await make(one.other.client, { kind: 'holidays' });
+    const [shown] = await one.sql<{ hash: string }>('select token_hash as hash from @calendar_feed where user_id = $1', [theirs]);
+    for (const off of [{}, { 'app.is_system': '' }, { 'app.is_system': 'no' }, { 'app.is_system': 'true' }] as Record<string, string>[]) {
+      const own = await reach({ ...off, 'app.user_id': String(mine) });
+      expect([own.seen, own.changed]).toEqual([[mine], own.all]);
+      expect(await reach({ ...off, 'app.user_id': '' })).toMatchObject({ seen: [], changed: 0 });
+      expect((await reach({ ...off, 'app.user_id': String(mine), 'app.feed': shown?.hash ?? '' })).seen.sort()).toEqual([mine, theirs].sort());
+    }
+    expect((await reach({ 'app.is_system': 'yes' })).seen).toEqual(expect.arrayContaining([mine, theirs]));
+  });
+
+  test('no request is the service itself: not on a connection that was, and by no function that a request can call', async () => {
+    const { database } = service;
+    await database.query(`
+      insert into core.operation (name, access, writes) values ('probe', 'tenant', false);
+      create function api.probe(p jsonb) returns json language plpgsql stable as $$ begin
+        return json_build_object('is_system', current_setting('app.is_system', true), 'users', (select count(distinct user_id) from calendar_feed)); end $$;
+      grant execute on function api.probe(jsonb) to school_tenant`);
+    const { sid } = JSON.parse(Buffer.from(one.teacher.client.token.split('.')[1] ?? '', 'base64url').toString()) as { sid: number };
+    const connection = new pg.Client({ connectionString: database.url });
+    await connection.connect();
+    try {
+      await connection.query("set app.is_system = 'yes'; set role school_api");
+      const { rows } = await connection.query<{ answer: string }>("select answer from core.call('probe', $1, '{}', '{}')", [sid]);
+      expect(JSON.parse(rows[0]?.answer ?? '')).toEqual({ is_system: '', users: 1 });
+    } finally {
+      await connection.end();
+      await database.query("drop function api.probe(jsonb); delete from core.operation where name = 'probe'");
+    }
+    const setters = await database.query<{ name: string; open: boolean }>(
+      `select p.oid::regprocedure::text as name, has_function_privilege('school_tenant', p.oid, 'execute') or has_function_privilege('school_platform', p.oid, 'execute') as open
+       from pg_proc p where p.pronamespace in ('core'::regnamespace, 'api'::regnamespace, $1::regnamespace) and p.prosrc like '%set_config(''app.is_system''%'
+       order by 1`,
+      [one.school.schema],
+    );
+    expect(setters).toEqual([
+      { name: 'core.call(text,bigint,jsonb,jsonb,bytea)', open: false },
+      { name: 'core.enter_tenant(bigint)', open: false },
+      { name: 'core.leave_tenant(text[])', open: false },
+    ]);
+  });
 });
 
 test('a feed that was made has the ETag that reading it has', async () => {

@@ -1,6 +1,7 @@
 import { Worker } from 'node:worker_threads';
 import { afterEach, describe, expect, test } from '@jest/globals';
 import type { Answer } from '../support/client.ts';
+import { race } from '../support/race.ts';
 import { type School, serviceWithSchool } from '../support/service.ts';
 import { until } from '../support/until.ts';
 
@@ -441,6 +442,18 @@ describe('while a generate runs', () => {
     expect(await running).toMatchObject({ error: 'conflict', message: expect.stringContaining('changed meanwhile') });
     expect(await standing(school)).toEqual(before);
     expect(await turns(school)).toEqual([]);
+  });
+
+  test('a teacher who is being changed while it is saved is waited for, and the change is noticed', async () => {
+    const school = await planned(2, [2]);
+    // As the availability of a teacher is set; the slots are made when it has not ended.
+    const change = `select from ${school.schema}.teacher where id = 1 for no key update;
+      insert into ${school.schema}.teacher_availability (teacher_id, day_of_week, period, is_available) select 1, d, p, false from generate_series(1, 5) d, generate_series(1, 7) p`;
+    const [answer] = await race(service.database, change, 1, () => [refused(school, {}, 409)]);
+    expect(answer).toMatchObject({ error: 'conflict', message: expect.stringContaining('changed meanwhile') });
+    expect(await standing(school)).toEqual([]);
+    const { slots } = await generate(school);
+    expect(slots.filter(({ teacher_id, period }) => teacher_id === 1 && period < 8)).toEqual([]);
   });
 
   test('a client that goes away ends it: the turn is free at once, and the timetable stays', async () => {

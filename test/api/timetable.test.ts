@@ -125,6 +125,24 @@ describe('the config', () => {
     expect((await one.admin.put<Config>(configPath, {})).data.total_periods).toBe(5);
   });
 
+  test('has a version: a change of it is refused to whoever read another one, and of two who read the same one is', async () => {
+    const one = await service.school();
+    const { headers } = await one.admin.get<Config>(configPath);
+    const etag = headers.get('etag') ?? '';
+    expect(etag).toMatch(/^"[0-9a-f]{32}\./);
+    expect((await one.admin.send('GET', configPath, { headers: { 'If-None-Match': etag } })).status).toBe(304);
+    const put = (body: object, match: string) => one.admin.send<Config>('PUT', configPath, { body, headers: { 'If-Match': match } });
+    const answers = await race(service.database, `select from ${one.schema}.timetable_config for update`, 2, () => [
+      put({ total_periods: 9 }, etag),
+      put({ total_periods: 9 }, etag),
+    ]);
+    expect(answers.map(({ status, error }) => `${status} ${error ?? ''}`).sort()).toEqual(['200 ', '412 precondition_failed']);
+    const { data: now, headers: later } = await one.admin.get<Config>(configPath);
+    expect([now.total_periods, version(later) === version(headers)]).toEqual([9, false]);
+    expect((await put({ total_periods: 7 }, later.get('etag') ?? '')).data.total_periods).toBe(7);
+    expect((await put({ total_periods: 6 }, '*')).data.total_periods).toBe(6);
+  });
+
   test('names the field of a day that is none, and changes nothing', async () => {
     const one = await service.school();
     const before = (await one.admin.get<Config>(configPath)).data;
@@ -660,6 +678,9 @@ describe('who may', () => {
 describe('of writers that race', () => {
   const lock = (at: School) => `select from ${at.schema}.timetable_config for update`;
   const statuses = (answers: { status: number }[]) => answers.map(({ status }) => status).sort();
+  // The service tries again what a deadlock ended: only the database tells that there was one.
+  const expectNoDeadlock = async () =>
+    expect(await service.database.query('select deadlocks::integer from pg_stat_database where datname = current_database()')).toEqual([{ deadlocks: 0 }]);
 
   test('for the last period of a day one gets it, the other is told that it is one too many', async () => {
     const [one, two] = [await stage(), await stage()];
@@ -698,14 +719,58 @@ describe('of writers that race', () => {
     expect(answers.find(({ status }) => status === 409)?.error).toBe('schedule_conflict');
   });
 
-  test('moves of two slots that want to change places both end, whoever comes first', async () => {
+  test('two who let the same slots change places, each from the other side, take turns', async () => {
     const the = await stage();
     const [a, b] = [await add(bodyOf(the, 1, 1)), await add({ ...bodyOf(the, 2, 2), teacher_id: await addTeacher() })];
-    const answers = await Promise.all([
-      ...[1, 2, 3].map(() => move(a.id, { day_of_week: 2, period: 2, swap: true }).then(({ status }) => status)),
-      ...[1, 2, 3].map(() => move(b.id, { day_of_week: 2, period: 2, swap: true }).then(({ status }) => status)),
-    ]);
-    expect(answers).toEqual(Array(6).fill(200));
+    const swap = (id: number, day: number) => school.admin.send('PATCH', `${path}/${id}/move`, { body: { day_of_week: day, period: day, swap: true } });
+    const answers = await race(service.database, lock(school), 2, () => [swap(a.id, 2), swap(b.id, 1)]);
+    // Whoever is second finds the slot where it is to go, and changes nothing.
+    expect(statuses(answers)).toEqual([200, 200]);
+    expect([await read(a.id), await read(b.id)].map(({ day_of_week, period }) => `${day_of_week} ${period}`)).toEqual(['2 2', '1 1']);
+    const again = await race(service.database, lock(school), 6, () => [swap(a.id, 1), swap(b.id, 1), swap(a.id, 2), swap(b.id, 2), swap(a.id, 1), swap(b.id, 1)]);
+    expect(statuses(again)).toEqual(Array(6).fill(200));
     expect([await read(a.id), await read(b.id)].map(({ day_of_week, period }) => `${day_of_week} ${period}`).sort()).toEqual(['1 1', '2 2']);
+    await expectNoDeadlock();
+  });
+
+  test('a slot that is changed and one that is removed, moved slots and new ones take turns', async () => {
+    const the = await stage();
+    const [a, b, c] = [await add(bodyOf(the, 1, 1)), await add(bodyOf(the, 2, 2)), await add(bodyOf(the, 3, 3))];
+    const answers = await race(service.database, lock(school), 4, () => [
+      school.admin.send('PUT', `${path}/${a.id}`, { body: { day_of_week: 2, period: 2 } }),
+      school.admin.send('DELETE', `${path}/${b.id}`),
+      school.admin.send('PATCH', `${path}/${c.id}/move`, { body: { day_of_week: 1, period: 1, swap: true } }),
+      school.admin.send('POST', path, { body: bodyOf(the, 4, 4) }),
+    ]);
+    // The first finds its place free or not yet.
+    expect([200, 409]).toContain(answers[0]?.status);
+    expect(answers.slice(1).map(({ status }) => status)).toEqual([200, 200, 201]);
+    await expectNoDeadlock();
+  });
+
+  test('a class that goes to another year takes a new slot along, whichever comes first; one that is removed leaves none', async () => {
+    const nextYear = await school.insert('academic_year', { name: unique('Year'), start_date: '1999-01-01', end_date: '1999-12-31' });
+    const both = async (send: (the: Awaited<ReturnType<typeof stage>>) => Promise<Answer<unknown>>) => {
+      const the = await stage();
+      await add(bodyOf(the, 1, 1));
+      const answers = await race(service.database, lock(school), 2, () => [send(the), school.admin.send('POST', path, { body: bodyOf(the, 2, 2) })]);
+      const slots = await service.database.query<{ year: number }>(
+        `select academic_year_id::integer as year from ${school.schema}.timetable_slot where class_id = $1`,
+        [the.class_id],
+      );
+      return { answers, years: slots.map(({ year }) => year) };
+    };
+    for (let n = 0; n < 3; n++) {
+      const moved = await both((the) => school.admin.send('PUT', `/api/classes/${the.class_id}`, { body: { academic_year_id: nextYear } }));
+      expect([moved.answers.map(({ status }) => status), moved.years]).toEqual([
+        [200, 201],
+        [nextYear, nextYear],
+      ]);
+      const removed = await both((the) => school.admin.send('DELETE', `/api/classes/${the.class_id}`));
+      const [of, slot] = removed.answers;
+      expect([of?.status, removed.years]).toEqual([200, []]);
+      expect([slot?.status, slot?.details[0]?.path]).toEqual(slot?.status === 201 ? [201, undefined] : [422, 'class_id']);
+    }
+    await expectNoDeadlock();
   });
 });
