@@ -329,7 +329,8 @@ create function api.attendance_me(p jsonb) returns json language sql stable as $
 $$;
 
 -- Day by day, of this month unless from_date or to_date say otherwise: whether there is school, and why not; to a student their own mark, to
--- who reads attendance how many marks say what, of the whole school or of the classes that they teach. Of several holidays of a day the
+-- who reads attendance how many marks say what, of the whole school or of the classes that they teach, and the mark of the student that they
+-- ask for (student_id), of a teacher in the classes that they teach; not_found for a student out of reach. Of several holidays of a day the
 -- names stand together, under the id of the first.
 create function api.attendance_calendar_holidays(p jsonb) returns json language plpgsql stable as $$
 declare
@@ -338,7 +339,14 @@ declare
   v_reads_all boolean := core.has_permission_for_all('attendance.read');
   v_teacher_id bigint := case when core.has_permission('attendance.read') then api.asking_teacher_id() end;
   v_class_ids bigint[] := array(select s.class_id from core.class_staff() s where not v_reads_all and s.teacher_id = v_teacher_id);
+  v_student_id bigint := coalesce((p ->> 'student_id')::bigint, core.student_id());
+  v_sees_all boolean := v_reads_all or coalesce(v_student_id = core.student_id(), false);
 begin
+  if p ? 'student_id' and not exists (
+    select from student s where s.id = v_student_id and s.deleted_at is null
+      and (v_sees_all or s.id in (select r.student_id from api.class_roll() r where r.class_id = any (v_class_ids)))) then
+    perform core.fail('not_found', format('There is no student %s.', v_student_id));
+  end if;
   return (
     with total as (
       select date, sum(present) as present, sum(absent) as absent, sum(late) as late
@@ -357,5 +365,5 @@ begin
         json_build_object('present', coalesce(t.present, 0), 'absent', coalesce(t.absent, 0), 'late', coalesce(t.late, 0)) end) order by d.date)
     from timetable_config c cross join (select generate_series(v_first::timestamp, v_last, '1 day')::date as date) d
     left join holidays h on h.date = d.date left join total t on t.date = d.date
-    left join attendance a on a.student_id = core.student_id() and a.date = d.date);
+    left join attendance a on a.student_id = v_student_id and a.date = d.date and (v_sees_all or a.class_id = any (v_class_ids)));
 end $$;

@@ -880,6 +880,32 @@ describe('the calendar', () => {
     expect(await calendar(await own.user(['accountant']), query)).toMatchObject([{ counts: null, status: null }]);
   });
 
+  test('shows the marks of a student to whoever may read them: a teacher those of their classes, a student their own', async () => {
+    const day = (studentId: number) => `from_date=2026-03-02&to_date=2026-03-02&student_id=${studentId}`;
+    const [b = 0, c = 0, far = 0] = [taught.students[1], taught.students[2], other.students[0]];
+    const statusOf = async (who: Client, studentId: number) => (await calendar(who, day(studentId))).map(({ status }) => status);
+    expect([await statusOf(own.admin, b), await statusOf(own.admin, c), await statusOf(own.admin, far)]).toEqual([['absent'], ['late'], ['present']]);
+    const teacher = await teacherOf(taught.classId, ['teacher', 'accountant'], own);
+    expect(await statusOf(teacher, b)).toEqual(['absent']);
+    const student = await own.user(['student']);
+    await service.database.query(`update ${own.schema}.student set user_id = $1 where id = $2`, [student.id, b]);
+    const self = await service.anonymous.login({ subdomain: own.subdomain, email: student.email, password: 'test-password' });
+    expect(await statusOf(self, b)).toEqual(['absent']);
+    for (const [who, asked] of [
+      [teacher, far],
+      [self, c],
+      [await own.user(['accountant']), b],
+      [own.admin, 999_999],
+    ] as const) {
+      // prettier-ignore
+      expect((await who.get(`${path}/calendar-holidays?${day(asked)}`, 404)).error).toBe('not_found');
+    }
+    // Who came from a class of others brings no marks of theirs.
+    await own.admin.put(`/api/students/${far}`, { class_id: taught.classId });
+    expect([await statusOf(teacher, far), await statusOf(own.admin, far)]).toEqual([[null], ['present']]);
+    expect((await own.admin.get(`${path}/calendar-holidays?student_id=x`, 400)).details).toMatchObject([{ path: 'student_id' }]);
+  });
+
   test('is of this month unless days are named, one of which means its month', async () => {
     const month = async (query: string) => {
       const days = await calendar(own.admin, query);

@@ -727,7 +727,14 @@ describe('of writers that race', () => {
     // Whoever is second finds the slot where it is to go, and changes nothing.
     expect(statuses(answers)).toEqual([200, 200]);
     expect([await read(a.id), await read(b.id)].map(({ day_of_week, period }) => `${day_of_week} ${period}`)).toEqual(['2 2', '1 1']);
-    const again = await race(service.database, lock(school), 6, () => [swap(a.id, 1), swap(b.id, 1), swap(a.id, 2), swap(b.id, 2), swap(a.id, 1), swap(b.id, 1)]);
+    const again = await race(service.database, lock(school), 6, () => [
+      swap(a.id, 1),
+      swap(b.id, 1),
+      swap(a.id, 2),
+      swap(b.id, 2),
+      swap(a.id, 1),
+      swap(b.id, 1),
+    ]);
     expect(statuses(again)).toEqual(Array(6).fill(200));
     expect([await read(a.id), await read(b.id)].map(({ day_of_week, period }) => `${day_of_week} ${period}`).sort()).toEqual(['1 1', '2 2']);
     await expectNoDeadlock();
@@ -769,7 +776,7 @@ describe('of writers that race', () => {
       const removed = await both((the) => school.admin.send('DELETE', `/api/classes/${the.class_id}`));
       const [of, slot] = removed.answers;
       expect([of?.status, removed.years]).toEqual([200, []]);
-      expect([slot?.status, slot?.details[0]?.path]).toEqual(slot?.status === 201 ? [201, undefined] : [422, 'class_id']);
+      if (slot?.status !== 201) expect([slot?.status, slot?.details.map((detail) => detail.path)]).toEqual([422, ['class_id']]);
     }
     await expectNoDeadlock();
   });

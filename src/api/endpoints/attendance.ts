@@ -136,7 +136,7 @@ const CalendarDay = z
     day_of_week: dayOfWeek,
     is_working_day: z.boolean().meta({ description: 'Whether the school has this day of the week.' }),
     holiday: dayHoliday,
-    status: status.nullable().meta({ description: 'Your own mark; null for who is no student.' }),
+    status: status.nullable().meta({ description: 'The mark of student_id, else your own; null for who is no student.' }),
     counts: z.object(counts).nullable().meta({ description: 'Marks of the classes within your reach; null without `attendance.read`.' }),
   })
   .meta({ id: 'CalendarDay' });
@@ -208,8 +208,9 @@ export const attendance = resource('/attendance', 'Attendance', 'Who was there o
   'GET /calendar-holidays': {
     operation: 'attendance_calendar_holidays',
     summary: 'The calendar with holidays and attendance',
-    description: 'Every day of this month, unless from_date or to_date say otherwise, of at most a year. One of them alone means its month.',
-    query: days(z.strictObject(range), year),
+    description:
+      'Every day of this month, unless from_date or to_date say otherwise, of at most a year. One of them alone means its month. With student_id the status of each day is that of this student: whoever reads attendance may ask for any, a teacher for those of their classes and what they were marked there; a student for themself.',
+    query: days(z.strictObject({ ...range, student_id: pathId.optional() }), year),
     answer: z.array(CalendarDay),
   },
 });
