@@ -86,7 +86,8 @@ async function undo(rig: Rig, bench: BenchCase, schools: School[]): Promise<void
  * @param schools  whose requests they are, each at random
  */
 export async function measure(rig: Rig, bench: BenchCase, schools: School[]): Promise<CaseResult> {
-  const { service, connections, seconds } = rig;
+  const { service, seconds } = rig;
+  const connections = bench.connections ?? rig.connections;
   const press = async (url: string, requests: autocannon.Request[], time = seconds): Promise<Measured & { cpu: number }> => {
     const { pid } = url === service.url ? service : rig.floor;
     const before = await usage(pid);
@@ -203,7 +204,7 @@ function measureFees(rig: Rig, tenantId: number): Promise<number> {
       `set search_path = tenant_${tenantId}, public;
        select set_config('app.tenant_id', '${tenantId}', false), set_config('app.scope', 'all', false);
        create temporary table fee as select * from student_fee; create temporary table item as select * from student_fee_item; delete from student_fee;
-       grant select on fee, item to school_tenant; set role school_tenant`,
+       grant select on fee, item to school_tenant; grant insert on student_fee to school_tenant; set role school_tenant`,
     );
     const columns = 'student_id, fee_component_id, name, amount, period_start, period_end';
     return timed(() =>

@@ -90,6 +90,30 @@ test('counts the invoices that were issued within the year, where the school is,
   expect((await admin.get<{ fee_summary: object }>('/api/dashboard')).data.fee_summary).toEqual({ collected_this_month: 4, pending: 96 });
 });
 
+test('on its due date nothing is overdue yet, on the day after it is', async () => {
+  const world = await feeSchool(service);
+  const { admin, schema } = world.school;
+  const classId = await world.addClass();
+  const [early, late] = [await world.addStudent(classId), await world.addStudent(classId)];
+  await world.generate(await world.addStructure([{ name: 'Tuition', amount: 10, frequency: 'annual' }], [classId]), {});
+  const now = new Date().toISOString();
+  const invoices = [early, late].map((student, n) => `(${[student, classId, `'2999-01-01'`, `'INV-2021-00000${n + 1}'`, `'2021-09-01'`, 'null'].join()})`);
+  await invoiced(schema, invoices.join());
+  for (const [student, days] of [
+    [early, 0],
+    [late, -1],
+  ])
+    for (const table of ['student_fee', 'invoice'])
+      await service.database.query(`update ${schema}.${table} set due_date = ($1::timestamptz at time zone 'UTC')::date + $2::integer where student_id = $3`, [
+        now,
+        days,
+        student,
+      ]);
+  const { by_source } = (await admin.get<Summary>('/api/finance/summary')).data;
+  expect([by_source.student_fees.overdue, by_source.invoices.overdue]).toEqual([10, 20]);
+  expect([by_source.student_fees.outstanding, by_source.invoices.outstanding]).toEqual([20, 30]);
+});
+
 test('fills the items of a fee in their order with what was paid of it', async () => {
   const world = await feeSchool(service);
   const classId = await world.addClass();

@@ -173,6 +173,29 @@ describe('of requests that race', () => {
     expect(await readFee(id)).toMatchObject({ paid_amount: 0 });
   });
 
+  test('a payment against a reversal: both are made, since both lock what is owed before they take a number', async () => {
+    const { id } = await fee();
+    const { data: paid } = await world.pay(id, 30);
+    const answers = await race<Answer<unknown>>(service.database, lockOf(id), 2, () => [
+      world.school.admin.send('POST', path, { body: { student_fee_id: id, amount: 50, payment_method: 'cash' } }),
+      world.school.admin.send('POST', `${path}/${paid.id}/reverse`, { body: { reason: 'Race' } }),
+    ]);
+    expect(statuses(answers)).toEqual([200, 201]);
+    expect(await readFee(id)).toMatchObject({ paid_amount: 50 });
+  });
+
+  test('two cashiers who take all of an invoice: one records it, the other hears the balance', async () => {
+    const { student_id } = await fee();
+    const body = { student_id, due_date: '2999-01-01', items: [{ description: 'Book', amount: 100 }] };
+    const { data: invoice } = await world.school.admin.post<{ id: number }>('/api/fees/invoices', body, 201);
+    const lock = `select from ${world.school.schema}.invoice where id = ${invoice.id} for update`;
+    const answers = await race<Answer<unknown>>(service.database, lock, 2, () =>
+      [1, 2].map(() => world.school.admin.send('POST', '/api/fees/payments', { body: { invoice_id: invoice.id, amount: 70, method: 'cash' } })),
+    );
+    expect(statuses(answers)).toEqual([201, 409]);
+    expect(answers.find(({ status }) => status === 409)).toMatchObject({ error: 'conflict', message: 'The balance is 30.00.' });
+  });
+
   test('a payment against a waiver: whichever comes second is told of the first', async () => {
     const { id } = await fee();
     const answers = await race<Answer<unknown>>(service.database, lockOf(id), 2, () => [

@@ -39,6 +39,15 @@ test('There are no more threads than needed, and no more than may be', async () 
   expect((await run(8, options)).thread).toBe(last.thread);
 });
 
+test('A thread that has been kept serves one request at a time, and is not ended while it works', async () => {
+  const run = line('await new Promise((done) => setTimeout(done, request))', { most: 2, keepMilliseconds: 100 });
+  const work = (...milliseconds: number[]) => Promise.all(milliseconds.map((each) => run(each, options)));
+  await work(20, 20);
+  const [long, short] = await work(400, 10);
+  expect(long?.thread).not.toBe(short?.thread);
+  expect([long?.served, short?.served]).toEqual([2, 2]);
+});
+
 test('A thread without work ends after a while; where nothing of a request may be left to another, at once', async () => {
   const soon = line('', { keepMilliseconds: 50 });
   const { thread } = await soon(1, options);
