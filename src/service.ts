@@ -6,7 +6,7 @@ import { pino, type Logger } from 'pino';
 import { emailSender } from '../workers/email.ts';
 import { startWorker, type Worker } from '../workers/worker.ts';
 import { createApp } from './api/app.ts';
-import { passwords } from './api/passwords.ts';
+import { type Passwords, passwords } from './api/passwords.ts';
 import type { Operation } from './api/router.ts';
 import type { Readiness } from './api/services.ts';
 import { tokens } from './api/tokens.ts';
@@ -59,7 +59,13 @@ async function readiness(pool: pg.Pool, expected: string): Promise<Readiness> {
   }
 }
 
-async function startApi(config: Config, ownerUrl: string, logger: Logger, onListen: (url: string) => void): Promise<Service> {
+async function startApi(
+  config: Config,
+  ownerUrl: string,
+  logger: Logger,
+  hashing: () => Promise<Passwords>,
+  onListen: (url: string) => void,
+): Promise<Service> {
   const pool = rolePool('school_api', ownerUrl, config.API_DATABASE_URL, config.DATABASE_POOL_SIZE);
   // Longer than proxies and clients keep an idle connection, so that it is not cut under a request that is on its way.
   const server = createServer({ keepAliveTimeout: 65_000 });
@@ -76,7 +82,7 @@ async function startApi(config: Config, ownerUrl: string, logger: Logger, onList
       config: { ...config, PUBLIC_URL: config.PUBLIC_URL ?? url },
       call: dispatcher(pool),
       tokens: tokens(config.jwtSecrets),
-      passwords: await passwords(),
+      passwords: await hashing(),
       logger,
       readiness: await fingerprint().then((expected) => () => readiness(pool, expected)),
     };
@@ -122,13 +128,18 @@ async function startJobs(config: Config, ownerUrl: string, publicUrl: string, lo
  * Starts the API, the worker, or both, on a migrated database.
  * @param ownerUrl  the address that the restricted roles connect to, unless the configuration gives them their own
  */
-export async function startService(config: Config, ownerUrl: string, parts: readonly Part[] = ['api', 'worker']): Promise<Service> {
+export async function startService(
+  config: Config,
+  ownerUrl: string,
+  parts: readonly Part[] = ['api', 'worker'],
+  hashing: () => Promise<Passwords> = passwords,
+): Promise<Service> {
   // Lines are written some at a time: one system call each would cost a third of a request.
   const lines = pino.destination({ dest: 1, sync: false, minLength: 4096, periodicFlush: 500 });
   const logger = pino({ level: config.LOG_LEVEL, base: null, timestamp: pino.stdTimeFunctions.isoTime, formatters: { level: (level) => ({ level }) } }, lines);
   let publicUrl = config.PUBLIC_URL ?? `http://${config.HOST}:${String(config.PORT ?? 3000)}`;
   const api = parts.includes('api')
-    ? await startApi(config, ownerUrl, logger, (url) => {
+    ? await startApi(config, ownerUrl, logger, hashing, (url) => {
         publicUrl = config.PUBLIC_URL ?? url;
       })
     : undefined;

@@ -6,7 +6,7 @@ import { docsRouter } from './docs.ts';
 import { resources } from './endpoints/index.ts';
 import { ApiError, toApiError } from './errors.ts';
 import { healthRouter } from './health.ts';
-import { openapiDocument } from './openapi.ts';
+import { openapiText } from './openapi.ts';
 import { entrance, passwordPage } from './pages.ts';
 import { apiRouter, type Operation } from './router.ts';
 import type { Services } from './services.ts';
@@ -120,7 +120,7 @@ export function createApp(services: Services, operations: readonly Operation[]):
   }
   app.use('/api/health', healthRouter(services));
   app.use('/api/docs', docsRouter());
-  const document = JSON.stringify(openapiDocument(resources, byName, config.PUBLIC_URL));
+  const document = openapiText(resources, byName, config.PUBLIC_URL);
   app.get('/api/openapi.json', (_req, res) => {
     res.set('Content-Type', 'application/json; charset=utf-8').set('Cache-Control', 'no-cache').send(document);
   });

@@ -314,3 +314,13 @@ export function openapiDocument(resources: readonly Resource[], operations: Read
     paths,
   });
 }
+
+const texts = new Map<string, string>();
+
+/** The document as JSON; made once for the services of one process that have the same operations. */
+export function openapiText(resources: readonly Resource[], operations: ReadonlyMap<string, Operation>, publicUrl?: string): string {
+  const key = JSON.stringify([publicUrl, ...operations.values()]);
+  const text = texts.get(key) ?? JSON.stringify(openapiDocument(resources, operations, publicUrl));
+  texts.set(key, text);
+  return text;
+}

@@ -9,9 +9,11 @@ export interface Passwords {
 }
 
 /** 19 MiB, two passes, one lane: the minimum that OWASP recommends for argon2id. */
-const cost = { type: argon2id, memoryCost: 19 * 1024, timeCost: 2, parallelism: 1 } as const;
+const strong = { type: argon2id, memoryCost: 19 * 1024, timeCost: 2, parallelism: 1 } as const;
 
-export async function passwords(): Promise<Passwords> {
+/** @param over  a lesser cost, for what hashes without end in tests: no setting of the service leads here */
+export async function passwords(over: { memoryCost?: number } = {}): Promise<Passwords> {
+  const cost = { ...strong, ...over };
   const nobody = await hash('the password of nobody', cost);
   return {
     hash: (password) => hash(password, cost),

@@ -2,13 +2,15 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
-import { client, type Client } from '../support/client.ts';
+import type { Client } from '../support/client.ts';
 import { testDatabase, type TestDatabase } from '../support/database.ts';
 import { type Program, startProgram } from '../support/processes.ts';
 import { raw } from '../support/raw.ts';
 import { faults, type OpenApi, type Registered, registry, sampleRequest } from '../support/registry.ts';
 import { operatorEmail, serviceWithSchool, testPassword, testService, type TestService } from '../support/service.ts';
 import { send, type Sent } from '../support/wire.ts';
+
+const { client } = shared;
 
 const { service, school } = await serviceWithSchool();
 

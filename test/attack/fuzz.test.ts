@@ -4,12 +4,13 @@ import { Ajv2020, type ValidateFunction } from 'ajv/dist/2020.js';
 import addFormats from 'ajv-formats';
 import fc from 'fast-check';
 import jwt from 'jsonwebtoken';
-import { resources } from '../../src/api/endpoints/index.ts';
 import { populate } from '../support/populate.ts';
 import { faults, isAnonymous, multipart, plain, type Registered, registry, samplePath, sampleRequest, type Schema, takesList } from '../support/registry.ts';
 import { operatorEmail, type School, testPassword, testService } from '../support/service.ts';
 import { traceRequests } from '../support/traces.ts';
 import { type Answered, envelopeFault, otherThan, send, type Sent } from '../support/wire.ts';
+
+const { resources } = shared;
 
 /** More: FUZZ_SEED=$RANDOM FUZZ_RUNS=2000 npm test -- test/attack/fuzz. A failure names the seed and path that repeat it. */
 const seed = Number(process.env['FUZZ_SEED'] ?? 20260901);

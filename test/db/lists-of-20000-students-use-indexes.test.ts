@@ -1,5 +1,4 @@
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
-import pg from 'pg';
 import { testDatabase, type TestDatabase } from '../support/database.ts';
 import { type BareTenant, provision } from '../support/tenants.ts';
 
@@ -74,7 +73,7 @@ async function plans(
   params: object,
   table = 'student',
 ): Promise<{ answer: { data?: { last_name: string }[]; pagination?: { totalItems: number } }; scans: string[] }> {
-  const client = new pg.Client({ connectionString: database.url });
+  const client = new shared.pg.Client({ connectionString: database.url });
   await client.connect();
   try {
     await client.query("load 'auto_explain'");

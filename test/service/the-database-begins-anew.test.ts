@@ -2,8 +2,9 @@ import { lstat, mkdtemp, realpath, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { afterAll, describe, expect, test } from '@jest/globals';
-import { client } from '../support/client.ts';
 import { type Program, runProgram, startProgram } from '../support/processes.ts';
+
+const { client } = shared;
 
 // Nobody else can enter it, so that root's data lie elsewhere, behind a link.
 const folder = await mkdtemp(join(tmpdir(), 'school-anew-'));

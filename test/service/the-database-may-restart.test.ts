@@ -4,8 +4,10 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { type EmbeddedServer, startEmbedded } from '../../src/database/embedded.ts';
 import { withOwner } from '../../src/database/pool.ts';
-import { type Client, client } from '../support/client.ts';
+import type { Client } from '../support/client.ts';
 import { freePort, type Program, startProgram } from '../support/processes.ts';
+
+const { client } = shared;
 
 // A server of its own, which this test may stop, on a port, so that its address stays the same.
 let folder: string;

@@ -4,9 +4,11 @@ import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, describe, expect, test } from '@jest/globals';
-import { type Client, client } from '../support/client.ts';
+import type { Client } from '../support/client.ts';
 import { serverUrl, testDatabase } from '../support/database.ts';
 import { type Program, runProgram, startProgram } from '../support/processes.ts';
+
+const { client } = shared;
 
 let programs: Program[] = [];
 let folders: string[] = [];

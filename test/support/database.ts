@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import pg from 'pg';
+import type pg from 'pg';
 
 /** A database of one test file. */
 export interface TestDatabase {
@@ -18,7 +18,7 @@ export function serverUrl(database: string): string {
 }
 
 async function maintain(text: string): Promise<void> {
-  const client = new pg.Client({ connectionString: serverUrl('postgres') });
+  const client = new shared.pg.Client({ connectionString: serverUrl('postgres') });
   await client.connect();
   try {
     await client.query(text);
@@ -31,7 +31,7 @@ async function maintain(text: string): Promise<void> {
 export async function testDatabase(template: 'template_school' | 'template0' = 'template_school'): Promise<TestDatabase> {
   const name = `test_${randomUUID().replaceAll('-', '')}`;
   await maintain(`create database ${name} template ${template}`);
-  const pool = new pg.Pool({ connectionString: serverUrl(name), max: 4, application_name: 'test' });
+  const pool = new shared.pg.Pool({ connectionString: serverUrl(name), max: 4, application_name: 'test' });
   return {
     url: serverUrl(name),
     async query<R extends pg.QueryResultRow>(text: string, values?: unknown[]) {

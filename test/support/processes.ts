@@ -31,12 +31,12 @@ export interface Program {
 }
 
 /**
- * Starts a program of the project as the npm scripts do, with these settings and nothing of this process' own.
+ * Starts a program of the project as the npm scripts do, with these settings and nothing of this process' own but what is compiled already.
  * @param account  the user to be, where that is another one
  */
 export function startProgram(file: string, args: string[], env: Record<string, string>, account: { uid?: number; gid?: number } = {}): Program {
   const child = spawn(process.execPath, [join(root, file), ...args], {
-    env: { PATH: process.env['PATH'] ?? '', ...env },
+    env: { PATH: process.env['PATH'] ?? '', NODE_COMPILE_CACHE: process.env['NODE_COMPILE_CACHE'] ?? '', ...env },
     stdio: ['ignore', 'pipe', 'pipe'],
     cwd: root,
     ...account,

@@ -1,4 +1,3 @@
-import pg from 'pg';
 import type { TestDatabase } from './database.ts';
 import { until } from './until.ts';
 
@@ -8,7 +7,7 @@ import { until } from './until.ts';
  * @param lock  a statement that takes the lock until its transaction ends
  */
 export async function race<T>(database: TestDatabase, lock: string, count: number, send: () => Promise<T>[]): Promise<T[]> {
-  const client = new pg.Client({ connectionString: database.url });
+  const client = new shared.pg.Client({ connectionString: database.url });
   await client.connect();
   try {
     await client.query('begin');

@@ -1,8 +1,9 @@
-import { resources } from '../../src/api/endpoints/index.ts';
 import type { Endpoint } from '../../src/api/endpoint.ts';
 import type { Operation } from '../../src/api/router.ts';
 import { type Sent, send } from './wire.ts';
 import type { TestService } from './service.ts';
+
+const { resources } = shared;
 
 /** A JSON schema, as far as the tests read it. */
 export interface Schema {

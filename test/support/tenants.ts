@@ -1,4 +1,4 @@
-import pg from 'pg';
+import type pg from 'pg';
 import type { TestDatabase } from './database.ts';
 
 /** A school in the database alone: no service runs, nobody is logged in. */
@@ -7,6 +7,8 @@ export interface BareTenant {
   /** The schema of its tables. */
   schema: string;
 }
+
+const { Client, DatabaseError } = shared.pg;
 
 let serial = 0;
 
@@ -44,7 +46,7 @@ export interface Acting {
  * A setting that is not named was never made on that connection.
  */
 export async function acting<T>(url: string, role: string, settings: Record<string, string>, work: (acting: Acting) => Promise<T>): Promise<T> {
-  const client = new pg.Client({ connectionString: url, application_name: 'test' });
+  const client = new Client({ connectionString: url, application_name: 'test' });
   await client.connect();
   try {
     await client.query('begin');
@@ -57,7 +59,7 @@ export async function acting<T>(url: string, role: string, settings: Record<stri
         try {
           return (await client.query(text, values)).rowCount ?? 0;
         } catch (error) {
-          if (error instanceof pg.DatabaseError && error.code) return error.code;
+          if (error instanceof DatabaseError && error.code) return error.code;
           throw error;
         } finally {
           await client.query('rollback to attempt');
