@@ -4,6 +4,7 @@ import type pg from 'pg';
 import type { Logger as Log } from 'pino';
 import type { SendEmail } from './email.ts';
 import { clean_up } from './tasks/clean_up.ts';
+import { notify_daily } from './tasks/notify_daily.ts';
 import { purge_tenants } from './tasks/purge_tenants.ts';
 import { send_email } from './tasks/send_email.ts';
 import { send_invoice_reminder } from './tasks/send_invoice_reminder.ts';
@@ -19,12 +20,13 @@ export interface TaskContext {
   retention: { exports: string; days: number };
 }
 
-const tasks = { send_email, send_invoice_reminder, clean_up, purge_tenants };
+const tasks = { send_email, send_invoice_reminder, clean_up, purge_tenants, notify_daily };
 
 /** When jobs run by themselves, in UTC. */
 const crontab = `
 17 * * * * clean_up ?max=3&fill=2h
 23 2 * * * purge_tenants ?max=3&fill=1d
+11 * * * * notify_daily ?max=3
 `;
 
 /** The advisory lock that every living worker shares; /api/health/ready looks for it. */

@@ -176,6 +176,22 @@ describe('core.notify_as', () => {
     await database.query(`truncate ${school.schema}.device cascade`);
   });
 
+  test('goes on without a device that is removed at that moment', async () => {
+    await database.query(`insert into ${school.schema}.device (user_id, token, platform) values ($1, 'leaving', 'ios'), ($1, 'staying', 'ios')`, [amina]);
+    const leaving = new pg.Client({ connectionString: database.url, application_name: 'test' });
+    await leaving.connect();
+    await leaving.query('begin');
+    await leaving.query(`delete from ${school.schema}.device where token = 'leaving'`);
+    const told = notify({ push: { title: 'P', message: 'M' } }, [{ user_id: amina }]);
+    const isWaiting = () => one<boolean>("select exists (select from pg_locks where not granted and locktype in ('transactionid', 'tuple')) as value");
+    await until(async () => (await isWaiting()) || undefined);
+    await leaving.query('commit');
+    await leaving.end();
+    expect(await told).toBe(1);
+    expect((await traces()).deliveries).toHaveLength(1);
+    await database.query(`truncate ${school.schema}.device cascade`);
+  });
+
   test('makes one job of a hundred deliveries', async () => {
     await notify(
       { email: { title: 'T', message: 'M' } },
