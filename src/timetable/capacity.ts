@@ -167,12 +167,7 @@ function eachAlone(loads: Loads, refused: ReturnType<typeof counts>, report: Rep
 /** What a class needs on a day at least, since its other days have no room for it, and what its teachers can give then; and the same for teachers. */
 function perDay(loads: Loads, report: Report): void {
   const { open, free, most, classLoad, teacherLoad, openPeriods, mostLessons } = loads;
-  const flow = (
-    needs: [who: number, need: number][],
-    shares: Shares[],
-    room: (other: number) => number,
-    both: (who: number, other: number) => number,
-  ) => {
+  const flow = (needs: [who: number, need: number][], shares: Shares[], room: (other: number) => number, both: (who: number, other: number) => number) => {
     const net = network();
     const rooms = new Map<number, number>();
     const needing = needs.filter(([, need]) => need > 0).map(([who, need]) => ({ who, need, node: net.node() })); // prettier-ignore

@@ -607,16 +607,16 @@ describe('the register of a class', () => {
     ]);
   });
 
-  test('has its rates to a tenth of a percent, in the register as of a student, and late is there', async () => {
+  test('has its rates to a hundredth of a percent, in the register as of a student, and late is there', async () => {
     const { classId, students } = await classOf(1);
     const [a = 0] = students;
     for (const [n, status] of (['late', 'absent', 'absent'] as const).entries()) await mark(classId, day(-n), { [a]: status });
     const days = `from_date=${day(-5)}&to_date=${today}`;
     const { data } = await school.admin.get<Register>(`${path}/class/${classId}/summary?${days}`);
-    expect([data.summary.attendance_rate, data.students[0]?.attendance_rate]).toEqual([33.3, 33.3]);
-    expect((await school.admin.get<OfStudent>(`${path}/student/${a}?${days}`)).data.summary.attendance_rate).toBe(33.3);
+    expect([data.summary.attendance_rate, data.students[0]?.attendance_rate]).toEqual([33.33, 33.33]);
+    expect((await school.admin.get<OfStudent>(`${path}/student/${a}?${days}`)).data.summary.attendance_rate).toBe(33.33);
     await mark(classId, day(-1), { [a]: 'present' });
-    expect((await school.admin.get<Register>(`${path}/class/${classId}/summary?${days}`)).data.students[0]?.attendance_rate).toBe(66.7);
+    expect((await school.admin.get<Register>(`${path}/class/${classId}/summary?${days}`)).data.students[0]?.attendance_rate).toBe(66.67);
   });
 
   test('has its students by their names, whoever was on the roll on one of the days, and nobody who left before', async () => {

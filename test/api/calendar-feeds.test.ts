@@ -99,7 +99,7 @@ describe('a calendar', () => {
     await school.sql("update platform.tenant set time_zone = 'Europe/London' where id = $1", [school.school.id]);
     const [year] = await school.sql<{ year: number }>('select extract(year from now())::integer as year');
     // A year around today that goes on into the May after the next January, and lessons every day.
-    await school.sql("update @academic_year set start_date = now() - interval '200 days', end_date = now() + interval '540 days'");
+    await school.sql("update @academic_year set start_date = now() - interval '150 days', end_date = now() + interval '540 days'");
     await school.sql("update @timetable_config set working_days = '{1,2,3,4,5,6,7}'");
     await school.sql(
       'insert into @timetable_slot (class_id, academic_year_id, subject_id, day_of_week, period) select $1, $2, $3, n, 5 from generate_series(1, 7) n',

@@ -12,7 +12,14 @@ const service = await serviceOfFile();
 const { endpoints, document, operations } = await registry(service);
 
 /** Operations that only a handler calls, on the way of another one. */
-const internal = ['auth_own_credentials', 'auth_session_open', 'schedule_feeds_create_own', 'timetable_generate_end', 'timetable_generate_renew', 'timetable_generate_save'];
+const internal = [
+  'auth_own_credentials',
+  'auth_session_open',
+  'schedule_feeds_create_own',
+  'timetable_generate_end',
+  'timetable_generate_renew',
+  'timetable_generate_save',
+];
 
 /** Every function of the schema `api` that looks like an operation: (jsonb) → json. */
 const functions = await service.database.query<{ name: string; volatility: 'i' | 's' | 'v'; definer: boolean }>(

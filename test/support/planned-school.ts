@@ -30,7 +30,7 @@ export const wednesday = '2030-10-09';
 export async function planned(service: TestService, fields: Record<string, unknown> = {}): Promise<Planned> {
   const school = await service.school(fields);
   const sql: Planned['sql'] = (text, values = []) => service.database.query(text.replaceAll('@', `${school.schema}.`), values);
-  const { insert } = school;
+  const insert: Planned['insert'] = (table, row) => school.insert(table, row);
   const person = async (role: 'teacher' | 'student', first_name: string, last_name: string, more: object = {}) => {
     const email = `${first_name.toLowerCase()}@${school.subdomain}.example`;
     const { data } = await school.admin.post<{ id: number; user_id: number }>(

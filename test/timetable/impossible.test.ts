@@ -147,7 +147,10 @@ describe('what is asked for beyond capacity is left out on request', () => {
 
   test('in which no lesson is left for somebody, and nothing at all', () => {
     const problem = small([{ id: 'x', max_per_week: 0 }, { id: 'y' }], [lesson('a', 'x', 2), lesson('b', 'y', 2)]); // prettier-ignore
-    expect(generate(problem, { allow_partial: true })).toMatchObject({ status: 'partial', unplaced: [{ teacher: 'x', missing: 2, reason: 'teacher_week_limit' }] });
+    expect(generate(problem, { allow_partial: true })).toMatchObject({
+      status: 'partial',
+      unplaced: [{ teacher: 'x', missing: 2, reason: 'teacher_week_limit' }],
+    });
     const none = small([{ id: 'x', max_per_day: 0 }], [lesson('a', 'x', 2)]);
     expect(generate(none, { allow_partial: true })).toMatchObject({ status: 'partial', placed: [], unplaced: [{ missing: 2, reason: 'teacher_day_limit' }] });
   });

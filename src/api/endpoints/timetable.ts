@@ -173,12 +173,9 @@ const GenerateInput = z
       description:
         'Another seed gives another timetable, as good. The same seed and effort give the same one, where the school has not changed, unless is_cut_short. 1 without it.',
     }),
-    allow_partial: z
-      .boolean()
-      .optional()
-      .meta({
-        description: 'Where more is asked for than there is room for: places as much as there is room for, instead of a 409. The rest is in `unplaced`.',
-      }),
+    allow_partial: z.boolean().optional().meta({
+      description: 'Where more is asked for than there is room for: places as much as there is room for, instead of a 409. The rest is in `unplaced`.',
+    }),
     dry_run: z.boolean().optional().meta({ description: 'Answers the timetable and saves nothing.' }),
   })
   .meta({ id: 'TimetableGenerateInput' });
