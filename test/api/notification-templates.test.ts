@@ -39,8 +39,16 @@ describe('templates', () => {
   test('with a placeholder that nobody fills in are refused, and say which are known', async () => {
     const known = 'Known are: {{first_name}}, {{last_name}}, {{name}}, {{school_name}}';
     expect(await fault({ name: 'X', title: 'T', message: '{{who}}' })).toEqual([400, 'message', `There is no placeholder {{who}} here. ${known}.`]);
-    expect(await fault({ name: 'X', title: '{{day}}', message: 'M', variables: ['exam'] })).toEqual([400, 'title', `There is no placeholder {{day}} here. ${known}, {{exam}}.`]);
-    expect(await fault({ name: 'X', title: 'T', message: 'M', variables: ['first_name'] })).toEqual([400, 'variables', 'first_name is known of every recipient.']);
+    expect(await fault({ name: 'X', title: '{{day}}', message: 'M', variables: ['exam'] })).toEqual([
+      400,
+      'title',
+      `There is no placeholder {{day}} here. ${known}, {{exam}}.`,
+    ]);
+    expect(await fault({ name: 'X', title: 'T', message: 'M', variables: ['first_name'] })).toEqual([
+      400,
+      'variables',
+      'first_name is known of every recipient.',
+    ]);
     expect((await fault({ name: 'X', title: 'T', message: 'M', variables: ['Exam'] })).slice(0, 2)).toEqual([400, 'variables.0']);
     const template = await add();
     expect((await fault({ variables: ['exam'] }, 'PUT', `${path}/${template.id}`)).slice(0, 2)).toEqual([400, 'message']);
@@ -53,7 +61,9 @@ describe('templates', () => {
     expect((await fault({ ...event, message: '{{receipt_number}}' })).slice(0, 2)).toEqual([400, 'message']);
     const { data } = await school.admin.post<Template>(path, event, 201);
     expect(data).toMatchObject({ event: 'attendance.absent', variables: ['date', 'class_name', 'student_name'] });
-    const found = (await school.admin.get<{ key: string; title: string; template_id: number | null }[]>('/api/notifications/events')).data.find(({ key }) => key === 'attendance.absent');
+    const found = (await school.admin.get<{ key: string; title: string; template_id: number | null }[]>('/api/notifications/events')).data.find(
+      ({ key }) => key === 'attendance.absent',
+    );
     expect(found).toMatchObject({ title: event.title, template_id: data.id });
     // Under another name its words would name what nobody fills in.
     expect((await fault({ name: 'Absence' }, 'PUT', `${path}/${data.id}`)).slice(0, 2)).toEqual([400, 'title']);

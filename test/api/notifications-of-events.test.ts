@@ -51,12 +51,22 @@ describe('a mark that says absent or late', () => {
     await service.database.query(`update ${school.schema}.academic_year set start_date = start_date - 100`);
     const user = await school.user(['teacher']);
     await school.insert('teacher', { first_name: 'T', last_name: 'T', user_id: user.id });
-    await service.database.query(`update ${school.schema}.class set class_teacher_id = (select id from ${school.schema}.teacher where user_id = $1) where id = $2`, [user.id, classId]);
+    await service.database.query(
+      `update ${school.schema}.class set class_teacher_id = (select id from ${school.schema}.teacher where user_id = $1) where id = $2`,
+      [user.id, classId],
+    );
     teacher = user;
   });
 
   test('tells the student and the parent, also when a teacher marks who sees neither address', async () => {
-    const ann = await student({ first_name: 'Ann', last_name: '<A> {{date}}', class_id: classId, parent_email: 'Pat@home.example', parent_name: 'Pat', ...withLogin('ann@pupil.example') });
+    const ann = await student({
+      first_name: 'Ann',
+      last_name: '<A> {{date}}',
+      class_id: classId,
+      parent_email: 'Pat@home.example',
+      parent_name: 'Pat',
+      ...withLogin('ann@pupil.example'),
+    });
     const ben = await student({ first_name: 'Ben', last_name: 'B', class_id: classId, parent_email: ' ' });
     const cat = await student({ class_id: classId, parent_email: 'cat@home.example' });
     await told();
@@ -108,7 +118,7 @@ describe('a mark that says absent or late', () => {
     expect(await whom()).toEqual([]);
   });
 
-  test("is written whatever the words of the event become: a template that names nothing but what is empty", async () => {
+  test('is written whatever the words of the event become: a template that names nothing but what is empty', async () => {
     const { id } = await student({ class_id: classId, parent_email: 'empty@home.example' });
     await school.admin.post('/api/notifications/templates', { name: 'attendance.absent', title: '{{last_name}}', message: '{{last_name}}' }, 201);
     await mark({ [id]: 'absent' });
@@ -121,7 +131,12 @@ test('generating fees tells each student who was billed, and a dry run nobody; a
   const { admin } = fees.school;
   await admin.post('/api/school-setup/school-info', { name: 'S', phone: '1', currency: 'EUR' });
   const classId = await fees.addClass();
-  const id = await fees.addStudent(classId, '2021-08-01', { first_name: 'Ann', last_name: 'Adams', parent_email: 'ann.parent@home.example', ...withLogin('ann@fees.example') });
+  const id = await fees.addStudent(classId, '2021-08-01', {
+    first_name: 'Ann',
+    last_name: 'Adams',
+    parent_email: 'ann.parent@home.example',
+    ...withLogin('ann@fees.example'),
+  });
   await fees.addStudent(classId);
   const structure = await fees.addStructure([{ name: 'Tuition', amount: 1200, frequency: 'annual' }], [classId], { name: 'Tuition & more' });
   await told(fees.school);
@@ -172,9 +187,14 @@ test('a reminder of an invoice tells the student in the app beside the e-mail, o
 });
 
 test('a decision on a leave tells the teacher, by e-mail alone where they have no log-in', async () => {
-  const teacher = async (fields: object) => (await school.admin.post<{ id: number }>('/api/teachers', { first_name: 'Tia', last_name: 'Teacher', ...fields }, 201)).data.id;
+  const teacher = async (fields: object) =>
+    (await school.admin.post<{ id: number }>('/api/teachers', { first_name: 'Tia', last_name: 'Teacher', ...fields }, 201)).data.id;
   const decide = async (teacher_id: number, body: object) => {
-    const { data } = await school.admin.post<{ id: number }>('/api/teachers/leaves', { teacher_id, leave_type: 'sick', start_date: '2026-09-01', end_date: '2026-09-03' }, 201);
+    const { data } = await school.admin.post<{ id: number }>(
+      '/api/teachers/leaves',
+      { teacher_id, leave_type: 'sick', start_date: '2026-09-01', end_date: '2026-09-03' },
+      201,
+    );
     await told();
     await school.admin.put(`/api/teachers/leaves/${data.id}`, body);
     return told();
@@ -188,7 +208,12 @@ test('a decision on a leave tells the teacher, by e-mail alone where they have n
     })),
   );
   expect(await decide(await teacher({ email: 'noa@staff.example' }), { status: 'rejected' })).toEqual([
-    { who: 'noa@staff.example', channel: 'email', title: 'Your leave is rejected', message: 'Your leave from 1 September 2026 to 3 September 2026 was rejected.' },
+    {
+      who: 'noa@staff.example',
+      channel: 'email',
+      title: 'Your leave is rejected',
+      message: 'Your leave from 1 September 2026 to 3 September 2026 was rejected.',
+    },
   ]);
   expect(await decide(await teacher({}), { status: 'rejected' })).toEqual([]);
 });
@@ -241,7 +266,9 @@ test('a log-in that is new is welcomed in the app: of users, students, teachers,
   const email = (name: string) => `${name}@new.example`;
   const welcome = (name: string) => `in_app ${email(name)}`;
   await school.admin.post('/api/users', { email: email('user'), first_name: 'Uma', last_name: 'U', password: testPassword }, 201);
-  expect(await told()).toMatchObject([{ who: email('user'), channel: 'in_app', title: expect.stringMatching(/^Welcome to School/), message: expect.stringMatching(/^Hello Uma,/) }]);
+  expect(await told()).toMatchObject([
+    { who: email('user'), channel: 'in_app', title: expect.stringMatching(/^Welcome to School/), message: expect.stringMatching(/^Hello Uma,/) },
+  ]);
   await student(withLogin(email('student')));
   const { data: teacher } = await school.admin.post<{ id: number }>('/api/teachers', { first_name: 'T', last_name: 'T', email: email('teacher') }, 201);
   const { id } = await student({ email: email('later') });

@@ -36,7 +36,8 @@ const deliveries = (userId: number) =>
 describe('your notifications', () => {
   test('come the latest first, with how many are unread whatever the filters, by pages, kind and words', async () => {
     const user = await somebody();
-    for (const n of [1, 2, 3]) await send({ user_ids: [user.id], title: `Title ${n}`, message: `Café ${n}`, type: n === 2 ? 'alert' : 'info', action_url: '/x' });
+    for (const n of [1, 2, 3])
+      await send({ user_ids: [user.id], title: `Title ${n}`, message: `Café ${n}`, type: n === 2 ? 'alert' : 'info', action_url: '/x' });
     const all = await list(user);
     expect(all.data.map(({ title, message, type, action_url, is_read, read_at }) => [title, message, type, action_url, is_read, read_at])).toEqual([
       ['Title 3', 'Café 3', 'info', '/x', false, null],
@@ -111,14 +112,22 @@ describe('sending', () => {
     await mine.admin.delete(`/api/users/${gone.id}`);
     expect((await send({ user_ids: [ann.id, off.id, gone.id], ...words }, 200, mine.admin)).data).toEqual({ sent: 1 });
     expect((await send({ all: true, ...words }, 200, mine.admin)).data).toEqual({ sent: 2 });
-    const [row] = await service.database.query<{ n: number }>(`select count(*)::integer as n from ${mine.schema}.notification where user_id = any ($1)`, [[off.id, gone.id]]);
+    const [row] = await service.database.query<{ n: number }>(`select count(*)::integer as n from ${mine.schema}.notification where user_id = any ($1)`, [
+      [off.id, gone.id],
+    ]);
     expect(row?.n).toBe(0);
   });
 
   test('goes by the channels that are asked for, with what is known of each recipient', async () => {
     const user = await somebody(['teacher'], { first_name: '<b>{{last_name}}</b>', last_name: 'O"Neil & {{' });
     await user.post('/api/devices/register', { token: unique('token'), platform: 'android' });
-    await send({ user_ids: [user.id], title: 'Hi {{first_name}}', message: '{{name}}, {{exam}}: {{mark}}', variables: { exam: '{{mark}} %s', mark: 1.5 }, channels: ['push', 'email'] });
+    await send({
+      user_ids: [user.id],
+      title: 'Hi {{first_name}}',
+      message: '{{name}}, {{exam}}: {{mark}}',
+      variables: { exam: '{{mark}} %s', mark: 1.5 },
+      channels: ['push', 'email'],
+    });
     expect((await list(user)).data).toEqual([]);
     const title = 'Hi <b>{{last_name}}</b>';
     const message = '<b>{{last_name}}</b> O"Neil & {{, {{mark}} %s: 1.5';
@@ -136,7 +145,10 @@ describe('sending', () => {
     expect(id).toBeUndefined();
     const user = await somebody();
     const fault = async (body: object) => {
-      const { details, status } = (await school.admin.send('POST', `${path}/send`, { body })) as { status: number; details?: { path: string; message: string }[] };
+      const { details, status } = (await school.admin.send('POST', `${path}/send`, { body })) as {
+        status: number;
+        details?: { path: string; message: string }[];
+      };
       return [status, details?.[0]?.path];
     };
     const to = { user_ids: [user.id] };
@@ -152,7 +164,12 @@ describe('sending', () => {
     expect(await fault({ ...to, ...words, title: 'x'.repeat(201) })).toEqual([400, 'title']);
     expect(await fault({ ...to, ...words, channels: ['sms'] })).toEqual([400, 'channels.0']);
     expect(await fault({ ...to, ...words, variables: { 'Not a name': 'x' } })).toEqual([400, 'variables.Not a name']);
-    const { details } = (await school.admin.send('POST', `${path}/send`, { body: { ...to, title: '{{x}}', message: 'M', variables: { exam: 'E' } } }, 400)) as unknown as {
+    const { details } = (await school.admin.send(
+      'POST',
+      `${path}/send`,
+      { body: { ...to, title: '{{x}}', message: 'M', variables: { exam: 'E' } } },
+      400,
+    )) as unknown as {
       details: { message: string }[];
     };
     expect(details[0]?.message).toBe('There is no placeholder {{x}} here. Known are: {{first_name}}, {{last_name}}, {{name}}, {{school_name}}, {{exam}}.');
@@ -240,9 +257,13 @@ describe('sending', () => {
     await service.database.query(
       `insert into ${mine.schema}.user_account (email, first_name, last_name) select 'u' || n || '@many.example', 'U' || n, 'Many' from generate_series(1, 10000) n`,
     );
-    const ids = (await service.database.query<{ id: number }>(`select id::integer from ${mine.schema}.user_account where last_name = 'Many'`)).map(({ id }) => id);
+    const ids = (await service.database.query<{ id: number }>(`select id::integer from ${mine.schema}.user_account where last_name = 'Many'`)).map(
+      ({ id }) => id,
+    );
     const before = Date.now();
-    expect((await send({ user_ids: ids, title: 'Hello {{first_name}}', message: 'M', channels: ['in_app', 'email'] }, 200, mine.admin)).data).toEqual({ sent: 10_000 });
+    expect((await send({ user_ids: ids, title: 'Hello {{first_name}}', message: 'M', channels: ['in_app', 'email'] }, 200, mine.admin)).data).toEqual({
+      sent: 10_000,
+    });
     expect(Date.now() - before).toBeLessThan(15_000);
     const [rows] = await service.database.query<{ notifications: number; deliveries: number; jobs: number; titles: number }>(
       `select (select count(*)::integer from ${mine.schema}.notification) as notifications, (select count(*)::integer from ${mine.schema}.notification_delivery) as deliveries,

@@ -28,7 +28,8 @@ afterEach(async () => {
 });
 
 const audit = async (action: string) => (await operator.get<{ action: string; changes: unknown }[]>(`/api/platform/audit-logs?action=${action}`)).data;
-const inbox = async () => (await school.admin.get<{ title: string; message: string }[]>('/api/notifications')).data.map(({ title, message }) => [title, message]);
+const inbox = async () =>
+  (await school.admin.get<{ title: string; message: string }[]>('/api/notifications')).data.map(({ title, message }) => [title, message]);
 let serial = 0;
 const holiday = () => school.admin.post('/api/holidays', { name: `Holiday ${++serial}`, date: '2090-06-01' }, 201);
 
@@ -43,7 +44,11 @@ describe('the settings', () => {
   });
 
   test('are changed in part, with an audit entry of what changed', async () => {
-    const { data } = await operator.put<Settings>(settingsPath, { channels: { push: false }, limits: { emails_per_user_per_day: null }, quiet_hours: { start: '21:00', end: '07:00' } });
+    const { data } = await operator.put<Settings>(settingsPath, {
+      channels: { push: false },
+      limits: { emails_per_user_per_day: null },
+      quiet_hours: { start: '21:00', end: '07:00' },
+    });
     expect(data).toMatchObject({
       channels: { in_app: true, push: false, email: true },
       quiet_hours: { start: '21:00', end: '07:00' },
@@ -55,7 +60,10 @@ describe('the settings', () => {
       limits: { before: first.limits, after: data.limits },
       quiet_hours: { before: null, after: data.quiet_hours },
     });
-    expect((await operator.put<Settings>(settingsPath, { ...data, sender_name: 'School Cloud' })).data).toMatchObject({ sender_name: 'School Cloud', quiet_hours: data.quiet_hours });
+    expect((await operator.put<Settings>(settingsPath, { ...data, sender_name: 'School Cloud' })).data).toMatchObject({
+      sender_name: 'School Cloud',
+      quiet_hours: data.quiet_hours,
+    });
     expect((await operator.put<Settings>(settingsPath, { sender_name: '', quiet_hours: null })).data).toMatchObject({ sender_name: null, quiet_hours: null });
   });
 
@@ -93,7 +101,11 @@ describe('the words of operators', () => {
     expect(template).toMatchObject({ ...words, is_active: true });
     await holiday();
     expect((await inbox())[0]).toEqual(['No school on 1 June 2090', `Holiday ${serial}, dear School`]);
-    const { data: own } = await school.admin.post<{ id: number }>('/api/notifications/templates', { name: 'holiday.added', title: 'Ours', message: '{{date}}' }, 201);
+    const { data: own } = await school.admin.post<{ id: number }>(
+      '/api/notifications/templates',
+      { name: 'holiday.added', title: 'Ours', message: '{{date}}' },
+      201,
+    );
     await holiday();
     expect((await inbox())[0]).toEqual(['Ours', '1 June 2090']);
     await school.admin.delete(`/api/notifications/templates/${own.id}`);
@@ -124,7 +136,8 @@ describe('the words of operators', () => {
   });
 
   test('may name what the catalogue of events says', async () => {
-    const { data } = await operator.get<{ key: string; variables: string[]; sample: Record<string, string>; message: string }[]>('/api/platform/notification-events');
+    const { data } =
+      await operator.get<{ key: string; variables: string[]; sample: Record<string, string>; message: string }[]>('/api/platform/notification-events');
     expect(data.length).toBeGreaterThan(10);
     for (const { variables, sample } of data) expect(variables).toEqual(expect.arrayContaining(Object.keys(sample)));
   });

@@ -1,0 +1,1 @@
+-- Reserved for the search of money; this file is replaced when that lands.
