@@ -55,7 +55,7 @@ declare
 begin
   select json_agg(json_build_object('path', format('%s.%s', p_field, place - 1), 'message', format('There is no %s %s.', p_what, id)) order by place) into v_faults
     from (select id, place from jsonb_array_elements_text(p_given) with ordinality g (id, place)
-          where id::bigint in (select id::bigint from jsonb_array_elements_text(p_given) id except select unnest(p_known)) order by place limit 10) unknown;
+          where id::bigint not in (select unnest(p_known)) order by place limit 10) unknown;
   if v_faults is not null then
     perform core.fail('invalid_reference', v_faults -> 0 ->> 'message', v_faults);
   end if;
@@ -109,12 +109,12 @@ declare
 begin
   perform core.reach_all();
   if p ? 'user_ids' then
-    v_user_ids := array(select u.id from user_account u where u.id in (select id::bigint from jsonb_array_elements_text(p -> 'user_ids') id)
+    v_user_ids := array(select u.id from user_account u where u.id in (select given.value::bigint from jsonb_array_elements_text(p -> 'user_ids') given)
       and coalesce(u.id = any (v_within), v_scope = 'all') order by u.id);
     perform api.refuse_unknown('user_ids', 'user', p -> 'user_ids', v_user_ids);
   elsif p ? 'role_ids' then
     perform api.refuse_unknown('role_ids', 'role', p -> 'role_ids', array(select id from role));
-    v_user_ids := array(select distinct r.user_id from user_role r where r.role_id in (select id::bigint from jsonb_array_elements_text(p -> 'role_ids') id)
+    v_user_ids := array(select distinct r.user_id from user_role r where r.role_id in (select given.value::bigint from jsonb_array_elements_text(p -> 'role_ids') given)
       and coalesce(r.user_id = any (v_within), v_scope = 'all') order by r.user_id);
   else
     v_user_ids := array(select u.id from user_account u where u.is_active and u.deleted_at is null and coalesce(u.id = any (v_within), v_scope = 'all') order by u.id);
@@ -151,6 +151,9 @@ begin
   select key, channels into v_event from core.notification_event where key = p ->> 'key';
   if not found then
     perform core.fail('not_found', 'There is no such event.');
+  end if;
+  if p ? 'read_only' then
+    perform core.refuse_read_only(p -> 'read_only', (api.event_settings(v_event.key) -> 0)::jsonb, '{}');
   end if;
   insert into notification_event as d (event, is_enabled, channels)
     values (v_event.key, coalesce((p ->> 'is_enabled')::boolean, true), case when p ? 'channels' then array(select jsonb_array_elements_text(p -> 'channels')) else v_event.channels end)

@@ -90,7 +90,7 @@ begin
     from unnest(v_channels) c, jsonb_to_record(p_words -> c) w (title text, message text)
   ), recipient as materialized (
     -- Who can log in comes first: the places of these are those of v_ids.
-    select row_number() over (order by u.id is null, r.place)::integer as place, u.id as user_id, coalesce(u.email, nullif(trim(r.email), '')) as email,
+    select row_number() over (order by u.id is null, r.place)::integer as place, u.id as user_id, coalesce(u.email, nullif(lower(trim(r.email)), '')) as email,
       coalesce(u.first_name || ' ' || u.last_name, r.name, '') as name,
       jsonb_build_object('first_name', coalesce(u.first_name, r.name), 'last_name', u.last_name, 'name', coalesce(u.first_name || ' ' || u.last_name, r.name),
         'school_name', v_setting.school) || coalesce(r.variables, '{}') as variables

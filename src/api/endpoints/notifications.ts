@@ -94,8 +94,6 @@ export const notifications = resource('/notifications', 'Notifications', 'What y
     isPage: true,
     beside: { unread_count: z.int() },
   },
-  'DELETE /:id': { operation: 'notifications_delete', summary: 'Remove a notification of yours', answer: Deleted },
-  'POST /:id/read': { operation: 'notifications_read', summary: 'Mark a notification of yours as read', answer: Notification },
   'POST /read-all': {
     operation: 'notifications_read_all',
     summary: 'Mark all your notifications as read',
@@ -125,4 +123,6 @@ export const notifications = resource('/notifications', 'Notifications', 'What y
       .meta({ id: 'NotificationEventChange', description: 'Any of them; what is not named stays.' }),
     answer: NotificationEvent,
   },
+  'DELETE /:id': { operation: 'notifications_delete', summary: 'Remove a notification of yours', answer: Deleted },
+  'POST /:id/read': { operation: 'notifications_read', summary: 'Mark a notification of yours as read', answer: Notification },
 });
