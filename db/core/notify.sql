@@ -29,11 +29,11 @@ comment on function core.template_format is 'A text with placeholders as format(
 
 -- Fills in placeholders, in one pass: a value that looks like a placeholder stays text. What has no value becomes nothing, so that this
 -- can't fail.
-create function core.fill(p_format text, p_names text[], p_variables jsonb) returns text language sql immutable
+create function core.fill(p_format text, p_names text[], p_variables jsonb) returns text language sql stable
   return format(p_format, variadic array(select p_variables ->> name from unnest(p_names) name));
 comment on function core.fill is 'A text with its placeholders filled in, from what core.template_format and core.template_names answered.';
 
-create function core.render(p_template text, p_variables jsonb) returns text language sql immutable
+create function core.render(p_template text, p_variables jsonb) returns text language sql stable
   return core.fill(core.template_format(p_template), core.template_names(p_template), p_variables);
 comment on function core.render is 'A text with its placeholders {{name}} filled in, in one pass.';
 
@@ -74,7 +74,8 @@ declare
   v_before text[] := core.enter_tenant(v_tenant_id);
   v_setting record;
   v_channels text[];
-  v_told record;
+  v_notices core.notice[];
+  v_users bigint[];
   v_ids bigint[];
   v_now timestamptz;
   v_jobs jsonb[];
@@ -85,9 +86,10 @@ begin
   v_channels := array(select c from jsonb_object_keys(p_words) c where case c when 'in_app' then v_setting.in_app when 'push' then v_setting.push when 'email' then v_setting.email end);
 
   with word as materialized (
-    select c as channel, core.template_format(title) as title, core.template_names(title) as title_names,
+    -- Channels that say the same are filled in once.
+    select array_agg(c) as channels, core.template_format(title) as title, core.template_names(title) as title_names,
       core.template_format(message) as message, core.template_names(message) as message_names
-    from unnest(v_channels) c, jsonb_to_record(p_words -> c) w (title text, message text)
+    from unnest(v_channels) c, jsonb_to_record(p_words -> c) w (title text, message text) group by title, message
   ), recipient as materialized (
     -- Who can log in comes first: the places of these are those of v_ids.
     select row_number() over (order by u.id is null, r.place)::integer as place, u.id as user_id, coalesce(u.email, nullif(lower(trim(r.email)), '')) as email,
@@ -97,35 +99,36 @@ begin
     from rows from (jsonb_to_recordset(p_recipients) as (user_id bigint, email text, name text, variables jsonb)) with ordinality r (user_id, email, name, variables, place)
     left join user_account u on u.id = r.user_id and u.is_active and u.deleted_at is null
     where u.id is not null or r.user_id is null
-  )
-  select array_agg(row(r.place, w.channel, r.user_id, r.email, r.name,
-        coalesce(nullif(left(trim(regexp_replace(core.fill(w.title, w.title_names, r.variables), '\s+', ' ', 'g')), 200), ''), v_setting.school),
-        trim(core.fill(w.message, w.message_names, r.variables)))::core.notice) as notices,
-      array_agg(distinct r.user_id) filter (where w.channel = 'in_app') as users
-    into v_told
+  ), filled as materialized (
+    select r.place, r.user_id, r.email, r.name, w.channels,
+      coalesce(nullif(left(trim(regexp_replace(core.fill(w.title, w.title_names, r.variables), '\s+', ' ', 'g')), 200), ''), v_setting.school) as title,
+      trim(core.fill(w.message, w.message_names, r.variables)) as message
     from recipient r cross join word w
-    where case w.channel when 'in_app' then r.user_id is not null when 'push' then r.user_id in (select user_id from device) else r.email is not null end;
+  )
+  select array_agg(row(f.place, c, f.user_id, f.email, f.name, f.title, f.message)::core.notice) into v_notices
+    from filled f cross join unnest(f.channels) c
+    where case c when 'in_app' then f.user_id is not null when 'push' then f.user_id in (select user_id from device) else f.email is not null end;
 
-  if v_told.notices is not null then
+  if v_notices is not null then
     perform pg_advisory_xact_lock(7314 * 4294967296 + v_tenant_id);
     v_now := clock_timestamp();
-    v_ids := array(select nextval('notification_id_seq') from unnest(v_told.notices) n where n.channel = 'in_app');
+    v_ids := array(select nextval('notification_id_seq') from unnest(v_notices) n where n.channel = 'in_app');
     insert into notification (id, user_id, title, message, type, action_url, created_at)
-      select v_ids[n.place], n.user_id, n.title, n.message, p_type, p_action_url, v_now from unnest(v_told.notices) n where n.channel = 'in_app' order by n.place;
+      select v_ids[n.place], n.user_id, n.title, n.message, p_type, p_action_url, v_now from unnest(v_notices) n where n.channel = 'in_app' order by n.place;
 
     with target as materialized (
       -- Kept until the commit: one that is removed meanwhile must not make this fail.
-      select d.id, d.user_id from device d where d.user_id in (select n.user_id from unnest(v_told.notices) n where n.channel = 'push') for key share of d
+      select n.*, d.id as device_id from unnest(v_notices) n join device d on d.user_id = n.user_id where n.channel = 'push' for key share of d
     ), planned as (
-      select n.*, d.id as device_id, v_setting.push_per_user_per_day as most,
-        row_number() over (partition by d.id order by n.place) + case when v_setting.push_per_user_per_day is not null then
-          (select count(*) from notification_delivery t where t.device_id = d.id and t.created_at >= v_setting.today and t.status <> 'dropped') end as nth
-      from unnest(v_told.notices) n join target d on d.user_id = n.user_id where n.channel = 'push'
+      select t.*, v_setting.push_per_user_per_day as most,
+        row_number() over (partition by t.device_id order by t.place) + case when v_setting.push_per_user_per_day is not null then
+          (select count(*) from notification_delivery d where d.device_id = t.device_id and d.created_at >= v_setting.today and d.status <> 'dropped') end as nth
+      from target t
       union all
       select n.*, null, v_setting.emails_per_user_per_day,
         row_number() over (partition by n.address order by n.place) + case when v_setting.emails_per_user_per_day is not null then
           (select count(*) from notification_delivery t where t.address = n.address and t.created_at >= v_setting.today and t.status <> 'dropped') end
-      from unnest(v_told.notices) n where n.channel = 'email'
+      from unnest(v_notices) n where n.channel = 'email'
     ), made as (
       insert into notification_delivery (notification_id, user_id, channel, device_id, address, recipient_name, title, message, action_url, status, reason, created_at)
         select v_ids[place], user_id, channel, device_id, case when channel = 'email' then address end, name, title, message, p_action_url,
@@ -140,15 +143,16 @@ begin
       perform core.enqueue_all('deliver', v_jobs, p_run_at => core.quiet_until(v_setting.quiet_from, v_setting.quiet_until, v_setting.time_zone, now()));
     end if;
 
-    if cardinality(v_told.users) > 1000 then
+    v_users := array(select distinct n.user_id from unnest(v_notices) n where n.channel = 'in_app' order by n.user_id);
+    if cardinality(v_users) > 1000 then
       perform pg_notify('school_events', json_build_object('tenant', v_tenant_id)::text);
     else
       perform pg_notify('school_events', json_build_object('tenant', v_tenant_id, 'users', array_agg(id))::text)
-        from unnest(v_told.users) with ordinality u (id, place) group by (place - 1) / 350 order by (place - 1) / 350;
+        from unnest(v_users) with ordinality u (id, place) group by (place - 1) / 350 order by (place - 1) / 350;
     end if;
   end if;
   perform core.leave_tenant(v_before);
-  return (select count(distinct n.place) from unnest(v_told.notices) n);
+  return (select count(distinct n.place) from unnest(v_notices) n);
 end $$;
 comment on function core.notify_as is 'Tells people something in given words, by given channels; answers how many.';
 

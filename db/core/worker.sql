@@ -60,7 +60,7 @@ create function core.schools() returns setof bigint
   end;
 comment on function core.schools is 'The schools that jobs visit.';
 
--- Removes what has run out in one school: answers to idempotency keys, and what became of messages 90 days ago.
+-- Removes what has run out in one school: answers to idempotency keys, what became of messages 90 days ago, notifications of a year ago.
 create function core.clean_up_school(p_tenant_id bigint) returns void
   language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
@@ -68,9 +68,10 @@ declare
 begin
   execute format('delete from %I.idempotency_key where created_at < now() - interval ''24 hours''', 'tenant_' || p_tenant_id);
   execute format('delete from %I.notification_delivery where created_at < now() - interval ''90 days''', 'tenant_' || p_tenant_id);
+  execute format('delete from %I.notification where created_at < now() - interval ''1 year''', 'tenant_' || p_tenant_id);
   perform core.leave_tenant(v_before);
 end $$;
-comment on function core.clean_up_school is 'Removes expired answers to idempotency keys and old deliveries of one school.';
+comment on function core.clean_up_school is 'Removes expired answers to idempotency keys, old deliveries and notifications of one school.';
 
 -- The schools whose trial ends within a week, for notify_trial_ending.
 create function core.trials_ending() returns setof bigint

@@ -17,6 +17,8 @@ create policy people_have_their_own on calendar_feed as restrictive
   using (user_id = nullif(current_setting('app.user_id', true), '')::bigint or token_hash = nullif(current_setting('app.feed', true), '')
     or nullif(current_setting('app.is_system', true) = 'yes', false) is not null);
 
+create index notification_created_at_idx on notification using brin (created_at);
+
 create table notification_delivery (
   id bigserial primary key,
   notification_id bigint references notification (id) on delete set null,
@@ -43,7 +45,8 @@ create index notification_delivery_notification_id_idx on notification_delivery 
 create index notification_delivery_user_id_idx on notification_delivery (user_id);
 create index notification_delivery_device_id_idx on notification_delivery (device_id, created_at);
 create index notification_delivery_address_idx on notification_delivery (address, created_at) where address is not null;
-create index notification_delivery_created_at_idx on notification_delivery (created_at);
+-- For the clean-up alone, which takes the oldest.
+create index notification_delivery_created_at_idx on notification_delivery using brin (created_at);
 create policy people_read_their_own on notification_delivery as restrictive
   using (user_id = nullif(current_setting('app.user_id', true), '')::bigint or nullif(current_setting('app.is_system', true) = 'yes', false) is not null);
 

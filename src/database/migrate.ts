@@ -230,8 +230,6 @@ export async function migrate(options: MigrateOptions): Promise<MigrateResult> {
       await migrateShared({ connectionString: ownerUrl, migrationsFolder, logger: quiet, manageGraphileMigrateSchema: true });
       // Else its pool idles for 200 ms and, when the server goes away meanwhile, ends this process.
       clearAllPools();
-      // The one being written, which a release does not have: its file is then only a comment.
-      await client.query((await sqlFile('migrations/current.sql')).text);
       await withPool(ownerUrl, (pgPool) => migrateQueue({ pgPool, logger: new QueueLogger(() => () => undefined) }));
       await client.query((await sqlFile('db/core/tenant.sql')).text);
       onStep('shared: up to date');
