@@ -18,10 +18,10 @@ select core.define_record('platform_notification_template', p_table => 'notifica
   p_writable => '{key,channel,subject,body,is_active}');
 
 -- The settings as json.
-create function api.notification_settings() returns jsonb language sql stable as $$
-  select jsonb_build_object('channels', jsonb_build_object('in_app', in_app, 'push', push, 'email', email), 'sender_name', sender_name,
-    'quiet_hours', case when quiet_from is not null then jsonb_build_object('start', to_char(quiet_from, 'HH24:MI'), 'end', to_char(quiet_until, 'HH24:MI')) end,
-    'limits', jsonb_build_object('push_per_user_per_day', push_per_user_per_day, 'emails_per_user_per_day', emails_per_user_per_day),
+create function api.notification_settings() returns json language sql stable as $$
+  select json_build_object('channels', json_build_object('in_app', in_app, 'push', push, 'email', email), 'sender_name', sender_name,
+    'quiet_hours', case when quiet_from is not null then json_build_object('start', to_char(quiet_from, 'HH24:MI'), 'end', to_char(quiet_until, 'HH24:MI')) end,
+    'limits', json_build_object('push_per_user_per_day', push_per_user_per_day, 'emails_per_user_per_day', emails_per_user_per_day),
     'created_at', created_at, 'updated_at', updated_at)
   from notification_setting;
 $$;
@@ -29,7 +29,7 @@ comment on function api.notification_settings is 'What holds for the notificatio
 
 -- Channels, sender, quiet hours, limits.
 create function api.platform_notification_settings_get(p jsonb) returns json language sql stable as $$
-  select api.notification_settings()::json;
+  select api.notification_settings();
 $$;
 
 -- Changes what is given, in effect for what is sent from now on; within channels and limits too. Audited.
@@ -40,7 +40,7 @@ declare
   v_limits jsonb := coalesce(p -> 'limits', '{}');
 begin
   perform from notification_setting for no key update;
-  v_before := api.notification_settings();
+  v_before := api.notification_settings()::jsonb;
   if p ? 'read_only' then
     perform core.refuse_read_only(p -> 'read_only', v_before, '{updated_at}');
   end if;
@@ -53,8 +53,8 @@ begin
     quiet_until = case when p ? 'quiet_hours' then (p #>> '{quiet_hours,end}')::time else quiet_until end,
     push_per_user_per_day = case when v_limits ? 'push_per_user_per_day' then (v_limits ->> 'push_per_user_per_day')::integer else push_per_user_per_day end,
     emails_per_user_per_day = case when v_limits ? 'emails_per_user_per_day' then (v_limits ->> 'emails_per_user_per_day')::integer else emails_per_user_per_day end;
-  perform core.audit('notification_settings.update', 'notification_settings', null, null, core.diff(v_before, api.notification_settings()));
-  return api.notification_settings()::json;
+  perform core.audit('notification_settings.update', 'notification_settings', null, null, core.diff(v_before, api.notification_settings()::jsonb));
+  return api.notification_settings();
 end $$;
 
 -- The events that notify: what their words may name, with a sample of each, their channels and words where nobody has others.

@@ -113,8 +113,8 @@ begin
     perform pg_advisory_xact_lock(7314 * 4294967296 + v_tenant_id);
     v_now := clock_timestamp();
     v_ids := array(select nextval('notification_id_seq') from unnest(v_notices) n where n.channel = 'in_app');
-    insert into notification (id, user_id, title, message, type, action_url, created_at)
-      select v_ids[n.place], n.user_id, n.title, n.message, p_type, p_action_url, v_now from unnest(v_notices) n where n.channel = 'in_app' order by n.place;
+    insert into notification (id, user_id, title, message, type, action_url, created_at, updated_at)
+      select v_ids[n.place], n.user_id, n.title, n.message, p_type, p_action_url, v_now, v_now from unnest(v_notices) n where n.channel = 'in_app' order by n.place;
 
     with target as materialized (
       -- Kept until the commit: one that is removed meanwhile must not make this fail.
@@ -130,9 +130,9 @@ begin
           (select count(*) from notification_delivery t where t.address = n.address and t.created_at >= v_setting.today and t.status <> 'dropped') end
       from unnest(v_notices) n where n.channel = 'email'
     ), made as (
-      insert into notification_delivery (notification_id, user_id, channel, device_id, address, recipient_name, title, message, action_url, status, reason, created_at)
+      insert into notification_delivery (notification_id, user_id, channel, device_id, address, recipient_name, title, message, action_url, status, reason, created_at, updated_at)
         select v_ids[place], user_id, channel, device_id, case when channel = 'email' then address end, name, title, message, p_action_url,
-          case when nth > most then 'dropped' else 'pending' end, case when nth > most then 'daily_limit' end, v_now
+          case when nth > most then 'dropped' else 'pending' end, case when nth > most then 'daily_limit' end, v_now, v_now
         from planned order by place, device_id
         returning id, status
     )

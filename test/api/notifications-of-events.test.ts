@@ -184,6 +184,10 @@ test('a reminder of an invoice tells the student in the app beside the e-mail, o
       message: `USD 12.00 of invoice ${invoice.invoice_number} is to be paid, due on ${written(day(10))}.`,
     },
   ]);
+  await school.admin.post('/api/fees/payments', { invoice_id: invoice.id, amount: 5, method: 'cash' }, 201);
+  expect((await told()).map(({ who, channel, message }) => [who, channel, message.replace(/.*\)\. /, '')])).toEqual(
+    ['in_app', 'email'].map((channel) => ['inv@pupil.example', channel, `Open balance of invoice ${invoice.invoice_number}: USD 7.00.`]),
+  );
 });
 
 test('a decision on a leave tells the teacher, by e-mail alone where they have no log-in', async () => {

@@ -301,6 +301,36 @@ describe('core.notify_as', () => {
     expect(notifications.map(({ title }) => title)).toEqual(['first', 'second']);
   });
 
+  test('shows whoever reads on «after id n» every message once, however many are told at a time', async () => {
+    const tellers = Array.from({ length: 6 }, async (_, teller) => {
+      for (let n = 0; n < 15; n++) {
+        await asRequest(async (client) => {
+          await client.query("select core.notify_as('t', $1, $2)", [
+            JSON.stringify({ in_app: { title: `${teller}/${n}`, message: 'M' } }),
+            JSON.stringify([{ user_id: amina }, { user_id: ben }]),
+          ]);
+          await client.query('select pg_sleep($1)', [Math.random() / 100]);
+        });
+      }
+    });
+    let isOver = false;
+    const over = Promise.all(tellers).finally(() => (isOver = true));
+    const seen: string[] = [];
+    for (let last = 0, more = true; more;) {
+      more = !isOver;
+      const rows = await database.query<{ id: number; title: string }>(
+        `select id::integer, title from ${school.schema}.notification where id > $1 and user_id = $2 order by id`,
+        [last, amina],
+      );
+      seen.push(...rows.map(({ title }) => title));
+      last = rows.at(-1)?.id ?? last;
+    }
+    await over;
+    await traces();
+    expect(seen).toHaveLength(90);
+    expect(new Set(seen).size).toBe(90);
+  });
+
   test('gives back the settings of the request, and shows it nobody else', async () => {
     await acting(database.url, 'school_tenant', settings(), async ({ rows }) => {
       await rows("select core.notify_as('t', $1, $2)", [JSON.stringify(words), JSON.stringify([{ user_id: ben }])]);
@@ -364,5 +394,31 @@ describe('core.notify', () => {
     );
     expect(rows.length).toBeGreaterThan(10);
     expect(rows.filter(({ unknown }) => unknown.length > 0)).toEqual([]);
+  });
+
+  test('tells of each event of the catalogue in words without a gap, unless it is switched off, in those of the school rather than of operators', async () => {
+    const events = await database.query<{ key: string; variables: string[]; sample: Record<string, string> }>(
+      'select key, variables, sample from core.notification_event order by key',
+    );
+    for (const { key, variables, sample } of events) {
+      const tell = () => event(key, [{ user_id: amina, variables: sample }]);
+      expect(await tell()).toBe(1);
+      const [plain] = (await traces()).notifications;
+      expect([key, plain?.type, `${plain?.title} ${plain?.message}`]).toEqual([key, key, expect.not.stringMatching(/\{\{|\}\}| {2}|%s/)]);
+
+      const all = variables.map((name) => `{{${name}}}`).join('|');
+      const values = variables.map((name) => sample[name]).join('|');
+      await database.query(`insert into platform.notification_template (key, channel, subject, body) values ($1, 'in_app', 'Operators', $2)`, [key, all]);
+      await tell();
+      expect((await traces()).notifications.map(({ title, message }) => [title, message])).toEqual([['Operators', values]]);
+      await database.query(`insert into ${school.schema}.notification_template (name, title, message) values ($1, 'Ours', $2)`, [key, all]);
+      await tell();
+      expect((await traces()).notifications.map(({ title, message }) => [title, message])).toEqual([['Ours', values]]);
+      await database.query(`insert into ${school.schema}.notification_event (event, channels, is_enabled) values ($1, '{in_app,push,email}', false)`, [key]);
+      expect(await tell()).toBe(0);
+      expect((await traces()).notifications).toEqual([]);
+      await database.query(`delete from ${school.schema}.notification_event`);
+    }
+    await database.query(`delete from ${school.schema}.notification_template; delete from platform.notification_template`);
   });
 });
