@@ -238,6 +238,47 @@ describe('core.notify_as', () => {
     expect(jobs).toHaveLength(2);
   });
 
+  test('drops nothing without a limit, all with one of 0, and counts push by device', async () => {
+    await database.query(`insert into ${school.schema}.device (user_id, token, platform) values ($1, 'a', 'ios'), ($1, 'b', 'web')`, [amina]);
+    const both = { push: { title: 'T', message: 'M' }, email: { title: 'T', message: 'M' } };
+    const statuses = async (push: number | null, emails: number | null) => {
+      await database.query('update platform.notification_setting set push_per_user_per_day = $1, emails_per_user_per_day = $2', [push, emails]);
+      await notify(both, [{ user_id: amina }, { user_id: amina }]);
+      return (await traces()).deliveries.map(({ channel, status }) => `${channel} ${status}`).sort();
+    };
+    const each = (push: string[], email: string[]) => [...email.map((one) => `email ${one}`), ...push.map((one) => `push ${one}`)];
+    try {
+      expect(await statuses(null, 0)).toEqual(each(['pending', 'pending', 'pending', 'pending'], ['dropped', 'dropped']));
+      expect(await statuses(1, null)).toEqual(each(['dropped', 'dropped', 'pending', 'pending'], ['pending', 'pending']));
+    } finally {
+      await database.query('update platform.notification_setting set push_per_user_per_day = default, emails_per_user_per_day = default');
+      await database.query(`truncate ${school.schema}.device cascade`);
+    }
+  });
+
+  test('counts the day of a limit in the time zone of the school', async () => {
+    /** What becomes of a message where one went out three hours ago, and it is this hour now. */
+    const after = async (hour: number) => {
+      await database.query(`update platform.tenant set time_zone = '<X>' || (extract(hour from now() at time zone 'UTC') - $2)::integer where id = $1`, [
+        school.id,
+        hour,
+      ]);
+      await database.query(
+        `insert into ${school.schema}.notification_delivery (channel, address, recipient_name, title, message, status, created_at)
+         values ('email', 'daily@test.example', 'D', 'T', 'M', 'sent', now() - interval '3 hours')`,
+      );
+      await notify({ email: { title: 'T', message: 'M' } }, [{ email: 'daily@test.example' }]);
+      return (await traces()).deliveries.at(-1)?.status;
+    };
+    await database.query('update platform.notification_setting set emails_per_user_per_day = 1');
+    try {
+      expect([await after(0), await after(22)]).toEqual(['pending', 'dropped']);
+    } finally {
+      await database.query('update platform.notification_setting set emails_per_user_per_day = default');
+      await database.query("update platform.tenant set time_zone = 'UTC' where id = $1", [school.id]);
+    }
+  });
+
   test('leaves out the channels that operators closed, and queues for the end of quiet hours', async () => {
     await database.query(
       "update platform.notification_setting set in_app = false, quiet_from = (now() at time zone 'UTC')::time - interval '1 hour', quiet_until = (now() at time zone 'UTC')::time + interval '1 hour'",
