@@ -335,12 +335,12 @@ describe('core.notify_as', () => {
     await slow.query(say, [JSON.stringify({ in_app: { title: 'first', message: 'M' } }), JSON.stringify([{ user_id: amina }])]);
     let done = false;
     const second = notify({ in_app: { title: 'second', message: 'M' } }, [{ user_id: amina }]).then(() => (done = true));
-    await until(async () =>
-      (await one<number>("select count(*)::integer as value from pg_locks where locktype = 'advisory' and not granted")) > 0 ? true : undefined,
-    );
-    expect(done).toBe(false);
+    const isWaiting = () => one<boolean>("select exists (select from pg_locks where locktype = 'advisory' and not granted) as value");
+    await until(async () => done || (await isWaiting()) || undefined);
+    const wasDone = done as boolean;
     await slow.query('commit');
     await slow.end();
+    expect(wasDone).toBe(false);
     await second;
     const { notifications } = await traces();
     expect(notifications.map(({ title }) => title)).toEqual(['first', 'second']);
