@@ -17,8 +17,9 @@ do $$
 declare
   v_shared text[] := '{tenant_id,user_id,session_id,teacher_id,student_id,permissions,has_permission,has_permission_for_all,today,fail,refuse_field,diff,enqueue,enqueue_all,enabled_features,
     page,conditions,export_page,order_by,insert,update,lock,narrow,file_content,earlier_answer,require_match,version_of,refuse_read_only,effective_rights,lock_rights,refresh_rights,session_rights,session_open,session_rotate,
-    session_end,sessions_revoke,token_use,tokens_void,token_is_recent,login_attempt,login_succeeded,tenant_features,tenant_summary}';
-  v_of_tenant text[] := '{usage_count,tenant_usage,reaches_teacher,require_whole_school,class_staff,reach_all,reach_again,teachers_on_leave,subscription_status,subscription_plans,subscription_upgrade,school_rename,setup_complete}';
+    session_end,sessions_revoke,token_use,tokens_void,token_is_recent,login_attempt,login_succeeded,tenant_features,tenant_summary,
+    recipient_variables,template_names,template_format,fill,render,require_placeholders}';
+  v_of_tenant text[] := '{usage_count,tenant_usage,reaches_teacher,require_whole_school,class_staff,reach_all,reach_again,teachers_on_leave,subscription_status,subscription_plans,subscription_upgrade,school_rename,setup_complete,notify,notify_as}';
   v_of_platform text[] := '{audit,is_reserved_subdomain,require_plan_fits,tenant_provision}';
   v_function record;
 begin
@@ -38,7 +39,7 @@ begin
     end if;
   end loop;
 end $$;
-grant select on core.error, core.permission, core.record to school_tenant, school_platform;
+grant select on core.error, core.permission, core.record, core.notification_event to school_tenant, school_platform;
 grant execute on function platform.search_normal(text) to school_tenant, school_platform;
 
 -- Operators.
@@ -52,10 +53,14 @@ grant insert (name, price_monthly, max_students, max_teachers, features), update
 grant update (first_name, last_name, phone, password_hash, email_verified_at, profile_picture_id, last_login_at, updated_at) on platform.user_account to school_platform;
 grant insert (content, content_type, name), delete on platform.file to school_platform;
 grant insert (user_id, key, operation, request_hash), update (answer, updated_at), delete on platform.idempotency_key to school_platform;
+grant select, update (in_app, push, email, sender_name, quiet_from, quiet_until, push_per_user_per_day, emails_per_user_per_day, updated_at)
+  on platform.notification_setting to school_platform;
+grant select, insert (key, channel, subject, body, is_active), update (key, channel, subject, body, is_active, updated_at), delete
+  on platform.notification_template to school_platform;
 grant usage on all sequences in schema platform to school_platform;
 
 -- The worker: the queue, and the functions that jobs need.
-grant execute on function core.email_prepare(bigint, bigint, text), core.invoice_reminder_prepare(bigint, bigint, date), core.clean_up(), core.clean_up_school(bigint), core.daily_queue(timestamptz), core.daily_step(bigint, date, bigint, integer), core.schools(), core.tenant_lock_key(bigint), core.purge_due(integer),
+grant execute on function core.email_prepare(bigint, bigint, text), core.invoice_reminder_prepare(bigint, bigint, date), core.clean_up(), core.clean_up_school(bigint), core.daily_queue(timestamptz), core.daily_step(bigint, date, bigint, integer), core.schools(), core.trials_ending(), core.notify_trial_ending(bigint), core.tenant_lock_key(bigint), core.purge_due(integer),
   core.purge_open(bigint, integer), core.purge_mark(bigint, integer, text), core.purge_drop(bigint) to school_worker;
 grant usage on schema graphile_worker to school_worker;
 grant select, insert, update, delete on all tables in schema graphile_worker to school_worker;

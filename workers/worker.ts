@@ -6,6 +6,7 @@ import type { SendEmail } from './email.ts';
 import { clean_up } from './tasks/clean_up.ts';
 import { daily } from './tasks/daily.ts';
 import { daily_school } from './tasks/daily_school.ts';
+import { notify_daily } from './tasks/notify_daily.ts';
 import { purge_tenants } from './tasks/purge_tenants.ts';
 import { send_email } from './tasks/send_email.ts';
 import { send_invoice_reminder } from './tasks/send_invoice_reminder.ts';
@@ -21,7 +22,7 @@ export interface TaskContext {
   retention: { exports: string; days: number };
 }
 
-const tasks = { send_email, send_invoice_reminder, clean_up, purge_tenants, daily, daily_school };
+const tasks = { send_email, send_invoice_reminder, clean_up, purge_tenants, daily, daily_school, notify_daily };
 
 /**
  * When jobs run by themselves, in UTC. `daily` looks where it has become six in the morning; a worker that was not there looks when it
@@ -31,6 +32,7 @@ const crontab = `
 */15 * * * * daily ?fill=15m&jobKey=daily&jobKeyMode=replace
 17 * * * * clean_up ?max=3&fill=2h
 23 2 * * * purge_tenants ?max=3&fill=1d
+11 * * * * notify_daily ?max=3
 `;
 
 /** The advisory lock that every living worker shares; /api/health/ready looks for it. */

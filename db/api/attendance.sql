@@ -100,6 +100,7 @@ comment on function api.was_in_class is 'Whether a student was in a class on a d
 -- A mark is of one class. Who was on the roll of two that day (they changed during it) is of the one that marks later. Who came later is
 -- marked by the class they are in now where nobody did; a mark by a class whose roll they were on then is a conflict that names it.
 -- Rows are taken in the order of students, their totals in that of classes: of two at once one waits for the other.
+-- Tells of who is absent or late, once for a student and day, where the day is of this week: not when registers of long ago are entered.
 create function api.attendance_mark(p jsonb) returns json language plpgsql as $$
 declare
   v_class_id bigint := (p ->> 'class_id')::bigint;
@@ -111,6 +112,7 @@ declare
   v_free bigint[];
   v_faults json;
   v_answer json;
+  v_away jsonb;
 begin
   select v_marks_any or exists (select from core.class_staff() s where s.class_id = c.id and s.teacher_id = api.asking_teacher_id()) as may_mark,
       y.start_date, y.end_date,
@@ -162,12 +164,13 @@ begin
             marked_at = greatest(excluded.marked_at, a.marked_at) -- of who had to wait, not before what they correct
         where (a.status, a.class_id) is distinct from (excluded.status, excluded.class_id)
           and (a.class_id = excluded.class_id or a.student_id = any (v_free))
-      returning a.xmax::text <> '0' as is_correction -- what is new has no version before
+      returning a.id, a.student_id, a.status, a.xmax::text <> '0' as is_correction -- what is new has no version before
   )
   select json_build_object('class_id', v_class_id, 'date', v_date, 'marked', count(*), 'present', count(*) filter (where status = 'present'),
       'absent', count(*) filter (where status = 'absent'), 'late', count(*) filter (where status = 'late'),
-      'corrected', (select count(*) from written where is_correction), 'unchanged', count(*) - (select count(*) from written))
-    into v_answer from given;
+      'corrected', (select count(*) from written where is_correction), 'unchanged', count(*) - (select count(*) from written)),
+      (select jsonb_agg(to_jsonb(written)) from written where status <> 'present')
+    into v_answer, v_away from given;
 
   -- Read after writing, so that a mark which came while this one waited counts too.
   select json_agg(json_build_object('path', format('records.%s.student_id', position - 1),
@@ -181,9 +184,27 @@ begin
   if v_faults is not null then
     perform core.fail('conflict', v_faults -> 0 ->> 'message', v_faults);
   end if;
+  if v_away is not null and v_date > core.today() - 7 then
+    perform api.notify_away(v_away, v_class_id, v_date);
+  end if;
   perform core.reach_again(v_scope);
   return v_answer;
 end $$;
+
+-- Tells the students and parents of marks, [{id, student_id, status}], that say absent or late; of each mark and status once, whatever was
+-- corrected since.
+create function api.notify_away(p_marks jsonb, p_class_id bigint, p_date date) returns void language plpgsql as $$
+declare
+  v_status text;
+begin
+  foreach v_status in array '{absent,late}'::text[] loop
+    perform core.notify('attendance.' || v_status, api.student_recipients((
+      select jsonb_agg(jsonb_build_object('student_id', m.student_id, 'class_name', api.class_name(c.name, c.section), 'date', api.written_day(p_date)))
+      from jsonb_to_recordset(p_marks) m (id bigint, student_id bigint, status text) join class c on c.id = p_class_id
+      where m.status = v_status and not exists (select from attendance_correction x where x.attendance_id = m.id and x.status = v_status))));
+  end loop;
+end $$;
+comment on function api.notify_away is 'Tells students and parents of marks that say absent or late, of each once.';
 
 -- The classes of the current academic year that the user may mark, with today's marks: all for who may mark any, else those that they
 -- teach; none without the permission.

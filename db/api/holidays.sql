@@ -84,13 +84,24 @@ begin
 end $$;
 comment on function api.require_no_other_holiday is 'Refuses a holiday of a name that its day has already.';
 
--- A new holiday; conflict when the day has one of this name. Marks that the day has stay.
+-- A new holiday; conflict when the day has one of this name. Marks that the day has stay. Tells everybody, where it is still to come.
 create function api.holidays_create(p jsonb) returns json language plpgsql as $$
 declare
   v_id bigint;
+  v_date date;
+  v_scope text;
 begin
   perform api.require_no_other_holiday(p);
   v_id := core.insert('holiday', p);
+  select case when h.is_recurring then (select min(n.date) from api.holidays_between(core.today() + 1, core.today() + 366) n where n.id = h.id) else h.date end
+    into v_date from holiday h where h.id = v_id;
+  if v_date > core.today() then
+    v_scope := core.reach_all();
+    perform core.notify('holiday.added', (
+      select jsonb_agg(jsonb_build_object('user_id', u.id, 'variables', jsonb_build_object('holiday_name', p ->> 'name', 'date', api.written_day(v_date))))
+      from user_account u where u.is_active and u.deleted_at is null));
+    perform core.reach_again(v_scope);
+  end if;
   return api.holiday_record(v_id);
 end $$;
 

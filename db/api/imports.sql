@@ -209,6 +209,7 @@ begin
     from (select value, n, count(*) filter (where value ->> 'admission_number' is null) over (order by n) as unnumbered
           from jsonb_array_elements(v_rows) with ordinality r (value, n)) r;
   perform core.usage_count();
+  perform api.notify_accounts(array(select value::bigint from jsonb_each_text(v_logins)));
   return api.import_report(p, '{}', v_ids);
 end $$;
 
@@ -234,6 +235,7 @@ begin
       '{"is_active": true}' || value || jsonb_build_object('user_id', v_logins -> (value ->> 'row')) order by n))
     into v_ids from jsonb_array_elements(v_rows) with ordinality r (value, n);
   perform core.usage_count();
+  perform api.notify_accounts(array(select value::bigint from jsonb_each_text(v_logins)));
   return api.import_report(p, '{}', v_ids);
 end $$;
 

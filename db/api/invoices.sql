@@ -198,7 +198,7 @@ $$;
 comment on function api.invoice_recipient is 'Whom a reminder of an invoice goes to, {email, name}; null without an address.';
 
 -- Sends an e-mail with the invoice, once a day at most: a second request on a day answers the same. invalid_state for what is not to
--- be paid (a draft, a paid or a void one), and without an address. Enqueues send_invoice_reminder.
+-- be paid (a draft, a paid or a void one), and without an address. Enqueues send_invoice_reminder; tells the student.
 create function api.invoices_send_reminder(p jsonb) returns json language plpgsql as $$
 declare
   v_id bigint := (p ->> 'id')::bigint;
@@ -214,6 +214,7 @@ begin
     on conflict (invoice_id, sent_on) do nothing;
   if found then
     perform core.enqueue('send_invoice_reminder', jsonb_build_object('invoice_id', v_id, 'sent_on', core.today()), format('%s:%s', v_id, core.today()));
+    perform api.notify_invoice_reminders(array[v_id]);
   end if;
   return api.invoice_with_payments(v_id);
 end $$;

@@ -61,13 +61,14 @@ comment on function api.number_next is 'The next number of a series of this scho
 -- Records a payment of a student fee or an invoice (p_kind) and answers it. p: amount, payment_method (or method), payment_date
 -- (today), reference_number, notes. What is paid has its row locked first, so that of two cashiers the second sees what the first took. Raises
 -- invalid_reference without it, validation_error for a day in the future, invalid_state for what is waived, void or a draft, and
--- conflict above the balance.
+-- conflict above the balance. Tells whose fee it was.
 create function api.record_payment(p_kind text, p_id bigint, p jsonb) returns json language plpgsql as $$
 declare
   v_owed record;
   v_amount numeric := (p ->> 'amount')::numeric;
   v_date date := coalesce((p ->> 'payment_date')::date, core.today());
   v_id bigint;
+  v_payment json;
 begin
   if p_kind = 'invoice' then
     select student_id, status, amount - paid_amount as balance into v_owed from invoice where id = p_id for no key update;
@@ -88,7 +89,11 @@ begin
       coalesce(p ->> 'payment_method', p ->> 'method'), p ->> 'reference_number', p ->> 'notes', core.user_id(),
       (select first_name || ' ' || last_name from user_account where id = core.user_id()), api.number_next('RCT'))
     returning id into v_id;
-  return api.payment_record(v_id);
+  v_payment := api.payment_record(v_id);
+  perform core.notify('payment.received', api.student_recipients(jsonb_build_array(jsonb_build_object('student_id', v_owed.student_id,
+    'amount', api.written_amount(v_amount, api.currency()), 'balance', api.written_amount(v_owed.balance - v_amount, api.currency()), 'date', api.written_day(v_date),
+    'receipt_number', v_payment ->> 'receipt_number', 'paid_for', coalesce(v_payment ->> 'fee_structure_name', 'invoice ' || (v_payment ->> 'invoice_number'))))));
+  return v_payment;
 end $$;
 comment on function api.record_payment is 'Records a payment of a student fee or of an invoice, and answers it.';
 

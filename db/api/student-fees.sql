@@ -86,7 +86,7 @@ comment on function api.fee_periods is 'The period of each frequency that contai
 -- and a period that overlaps one that was billed is that one, whatever became of the year''s dates. Who counts is who is enrolled in an
 -- assigned class of the year, or completed it; who moved within the year, by the class of now. class_ids and student_ids narrow that. Raises
 -- invalid_reference for a class that isn''t assigned and an unknown student, validation_error for a day outside the year, invalid_state for a
--- structure without components or classes. Of how many rows a part of its statement has the planner knows nothing, and would join 20,000
+-- structure without components or classes. Tells who was billed. Of how many rows a part of its statement has the planner knows nothing, and would join 20,000
 -- items to 5,000 fees in a nested loop, which took 15 s.
 create function api.student_fees_generate(p jsonb) returns json language plpgsql set enable_nestloop = off as $$
 declare
@@ -97,8 +97,10 @@ declare
   v_date date := (p ->> 'date')::date;
   v_due date;
   v_answer json;
+  v_currency text;
+  v_billed jsonb;
 begin
-  select fs.id, fs.academic_year_id, fs.due_date, y.start_date, y.end_date into v_structure
+  select fs.id, fs.name, fs.academic_year_id, fs.due_date, y.start_date, y.end_date into v_structure
     from fee_structure fs join academic_year y on y.id = fs.academic_year_id where fs.id = (p ->> 'fee_structure_id')::bigint for no key update of fs;
   if not found then
     perform core.refuse_field('invalid_reference', 'fee_structure_id', format('There is no fee structure %s.', p ->> 'fee_structure_id'));
@@ -122,6 +124,7 @@ begin
     perform core.fail('invalid_state', 'This fee structure has no components.');
   end if;
   v_date := coalesce(v_date, least(greatest(core.today(), v_structure.start_date), v_structure.end_date));
+  v_currency := api.currency();
   v_due := coalesce((p ->> 'due_date')::date, case when v_structure.due_date >= v_date then v_structure.due_date end, v_date + 30);
 
   with enrolled as (
@@ -156,7 +159,7 @@ begin
     insert into student_fee (student_id, fee_structure_id, class_id, amount, due_date, billed_on, items_digest)
       select student_id, v_structure.id, class_id, sum(amount), v_due, v_date, md5(json_agg(json_build_array(name, amount) order by fee_component_id)::text)::uuid from item
       where (p ->> 'dry_run')::boolean is not true group by student_id, class_id order by class_id, student_id
-      returning id, student_id
+      returning id, student_id, student_fee.amount
   ), made as (
     insert into student_fee_item (student_fee_id, student_id, fee_component_id, name, amount, period_start, period_end)
       select fee.id, i.student_id, i.fee_component_id, i.name, i.amount, i.period_start, i.period_end
@@ -169,11 +172,14 @@ begin
   )
   select json_build_object(
       'fee_structure_id', v_structure.id, 'created', i.students, 'skipped', s.students, 'reasons', s.reasons, 'amount', i.amount,
-      'date', v_date, 'due_date', v_due, 'dry_run', coalesce((p ->> 'dry_run')::boolean, false))
-    into v_answer
+      'date', v_date, 'due_date', v_due, 'dry_run', coalesce((p ->> 'dry_run')::boolean, false)),
+      (select jsonb_agg(jsonb_build_object('student_id', student_id, 'fee_name', v_structure.name, 'amount', api.written_amount(amount, v_currency), 'due_date', api.written_day(v_due)))
+       from fee)
+    into v_answer, v_billed
     from (select count(distinct student_id) as students, coalesce(sum(amount), 0) as amount from item) i,
       (select coalesce(sum(count), 0) as students, coalesce(json_agg(json_build_object('reason', reason, 'count', count) order by count desc, reason), '[]') as reasons
        from (select reason, count(*) as count from skipped group by reason) r) s;
+  perform core.notify('fee.generated', api.student_recipients(v_billed));
   return v_answer;
 end $$;
 

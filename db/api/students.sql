@@ -94,10 +94,15 @@ create function api.students_create(p jsonb) returns json language plpgsql as $$
 declare
   v_id bigint;
 begin
-  v_id := core.insert('student', p
-    || jsonb_build_object('admission_number', coalesce(p ->> 'admission_number', api.admission_number_next()))
-    || case when (p ->> 'create_user_account')::boolean then jsonb_build_object('user_id', api.person_login(p, 'student')) else '{}' end);
+  p := p || jsonb_build_object('admission_number', coalesce(p ->> 'admission_number', api.admission_number_next()));
+  if (p ->> 'create_user_account')::boolean then
+    p := p || jsonb_build_object('user_id', api.person_login(p, 'student'));
+  end if;
+  v_id := core.insert('student', p);
   perform core.usage_count();
+  if (p ->> 'create_user_account')::boolean then
+    perform api.notify_accounts(array[(p ->> 'user_id')::bigint]);
+  end if;
   return api.student_record(v_id);
 end $$;
 
@@ -112,6 +117,9 @@ begin
   perform core.update('student', p);
   if p ? 'is_active' then
     perform core.usage_count();
+  end if;
+  if (p ->> 'create_user_account')::boolean then
+    perform api.notify_accounts(array[(p ->> 'user_id')::bigint]);
   end if;
   return api.student_record(v_id);
 end $$;

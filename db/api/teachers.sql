@@ -143,9 +143,14 @@ create function api.teachers_create(p jsonb) returns json language plpgsql as $$
 declare
   v_id bigint;
 begin
-  v_id := core.insert('teacher', p
-    || case when (p ->> 'create_user_account')::boolean then jsonb_build_object('user_id', api.person_login(p, 'teacher')) else '{}' end);
+  if (p ->> 'create_user_account')::boolean then
+    p := p || jsonb_build_object('user_id', api.person_login(p, 'teacher'));
+  end if;
+  v_id := core.insert('teacher', p);
   perform core.usage_count();
+  if (p ->> 'create_user_account')::boolean then
+    perform api.notify_accounts(array[(p ->> 'user_id')::bigint]);
+  end if;
   return api.teacher_record(v_id);
 end $$;
 
@@ -161,6 +166,9 @@ begin
   perform core.update('teacher', p);
   if p ? 'is_active' then
     perform core.usage_count();
+  end if;
+  if (p ->> 'create_user_account')::boolean then
+    perform api.notify_accounts(array[(p ->> 'user_id')::bigint]);
   end if;
   return api.teacher_record(v_id);
 end $$;
@@ -239,7 +247,7 @@ begin
   return core.page('teacher_leave', p || jsonb_build_object('teacher_id', p -> 'id'));
 end $$;
 
--- {status, decision_note}: approves or rejects. Raises invalid_state when that was done before, conflict when it overlaps
+-- {status, decision_note}: approves or rejects, and tells the teacher. Raises invalid_state when that was done before, conflict when it overlaps
 -- an approved one. The lock makes approvals for one teacher take turns, which the constraint alone would let wait for each other.
 create function api.teachers_leaves_decide(p jsonb) returns json language plpgsql as $$
 declare
@@ -251,6 +259,10 @@ begin
   perform core.lock('teacher', (api.teacher_leave_record(v_id) ->> 'teacher_id')::bigint);
   perform core.update('teacher_leave', p || jsonb_build_object('decided_by', core.user_id(), 'decided_at', now(),
     'decided_by_name', (select first_name || ' ' || last_name from user_account where id = core.user_id())));
+  perform core.notify('leave.decided', (
+    select jsonb_build_array(jsonb_build_object('user_id', t.user_id, 'email', t.email, 'name', t.first_name || ' ' || t.last_name, 'variables', jsonb_build_object(
+      'status', l.status, 'start_date', api.written_day(l.start_date), 'end_date', api.written_day(l.end_date), 'note', l.decision_note)))
+    from teacher_leave l join teacher t on t.id = l.teacher_id where l.id = v_id));
   return api.teacher_leave_record(v_id);
 end $$;
 

@@ -382,9 +382,10 @@ begin
 end $$;
 
 -- Ends a generate, {run, digest, academic_year_id, class_ids, slots}: the slots take the place of all that the classes have and that
--- is not pinned, and the turn is over; answers {ids}, in the order of the slots. Raises conflict when the turn was lost, or when
--- what the generator worked on has changed meanwhile. Limits and availability of teachers change under a lock of the teacher, and so not
--- between the comparison and the slots.
+-- Ends a generate, {run, digest, academic_year_id, class_ids, slots}: the slots take the place of all that the classes have and that
+-- is not pinned, and the turn is over; answers {ids}, in the order of the slots, and tells teachers and students. Raises conflict when the
+-- turn was lost, or when what the generator worked on has changed meanwhile. Limits and availability of teachers change under a lock of
+-- the teacher, and so not between the comparison and the slots.
 create function api.timetable_generate_save(p jsonb) returns json language plpgsql as $$
 declare
   v_class_ids bigint[] := array(select c.id::bigint from jsonb_array_elements_text(p -> 'class_ids') c (id));
@@ -403,6 +404,15 @@ begin
     select s.class_id, v_year_id, s.subject_id, s.teacher_id, s.day_of_week, s.period
     from jsonb_to_recordset(p -> 'slots') s (class_id bigint, subject_id bigint, teacher_id bigint, day_of_week integer, period integer)
     order by s.class_id, s.day_of_week, s.period;
+  perform core.notify('timetable.published', (
+    select jsonb_agg(jsonb_build_object('user_id', user_id, 'variables', jsonb_build_object('classes', classes)))
+    from (
+      select s.user_id, api.class_name(c.name, c.section) as classes
+        from class c join student s on s.class_id = c.id where c.id = any (v_class_ids) and s.user_id is not null and s.is_active and s.deleted_at is null
+      union all
+      select t.user_id, string_agg(distinct api.class_name(c.name, c.section), ', ')
+        from timetable_slot ts join class c on c.id = ts.class_id join teacher t on t.id = ts.teacher_id
+        where ts.class_id = any (v_class_ids) and t.user_id is not null group by t.user_id) told));
   return (
     select json_build_object('ids', coalesce(json_agg(t.id order by s.n), '[]'))
     from rows from (jsonb_to_recordset(p -> 'slots') as (class_id bigint, day_of_week integer, period integer)) with ordinality s (class_id, day_of_week, period, n)

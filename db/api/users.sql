@@ -130,6 +130,7 @@ begin
   if p ? 'role_ids' then
     perform api.user_roles_change(v_id, array(select jsonb_array_elements_text(p -> 'role_ids')::bigint));
   end if;
+  perform api.notify_accounts(array[v_id]);
   return api.user_record(v_id);
 end $$;
 

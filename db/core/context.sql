@@ -82,7 +82,7 @@ comment on function core.audit is 'Writes one entry of the audit trail.';
 create function core.enqueue_all(p_task text, p_payloads jsonb[], p_key text default null, p_run_at timestamptz default null) returns void
   language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
-  if p_task not in ('send_email', 'send_invoice_reminder') then
+  if p_task not in ('send_email', 'send_invoice_reminder', 'deliver') then
     raise exception 'No job called % may be queued by a request.', p_task;
   end if;
   perform graphile_worker.add_jobs(array(

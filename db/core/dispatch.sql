@@ -212,6 +212,7 @@ begin
     set_config('app.wide_permissions', s ->> 'wide_permissions', true),
     set_config('app.student_id', s ->> 'student_id', true),
     set_config('app.scope', s ->> 'scope', true),
+    set_config('app.is_system', '', true),
     set_config('app.actor_email', s ->> 'actor_email', true),
     set_config('app.time_zone', s ->> 'time_zone', true),
     set_config('app.request_id', coalesce(p_context ->> 'request_id', ''), true),

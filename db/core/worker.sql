@@ -60,16 +60,59 @@ create function core.schools() returns setof bigint
   end;
 comment on function core.schools is 'The schools that jobs visit.';
 
--- Removes what has run out in one school: answers to idempotency keys.
+-- Removes what has run out in one school: answers to idempotency keys, what became of messages 90 days ago, notifications of a year ago.
 create function core.clean_up_school(p_tenant_id bigint) returns void
   language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
   v_before text[] := core.enter_tenant(p_tenant_id);
 begin
   execute format('delete from %I.idempotency_key where created_at < now() - interval ''24 hours''', 'tenant_' || p_tenant_id);
+  execute format('delete from %I.notification_delivery where created_at < now() - interval ''90 days''', 'tenant_' || p_tenant_id);
+  execute format('delete from %I.notification where created_at < now() - interval ''1 year''', 'tenant_' || p_tenant_id);
   perform core.leave_tenant(v_before);
 end $$;
-comment on function core.clean_up_school is 'Removes expired answers to idempotency keys of one school.';
+comment on function core.clean_up_school is 'Removes expired answers to idempotency keys, old deliveries and notifications of one school.';
+
+-- The schools whose trial ends within a week, for notify_trial_ending.
+create function core.trials_ending() returns setof bigint
+  language sql stable security definer set search_path = pg_catalog, pg_temp
+  begin atomic
+    select t.id from platform.tenant t join platform.subscription s on s.tenant_id = t.id
+    where t.status = 'active' and t.schema_version > 0 and s.status = 'trialing' and t.trial_ends_at between now() and now() + interval '8 days' order by t.id;
+  end;
+comment on function core.trials_ending is 'The schools whose trial ends within a week.';
+
+-- Tells the admins of a school that its trial ends, from seven in the morning there: once when 7 days are left, once with 3, once with 1; a worker
+-- that was away for a day tells on the next. Answers whether it did.
+create function core.notify_trial_ending(p_tenant_id bigint) returns boolean
+  language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+declare
+  v_trial record;
+  v_before text[];
+  v_is_new boolean := false;
+begin
+  select ends_on - today as days_left, ends_on, local::time as hour, plan into v_trial
+    from (select (t.trial_ends_at at time zone t.time_zone)::date as ends_on, (now() at time zone t.time_zone)::date as today, now() at time zone t.time_zone as local, p.name as plan
+          from platform.tenant t join platform.plan p on p.id = t.plan_id where t.id = p_tenant_id and t.id in (select core.trials_ending())) trial;
+  if v_trial.days_left <= 7 and v_trial.hour >= '07:00' then
+    v_before := core.enter_tenant(p_tenant_id);
+    perform set_config('search_path', format('tenant_%s, public, pg_temp', p_tenant_id), true);
+    -- A trial that is prolonged has another end, of which they are told anew.
+    insert into daily_run (task, run_on)
+      values ('trial.ending:' || case when v_trial.days_left <= 1 then 1 when v_trial.days_left <= 3 then 3 else 7 end, v_trial.ends_on)
+      on conflict do nothing;
+    v_is_new := found;
+    if v_is_new then
+      perform core.notify('trial.ending', (
+        select jsonb_agg(jsonb_build_object('user_id', ur.user_id, 'variables', jsonb_build_object('plan_name', v_trial.plan, 'ends_on', api.written_day(v_trial.ends_on),
+          'in_days', case v_trial.days_left when 0 then 'today' when 1 then 'tomorrow' else format('in %s days', v_trial.days_left) end)))
+        from user_role ur join role r on r.id = ur.role_id and r.is_system and r.name = 'admin'));
+    end if;
+    perform core.leave_tenant(v_before);
+  end if;
+  return v_is_new;
+end $$;
+comment on function core.notify_trial_ending is 'Tells the admins of a school, three times at most, that its trial ends.';
 
 -- Readies the reminder of an invoice: to whom, from which school, the document. Answers null when there is nothing to remind of any more
 -- (it was paid or voided, the address is gone, the school closed).

@@ -64,6 +64,7 @@ describe('permissions', () => {
         'schedule_feeds_list',
         'schedule_feeds_get',
         'schedule_feeds_delete',
+        ...['notifications_list', 'notifications_read_all', 'notifications_delete', 'notifications_read'],
         'holidays_list',
         'holidays_get',
       ],

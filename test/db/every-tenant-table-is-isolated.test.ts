@@ -18,7 +18,8 @@ beforeAll(async () => {
     for (const table of tables) {
       await database.query(`truncate ${schema}.${table.name} cascade`);
     }
-    for (const table of tables) await database.query(plainInsert(schema, table));
+    // What a user may see of it is said by a column that may be null.
+    for (const table of tables) await database.query(plainInsert(schema, table, table.name === 'notification_delivery' ? { user_id: '1' } : {}));
   }
 });
 afterAll(() => database.drop());
@@ -99,13 +100,14 @@ describe('a freshly provisioned school', () => {
     expect(await attempts(String(ours.id), ours.schema)).toEqual(everywhere({ select: 1, insert: 1, update: 1, delete: 1 }));
   });
 
-  test('shows notifications, devices and calendar feeds to their user alone, however far that user reaches', async () => {
+  test('shows notifications, their deliveries, devices and calendar feeds to their user alone, however far that user reaches', async () => {
     const found = await attempts(String(ours.id), ours.schema, '2');
     const hidden = Object.entries(found).filter(([, { select }]) => select === 0);
     expect(Object.fromEntries(hidden)).toEqual({
       calendar_feed: { select: 0, insert: denied, update: 0, delete: 0 },
       device: { select: 0, insert: denied, update: 0, delete: 0 },
       notification: { select: 0, insert: 1, update: 0, delete: 0 },
+      notification_delivery: { select: 0, insert: denied, update: denied, delete: denied },
     });
   });
 

@@ -41,6 +41,12 @@ beforeAll(async () => {
      insert into ${schema}.payment (student_id, invoice_id, amount, payment_date, payment_method) select n, n, 10, '2025-01-10', 'card' from generate_series(1, 10000) n;
      reset session_replication_role`,
   );
+  // Of 200 users one has 10,000 notifications, nearly all of them read, among 30,000.
+  await database.query(
+    `insert into ${schema}.user_account (email, first_name, last_name) select 'u' || n || '@test.example', 'U', 'U' from generate_series(1, 200) n;
+     insert into ${schema}.notification (user_id, title, message, read_at)
+       select case when n % 3 = 0 then 1 else 2 + n % 199 end, 'Title ' || n, 'M', case when n > 300 then now() end from generate_series(1, 30000) n`,
+  );
   classId = 17;
   await database.query(
     `insert into ${schema}.subject (name, code) values ('Maths', 'MAT');
@@ -50,7 +56,8 @@ beforeAll(async () => {
   // As autovacuum does: it also empties the list of what the trigram index has still to take in.
   await database.query(
     `vacuum analyze ${schema}.student, ${schema}.enrollment, ${schema}.class, ${schema}.grade, ${schema}.attendance, ${schema}.attendance_day,
-       ${schema}.attendance_correction, ${schema}.timetable_slot, ${schema}.invoice, ${schema}.invoice_item, ${schema}.student_fee, ${schema}.payment`,
+       ${schema}.attendance_correction, ${schema}.timetable_slot, ${schema}.invoice, ${schema}.invoice_item, ${schema}.student_fee, ${schema}.payment,
+       ${schema}.user_account, ${schema}.notification`,
   );
 }, 180_000);
 afterAll(() => database.drop());
@@ -87,7 +94,7 @@ async function plans(
     });
     await client.query('begin');
     await client.query(
-      `select set_config('app.tenant_id', $1, true), set_config('app.scope', 'all', true), set_config('app.permissions', '{class.read,attendance.mark}', true),
+      `select set_config('app.tenant_id', $1, true), set_config('app.scope', 'all', true), set_config('app.user_id', '1', true), set_config('app.permissions', '{class.read,attendance.mark}', true),
          set_config('app.wide_permissions', '{attendance.read,attendance.manage}', true), set_config('search_path', $2, true)`,
       [String(school.id), `${school.schema}, public`],
     );
@@ -220,6 +227,14 @@ describe('with 20,000 students and row security', () => {
     const { answer, scans } = await plans('classes_students_list', { id: classId });
     expect(answer.pagination?.totalItems).toBe(50);
     expect(scans).not.toContain('Seq Scan');
+  });
+
+  test.each([{}, { is_read: 'false' }, { is_read: 'true', page: 400 }])('the notifications of a user who has 10,000 come by theirs (%j)', async (params) => {
+    const { answer, scans } = await plans('notifications_list', params, 'notification');
+    expect(answer).toMatchObject({ unread_count: 100, pagination: { totalItems: { undefined: 10_000, false: 100, true: 9900 }[String(params.is_read)] } });
+    expect(answer.data).toHaveLength(20);
+    expect(scans).not.toContain('Seq Scan');
+    if (!params.is_read) expect(scans).toContain('Index Scan notification_user_id_idx');
   });
 
   const march = { from_date: '2026-03-01', to_date: '2026-03-31' };

@@ -77,6 +77,12 @@ export async function populate(
      select id, student_id, class_id, 'absent', $2, marked_at, $2, marked_at from mark`,
     [id, marker],
   );
+  // The admin has a notification, whoever else was told of something before them.
+  await database.query(
+    `insert into ${school.schema}.notification (id, user_id, title, message) select $1, u.id, $2, $2 from ${school.schema}.user_account u where u.email = $3
+     on conflict (id) do update set user_id = excluded.user_id, title = excluded.title, message = excluded.message`,
+    [id, marker, school.adminEmail],
+  );
   // Whom a class can still choose: a teacher who is nobody's class teacher, a student in no class.
   await database.query(`insert into ${school.schema}.teacher (first_name, last_name) values ('Free', 'Teacher')`);
   await database.query(`insert into ${school.schema}.student (first_name, last_name, admission_number, grade_id) values ('Free', 'Student', $2, $1)`, [

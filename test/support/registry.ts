@@ -127,6 +127,9 @@ const byHand: Record<string, Record<string, unknown> | ((id: number) => Record<s
   // Not as long as it may take.
   timetable_generate: { time_limit_seconds: 1 },
   schedule_feeds_create: (id) => ({ kind: 'class', class_id: id, teacher_id: null }),
+  notifications_send: { all: true, title: 'Sample', message: 'Of a test' },
+  // One of the catalogue, with words that name nothing.
+  platform_notification_templates_create: { key: 'holiday.added' },
 };
 
 /** Queries that a schema alone can't tell, by operation. */
@@ -135,6 +138,7 @@ const queriesByHand: Record<string, (id: number) => Record<string, number>> = { 
 /** What goes with a reference in a body, by operation and field, where another one has to go for it. */
 const besides: Record<string, Record<string, Record<string, unknown>>> = {
   schedule_feeds_create: { teacher_id: { kind: 'teacher', class_id: null } },
+  notifications_send: { user_ids: { all: undefined }, role_ids: { all: undefined }, template_id: { title: undefined, message: undefined } },
 };
 
 let serial = 0;
@@ -291,7 +295,7 @@ export function references(document: OpenApi, { body, operation }: Registered): 
     const isInteger = (one: Schema | undefined) => one?.type === 'integer' || one?.type === 'number';
     if (/^(permission_ids?|plan_id)$/.test(field)) continue;
     if (isReference(field) && isInteger(schema)) found.push({ field, put: (id) => ({ [field]: id, ...besides[operation.name]?.[field] }) });
-    else if (isReference(field) && isInteger(items)) found.push({ field, put: (id) => ({ [field]: [id] }) });
+    else if (isReference(field) && isInteger(items)) found.push({ field, put: (id) => ({ [field]: [id], ...besides[operation.name]?.[field] }) });
     else if (items?.properties) {
       for (const [inner, innerSchema] of Object.entries(items.properties)) {
         if (isReference(inner) && isInteger(plain(document, innerSchema))) {

@@ -35,6 +35,15 @@ test('clean-up takes expired sessions, links, throttles and answers, and nothing
   await database.query(
     "insert into platform.idempotency_key (user_id, key, operation, request_hash, created_at) values (1, 'expired', 'x', 'x', now() - interval '25 hours')",
   );
+  await database.query(
+    `insert into ${school.schema}.notification (user_id, title, message, created_at)
+       select u.id, 'clean-up ' || name, 'M', at from (select min(id) as id from ${school.schema}.user_account) u,
+         (values ('old', now() - interval '366 days'), ('kept', now() - interval '364 days')) n (name, at)`,
+  );
+  await database.query(
+    `insert into ${school.schema}.notification_delivery (channel, address, recipient_name, title, message, created_at) values
+       ('email', 'old', 'x', 'T', 'M', now() - interval '91 days'), ('email', 'kept', 'x', 'T', 'M', now() - interval '89 days')`,
+  );
   const others = async () =>
     database.query('select id from platform.session where user_agent is null or user_agent not similar to $1 order by id', ['(expired|revoked|alive)%']);
   const before = await others();
@@ -53,6 +62,8 @@ test('clean-up takes expired sessions, links, throttles and answers, and nothing
   expect(await left(`select ${kept.replace('%', 'account')} from platform.login_throttle where length(account) < 10`)).toEqual(['alive']);
   expect(await left(`select key as name from ${school.schema}.idempotency_key`)).toEqual(['alive']);
   expect(await left('select key as name from platform.idempotency_key')).toEqual([]);
+  expect(await left(`select title as name from ${school.schema}.notification where title like 'clean-up %'`)).toEqual(['clean-up kept']);
+  expect(await left(`select address as name from ${school.schema}.notification_delivery where recipient_name = 'x'`)).toEqual(['kept']);
   expect(before.length).toBeGreaterThanOrEqual(2);
   expect(await others()).toEqual(before);
   await school.admin.get('/api/auth/profile');

@@ -14,8 +14,11 @@ import { holidays } from './holidays.ts';
 import { imports } from './imports.ts';
 import { invoices } from './invoices.ts';
 import { masterData } from './master-data.ts';
+import { notificationTemplates } from './notification-templates.ts';
+import { notifications } from './notifications.ts';
 import { feePayments, financePayments } from './payments.ts';
 import { platform } from './platform.ts';
+import { platformNotifications } from './platform-notifications.ts';
 import { rbac } from './rbac.ts';
 import { calendar, schedule } from './schedule.ts';
 import { schoolSetup } from './school-setup.ts';
@@ -27,7 +30,7 @@ import { teachers } from './teachers.ts';
 import { timetable } from './timetable.ts';
 import { users } from './users.ts';
 
-/** Every documented endpoint, in the order of the specification; fixed paths below a resource (imports) come before its `/:id`. */
+/** Every documented endpoint, in the order of the specification; fixed paths below a resource (imports, templates) come before its `/:id`. */
 export const resources: readonly Resource[] = [
   auth,
   imports,
@@ -50,11 +53,14 @@ export const resources: readonly Resource[] = [
   timetable,
   schedule,
   calendar,
+  notificationTemplates,
+  notifications,
   holidays,
   dashboard,
   rbac,
   users,
   platform,
+  platformNotifications,
   schoolSetup,
   devices,
   subscription,

@@ -1,0 +1,67 @@
+-- /api/notifications/templates: words to send by hand; a template that is called like an event has the words for that event.
+
+insert into core.operation (name, access, permission, feature, writes, idempotent, record) values
+  ('notification_templates_list', 'tenant', 'notification.send', 'notifications', false, false, null),
+  ('notification_templates_get', 'tenant', 'notification.send', 'notifications', false, false, 'notification_template'),
+  ('notification_templates_create', 'tenant', 'notification.manage', 'notifications', true, true, 'notification_template'),
+  ('notification_templates_update', 'tenant', 'notification.manage', 'notifications', true, false, 'notification_template'),
+  ('notification_templates_delete', 'tenant', 'notification.manage', 'notifications', true, false, 'notification_template');
+
+-- What a sender or an event fills in: of a template that is called like an event the event's variables, else its own.
+create function api.template_variables(p_name text, p_own text[]) returns text[] language sql stable as $$
+  select coalesce((select variables from core.notification_event where key = lower(p_name)), p_own);
+$$;
+comment on function api.template_variables is 'The variables of a template: those of the event that it is called like, else its own.';
+
+select core.define_record('notification_template', p_table => 'notification_template', p_key => 't.id', p_source => 'notification_template t',
+  p_columns => $$
+    t.id, t.name, t.title, t.message, t.type, t.channels, api.template_variables(t.name, t.variables) as variables,
+    (select key from core.notification_event where key = lower(t.name)) as event, t.created_at, t.updated_at
+  $$,
+  p_search => $$platform.search_normal(t.name || ' ' || t.title || ' ' || t.message)$$,
+  p_default_sort => 'name', p_sorts => '{"name": ["platform.search_normal(t.name)"], "created_at": ["t.created_at"]}',
+  p_writable => '{name,title,message,type,channels,variables}');
+
+select core.define_functions('notification_templates', 'notification_template', '{
+  "list": "Templates by name; search over name and words.",
+  "get": "One template, or not_found.",
+  "delete": "Removes a template; an event that it is called like has its former words again."
+}');
+
+-- Refuses, as validation_error, variables that are not for a template to name, and placeholders that nobody fills in.
+create function api.check_template(p_template jsonb) returns void language plpgsql stable as $$
+declare
+  v_own text[] := array(select jsonb_array_elements_text(coalesce(p_template -> 'variables', '[]')));
+  v_known text[] := core.recipient_variables() || api.template_variables(p_template ->> 'name', v_own);
+  v_taken text;
+begin
+  select v into v_taken from unnest(v_own) v where v = any (core.recipient_variables()) limit 1;
+  if found then
+    perform core.refuse_field('validation_error', 'variables', format('%s is known of every recipient.', v_taken));
+  elsif exists (select from unnest(v_own) v where v <> all (v_known)) then
+    perform core.refuse_field('validation_error', 'variables', 'A template of an event has the variables of the event.');
+  end if;
+  perform core.require_placeholders('title', p_template ->> 'title', v_known);
+  perform core.require_placeholders('message', p_template ->> 'message', v_known);
+end $$;
+comment on function api.check_template is 'Raises validation_error for placeholders of a template that nobody fills in.';
+
+-- A new template; conflict when there is one of this name, validation_error for a placeholder that is not known.
+create function api.notification_templates_create(p jsonb) returns json language plpgsql as $$
+declare
+  v_id bigint;
+begin
+  perform api.check_template(p);
+  v_id := core.insert('notification_template', p);
+  return api.notification_template_record(v_id);
+end $$;
+
+-- Changes what is given; raises what creating raises.
+create function api.notification_templates_update(p jsonb) returns json language plpgsql as $$
+declare
+  v_id bigint := (p ->> 'id')::bigint;
+begin
+  perform api.check_template((select to_jsonb(t) from notification_template t where t.id = v_id) || p);
+  perform core.update('notification_template', p);
+  return api.notification_template_record(v_id);
+end $$;

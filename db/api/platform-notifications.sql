@@ -1,0 +1,122 @@
+-- /api/platform/notification-…: what holds for the notifications of every school, and the words of events.
+
+insert into core.operation (name, access, writes, idempotent, record) values
+  ('platform_notification_settings_get', 'platform', false, false, null),
+  ('platform_notification_settings_update', 'platform', true, false, null),
+  ('platform_notification_events_list', 'platform', false, false, null),
+  ('platform_notification_templates_list', 'platform', false, false, null),
+  ('platform_notification_templates_get', 'platform', false, false, 'platform_notification_template'),
+  ('platform_notification_templates_create', 'platform', true, true, 'platform_notification_template'),
+  ('platform_notification_templates_update', 'platform', true, false, 'platform_notification_template'),
+  ('platform_notification_templates_delete', 'platform', true, false, 'platform_notification_template');
+
+select core.define_record('platform_notification_template', p_table => 'notification_template', p_key => 't.id', p_source => 'notification_template t',
+  p_columns => 't.id, t.key, t.channel, t.subject, t.body, t.is_active, t.created_at, t.updated_at',
+  p_search => $$platform.search_normal(t.key || ' ' || t.subject || ' ' || t.body)$$,
+  p_filters => '{"key": "t.key = :value", "channel": "t.channel = :value", "is_active": "t.is_active = :value::boolean"}',
+  p_default_sort => 'key', p_sorts => '{"key": ["t.key", "t.channel"], "created_at": ["t.created_at"]}',
+  p_writable => '{key,channel,subject,body,is_active}');
+
+-- The settings as json.
+create function api.notification_settings() returns json language sql stable as $$
+  select json_build_object('channels', json_build_object('in_app', in_app, 'push', push, 'email', email), 'sender_name', sender_name,
+    'quiet_hours', case when quiet_from is not null then json_build_object('start', to_char(quiet_from, 'HH24:MI'), 'end', to_char(quiet_until, 'HH24:MI')) end,
+    'limits', json_build_object('push_per_user_per_day', push_per_user_per_day, 'emails_per_user_per_day', emails_per_user_per_day),
+    'created_at', created_at, 'updated_at', updated_at)
+  from notification_setting;
+$$;
+comment on function api.notification_settings is 'What holds for the notifications of every school.';
+
+-- Channels, sender, quiet hours, limits.
+create function api.platform_notification_settings_get(p jsonb) returns json language sql stable as $$
+  select api.notification_settings();
+$$;
+
+-- Changes what is given, in effect for what is sent from now on; within channels and limits too. Audited.
+create function api.platform_notification_settings_update(p jsonb) returns json language plpgsql as $$
+declare
+  v_before jsonb;
+  v_channels jsonb := coalesce(p -> 'channels', '{}');
+  v_limits jsonb := coalesce(p -> 'limits', '{}');
+begin
+  perform from notification_setting for no key update;
+  v_before := api.notification_settings()::jsonb;
+  if p ? 'read_only' then
+    perform core.refuse_read_only(p -> 'read_only', v_before, '{updated_at}');
+  end if;
+  update notification_setting set
+    in_app = coalesce((v_channels ->> 'in_app')::boolean, in_app),
+    push = coalesce((v_channels ->> 'push')::boolean, push),
+    email = coalesce((v_channels ->> 'email')::boolean, email),
+    sender_name = case when p ? 'sender_name' then p ->> 'sender_name' else sender_name end,
+    quiet_from = case when p ? 'quiet_hours' then (p #>> '{quiet_hours,start}')::time else quiet_from end,
+    quiet_until = case when p ? 'quiet_hours' then (p #>> '{quiet_hours,end}')::time else quiet_until end,
+    push_per_user_per_day = case when v_limits ? 'push_per_user_per_day' then (v_limits ->> 'push_per_user_per_day')::integer else push_per_user_per_day end,
+    emails_per_user_per_day = case when v_limits ? 'emails_per_user_per_day' then (v_limits ->> 'emails_per_user_per_day')::integer else emails_per_user_per_day end;
+  perform core.audit('notification_settings.update', 'notification_settings', null, null, core.diff(v_before, api.notification_settings()::jsonb));
+  return api.notification_settings();
+end $$;
+
+-- The events that notify: what their words may name, with a sample of each, their channels and words where nobody has others.
+create function api.platform_notification_events_list(p jsonb) returns json language sql stable as $$
+  select json_agg(json_build_object('key', key, 'description', description, 'channels', channels, 'variables', variables || core.recipient_variables(), 'sample', sample,
+    'title', title, 'message', message) order by key)
+  from core.notification_event;
+$$;
+
+-- The words of operators by event and channel; search over key and words; filters key, channel, is_active.
+create function api.platform_notification_templates_list(p jsonb) returns json language sql stable as $$
+  select core.page('platform_notification_template', p);
+$$;
+
+-- One template, or not_found.
+create function api.platform_notification_templates_get(p jsonb) returns json language sql stable as $$
+  select api.platform_notification_template_record((p ->> 'id')::bigint);
+$$;
+
+-- Refuses, as validation_error, a key that is no event's and placeholders that the event does not fill in.
+create function api.check_platform_template(p_template jsonb) returns void language plpgsql stable as $$
+declare
+  v_known text[] := (select variables || core.recipient_variables() from core.notification_event where key = p_template ->> 'key');
+begin
+  if v_known is null then
+    perform core.refuse_field('validation_error', 'key', format('There is no such event. Known are: %s.', (select string_agg(key, ', ' order by key) from core.notification_event)));
+  end if;
+  perform core.require_placeholders('subject', p_template ->> 'subject', v_known);
+  perform core.require_placeholders('body', p_template ->> 'body', v_known);
+end $$;
+comment on function api.check_platform_template is 'Raises validation_error for an event that there is not, and for placeholders that it does not fill in.';
+
+-- Words for an event on one channel; conflict when it has some, validation_error for an event or a placeholder that is not known. Audited.
+create function api.platform_notification_templates_create(p jsonb) returns json language plpgsql as $$
+declare
+  v_id bigint;
+begin
+  perform api.check_platform_template(p);
+  v_id := core.insert('platform_notification_template', p);
+  perform core.audit('notification_template.create', 'notification_template', v_id, null, core.diff(null, api.platform_notification_template_record(v_id)::jsonb));
+  return api.platform_notification_template_record(v_id);
+end $$;
+
+-- Changes what is given; raises what creating raises. Audited.
+create function api.platform_notification_templates_update(p jsonb) returns json language plpgsql as $$
+declare
+  v_id bigint := (p ->> 'id')::bigint;
+  v_before jsonb := api.platform_notification_template_record(v_id);
+begin
+  perform api.check_platform_template(v_before || p);
+  perform core.update('platform_notification_template', p);
+  perform core.audit('notification_template.update', 'notification_template', v_id, null, core.diff(v_before, api.platform_notification_template_record(v_id)::jsonb));
+  return api.platform_notification_template_record(v_id);
+end $$;
+
+-- Removes words; the event has those of the catalogue again. Audited.
+create function api.platform_notification_templates_delete(p jsonb) returns json language plpgsql as $$
+declare
+  v_id bigint := (p ->> 'id')::bigint;
+  v_before jsonb := api.platform_notification_template_record(v_id);
+begin
+  delete from notification_template where id = v_id;
+  perform core.audit('notification_template.delete', 'notification_template', v_id, null, core.diff(v_before, null));
+  return json_build_object('id', v_id);
+end $$;

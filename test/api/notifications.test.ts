@@ -1,0 +1,335 @@
+import { beforeAll, describe, expect, test } from '@jest/globals';
+import type { Client } from '../support/client.ts';
+import { race } from '../support/race.ts';
+import { type School, serviceWithSchool, unique } from '../support/service.ts';
+
+const { service, school } = await serviceWithSchool();
+const path = '/api/notifications';
+
+interface Notification {
+  id: number;
+  title: string;
+  message: string;
+  type: string;
+  action_url: string | null;
+  is_read: boolean;
+  read_at: string | null;
+  created_at: string;
+}
+type List = { unread_count: number } & Awaited<ReturnType<typeof school.admin.get<Notification[]>>>;
+
+const list = async (of: Client, query = '') => (await of.get<Notification[]>(`${path}${query}`)) as List;
+/** Somebody who has been told nothing yet, not even that they are welcome. */
+async function somebody(roles: string[] = ['teacher'], fields: Record<string, unknown> = {}, at: School = school) {
+  const user = await at.user(roles, fields);
+  await service.database.query(`delete from ${at.schema}.notification where user_id = $1`, [user.id]);
+  return user;
+}
+const send = (body: object, status = 200, from: Client = school.admin) => from.post<{ sent: number }>(`${path}/send`, body, status);
+const words = { title: 'Early end', message: 'School ends at noon.' };
+const deliveries = (userId: number) =>
+  service.database.query<{ channel: string; address: string | null; title: string; message: string }>(
+    `select channel, address, title, message from ${school.schema}.notification_delivery where user_id = $1 order by id`,
+    [userId],
+  );
+
+describe('your notifications', () => {
+  test('come the latest first, with how many are unread whatever the filters, by pages, kind and words', async () => {
+    const user = await somebody();
+    for (const n of [1, 2, 3])
+      await send({ user_ids: [user.id], title: `Title ${n}`, message: `Café ${n}`, type: n === 2 ? 'alert' : 'info', action_url: '/x' });
+    const all = await list(user);
+    expect(all.data.map(({ title, message, type, action_url, is_read, read_at }) => [title, message, type, action_url, is_read, read_at])).toEqual([
+      ['Title 3', 'Café 3', 'info', '/x', false, null],
+      ['Title 2', 'Café 2', 'alert', '/x', false, null],
+      ['Title 1', 'Café 1', 'info', '/x', false, null],
+    ]);
+    expect(all.unread_count).toBe(3);
+    expect(all.pagination).toMatchObject({ totalItems: 3 });
+    const titles = async (query: string) => {
+      const { data, unread_count } = await list(user, query);
+      return [data.map(({ title }) => title), unread_count];
+    };
+    await user.post(`${path}/${all.data[0]?.id}/read`, undefined);
+    expect(await titles('?type=alert')).toEqual([['Title 2'], 2]);
+    expect(await titles('?search=cafe+1')).toEqual([['Title 1'], 2]);
+    expect(await titles('?is_read=true')).toEqual([['Title 3'], 2]);
+    expect(await titles('?is_read=false')).toEqual([['Title 2', 'Title 1'], 2]);
+    expect(await titles('?page=2&pageSize=2')).toEqual([['Title 1'], 2]);
+    expect(await titles('?order=asc&pageSize=1')).toEqual([['Title 1'], 2]);
+    for (const query of ['?is_read=maybe', '?sort=title', '?user_id=1']) await user.get(`${path}${query}`, 400);
+  });
+
+  test('are marked as read one by one or all at once, once', async () => {
+    const user = await somebody();
+    await send({ user_ids: [user.id], ...words });
+    await send({ user_ids: [user.id], ...words });
+    await send({ user_ids: [user.id], ...words });
+    const [last] = (await list(user)).data;
+    const { data: read } = await user.post<Notification>(`${path}/${last?.id}/read`, undefined);
+    expect(read).toMatchObject({ id: last?.id, is_read: true, read_at: expect.any(String) });
+    expect((await user.post<Notification>(`${path}/${last?.id}/read`, undefined)).data.read_at).toBe(read.read_at);
+    expect((await user.post<{ marked: number }>(`${path}/read-all`, undefined)).data).toEqual({ marked: 2 });
+    expect((await user.post<{ marked: number }>(`${path}/read-all`, undefined)).data).toEqual({ marked: 0 });
+    expect((await list(user)).unread_count).toBe(0);
+  });
+
+  test("go when they are deleted; another user's are a 404, for an admin too, and stay as they are", async () => {
+    const [user, other] = [await somebody(), await somebody()];
+    await send({ user_ids: [user.id], ...words });
+    const id = (await list(user)).data[0]?.id ?? 0;
+    for (const stranger of [other, school.admin]) {
+      await stranger.post(`${path}/${id}/read`, undefined, 404);
+      await stranger.delete(`${path}/${id}`, 404);
+    }
+    await other.post(`${path}/read-all`, undefined);
+    expect((await list(user)).data).toMatchObject([{ id, is_read: false }]);
+    expect((await user.delete<{ id: number }>(`${path}/${id}`)).data).toEqual({ id });
+    await user.delete(`${path}/${id}`, 404);
+    expect((await list(user)).data).toEqual([]);
+  });
+});
+
+describe('sending', () => {
+  test('tells these users, whoever has one of these roles, or everybody, each once', async () => {
+    const mine = await service.school();
+    const [ann, bob] = [await somebody(['teacher', 'accountant'], {}, mine), await somebody(['student'], {}, mine)];
+    const roles = (await mine.admin.get<{ id: number; name: string }[]>('/api/rbac/roles?pageSize=100')).data;
+    const role = (name: string) => roles.find((one) => one.name === name)?.id ?? 0;
+    expect((await send({ user_ids: [ann.id], ...words, title: 'To Ann' }, 200, mine.admin)).data).toEqual({ sent: 1 });
+    expect((await send({ role_ids: [role('teacher'), role('accountant')], ...words, title: 'To teachers' }, 200, mine.admin)).data).toEqual({ sent: 1 });
+    expect((await send({ role_ids: [role('transport_manager')], ...words }, 200, mine.admin)).data).toEqual({ sent: 0 });
+    expect((await send({ all: true, ...words, title: 'To all' }, 200, mine.admin)).data).toEqual({ sent: 3 });
+    expect((await list(ann)).data.map(({ title }) => title)).toEqual(['To all', 'To teachers', 'To Ann']);
+    expect((await list(bob)).data.map(({ title }) => title)).toEqual(['To all']);
+    expect((await list(mine.admin)).data.map(({ title }) => title)).toEqual(['To all']);
+  });
+
+  test('leaves out who can not log in any more', async () => {
+    const mine = await service.school();
+    const [ann, off, gone] = [await somebody([], {}, mine), await somebody([], {}, mine), await somebody([], {}, mine)];
+    await mine.admin.put(`/api/users/${off.id}`, { is_active: false });
+    await mine.admin.delete(`/api/users/${gone.id}`);
+    expect((await send({ user_ids: [ann.id, off.id, gone.id], ...words }, 200, mine.admin)).data).toEqual({ sent: 1 });
+    expect((await send({ all: true, ...words }, 200, mine.admin)).data).toEqual({ sent: 2 });
+    const [row] = await service.database.query<{ n: number }>(`select count(*)::integer as n from ${mine.schema}.notification where user_id = any ($1)`, [
+      [off.id, gone.id],
+    ]);
+    expect(row?.n).toBe(0);
+  });
+
+  test('goes by the channels that are asked for, with what is known of each recipient', async () => {
+    const user = await somebody(['teacher'], { first_name: '<b>{{last_name}}</b>', last_name: 'O"Neil & {{' });
+    await user.post('/api/devices/register', { token: unique('token'), platform: 'android' });
+    await send({
+      user_ids: [user.id],
+      title: 'Hi {{first_name}}',
+      message: '{{name}}, {{exam}}: {{mark}}',
+      variables: { exam: '{{mark}} %s', mark: 1.5 },
+      channels: ['push', 'email'],
+    });
+    expect((await list(user)).data).toEqual([]);
+    const title = 'Hi <b>{{last_name}}</b>';
+    const message = '<b>{{last_name}}</b> O"Neil & {{, {{mark}} %s: 1.5';
+    expect(await deliveries(user.id)).toEqual([
+      { channel: 'push', address: null, title, message },
+      { channel: 'email', address: user.email, title, message },
+    ]);
+    await send({ user_ids: [user.id], ...words });
+    expect((await list(user)).data).toHaveLength(1);
+    expect((await deliveries(user.id)).map(({ channel }) => channel)).toEqual(['push', 'email', 'push']);
+  });
+
+  test('needs exactly one target, words or a template, placeholders that are known', async () => {
+    const { id } = school.admin as unknown as { id?: number };
+    expect(id).toBeUndefined();
+    const user = await somebody();
+    const fault = async (body: object) => {
+      const { details, status } = (await school.admin.send('POST', `${path}/send`, { body })) as {
+        status: number;
+        details?: { path: string; message: string }[];
+      };
+      return [status, details?.[0]?.path];
+    };
+    const to = { user_ids: [user.id] };
+    expect(await fault(words)).toEqual([400, 'user_ids']);
+    expect(await fault({ ...to, all: true, ...words })).toEqual([400, 'all']);
+    expect(await fault({ ...to, role_ids: [1], ...words })).toEqual([400, 'role_ids']);
+    expect(await fault({ all: false, ...words })).toEqual([400, 'all']);
+    expect(await fault({ user_ids: [], ...words })).toEqual([400, 'user_ids']);
+    expect(await fault({ ...to, title: 'T' })).toEqual([400, 'message']);
+    expect(await fault({ ...to, ...words, template_id: 1 })).toEqual([400, 'title']);
+    expect(await fault({ ...to, ...words, title: 'Dear {{nick_name}}' })).toEqual([400, 'title']);
+    expect(await fault({ ...to, ...words, message: '{{}}' })).toEqual([400, 'message']);
+    expect(await fault({ ...to, ...words, title: 'x'.repeat(201) })).toEqual([400, 'title']);
+    expect(await fault({ ...to, ...words, channels: ['sms'] })).toEqual([400, 'channels.0']);
+    expect(await fault({ ...to, ...words, variables: { 'Not a name': 'x' } })).toEqual([400, 'variables.Not a name']);
+    const { details } = (await school.admin.send(
+      'POST',
+      `${path}/send`,
+      { body: { ...to, title: '{{x}}', message: 'M', variables: { exam: 'E' } } },
+      400,
+    )) as unknown as {
+      details: { message: string }[];
+    };
+    expect(details[0]?.message).toBe('There is no placeholder {{x}} here. Known are: {{first_name}}, {{last_name}}, {{name}}, {{school_name}}, {{exam}}.');
+    expect((await list(user)).data).toEqual([]);
+  });
+
+  test.each([
+    'javascript:alert(1)',
+    'JaVaScRiPt:alert(1)',
+    ' javascript:alert(1)',
+    'java\tscript:alert(1)',
+    'data:text/html,<script>',
+    'http://plain.example',
+    '//evil.example',
+    '/\\evil.example',
+    '/\t/evil.example',
+    'https:evil.example',
+    'https://',
+    'https://user@evil.example',
+    'https:\\\\evil.example',
+    'ftp://x.example',
+    'fees',
+    '#top',
+  ])('refuses %j as an address', async (action_url) => {
+    await send({ all: true, ...words, action_url }, 400);
+  });
+
+  test.each(['/', '/fees?id=1#top', 'https://school.example', 'https://school.example:8443/a?b=c', null])('takes %j as an address', async (action_url) => {
+    const user = await somebody();
+    await send({ user_ids: [user.id], ...words, action_url });
+    expect((await list(user)).data[0]?.action_url).toBe(action_url);
+  });
+
+  test('names each id that is not there, and tells nobody', async () => {
+    const [user, other] = [await somebody(), await (await service.school()).user([])];
+    const { details } = (await send({ user_ids: [user.id, 999_999, other.id + 900_000], ...words }, 422)) as unknown as { details: { path: string }[] };
+    expect(details.map(({ path: at }) => at)).toEqual(['user_ids.1', 'user_ids.2']);
+    await send({ role_ids: [999_999], ...words }, 422);
+    await send({ all: true, template_id: 999_999 }, 422);
+    expect((await list(user)).data).toEqual([]);
+  });
+
+  test('is for who has the permission; by the roles teacher and student alone it reaches the students of their classes and oneself', async () => {
+    const mine = await service.school();
+    const { classId } = await mine.classroom();
+    const teacher = await somebody(['teacher'], {}, mine);
+    await send({ all: true, ...words }, 403, teacher);
+    await service.database.query(
+      `insert into ${mine.schema}.role_permission (role_id, permission_id) select r.id, p.id from ${mine.schema}.role r, core.permission p where r.name = 'teacher' and p.name = 'notification.send'`,
+    );
+    const again = await service.anonymous.login({ tenant_id: mine.id, email: teacher.email, password: 'test-password' });
+    await mine.insert('teacher', { first_name: 'T', last_name: 'T', user_id: teacher.id });
+    await service.database.query(`update ${mine.schema}.class set class_teacher_id = (select max(id) from ${mine.schema}.teacher) where id = $1`, [classId]);
+    const [pupil, stranger] = [await somebody(['student'], {}, mine), await somebody(['student'], {}, mine)];
+    await mine.insert('student', { first_name: 'P', last_name: 'P', admission_number: 'P', user_id: pupil.id, class_id: classId });
+    await mine.insert('student', { first_name: 'S', last_name: 'S', admission_number: 'S', user_id: stranger.id });
+    expect((await send({ all: true, ...words }, 200, again)).data).toEqual({ sent: 2 });
+    expect((await send({ user_ids: [pupil.id], ...words }, 200, again)).data).toEqual({ sent: 1 });
+    await send({ user_ids: [pupil.id, stranger.id], ...words }, 422, again);
+    const [role] = await service.database.query<{ id: number }>(`select id::integer from ${mine.schema}.role where name = 'student'`);
+    expect((await send({ role_ids: [role?.id], ...words }, 200, again)).data).toEqual({ sent: 1 });
+    expect((await list(stranger)).data).toEqual([]);
+    expect((await list(mine.admin)).data).toEqual([]);
+    expect((await list(pupil)).data).toHaveLength(3);
+  });
+
+  test('happens once for an Idempotency-Key, also when two come together', async () => {
+    const user = await somebody();
+    const body = { user_ids: [user.id], ...words };
+    const key = { 'Idempotency-Key': unique('key') };
+    const answers = await race(service.database, `lock table ${school.schema}.notification in share mode`, 2, () => [
+      school.admin.send('POST', `${path}/send`, { body, headers: key }),
+      school.admin.send('POST', `${path}/send`, { body, headers: key }),
+    ]);
+    expect(answers.map(({ status, data }) => [status, data])).toEqual([
+      [200, { sent: 1 }],
+      [200, { sent: 1 }],
+    ]);
+    expect((await list(user)).data).toHaveLength(1);
+    await school.admin.send('POST', `${path}/send`, { body: { ...body, title: 'Other' }, headers: key }, 422);
+  });
+
+  test('to 10,000 users is a few statements: rows, deliveries and jobs of a hundred', async () => {
+    const mine = await service.school();
+    await service.database.query(
+      `insert into ${mine.schema}.user_account (email, first_name, last_name) select 'u' || n || '@many.example', 'U' || n, 'Many' from generate_series(1, 10000) n`,
+    );
+    const ids = (await service.database.query<{ id: number }>(`select id::integer from ${mine.schema}.user_account where last_name = 'Many'`)).map(
+      ({ id }) => id,
+    );
+    const before = Date.now();
+    expect((await send({ user_ids: ids, title: 'Hello {{first_name}}', message: 'M', channels: ['in_app', 'email'] }, 200, mine.admin)).data).toEqual({
+      sent: 10_000,
+    });
+    expect(Date.now() - before).toBeLessThan(15_000);
+    const [rows] = await service.database.query<{ notifications: number; deliveries: number; jobs: number; titles: number }>(
+      `select (select count(*)::integer from ${mine.schema}.notification) as notifications, (select count(*)::integer from ${mine.schema}.notification_delivery) as deliveries,
+         (select count(distinct title)::integer from ${mine.schema}.notification_delivery) as titles,
+         (select count(*)::integer from graphile_worker._private_jobs j where (j.payload ->> 'tenant_id')::integer = $1) as jobs`,
+      [mine.id],
+    );
+    expect(rows).toEqual({ notifications: 10_000, deliveries: 10_000, titles: 10_000, jobs: expect.any(Number) });
+    await send({ user_ids: [...ids, 1, 2], ...words }, 400, mine.admin);
+  });
+});
+
+describe('a school without the feature', () => {
+  test('has none of it, and its operations tell nobody', async () => {
+    const mine = await service.school();
+    await service.operator.put(`/api/platform/tenants/${mine.id}`, { feature_flags: { notifications: false } });
+    for (const [method, at] of [
+      ['GET', path],
+      ['GET', `${path}/templates`],
+      ['GET', `${path}/events`],
+      ['POST', `${path}/read-all`],
+    ] as const)
+      expect((await mine.admin.send(method, at, {}, 403)).error).toBe('feature_disabled');
+    await mine.admin.post('/api/holidays', { name: 'Quiet', date: '2090-01-01' }, 201);
+    const [row] = await service.database.query<{ n: number }>(`select count(*)::integer as n from ${mine.schema}.notification`);
+    expect(row?.n).toBe(0);
+  });
+});
+
+describe('the events of a school', () => {
+  let mine: School;
+  beforeAll(async () => {
+    mine = await service.school();
+  });
+
+  interface Event {
+    key: string;
+    is_enabled: boolean;
+    channels: string[];
+    default_channels: string[];
+    variables: string[];
+    sample: Record<string, string>;
+    title: string;
+    message: string;
+    template_id: number | null;
+  }
+  const events = async () => (await mine.admin.get<Event[]>(`${path}/events`)).data;
+  const holiday = async () => (await events()).find(({ key }) => key === 'holiday.added');
+
+  test('are listed with what their words may name, and switched one by one', async () => {
+    expect((await events()).map(({ key }) => key)).toEqual([
+      ...['account.created', 'attendance.absent', 'attendance.late', 'fee.generated', 'holiday.added', 'invoice.reminder', 'leave.decided'],
+      ...['payment.received', 'timetable.published', 'transport.expiring', 'trial.ending'],
+    ]);
+    const before = await holiday();
+    expect(before).toMatchObject({ is_enabled: true, template_id: null, variables: expect.arrayContaining(['holiday_name', 'date', 'first_name']) });
+    const { data: off } = await mine.admin.put<Event>(`${path}/events/holiday.added`, { is_enabled: false });
+    expect(off).toEqual({ ...before, is_enabled: false });
+    const { data: byMail } = await mine.admin.put<Event>(`${path}/events/holiday.added`, { channels: ['email'] });
+    expect(byMail).toEqual({ ...before, is_enabled: false, channels: ['email'] });
+    const { data: on } = await mine.admin.put<Event>(`${path}/events/holiday.added`, { is_enabled: true });
+    expect(on).toEqual({ ...before, channels: ['email'] });
+    expect(await holiday()).toEqual(on);
+    await mine.admin.put(`${path}/events/holiday.added`, { channels: [] }, 400);
+    await mine.admin.put(`${path}/events/holiday.added`, { title: 'x' }, 400);
+    await mine.admin.put(`${path}/events/no.event`, { is_enabled: true }, 404);
+    await (await mine.user(['teacher'])).get(`${path}/events`, 403);
+  });
+});

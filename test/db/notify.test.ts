@@ -1,0 +1,474 @@
+import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
+import pg from 'pg';
+import { testDatabase, type TestDatabase } from '../support/database.ts';
+import { until } from '../support/until.ts';
+import { acting, type BareTenant, provision } from '../support/tenants.ts';
+
+let database: TestDatabase;
+let school: BareTenant;
+let amina: number;
+let ben: number;
+let gone: number;
+let removed: number;
+
+async function one<T>(text: string, values: unknown[] = []): Promise<T> {
+  const [row] = await database.query<{ value: T }>(text, values);
+  return row?.value as T;
+}
+
+const user = async (email: string, first_name: string, is_active = true) =>
+  Number(
+    await one<string>(`insert into ${school.schema}.user_account (email, first_name, last_name, is_active) values ($1, $2, 'Test', $3) returning id as value`, [
+      email,
+      first_name,
+      is_active,
+    ]),
+  );
+
+beforeAll(async () => {
+  database = await testDatabase();
+  school = await provision(database);
+  amina = await user('amina@test.example', 'Amina');
+  ben = await user('ben@test.example', 'Ben');
+  gone = await user('gone@test.example', 'Gone', false);
+  removed = await user('removed@test.example', 'Removed');
+  await database.query(`update ${school.schema}.user_account set deleted_at = now() where id = $1`, [removed]);
+});
+afterAll(() => database.drop());
+
+const settings = () => ({ 'app.tenant_id': String(school.id), 'app.scope': 'own', 'app.user_id': String(amina), search_path: `${school.schema}, public` });
+
+/** Runs statements as a request of the school, and commits. */
+async function asRequest<T>(work: (client: pg.Client) => Promise<T>): Promise<T> {
+  const client = new pg.Client({ connectionString: database.url, application_name: 'test' });
+  await client.connect();
+  try {
+    await client.query('begin');
+    for (const [name, value] of Object.entries(settings())) await client.query('select set_config($1, $2, true)', [name, value]);
+    await client.query('set local role school_tenant');
+    const answer = await work(client);
+    await client.query('commit');
+    return answer;
+  } finally {
+    await client.end();
+  }
+}
+
+const notify = (words: object, recipients: object[], actionUrl: string | null = null) =>
+  asRequest(async (client) => {
+    const { rows } = await client.query<{ told: number }>('select core.notify_as($1, $2, $3, $4) as told', [
+      'test',
+      JSON.stringify(words),
+      JSON.stringify(recipients),
+      actionUrl,
+    ]);
+    return rows[0]?.told;
+  });
+
+interface Delivery {
+  id: number;
+  notification_id: number | null;
+  user_id: number | null;
+  channel: string;
+  address: string | null;
+  recipient_name: string;
+  title: string;
+  message: string;
+  status: string;
+  reason: string | null;
+}
+
+/** What one call left: rows of notifications and deliveries, jobs. */
+async function traces() {
+  const notifications = await database.query<{ id: number; user_id: number; title: string; message: string; type: string; action_url: string | null }>(
+    `select id::integer, user_id::integer, title, message, type, action_url from ${school.schema}.notification order by id`,
+  );
+  const deliveries = await database.query<Delivery & pg.QueryResultRow>(
+    `select id::integer, notification_id::integer, user_id::integer, channel, address, recipient_name, title, message, status, reason
+     from ${school.schema}.notification_delivery order by id`,
+  );
+  const jobs = await database.query<{ payload: { tenant_id: number; from_id: number; to_id: number }; run_at: Date }>(
+    `select payload, run_at from graphile_worker._private_jobs j join graphile_worker._private_tasks t on t.id = j.task_id where t.identifier = 'deliver' order by j.id`,
+  );
+  await database.query(`truncate ${school.schema}.notification, ${school.schema}.notification_delivery; delete from graphile_worker._private_jobs`);
+  return { notifications, deliveries, jobs };
+}
+
+const words = {
+  in_app: { title: 'Hello {{first_name}}', message: '{{name}}: {{what}}' },
+  email: { title: 'Mail', message: 'Dear {{name}} of {{school_name}}' },
+};
+
+describe('placeholders', () => {
+  const render = (template: string, variables: object) => one<string>('select core.render($1, $2) as value', [template, JSON.stringify(variables)]);
+
+  test.each([
+    ['a value that looks like a placeholder', '{{a}} and {{b}}', { a: '{{b}}', b: '{{a}}' }, '{{b}} and {{a}}'],
+    ['percent signs and what format() would read', '100 % of {{a}} %s %1$s %%', { a: '%s' }, '100 % of %s %s %1$s %%'],
+    ['markup', '<b>{{a}}</b>', { a: '<script>&' }, '<b><script>&</b>'],
+    ['spaces inside and what does not close', '{{ a }} {{a {a} }}', { a: 'x' }, 'x {{a {a} }}'],
+    ['what has no value', '[{{a}}{{b}}]', { a: null }, '[]'],
+    ['numbers', '{{n}}', { n: 12.5 }, '12.5'],
+  ])('are filled in once: %s', async (_case, template, variables, expected) => {
+    expect(await render(template, variables)).toBe(expected);
+  });
+});
+
+describe('quiet hours', () => {
+  test.each([
+    ['over midnight, in the evening', '21:00', '07:00', 'Europe/Berlin', '2026-03-28T21:30:00Z', '2026-03-29T05:00:00Z'],
+    ['over midnight, in the morning', '21:00', '07:00', 'UTC', '2026-05-01T06:59:59Z', '2026-05-01T07:00:00Z'],
+    ['within a day', '12:00', '14:00', 'Asia/Kolkata', '2026-05-01T07:00:00Z', '2026-05-01T08:30:00Z'],
+    ['that have ended', '21:00', '07:00', 'UTC', '2026-05-01T07:00:00Z', null],
+    ['that have not begun', '21:00', '07:00', 'UTC', '2026-05-01T20:59:59Z', null],
+    ['that nobody set', null, null, 'UTC', '2026-05-01T20:59:59Z', null],
+  ])('%s', async (_case, from, to, zone, moment, expected) => {
+    const end = await one<Date | null>('select core.quiet_until($1, $2, $3, $4) as value', [from, to, zone, moment]);
+    expect(end?.toISOString().replace('.000Z', 'Z') ?? null).toBe(expected);
+  });
+});
+
+describe('core.notify_as', () => {
+  test('tells users in the app and by e-mail, whoever has no log-in by e-mail alone, and nobody who can no longer log in', async () => {
+    const told = await notify(
+      words,
+      [
+        { email: 'parent@test.example', name: 'Pat Parent', variables: { what: 'x' } },
+        { user_id: amina, variables: { what: '<b>' } },
+        { user_id: gone, email: 'other@test.example', variables: { what: 'y' } },
+        { user_id: removed, variables: { what: 'y' } },
+        { user_id: ben, variables: { what: '{{name}}' } },
+        { email: ' ', name: 'Nobody' },
+      ],
+      '/somewhere',
+    );
+    expect(told).toBe(3);
+    const { notifications, deliveries, jobs } = await traces();
+    expect(notifications).toMatchObject([
+      { user_id: amina, title: 'Hello Amina', message: 'Amina Test: <b>', type: 'test', action_url: '/somewhere' },
+      { user_id: ben, title: 'Hello Ben', message: 'Ben Test: {{name}}', type: 'test', action_url: '/somewhere' },
+    ]);
+    const [first, second] = notifications;
+    expect(deliveries).toMatchObject([
+      { notification_id: first?.id, user_id: amina, channel: 'email', address: 'amina@test.example', recipient_name: 'Amina Test', status: 'pending' },
+      { notification_id: second?.id, user_id: ben, channel: 'email', address: 'ben@test.example', title: 'Mail', status: 'pending' },
+      {
+        notification_id: null,
+        user_id: null,
+        channel: 'email',
+        address: 'parent@test.example',
+        message: expect.stringMatching(/^Dear Pat Parent of bare-/),
+        status: 'pending',
+      },
+    ]);
+    expect(jobs.map(({ payload }) => payload)).toEqual([{ tenant_id: school.id, from_id: deliveries[0]?.id, to_id: deliveries[2]?.id }]);
+  });
+
+  test('pushes to each device of a user', async () => {
+    await database.query(`insert into ${school.schema}.device (user_id, token, platform) values ($1, 'a', 'ios'), ($1, 'b', 'web'), ($2, 'c', 'android')`, [
+      amina,
+      ben,
+    ]);
+    await notify({ push: { title: 'P', message: 'M' } }, [{ user_id: amina }, { user_id: ben }, { email: 'x@test.example' }]);
+    const { notifications, deliveries } = await traces();
+    expect(notifications).toEqual([]);
+    expect(deliveries.map(({ user_id, channel, notification_id }) => [user_id, channel, notification_id])).toEqual([
+      [amina, 'push', null],
+      [amina, 'push', null],
+      [ben, 'push', null],
+    ]);
+    await database.query(`truncate ${school.schema}.device cascade`);
+  });
+
+  test('goes on without a device that is removed at that moment', async () => {
+    await database.query(`insert into ${school.schema}.device (user_id, token, platform) values ($1, 'leaving', 'ios'), ($1, 'staying', 'ios')`, [amina]);
+    const leaving = new pg.Client({ connectionString: database.url, application_name: 'test' });
+    await leaving.connect();
+    await leaving.query('begin');
+    await leaving.query(`delete from ${school.schema}.device where token = 'leaving'`);
+    const told = notify({ push: { title: 'P', message: 'M' } }, [{ user_id: amina }]);
+    const isWaiting = () => one<boolean>("select exists (select from pg_locks where not granted and locktype in ('transactionid', 'tuple')) as value");
+    await until(async () => (await isWaiting()) || undefined);
+    await leaving.query('commit');
+    await leaving.end();
+    expect(await told).toBe(1);
+    expect((await traces()).deliveries).toHaveLength(1);
+    await database.query(`truncate ${school.schema}.device cascade`);
+  });
+
+  test('makes one job of a hundred deliveries', async () => {
+    await notify(
+      { email: { title: 'T', message: 'M' } },
+      Array.from({ length: 250 }, (_, n) => ({ email: `p${n}@test.example` })),
+    );
+    const { deliveries, jobs } = await traces();
+    expect(jobs.map(({ payload }) => payload.to_id - payload.from_id + 1)).toEqual([100, 100, 50]);
+    expect(jobs[0]?.payload.from_id).toBe(deliveries[0]?.id);
+    expect(jobs[2]?.payload.to_id).toBe(deliveries.at(-1)?.id);
+  });
+
+  test('keeps words within what a title holds, whatever the values', async () => {
+    await notify({ in_app: { title: '{{what}}', message: '{{what}}' } }, [
+      { user_id: amina, variables: { what: 'x'.repeat(3000) } },
+      { user_id: amina, variables: { what: 'a\r\nBcc: b' } },
+      { user_id: amina, variables: {} },
+    ]);
+    const { notifications } = await traces();
+    expect(notifications.map(({ title, message }) => [title.slice(0, 10), title.length, message.length])).toEqual([
+      ['xxxxxxxxxx', 200, 3000],
+      ['a Bcc: b', 8, 9],
+      [expect.stringMatching(/^bare-/), expect.any(Number), 0],
+    ]);
+  });
+
+  test('drops what is above the limits of a day, and says why', async () => {
+    await database.query('update platform.notification_setting set emails_per_user_per_day = 2');
+    try {
+      const recipients = [{ email: 'twins@test.example' }, { email: 'twins@test.example' }, { email: 'other@test.example' }];
+      await notify({ email: { title: 'T', message: 'M' } }, recipients);
+      await notify({ email: { title: 'T', message: 'M' } }, recipients);
+    } finally {
+      await database.query('update platform.notification_setting set emails_per_user_per_day = default');
+    }
+    const { deliveries, jobs } = await traces();
+    expect(deliveries.map(({ address, status, reason }) => [address?.split('@')[0], status, reason])).toEqual([
+      ['twins', 'pending', null],
+      ['twins', 'pending', null],
+      ['other', 'pending', null],
+      ['twins', 'dropped', 'daily_limit'],
+      ['twins', 'dropped', 'daily_limit'],
+      ['other', 'pending', null],
+    ]);
+    expect(jobs).toHaveLength(2);
+  });
+
+  test('drops nothing without a limit, all with one of 0, and counts push by device', async () => {
+    await database.query(`insert into ${school.schema}.device (user_id, token, platform) values ($1, 'a', 'ios'), ($1, 'b', 'web')`, [amina]);
+    const both = { push: { title: 'T', message: 'M' }, email: { title: 'T', message: 'M' } };
+    const statuses = async (push: number | null, emails: number | null) => {
+      await database.query('update platform.notification_setting set push_per_user_per_day = $1, emails_per_user_per_day = $2', [push, emails]);
+      await notify(both, [{ user_id: amina }, { user_id: amina }]);
+      return (await traces()).deliveries.map(({ channel, status }) => `${channel} ${status}`).sort();
+    };
+    const each = (push: string[], email: string[]) => [...email.map((one) => `email ${one}`), ...push.map((one) => `push ${one}`)];
+    try {
+      expect(await statuses(null, 0)).toEqual(each(['pending', 'pending', 'pending', 'pending'], ['dropped', 'dropped']));
+      expect(await statuses(1, null)).toEqual(each(['dropped', 'dropped', 'pending', 'pending'], ['pending', 'pending']));
+    } finally {
+      await database.query('update platform.notification_setting set push_per_user_per_day = default, emails_per_user_per_day = default');
+      await database.query(`truncate ${school.schema}.device cascade`);
+    }
+  });
+
+  test('counts the day of a limit in the time zone of the school', async () => {
+    /** What becomes of a message where one went out three hours ago, and it is this hour now. */
+    const after = async (hour: number) => {
+      await database.query(`update platform.tenant set time_zone = '<X>' || (extract(hour from now() at time zone 'UTC') - $2)::integer where id = $1`, [
+        school.id,
+        hour,
+      ]);
+      await database.query(
+        `insert into ${school.schema}.notification_delivery (channel, address, recipient_name, title, message, status, created_at)
+         values ('email', 'daily@test.example', 'D', 'T', 'M', 'sent', now() - interval '3 hours')`,
+      );
+      await notify({ email: { title: 'T', message: 'M' } }, [{ email: 'daily@test.example' }]);
+      return (await traces()).deliveries.at(-1)?.status;
+    };
+    await database.query('update platform.notification_setting set emails_per_user_per_day = 1');
+    try {
+      expect([await after(0), await after(22)]).toEqual(['pending', 'dropped']);
+    } finally {
+      await database.query('update platform.notification_setting set emails_per_user_per_day = default');
+      await database.query("update platform.tenant set time_zone = 'UTC' where id = $1", [school.id]);
+    }
+  });
+
+  test('leaves out the channels that operators closed, and queues for the end of quiet hours', async () => {
+    await database.query(
+      "update platform.notification_setting set in_app = false, quiet_from = (now() at time zone 'UTC')::time - interval '1 hour', quiet_until = (now() at time zone 'UTC')::time + interval '1 hour'",
+    );
+    try {
+      await notify(words, [{ user_id: amina, variables: { what: 'x' } }]);
+    } finally {
+      await database.query('update platform.notification_setting set in_app = true, quiet_from = null, quiet_until = null');
+    }
+    const { notifications, deliveries, jobs } = await traces();
+    expect(notifications).toEqual([]);
+    expect(deliveries).toHaveLength(1);
+    expect((jobs[0]?.run_at.getTime() ?? 0) - Date.now()).toBeGreaterThan(59 * 60_000);
+  });
+
+  test('tells listeners which users of which school it concerns, at the commit and in pieces', async () => {
+    const listener = new pg.Client({ connectionString: database.url, application_name: 'test' });
+    await listener.connect();
+    const heard: { tenant: number; users?: number[] }[] = [];
+    listener.on('notification', ({ payload = '' }) => heard.push(JSON.parse(payload) as (typeof heard)[number]));
+    await listener.query('listen school_events');
+    const many = await database.query<{ id: number }>(
+      `insert into ${school.schema}.user_account (email, first_name, last_name) select 'm' || n || '@test.example', 'M', 'M' from generate_series(1, 1001) n returning id::integer`,
+    );
+    const recipients = many.map(({ id }) => ({ user_id: id }));
+    try {
+      await notify({ in_app: { title: 'T', message: 'M' } }, recipients.slice(0, 1000));
+      await notify({ email: { title: 'T', message: 'M' } }, recipients.slice(0, 10));
+      await notify({ in_app: { title: 'T', message: 'M' } }, recipients);
+      await until(() => (heard.length >= 4 ? true : undefined));
+    } finally {
+      await listener.end();
+      await traces();
+    }
+    expect(heard.map(({ tenant, users }) => [tenant, users?.length])).toEqual([
+      [school.id, 350],
+      [school.id, 350],
+      [school.id, 300],
+      [school.id, undefined],
+    ]);
+    expect(heard.flatMap(({ users }) => users ?? []).sort((a, b) => a - b)).toEqual(many.slice(0, 1000).map(({ id }) => id));
+  });
+
+  test('makes messages of a school wait for one another, so that ids come in the order of commits', async () => {
+    const slow = new pg.Client({ connectionString: database.url, application_name: 'test' });
+    await slow.connect();
+    await slow.query('begin');
+    await slow.query("select set_config('app.tenant_id', $1, true)", [String(school.id)]);
+    const say = "select core.notify_as('t', $1, $2)";
+    await slow.query(say, [JSON.stringify({ in_app: { title: 'first', message: 'M' } }), JSON.stringify([{ user_id: amina }])]);
+    let done = false;
+    const second = notify({ in_app: { title: 'second', message: 'M' } }, [{ user_id: amina }]).then(() => (done = true));
+    const isWaiting = () => one<boolean>("select exists (select from pg_locks where locktype = 'advisory' and not granted) as value");
+    await until(async () => done || (await isWaiting()) || undefined);
+    const wasDone = done as boolean;
+    await slow.query('commit');
+    await slow.end();
+    expect(wasDone).toBe(false);
+    await second;
+    const { notifications } = await traces();
+    expect(notifications.map(({ title }) => title)).toEqual(['first', 'second']);
+  });
+
+  test('shows whoever reads on «after id n» every message once, however many are told at a time', async () => {
+    const tellers = Array.from({ length: 6 }, async (_, teller) => {
+      for (let n = 0; n < 15; n++) {
+        await asRequest(async (client) => {
+          await client.query("select core.notify_as('t', $1, $2)", [
+            JSON.stringify({ in_app: { title: `${teller}/${n}`, message: 'M' } }),
+            JSON.stringify([{ user_id: amina }, { user_id: ben }]),
+          ]);
+          await client.query('select pg_sleep($1)', [Math.random() / 100]);
+        });
+      }
+    });
+    const seen: string[] = [];
+    let last = 0;
+    const read = async () => {
+      const rows = await database.query<{ id: number; title: string }>(
+        `select id::integer, title from ${school.schema}.notification where id > $1 and user_id = $2 order by id`,
+        [last, amina],
+      );
+      seen.push(...rows.map(({ title }) => title));
+      last = rows.at(-1)?.id ?? last;
+    };
+    const reading = setInterval(() => {
+      reads = reads.then(read);
+    }, 2);
+    let reads = Promise.resolve();
+    await Promise.all(tellers).finally(() => {
+      clearInterval(reading);
+    });
+    await reads.then(read);
+    await traces();
+    expect(seen).toHaveLength(90);
+    expect(new Set(seen).size).toBe(90);
+  });
+
+  test('gives back the settings of the request, and shows it nobody else', async () => {
+    await acting(database.url, 'school_tenant', settings(), async ({ rows }) => {
+      await rows("select core.notify_as('t', $1, $2)", [JSON.stringify(words), JSON.stringify([{ user_id: ben }])]);
+      expect(
+        await rows("select current_setting('app.scope') as scope, current_setting('app.is_system', true) as is_system, current_setting('search_path') as path"),
+      ).toEqual([{ scope: 'own', is_system: '', path: `${school.schema}, public` }]);
+      expect(await rows('select from notification')).toEqual([]);
+      expect(await rows('select from notification_delivery')).toEqual([]);
+    });
+  });
+});
+
+describe('core.notify', () => {
+  const event = (key: string, recipients: object[]) =>
+    asRequest(async (client) => {
+      const { rows } = await client.query<{ told: number }>('select core.notify($1, $2) as told', [key, JSON.stringify(recipients)]);
+      return rows[0]?.told;
+    });
+  const holiday = () => event('holiday.added', [{ user_id: amina, variables: { holiday_name: 'Diwali', date: '8 November 2026' } }]);
+
+  test('takes the words of the catalogue, unless operators, unless the school have others', async () => {
+    await holiday();
+    await database.query(
+      `insert into platform.notification_template (key, channel, subject, body, is_active) values ('holiday.added', 'in_app', 'Off: {{holiday_name}}', 'B', true), ('holiday.added', 'push', 'P', 'P', true)`,
+    );
+    await holiday();
+    await database.query(
+      `insert into ${school.schema}.notification_template (name, title, message) values ('Holiday.added', '{{holiday_name}}!', 'Yes, {{first_name}}')`,
+    );
+    await holiday();
+    await database.query(`delete from ${school.schema}.notification_template; update platform.notification_template set is_active = false`);
+    await holiday();
+    await database.query('delete from platform.notification_template');
+    const { notifications } = await traces();
+    expect(notifications.map(({ title, message, type }) => [title, message, type])).toEqual([
+      ['Holiday: Diwali', 'There is no school on 8 November 2026: Diwali.', 'holiday.added'],
+      ['Off: Diwali', 'B', 'holiday.added'],
+      ['Diwali!', 'Yes, Amina', 'holiday.added'],
+      ['Holiday: Diwali', 'There is no school on 8 November 2026: Diwali.', 'holiday.added'],
+    ]);
+  });
+
+  test('tells nobody when the school switched the event off, by the channels it chose, and nothing without the feature', async () => {
+    await database.query(`insert into ${school.schema}.notification_event (event, channels) values ('holiday.added', '{email}')`);
+    expect(await holiday()).toBe(1);
+    await database.query(`update ${school.schema}.notification_event set is_enabled = false`);
+    expect(await holiday()).toBe(0);
+    await database.query(`delete from ${school.schema}.notification_event`);
+    await database.query(`update platform.tenant set feature_flags = '{"notifications": false}' where id = $1`, [school.id]);
+    expect(await holiday()).toBe(0);
+    await database.query(`update platform.tenant set feature_flags = '{}' where id = $1`, [school.id]);
+    expect(await event('holiday.added', [])).toBe(0);
+    const { notifications, deliveries } = await traces();
+    expect(notifications).toEqual([]);
+    expect(deliveries.map(({ channel }) => channel)).toEqual(['email']);
+  });
+
+  test('has a catalogue whose words name nothing but what is known', async () => {
+    const rows = await database.query<{ key: string; unknown: string[] }>(
+      `select key, array(select name from unnest(core.template_names(title || message)) name where name <> all (variables || core.recipient_variables())) as unknown from core.notification_event`,
+    );
+    expect(rows.length).toBeGreaterThan(10);
+    expect(rows.filter(({ unknown }) => unknown.length > 0)).toEqual([]);
+  });
+
+  test('tells of each event of the catalogue in words without a gap, unless it is switched off, in those of the school rather than of operators', async () => {
+    const events = await database.query<{ key: string; variables: string[]; sample: Record<string, string> }>(
+      'select key, variables, sample from core.notification_event order by key',
+    );
+    for (const { key, variables, sample } of events) {
+      const tell = () => event(key, [{ user_id: amina, variables: sample }]);
+      expect(await tell()).toBe(1);
+      const [plain] = (await traces()).notifications;
+      expect([key, plain?.type, `${plain?.title} ${plain?.message}`]).toEqual([key, key, expect.not.stringMatching(/\{\{|\}\}| {2}|%s/)]);
+
+      const all = variables.map((name) => `{{${name}}}`).join('|');
+      const values = variables.map((name) => sample[name]).join('|');
+      await database.query(`insert into platform.notification_template (key, channel, subject, body) values ($1, 'in_app', 'Operators', $2)`, [key, all]);
+      await tell();
+      expect((await traces()).notifications.map(({ title, message }) => [title, message])).toEqual([['Operators', values]]);
+      await database.query(`insert into ${school.schema}.notification_template (name, title, message) values ($1, 'Ours', $2)`, [key, all]);
+      await tell();
+      expect((await traces()).notifications.map(({ title, message }) => [title, message])).toEqual([['Ours', values]]);
+      await database.query(`insert into ${school.schema}.notification_event (event, channels, is_enabled) values ($1, '{in_app,push,email}', false)`, [key]);
+      expect(await tell()).toBe(0);
+      expect((await traces()).notifications).toEqual([]);
+      await database.query(`delete from ${school.schema}.notification_event`);
+    }
+    await database.query(`delete from ${school.schema}.notification_template; delete from platform.notification_template`);
+  });
+});

@@ -1,0 +1,76 @@
+import { beforeEach, expect, test } from '@jest/globals';
+import { queueIsEmpty } from '../support/mail.ts';
+import { type School, serviceOfFile } from '../support/service.ts';
+
+const service = await serviceOfFile();
+let school: School;
+
+beforeEach(async () => {
+  school = await service.school({ trial_ends_at: new Date(Date.now() + 30 * 86_400_000).toISOString() });
+  await school.user(['teacher']);
+  await queueIsEmpty(service);
+});
+
+/** Moves the end of the trial so many days from today, in the time zone of the school, where it is so many hours now; runs the task; answers what was told since. */
+async function daysLeft(days: number, hour = 8): Promise<[string, string, string][]> {
+  // A fixed offset that makes it that hour there now.
+  const offset = hour - new Date().getUTCHours();
+  await service.database.query(
+    `update platform.tenant set time_zone = $2, trial_ends_at = (((now() at time zone $2)::date + $3::integer) + time '12:00') at time zone $2 where id = $1`,
+    [school.id, `<X>${-offset}`, days],
+  );
+  await service.database.query("select graphile_worker.add_job('notify_daily')");
+  await queueIsEmpty(service);
+  const rows = await service.database.query<{ email: string; title: string; message: string }>(
+    `delete from ${school.schema}.notification n using ${school.schema}.user_account u where u.id = n.user_id and n.type = 'trial.ending' returning u.email, n.title, n.message`,
+  );
+  return rows.map(({ email, title, message }) => [email, title, message]);
+}
+
+test('admins hear of it with 7, 3 and 1 days left, once each, by name of the day', async () => {
+  expect(await daysLeft(9)).toEqual([]);
+  const [[who, title, message] = []] = await daysLeft(7);
+  expect([who, title]).toEqual([school.adminEmail, 'Your trial ends in 7 days']);
+  expect(message).toMatch(/^The trial of School \d+ ends on \d+ [A-Z][a-z]+ \d{4}\. /);
+  expect(await daysLeft(7)).toEqual([]);
+  expect((await daysLeft(3)).map(([, words]) => words)).toEqual(['Your trial ends in 3 days']);
+  expect(await daysLeft(3)).toEqual([]);
+  expect((await daysLeft(1)).map(([, words]) => words)).toEqual(['Your trial ends tomorrow']);
+  expect(await daysLeft(1)).toEqual([]);
+  const rows = await service.database.query(`select status from ${school.schema}.notification_delivery where address = $1`, [school.adminEmail]);
+  expect(rows).toHaveLength(3);
+});
+
+test('a day that the worker missed is made up for on the next, and a trial that is prolonged counts anew', async () => {
+  expect((await daysLeft(6)).map(([, words]) => words)).toEqual(['Your trial ends in 6 days']);
+  expect((await daysLeft(2)).map(([, words]) => words)).toEqual(['Your trial ends in 2 days']);
+  expect((await daysLeft(5)).map(([, words]) => words)).toEqual(['Your trial ends in 5 days']);
+});
+
+test('having heard with 7 days left they hear of the same end again with 3, and with 1', async () => {
+  for (const [days, before] of [
+    [3, [7]],
+    [1, [7, 3]],
+  ] as const) {
+    expect(await daysLeft(days, 6)).toEqual([]);
+    await service.database.query(
+      `insert into ${school.schema}.daily_run (task, run_on)
+       select 'trial.ending:' || days, (t.trial_ends_at at time zone t.time_zone)::date from platform.tenant t, unnest($2::integer[]) days where t.id = $1`,
+      [school.id, before],
+    );
+    expect(await daysLeft(days)).toHaveLength(1);
+    expect(await daysLeft(days)).toEqual([]);
+  }
+});
+
+test('nobody hears of it before seven in the morning, nor in a school that has subscribed, is suspended or switched it off', async () => {
+  expect(await daysLeft(3, 6)).toEqual([]);
+  await school.admin.put('/api/notifications/events/trial.ending', { is_enabled: false });
+  expect(await daysLeft(3)).toEqual([]);
+  await school.admin.put('/api/notifications/events/trial.ending', { is_enabled: true });
+  await service.operator.post(`/api/platform/tenants/${school.id}/suspend`, undefined);
+  expect(await daysLeft(1)).toEqual([]);
+  await service.operator.post(`/api/platform/tenants/${school.id}/activate`, undefined);
+  await service.database.query("update platform.subscription set status = 'active' where tenant_id = $1", [school.id]);
+  expect(await daysLeft(1)).toEqual([]);
+});
