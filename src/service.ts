@@ -9,6 +9,7 @@ import { createApp } from './api/app.ts';
 import { passwords } from './api/passwords.ts';
 import type { Operation } from './api/router.ts';
 import type { Readiness } from './api/services.ts';
+import { openStreams } from './api/streams.ts';
 import { tokens } from './api/tokens.ts';
 import type { Config } from './config.ts';
 import { exportsFolder } from './database/archive.ts';
@@ -61,6 +62,11 @@ async function readiness(pool: pg.Pool, expected: string): Promise<Readiness> {
 
 async function startApi(config: Config, ownerUrl: string, logger: Logger, onListen: (url: string) => void): Promise<Service> {
   const pool = rolePool('school_api', ownerUrl, config.API_DATABASE_URL, config.DATABASE_POOL_SIZE);
+  const listenUrl = config.LISTEN_DATABASE_URL ?? config.API_DATABASE_URL;
+  const streams = openStreams({
+    ...{ pool, heartbeat: config.STREAM_HEARTBEAT_MS, logger },
+    ...{ listenUrl: listenUrl ?? ownerUrl, listenRole: listenUrl === undefined ? 'school_api' : undefined },
+  });
   // Longer than proxies and clients keep an idle connection, so that it is not cut under a request that is on its way.
   const server = createServer({ keepAliveTimeout: 65_000 });
   try {
@@ -77,6 +83,7 @@ async function startApi(config: Config, ownerUrl: string, logger: Logger, onList
       call: dispatcher(pool),
       tokens: tokens(config.jwtSecrets),
       passwords: await passwords(),
+      streams,
       logger,
       readiness: await fingerprint().then((expected) => () => readiness(pool, expected)),
     };
@@ -87,6 +94,8 @@ async function startApi(config: Config, ownerUrl: string, logger: Logger, onList
     return {
       url,
       async close() {
+        // These would never be finished.
+        await streams.close();
         const closed = new Promise((done) => server.close(done));
         server.closeIdleConnections();
         const hurry = setTimeout(() => server.closeAllConnections(), 10_000);
