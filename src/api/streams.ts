@@ -39,7 +39,7 @@ const mostOfUser = 5;
 
 /** What one read brings for one stream at most. One batch at a time is on its way to a client, so that a stream buffers less than 64 kB (an event has 34 kB at most). */
 const batchRows = 50;
-const batchBytes = 16_384;
+const batchBytes = 24_576;
 /** Streams of one statement, and statements at a time. */
 const mostAtOnce = 500;
 const mostReaders = 2;

@@ -16,8 +16,6 @@ export interface Told {
 export interface OpenStream {
   status: number;
   headers: IncomingHttpHeaders;
-  /** What came, byte by byte. */
-  text: string;
   /** The JSON of a refusal. */
   refusal: { error?: string; message?: string } | undefined;
   events: Told[];
@@ -57,10 +55,10 @@ export function openStream(
     });
     sent.on('error', fail);
     sent.on('response', (response: IncomingMessage) => {
+      let tail = '';
       const stream: OpenStream = {
         status: response.statusCode ?? 0,
         headers: response.headers,
-        text: '',
         refusal: undefined,
         events: [],
         comments: [],
@@ -88,17 +86,20 @@ export function openStream(
       });
       response.setEncoding('utf8');
       response.on('data', (text: string) => {
-        stream.text += text;
+        tail += text;
         // As browsers do: an id counts when its block is there whole, also one without data.
-        const at = stream.text.lastIndexOf('\nid: ', stream.text.lastIndexOf('\n\n'));
-        if (at >= 0) stream.lastId = /\d+/.exec(stream.text.slice(at, at + 30))?.[0] ?? stream.lastId;
+        const end = tail.lastIndexOf('\n\n');
+        const at = end < 0 ? -1 : tail.lastIndexOf('\nid: ', end);
+        if (at >= 0) stream.lastId = /\d+/.exec(tail.slice(at, at + 30))?.[0] ?? stream.lastId;
+        // Not all of it, of which there may be much.
+        if (end >= 0) tail = tail.slice(end + 1);
         parser.feed(text);
       });
       response.on('error', () => (stream.ended ??= 'cut'));
       response.on('end', () => {
         stream.ended ??= 'end';
         if (response.headers['content-type']?.startsWith('application/json') && method !== 'HEAD')
-          stream.refusal = JSON.parse(stream.text) as { error?: string };
+          stream.refusal = JSON.parse(tail) as { error?: string };
         if (stream.status !== 200) done(stream);
       });
       if (stream.status === 200) done(stream);
