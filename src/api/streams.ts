@@ -1,6 +1,7 @@
 import type { ServerResponse } from 'node:http';
 import type pg from 'pg';
 import type { Logger } from 'pino';
+import { z } from 'zod';
 import { listener } from '../database/listener.ts';
 import { ApiError } from './errors.ts';
 
@@ -77,6 +78,22 @@ export const streamHeaders = {
   // Nothing comes after a stream.
   Connection: 'close',
 };
+
+/** What is told on the channel: whom to read for, or what has ended. */
+const Payload = z.object({
+  tenant: z.int().optional(),
+  users: z.array(z.int()).optional(),
+  ended: z.object({ session: z.int().optional(), tenant: z.int().optional() }).optional(),
+});
+
+/** Whoever may connect to the database may tell something: what is not ours is nothing. */
+function readPayload(payload: string): z.infer<typeof Payload> | undefined {
+  try {
+    return Payload.safeParse(JSON.parse(payload)).data;
+  } catch {
+    return undefined;
+  }
+}
 
 /** The streams of one process: one connection listens for all of them, and reads are shared. */
 export function openStreams({ pool, listenUrl, listenRole, heartbeat, logger }: StreamsOptions): Streams {
@@ -215,12 +232,8 @@ export function openStreams({ pool, listenUrl, listenRole, heartbeat, logger }: 
     const told = /^\{"tenant" ?: ?(\d+)/.exec(payload)?.[1];
     // Most of what is told concerns schools that have no stream here.
     if (told !== undefined && !byTenant.has(Number(told))) return;
-    let event: { tenant?: number; users?: number[]; ended?: { session?: number; tenant?: number } };
-    try {
-      event = JSON.parse(payload) as typeof event;
-    } catch {
-      return;
-    }
+    const event = readPayload(payload);
+    if (!event) return;
     if (event.tenant !== undefined) {
       const users = byTenant.get(event.tenant);
       if (event.users) for (const id of event.users) users?.get(id)?.forEach(want);

@@ -155,17 +155,25 @@ test.each(['', '{', '{"tenant": "x"}', '{"users": [1]}', '{"ended": 7}', '{"ende
   },
 );
 
-test('where the connection hears nothing, a heartbeat brings what was told', async () => {
-  const user = await school.user(['teacher']);
-  const stream = await openStream(service.url, user.token);
-  await until(() => stream.lastId || undefined);
-  // A row without the word of it.
-  await service.database.query(`insert into ${school.schema}.notification (user_id, title, message) values ($1, 'Unheard', 'x')`, [user.id]);
-  await pause(1_500);
-  expect(stream.events).toEqual([]);
-  await kill();
-  await stream.has(1);
-  await stream.close();
+test('where nothing can be heard, each heartbeat reads, and ends what has ended', async () => {
+  // Nobody listens on that port.
+  const deaf = await testService({ STREAM_HEARTBEAT_MS: '300', LISTEN_DATABASE_URL: 'postgres://127.0.0.1:1/nothing' });
+  try {
+    const at = await deaf.school();
+    const [user, other] = [await at.user(['teacher']), await at.user(['teacher'])];
+    const streams = await Promise.all([user, other].map(({ token }) => openStream(deaf.url, token)));
+    await until(() => (streams.every(({ lastId }) => lastId !== '') ? true : undefined));
+    await at.admin.post('/api/notifications/send', { all: true, title: 'Late', message: 'x' });
+    await Promise.all(streams.map((stream) => stream.has(1)));
+    await user.post('/api/auth/logout', undefined);
+    expect(await streams[0]?.end()).toBe('end');
+    await at.admin.post('/api/notifications/send', { all: true, title: 'Later', message: 'x' });
+    await streams[1]?.has(2);
+    expect(streams[0]?.events).toHaveLength(1);
+    await streams[1]?.close();
+  } finally {
+    await deaf.close();
+  }
 });
 
 test('streams of all processes hear what one of them sends; one that stops ends its streams at once, refuses more, and leaves no connection', async () => {
