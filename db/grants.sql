@@ -7,8 +7,9 @@ do $$ begin execute format('revoke temporary on database %I from public', curren
 revoke all on all functions in schema core, api, platform from public, school_api, school_tenant, school_platform, school_worker;
 revoke all on all tables in schema core, platform from public, school_api, school_tenant, school_platform, school_worker;
 
--- The API process: the dispatcher, and readiness.
-grant execute on function core.call(text, bigint, jsonb, jsonb, bytea), core.admit(text, bigint, jsonb, jsonb), core.readiness() to school_api;
+-- The API process: the dispatcher, what streams need, and readiness.
+grant execute on function core.call(text, bigint, jsonb, jsonb, bytea), core.admit(text, bigint, jsonb, jsonb), core.stream_read(bigint, bigint[], bigint[], integer, integer),
+  core.stream_check(bigint[]), core.readiness() to school_api;
 grant select on core.operation to school_api;
 
 -- What operations may call in core, by name: a new function there is out of reach until it is listed. An operation can be

@@ -9,6 +9,7 @@ import { createApp } from './api/app.ts';
 import { type Passwords, passwords } from './api/passwords.ts';
 import type { Operation } from './api/router.ts';
 import type { Readiness } from './api/services.ts';
+import { openStreams } from './api/streams.ts';
 import { tokens } from './api/tokens.ts';
 import type { Config } from './config.ts';
 import { exportsFolder } from './database/archive.ts';
@@ -67,6 +68,11 @@ async function startApi(
   onListen: (url: string) => void,
 ): Promise<Service> {
   const pool = rolePool('school_api', ownerUrl, config.API_DATABASE_URL, config.DATABASE_POOL_SIZE);
+  const listenUrl = config.LISTEN_DATABASE_URL ?? config.API_DATABASE_URL;
+  const streams = openStreams({
+    ...{ pool, heartbeat: config.STREAM_HEARTBEAT_MS, logger },
+    ...{ listenUrl: listenUrl ?? ownerUrl, listenRole: listenUrl === undefined ? 'school_api' : undefined },
+  });
   // Longer than proxies and clients keep an idle connection, so that it is not cut under a request that is on its way.
   const server = createServer({ keepAliveTimeout: 65_000 });
   try {
@@ -83,6 +89,7 @@ async function startApi(
       call: dispatcher(pool),
       tokens: tokens(config.jwtSecrets),
       passwords: await hashing(),
+      streams,
       logger,
       readiness: await fingerprint().then((expected) => () => readiness(pool, expected)),
     };
@@ -93,6 +100,8 @@ async function startApi(
     return {
       url,
       async close() {
+        // These would never be finished.
+        await streams.close();
         const closed = new Promise((done) => server.close(done));
         server.closeIdleConnections();
         const hurry = setTimeout(() => server.closeAllConnections(), 10_000);

@@ -4,6 +4,7 @@ insert into core.operation (name, access, permission, feature, writes, idempoten
   ('notifications_list', 'tenant', null, 'notifications', false, false, null),
   ('notifications_delete', 'tenant', null, 'notifications', true, false, 'notification'),
   ('notifications_read', 'tenant', null, 'notifications', true, false, 'notification'),
+  ('notifications_stream', 'tenant', null, 'notifications', false, false, null),
   ('notifications_read_all', 'tenant', null, 'notifications', true, false, null),
   ('notifications_send', 'tenant', 'notification.send', 'notifications', true, true, null),
   ('notifications_events_list', 'tenant', 'notification.manage', 'notifications', false, false, null),
@@ -47,6 +48,12 @@ begin
   get diagnostics v_marked = row_count;
   return json_build_object('marked', v_marked);
 end $$;
+
+-- Where a stream of one's notifications begins: after last_event_id, else after all that is there, which is also as far as the former may go (a
+-- database that was restored has fewer). The facade keeps the stream; what comes later has a later id (core.notify_as).
+create function api.notifications_stream(p jsonb) returns json language sql stable as $$
+  select json_build_object('after', least((p ->> 'last_event_id')::bigint, coalesce(max(id), 0))) from notification where user_id = core.user_id();
+$$;
 
 -- Refuses ids of a list in the request that a query did not find: invalid_reference for the first ten.
 create function api.refuse_unknown(p_field text, p_what text, p_given jsonb, p_known bigint[]) returns void language plpgsql stable as $$

@@ -28,8 +28,8 @@ export interface Download {
   madeOf?: string;
 }
 
-/** Answers the JSON of `data`, or a file. */
-export type Handler = (exchange: Exchange) => Promise<string | Download>;
+/** Answers the JSON of `data`, or a file; nothing where it has taken the response over, and answers as things happen. */
+export type Handler = (exchange: Exchange) => Promise<string | Download | undefined>;
 
 /** One documented endpoint: all that the router and OpenAPI need to know. */
 export interface Endpoint {
@@ -71,6 +71,8 @@ export interface Endpoint {
   errors?: ErrorName[];
   /** The answer is bytes of these types, from an operation that gives content. */
   bytes?: string[];
+  /** The answer is a stream of server-sent events, which its handler keeps. */
+  isStream?: boolean;
   /** The handler says what the file is made of (`madeOf`), so that it has an ETag. */
   isTagged?: boolean;
   /** Only where the facade has to do something itself, with a password or a token; else the operation is called with the parameters. */

@@ -102,7 +102,7 @@ function failures(endpoint: Endpoint, operation: Operation, path: string, method
     ['in_use', method === 'DELETE'],
     ['idempotency_key_reused', operation.idempotent],
     ['precondition_failed', honoursIfMatch(endpoint, operation)],
-    ['not_acceptable', !endpoint.bytes],
+    ['not_acceptable', !endpoint.bytes && !endpoint.isStream],
     ['payload_too_large', method !== 'GET'],
     ['unsupported_media_type', method !== 'GET'],
     ['invalid_reference', operation.writes && endpoint.body !== undefined],
@@ -159,7 +159,13 @@ function responses(endpoint: Endpoint, operation: Operation, path: string, metho
     ...(opensSession.includes(operation.name) ? { 'X-Refresh-Token': 'The refresh token of the session, for the next refresh.' } : {}),
   };
   const headers = headersOf(about);
-  const ok = endpoint.bytes
+  const ok = endpoint.isStream
+    ? {
+        ...headers,
+        description: 'Server-sent events, for as long as the client wants.',
+        content: { 'text/event-stream': { schema: { type: 'string' as const } } },
+      }
+    : endpoint.bytes
     ? {
         ...headers,
         description: 'The file.',
@@ -224,6 +230,15 @@ function describe(endpoint: Endpoint, operation: Operation, section: string, pat
             .optional()
             .meta({ description: 'One part of the file.', examples: ['bytes=0-1023'] }),
           'If-Range': z.string().optional().meta({ description: 'The ETag of the file that Range is meant for; all of another one comes.' }),
+        }
+      : {}),
+    ...(endpoint.isStream
+      ? {
+          'Last-Event-ID': z
+            .string()
+            .regex(/^[0-9]{1,15}$/)
+            .optional()
+            .meta({ description: 'The id of the last event that you have got: the stream goes on after it.' }),
         }
       : {}),
     ...(honoursIfMatch(endpoint, operation) ? { 'If-Match': z.string().optional().meta({ description: 'The ETag of the version that you read.' }) } : {}),

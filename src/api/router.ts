@@ -203,7 +203,7 @@ function serve(services: Services, operation: Operation, endpoint: Endpoint, met
       };
       const answer = await endpoint.handler({ req, res, params, call, admit, services });
       if (typeof answer === 'string') sendJson(req, res, endpoint, { answer, version }, isTrial);
-      else await sendDownload(req, res, answer);
+      else if (answer) await sendDownload(req, res, answer);
       return;
     }
     const range = operation.content === 'gives' ? requestedRange(req) : undefined;
@@ -303,7 +303,7 @@ export function apiRouter(services: Services, resources: readonly Resource[], op
           ...(method === 'GET' && operation.writes ? [refuseHead] : []),
           ...(isStranger ? [limits.anonymous] : [authenticate, limits.session]),
           ...(operation.access === 'feed' ? [limits.feed] : []),
-          ...(endpoint.bytes ? [] : [acceptJson]),
+          ...(endpoint.bytes || endpoint.isStream ? [] : [acceptJson]),
           ...(endpoint.upload
             ? [admitFirst(services, operation, endpoint, path), receiveUpload(endpoint.upload, readBody)]
             : method === 'GET'

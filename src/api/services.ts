@@ -2,6 +2,7 @@ import type { Logger } from 'pino';
 import type { Config } from '../config.ts';
 import type { Call } from '../database/call.ts';
 import type { Passwords } from './passwords.ts';
+import type { Streams } from './streams.ts';
 import type { Tokens } from './tokens.ts';
 
 /** What the facade is made of; one per process. */
@@ -10,6 +11,7 @@ export interface Services {
   call: Call;
   tokens: Tokens;
   passwords: Passwords;
+  streams: Streams;
   logger: Logger;
   /** What /api/health/ready says. */
   readiness: () => Promise<Readiness>;

@@ -29,7 +29,7 @@ const functionsOf = (schema: string) => `select proname::text, proacl, proowner 
 
 /** Every function of core and platform that somebody but the owner may execute. What is not listed here, nobody may. */
 const granted: Record<string, string[]> = {
-  school_api: ['admit', 'call', 'readiness'],
+  school_api: ['admit', 'call', 'readiness', 'stream_check', 'stream_read'],
   school_worker: [
     'clean_up',
     'clean_up_school',
@@ -332,6 +332,8 @@ describe('refusals', () => {
         'core.archive_open(1)',
         "core.audit('tenant.suspend', 'tenant', 1, 1, '{}')",
         "core.call('auth_profile', 1, '{}', '{}')",
+        "core.stream_read(1, '{1}', '{0}', 1, 1)",
+        "core.stream_check('{1}')",
         "core.admit('auth_profile', 1, '{}', '{}')",
       ]) {
         expect({ call, outcome: await attempt(`select ${call}`) }).toEqual({ call, outcome: denied });

@@ -106,7 +106,9 @@ export async function client(url: string): Promise<Client> {
           ...(body === undefined ? {} : { body: raw ? body : JSON.stringify(body) }),
         });
         const isJson = response.headers.get('content-type')?.startsWith('application/json') ?? false;
-        const content: unknown = isJson ? await response.json() : Buffer.from(await response.arrayBuffer());
+        // A stream has no end of its own.
+        if (response.headers.get('content-type')?.startsWith('text/event-stream')) await response.body?.cancel();
+        const content: unknown = isJson ? await response.json() : response.bodyUsed ? Buffer.alloc(0) : Buffer.from(await response.arrayBuffer());
         if (isJson) check(method, path, response.status, content);
         if (status !== undefined && response.status !== status) {
           throw new Error(`${method} ${path} answered ${response.status}, not ${status}: ${JSON.stringify(content).slice(0, 1000)}`);

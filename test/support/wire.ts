@@ -50,6 +50,12 @@ export function send(url: string, { method = 'GET', path, headers = {}, token, b
         },
       },
       (response) => {
+        if (response.headers['content-type']?.startsWith('text/event-stream')) {
+          // It has no end of its own.
+          response.destroy();
+          done({ status: response.statusCode ?? 0, headers: response.headers, text: '', json: undefined });
+          return;
+        }
         const parts: Buffer[] = [];
         response.on('data', (part: Buffer) => parts.push(part));
         response.on('error', fail);
@@ -76,7 +82,7 @@ export function envelopeFault({ status, headers, text, json }: Answered): string
   if (typeof headers['x-request-id'] !== 'string') return `has no X-Request-Id: ${told}`;
   if (status === 204 || status === 304) return text === '' ? undefined : `has a body: ${told}`;
   if (status < 400) {
-    if (json === undefined) return headers['content-disposition'] !== undefined ? undefined : `is no envelope: ${told}`;
+    if (json === undefined) return headers['content-disposition'] !== undefined || headers['content-type']?.startsWith('text/event-stream') ? undefined : `is no envelope: ${told}`;
     return json.success === true && 'data' in json && !('error' in json) ? undefined : `is no success: ${told}`;
   }
   if (json?.success !== false || json.error === undefined || !(json.error in errors)) return `is no failure of the registry: ${told}`;

@@ -1,5 +1,7 @@
 import { z } from 'zod';
-import { resource } from '../endpoint.ts';
+import { type Handler, resource } from '../endpoint.ts';
+import { ApiError } from '../errors.ts';
+import { streamHeaders } from '../streams.ts';
 import { Deleted, flag, id, page, text, timestamp, timestamps, uniqueBy } from '../schemas.ts';
 
 export const channels = z
@@ -84,6 +86,21 @@ const NotificationEvent = z
   })
   .meta({ id: 'NotificationEvent' });
 
+const eventId = z.string().regex(/^\d{1,15}$/, 'must be the id of an event');
+
+/** Keeps the response as a stream. Where both are given, the header is newer than an address that a client goes on using. */
+const openStream: Handler = async ({ req, res, params, call, services }) => {
+  const last = req.get('last-event-id') || params['last_event_id'];
+  if (last !== undefined && !eventId.safeParse(last).success) {
+    throw new ApiError('validation_error', 'Last-Event-ID must be the id of an event.', { details: [{ path: 'Last-Event-ID', message: 'is malformed' }] });
+  }
+  const { after } = JSON.parse(await call('notifications_stream', last === undefined ? {} : { last_event_id: last })) as { after: number };
+  const { claims } = req;
+  if (req.method === 'HEAD') res.set(streamHeaders).end();
+  else if (claims?.tenant_id !== undefined) services.streams.open(res, { tenantId: claims.tenant_id, userId: claims.user_id, sessionId: claims.sid }, after);
+  return undefined;
+};
+
 export const notifications = resource('/notifications', 'Notifications', 'What you are told, and what tells people.', {
   'GET /': {
     operation: 'notifications_list',
@@ -93,6 +110,15 @@ export const notifications = resource('/notifications', 'Notifications', 'What y
     answer: Notification,
     isPage: true,
     beside: { unread_count: z.int() },
+  },
+  'GET /stream': {
+    operation: 'notifications_stream',
+    summary: 'Hear of your notifications as they come',
+    description:
+      'Server-sent events. Each has an `id`, the `event` notification and, as `data`, the JSON of `{id, title, message, type, action_url, created_at}`. It begins with what comes from now on; with the id of the last event that you have got, in `Last-Event-ID` or as `last_event_id`, it goes on after that, without a loss or a double. A comment comes every 25 seconds. It lives as long as the session, also when the access token expires meanwhile, and ends when you log out, or the user, the feature or the school is closed: connect again and the answer says which. A user may have 5 at a time (429). A browser needs a client that sends the access token, by fetch; an `EventSource` of its own does not.',
+    query: z.strictObject({ last_event_id: eventId.optional().meta({ description: 'As the header Last-Event-ID, which goes before it.', examples: ['42'] }) }),
+    isStream: true,
+    handler: openStream,
   },
   'POST /read-all': {
     operation: 'notifications_read_all',

@@ -1,0 +1,302 @@
+import { describe, expect, test } from '@jest/globals';
+import type { Client } from '../support/client.ts';
+import { raw } from '../support/raw.ts';
+import { type School, serviceWithSchool, testPassword } from '../support/service.ts';
+import { type OpenStream, openStream } from '../support/stream.ts';
+import { until } from '../support/until.ts';
+
+const heartbeat = 400;
+const { service, school } = await serviceWithSchool({ STREAM_HEARTBEAT_MS: String(heartbeat) });
+
+type User = Client & { id: number; email: string };
+const open = (of: Client, options: Parameters<typeof openStream>[2] = {}) => openStream(service.url, of.token, options);
+const tell = (users: User[], title: string, at: School = school, more: object = {}) =>
+  at.admin.post<{ sent: number }>('/api/notifications/send', { user_ids: users.map(({ id }) => id), title, message: 'In the hall.', ...more });
+const titles = (stream: OpenStream) => stream.events.map(({ title }) => title);
+const pause = (milliseconds: number) => new Promise((done) => setTimeout(done, milliseconds));
+const login = (user: User, at: School = school) => service.anonymous.login({ tenant_id: at.id, email: user.email, password: testPassword });
+
+describe('a stream', () => {
+  test('tells what comes from now on, as the list has it, in the order of ids, at once', async () => {
+    const user = await school.user(['teacher']);
+    await tell([user], 'Before');
+    const stream = await open(user);
+    const begin = Date.now();
+    await tell([user], 'Café {{first_name}}', school, { message: 'Line 1\nLine 2\n"data: x"\n\nid: 7', action_url: '/hall', type: 'alert' });
+    await stream.has(1);
+    expect(Date.now() - begin).toBeLessThan(5_000);
+    await tell([user], 'Next');
+    await stream.has(2);
+    const { data } = await user.get<Record<string, unknown>[]>('/api/notifications?pageSize=2');
+    const picked = data.map(({ id, title, message, type, action_url, created_at }) => ({ id, title, message, type, action_url, created_at }));
+    expect(stream.events).toEqual(picked.reverse());
+    expect(stream.events[0]).toMatchObject({ title: 'Café Uma', message: 'Line 1\nLine 2\n"data: x"\n\nid: 7', action_url: '/hall', type: 'alert' });
+    await stream.close();
+  });
+
+  test('says in its head what keeps proxies from holding it back or keeping it, fills their first buffer, and tells when to come again, each client another moment', async () => {
+    const user = await school.user(['teacher']);
+    const streams = await Promise.all([1, 2, 3, 4].map(() => open(user)));
+    const [first] = streams as [OpenStream];
+    expect(first.headers).toMatchObject({
+      'content-type': 'text/event-stream; charset=utf-8',
+      'cache-control': 'private, no-store, no-transform',
+      'x-accel-buffering': 'no',
+      'x-request-id': expect.any(String),
+    });
+    await until(() => (streams.every(({ retry }) => retry !== undefined) ? true : undefined));
+    expect(first.comments[0]?.length).toBeGreaterThan(2_000);
+    for (const { retry } of streams) expect(retry).toBeGreaterThanOrEqual(2_000);
+    expect(new Set(streams.map(({ retry }) => retry)).size).toBeGreaterThan(1);
+    await Promise.all(streams.map((stream) => stream.close()));
+  });
+
+  test('shows a sign of life at each heartbeat', async () => {
+    const user = await school.user(['teacher']);
+    const stream = await open(user);
+    const count = stream.comments.length;
+    await pause(heartbeat * 6);
+    const beats = stream.comments.length - count;
+    expect(beats).toBeGreaterThanOrEqual(3);
+    expect(beats).toBeLessThanOrEqual(7);
+    await stream.close();
+  });
+
+  test('goes on after Last-Event-ID, or last_event_id, of which the header goes before; an empty one is none', async () => {
+    const user = await school.user(['teacher']);
+    for (const title of ['One', 'Two', 'Three']) await tell([user], title);
+    const ids = (await user.get<{ id: number }[]>('/api/notifications?order=asc')).data.map(({ id }) => id);
+    const [welcome, one, two] = ids.slice(-4).map(String);
+    for (const [options, expected] of [
+      [{ lastId: one }, ['Two', 'Three']],
+      [{ query: `?last_event_id=${two}` }, ['Three']],
+      [{ lastId: two, query: `?last_event_id=${welcome}` }, ['Three']],
+      [{ lastId: '0' }, ['One', 'Two', 'Three']],
+      [{ lastId: '' }, []],
+      [{ lastId: '999999999999999' }, []],
+    ] as const) {
+      const stream = await open(user, options);
+      await tell([user], 'Last');
+      await until(() => (stream.events.at(-1)?.title === 'Last' ? true : undefined));
+      await service.database.query(`delete from ${school.schema}.notification where title = 'Last'`);
+      expect({ options, titles: titles(stream).filter((title) => !title.startsWith('Welcome')).slice(0, -1) }).toEqual({ options, titles: expected });
+      await stream.close();
+    }
+  });
+
+  test('tells its client where it is before the first event, so that one that is cut off before it loses nothing', async () => {
+    const user = await school.user(['teacher']);
+    const stream = await open(user);
+    await until(() => stream.lastId || undefined);
+    await stream.close();
+    await tell([user], 'Meanwhile');
+    const again = await open(user, { lastId: stream.lastId });
+    await again.has(1);
+    expect(titles(again)).toEqual(['Meanwhile']);
+    await again.close();
+  });
+
+  test('brings a long absence in batches, all of it once and in order, while more comes', async () => {
+    const user = await school.user(['teacher']);
+    const rows = await service.database.query<{ id: string }>(
+      `insert into ${school.schema}.notification (user_id, title, message) select $1, 'N' || n, repeat('ü"', 1 + n % 7 * 400) from generate_series(1, 1000) n returning id`,
+      [user.id],
+    );
+    const stream = await open(user, { lastId: '0' });
+    await tell([user], 'While it comes');
+    await until(() => (stream.events.at(-1)?.title === 'While it comes' ? true : undefined));
+    const ids = stream.events.map(({ id }) => id);
+    expect(ids).toEqual([...new Set(ids)].sort((a, b) => a - b));
+    for (const { id } of rows) expect(ids).toContain(Number(id));
+    await stream.close();
+  });
+});
+
+describe('who may have one', () => {
+  test('is who is logged in to a school that has notifications: operators are refused, others too', async () => {
+    const without = await service.school({ feature_flags: { notifications: false } });
+    for (const [token, status, error] of [
+      ['', 401, 'invalid_token'],
+      [service.operator.token, 403, 'forbidden'],
+      [without.admin.token, 403, 'feature_disabled'],
+    ] as const) {
+      const { refusal, ...refused } = await open({ token } as Client);
+      expect([refused.status, refusal?.error]).toEqual([status, error]);
+    }
+  });
+
+  test('sends an id of digits, or hears a 400', async () => {
+    for (const options of [{ lastId: 'abc' }, { lastId: '-1' }, { lastId: '1'.repeat(16) }, { query: '?last_event_id=x' }, { query: '?last_event_id=' }, { query: '?x=1' }]) {
+      const { status, refusal } = await open(school.admin, options);
+      expect([options, status, refusal?.error]).toEqual([options, 400, 'validation_error']);
+    }
+  });
+
+  test('has 5 at a time: the 6th is a 429 with Retry-After, until one of them is gone; others are not concerned', async () => {
+    const [user, other] = [await school.user(['teacher']), await school.user(['teacher'])];
+    const second = await login(user);
+    const streams = await Promise.all([user, user, user, second, second].map((of) => open(of)));
+    expect(streams.map(({ status }) => status)).toEqual([200, 200, 200, 200, 200]);
+    for (const session of [user, second]) {
+      const sixth = await open(session);
+      expect([sixth.status, sixth.refusal?.error, sixth.headers['retry-after']]).toEqual([429, 'rate_limited', '30']);
+    }
+    const theirs = await open(other);
+    expect(theirs.status).toBe(200);
+    await streams[0]?.close();
+    const next = await until(async () => {
+      const stream = await open(user);
+      return stream.status === 200 ? stream : undefined;
+    });
+    await tell([user], 'To each');
+    for (const stream of [...streams.slice(1), next]) {
+      await stream.has(1);
+      expect(titles(stream)).toEqual(['To each']);
+      await stream.close();
+    }
+    expect(titles(theirs)).toEqual([]);
+    await theirs.close();
+  });
+
+  test('asks by HEAD for the head alone, and leaves no stream behind', async () => {
+    const user = await school.user(['teacher']);
+    for (let n = 0; n < 7; n++) {
+      const { status, headers, body } = await raw(service.url, { method: 'HEAD', path: '/api/notifications/stream', token: user.token });
+      expect([status, headers['content-type'], body]).toEqual([200, 'text/event-stream; charset=utf-8', '']);
+    }
+    const stream = await open(user);
+    expect(stream.status).toBe(200);
+    await stream.close();
+  });
+});
+
+describe('what is not theirs', () => {
+  test("nobody hears: not another user's, not another school's of the same numbers, by no Last-Event-ID and no X-Tenant-ID", async () => {
+    const other = await service.school();
+    const [mine, colleague] = [await school.user(['teacher']), await school.user(['teacher'])];
+    let theirs = await other.user(['teacher']);
+    // Users of both schools with the same number, since each school counts by itself.
+    while (theirs.id < mine.id) theirs = await other.user(['teacher']);
+    const twin = theirs.id === mine.id ? mine : await (async () => {
+      let last = mine;
+      while (last.id < theirs.id) last = await school.user(['teacher']);
+      return last;
+    })();
+    expect(twin.id).toBe(theirs.id);
+    const streams = await Promise.all([open(twin, { lastId: '0' }), open(theirs, { lastId: '0' }), open(colleague, { lastId: '0' })]);
+    await tell([twin], 'Of the twin');
+    await tell([theirs], 'Of theirs', other);
+    await school.admin.post('/api/notifications/send', { all: true, title: 'Of one school', message: 'x' });
+    await other.admin.post('/api/notifications/send', { all: true, title: 'Of the other', message: 'x' });
+    for (const [index, last] of ['Of one school', 'Of the other', 'Of one school'].entries())
+      await until(() => (streams[index]?.events.at(-1)?.title === last ? true : undefined));
+    await pause(100);
+    expect(streams.map((stream) => titles(stream).filter((title) => title.startsWith('Of')))).toEqual([
+      ['Of the twin', 'Of one school'],
+      ['Of theirs', 'Of the other'],
+      ['Of one school'],
+    ]);
+    const mismatch = await open(twin, { headers: { 'X-Tenant-ID': String(other.id) } });
+    expect([mismatch.status, mismatch.refusal?.error]).toEqual([403, 'tenant_mismatch']);
+    await Promise.all(streams.map((stream) => stream.close()));
+  });
+
+  test('the function that reads for streams gives either: nothing for a session that has ended, is of another school, or of one that is suspended', async () => {
+    const at = await service.school();
+    const user = await at.user(['teacher']);
+    await tell([user], 'Mine', at);
+    const [session] = await service.database.query<{ id: string }>('select max(id) as id from platform.session where tenant_id = $1 and user_id = $2', [at.id, user.id]);
+    const read = async (tenantId: number) =>
+      (await service.database.query<{ event: string }>('select event from core.stream_read($1, $2, $3, 50, 10000)', [tenantId, [session?.id], [0]])).length;
+    expect(await read(at.id)).toBeGreaterThan(0);
+    expect(await read(school.id)).toBe(0);
+    await service.database.query("update platform.tenant set status = 'suspended' where id = $1", [at.id]);
+    expect(await read(at.id)).toBe(0);
+    await service.database.query("update platform.tenant set status = 'active' where id = $1", [at.id]);
+    await service.database.query('update platform.session set expires_at = now() where id = $1', [session?.id]);
+    expect(await read(at.id)).toBe(0);
+    await service.database.query("update platform.session set expires_at = now() + interval '1 day', revoked_at = now() where id = $1", [session?.id]);
+    expect(await read(at.id)).toBe(0);
+  });
+});
+
+describe('a stream ends', () => {
+  const soon = heartbeat / 2;
+  /** Opens a stream of the user and one of somebody else, which must outlive it. */
+  async function two(at: School = school) {
+    const user = await at.user(['teacher']);
+    const bystander = await service.school();
+    return { user, stream: await open(user), other: await open(bystander.admin) };
+  }
+
+  test('at once with its session by a log-out, while streams of other sessions of the user go on', async () => {
+    const { user, stream, other } = await two();
+    const elsewhere = await login(user);
+    const second = await open(elsewhere);
+    const begin = Date.now();
+    await user.post('/api/auth/logout', undefined);
+    expect(await stream.end()).toBe('end');
+    expect(Date.now() - begin).toBeLessThan(2_000);
+    expect((await open(user)).status).toBe(401);
+    await tell([user], 'Still here');
+    await second.has(1);
+    expect([titles(stream), other.ended, second.ended]).toEqual([[], undefined, undefined]);
+    await Promise.all([second.close(), other.close()]);
+  });
+
+  test.each<[string, (user: User, at: School) => Promise<unknown>, number]>([
+    ['its user is deactivated', (user, at) => at.admin.put(`/api/users/${user.id}`, { is_active: false }), 401],
+    ['its user is removed', (user, at) => at.admin.delete(`/api/users/${user.id}`), 401],
+    ['an admin gives its user another password', (user, at) => at.admin.put(`/api/users/${user.id}`, { password: 'another-password' }), 401],
+    ['its school is suspended', (_user, at) => service.operator.post(`/api/platform/tenants/${at.id}/suspend`, undefined), 403],
+    ['its school is deleted', (_user, at) => service.operator.delete(`/api/platform/tenants/${at.id}`), 401],
+    ['its session runs out', (user) => service.database.query('update platform.session set expires_at = now() where user_id = $1 and tenant_id is not null', [user.id]), 401],
+    ['its school loses the feature', (_user, at) => service.operator.put(`/api/platform/tenants/${at.id}`, { feature_flags: { notifications: false } }), 403],
+  ])('when %s, and nobody else is concerned', async (_what, happens, status) => {
+    const at = await service.school();
+    const { user, stream, other } = await two(at);
+    await happens(user, at);
+    expect(await stream.end()).toBe('end');
+    const again = await open(user);
+    expect(again.status).toBe(status);
+    await pause(soon);
+    expect(other.ended).toBeUndefined();
+    await other.close();
+  });
+
+  test('not with the access token, which may expire meanwhile: it lives as long as the session', async () => {
+    const user = await school.user(['teacher']);
+    const stream = await open(user);
+    await service.anonymous.send('POST', '/api/auth/refresh', { headers: { 'X-Refresh-Token': user.refreshToken } }, 200);
+    await pause(heartbeat * 2);
+    await tell([user], 'After the refresh');
+    await stream.has(1);
+    expect(stream.ended).toBeUndefined();
+    await stream.close();
+  });
+
+  test('when its client takes nothing for a heartbeat; what it missed it gets when it comes again', async () => {
+    const user = await school.user(['teacher']);
+    const stream = await open(user);
+    await until(() => stream.lastId || undefined);
+    stream.pause();
+    // More than the buffers of both sides of a connection hold.
+    await service.database.query(`insert into ${school.schema}.notification (user_id, title, message) select $1, 'Much', repeat('x', 5000) from generate_series(1, 4000)`, [user.id]);
+    await tell([user], 'The end');
+    // Five more streams are as many as there may be: the sixth comes in when the first is gone.
+    await until(async () => {
+      const others = await Promise.all([1, 2, 3, 4, 5].map(() => open(user)));
+      const areAll = others.every(({ status }) => status === 200);
+      await Promise.all(others.map((one) => one.status === 200 && one.close()));
+      return areAll || undefined;
+    });
+    stream.resume();
+    await stream.end();
+    const again = await open(user, { lastId: stream.lastId });
+    await until(() => (again.events.at(-1)?.title === 'The end' ? true : undefined));
+    const ids = [...stream.events, ...again.events].map(({ id }) => id);
+    expect(ids).toHaveLength(4001);
+    expect(new Set(ids).size).toBe(4001);
+    await again.close();
+  });
+});

@@ -1,0 +1,204 @@
+import { expect, test } from '@jest/globals';
+import { readConfig } from '../../src/config.ts';
+import { startService } from '../../src/service.ts';
+import { withOwner } from '../../src/database/pool.ts';
+import { serviceWithSchool, testService } from '../support/service.ts';
+import { type OpenStream, openStream } from '../support/stream.ts';
+import { until } from '../support/until.ts';
+
+const { service, school } = await serviceWithSchool({ STREAM_HEARTBEAT_MS: '1000' });
+const pause = (milliseconds: number) => new Promise((done) => setTimeout(done, milliseconds));
+const listeners = () =>
+  service.database.query<{ pid: number }>("select pid from pg_stat_activity where application_name = 'school_listen' and datname = current_database()");
+const kill = () =>
+  service.database.query("select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'school_listen' and datname = current_database()");
+
+test('clients that come and go, while several send and the connection that listens is killed again and again, get each notification once and in order', async () => {
+  const users = await Promise.all([1, 2, 3].map(() => school.user(['teacher'])));
+  const all = users.map(({ id }) => id);
+  const ending = new AbortController();
+
+  /** One client: comes again with the last id whenever it is cut off, or goes by itself. */
+  async function follow(token: string): Promise<{ ids: number[]; connections: number }> {
+    const ids: number[] = [];
+    let lastId: string | undefined;
+    let connections = 0;
+    let stream: OpenStream;
+    const isDone = () => ending.signal.aborted && stream.events.at(-1)?.title === 'The last';
+    do {
+      stream = await openStream(service.url, token, { lastId });
+      if (stream.status !== 200) throw new Error(`It was refused: ${stream.status}`);
+      connections++;
+      await until(() => (stream.lastId === '' ? undefined : true));
+      const stay = Date.now() + Math.random() * 300;
+      await until(() => (isDone() || (!ending.signal.aborted && Date.now() > stay) || stream.ended ? true : undefined));
+      await stream.close();
+      ({ lastId } = stream);
+      ids.push(...stream.events.map(({ id }) => id));
+    } while (!isDone());
+    return { ids, connections };
+  }
+
+  const following = users.flatMap(({ token }) => [follow(token), follow(token)]);
+  await pause(300);
+  const begin = (await service.database.query<{ id: string | null }>(`select max(id) as id from ${school.schema}.notification`))[0]?.id ?? '0';
+  const sent = Array.from({ length: 3 }, async (_, sender) => {
+    for (let n = 0; n < 25; n++) {
+      const some = all.filter(() => Math.random() < 0.7);
+      if (some.length > 0) await school.admin.post('/api/notifications/send', { user_ids: some, title: `S${sender} N${n}`, message: 'x' });
+    }
+  });
+  let isSending = true;
+  const killing = (async () => {
+    while (isSending) {
+      await kill();
+      await pause(150 + Math.random() * 400);
+    }
+  })();
+  await Promise.all(sent);
+  isSending = false;
+  await killing;
+  ending.abort();
+  await school.admin.post('/api/notifications/send', { user_ids: all, title: 'The last', message: 'x' });
+  const got = await Promise.all(following);
+  for (const [index, user] of users.entries()) {
+    const rows = await service.database.query<{ id: string }>(`select id from ${school.schema}.notification where user_id = $1 and id > $2 order by id`, [
+      user.id,
+      begin,
+    ]);
+    const expected = rows.map(({ id }) => Number(id));
+    expect(expected.length).toBeGreaterThan(20);
+    for (const client of got.slice(index * 2, index * 2 + 2)) expect(client.ids).toEqual(expected);
+  }
+  expect(got.reduce((sum, { connections }) => sum + connections, 0)).toBeGreaterThan(12);
+});
+
+test('what is committed later has a later id, also where it was begun before: nobody who resumes misses it', async () => {
+  const user = await school.user(['teacher']);
+  const stream = await openStream(service.url, user.token);
+  await withOwner(service.database.url, async (slow) => {
+    const send = (title: string) =>
+      slow.query(
+        `select set_config('app.tenant_id', $1, true), core.notify_as('info', jsonb_build_object('in_app', jsonb_build_object('title', $2::text, 'message', 'x')), jsonb_build_array(jsonb_build_object('user_id', $3::bigint)))`,
+        [String(school.id), title, user.id],
+      );
+    await slow.query('begin');
+    await send('Slow');
+    const fast = school.admin.post('/api/notifications/send', { user_ids: [user.id], title: 'Fast', message: 'x' });
+    await pause(300);
+    expect(stream.events).toEqual([]);
+    await slow.query('commit');
+    await fast;
+  });
+  await stream.has(2);
+  expect(stream.events.map(({ title }) => title)).toEqual(['Slow', 'Fast']);
+  await stream.close();
+});
+
+test('one connection listens, however many streams there are', async () => {
+  const users = await Promise.all(Array.from({ length: 8 }, () => school.user(['teacher'])));
+  const streams = await Promise.all(users.flatMap(({ token }) => [1, 2, 3, 4, 5].map(() => openStream(service.url, token))));
+  expect(await listeners()).toHaveLength(1);
+  await school.admin.post('/api/notifications/send', { all: true, title: 'To all', message: 'x' });
+  await Promise.all(streams.map((stream) => stream.has(1)));
+  const [connections] = await service.database.query<{ n: number }>(
+    "select count(*)::integer as n from pg_stat_activity where application_name in ('school_api', 'school_listen') and datname = current_database()",
+  );
+  expect(connections?.n).toBeLessThanOrEqual(9);
+  await Promise.all(streams.map((stream) => stream.close()));
+});
+
+test('a log-out that happens while nobody listens ends the stream as soon as somebody does', async () => {
+  const user = await school.user(['teacher']);
+  const stream = await openStream(service.url, user.token);
+  await until(async () => ((await listeners()).length === 1 ? true : undefined));
+  await kill();
+  await service.database.query('update platform.session set revoked_at = now() where user_id = $1 and tenant_id = $2', [user.id, school.id]);
+  expect(await stream.end()).toBe('end');
+});
+
+test('a school that is being migrated keeps its streams, and hears what it was told after; other schools hear it meanwhile', async () => {
+  const other = await service.school();
+  const streams = await Promise.all([openStream(service.url, school.admin.token), openStream(service.url, other.admin.token)]);
+  await withOwner(service.database.url, async (owner) => {
+    await owner.query('begin');
+    await owner.query('select pg_advisory_xact_lock(core.tenant_lock_key($1))', [school.id]);
+    await withOwner(service.database.url, (sender) =>
+      sender.query(`insert into ${school.schema}.notification (user_id, title, message) select min(id), 'During', 'x' from ${school.schema}.user_account`),
+    );
+    await owner.query("select pg_notify('school_events', $1)", [JSON.stringify({ tenant: school.id })]);
+    await service.database.query("select pg_notify('school_events', $1)", [JSON.stringify({ tenant: school.id })]);
+    await other.admin.post('/api/notifications/send', { all: true, title: 'Elsewhere', message: 'x' });
+    await streams[1].has(1);
+    expect(streams[0].events).toEqual([]);
+    await owner.query('commit');
+  });
+  await streams[0].has(1);
+  expect(streams.map(({ events, ended }) => [events.map(({ title }) => title), ended])).toEqual([
+    [['During'], undefined],
+    [['Elsewhere'], undefined],
+  ]);
+  await Promise.all(streams.map((stream) => stream.close()));
+});
+
+test.each(['', '{', '{"tenant": "x"}', '{"users": [1]}', '{"ended": 7}', '{"ended": {"tenant": "x"}}', '{"tenant": 999999, "users": [1]}', 'null'])(
+  'a payload %p that nobody of ours wrote harms nothing',
+  async (payload) => {
+    const user = await school.user(['teacher']);
+    const stream = await openStream(service.url, user.token);
+    await until(async () => ((await listeners()).length === 1 ? true : undefined));
+    await service.database.query("select pg_notify('school_events', $1)", [payload]);
+    await school.admin.post('/api/notifications/send', { user_ids: [user.id], title: 'Still', message: 'x' });
+    await stream.has(1);
+    expect(stream.ended).toBeUndefined();
+    await stream.close();
+  },
+);
+
+test('where nothing can be heard, each heartbeat reads, and ends what has ended', async () => {
+  // Nobody listens on that port.
+  const deaf = await testService({ STREAM_HEARTBEAT_MS: '300', LISTEN_DATABASE_URL: 'postgres://127.0.0.1:1/nothing' });
+  try {
+    const at = await deaf.school();
+    const [user, other] = [await at.user(['teacher']), await at.user(['teacher'])];
+    const streams = await Promise.all([user, other].map(({ token }) => openStream(deaf.url, token)));
+    await until(() => (streams.every(({ lastId }) => lastId !== '') ? true : undefined));
+    await at.admin.post('/api/notifications/send', { all: true, title: 'Late', message: 'x' });
+    await Promise.all(streams.map((stream) => stream.has(1)));
+    await user.post('/api/auth/logout', undefined);
+    expect(await streams[0]?.end()).toBe('end');
+    await at.admin.post('/api/notifications/send', { all: true, title: 'Later', message: 'x' });
+    await streams[1]?.has(2);
+    expect(streams[0]?.events).toHaveLength(1);
+    await streams[1]?.close();
+  } finally {
+    await deaf.close();
+  }
+});
+
+test('streams of all processes hear what one of them sends; one that stops ends its streams at once, refuses more, and leaves no connection', async () => {
+  const here = await testService({ STREAM_HEARTBEAT_MS: '60000' });
+  try {
+    const at = await here.school();
+    const second = await startService(
+      readConfig({ PORT: '0', NODE_ENV: 'test', LOG_LEVEL: 'silent', JWT_SECRETS: 'a secret of the tests that is long enough', DATABASE_POOL_SIZE: '2' }),
+      here.database.url,
+      ['api'],
+    );
+    const streams = await Promise.all([openStream(here.url, at.admin.token), openStream(second.url ?? '', at.admin.token)]);
+    await at.admin.post('/api/notifications/send', { all: true, title: 'To both', message: 'x' });
+    await Promise.all(streams.map((stream) => stream.has(1)));
+    const begin = Date.now();
+    await second.close();
+    expect(Date.now() - begin).toBeLessThan(3_000);
+    expect(await streams[1].end()).toBe('end');
+    expect(streams[0].ended).toBeUndefined();
+    const left = await here.database.query(
+      "select application_name from pg_stat_activity where datname = current_database() and application_name = 'school_listen'",
+    );
+    expect(left).toHaveLength(1);
+    await streams[0].close();
+  } finally {
+    await here.close();
+  }
+});
