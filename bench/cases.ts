@@ -175,4 +175,16 @@ export const cases: BenchCase[] = [
        delete from counter where name like 'RCT-%';
        set session_replication_role = origin`,
   },
+  {
+    name: 'transport',
+    title: 'the dashboard of transport',
+    floor: 'statement',
+    request: () => ({ path: '/api/transport/dashboard', operation: 'transport_dashboard', params: {} }),
+  },
+  {
+    name: 'contacts',
+    title: 'the contact sheet of transport',
+    floor: 'statement',
+    request: () => ({ path: '/api/transport/export/contact-sheet', operation: 'transport_contact_sheet', params: { limit: 5000 } }),
+  },
 ];

@@ -92,6 +92,13 @@ export const days = <Q extends z.ZodObject>(query: Q, most: number): Q =>
     if (count < 1) context.addIssue({ code: 'custom', path: ['to_date'], message: 'must not be before from_date' });
     if (count > most) context.addIssue({ code: 'custom', path: ['to_date'], message: `must be at most ${String(most)} days from from_date` });
   });
+
+/** A time of day. */
+export const time = z
+  .string()
+  .regex(/^([01]\d|2[0-3]):[0-5]\d$/, 'must be a time, HH:MM')
+  .meta({ description: 'A time of day, `HH:MM`.', examples: ['08:45'] });
+
 /** An amount of money: more than 0, at most 2 decimals as they are written, so that nothing is rounded. */
 export const money = z
   .number()

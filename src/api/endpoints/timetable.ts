@@ -4,7 +4,7 @@ import { generateInThread } from '../../timetable/in-a-thread.ts';
 import { type Begun, overCapacityOf, slotsOf, unplacedOf } from '../../timetable/school.ts';
 import { type Handler, resource } from '../endpoint.ts';
 import { ApiError } from '../errors.ts';
-import { Deleted, id, optionalText, page, pathId, timestamps } from '../schemas.ts';
+import { Deleted, id, optionalText, page, pathId, time, timestamps } from '../schemas.ts';
 import { timetablePrint } from './schedule.ts';
 
 const mostPeriods = 24;
@@ -18,12 +18,6 @@ const period = z
   .min(1)
   .max(mostPeriods)
   .meta({ description: 'Counted from 1; lunch counts.', examples: [1] });
-
-/** A time of day. */
-const time = z
-  .string()
-  .regex(/^([01]\d|2[0-3]):[0-5]\d$/, 'must be a time, HH:MM')
-  .meta({ description: 'A time of day, `HH:MM`.', examples: ['08:45'] });
 
 /** Numbers of which each stands there once; kept in their order. */
 const numbers = (number: z.ZodInt, most: number) =>

@@ -1,0 +1,1 @@
+-- Notifications have this number.
