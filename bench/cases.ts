@@ -33,23 +33,26 @@ export interface BenchCase {
   undo?: (students: number) => string;
 }
 
+/** The year whose August begins the academic year, as the seed has it. */
+const schoolYear = new Date(new Date().setMonth(new Date().getMonth() - 7)).getFullYear();
+const firstDay = Date.UTC(schoolYear, 7, 1);
+/** A day of this academic year that has been: its n-th. */
+const dayOfYear = (n: number) => new Date(firstDay + n * 86_400_000).toISOString().slice(0, 10);
+const daysSoFar = Math.floor((Date.now() - firstDay) / 86_400_000);
+/** Class 1 keeps the year of marks that the seed gives it. */
+const unmark = () =>
+  `delete from attendance_correction; delete from attendance where class_id <> 1 or date < '${schoolYear}-08-15';
+   delete from attendance_day where class_id <> 1 or date < '${schoolYear}-08-15'`;
+
 /** The ids of the students of a class of this year. */
 const inClass = (classId: number, students: number) =>
   Array.from({ length: Math.floor((Math.floor((students * 4) / 5) - classId) / 24) + 1 }, (_, n) => classId + 24 * n);
-
-/** A day so many days after a Monday long before the years of the school, whose own marks stay when a case is undone. */
-const longAgo = (days: number) => new Date(Date.UTC(2001, 0, 1 + days)).toISOString().slice(0, 10);
-const unmark = () =>
-  `delete from attendance_correction; delete from attendance where date < '2015-01-01'; delete from attendance_day where date < '2015-01-01'`;
 
 const pick = <T>(...values: T[]): T => values[Math.floor(Math.random() * values.length)] as T;
 const mark = (classId: number, date: string, students: number, statuses: string[]): CaseRequest => {
   const body = { class_id: classId, date, records: inClass(classId, students).map((student_id) => ({ student_id, status: pick(...statuses) })) };
   return { method: 'POST', path: '/api/attendance/mark', body, operation: 'attendance_mark', params: body };
 };
-
-/** The year whose August begins the academic year, as the seed has it. */
-const schoolYear = new Date(new Date().setMonth(new Date().getMonth() - 7)).getFullYear();
 
 /** The password of everybody in the benchmark. */
 export const benchPassword = 'bench-password';
@@ -131,14 +134,14 @@ export const cases: BenchCase[] = [
     title: 'mark the attendance of a class',
     floor: 'statement',
     request: ({ classId, students }) =>
-      mark(classId, longAgo(1 + Math.floor(Math.random() * 5000)), students, ['present', 'present', 'present', 'absent', 'late']),
+      mark(classId, dayOfYear(Math.floor(Math.random() * daysSoFar)), students, ['present', 'present', 'present', 'absent', 'late']),
     undo: unmark,
   },
   {
     name: 'correct',
     title: 'mark it again, two of three otherwise',
     floor: 'statement',
-    request: ({ classId, students }) => mark(classId, longAgo(0), students, ['present', 'absent', 'late']),
+    request: ({ classId, students }) => mark(classId, dayOfYear(0), students, ['present', 'absent', 'late']),
     undo: unmark,
   },
   {

@@ -5,13 +5,13 @@ import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { Worker } from 'node:worker_threads';
 import type { Generated, Id, Placed, Problem } from '../src/timetable/problem.ts';
-import { judge, type Verdict } from '../test/support/timetable-checker.ts';
-import { instances } from '../test/support/timetable-instances.ts';
-import { feasibleProblem, plainSchool, type School } from '../test/support/timetables.ts';
+import { judge, type Verdict } from '../test/support/judge.ts';
+import { instances } from '../test/support/stored-problems.ts';
+import { feasibleProblem, plainSchool, type School } from '../test/support/made-up-problems.ts';
 
-// `npm run bench:timetable -- [seconds] [names,...]`: the generator on all instances and on made-up schools, and FET beside it where `fet-cl` is installed.
+// `npm run bench:timetable -- [effort] [names,...]`: the generator on all instances and on made-up schools, and FET beside it where `fet-cl` is installed.
 
-const [seconds = '20', names] = process.argv.slice(2);
+const [effort = '10', names] = process.argv.slice(2);
 const print = (text: string) => process.stdout.write(`${text}\n`);
 const run = promisify(execFile);
 
@@ -39,7 +39,7 @@ async function ours(problem: Problem): Promise<Attempt> {
   const timer = setInterval(() => (highest = Math.max(highest, process.memoryUsage().rss)), 20);
   const processor = process.cpuUsage();
   const thread = new Worker(new URL('../src/timetable/generate.worker.ts', import.meta.url), {
-    workerData: { problem, options: { time_limit_ms: Number(seconds) * 1000 } },
+    workerData: { problem, options: { effort: Number(effort), time_limit_ms: 600_000 } },
   });
   const made = await new Promise<Generated>((resolve, reject) => thread.on('message', resolve).on('error', reject));
   const { user, system } = process.cpuUsage(processor);
@@ -175,7 +175,7 @@ const hasFet = await run('fet-cl', ['--version']).then(
 print(
   hasFet ? 'FET beside it, without and with the wish for no gaps of teachers.' : 'fet-cl is not installed (Debian: apt-get install fet), so FET is left out.',
 );
-print(`Time limit ${seconds} s.`);
+print(`Effort ${effort}; FET may take as many seconds.`);
 print(`${''.padEnd(34)}${['seconds', 'cpu', 'unplaced', 'broken', 'spread', 'class', 'teacher', 'MB'].map((head) => head.padStart(8)).join('')}`);
 for (const { name, problem } of [...instances, ...made]) {
   if (names && !names.split(',').includes(name)) continue;
@@ -183,7 +183,7 @@ for (const { name, problem } of [...instances, ...made]) {
   row(name, attempt, judge(problem, attempt.placed));
   if (!hasFet) continue;
   for (const asks of [false, true]) {
-    const other = await fet(problem, asks, Number(seconds));
+    const other = await fet(problem, asks, Number(effort));
     const label = asks ? '  FET, no gaps' : '  FET';
     if (other) row(label, other, judge(problem, other.placed));
     else print(`${label.padEnd(34)}    nothing in the time`);

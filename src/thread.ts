@@ -27,6 +27,8 @@ export interface ThreadOptions {
   maxMilliseconds: number;
   /** Ends the waiting or the thread, for a request that is gone; its reason is thrown. */
   signal?: AbortSignal | undefined;
+  /** Ends the waiting, and nothing else. */
+  patience?: AbortSignal | undefined;
 }
 
 /**
@@ -65,7 +67,8 @@ export function threadLine<Answer>(line: ThreadLine): (workerData: unknown, opti
 
   return async (workerData, options) => {
     options.signal?.throwIfAborted();
-    await turn(options.signal);
+    const ends = [options.signal, options.patience].filter((each) => each !== undefined);
+    await turn(AbortSignal.any(ends));
     try {
       return await runInThread<Answer>(line.script, workerData, { ...options, resourceLimits: line.resourceLimits });
     } finally {

@@ -40,12 +40,26 @@ create function api.leave_current_year(p_except bigint default null) returns voi
 $$;
 comment on function api.leave_current_year is 'Takes «current» from every year but one.';
 
+-- Refuses a year of two years or more: whatever is listed by the days of a year would have no end. The constraint
+-- academic_year_length_check holds every other writer to it.
+create function api.require_year_length(p jsonb) returns void language plpgsql stable as $$
+begin
+  if exists (
+    select from (values (true)) given left join academic_year y on y.id = (p ->> 'id')::bigint
+    where coalesce((p ->> 'end_date')::date, y.end_date) >= coalesce((p ->> 'start_date')::date, y.start_date) + interval '2 years') then
+    perform core.refuse_field('validation_error', case when p ? 'end_date' or not p ? 'start_date' then 'end_date' else 'start_date' end,
+      'An academic year is shorter than two years.');
+  end if;
+end $$;
+comment on function api.require_year_length is 'Refuses an academic year of two years or more.';
+
 -- The first year is the current one, whatever is said of it; a later one takes that from the other when it says so.
 -- Years that overlap, or have one name, are a conflict.
 create function api.academics_years_create(p jsonb) returns json language plpgsql as $$
 declare
   v_id bigint;
 begin
+  perform api.require_year_length(p);
   perform api.lock_current_year();
   if (p ->> 'is_current')::boolean then
     perform api.leave_current_year();
@@ -63,6 +77,7 @@ declare
   v_id bigint := (p ->> 'id')::bigint;
   v_is_current boolean := (select is_current from academic_year where id = v_id);
 begin
+  perform api.require_year_length(p);
   if v_is_current and not (p ->> 'is_current')::boolean then
     perform core.refuse_field('conflict', 'is_current', 'One year is always the current one. Make another year current instead.');
   elsif not v_is_current and (p ->> 'is_current')::boolean then
@@ -103,7 +118,7 @@ begin
       'teachers', (select count(distinct cs.teacher_id) from core.class_staff() cs join teacher t on t.id = cs.teacher_id and t.deleted_at is null
                    where cs.class_id = any (class.ids)),
       'active_teachers', (select count(*) from teacher where is_active and deleted_at is null),
-      'attendance_rate', (select round(sum(a.attended) / nullif(sum(a.marks), 0), 4) from attendance_total a where a.class_id = any (class.ids)),
+      'attendance_rate', (select api.attendance_rate(sum(a.attended), 0, sum(a.marks)) from attendance_total a where a.class_id = any (class.ids)),
       'fees', case when sees.fees then (
         -- Of a fee that was waived counts what was paid before.
         select json_build_object('billed', coalesce(sum(billed - waived), 0), 'collected', coalesce(sum(collected), 0)) from api.finance_billed(y.id)) end)

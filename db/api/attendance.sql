@@ -10,6 +10,11 @@ insert into core.operation (name, access, permission, own, role, feature, writes
   ('attendance_me', 'tenant', null, false, 'student', 'attendance', false, false, null),
   ('attendance_calendar_holidays', 'tenant', null, false, null, 'attendance', false, false, null);
 
+-- Present or late, of all marks, in percent with two decimals; null without marks.
+create function api.attendance_rate(p_present numeric, p_late numeric, p_total numeric) returns numeric language sql immutable parallel safe
+  return round(100 * (p_present + p_late) / nullif(p_total, 0), 2);
+comment on function api.attendance_rate is 'Present or late, of all marks, in percent; null without marks.';
+
 -- What marks a mark had before: [{status, class_id, marked_by_name, marked_at, corrected_by_name, corrected_at}], the oldest first.
 create function api.attendance_corrections(p_attendance_id bigint) returns json language sql stable as $$
   select coalesce(json_agg(json_build_object('status', x.status, 'class_id', x.class_id, 'marked_by_name', x.marked_by_name, 'marked_at', x.marked_at,
@@ -44,19 +49,18 @@ select core.define_record('attendance', p_table => 'attendance', p_key => 'm.stu
 select core.define_record('attendance_class', p_table => 'class', p_key => 'c.id',
   p_source => $$
     class c join grade g on g.id = c.grade_id join academic_year y on y.id = c.academic_year_id and y.is_current
+    cross join lateral (select count(*) from enrollment e where e.class_id = c.id and e.status = 'active') now_in
+    left join lateral (select present + absent + late as count from attendance_day d where d.class_id = c.id and d.date = core.today()) today on true
   $$,
   p_columns => $$
     c.id as class_id, api.class_name(c.name, c.section) as class_name, c.grade_id, g.name as grade_name, c.academic_year_id,
-    (select count(*) from enrollment e where e.class_id = c.id and e.status = 'active') as student_count,
-    coalesce((select present + absent + late from attendance_day d where d.class_id = c.id and d.date = core.today()), 0) as marked_today,
-    (select present + absent + late from attendance_day d where d.class_id = c.id and d.date = core.today())
-      >= (select greatest(count(*), 1) from enrollment e where e.class_id = c.id and e.status = 'active') is true as is_marked_today
+    now_in.count as student_count, coalesce(today.count, 0) as marked_today, coalesce(today.count >= greatest(now_in.count, 1), false) as is_marked_today
   $$,
   p_search => $$platform.search_normal(concat_ws(' ', c.name, c.section, g.name))$$,
   p_filters => '{"teacher_id": "c.id in (select class_id from core.class_staff() where teacher_id = :value::bigint)"}',
   p_default_sort => 'grade_name', p_sorts => $${
-    "grade_name": ["g.sequence nulls last", "platform.search_normal(g.name)", "platform.search_normal(concat_ws(' ', c.name, c.section))"],
-    "class_name": ["platform.search_normal(concat_ws(' ', c.name, c.section))"]
+    "grade_name": ["g.sequence nulls last", "platform.search_normal(g.name)", "platform.search_normal(api.class_name(c.name, c.section))"],
+    "class_name": ["g.sequence nulls last", "platform.search_normal(api.class_name(c.name, c.section))"]
   }$$);
 
 -- The teacher behind the user of this request, however far they reach; null when they are none.
@@ -65,52 +69,62 @@ create function api.asking_teacher_id() returns bigint language sql stable as $$
 $$;
 comment on function api.asking_teacher_id is 'The teacher behind the user of this request; null when they are none.';
 
--- Lets the rest of an operation reach the school, once it is certain that it is about nothing but a class that the user teaches. Its
--- marks are the class's, also those of students who have left for a class of others or came from one. Answers the reach to go back to.
-create function api.reach_for_class() returns text language plpgsql stable as $$
-declare
-  v_scope text := current_setting('app.scope');
-begin
-  if v_scope = 'taught' then
-    perform core.reach_all();
-  end if;
-  return v_scope;
-end $$;
-comment on function api.reach_for_class is 'Reaches the school where the reach was the classes taught; answers the reach before.';
+-- Whether the user reaches the classes that they teach and no others. A function about nothing but one such class goes on for all of
+-- the school (core.reach_all): the marks of a class are its own, also those of students who have left for a class of others or came from one.
+create function api.reaches_taught() returns boolean language sql stable as $$
+  select current_setting('app.scope') = 'taught';
+$$;
+comment on function api.reaches_taught is 'Whether the user reaches the classes that they teach and no others.';
 
--- {class_id, date, records}: marks the students of a class for a day, all or none; the same again changes nothing, and of several marks the
--- last counts. validation_error for a day to come, conflict on a holiday, invalid_reference for a class out of reach and for students who are
--- not in it, neither now nor on that day; forbidden for a class that the user does not teach, unless they may mark any. Rows are taken in the order of students, their totals in that of classes: of two at once one waits for the other.
+-- Whether a student was in a class on a day, the day that they left it included.
+create function api.was_in_class(p_student_id bigint, p_class_id bigint, p_date date) returns boolean language sql stable as $$
+  select exists (
+    select from enrollment e
+    where e.student_id = p_student_id and e.class_id = p_class_id and e.starts_on <= p_date and coalesce(e.ends_on >= p_date, true));
+$$;
+comment on function api.was_in_class is 'Whether a student was in a class on a day, the day that they left it included.';
+
+-- {class_id, date, records}: marks the students of a class for a day, all or none; the same again changes nothing.
+-- validation_error for a day to come or outside the academic year of the class; conflict for new marks on a holiday, while those that are
+-- there can still be corrected; invalid_reference for a class out of reach and for students who are not in it, neither now nor on that
+-- day; forbidden for a class that is in reach and not taught, unless they may mark any.
+-- A mark is of one class. Who was on the roll of two that day (they changed during it) is of the one that marks later. Who came later is
+-- marked by the class they are in now where nobody did; a mark by a class whose roll they were on then is a conflict that names it.
+-- Rows are taken in the order of students, their totals in that of classes: of two at once one waits for the other.
 create function api.attendance_mark(p jsonb) returns json language plpgsql as $$
 declare
   v_class_id bigint := (p ->> 'class_id')::bigint;
   v_date date := (p ->> 'date')::date;
   v_marks_any boolean := core.has_permission_for_all('attendance.manage');
   v_now timestamptz := clock_timestamp();
-  v_scope text := current_setting('app.scope');
+  v_scope text := core.reach_all(v_marks_any);
   v_found record;
+  v_free bigint[];
   v_faults json;
   v_answer json;
 begin
-  if v_marks_any then
-    perform core.reach_all();
-  end if;
   select v_marks_any or exists (select from core.class_staff() s where s.class_id = c.id and s.teacher_id = api.asking_teacher_id()) as may_mark,
-      (select string_agg(h.name, ', ' order by h.name) from api.holidays_between(v_date, v_date) h) as holiday,
+      y.start_date, y.end_date,
+      (select holiday ->> 'name' from api.holiday_days(v_date, v_date)) as holiday,
       (select u.first_name || ' ' || u.last_name from user_account u where u.id = core.user_id()) as marked_by_name
-    into v_found from class c where c.id = v_class_id;
+    into v_found from class c join academic_year y on y.id = c.academic_year_id where c.id = v_class_id;
   if not found then
     perform core.refuse_field('invalid_reference', 'class_id', format('There is no class %s.', v_class_id));
   elsif not v_found.may_mark then
     perform core.fail('forbidden', 'You mark the classes that you teach; for others this needs the permission attendance.manage.');
   elsif v_date > core.today() then
     perform core.refuse_field('validation_error', 'date', format('This day is still to come: today is %s.', core.today()));
-  elsif v_found.holiday is not null then
-    perform core.refuse_field('conflict', 'date', format('%s is a holiday: %s.', v_date, v_found.holiday));
+  elsif v_date not between v_found.start_date and v_found.end_date then
+    perform core.refuse_field('validation_error', 'date', format('The academic year of this class goes from %s to %s.', v_found.start_date, v_found.end_date));
   end if;
 
-  -- Who came from a class of others today brings a mark of that class.
+  -- Who came from a class of others brings its marks.
   perform core.reach_all();
+  if v_found.holiday is not null and exists (
+    select from jsonb_to_recordset(p -> 'records') r (student_id bigint)
+    where not exists (select from attendance a where a.student_id = r.student_id and a.date = v_date and a.class_id = v_class_id)) then
+    perform core.refuse_field('conflict', 'date', format('%s is a holiday: %s.', v_date, v_found.holiday));
+  end if;
   select json_agg(json_build_object('path', format('records.%s.student_id', position - 1),
       'message', format('Student %s is not in this class, neither now nor on %s.', student_id, v_date)) order by position) into v_faults
     from (
@@ -124,6 +138,11 @@ begin
     perform core.fail('invalid_reference', v_faults -> 0 ->> 'message', v_faults);
   end if;
 
+  -- Whose mark this class may take over: of those on its roll that day, and of those on no roll of the class that marked them.
+  select array_agg(r.student_id) into v_free
+    from jsonb_to_recordset(p -> 'records') r (student_id bigint)
+    left join attendance a on a.student_id = r.student_id and a.date = v_date
+    where api.was_in_class(r.student_id, v_class_id, v_date) or (a.class_id <> v_class_id and not api.was_in_class(r.student_id, a.class_id, v_date));
   with given as materialized (
     select student_id, status from jsonb_to_recordset(p -> 'records') r (student_id bigint, status text)
   ), written as (
@@ -133,12 +152,26 @@ begin
         set status = excluded.status, class_id = excluded.class_id, marked_by = excluded.marked_by, marked_by_name = excluded.marked_by_name,
             marked_at = greatest(excluded.marked_at, a.marked_at) -- of who had to wait, not before what they correct
         where (a.status, a.class_id) is distinct from (excluded.status, excluded.class_id)
+          and (a.class_id = excluded.class_id or a.student_id = any (v_free))
       returning a.xmax::text <> '0' as is_correction -- what is new has no version before
   )
   select json_build_object('class_id', v_class_id, 'date', v_date, 'marked', count(*), 'present', count(*) filter (where status = 'present'),
       'absent', count(*) filter (where status = 'absent'), 'late', count(*) filter (where status = 'late'),
       'corrected', (select count(*) from written where is_correction), 'unchanged', count(*) - (select count(*) from written))
     into v_answer from given;
+
+  -- Read after writing, so that a mark which came while this one waited counts too.
+  select json_agg(json_build_object('path', format('records.%s.student_id', position - 1),
+      'message', format('Student %s was in %s on %s, and was marked there.', student_id, class_name, v_date)) order by position) into v_faults
+    from (
+      select given.position, a.student_id, api.class_name(c.name, c.section) as class_name
+      from jsonb_array_elements(p -> 'records') with ordinality given (mark, position)
+      join attendance a on a.student_id = (given.mark ->> 'student_id')::bigint and a.date = v_date and a.class_id <> v_class_id
+      join class c on c.id = a.class_id
+      order by given.position limit 10) faults;
+  if v_faults is not null then
+    perform core.fail('conflict', v_faults -> 0 ->> 'message', v_faults);
+  end if;
   perform core.reach_again(v_scope);
   return v_answer;
 end $$;
@@ -167,7 +200,7 @@ create function api.attendance_sheet(p_class_id bigint, p_date date)
 $$;
 comment on function api.attendance_sheet is 'A class on a day: everybody on its roll, marked or not, and whoever was marked in it.';
 
--- A class on a day (date, today unless said otherwise), or its marks of some days (from_date, to_date); not_found where it is out of reach.
+-- A class on a day (date, today unless said otherwise) with the state of that day beside the list, or its marks of some days (from_date, to_date); not_found where it is out of reach.
 -- Search over the students; filter status.
 create function api.attendance_class(p jsonb) returns json language plpgsql stable as $$
 declare
@@ -178,13 +211,16 @@ declare
   v_answer json;
 begin
   perform api.require_class(v_class_id);
-  v_scope := api.reach_for_class();
+  v_scope := core.reach_all(api.reaches_taught());
   if p ?| '{from_date,to_date}' then
-    v_days := api.days_asked(p, 366, null, null);
+    v_days := api.days_asked(p);
     v_answer := core.page('attendance', p || jsonb_build_object('from_date', v_days.first_day, 'to_date', v_days.last_day));
   else
     v_answer := core.page('attendance', p || jsonb_build_object('date', v_date),
       p_source => format('api.attendance_sheet(%L, %L) m join student s on s.id = m.student_id join class c on c.id = m.class_id', v_class_id, v_date));
+    select json_build_object('data', v_answer -> 'data', 'pagination', v_answer -> 'pagination', 'day', json_build_object(
+        'date', v_date, 'is_working_day', extract(isodow from v_date)::integer = any (working_days), 'holiday', (select holiday from api.holiday_days(v_date, v_date))))
+      into v_answer from timetable_config;
   end if;
   perform core.reach_again(v_scope);
   return v_answer;
@@ -200,8 +236,8 @@ declare
   v_answer json;
 begin
   perform api.require_class(v_class_id);
-  v_scope := api.reach_for_class();
-  v_days := api.days_asked(p, 366, date_trunc('month', core.today())::date, (date_trunc('month', core.today()) + interval '1 month - 1 day')::date);
+  v_scope := core.reach_all(api.reaches_taught());
+  v_days := api.days_asked(p, date_trunc('month', core.today())::date, (date_trunc('month', core.today()) + interval '1 month - 1 day')::date);
   with mark as materialized (
     select a.student_id, a.date, a.status from attendance a where a.class_id = v_class_id and a.date between v_days.first_day and v_days.last_day
   ), student_marks as (
@@ -217,7 +253,7 @@ begin
       'class_id', c.id, 'class_name', api.class_name(c.name, c.section), 'from_date', v_days.first_day, 'to_date', v_days.last_day,
       'summary', (
         select json_build_object('present', coalesce(sum(present), 0), 'absent', coalesce(sum(absent), 0), 'late', coalesce(sum(late), 0), 'total', coalesce(sum(total), 0),
-          'attendance_rate', round(100.0 * (sum(present) + sum(late)) / nullif(sum(total), 0), 1)) from student_marks),
+          'attendance_rate', api.attendance_rate(sum(present), sum(late), sum(total))) from student_marks),
       'days', (
         select coalesce(json_agg(json_build_object('date', date, 'present', present, 'absent', absent, 'late', late, 'total', total) order by date), '[]')
         from (select date, count(*) as total, count(*) filter (where status = 'present') as present, count(*) filter (where status = 'absent') as absent,
@@ -226,7 +262,7 @@ begin
         select coalesce(json_agg(json_build_object('student_id', s.id, 'student_name', s.first_name || ' ' || s.last_name, 'first_name', s.first_name, 'last_name', s.last_name,
             'roll_number', s.roll_number, 'admission_number', s.admission_number,
             'present', coalesce(m.present, 0), 'absent', coalesce(m.absent, 0), 'late', coalesce(m.late, 0), 'total', coalesce(m.total, 0),
-            'attendance_rate', round(100.0 * (m.present + m.late) / m.total, 1), 'marks', coalesce(m.marks, '[]'))
+            'attendance_rate', api.attendance_rate(m.present, m.late, m.total), 'marks', coalesce(m.marks, '[]'))
           order by platform.search_normal(s.last_name), platform.search_normal(s.first_name), s.id), '[]')
         from roll r join student s on s.id = r.student_id left join student_marks m on m.student_id = r.student_id))
     into v_answer from class c where c.id = v_class_id;
@@ -239,11 +275,11 @@ end $$;
 create function api.attendance_of(p_student_id bigint, p jsonb) returns json language plpgsql stable as $$
 declare
   v_days record;
-  v_scope text := current_setting('app.scope');
+  v_scope text := core.reach_all(coalesce(p_student_id = core.student_id(), false));
   v_corrected bigint[];
   v_answer json;
 begin
-  v_days := api.days_asked(p, 366, null, null);
+  v_days := api.days_asked(p);
   if p ? 'academic_year_id' or not p ?| '{from_date,to_date}' then
     select greatest(y.start_date, (p ->> 'from_date')::date) as first_day, least(y.end_date, (p ->> 'to_date')::date) as last_day into v_days
       from academic_year y where case when p ? 'academic_year_id' then y.id = (p ->> 'academic_year_id')::bigint else y.is_current end;
@@ -253,14 +289,11 @@ begin
       select core.today() - 365 as first_day, core.today() as last_day into v_days;
     end if;
   end if;
-  if p_student_id = core.student_id() then
-    perform core.reach_all();
-  end if;
   v_corrected := array(select attendance_id from attendance_correction where student_id = p_student_id);
   select json_build_object('student_id', s.id, 'student_name', s.first_name || ' ' || s.last_name, 'from_date', v_days.first_day, 'to_date', v_days.last_day,
       'summary', json_build_object('present', count(a.id) filter (where a.status = 'present'), 'absent', count(a.id) filter (where a.status = 'absent'),
         'late', count(a.id) filter (where a.status = 'late'), 'total', count(a.id),
-        'attendance_rate', round(100.0 * count(a.id) filter (where a.status <> 'absent') / nullif(count(a.id), 0), 1)),
+        'attendance_rate', api.attendance_rate(count(a.id) filter (where a.status = 'present'), count(a.id) filter (where a.status = 'late'), count(a.id))),
       'records', coalesce(json_agg(json_build_object('id', a.id, 'date', a.date, 'status', a.status, 'class_id', a.class_id,
         'class_name', api.class_name(c.name, c.section), 'marked_by_name', a.marked_by_name, 'marked_at', a.marked_at,
         'corrections', case when a.id = any (v_corrected) then api.attendance_corrections(a.id) else '[]' end) order by a.date) filter (where a.id is not null), '[]'))
@@ -308,11 +341,11 @@ begin
         select date, present, absent, late from attendance_day where class_id = any (v_class_ids) and date between v_first and v_last) d
       group by date
     ), holidays as (
-      select date, (array_agg(id order by id))[1] as id, string_agg(name, ', ' order by id) as name from api.holidays_between(v_first, v_last) group by date
+      select date, holiday from api.holiday_days(v_first, v_last)
     )
     select json_agg(json_build_object(
       'date', d.date, 'day_of_week', extract(isodow from d.date)::integer, 'is_working_day', extract(isodow from d.date)::integer = any (c.working_days),
-      'holiday', case when h.id is not null then json_build_object('id', h.id, 'name', h.name) end, 'status', a.status,
+      'holiday', h.holiday, 'status', a.status,
       'counts', case when v_reads_all or v_teacher_id is not null then
         json_build_object('present', coalesce(t.present, 0), 'absent', coalesce(t.absent, 0), 'late', coalesce(t.late, 0)) end) order by d.date)
     from timetable_config c cross join (select generate_series(v_first::timestamp, v_last, '1 day')::date as date) d

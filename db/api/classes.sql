@@ -102,8 +102,8 @@ begin
 end $$;
 comment on function api.require_class is 'Raises not_found when there is no such class.';
 
--- Refuses a teacher who is deleted or inactive, by the field that names them; null is nobody. Who is neither stays so until this
--- transaction ends. A lock asks for the reach of a change, which a teacher has not over colleagues whom they may well name.
+-- Refuses a teacher who is deleted or inactive, by the field that names them; null is nobody. The row is
+-- locked. FOR SHARE is checked against the policy for updates, which hides colleagues from a teacher: hence the reach.
 create function api.require_active_teacher(p_id bigint, p_path text) returns void language plpgsql as $$
 declare
   v_scope text := core.reach_all();
@@ -124,7 +124,7 @@ create function api.require_no_other_class(p_teacher_id bigint, p_class_id bigin
 declare
   v_class text;
 begin
-  select concat_ws(' ', name, section) into v_class from class
+  select api.class_name(name, section) into v_class from class
     where class_teacher_id = p_teacher_id and academic_year_id = p_academic_year_id and id is distinct from p_class_id;
   if found then
     perform core.refuse_field('conflict', p_path, format('This teacher is class teacher of %s in this academic year.', v_class));

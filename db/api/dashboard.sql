@@ -25,12 +25,8 @@ begin
           where class_id = any (array(select c.id from class c join academic_year y on y.id = c.academic_year_id where y.is_current)))) end,
       'total_classes', (select count(*) from class c join academic_year y on y.id = c.academic_year_id where y.is_current),
       'attendance_today', (
-        select json_build_object('present', count(*) filter (where status <> 'absent'), 'absent', count(*) filter (where status = 'absent'), 'late', count(*) filter (where status = 'late'))
-        from (
-          select status from attendance where is_all and date = today
-          union all
-          select status from attendance where not is_all and date = today and class_id = any (array(select id from class))
-        ) a),
+        select json_build_object('present', coalesce(sum(present + late), 0), 'absent', coalesce(sum(absent), 0), 'late', coalesce(sum(late), 0))
+        from attendance_day where date = today and (is_all or class_id = any (array(select id from class)))),
       'fee_summary', case when sees_fees then json_build_object(
         'collected_this_month', (
           select coalesce(sum(amount), 0) from payment

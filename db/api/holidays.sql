@@ -34,12 +34,18 @@ create function api.holidays_between(p_from date, p_to date) returns table (id b
 $$;
 comment on function api.holidays_between is 'The holidays from one day to another, recurring ones on each of their days.';
 
--- The days that a request means by from_date and to_date: both as they are, of one alone p_days days from it or up to it, of neither the
+-- The days without school from one to another: each with its holiday {id, name}, of several the names together under the id of the first.
+create function api.holiday_days(p_from date, p_to date) returns table (date date, holiday json) language sql stable as $$
+  select h.date, json_build_object('id', min(h.id), 'name', string_agg(h.name, ', ' order by h.id)) from api.holidays_between(p_from, p_to) h group by h.date;
+$$;
+comment on function api.holiday_days is 'The days without school from one to another, each with its holiday {id, name}.';
+
+-- The days that a request means by from_date and to_date: both as they are, of one alone a year from it or up to it, of neither the
 -- days from p_from to p_to.
-create function api.days_asked(p jsonb, p_days integer, p_from date, p_to date, out first_day date, out last_day date) language sql stable as $$
-  select case when given.first is null and given.last is null then p_from else greatest(coalesce(given.first, given.last - (p_days - 1)), '1000-01-01') end,
-    case when given.first is null and given.last is null then p_to else least(coalesce(given.last, given.first + (p_days - 1)), '9999-12-31') end
-  from (select (p ->> 'from_date')::date as first, (p ->> 'to_date')::date as last) given;
+create function api.days_asked(p jsonb, p_from date default null, p_to date default null, out first_day date, out last_day date) language sql stable as $$
+  select case when given.first is null and given.last is null then p_from else greatest(coalesce(given.first, given.last - a_year.days), '1000-01-01') end,
+    case when given.first is null and given.last is null then p_to else least(coalesce(given.last, given.first + a_year.days), '9999-12-31') end
+  from (select (p ->> 'from_date')::date as first, (p ->> 'to_date')::date as last) given, (values (365)) a_year (days); -- 366 with the day itself
 $$;
 comment on function api.days_asked is 'The first and the last day that a request means by from_date and to_date.';
 
@@ -51,36 +57,49 @@ declare
   v_last date;
 begin
   if p ?| '{from_date,to_date}' then
-    select d.first_day, d.last_day into v_first, v_last from api.days_asked(p, 366, null, null) d;
+    select d.first_day, d.last_day into v_first, v_last from api.days_asked(p) d;
   elsif p ? 'academic_year_id' then
-    select start_date, end_date into v_first, v_last from academic_year where id = (p ->> 'academic_year_id')::bigint;
+    -- Years that were there before their length had a limit may have any.
+    select start_date, least(end_date, start_date + 3659) into v_first, v_last from academic_year where id = (p ->> 'academic_year_id')::bigint;
   end if;
   return core.page('holiday', p, p_source => case when p ?| '{academic_year_id,from_date,to_date}' then format(
     '(select d.date, h.id, h.name, h.is_recurring, h.created_at, h.updated_at from api.holidays_between(%L, %L) d join holiday h on h.id = d.id) h', v_first, v_last) end);
 end $$;
 
+-- Refuses a holiday of a name that the day has already. Of two at once the index holiday_name_key refuses the second.
+create function api.require_no_other_holiday(p jsonb) returns void language plpgsql stable as $$
+declare
+  v_is_other boolean;
+  v_date date;
+begin
+  select exists (select from holiday h where h.id is distinct from one.id and lower(h.name) = lower(one.name) and h.date = one.date), one.date into v_is_other, v_date
+    from (select (p ->> 'id')::bigint as id, coalesce(p ->> 'name', before.name) as name, coalesce((p ->> 'date')::date, before.date) as date
+          from (values (true)) given left join holiday before on before.id = (p ->> 'id')::bigint) one;
+  if v_is_other then
+    perform core.refuse_field('conflict', case when p ? 'name' or not p ? 'date' then 'name' else 'date' end, format('%s has a holiday of this name already.', v_date));
+  end if;
+end $$;
+comment on function api.require_no_other_holiday is 'Refuses a holiday of a name that the day has already.';
+
 -- A new holiday; conflict when the day has one of this name. Marks that the day has stay.
 create function api.holidays_create(p jsonb) returns json language plpgsql as $$
 declare
-  v_id bigint := core.insert('holiday', p);
+  v_id bigint;
 begin
+  perform api.require_no_other_holiday(p);
+  v_id := core.insert('holiday', p);
   return api.holiday_record(v_id);
 end $$;
-
--- One holiday, with the date that it was given, or not_found.
-create function api.holidays_get(p jsonb) returns json language sql stable as $$
-  select api.holiday_record((p ->> 'id')::bigint);
-$$;
 
 -- Any of name, date and is_recurring; conflict when the day has another holiday of this name.
 create function api.holidays_update(p jsonb) returns json language plpgsql as $$
-declare
-  v_id bigint := core.update('holiday', p);
 begin
-  return api.holiday_record(v_id);
+  perform api.require_no_other_holiday(p);
+  perform core.update('holiday', p);
+  return api.holiday_record((p ->> 'id')::bigint);
 end $$;
 
--- Removes a holiday, a recurring one from every year.
-create function api.holidays_delete(p jsonb) returns json language sql as $$
-  delete from holiday where id = (p ->> 'id')::bigint returning json_build_object('id', id);
-$$;
+select core.define_functions('holidays', 'holiday', '{
+  "get": "One holiday, with the date that it was given, or not_found.",
+  "delete": "Removes a holiday, a recurring one from every year."
+}');

@@ -21,17 +21,17 @@ select core.define_record('calendar_feed', p_table => 'calendar_feed', p_key => 
   p_condition => 'f.user_id = core.user_id()',
   p_search => $$platform.search_normal(concat_ws(' ', f.kind, c.name, c.section, t.first_name, t.last_name))$$,
   p_default_sort => 'created_at', p_default_order => 'desc', p_sorts => '{"created_at": ["f.created_at"], "last_used_at": ["f.last_used_at nulls last"]}',
-  p_volatile => '{last_used_at}');
+  p_volatile => '{last_used_at,token_hash}');
 
 -- The days from one to another: their academic year and what keeps school from being held.
 create function api.days_between(p_from date, p_to date)
-  returns table (date date, day_of_week integer, academic_year_id bigint, academic_year_name text, holiday text, is_school_day boolean) language sql stable as $$
-  select d.date, d.day_of_week, y.id, y.name, h.name, y.id is not null and d.day_of_week = any (c.working_days) and h.name is null
+  returns table (date date, day_of_week integer, academic_year_id bigint, academic_year_name text, holiday json, is_school_day boolean) language sql stable as $$
+  select d.date, d.day_of_week, y.id, y.name, h.holiday, y.id is not null and d.day_of_week = any (c.working_days) and h.date is null
   from (select day::date as date, extract(isodow from day)::integer as day_of_week
         from generate_series(p_from::timestamp, p_to::timestamp, interval '1 day') day) d
   cross join timetable_config c
   left join academic_year y on d.date between y.start_date and y.end_date
-  left join (select date, min(name) as name from api.holidays_between(p_from, p_to) group by date) h on h.date = d.date;
+  left join api.holiday_days(p_from, p_to) h on h.date = d.date;
 $$;
 comment on function api.days_between is 'Days with their academic year, holiday, and whether school is held.';
 
@@ -72,7 +72,7 @@ comment on function api.lessons_between is 'The lessons of a class or a teacher 
 
 -- The same day by day, also those without any.
 create function api.schedule_days(p_from date, p_to date, p_class_id bigint, p_teacher_id bigint)
-  returns table (date date, day_of_week integer, academic_year_id bigint, academic_year_name text, is_school_day boolean, holiday text, on_leave boolean, slots json)
+  returns table (date date, day_of_week integer, academic_year_id bigint, academic_year_name text, is_school_day boolean, holiday json, on_leave boolean, slots json)
   language plpgsql stable rows 7 set plan_cache_mode = force_generic_plan as $$
 begin
   return query
@@ -96,12 +96,12 @@ declare
   v_rows json;
 begin
   with period as materialized (select pt.*, lag(pt.end_time) over (order by pt.period) as end_before from api.period_times() pt where pt.is_in_day)
-  select json_agg(json_build_object('kind', kind, 'period', number, 'start_time', to_char(start_time, 'HH24:MI'), 'end_time', to_char(end_time, 'HH24:MI')) order by start_time)
+  select json_agg(json_build_object('kind', kind, 'period', number, 'start_time', to_char(start_time, 'HH24:MI'), 'end_time', to_char(end_time, 'HH24:MI')) order by place)
     into v_rows
     from (
-      select case when is_lunch then 'lunch' else 'period' end as kind, period as number, start_time, end_time from period
+      select case when is_lunch then 'lunch' else 'period' end as kind, period as number, start_time, end_time, period::numeric as place from period
       union all
-      select 'break', null, end_before, start_time from period where start_time > end_before
+      select 'break', null, end_before, start_time, period - 0.5 from period where start_time > end_before
     ) day_row;
   return v_rows;
 end $$;
@@ -111,7 +111,7 @@ comment on function api.day_rows is 'The rows of a school day: periods, lunch an
 create function api.schedule_owner(p_class_id bigint, p_teacher_id bigint) returns json language sql stable as $$
   select json_build_object('kind', 'teacher', 'id', id, 'name', first_name || ' ' || last_name) from teacher where id = p_teacher_id
   union all
-  select json_build_object('kind', 'class', 'id', id, 'name', name || coalesce(' ' || section, '')) from class where id = p_class_id and p_teacher_id is null;
+  select json_build_object('kind', 'class', 'id', id, 'name', api.class_name(name, section)) from class where id = p_class_id and p_teacher_id is null;
 $$;
 comment on function api.schedule_owner is 'The class or teacher that a schedule is of.';
 
@@ -210,17 +210,13 @@ begin
 end $$;
 comment on function api.feed_subject is 'The class or teacher whose lessons a feed has; refuses what the user does not reach.';
 
--- One's own feeds, the latest first; search over kind, class and teacher.
-create function api.schedule_feeds_list(p jsonb) returns json language sql stable as $$
-  select core.page('calendar_feed', p);
-$$;
+select core.define_functions('schedule_feeds', 'calendar_feed', '{
+  "list": "One''s own feeds, the latest first; search over kind, class and teacher.",
+  "get": "One feed of one''s own, or not_found.",
+  "delete": "Revokes a feed of one''s own, or not_found."
+}');
 
--- One feed of one's own, or not_found.
-create function api.schedule_feeds_get(p jsonb) returns json language sql stable as $$
-  select api.calendar_feed_record((p ->> 'id')::bigint);
-$$;
-
--- {kind, class_id, teacher_id, token_hash}: a feed of a class or of a teacher. Answers {feed, token_hash}: the latter is another one
+-- {kind, class_id, teacher_id, token_hash}: a feed of a class or of a teacher. Answers the feed with its token_hash: another one
 -- where the request was sent before. Raises invalid_reference for what is out of reach,
 -- conflict when the user has 50.
 create function api.schedule_feeds_create(p jsonb) returns json language plpgsql as $$
@@ -235,21 +231,21 @@ begin
   end if;
   insert into calendar_feed (user_id, kind, class_id, teacher_id, token_hash)
     values (core.user_id(), p ->> 'kind', (p ->> 'class_id')::bigint, (p ->> 'teacher_id')::bigint, p ->> 'token_hash') returning id into v_id;
-  return json_build_object('feed', api.calendar_feed_record(v_id), 'token_hash', p -> 'token_hash');
+  return api.calendar_feed_record(v_id)::jsonb || jsonb_build_object('token_hash', p -> 'token_hash');
 end $$;
 
--- The same for what needs no permission: the user's own lessons, and the holidays.
-create function api.schedule_feeds_create_own(p jsonb) returns json language sql as $$
-  select api.schedule_feeds_create(p);
-$$;
-
--- Revokes a feed of one's own, or not_found.
-create function api.schedule_feeds_delete(p jsonb) returns json language sql as $$
-  delete from calendar_feed where id = (p ->> 'id')::bigint and user_id = core.user_id() returning json_build_object('id', id);
-$$;
+-- The same for what needs no permission: the user's own lessons, and the holidays; forbidden for another kind.
+create function api.schedule_feeds_create_own(p jsonb) returns json language plpgsql as $$
+begin
+  if coalesce(p ->> 'kind' not in ('own', 'holidays'), true) then
+    perform core.fail('forbidden', 'This needs the permission timetable.read.');
+  end if;
+  return api.schedule_feeds_create(p);
+end $$;
 
 -- {token_hash}: what a calendar shows, from four weeks ago to the end of the academic year, of the next one too where that
--- begins within two months: {name, time_zone, events}. An event has a uid, and begins and ends at a moment or is a whole day.
+-- begins within two months, no more than 400 days ahead and 5,000 events, the first of them: {tenant_id, school, events …}. An event has a uid,
+-- and begins and ends at a moment or is a whole day.
 -- not_found where the owner of the feed no longer reaches what it is of.
 create function api.calendar_get(p jsonb) returns json language plpgsql stable as $$
 declare
@@ -263,7 +259,7 @@ begin
   select f.kind, s.class_id, s.teacher_id into strict v_feed
     from calendar_feed f cross join lateral api.feed_subject(f.kind, f.class_id, f.teacher_id, 'not_found') s
     where f.token_hash = p ->> 'token_hash';
-  select least(max(end_date), core.today() + 550) into v_to from academic_year where end_date >= core.today() and start_date <= core.today() + 60;
+  select least(max(end_date), core.today() + 400) into v_to from academic_year where end_date >= core.today() and start_date <= core.today() + 60;
   v_to := greatest(v_to, core.today() + case when v_feed.kind = 'holidays' then 365 else 28 end);
   with event as (
     select format('%s-%s-%s', l.date, l.period, l.class_id) as uid, (l.date + l.start_time) at time zone v_zone as starts_at, (l.date + l.end_time) at time zone v_zone as ends_at,
@@ -274,9 +270,11 @@ begin
     union all
     select format('holiday-%s-%s', h.id, h.date), null, null, h.date, h.name, null, null, null, null, null, holiday.updated_at
     from api.holidays_between(v_from, v_to) h join holiday on holiday.id = h.id
+  ), first_event as (
+    select * from event order by coalesce(starts_at, date::timestamptz), uid limit 5000
   )
-  select json_build_object('kind', v_feed.kind, 'school', core.tenant_summary() -> 'name', 'whose', api.schedule_owner(v_feed.class_id, v_feed.teacher_id), 'time_zone', v_zone,
-      'events', coalesce((select json_agg(e order by coalesce(e.starts_at, e.date::timestamptz), e.uid) from event e), '[]'))
+  select json_build_object('kind', v_feed.kind, 'tenant_id', core.tenant_id(), 'school', core.tenant_summary() -> 'name', 'whose', api.schedule_owner(v_feed.class_id, v_feed.teacher_id), 'time_zone', v_zone,
+      'events', coalesce((select json_agg(e order by coalesce(e.starts_at, e.date::timestamptz), e.uid) from first_event e), '[]'))
     into v_answer;
   return v_answer;
 end $$;
@@ -315,13 +313,14 @@ begin
         select place, day_of_week as day from api.working_week()
         union all
         select distinct 7, day_of_week from slot where day_of_week not in (select day_of_week from api.working_week())) days),
-      'rows', (select jsonb_agg(r order by r ->> 'start_time') from (
-        select r from jsonb_array_elements(api.day_rows()::jsonb) r
-        union
-        -- What a longer day once had.
-        select jsonb_build_object('kind', 'period', 'period', pt.period, 'start_time', to_char(pt.start_time, 'HH24:MI'), 'end_time', to_char(pt.end_time, 'HH24:MI'))
-        from slot join api.period_times() pt on pt.period = slot.period and not pt.is_in_day) day_row),
-      'slots', coalesce((select json_agg(slot) from slot), '[]'))
+      'rows', (select jsonb_agg(r order by place) from (
+        select place, r from jsonb_array_elements(api.day_rows()::jsonb) with ordinality day_row (r, place)
+        union all
+        -- What a longer day once had comes after it.
+        select 1000 + pt.period,
+          jsonb_build_object('kind', 'period', 'period', pt.period, 'start_time', to_char(pt.start_time, 'HH24:MI'), 'end_time', to_char(pt.end_time, 'HH24:MI'))
+        from api.period_times() pt where not pt.is_in_day and pt.period in (select period from slot)) day_row),
+      'slots', coalesce((select json_agg(slot order by slot.day_of_week, slot.period, slot.subject, slot.with_whom) from slot), '[]'))
     into v_answer;
   return v_answer;
 end $$;

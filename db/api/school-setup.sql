@@ -90,6 +90,7 @@ begin
   select id into v_id from academic_year where lower(name) = lower(p ->> 'name') for no key update;
   perform api.leave_current_year(v_id);
   p := p || jsonb_build_object('id', v_id, 'is_current', true);
+  perform api.require_year_length(p);
   if v_id is null then
     v_id := core.insert('academic_year', p);
   else

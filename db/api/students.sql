@@ -144,7 +144,7 @@ begin
       'attendance', case when 'attendance' = any (today.features) then (
         select json_build_object(
           'present', count(*) filter (where status <> 'absent'), 'absent', count(*) filter (where status = 'absent'), 'late', count(*) filter (where status = 'late'),
-          'rate', round(100.0 * count(*) filter (where status <> 'absent') / nullif(count(*), 0), 1),
+          'rate', api.attendance_rate(count(*) filter (where status = 'present'), count(*) filter (where status = 'late'), count(*)),
           'last', coalesce(json_agg(json_build_object('date', date, 'status', status) order by date desc) filter (where position <= 10), '[]'))
         from (select a.date, a.status, row_number() over (order by a.date desc) as position
               from academic_year cy join attendance a on a.student_id = s.id and a.date between cy.start_date and cy.end_date where cy.is_current) a) end,

@@ -58,8 +58,8 @@ select core.define_record('teacher_class', p_table => 'class', p_key => 'c.id',
   p_search => $$platform.search_normal(concat_ws(' ', c.name, c.section, g.name))$$,
   p_filters => '{"teacher_id": "s.teacher_id = :value::bigint", "academic_year_id": "c.academic_year_id = :value::bigint"}',
   p_default_sort => 'grade_name', p_sorts => $${
-    "grade_name": ["g.sequence nulls last", "platform.search_normal(g.name)", "platform.search_normal(concat_ws(' ', c.name, c.section))"],
-    "class_name": ["platform.search_normal(concat_ws(' ', c.name, c.section))"]
+    "grade_name": ["g.sequence nulls last", "platform.search_normal(g.name)", "platform.search_normal(api.class_name(c.name, c.section))"],
+    "class_name": ["platform.search_normal(api.class_name(c.name, c.section))"]
   }$$);
 
 select core.define_record('teacher_leave', p_table => 'teacher_leave', p_key => 'l.id',
@@ -118,7 +118,7 @@ comment on function api.require_teacher is 'Raises not_found unless the private 
 -- The teacher behind the user of this request, whatever else they reach; not_found when they are none.
 create function api.own_teacher_id() returns bigint language plpgsql stable as $$
 declare
-  v_id bigint := (select id from teacher where user_id = core.user_id() and deleted_at is null);
+  v_id bigint := api.asking_teacher_id();
 begin
   if v_id is null then
     perform core.fail('not_found', 'You are no teacher of this school.');

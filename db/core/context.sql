@@ -106,18 +106,20 @@ begin
 end $$;
 comment on function core.require_whole_school is 'Raises forbidden for who reaches less than the whole school.';
 
--- Lets what follows reach all of the school, where its rules are about more than the user reaches: what such a function answers
--- must tell them no more than they may know. Answers the reach before, for core.reach_again.
-create function core.reach_all() returns text language plpgsql stable as $$
+-- Lets what follows reach all of the school, where its rules are about more than the user reaches (and where p_if says so): what such
+-- a function answers must tell them no more than they may know. Answers the reach before, for core.reach_again.
+create function core.reach_all(p_if boolean default true) returns text language plpgsql as $$
 declare
   v_scope text := coalesce(current_setting('app.scope', true), '');
 begin
-  perform set_config('app.scope', 'all', true);
+  if p_if then
+    perform set_config('app.scope', 'all', true);
+  end if;
   return v_scope;
 end $$;
 comment on function core.reach_all is 'Lets what follows reach all of the school; answers the reach before.';
 
-create function core.reach_again(p_scope text) returns void language sql stable as $$
+create function core.reach_again(p_scope text) returns void language sql as $$
   select set_config('app.scope', p_scope, true);
 $$;
 comment on function core.reach_again is 'Goes back to the reach that core.reach_all answered.';

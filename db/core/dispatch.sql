@@ -158,7 +158,7 @@ begin
 
   v_given := case when o.permission is null then v_request.permissions else array[o.permission] end;
   settings := jsonb_build_object(
-    'search_path', case when v_is_platform then 'platform, public' else 'tenant_' || v_tenant_id || ', public' end,
+    'search_path', case when v_is_platform then 'platform' else 'tenant_' || v_tenant_id end || ', public, pg_temp',
     'role', case when v_is_platform then 'school_platform' else 'school_tenant' end,
     'tenant_id', coalesce(v_tenant_id::text, ''),
     'user_id', coalesce(v_user_id::text, ''),

@@ -37,7 +37,8 @@ create table core.operation (
   writes boolean not null,
   idempotent boolean not null default false,
   record text,
-  content text constraint operation_content_check check (content in ('takes', 'gives'))
+  content text constraint operation_content_check check (content in ('takes', 'gives')),
+  errors text[] not null default '{}'
 );
 comment on table core.operation is 'Every operation that the dispatcher will run, and who may run it. Each is registered beside its function in db/api.';
 comment on column core.operation.access is 'public: nobody is logged in, the school is named; token: a one-time token names school and user; feed: the token of a calendar feed names both, and the rights are those that the user has now; refresh: a refresh token; any: a user or an operator; tenant: a user of a school; platform: an operator with the admin role.';
@@ -47,6 +48,7 @@ comment on column core.operation.role is 'The role that the user needs.';
 comment on column core.operation.writes is 'False: the dispatcher makes the transaction read-only.';
 comment on column core.operation.idempotent is 'True: an Idempotency-Key gives the first answer again.';
 comment on column core.operation.record is 'The record that `id` names: what If-Match is compared with.';
+comment on column core.operation.errors is 'The errors that its functions raise by name, read from them at installation (db/errors.sql).';
 comment on column core.operation.content is 'takes: the dispatcher stores the bytes of the request, if it has some, in the table file and adds file_id to the parameters; gives: the operation answers api.file_answer, and the dispatcher adds the bytes, or the part of them that was asked for.';
 
 create type core.rights as (permissions text[], own_permissions text[], taught_permissions text[], roles text[], student_id bigint);

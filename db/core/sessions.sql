@@ -313,7 +313,7 @@ declare
   v_before text[] := core.enter_tenant(p_tenant_id);
 begin
   -- Both are put back below, and by the end of this function: the tables of the school are the owner's as those of the platform are.
-  perform set_config('search_path', format('tenant_%s, public', p_tenant_id), true), set_config('app.feed', p_token_hash, true);
+  perform set_config('search_path', format('tenant_%s, public, pg_temp', p_tenant_id), true), set_config('app.feed', p_token_hash, true);
   select f.user_id, f.kind into user_id, kind
     from calendar_feed f join user_account u on u.id = f.user_id
     where f.token_hash = p_token_hash and u.is_active and u.deleted_at is null;

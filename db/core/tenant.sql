@@ -7,14 +7,15 @@ create or replace function core.tenant_lock_key(p_tenant_id bigint) returns bigi
   language sql immutable strict
   return 7311 * 4294967296 + p_tenant_id;
 
--- Makes the settings that row policies read: this school, and all of it. Answers what they were, for core.leave_tenant.
+-- Makes the settings that row policies read: this school, and all of it, what belongs to single users too. Answers what they were,
+-- for core.leave_tenant.
 -- (Only a superuser may write such settings into the head of a function, where Postgres would put them back by itself.)
 create or replace function core.enter_tenant(p_tenant_id bigint) returns text[]
   language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
-  v_before text[] := array[current_setting('app.tenant_id', true), current_setting('app.scope', true)];
+  v_before text[] := array[current_setting('app.tenant_id', true), current_setting('app.scope', true), current_setting('app.is_system', true)];
 begin
-  perform set_config('app.tenant_id', coalesce(p_tenant_id::text, ''), true), set_config('app.scope', 'all', true);
+  perform set_config('app.tenant_id', coalesce(p_tenant_id::text, ''), true), set_config('app.scope', 'all', true), set_config('app.is_system', 'yes', true);
   return v_before;
 end $$;
 
@@ -22,7 +23,8 @@ end $$;
 create or replace function core.leave_tenant(p_before text[]) returns void
   language plpgsql set search_path = pg_catalog, pg_temp as $$
 begin
-  perform set_config('app.tenant_id', coalesce(p_before[1], ''), true), set_config('app.scope', coalesce(p_before[2], ''), true);
+  perform set_config('app.tenant_id', coalesce(p_before[1], ''), true), set_config('app.scope', coalesce(p_before[2], ''), true),
+    set_config('app.is_system', coalesce(p_before[3], ''), true);
 end $$;
 
 -- Lays grants, forced row security, the isolation policy and the trigger that keeps updated_at over every table of a tenant

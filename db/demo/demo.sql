@@ -3,6 +3,7 @@
 do $demo$
 declare
   v_id bigint;
+  v_fees bigint;
   v_hash text := current_setting('demo.password_hash');
   v_year integer := extract(year from now() - interval '7 months');
   v_given text[] := array['Amina','Noor','Zoë','Łukasz','José','María','Søren','Åsa','Björn','Chloé','François','Inês','João','Müge','Çağla','Dvořák',
@@ -114,6 +115,22 @@ begin
   insert into teacher_leave (teacher_id, leave_type, start_date, end_date, reason, status, decided_at)
     select id, 'annual', (now() + interval '20 days')::date, (now() + interval '24 days')::date, 'Family visit', 'approved', now() from teacher order by id offset 1 limit 1;
   insert into teacher_leave (teacher_id, leave_type, start_date, end_date, reason) select id, 'medical', (now() + interval '7 days')::date, (now() + interval '8 days')::date, 'Dentist' from teacher order by id offset 2 limit 1;
+  -- What a school takes: fees of the year and of this month, most of them paid, and a few invoices.
+  perform set_config('app.user_id', (select id from user_account where email = 'admin@demo.example')::text, true), set_config('app.time_zone', 'Europe/London', true);
+  v_fees := (api.fee_structures_create(jsonb_build_object('name', 'School fees', 'academic_year_id', (select id from academic_year where is_current),
+    'components', '[{"name": "Tuition", "amount": 1250, "frequency": "term"}, {"name": "Books", "amount": 84.5, "frequency": "annual"}, {"name": "Meals", "amount": 66, "frequency": "monthly"}]'::jsonb,
+    'class_ids', (select jsonb_agg(c.id) from class c join academic_year y on y.id = c.academic_year_id and y.is_current))) ->> 'id')::bigint;
+  perform api.student_fees_generate(jsonb_build_object('fee_structure_id', v_fees, 'date', start_date)), api.student_fees_generate(jsonb_build_object('fee_structure_id', v_fees))
+    from academic_year where is_current;
+  perform api.record_payment('student_fee', f.id, jsonb_build_object(
+      'amount', case when f.id % 5 = 0 then round(f.amount / 2, 2) else f.amount end, 'payment_date', least(core.today(), f.billed_on + (f.id % 25)::integer),
+      'payment_method', (array['bank_transfer', 'card', 'cash'])[1 + f.id % 3]))
+    from student_fee f where f.id % 4 <> 0 and f.student_id % 3 = 1 order by f.billed_on + (f.id % 25)::integer, f.id;
+  perform api.invoices_create(jsonb_build_object('student_id', i.student_id, 'due_date', core.today() + i.due_in, 'status', i.status,
+      'items', jsonb_build_array(jsonb_build_object('description', i.item, 'amount', i.amount, 'quantity', i.quantity))))
+    from (values (1, 14, 'sent', 'Trip to the Natural History Museum', 18.5, 1), (1, 7, 'sent', 'School shirt', 12, 3), (2, 14, 'sent', 'Violin, hire for a term', 95, 1), (3, 21, 'draft', 'Examination fee', 40, 2))
+      i (student_id, due_in, status, item, amount, quantity);
+  perform api.record_payment('invoice', 2, '{"amount": 36, "payment_method": "card"}');
   -- Two buses, one of them with papers that expire soon; who rides comes from all over the school, the demo student among them.
   insert into bus (registration_number, capacity, model, insurance_expires_on, fitness_expires_on) values
     ('LX21 ABC', 40, 'Mercedes-Benz Tourismo', (now() + interval '200 days')::date, (now() + interval '20 days')::date),
@@ -140,5 +157,6 @@ begin
     join stop on stop.route_id = r.id and stop.sequence = 1 + s.n % 4 order by s.id;
   perform api.transport_fee_plans_create('{"name": "Bus, up to 5 km", "max_km": 5, "amount": 35, "frequency": "monthly"}');
   perform api.transport_fee_plans_create('{"name": "Bus, from 5 km on", "min_km": 5, "amount": 50, "frequency": "monthly"}');
+  perform set_config('app.user_id', '', true);
   perform core.usage_count();
 end $demo$;

@@ -1,5 +1,6 @@
 -- The rules of the timetable: what a slot may not meet, and who may write one.
 
+update timetable_config set lunch_periods = least(lunch_periods, total_periods + 1 - lunch_start_period) where lunch_start_period is not null;
 alter table timetable_config
   add break_duration integer not null default 15 constraint timetable_config_break_duration_check check (break_duration between 1 and 120),
   add constraint timetable_config_break_after_check check (1 <= all (break_after) and total_periods > all (break_after)),
@@ -7,6 +8,9 @@ alter table timetable_config
   add constraint timetable_config_day_end_check
     check (extract(epoch from start_time) / 60 + total_periods * period_duration + cardinality(break_after) * break_duration < 24 * 60);
 comment on column timetable_config.break_after is 'Periods after which there is a short break of break_duration minutes: what comes later in the day begins so much later.';
+
+alter table timetable_slot add column is_pinned boolean not null default false;
+comment on column timetable_slot.is_pinned is 'The generator leaves it where it is, and plans around it.';
 
 -- Deferred, so that the trigger below names what is in the way before they do, and so that two slots change places in one
 -- statement. They are the last line: the trigger knows all that they know.
@@ -34,10 +38,10 @@ create policy people_remove_slots_of_classes_they_teach on timetable_slot as res
 --   p_slots       [{slot_id?, class_id, academic_year_id, teacher_id?, day_of_week, period, was_class_id?, was_academic_year_id?,
 --                 was_teacher_id?, was_day_of_week?, was_period?}]; what a slot was before is not judged again, so that one that a
 --                 later rule left in conflict can go elsewhere
---   p_are_there   the slots stand in the table as they are given; else it is one slot that does not
+--   p_are_there   the slots stand in the table as they are given; else the table is taken as if they did
 --   p_kinds       the rules to look at
--- Answers a row for each conflict, in the order of the slots: position from 0, kind, path (the field at fault), message, and
--- the slot in the way. It looks at all of the school, but tells nothing of classes that the user does not reach.
+-- Answers a row for each conflict, in the order of the slots: position from 0, kind, path (the field that was changed so that
+-- it came to this), message, and the slot in the way. It looks at all of the school, but tells nothing of classes that the user does not reach.
 create function timetable_conflicts(p_slots jsonb, p_are_there boolean,
   p_kinds text[] default '{class,teacher,availability,workload_day,workload_week,lunch,outside_day}')
   returns table ("position" integer, kind text, path text, message text, slot jsonb)
@@ -48,17 +52,23 @@ declare
   v_class_ids text := current_setting('app.class_ids', true);
   v_teacher_id bigint := nullif(current_setting('app.teacher_id', true), '')::bigint;
   v_sees_all boolean := coalesce(v_scope, '') in ('', 'all');
-  v_more integer := case when p_are_there then 0 else 1 end;
-  v_days text[] := '{Monday,Tuesday,Wednesday,Thursday,Friday,Saturday,Sunday}';
+  v_elsewhere bigint[] := '{}'; -- the slots of the table that are not where it has them
 begin
   perform set_config('app.scope', 'all', true);
+  if not p_are_there then
+    v_elsewhere := array(select (slot ->> 'slot_id')::bigint from jsonb_array_elements(p_slots) slot where slot ->> 'slot_id' is not null);
+  end if;
   return query
     with candidate as materialized (
       select s.n::integer - 1 as place, s.slot_id, s.class_id, s.academic_year_id, s.teacher_id, s.day_of_week, s.period,
         s.was_class_id is null or (s.day_of_week, s.period) <> (s.was_day_of_week, s.was_period) as is_moved,
         s.was_class_id is null or (s.class_id, s.academic_year_id) <> (s.was_class_id, s.was_academic_year_id) as is_of_class,
         s.was_class_id is null or s.day_of_week <> s.was_day_of_week as is_of_day,
-        s.teacher_id is not null and (s.was_class_id is null or s.academic_year_id <> s.was_academic_year_id or s.teacher_id is distinct from s.was_teacher_id) as is_of_teacher
+        s.teacher_id is not null and (s.was_class_id is null or s.academic_year_id <> s.was_academic_year_id or s.teacher_id is distinct from s.was_teacher_id) as is_of_teacher,
+        case when s.was_class_id is null then 'period' when (s.day_of_week, s.period) <> (s.was_day_of_week, s.was_period) then 'period' when s.class_id <> s.was_class_id then 'class_id'
+          else 'academic_year_id' end as path_of_class,
+        case when s.was_class_id is null or s.teacher_id is distinct from s.was_teacher_id then 'teacher_id' when (s.day_of_week, s.period) <> (s.was_day_of_week, s.was_period) then 'period'
+          when s.class_id <> s.was_class_id then 'class_id' else 'academic_year_id' end as path_of_teacher
       from rows from (jsonb_to_recordset(p_slots) as (slot_id bigint, class_id bigint, academic_year_id bigint, teacher_id bigint, day_of_week integer, period integer,
         was_class_id bigint, was_academic_year_id bigint, was_teacher_id bigint, was_day_of_week integer, was_period integer)) with ordinality
         s (slot_id, class_id, academic_year_id, teacher_id, day_of_week, period, was_class_id, was_academic_year_id, was_teacher_id, was_day_of_week, was_period, n)
@@ -70,41 +80,44 @@ begin
     ),
     load as materialized (
       select l.teacher_id, l.academic_year_id, o.day_of_week, count(*)::integer as periods
-      from limited l join timetable_slot o on o.teacher_id = l.teacher_id and o.academic_year_id = l.academic_year_id
+      from limited l
+      join (select teacher_id, academic_year_id, day_of_week from timetable_slot where id <> all (v_elsewhere)
+            union all
+            select teacher_id, academic_year_id, day_of_week from candidate where not p_are_there) o on o.teacher_id = l.teacher_id and o.academic_year_id = l.academic_year_id
       group by l.teacher_id, l.academic_year_id, o.day_of_week
     ),
     week as (
       select w.teacher_id, w.academic_year_id, sum(w.periods)::integer as periods from load w group by w.teacher_id, w.academic_year_id
     ),
     conflict (place, kind, path, other_id, most, periods) as (
-      select c.place, 'class', 'period', o.id, null::integer, null::integer
+      select c.place, 'class', c.path_of_class, o.id, null::integer, null::integer
       from candidate c
       join timetable_slot o on o.class_id = c.class_id and o.academic_year_id = c.academic_year_id and o.day_of_week = c.day_of_week and o.period = c.period
-      where 'class' = any (p_kinds) and (c.is_moved or c.is_of_class) and o.id is distinct from c.slot_id
+      where 'class' = any (p_kinds) and (c.is_moved or c.is_of_class) and o.id is distinct from c.slot_id and o.id <> all (v_elsewhere)
       union all
-      select c.place, 'teacher', 'teacher_id', o.id, null, null
+      select c.place, 'teacher', c.path_of_teacher, o.id, null, null
       from candidate c
       join timetable_slot o on o.teacher_id = c.teacher_id and o.academic_year_id = c.academic_year_id and o.day_of_week = c.day_of_week and o.period = c.period
-      where 'teacher' = any (p_kinds) and (c.is_moved or c.is_of_teacher) and o.id is distinct from c.slot_id
+      where 'teacher' = any (p_kinds) and (c.is_moved or c.is_of_teacher) and o.id is distinct from c.slot_id and o.id <> all (v_elsewhere)
       union all
-      select c.place, 'availability', 'teacher_id', null, null, null
+      select c.place, 'availability', c.path_of_teacher, null, null, null
       from candidate c
       join teacher_availability a on a.teacher_id = c.teacher_id and a.day_of_week = c.day_of_week and a.period = c.period and not a.is_available
       where 'availability' = any (p_kinds) and (c.is_moved or c.is_of_teacher)
       union all
       -- Once for a teacher and day, at the first of the slots that are too many.
-      (select distinct on (c.teacher_id, c.academic_year_id, c.day_of_week) c.place, 'workload_day', 'teacher_id', null, l.max_periods_per_day, coalesce(d.periods, 0) + v_more
+      (select distinct on (c.teacher_id, c.academic_year_id, c.day_of_week) c.place, 'workload_day', case c.path_of_teacher when 'period' then 'day_of_week' else c.path_of_teacher end, null, l.max_periods_per_day, d.periods
        from candidate c
        join limited l on l.teacher_id = c.teacher_id and l.academic_year_id = c.academic_year_id
-       left join load d on d.teacher_id = c.teacher_id and d.academic_year_id = c.academic_year_id and d.day_of_week = c.day_of_week
-       where 'workload_day' = any (p_kinds) and (c.is_of_day or c.is_of_teacher) and coalesce(d.periods, 0) + v_more > l.max_periods_per_day
+       join load d on d.teacher_id = c.teacher_id and d.academic_year_id = c.academic_year_id and d.day_of_week = c.day_of_week
+       where 'workload_day' = any (p_kinds) and (c.is_of_day or c.is_of_teacher) and d.periods > l.max_periods_per_day
        order by c.teacher_id, c.academic_year_id, c.day_of_week, c.place)
       union all
-      (select distinct on (c.teacher_id, c.academic_year_id) c.place, 'workload_week', 'teacher_id', null, l.max_periods_per_week, coalesce(w.periods, 0) + v_more
+      (select distinct on (c.teacher_id, c.academic_year_id) c.place, 'workload_week', c.path_of_teacher, null, l.max_periods_per_week, w.periods
        from candidate c
        join limited l on l.teacher_id = c.teacher_id and l.academic_year_id = c.academic_year_id
-       left join week w on w.teacher_id = c.teacher_id and w.academic_year_id = c.academic_year_id
-       where 'workload_week' = any (p_kinds) and c.is_of_teacher and coalesce(w.periods, 0) + v_more > l.max_periods_per_week
+       join week w on w.teacher_id = c.teacher_id and w.academic_year_id = c.academic_year_id
+       where 'workload_week' = any (p_kinds) and c.is_of_teacher and w.periods > l.max_periods_per_week
        order by c.teacher_id, c.academic_year_id, c.place)
       union all
       select c.place, 'lunch', 'period', null, null, null
@@ -133,7 +146,7 @@ begin
         'teacher_id', o.teacher_id, 'teacher_name', t.first_name || ' ' || t.last_name, 'day_of_week', o.day_of_week, 'period', o.period) end
     from conflict x
     join candidate c on c.place = x.place
-    cross join lateral (select v_days[c.day_of_week] as day) at
+    cross join lateral (select to_char(date '2001-01-07' + c.day_of_week, 'FMDay') as day) at
     left join timetable_slot o on o.id = x.other_id
     left join class k on k.id = o.class_id
     left join subject su on su.id = o.subject_id
@@ -178,17 +191,18 @@ begin
   return null;
 end $$;
 
--- Raises schedule_conflict where slots of the table conflict: the message is of the first conflict, the details are the first twenty.
-create function timetable_refuse(p_slots jsonb, p_kinds text[] default '{class,teacher,availability,workload_day,workload_week,lunch,outside_day}') returns void
+-- Raises schedule_conflict where slots of the table conflict: the message is of the first conflict, the details are the first
+-- twenty, {path, message, kind, slot_id (what is in the way)}.
+create function timetable_refuse(p_slots jsonb) returns void
   language plpgsql set search_path from current as $$
 declare
   v_message text;
   v_count integer;
   v_details json;
 begin
-  select min(c.message) filter (where c.n = 1), count(*), json_agg(json_build_object('path', c.path, 'message', c.message) order by c.n) filter (where c.n <= 20)
+  select min(c.message) filter (where c.n = 1), count(*), json_agg(json_strip_nulls(json_build_object('path', c.path, 'message', c.message, 'kind', c.kind, 'slot_id', c.slot -> 'slot_id')) order by c.n) filter (where c.n <= 20)
     into v_message, v_count, v_details
-    from (select k.path, k.message, row_number() over () as n from timetable_conflicts(p_slots, true, p_kinds) k) c;
+    from (select k.*, row_number() over () as n from timetable_conflicts(p_slots, true) k) c;
   if v_count > 0 then
     raise exception using errcode = 'S409D', detail = v_details,
       message = v_message || case when v_count > 1 then format(' (and %s more)', v_count - 1) else '' end;
@@ -199,7 +213,8 @@ grant execute on function timetable_refuse to school_tenant;
 create trigger judge_added after insert on timetable_slot referencing new table as new_slots for each statement execute function timetable_slot_judge();
 create trigger judge_changed after update on timetable_slot referencing old table as old_slots new table as new_slots for each statement execute function timetable_slot_judge();
 
--- One row while a timetable is being generated, so that generates take turns, whichever process runs them.
+-- One row while a timetable is being generated, so that generates take turns, whichever process runs them. Whoever runs one
+-- moves expires_at on as long as it runs.
 create table timetable_generation (
   is_running boolean primary key default true constraint timetable_generation_is_running_check check (is_running),
   run text not null,
@@ -208,4 +223,4 @@ create table timetable_generation (
   created_at timestamptz not null default now(),
   updated_at timestamptz not null default now()
 );
-comment on table timetable_generation is 'Which generate is running: one row while one does. A process that dies leaves it behind; after expires_at it counts no more.';
+comment on table timetable_generation is 'Which generate is running: one row while one does. A process that dies leaves it behind; after expires_at, seconds later, it counts no more.';

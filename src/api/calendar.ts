@@ -1,9 +1,11 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
+import { ApiError } from './errors.ts';
 import ical, { type ICalEventData, ICalEventBusyStatus, ICalEventTransparency } from 'ical-generator';
 
 /** What the operation `calendar_get` answers. */
 export interface CalendarData {
   kind: 'own' | 'class' | 'teacher' | 'holidays';
+  tenant_id: number;
   school: string;
   /** Whose lessons they are; null for holidays alone. */
   whose: { name: string } | null;
@@ -34,10 +36,10 @@ interface Holiday extends Event {
 /** Seconds since 2020: it grows whenever something that an event tells is changed, and fits the 31 bits that programs have for it. */
 const sequence = (changed: Date) => Math.max(0, Math.floor((changed.getTime() - Date.UTC(2020, 0)) / 1000));
 
-function eventData(event: Lesson | Holiday, host: string): ICalEventData {
+function eventData(event: Lesson | Holiday, domain: string): ICalEventData {
   const changed = new Date(event.changed_at);
   // What it is called, when it changed last: the same each time it is read, so that the calendar as a whole is too.
-  const common = { id: `${event.uid}@${host}`, summary: event.title, stamp: changed, lastModified: changed, sequence: sequence(changed) };
+  const common = { id: `${event.uid}@${domain}`, summary: event.title, stamp: changed, lastModified: changed, sequence: sequence(changed) };
   if (event.starts_at === null) {
     const start = new Date(`${event.date}T00:00:00Z`);
     return { ...common, start, allDay: true, transparency: ICalEventTransparency.TRANSPARENT, busystatus: ICalEventBusyStatus.FREE };
@@ -66,27 +68,46 @@ const nameOf = ({ kind, school, whose }: CalendarData) =>
     .replace(/[\\;,]/g, '\\$&');
 
 /** Events at a time; others have their turn between. */
-const chunkEvents = 200;
+const chunkEvents = 100;
+
+/** How many more may wait for the calendar that is being made. */
+const mostWaiting = 50;
+let waiting = 0;
+let last: Promise<unknown> = Promise.resolve();
 
 /**
- * An iCalendar (RFC 5545). Moments are in UTC, holidays are days.
+ * An iCalendar (RFC 5545). Moments are in UTC, holidays are days. One is made at a time, in pieces, so that ten of them do not hold
+ * everybody else up.
+ * @param data  CalendarData as JSON
  * @param host  where the service is, for identifiers that no other service makes
+ * @throws ApiError unavailable when too many wait; the signal's reason
  */
-export async function calendarText(data: CalendarData, host: string): Promise<string> {
+export async function calendarText(data: string, host: string, signal?: AbortSignal): Promise<string> {
+  if (waiting >= mostWaiting) throw new ApiError('unavailable', 'Too many calendars are being read. Try again in a moment.', { retryAfter: 10 });
+  waiting++;
+  const made = last.then(() => write(JSON.parse(data) as CalendarData, host, signal)).finally(() => waiting--);
+  last = made.catch(() => undefined);
+  return made;
+}
+
+async function write(data: CalendarData, host: string, signal: AbortSignal | undefined): Promise<string> {
+  // Two schools of one service may have lessons of the same numbers.
+  const domain = `${String(data.tenant_id)}.${host}`;
   const text = (events: CalendarData['events']) =>
     ical({
       name: nameOf(data),
       prodId: '//School management service//Calendar//EN',
       ttl: 3600,
       timezone: null,
-      events: events.map((event) => eventData(event, host)),
+      events: events.map((event) => eventData(event, domain)),
     }).toString();
   // Line breaks in front: no name can hold these lines.
   const [begin, end] = ['\r\nBEGIN:VEVENT', '\r\nEND:VCALENDAR'];
   const empty = text([]);
   let calendar = empty.slice(0, empty.lastIndexOf(end));
   for (let from = 0; from < data.events.length; from += chunkEvents) {
-    if (from > 0) await nextTurn();
+    await nextTurn();
+    signal?.throwIfAborted();
     const some = text(data.events.slice(from, from + chunkEvents));
     calendar += some.slice(some.indexOf(begin), some.lastIndexOf(end));
   }

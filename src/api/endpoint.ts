@@ -1,6 +1,7 @@
 import type { Readable } from 'node:stream';
 import type { Request, Response } from 'express';
 import type { z } from 'zod';
+import type { ErrorName } from './errors.ts';
 import type { Services } from './services.ts';
 import { pathId } from './schemas.ts';
 
@@ -12,6 +13,8 @@ export interface Exchange {
   params: Record<string, unknown>;
   /** Runs an operation in the name of this request; answers its JSON as text. */
   call: (operation: string, params: object) => Promise<string>;
+  /** Refuses whoever may not run the operation of the endpoint, and runs nothing. */
+  admit: () => Promise<void>;
   services: Services;
 }
 
@@ -19,8 +22,8 @@ export interface Exchange {
 export interface Download {
   name: string;
   contentType: string;
-  /** A function is asked only when the client does not have the file yet. */
-  content: Buffer | Readable | (() => Promise<Buffer>);
+  /** A function is asked only when the client does not have the file yet, and wants it; the signal says that it has gone. */
+  content: Buffer | Readable | ((signal: AbortSignal) => Promise<Buffer>);
   /** All that the content depends on, besides the version of the service: its hash is the ETag. */
   madeOf?: string;
 }
@@ -45,6 +48,8 @@ export interface Endpoint {
   answer?: z.ZodType;
   /** Answers `{data: [...], pagination}`. */
   isPage?: boolean;
+  /** What a page answers beside `data` and `pagination`. */
+  beside?: Record<string, z.ZodType>;
   /** 201 and a Location for what was made, else 200. One that takes `dry_run` answers 200 to it, and makes nothing. */
   isCreate?: boolean;
   /** A field of the body that holds a password: its argon2id hash goes on as `password_hash`. */
@@ -54,7 +59,16 @@ export interface Endpoint {
    * those that the content shows, by itself or by its name for text. Without isOptional there must be one; with it the
    * body may be JSON as well.
    */
-  upload?: { fields: string[]; maxBytes: number; types: string[]; isOptional?: boolean };
+  upload?: {
+    fields: string[];
+    maxBytes: number;
+    types: string[];
+    isOptional?: boolean;
+    /** What is wrong with a file of these types, as the end of a sentence that begins with «The picture»; undefined where nothing is. */
+    fault?: (content: Buffer, contentType: string) => Promise<string | undefined>;
+  };
+  /** Errors of its handler, beside those that follow from its operation. */
+  errors?: ErrorName[];
   /** The answer is bytes of these types, from an operation that gives content. */
   bytes?: string[];
   /** The handler says what the file is made of (`madeOf`), so that it has an ETag. */

@@ -41,6 +41,9 @@ export type ErrorName = keyof typeof errors;
 export interface ErrorDetail {
   path: string;
   message: string;
+  /** Of a schedule_conflict: what conflicts, and the slot that is in the way where there is one. */
+  kind?: string;
+  slot_id?: number;
 }
 
 /** An answer that is not a success; thrown anywhere, turned into the envelope in one place. */

@@ -12,7 +12,17 @@ const Failure = z
     error: z.enum(Object.keys(errors) as [ErrorName, ...ErrorName[]]),
     message: z.string(),
     details: z
-      .array(z.object({ path: z.string(), message: z.string() }))
+      .array(
+        z.object({
+          path: z.string(),
+          message: z.string(),
+          kind: z
+            .string()
+            .optional()
+            .meta({ description: 'Of a schedule_conflict: what conflicts.', examples: ['teacher'] }),
+          slot_id: z.int().optional().meta({ description: 'Of a schedule_conflict: the slot in the way.' }),
+        }),
+      )
       .optional()
       .meta({ description: 'Each field at fault.' }),
     request_id: z.string(),
@@ -53,6 +63,7 @@ const failureHeaders: Partial<Record<ErrorName, Record<string, string>>> = {
 };
 const failure = (...names: ErrorName[]) => ({
   description: names.map((name) => `\`${name}\`: ${errors[name].meaning}`).join(' '),
+  'x-errors': names,
   content: content(Failure),
   ...headersOf(Object.assign({}, ...names.map((name) => failureHeaders[name])) as Record<string, string>),
 });
@@ -60,26 +71,49 @@ const failure = (...names: ErrorName[]) => ({
 /** Operations on the way of which a handler gives out a refresh token. */
 const opensSession = ['auth_credentials', 'auth_refresh'];
 
-/** The errors that an operation can answer, by status. */
+/** What whoever shows a feed's token hears of nothing: its handler says that there is none. */
+const ofFeeds: ErrorName[] = ['unavailable', 'rate_limited', 'not_acceptable', 'not_found', 'validation_error', 'internal_error'];
+
+/**
+ * The errors that an operation can answer: those of the way to it, those that its functions raise (`core.operation.errors`), those that follow from what it
+ * does to tables, and those that the endpoint names.
+ */
 function failures(endpoint: Endpoint, operation: Operation, path: string, method: string): ErrorName[] {
+  const { access } = operation;
   const isStranger = isAnonymous(operation);
-  return [
-    'validation_error',
-    // Whoever shows a feed's token that is not good hears of nothing but that.
-    ...(operation.access === 'feed' ? [] : isStranger ? (['invalid_credentials', 'forbidden'] as const) : (['unauthenticated', 'forbidden'] as const)),
-    ...(operation.needs_subscription ? (['subscription_inactive'] as const) : []),
+  const isOfSchool = access === 'tenant' || isStranger || access === 'any';
+  const names: [ErrorName, boolean][] = [
+    ['validation_error', true],
+    ['malformed_json', method !== 'GET'],
+    ['unauthenticated', !isStranger || access === 'refresh'],
+    ['invalid_token', access !== 'public'],
+    // A school that is closed.
+    ['invalid_token', isOfSchool],
+    ['forbidden', access === 'platform' || access === 'tenant'],
+    ['tenant_suspended', isOfSchool],
+    ['tenant_mismatch', isOfSchool],
+    ['feature_disabled', operation.feature !== null],
+    ['subscription_inactive', operation.needs_subscription],
+    ['setup_incomplete', operation.needs_setup],
+    ['tenant_not_found', access === 'public'],
     // What is one's own may not be there.
-    ...(/\/(:|me(\/|$))/.test(path) || isStranger || endpoint.bytes || operation.role || namesRecord(endpoint) ? (['not_found'] as const) : []),
-    ...(operation.writes ? (['conflict'] as const) : []),
-    ...(honoursIfMatch(endpoint, operation) ? (['precondition_failed'] as const) : []),
-    ...(endpoint.bytes ? [] : (['not_acceptable'] as const)),
-    ...(method === 'GET' ? [] : (['payload_too_large', 'unsupported_media_type'] as const)),
-    ...(operation.writes || endpoint.body ? (['invalid_reference'] as const) : []),
-    ...(endpoint.bytes && operation.content === 'gives' ? (['range_not_satisfiable'] as const) : []),
-    'rate_limited',
-    'internal_error',
-    'unavailable',
+    ['not_found', /\/(:|me(\/|$))/.test(path) || endpoint.bytes !== undefined || operation.role !== null || namesRecord(endpoint)],
+    ['conflict', operation.writes],
+    ['in_use', method === 'DELETE'],
+    ['idempotency_key_reused', operation.idempotent],
+    ['precondition_failed', honoursIfMatch(endpoint, operation)],
+    ['not_acceptable', !endpoint.bytes],
+    ['payload_too_large', method !== 'GET'],
+    ['unsupported_media_type', method !== 'GET'],
+    ['invalid_reference', operation.writes && endpoint.body !== undefined],
+    ['range_not_satisfiable', endpoint.bytes !== undefined && operation.content === 'gives'],
+    ['rate_limited', true],
+    ['internal_error', true],
+    ['unavailable', true],
   ];
+  const all = new Set([...names.flatMap(([name, can]) => (can ? [name] : [])), ...operation.errors, ...(endpoint.errors ?? [])]);
+  const order = Object.keys(errors) as ErrorName[];
+  return order.filter((name) => all.has(name) && (access !== 'feed' || ofFeeds.includes(name)));
 }
 
 /** A record that the query of a list names narrows it; one that another query names has to be there. */
@@ -133,7 +167,9 @@ function responses(endpoint: Endpoint, operation: Operation, path: string, metho
       }
     : {
         description: endpoint.isCreate ? 'Made.' : 'Done.',
-        content: content(endpoint.isPage ? z.object({ success: z.literal(true), data: z.array(answer), pagination: Pagination }) : success(answer)),
+        content: content(
+          endpoint.isPage ? z.object({ success: z.literal(true), data: z.array(answer), pagination: Pagination, ...endpoint.beside }) : success(answer),
+        ),
         ...headers,
       };
   return {
@@ -160,11 +196,13 @@ function withReadOnly(body: NonNullable<Endpoint['body']>, endpoint: Endpoint, m
 /** The body as JSON, as a form with a file, or as either. */
 function requestBody(endpoint: Endpoint, method: string): Pick<ZodOpenApiOperationObject, 'requestBody'> {
   const { body, upload } = endpoint;
-  if (!upload) return body ? { requestBody: { required: true, content: content(withReadOnly(body, endpoint, method)) } } : {};
+  // Without a body it is as with an empty one.
+  const required = (upload !== undefined && upload.isOptional !== true) || body?.safeParse({}).success !== true;
+  if (!upload) return body ? { requestBody: { required, content: content(withReadOnly(body, endpoint, method)) } } : {};
   const [field = 'file'] = upload.fields;
   const file = z.any().meta({ override: { type: 'string', format: 'binary' }, description: upload.types.join(', ') });
   const form = z.object({ ...(body instanceof z.ZodObject ? body.shape : {}), [field]: upload.isOptional ? file.optional() : file });
-  return { requestBody: { required: true, content: { 'multipart/form-data': { schema: form }, ...(upload.isOptional && body ? content(body) : {}) } } };
+  return { requestBody: { required, content: { 'multipart/form-data': { schema: form }, ...(upload.isOptional && body ? content(body) : {}) } } };
 }
 
 function describe(endpoint: Endpoint, operation: Operation, section: string, path: string, method: string): ZodOpenApiOperationObject {

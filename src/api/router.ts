@@ -1,10 +1,11 @@
 import { createHash } from 'node:crypto';
+import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import express, { type NextFunction, type Request, type RequestHandler, type Response, Router } from 'express';
 import type { CallAnswer, CallContext } from '../database/call.ts';
 import { z } from 'zod';
 import { type Download, type Endpoint, pathParameters, type Resource } from './endpoint.ts';
-import { ApiError } from './errors.ts';
+import { ApiError, type ErrorName } from './errors.ts';
 import { about } from './health.ts';
 import { rateLimits } from './limits.ts';
 import type { Services } from './services.ts';
@@ -24,6 +25,8 @@ export interface Operation {
   writes: boolean;
   idempotent: boolean;
   record: string | null;
+  /** What its functions raise by name. */
+  errors: ErrorName[];
   content: 'takes' | 'gives' | null;
 }
 
@@ -114,7 +117,15 @@ function sendFile(req: Request, res: Response, { answer, content }: CallAnswer, 
 /** Answers what a handler made, or makes now that the client turns out not to have it. */
 async function sendDownload(req: Request, res: Response, { contentType, name, content: given, madeOf }: Download): Promise<void> {
   if (madeOf !== undefined && isKnown(req, res, md5(`${about.version} ${madeOf}`))) return;
-  const content = typeof given === 'function' ? await given() : given;
+  if (req.method === 'HEAD') {
+    fileHeaders(res, contentType, name);
+    if (given instanceof Readable) given.destroy();
+    res.end();
+    return;
+  }
+  const gone = new AbortController();
+  res.once('close', () => gone.abort(new ApiError('conflict', 'The request was given up.')));
+  const content = typeof given === 'function' ? await given(gone.signal) : given;
   fileHeaders(res, contentType, name);
   if (Buffer.isBuffer(content)) res.end(content);
   else if (req.method === 'HEAD') {
@@ -181,9 +192,17 @@ function serve(services: Services, operation: Operation, endpoint: Endpoint, met
       params['password_hash'] = await passwords.hash(password);
     }
     if (endpoint.handler) {
-      const call = async (name: string, p: object) => (await services.call(name, sessionId, p, context)).answer;
-      const answer = await endpoint.handler({ req, res, params, call, services });
-      if (typeof answer === 'string') sendJson(req, res, endpoint, { answer, version: null }, isTrial);
+      let version: string | null = null;
+      const call = async (name: string, p: object) => {
+        const result = await services.call(name, sessionId, p, context);
+        version = result.version;
+        return result.answer;
+      };
+      const admit = async () => {
+        await services.call(operation.name, sessionId, params, { ...context, admit_only: true });
+      };
+      const answer = await endpoint.handler({ req, res, params, call, admit, services });
+      if (typeof answer === 'string') sendJson(req, res, endpoint, { answer, version }, isTrial);
       else await sendDownload(req, res, answer);
       return;
     }
@@ -283,6 +302,7 @@ export function apiRouter(services: Services, resources: readonly Resource[], op
           // A scanner that looks at a link in an e-mail must not use it up.
           ...(method === 'GET' && operation.writes ? [refuseHead] : []),
           ...(isStranger ? [limits.anonymous] : [authenticate, limits.session]),
+          ...(operation.access === 'feed' ? [limits.feed] : []),
           ...(endpoint.bytes ? [] : [acceptJson]),
           ...(endpoint.upload
             ? [admitFirst(services, operation, endpoint, path), receiveUpload(endpoint.upload, readBody)]

@@ -80,6 +80,27 @@ export const date = z.iso
   .refine((day) => !/^\d{4}-\d\d-\d\d$/.test(day) || day >= '1000', 'must be between 1000-01-01 and 9999-12-31')
   .meta({ description: 'A day, `YYYY-MM-DD`.', examples: ['2026-09-01'] });
 
+/** A day of the week as it goes out. */
+export const dayOfWeek = z.int().meta({ description: '1 is Monday.', examples: [1] });
+
+/** A time of day as it goes out, to the minute. */
+export const clock = z
+  .string()
+  .regex(/^\d\d:\d\d$/)
+  .meta({ description: 'A time of day, `HH:MM`.', examples: ['08:45'] });
+
+/** Why there is no school on a day. */
+export const dayHoliday = z
+  .object({ id, name: z.string() })
+  .nullable()
+  .meta({ description: 'The holiday; of several on one day the names together, under the id of the first.' });
+
+/** Which part of the marks says present or late. */
+export const attendanceRate = z
+  .number()
+  .nullable()
+  .meta({ description: 'Present or late, of all marks, in percent with at most two decimals; null without marks.', examples: [95.31] });
+
 /** The days from one to another, both included. */
 const dayCount = (from: string, to: string) => (Date.parse(to) - Date.parse(from)) / 86_400_000 + 1;
 

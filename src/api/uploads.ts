@@ -16,7 +16,8 @@ export interface Upload {
  * Takes one file of a multipart body into memory, and checks its size and type; the other fields are the body.
  * @param readBody  takes the body instead, where it may be JSON as well
  */
-export function receiveUpload({ fields, maxBytes, types, isOptional = false }: NonNullable<Endpoint['upload']>, readBody: RequestHandler): RequestHandler {
+export function receiveUpload(upload: NonNullable<Endpoint['upload']>, readBody: RequestHandler): RequestHandler {
+  const { fields, maxBytes, isOptional = false } = upload;
   const receive = multer({ storage: multer.memoryStorage(), limits: { fileSize: maxBytes, files: 1, fields: 20, fieldSize: 10_000, parts: 25 } }).any();
   return (req, res, next) => {
     if (!req.is('multipart/form-data')) {
@@ -30,7 +31,7 @@ export function receiveUpload({ fields, maxBytes, types, isOptional = false }: N
       } else if (error) {
         next(new ApiError('validation_error', 'The multipart body can not be read.', { cause: error }));
       } else {
-        sniff(req, fields, types, isOptional).then(() => next(), next);
+        sniff(req, upload).then(() => next(), next);
       }
     });
   };
@@ -61,7 +62,7 @@ const endings: Record<string, string[]> = { 'image/jpeg': ['jpg', 'jpeg'], 'appl
 /** A name that ends as its content does: whoever opens the file gets what was looked at, not what `invoice.html` makes of it. */
 const honestName = (name: string, right: string[]) => (right.includes(ending(name)) ? name : `${name}.${right[0] ?? ''}`);
 
-async function sniff(req: Request, fields: string[], types: string[], isOptional: boolean): Promise<void> {
+async function sniff(req: Request, { fields, types, isOptional = false, fault }: NonNullable<Endpoint['upload']>): Promise<void> {
   const file = (req.files as Express.Multer.File[] | undefined)?.find(({ fieldname }) => fields.includes(fieldname));
   if (!file && isOptional) return;
   if (!file) {
@@ -75,6 +76,10 @@ async function sniff(req: Request, fields: string[], types: string[], isOptional
   }
   if (!contentType || !types.includes(contentType)) {
     throw new ApiError('unsupported_media_type', `The file is ${contentType ?? 'of an unknown type'}; it must be ${types.join(' or ')}.`);
+  }
+  const wrong = await fault?.(file.buffer, contentType);
+  if (wrong !== undefined) {
+    throw new ApiError('validation_error', `The picture ${wrong}`, { details: [{ path: file.fieldname, message: wrong }] });
   }
   const name = storableName(file.originalname);
   const upload: Upload = { content: file.buffer, contentType, name: honestName(name, endings[contentType] ?? [found?.ext ?? ending(name)]) };

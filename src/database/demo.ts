@@ -39,9 +39,9 @@ async function generateTimetable(client: pg.Client): Promise<void> {
   const call = async <Answer>(operation: string, params: object) =>
     (await client.query<{ answer: Answer }>(`select api.${operation}($1) as answer`, [JSON.stringify(params)])).rows[0]?.answer;
   await client.query("select set_config('app.wide_permissions', '{timetable.manage}', true)");
-  const begun = await call<Begun>('timetable_generate', { time_limit_seconds: 1 });
+  const begun = await call<Begun>('timetable_generate', {});
   if (!begun) return;
-  const found = await generateInThread(begun.problem, { time_limit_ms: 1000 });
+  const found = await generateInThread(begun.problem, { effort: 1 });
   if (found.status === 'infeasible') throw new Error('The demo school can not have a timetable.');
   const { run, digest, academic_year_id, class_ids } = begun;
   await call('timetable_generate_save', { run, digest, academic_year_id, class_ids, slots: slotsOf(begun, found.placed) });

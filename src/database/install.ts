@@ -23,7 +23,7 @@ export async function sqlFile(name: string): Promise<SqlFile> {
   return { name, text: await readFile(resolve(root, name), 'utf8') };
 }
 
-/** What is installed whole, in order: the registry first, since everything registers itself there; grants last. */
+/** What is installed whole, in order: the registry first, since everything registers itself there; what looks at all of it last. */
 async function manifest(): Promise<SqlFile[]> {
   const core = await sqlFiles('db/core');
   const isRegistry = (file: SqlFile) => file.name.endsWith('/registry.sql');
@@ -32,6 +32,7 @@ async function manifest(): Promise<SqlFile[]> {
     ...core.filter((file) => !isRegistry(file)),
     ...(await sqlFiles('db/seed')),
     ...(await sqlFiles('db/api')),
+    await sqlFile('db/errors.sql'),
     await sqlFile('db/grants.sql'),
   ];
 }

@@ -1,5 +1,5 @@
-import { inflateSync } from 'node:zlib';
 import PDFDocument from 'pdfkit';
+import { drawable } from './picture.ts';
 import { cut, type Document, fonts, lineHeight, type TextStyle, writeLine, writeLines } from './text.ts';
 
 /** What stands at the head of a page: what `api.letterhead` answers. */
@@ -63,33 +63,12 @@ export function printable(doc: Document, text: string): string {
   return shown;
 }
 
-const most = { pixels: 4_000_000, bytes: 20_000_000 };
-
-/**
- * Whether a PNG can be unpacked in little memory. pdfkit unpacks one with transparency as a whole, and 5 MB of PNG can hold
- * several GB.
- */
-function isModest(picture: Buffer): boolean {
-  if (picture.readUInt32BE(0) !== 0x89504e47) return true; // A JPEG goes into the PDF as it is.
-  if (picture.readUInt32BE(16) * picture.readUInt32BE(20) > most.pixels) return false;
-  const data: Buffer[] = [];
-  for (let at = 8; at + 8 <= picture.length;) {
-    const length = picture.readUInt32BE(at);
-    if (picture.toString('latin1', at + 4, at + 8) === 'IDAT') data.push(picture.subarray(at + 8, at + 8 + length));
-    at += 12 + length;
-  }
-  inflateSync(Buffer.concat(data), { maxOutputLength: most.bytes });
-  return true;
-}
-
 /** Draws the logo into a box, and answers the width that it took: 0 where there is none, or none that can be read. */
 function drawLogo(doc: Document, logo: string | null, x: number, y: number, width: number, height: number): number {
   if (logo === null) return 0;
   try {
-    const picture = Buffer.from(logo, 'base64');
-    if (!isModest(picture)) return 0;
     // openImage is not in pdfkit's types.
-    const image = (doc as unknown as { openImage: (bytes: Buffer) => { width: number; height: number } }).openImage(picture);
+    const image = (doc as unknown as { openImage: (bytes: Buffer) => { width: number; height: number } }).openImage(drawable(Buffer.from(logo, 'base64')));
     const scale = Math.min(width / image.width, height / image.height);
     doc.image(image as unknown as Buffer, x, y, { width: image.width * scale, height: image.height * scale });
     return image.width * scale;

@@ -1,4 +1,5 @@
-import { threadLine } from '../thread.ts';
+import { ApiError } from '../api/errors.ts';
+import { ThreadLimitError, threadLine } from '../thread.ts';
 import type { InvoiceData, PaymentData } from './invoice.ts';
 import type { TimetableData } from './timetable.ts';
 
@@ -13,10 +14,63 @@ const line = threadLine<Uint8Array<ArrayBuffer>>({
   busy: 'Too many documents are being printed. Try again in a moment.',
 });
 
+/** Who prints, and whether they are still there. */
+export interface Printer {
+  tenantId: number | undefined;
+  userId: number | undefined;
+  signal: AbortSignal;
+}
+
+/** Documents that one may have printed at a time, so that nobody stops the printing of others. */
+const most = { school: 6, user: 3 };
+const printing = new Map<string, number>();
+
+/** Takes a place in the line for each of these, and answers how to give them back. @throws ApiError rate_limited */
+function takePlaces({ tenantId, userId }: Printer): () => void {
+  const school = `school ${String(tenantId)}`;
+  const places = [
+    { who: school, limit: most.school },
+    { who: `${school} user ${String(userId)}`, limit: most.user },
+  ];
+  if (places.some(({ who, limit }) => (printing.get(who) ?? 0) >= limit))
+    throw new ApiError('rate_limited', 'Other documents of yours are still being printed. Try again in a moment.', { retryAfter: 3 });
+  for (const { who } of places) printing.set(who, (printing.get(who) ?? 0) + 1);
+  return () => {
+    for (const { who } of places) {
+      const left = (printing.get(who) ?? 1) - 1;
+      if (left > 0) printing.set(who, left);
+      else printing.delete(who);
+    }
+  };
+}
+
 /**
- * Makes a PDF in a thread, since laying out text takes tens of milliseconds.
- * @throws ApiError unavailable when too many wait
+ * Makes a PDF in a thread, since laying out text takes tens of milliseconds. A logo that can not be drawn after all is left out.
+ * @param by  whose request it is; without it a job of the service itself
+ * @throws ApiError rate_limited when the school or the user prints as much already, unavailable when too many wait or the document
+ * took too much; the signal's reason
  */
-export async function print(job: PrintJob): Promise<Buffer> {
-  return Buffer.from(await line(job, { maxMilliseconds: 10_000 }));
+export async function print(job: PrintJob, by?: Printer): Promise<Buffer> {
+  const giveBack = by && takePlaces(by);
+  try {
+    return await printInThread(job, by?.signal);
+  } catch (error) {
+    if (!(error instanceof ThreadLimitError)) throw error;
+    const wanted = error.limit === 'time' ? 'took too long' : 'takes too much memory';
+    throw new ApiError('unavailable', `The document ${wanted} to print.`, { retryAfter: 30, cause: error });
+  } finally {
+    giveBack?.();
+  }
+}
+
+async function printInThread(job: PrintJob, signal: AbortSignal | undefined): Promise<Buffer> {
+  const options = { maxMilliseconds: 10_000, signal };
+  try {
+    return Buffer.from(await line(job, options));
+  } catch (error) {
+    const isLate = error instanceof ThreadLimitError && error.limit === 'time';
+    if (signal?.aborted || isLate || error instanceof ApiError || job.data.letterhead.logo === null) throw error;
+    const letterhead = { ...job.data.letterhead, logo: null };
+    return Buffer.from(await line({ ...job, data: { ...job.data, letterhead } }, options));
+  }
 }

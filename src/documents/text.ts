@@ -43,41 +43,66 @@ export const lineHeight = (size: number): number => size * 1.17;
 
 const graphemes = new Intl.Segmenter('en', { granularity: 'grapheme' });
 
-/** The pieces of a word that is too wide, as long as they may be. */
-function pieces(doc: Document, word: string, style: TextStyle, width: number): string[] {
-  const parts = [''];
-  for (const { segment } of graphemes.segment(word)) {
-    const last = parts.at(-1) ?? '';
-    if (last && widthOf(doc, last + segment, style) > width) parts.push(segment);
-    else parts[parts.length - 1] = last + segment;
+/**
+ * The pieces of a word that is too wide. To shape each beginning of a long name took seconds: letters are added up, which is about
+ * what they take together, and of each piece only that is shaped.
+ */
+function* pieces(doc: Document, word: string, style: TextStyle, width: number): Generator<string> {
+  const letters = Array.from(graphemes.segment(word), ({ segment }) => segment);
+  for (let from = 0; from < letters.length;) {
+    let to = from;
+    for (let taken = 0; to < letters.length; to++) {
+      taken += widthOf(doc, letters[to] ?? '', style);
+      if (taken > width) break;
+    }
+    while (to > from + 1 && widthOf(doc, letters.slice(from, to).join(''), style) > width) to -= 1;
+    to = Math.max(to, from + 1);
+    yield letters.slice(from, to).join('');
+    from = to;
   }
-  return parts;
 }
 
-/** The lines of a text in this width, which breaks at spaces and after hyphens; undefined where a word had to be broken and must not. */
-export function wrap(doc: Document, text: string, style: TextStyle, width: number, breaksWords = false): string[] | undefined {
-  const lines: string[] = [];
+/** A word of more letters is taken for too wide: to shape all of it, and write the beginning, is for nothing. */
+const longestMeasured = 60;
+
+/** The lines of a text in this width, one after the other; breaks at spaces, after hyphens, and words where they are too wide. Null in the place of a word that must not be broken. */
+function* linesOf(doc: Document, text: string, style: TextStyle, width: number, breaksWords: boolean): Generator<string | null> {
   for (const paragraph of text.split('\n')) {
     let line = '';
     let taken = 0;
     for (const [part] of paragraph.matchAll(/ ?[^ -]*(?:-+|(?= |$))/g)) {
       if (part === '') continue;
-      const added = widthOf(doc, part, style);
+      const added = part.length > longestMeasured ? Infinity : widthOf(doc, part, style);
       if (line && taken + added <= width) {
         line += part;
         taken += added;
         continue;
       }
-      if (line) lines.push(line);
+      if (line) yield line;
       line = part.trimStart();
-      taken = widthOf(doc, line, style);
+      taken = part.length > longestMeasured ? Infinity : widthOf(doc, line, style);
       if (taken <= width) continue;
-      if (!breaksWords) return undefined;
-      const broken = pieces(doc, line, style, width);
-      lines.push(...broken.slice(0, -1));
-      line = broken.at(-1) ?? '';
+      if (!breaksWords) {
+        yield null;
+        return;
+      }
+      let last: string | undefined;
+      for (const piece of pieces(doc, line, style, width)) {
+        if (last !== undefined) yield last;
+        last = piece;
+      }
+      line = last ?? '';
       taken = widthOf(doc, line, style);
     }
+    yield line;
+  }
+}
+
+/** The lines of a text in this width, which breaks at spaces and after hyphens; undefined where a word had to be broken and must not. */
+export function wrap(doc: Document, text: string, style: TextStyle, width: number, breaksWords = false): string[] | undefined {
+  const lines: string[] = [];
+  for (const line of linesOf(doc, text, style, width, breaksWords)) {
+    if (line === null) return undefined;
     lines.push(line);
   }
   return lines;
@@ -103,13 +128,18 @@ export function writeLines(doc: Document, lines: readonly string[], style: TextS
   return y + lines.length * lineHeight(style.size);
 }
 
-/** At most so many lines of a text, the last of which tells by an ellipsis that there was more. */
+/** At most so many lines of a text, the last of which tells by an ellipsis that there was more; what comes after them is not measured. */
 export function cut(doc: Document, text: string, style: TextStyle, width: number, most: number): string[] {
-  const lines = wrap(doc, text, style, width, true) ?? [];
-  if (lines.length <= most) return lines;
-  let last = lines[most - 1] ?? '';
-  while (last && widthOf(doc, `${last}…`, style) > width) last = last.slice(0, -1).trimEnd();
-  return [...lines.slice(0, most - 1), `${last.toWellFormed()}…`];
+  const lines: string[] = [];
+  for (const line of linesOf(doc, text, style, width, true)) {
+    if (lines.length === most) {
+      const room = width - widthOf(doc, '…', style);
+      const [last = ''] = pieces(doc, lines[most - 1] ?? '', style, room);
+      return [...lines.slice(0, most - 1), `${widthOf(doc, last, style) > room ? '' : last.trimEnd()}…`];
+    }
+    lines.push(line ?? '');
+  }
+  return lines;
 }
 
 /** Writes one line in the largest size, from that of the style down to `smallest`, in which it fits; then it is cut. */

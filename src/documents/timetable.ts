@@ -1,3 +1,4 @@
+import { dayNames } from '../timetable/school.ts';
 import { bottom, closeDocument, colours, type Letterhead, margin, openDocument, printable, writeFoot, writeHead } from './page.ts';
 import { type Box, cut, type Document, lineHeight, wrap, writeLine, writeLines } from './text.ts';
 
@@ -20,8 +21,6 @@ export interface TimetableData {
   rows: Row[];
   slots: { day_of_week: number; period: number; subject: string; with_whom: string | null; room: string | null }[];
 }
-
-const dayNames = ['Monday', 'Tuesday', 'Wednesday', 'Thursday', 'Friday', 'Saturday', 'Sunday'];
 
 /** Pale, so that they are told apart on a screen and cost no ink. */
 const fills = ['#e8f0fe', '#fdeee3', '#e6f5ea', '#f6e9f7', '#fff7d6', '#e3f4f6', '#fbe7ea', '#eceff1', '#eef4d9', '#ece8fb'];

@@ -1,5 +1,6 @@
 import type { Board, Totals } from './board.ts';
-import type { Model } from './model.ts';
+import { bits, classGaps as gapsOfClass, lessonsAgainstRules, type Model, teacherGaps as gapsOfTeacher } from './model.ts';
+import { xorshift } from './random.ts';
 
 /**
  * Simulated annealing over Kempe chains. A step takes two slots and a chain of classes and teachers that meet in them alternately, and lets all lessons along
@@ -14,11 +15,8 @@ export interface Weights {
   teacherGaps: number;
 }
 
-export interface Phase {
+interface Phase {
   weights: Weights;
-  /** Temperatures, in units of the weights. */
-  from: number;
-  to: number;
   /** Units of work; one is about a slot that a chain passes. */
   work: number;
   /** Whether lessons may go to the waiting day and back. */
@@ -27,28 +25,28 @@ export interface Phase {
   isDone: (totals: Totals) => boolean;
 }
 
-export interface Annealer {
+interface Annealer {
   totals: Totals;
   /** The best totals since `start`, and the board that had them. */
   best: Totals;
   bestClassAt: Int32Array;
   /** Units of work done so far. */
   readonly work: number;
-  readonly steps: number;
   /** @returns false when `isLate` ended it. */
   run: (phase: Phase) => boolean;
 }
 
 /** Lexicographic: which is the better board. */
-export function isBetter(a: Totals, b: Totals): boolean {
+function isBetter(a: Totals, b: Totals): boolean {
   if (a.hard + a.waiting !== b.hard + b.waiting) return a.hard + a.waiting < b.hard + b.waiting;
   if (a.spread !== b.spread) return a.spread < b.spread;
   if (a.classGaps !== b.classGaps) return a.classGaps < b.classGaps;
   return a.teacherGaps < b.teacherGaps;
 }
 
-/** Read once: where modules run in a context of their own, as in tests, every look at a global is slow. */
-const { clz32 } = Math;
+/** Temperatures at the beginning and at the end of a phase, in units of the weights. */
+const hot = 1;
+const cold = 0.1;
 
 /** -ln of a number between 0 and 1. */
 const exponents = Float64Array.from({ length: 8192 }, (_, index) => -Math.log((index + 0.5) / 8192));
@@ -70,7 +68,6 @@ export function annealer(model: Model, board: Board, seed: number, isLate: () =>
 
   let rng = (Math.imul(seed, 0x85ebca6b) ^ 0x1f123bb5) | 0 || 1;
   let work = 0;
-  let steps = 0;
   const best: Totals = { ...totals };
   const bestClassAt = Int32Array.from(classAt);
 
@@ -83,39 +80,23 @@ export function annealer(model: Model, board: Board, seed: number, isLate: () =>
   const chain = new Int32Array(classes * 2 + 2);
   let links = 0;
 
-  const popcount = (mask: number) => {
-    let v = mask - ((mask >>> 1) & 0x55555555);
-    v = (v & 0x33333333) + ((v >>> 2) & 0x33333333);
-    return (((v + (v >>> 4)) & 0x0f0f0f0f) * 0x01010101) >>> 24;
-  };
-  const gapsOfClass = (at: number, mask: number) => (mask === 0 ? 0 : popcount(((1 << (31 - clz32(mask))) - 1) & ~mask & ~classClosed[at]!));
-  const gapsOfTeacher = (at: number, mask: number) => {
-    const taught = mask | teacherBusy[at]!;
-    return taught === 0 ? 0 : popcount(((1 << (31 - clz32(taught))) - 1) & ~((taught & -taught) - 1) & ~taught & ~teacherAway[at]!);
-  };
-  const hardOfTeacher = (at: number, mask: number) => {
-    const blocked = teacherAway[at]! | teacherBusy[at]!;
-    const excess = popcount(mask & ~blocked) - dayLimit[at]!;
-    return popcount(mask & blocked) + (excess > 0 ? excess : 0);
-  };
-
   /** What changes when the mask of a class on a day becomes `mask`. */
   const changeClass = (who: number, day: number, mask: number) => {
     const at = who * allDays + day;
     if (day === days) {
-      dWaiting += popcount(mask) - popcount(classMask[at]!);
+      dWaiting += bits(mask) - bits(classMask[at]!);
       return;
     }
     const given = who * days + day;
-    dHard += popcount(mask & classClosed[given]!) - classHard[at]!;
-    dClass += gapsOfClass(given, mask) - classGap[at]!;
+    dHard += bits(mask & classClosed[given]!) - classHard[at]!;
+    dClass += gapsOfClass(mask, classClosed[given]!) - classGap[at]!;
   };
   const changeTeacher = (who: number, day: number, mask: number) => {
     if (day === days) return;
     const at = who * allDays + day;
     const given = who * days + day;
-    dHard += hardOfTeacher(given, mask) - teacherHard[at]!;
-    dTeacher += gapsOfTeacher(given, mask) - teacherGap[at]!;
+    dHard += lessonsAgainstRules(mask, teacherAway[given]! | teacherBusy[given]!, dayLimit[given]!) - teacherHard[at]!;
+    dTeacher += gapsOfTeacher(mask, teacherAway[given]!, teacherBusy[given]!) - teacherGap[at]!;
   };
   /** A class or teacher at the end of a chain leaves one slot for another. */
   const endClass = (who: number, from: number, to: number) => {
@@ -170,7 +151,6 @@ export function annealer(model: Model, board: Board, seed: number, isLate: () =>
 
   const flipClass = (who: number, from: number, to: number) => {
     const base = who * slots;
-    const allBase = allDays;
     const a = dayOf[from]!;
     const b = dayOf[to]!;
     const one = classAt[base + from]!;
@@ -179,12 +159,12 @@ export function annealer(model: Model, board: Board, seed: number, isLate: () =>
     classAt[base + to] = one;
     if (a !== b) {
       if (one >= 0) {
-        above[one * allBase + a]!--;
-        above[one * allBase + b]!++;
+        above[one * allDays + a]!--;
+        above[one * allDays + b]!++;
       }
       if (two >= 0) {
-        above[two * allBase + b]!--;
-        above[two * allBase + a]!++;
+        above[two * allDays + b]!--;
+        above[two * allDays + a]!++;
       }
     }
   };
@@ -192,15 +172,17 @@ export function annealer(model: Model, board: Board, seed: number, isLate: () =>
     const at = who * allDays + day;
     classMask[at] = mask;
     if (day === days) return;
-    classHard[at] = popcount(mask & classClosed[who * days + day]!);
-    classGap[at] = gapsOfClass(who * days + day, mask);
+    const closed = classClosed[who * days + day]!;
+    classHard[at] = bits(mask & closed);
+    classGap[at] = gapsOfClass(mask, closed);
   };
   const setTeacherDay = (who: number, day: number, mask: number) => {
     const at = who * allDays + day;
     teacherMask[at] = mask;
     if (day === days) return;
-    teacherHard[at] = hardOfTeacher(who * days + day, mask);
-    teacherGap[at] = gapsOfTeacher(who * days + day, mask);
+    const given = who * days + day;
+    teacherHard[at] = lessonsAgainstRules(mask, teacherAway[given]! | teacherBusy[given]!, dayLimit[given]!);
+    teacherGap[at] = gapsOfTeacher(mask, teacherAway[given]!, teacherBusy[given]!);
   };
   const moveEnd = (end: number, one: number, two: number) => {
     const a = dayOf[one]!;
@@ -244,7 +226,7 @@ export function annealer(model: Model, board: Board, seed: number, isLate: () =>
     totals.teacherGaps += dTeacher;
   };
 
-  const run = ({ weights, from: hot, to: cold, work: budget, mayWait, isDone }: Phase): boolean => {
+  const run = ({ weights, work: budget, mayWait, isDone }: Phase): boolean => {
     const { hard, waiting, spread, classGaps, teacherGaps } = weights;
     const begin = work;
     const cooling = Math.log(cold / hot);
@@ -258,15 +240,10 @@ export function annealer(model: Model, board: Board, seed: number, isLate: () =>
         temperature = hot * Math.exp((cooling * (work - begin)) / budget);
         if (isLate()) return false;
       }
-      steps++;
       work++;
-      rng ^= rng << 13;
-      rng ^= rng >>> 17;
-      rng ^= rng << 5;
+      rng = xorshift(rng);
       const r = rng >>> 0;
-      rng ^= rng << 13;
-      rng ^= rng >>> 17;
-      rng ^= rng << 5;
+      rng = xorshift(rng);
       const q = rng >>> 0;
       const threshold = temperature * exponents[(q >>> 19) & 8191]!;
       // Two slots, half of the time of one day.
@@ -274,9 +251,7 @@ export function annealer(model: Model, board: Board, seed: number, isLate: () =>
       const p2 = (((q & 0xffff) * length) >>> 16) | 0;
       const d1 = ((r >>> 16) * days) >>> 16;
       let d2 = d1;
-      rng ^= rng << 13;
-      rng ^= rng >>> 17;
-      rng ^= rng << 5;
+      rng = xorshift(rng);
       const w = rng >>> 0;
       if (w & 1) {
         d2 = (((w >>> 8) & 0xff) * (mayWait ? allDays : days)) >>> 8;
@@ -305,73 +280,61 @@ export function annealer(model: Model, board: Board, seed: number, isLate: () =>
         if (hard * dHard + teacherGaps * dTeacher > threshold + slack) continue;
         end = teacher;
         otherEnd = walk(kind, one, two, -1);
+        if (otherEnd >= 0) endTeacher(otherEnd, two, one);
+        else endClass(-2 - otherEnd, one, two);
       } else {
         const who = occupied[((w >>> 16) * occupied.length) >>> 16]!;
         const base = who * slots;
         let kind = classAt[base + one]!;
         const other = classAt[base + two]!;
-        if (kind < 0) {
-          if (other < 0) continue;
-          const swap = one;
-          one = two;
-          two = swap;
-          kind = other;
-        } else if (other >= 0) {
+        if (kind >= 0 && other >= 0) {
           if (kind === other) continue;
           // Somewhere within a chain: only a cycle has no end from which it could be begun.
           // The lesson that goes from `one` to `two` meets, with its class, the one that goes back; the walk goes on with that one's teacher.
           otherEnd = walk(kind, one, two, who);
-          work += links;
-          if (otherEnd !== -1) continue;
-          if (spread * dSpread > threshold) continue;
-          apply(one, two, -1, -1);
-          if (isBetter(totals, best)) keep();
-          continue;
-        }
-        endClass(who, one, two);
-        if (hard * dHard + waiting * dWaiting + classGaps * dClass > threshold + slack + classGaps) continue;
-        // Its lesson goes from `one` to `two`, where the class is free: the chain goes on with its teacher, and begins at what that one has in `two`.
-        end = -2 - who;
-        const teacher = teacherOf[kind]!;
-        if (dayOf[one] !== dayOf[two]) {
-          if (above[kind * allDays + dayOf[one]!]! > 0) dSpread--;
-          if (above[kind * allDays + dayOf[two]!]! >= 0) dSpread++;
-        }
-        chain[links++] = who;
-        const next = teacherAt[teacher * slots + two]!;
-        if (next < 0) {
-          otherEnd = teacher;
-          endTeacher(teacher, one, two);
+          if (otherEnd !== -1) {
+            work += links;
+            continue;
+          }
         } else {
-          otherEnd = walk(next, two, one, -1);
-          if (otherEnd >= 0) endTeacher(otherEnd, one, two);
-          else endClass(-2 - otherEnd, two, one);
+          if (kind < 0) {
+            if (other < 0) continue;
+            const swap = one;
+            one = two;
+            two = swap;
+            kind = other;
+          }
+          endClass(who, one, two);
+          if (hard * dHard + waiting * dWaiting + classGaps * dClass > threshold + slack + classGaps) continue;
+          // Its lesson goes from `one` to `two`, where the class is free: the chain goes on with its teacher, and begins at what that one has in `two`.
+          end = -2 - who;
+          const teacher = teacherOf[kind]!;
+          if (dayOf[one] !== dayOf[two]) {
+            if (above[kind * allDays + dayOf[one]!]! > 0) dSpread--;
+            if (above[kind * allDays + dayOf[two]!]! >= 0) dSpread++;
+          }
+          chain[links++] = who;
+          const next = teacherAt[teacher * slots + two]!;
+          if (next < 0) {
+            otherEnd = teacher;
+            endTeacher(teacher, one, two);
+          } else {
+            otherEnd = walk(next, two, one, -1);
+            if (otherEnd >= 0) endTeacher(otherEnd, one, two);
+            else endClass(-2 - otherEnd, two, one);
+          }
         }
-        work += links;
-        if (hard * dHard + waiting * dWaiting + spread * dSpread + classGaps * dClass + teacherGaps * dTeacher > threshold) continue;
-        apply(one, two, end, otherEnd);
-        if (isBetter(totals, best)) {
-          keep();
-          if (isDone(totals)) return true;
-        }
-        continue;
       }
-      if (otherEnd >= 0) endTeacher(otherEnd, two, one);
-      else endClass(-2 - otherEnd, one, two);
       work += links;
       if (hard * dHard + waiting * dWaiting + spread * dSpread + classGaps * dClass + teacherGaps * dTeacher > threshold) continue;
       apply(one, two, end, otherEnd);
       if (isBetter(totals, best)) {
-        keep();
+        Object.assign(best, totals);
+        bestClassAt.set(classAt);
         if (isDone(totals)) return true;
       }
     }
     return true;
-  };
-
-  const keep = () => {
-    Object.assign(best, totals);
-    bestClassAt.set(classAt);
   };
 
   return {
@@ -380,9 +343,6 @@ export function annealer(model: Model, board: Board, seed: number, isLate: () =>
     bestClassAt,
     get work() {
       return work;
-    },
-    get steps() {
-      return steps;
     },
     run,
   };

@@ -1,15 +1,16 @@
 import { countBoard } from './board.ts';
-import { bits, type Model, teacherGaps } from './model.ts';
+import { bits, type Model } from './model.ts';
 import type { Figures, Placed, Unplaced, UnplacedReason } from './problem.ts';
 
 /**
- * Takes every lesson off the board that breaks a rule or waits, and puts back those that fit somewhere.
+ * Takes every lesson off the board that breaks a rule or waits, and puts those that are not there where they fit.
  * @returns how many of each kind are missing
  */
 export function keepRules(model: Model, classAt: Int32Array): Int32Array {
   const { days, length, classOf, teacherOf } = model;
   const slots = (days + 1) * length;
-  const missing = new Int32Array(model.count.length);
+  const missing = Int32Array.from(model.count);
+  const inWeek = new Int32Array(model.teacherIds.length);
   const onDay = new Int32Array(model.teacherIds.length * days);
   const { teacherAt } = countBoard(model, classAt);
   const isClosed = (kind: number, day: number, period: number) =>
@@ -22,11 +23,13 @@ export function keepRules(model: Model, classAt: Int32Array): Int32Array {
       if (kind < 0) continue;
       const day = Math.floor(slot / length);
       const at = teacherOf[kind]! * days + day;
-      if (day < days && !isClosed(kind, day, slot % length) && onDay[at]! < model.dayLimit[at]!) onDay[at]!++;
-      else {
+      if (day < days && !isClosed(kind, day, slot % length) && onDay[at]! < model.dayLimit[at]!) {
+        onDay[at]!++;
+        inWeek[teacherOf[kind]!]!++;
+        missing[kind]!--;
+      } else {
         classAt[who * slots + slot] = -1;
         teacherAt[teacherOf[kind]! * slots + slot] = -1;
-        missing[kind]!++;
       }
     }
   }
@@ -35,10 +38,11 @@ export function keepRules(model: Model, classAt: Int32Array): Int32Array {
       const day = Math.floor(slot / length);
       const at = teacherOf[kind]! * days + day;
       if (classAt[classOf[kind]! * slots + slot]! >= 0 || teacherAt[teacherOf[kind]! * slots + slot]! >= 0) continue;
-      if (isClosed(kind, day, slot % length) || onDay[at]! >= model.dayLimit[at]!) continue;
+      if (isClosed(kind, day, slot % length) || onDay[at]! >= model.dayLimit[at]! || inWeek[teacherOf[kind]!]! >= model.weekLimit[teacherOf[kind]!]!) continue;
       classAt[classOf[kind]! * slots + slot] = kind;
       teacherAt[teacherOf[kind]! * slots + slot] = kind;
       onDay[at]!++;
+      inWeek[teacherOf[kind]!]!++;
       missing[kind]!--;
     }
   }
@@ -72,6 +76,7 @@ const because: Record<UnplacedReason, string> = {
   teacher_unavailable: '{teacher} is not available in most of the periods in which {class} is free.',
   teacher_busy: '{teacher} has lessons outside this plan in most of the periods in which {class} is free.',
   teacher_day_limit: '{teacher} has as many lessons as a day may have on most of the days on which {class} is free.',
+  teacher_week_limit: '{teacher} has as many lessons as a week may have.',
 };
 
 export function unplacedLessons(model: Model, classAt: Int32Array, missing: Int32Array): Unplaced[] {
@@ -84,10 +89,12 @@ export function unplacedLessons(model: Model, classAt: Int32Array, missing: Int3
     const who = model.classOf[kind]!;
     const teacher = model.teacherOf[kind]!;
     const periods = { class_taken: 0, teacher_unavailable: 0, teacher_busy: 0, teacher_clash: 0, teacher_day_limit: 0 };
+    let open = 0;
     for (let slot = 0; slot < days * length; slot++) {
       const day = Math.floor(slot / length);
       const bit = 1 << (slot % length);
       if (model.classClosed[who * days + day]! & bit) continue;
+      open++;
       if (classAt[who * slots + slot]! >= 0) periods.class_taken++;
       else if (model.teacherAway[teacher * days + day]! & bit) periods.teacher_unavailable++;
       else if (model.teacherBusy[teacher * days + day]! & bit) periods.teacher_busy++;
@@ -96,7 +103,9 @@ export function unplacedLessons(model: Model, classAt: Int32Array, missing: Int3
     }
     const whileFree = ['teacher_unavailable', 'teacher_busy', 'teacher_clash', 'teacher_day_limit'] as const;
     const most = whileFree.reduce((a, b) => (periods[b] > periods[a] ? b : a));
-    const reason = periods[most] === 0 ? 'class_full' : most;
+    let inWeek = 0;
+    for (let day = 0; day < days; day++) inWeek += bits(teacherMask[teacher * (days + 1) + day]!);
+    const reason = periods.class_taken === open ? 'class_full' : inWeek >= model.weekLimit[teacher]! ? 'teacher_week_limit' : most;
     const count = missing[kind]!;
     unplaced.push({
       class: model.classIds[who]!,
@@ -112,21 +121,11 @@ export function unplacedLessons(model: Model, classAt: Int32Array, missing: Int3
 }
 
 export function figuresOf(model: Model, classAt: Int32Array): Figures {
-  const { days } = model;
-  const { totals, teacherMask, classMask } = countBoard(model, classAt);
-  let worst = 0;
-  for (let who = 0; who < model.teacherIds.length; who++) {
-    let gaps = 0;
-    for (let day = 0; day < days; day++) {
-      gaps += teacherGaps(teacherMask[who * (days + 1) + day]!, model.teacherAway[who * days + day]!, model.teacherBusy[who * days + day]!);
-    }
-    worst = Math.max(worst, gaps);
-  }
+  const { totals, classMask } = countBoard(model, classAt);
   return {
     spread_excess: totals.spread,
     class_gaps: totals.classGaps,
     teacher_gaps: totals.teacherGaps,
-    worst_teacher_gaps: worst,
     required_periods: model.required,
     placed_periods: classMask.reduce((sum, mask) => sum + bits(mask), 0),
   };

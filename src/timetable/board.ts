@@ -1,4 +1,4 @@
-import { bits, classGaps, type Model, teacherGaps } from './model.ts';
+import { bits, classGaps, lessonsAgainstRules, type Model, teacherGaps } from './model.ts';
 
 /**
  * Who has which lesson when. No class and no teacher is ever there twice: a board is changed by chains only (see anneal.ts), which keep that. What else is
@@ -32,17 +32,6 @@ export interface Totals {
 
 /** Small enough never to be above anything. */
 const never = -1_000_000;
-
-/** A random number generator, the same everywhere: xorshift32. */
-export function randomFrom(seed: number): () => number {
-  let state = (Math.imul(seed, 0x9e3779b1) ^ 0x2545f491) | 0 || 1;
-  return () => {
-    state ^= state << 13;
-    state ^= state >>> 17;
-    state ^= state << 5;
-    return state >>> 0;
-  };
-}
 
 /** Counts all that is wrong on a board, from its `classAt`. */
 export function countBoard(model: Model, classAt: Int32Array): Board {
@@ -91,8 +80,7 @@ export function countBoard(model: Model, classAt: Int32Array): Board {
       const mask = board.teacherMask[who * allDays + day]!;
       const away = model.teacherAway[who * days + day]!;
       const busy = model.teacherBusy[who * days + day]!;
-      const blocked = away | busy;
-      totals.hard += board.teacherHard[who * allDays + day] = bits(mask & blocked) + Math.max(0, bits(mask & ~blocked) - model.dayLimit[who * days + day]!);
+      totals.hard += board.teacherHard[who * allDays + day] = lessonsAgainstRules(mask, away | busy, model.dayLimit[who * days + day]!);
       totals.teacherGaps += board.teacherGap[who * allDays + day] = teacherGaps(mask, away, busy);
     }
     for (let kind = 0; kind < model.count.length; kind++) totals.spread += Math.max(0, board.above[kind * allDays + day]!);
@@ -148,8 +136,8 @@ export function firstBoard(model: Model, random: () => number): Int32Array {
     }
     if (best < 0) {
       // The teacher becomes free when the class is: the lessons along the chain change their places between the two slots.
-      let from = classFree;
-      let to = teacherFree;
+      const from = classFree;
+      const to = teacherFree;
       let moved = teacherAt[teacher * slots + from]!;
       teacherAt[teacher * slots + from] = -1;
       while (moved >= 0) {
@@ -167,7 +155,6 @@ export function firstBoard(model: Model, random: () => number): Int32Array {
         moved = next;
       }
       best = from;
-      from = to = -1;
     }
     put(kind, best);
     if (best < usable) onDay[kind * days + Math.floor(best / length)]!++;

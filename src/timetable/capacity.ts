@@ -2,244 +2,337 @@ import { network, sink, source } from './flow.ts';
 import { bits, type Model } from './model.ts';
 import type { CapacityReason, OverCapacity } from './problem.ts';
 
-type Given = Partial<OverCapacity> & { reason: CapacityReason; required: number; available: number; message: string };
+/** Periods by who the other one is. */
+type Shares = Map<number, number>;
 
-/**
- * Proofs that no timetable exists, each with who is to blame; none is no proof that one does. All are conditions that every timetable meets: counts, and flows
- * that leave out some of the rules (Hall's condition, read from the smallest cut). Who is refused by a simple count is not looked at again.
- */
-export function overCapacity(model: Model): OverCapacity[] {
-  const { days, length, classIds, teacherIds, classOf, teacherOf, count } = model;
-  const whole = (1 << length) - 1;
+/** A model with its sums: who has how many lessons with whom, and room for how many. */
+interface Loads {
+  model: Model;
+  classes: number[];
+  teachers: number[];
+  days: number[];
+  /** The periods in which a class has school, and in which a teacher can come, by day. */
+  open: (who: number, day: number) => number;
+  free: (who: number, day: number) => number;
+  /** Lessons that a teacher may have on a day. */
+  most: (who: number, day: number) => number;
+  /** By class its teachers, by teacher their classes. */
+  withTeacher: Shares[];
+  withClass: Shares[];
+  classLoad: number[];
+  teacherLoad: number[];
+  openPeriods: number[];
+  freePeriods: number[];
+  mostLessons: number[];
+}
+
+interface Given {
+  kind?: OverCapacity['kind'];
+  id?: OverCapacity['id'];
+  day?: number;
+  period?: number;
+  reason: CapacityReason;
+  required: number;
+  available: number;
+  message: string;
+}
+type Report = (given: Given, classes?: number[], teachers?: number[]) => void;
+
+const sum = (numbers: number[]) => numbers.reduce((total, n) => total + n, 0);
+
+function loadsOf(model: Model): Loads {
+  const { classIds, teacherIds, classOf, teacherOf, count } = model;
+  const allPeriods = (1 << model.length) - 1;
   const classes = [...classIds.keys()];
   const teachers = [...teacherIds.keys()];
-  const dayNumbers = Array.from({ length: days }, (_, day) => day);
-  const sum = (numbers: number[]) => numbers.reduce((total, n) => total + n, 0);
-
-  const openOf = (who: number, day: number) => whole & ~model.classClosed[who * days + day]!;
-  const freeOf = (who: number, day: number) => whole & ~(model.teacherAway[who * days + day]! | model.teacherBusy[who * days + day]!);
-  /** Lessons that a teacher may have on a day. */
-  const mostOf = (who: number, day: number) => Math.min(model.dayLimit[who * days + day]!, bits(freeOf(who, day)));
-
-  // Periods of a class with a teacher.
-  const withTeacher = classes.map(() => new Map<number, number>());
-  const withClass = teachers.map(() => new Map<number, number>());
+  const days = Array.from({ length: model.days }, (_, day) => day);
+  const open = (who: number, day: number) => allPeriods & ~model.classClosed[who * model.days + day]!;
+  const free = (who: number, day: number) => allPeriods & ~(model.teacherAway[who * model.days + day]! | model.teacherBusy[who * model.days + day]!);
+  const most = (who: number, day: number) => Math.min(model.dayLimit[who * model.days + day]!, bits(free(who, day)));
+  const withTeacher = classes.map((): Shares => new Map());
+  const withClass = teachers.map((): Shares => new Map());
   for (let kind = 0; kind < count.length; kind++) {
     const [who, teacher] = [classOf[kind]!, teacherOf[kind]!];
     withTeacher[who]!.set(teacher, (withTeacher[who]!.get(teacher) ?? 0) + count[kind]!);
     withClass[teacher]!.set(who, (withClass[teacher]!.get(who) ?? 0) + count[kind]!);
   }
-  const classLoad = withTeacher.map((shares) => sum([...shares.values()]));
-  const teacherLoad = withClass.map((shares) => sum([...shares.values()]));
-  const openPeriods = classes.map((who) => sum(dayNumbers.map((day) => bits(openOf(who, day)))));
-  const freePeriods = teachers.map((who) => sum(dayNumbers.map((day) => bits(freeOf(who, day)))));
-  const mostLessons = teachers.map((who) => sum(dayNumbers.map((day) => mostOf(who, day))));
-
-  const found: OverCapacity[] = [];
-  const none = { kind: 'week', id: null, day: null, period: null } as const;
-  const report = (given: Given, inClasses: number[] = [], ofTeachers: number[] = []) => {
-    found.push({ ...none, ...given, classes: inClasses.map((who) => classIds[who]!), teachers: ofTeachers.map((who) => teacherIds[who]!) });
+  return {
+    model,
+    classes,
+    teachers,
+    days,
+    open,
+    free,
+    most,
+    withTeacher,
+    withClass,
+    classLoad: withTeacher.map((shares) => sum([...shares.values()])),
+    teacherLoad: withClass.map((shares) => sum([...shares.values()])),
+    openPeriods: classes.map((who) => sum(days.map((day) => bits(open(who, day))))),
+    freePeriods: teachers.map((who) => sum(days.map((day) => bits(free(who, day))))),
+    mostLessons: teachers.map((who) => sum(days.map((day) => most(who, day)))),
   };
-  const ofClass = (who: number) => ({ kind: 'class', id: classIds[who]! }) as const;
-  const ofTeacher = (who: number) => ({ kind: 'teacher', id: teacherIds[who]! }) as const;
+}
 
-  // The counts.
-  const isRefused = { class: new Set<number>(), teacher: new Set<number>() };
-  for (const who of classes) {
+/** Who has more lessons than there is room for; they are looked at no further. */
+function counts(loads: Loads, report: Report): { classes: Set<number>; teachers: Set<number> } {
+  const { model, classLoad, teacherLoad, openPeriods, freePeriods, mostLessons } = loads;
+  const refused = { classes: new Set<number>(), teachers: new Set<number>() };
+  for (const who of loads.classes) {
     const [required, available] = [classLoad[who]!, openPeriods[who]!];
     if (required <= available) continue;
-    isRefused.class.add(who);
+    refused.classes.add(who);
     const message = `{class} has ${required} lessons a week, and ${available} periods.`;
-    report({ ...ofClass(who), reason: 'class_periods', required, available, message }, [who]);
+    report({ kind: 'class', id: model.classIds[who]!, reason: 'class_periods', required, available, message }, [who]);
   }
-  for (const who of teachers) {
+  for (const who of loads.teachers) {
     const required = teacherLoad[who]!;
     const refuse = (reason: CapacityReason, available: number, why: string) => {
       if (required <= available) return;
-      isRefused.teacher.add(who);
-      report({ ...ofTeacher(who), reason, required, available, message: `{teacher} has ${required} lessons a week to give, and ${why}.` }, [], [who]);
+      refused.teachers.add(who);
+      const message = `{teacher} has ${required} lessons a week to give, and ${why}.`;
+      report({ kind: 'teacher', id: model.teacherIds[who]!, reason, required, available, message }, [], [who]);
     };
     const room = Math.max(0, model.weekLimit[who]!);
     refuse('teacher_week_limit', room, `room for ${room} under the week limit`);
     if (required > freePeriods[who]!) refuse('teacher_periods', freePeriods[who]!, `is available in ${freePeriods[who]!} periods`);
     else refuse('teacher_day_limit', mostLessons[who]!, `may have ${mostLessons[who]!} under the day limit when available`);
   }
+  return refused;
+}
 
-  // A class and its teachers: every lesson in a period of its own in which its teacher can come.
-  for (const who of classes) {
-    if (isRefused.class.has(who)) continue;
-    const shares = [...withTeacher[who]!].filter(([teacher]) => !isRefused.teacher.has(teacher));
-    const net = network();
-    const slots = Array.from({ length: days * length }, () => net.node());
-    for (const slot of slots) net.pipe(slot, sink, 1);
-    const nodes = shares.map(([teacher, lessons]) => {
-      const node = net.node();
-      net.pipe(source, node, lessons);
-      for (const day of dayNumbers) {
-        const onDay = net.node();
-        net.pipe(node, onDay, mostOf(teacher, day));
-        const both = openOf(who, day) & freeOf(teacher, day);
-        for (let period = 0; period < length; period++) if (both & (1 << period)) net.pipe(onDay, slots[day * length + period]!, 1);
-      }
-      return node;
+/**
+ * One class and its teachers, or one teacher and their classes: every lesson in a period of its own in which both are there, and no teacher with more lessons on
+ * a day than they may have.
+ * @param shares  how many lessons with each of the others
+ * @param both    the periods of a day in which both are there
+ * @param mostOfOne, mostOfOther  the lessons of a day that the one may have, and each of the others with the one
+ * @returns how many lessons find no period, and who is to blame
+ */
+function oneToMany(
+  { model: { length }, days }: Loads,
+  shares: [other: number, lessons: number][],
+  both: (other: number, day: number) => number,
+  mostOfOne: (day: number) => number,
+  mostOfOther: (other: number, day: number) => number,
+) {
+  const net = network();
+  const slots = days.flatMap((day) => {
+    const onDay = net.node();
+    net.pipe(onDay, sink, mostOfOne(day));
+    return Array.from({ length }, () => {
+      const slot = net.node();
+      net.pipe(slot, onDay, 1);
+      return slot;
     });
-    const lacking = sum(shares.map(([, lessons]) => lessons)) - net.maxFlow();
-    if (lacking === 0) continue;
-    const blamed = shares.filter((_, index) => net.isBeforeCut(nodes[index]!));
-    const required = sum(blamed.map(([, lessons]) => lessons));
-    const available = required - lacking;
-    const message = `{class} has ${required} lessons a week with {teachers}, and they can come in ${available} of its periods.`;
-    report({ ...ofClass(who), reason: 'class_teachers', required, available, message }, [who], blamed.map(([teacher]) => teacher)); // prettier-ignore
-  }
-  // A teacher and their classes, the same way round.
-  for (const who of teachers) {
-    if (isRefused.teacher.has(who)) continue;
-    const shares = [...withClass[who]!].filter(([inClass]) => !isRefused.class.has(inClass));
-    const net = network();
-    const slots = dayNumbers.flatMap((day) => {
+  });
+  const nodes = shares.map(([other, lessons]) => {
+    const node = net.node();
+    net.pipe(source, node, lessons);
+    for (const day of days) {
       const onDay = net.node();
-      net.pipe(onDay, sink, mostOf(who, day));
-      return Array.from({ length }, () => {
-        const slot = net.node();
-        net.pipe(slot, onDay, 1);
-        return slot;
-      });
-    });
-    const nodes = shares.map(([inClass, lessons]) => {
-      const node = net.node();
-      net.pipe(source, node, lessons);
-      for (const day of dayNumbers) {
-        const both = openOf(inClass, day) & freeOf(who, day);
-        for (let period = 0; period < length; period++) if (both & (1 << period)) net.pipe(node, slots[day * length + period]!, 1);
-      }
-      return node;
-    });
-    const lacking = sum(shares.map(([, lessons]) => lessons)) - net.maxFlow();
-    if (lacking === 0) continue;
-    const blamed = shares.filter((_, index) => net.isBeforeCut(nodes[index]!));
-    const required = sum(blamed.map(([, lessons]) => lessons));
-    const available = required - lacking;
-    const message = `{teacher} has ${required} lessons a week to give in {classes}, and they fit in ${available} periods in which both are there.`;
-    report({ ...ofTeacher(who), reason: 'teacher_classes', required, available, message }, blamed.map(([inClass]) => inClass), [who]); // prettier-ignore
-  }
-  if (found.length > 0) return found;
+      net.pipe(node, onDay, mostOfOther(other, day));
+      for (let period = 0; period < length; period++) if (both(other, day) & (1 << period)) net.pipe(onDay, slots[day * length + period]!, 1);
+    }
+    return node;
+  });
+  const lacking = sum(shares.map(([, lessons]) => lessons)) - net.maxFlow();
+  const blamed = shares.filter((_, index) => net.isBeforeCut(nodes[index]!));
+  const required = sum(blamed.map(([, lessons]) => lessons));
+  return { lacking, required, available: required - lacking, blamed: blamed.map(([other]) => other) };
+}
 
-  // What a class needs on a day at least, since its other days have no room for it, and what its teachers can give then; and the same for teachers.
-  for (const day of dayNumbers) {
-    const flow = (
-      whoNeed: number[],
-      needs: (who: number) => number,
-      shares: Map<number, number>[],
-      room: (who: number) => number,
-      both: (who: number, other: number) => number,
-    ) => {
-      const net = network();
-      const rooms = new Map<number, number>();
-      const needing = whoNeed.map((who) => ({ who, need: needs(who), node: net.node() })).filter(({ need }) => need > 0);
-      for (const { who, need, node } of needing) {
-        net.pipe(source, node, need);
-        for (const [other, lessons] of shares[who]!) {
-          let there = rooms.get(other);
-          if (there === undefined) {
-            there = net.node();
-            rooms.set(other, there);
-            net.pipe(there, sink, room(other));
-          }
-          net.pipe(node, there, Math.min(lessons, bits(both(who, other))));
+/** Each class against its teachers, each teacher against their classes. */
+function eachAlone(loads: Loads, refused: ReturnType<typeof counts>, report: Report): void {
+  const { model, open, free, most } = loads;
+  for (const who of loads.classes) {
+    if (refused.classes.has(who)) continue;
+    const shares = [...loads.withTeacher[who]!].filter(([teacher]) => !refused.teachers.has(teacher));
+    const { lacking, required, available, blamed } = oneToMany(loads, shares, (teacher, day) => open(who, day) & free(teacher, day), () => model.length, most); // prettier-ignore
+    if (lacking === 0) continue;
+    const message = `{class} has ${required} lessons a week with {teachers}, and they can come in ${available} of its periods.`;
+    report({ kind: 'class', id: model.classIds[who]!, reason: 'class_teachers', required, available, message }, [who], blamed);
+  }
+  for (const who of loads.teachers) {
+    if (refused.teachers.has(who)) continue;
+    const shares = [...loads.withClass[who]!].filter(([inClass]) => !refused.classes.has(inClass));
+    const both = (inClass: number, day: number) => open(inClass, day) & free(who, day);
+    const { lacking, required, available, blamed } = oneToMany(loads, shares, both, (day) => most(who, day), () => model.length); // prettier-ignore
+    if (lacking === 0) continue;
+    const message = `{teacher} has ${required} lessons a week to give in {classes}, and they fit in ${available} periods in which both are there.`;
+    report({ kind: 'teacher', id: model.teacherIds[who]!, reason: 'teacher_classes', required, available, message }, blamed, [who]);
+  }
+}
+
+/** What a class needs on a day at least, since its other days have no room for it, and what its teachers can give then; and the same for teachers. */
+function perDay(loads: Loads, report: Report): void {
+  const { open, free, most, classLoad, teacherLoad, openPeriods, mostLessons } = loads;
+  const flow = (needs: [who: number, need: number][], shares: Shares[], room: (other: number) => number, both: (who: number, other: number) => number) => {
+    const net = network();
+    const rooms = new Map<number, number>();
+    const needing = needs.filter(([, need]) => need > 0).map(([who, need]) => ({ who, need, node: net.node() })); // prettier-ignore
+    for (const { who, need, node } of needing) {
+      net.pipe(source, node, need);
+      for (const [other, lessons] of shares[who]!) {
+        let there = rooms.get(other);
+        if (there === undefined) {
+          there = net.node();
+          rooms.set(other, there);
+          net.pipe(there, sink, room(other));
         }
+        net.pipe(node, there, Math.min(lessons, bits(both(who, other))));
       }
-      const lacking = sum(needing.map(({ need }) => need)) - net.maxFlow();
-      const blamed = needing.filter(({ node }) => net.isBeforeCut(node));
-      const others = [...rooms].filter(([, node]) => net.isBeforeCut(node)).map(([who]) => who);
-      return { lacking, required: sum(blamed.map(({ need }) => need)), blamed: blamed.map(({ who }) => who), others };
-    };
-    const classNeed = (who: number) => classLoad[who]! - (openPeriods[who]! - bits(openOf(who, day)));
-    const byClass = flow(classes, classNeed, withTeacher, (who) => mostOf(who, day), (who, other) => openOf(who, day) & freeOf(other, day)); // prettier-ignore
+    }
+    const lacking = sum(needing.map(({ need }) => need)) - net.maxFlow();
+    const blamed = needing.filter(({ node }) => net.isBeforeCut(node));
+    const required = sum(blamed.map(({ need }) => need));
+    const others = [...rooms].filter(([, node]) => net.isBeforeCut(node)).map(([who]) => who);
+    return { lacking, required, available: required - lacking, blamed: blamed.map(({ who }) => who), others };
+  };
+  for (const day of loads.days) {
     const at = { kind: 'day', id: day + 1, day: day + 1 } as const;
+    const classNeeds = loads.classes.map((who): [number, number] => [who, classLoad[who]! - (openPeriods[who]! - bits(open(who, day)))]);
+    const byClass = flow(classNeeds, loads.withTeacher, (who) => most(who, day), (who, other) => open(who, day) & free(other, day)); // prettier-ignore
     if (byClass.lacking > 0) {
-      const { required, blamed, others } = byClass;
-      const available = required - byClass.lacking;
-      const message = `On day ${day + 1} {classes} need ${required} lessons, and their teachers can give ${available}.`;
+      const { required, available, blamed, others } = byClass;
+      const message = `On {day} {classes} need ${required} lessons, and their teachers can give ${available}.`;
       report({ ...at, reason: 'day_teachers', required, available, message }, blamed, others);
     }
-    const teacherNeed = (who: number) => teacherLoad[who]! - (mostLessons[who]! - mostOf(who, day));
-    const byTeacher = flow(teachers, teacherNeed, withClass, (who) => bits(openOf(who, day)), (who, other) => openOf(other, day) & freeOf(who, day)); // prettier-ignore
+    const teacherNeeds = loads.teachers.map((who): [number, number] => [who, teacherLoad[who]! - (mostLessons[who]! - most(who, day))]);
+    const byTeacher = flow(teacherNeeds, loads.withClass, (who) => bits(open(who, day)), (who, other) => open(other, day) & free(who, day)); // prettier-ignore
     if (byTeacher.lacking > 0) {
-      const { required, blamed, others } = byTeacher;
-      const available = required - byTeacher.lacking;
-      const message = `On day ${day + 1} {teachers} have to give ${required} lessons, since they can't on other days, and their classes can have ${available}.`;
+      const { required, available, blamed, others } = byTeacher;
+      const message = `On {day} {teachers} have to give ${required} lessons, since they can't on other days, and their classes can have ${available}.`;
       report({ ...at, reason: 'day_classes', required, available, message }, others, blamed);
     }
   }
+}
 
-  // One period at a time: who is in a lesson whenever they can needs somebody then.
-  const isFull = classes.map((who) => (classLoad[who] ?? 0) > 0 && classLoad[who] === openPeriods[who]);
-  const isAlwaysThere = teachers.map((who) => (teacherLoad[who] ?? 0) > 0 && teacherLoad[who] === freePeriods[who]);
-  const net = network();
-  const perSlot: number[] = [];
-  for (const day of dayNumbers) {
-    for (let period = 0; period < length; period++) {
+/**
+ * Each period: classes that have a lesson in every period need a teacher each, and teachers who teach whenever they can a class each.
+ * @returns how many lessons a period can have at most, by day and period
+ */
+function perPeriod(loads: Loads, report: Report): number[] {
+  const { model, open, free, most, withTeacher, withClass, classLoad, teacherLoad, openPeriods, freePeriods } = loads;
+  const isFull = (who: number) => classLoad[who] === openPeriods[who];
+  const isAlwaysThere = (who: number) => teacherLoad[who] === freePeriods[who];
+  const match = (some: number[], others: number[], shares: Shares[]) => {
+    const pairs = network();
+    const there = new Map(others.map((who) => [who, pairs.node()]));
+    for (const node of there.values()) pairs.pipe(node, sink, 1);
+    const nodes = some.map((who) => {
+      const node = pairs.node();
+      pairs.pipe(source, node, 1);
+      for (const other of shares[who]!.keys()) if (there.has(other)) pairs.pipe(node, there.get(other)!, 1);
+      return node;
+    });
+    const matched = pairs.maxFlow();
+    const blamed = some.filter((_, index) => pairs.isBeforeCut(nodes[index]!));
+    const required = blamed.length;
+    const lacking = some.length - matched;
+    return { matched, lacking, required, available: required - lacking, blamed, others: [...there].filter(([, node]) => pairs.isBeforeCut(node)).map(([who]) => who) }; // prettier-ignore
+  };
+  const atMost: number[] = [];
+  for (const day of loads.days) {
+    for (let period = 0; period < model.length; period++) {
       const bit = 1 << period;
-      const open = classes.filter((who) => openOf(who, day) & bit && classLoad[who]! > 0);
-      const free = teachers.filter((who) => freeOf(who, day) & bit && mostOf(who, day) > 0 && teacherLoad[who]! > 0);
-      const match = (some: number[], others: number[], shares: Map<number, number>[]) => {
-        const pairs = network();
-        const there = new Map(others.map((who) => [who, pairs.node()]));
-        for (const node of there.values()) pairs.pipe(node, sink, 1);
-        const nodes = some.map((who) => {
-          const node = pairs.node();
-          pairs.pipe(source, node, 1);
-          for (const other of shares[who]!.keys()) if (there.has(other)) pairs.pipe(node, there.get(other)!, 1);
-          return node;
-        });
-        const matched = pairs.maxFlow();
-        return {
-          matched,
-          lacking: some.length - matched,
-          blamed: some.filter((_, index) => pairs.isBeforeCut(nodes[index]!)),
-          others: [...there].filter(([, node]) => pairs.isBeforeCut(node)).map(([who]) => who),
-        };
-      };
-      perSlot.push(match(open, free, withTeacher).matched);
+      const inSchool = loads.classes.filter((who) => open(who, day) & bit && classLoad[who]! > 0);
+      const there = loads.teachers.filter((who) => free(who, day) & bit && most(who, day) > 0 && teacherLoad[who]! > 0);
+      atMost.push(match(inSchool, there, withTeacher).matched);
       const at = { kind: 'period', day: day + 1, period: model.periods[period]! } as const;
-      const when = `On day ${day + 1} in period ${model.periods[period]!}`;
-      const full = match(open.filter((who) => isFull[who]), free, withTeacher); // prettier-ignore
+      const when = `On {day} in period ${model.periods[period]!}`;
+      const full = match(inSchool.filter(isFull), there, withTeacher);
       if (full.lacking > 0) {
-        const required = full.blamed.length;
-        const available = required - full.lacking;
+        const { required, available, blamed, others } = full;
         const message = `${when} {classes} need ${required} teachers, since they have a lesson in every period, and ${available} of theirs can come.`;
-        report({ ...at, reason: 'period_teachers', required, available, message }, full.blamed, full.others);
+        report({ ...at, reason: 'period_teachers', required, available, message }, blamed, others);
       }
-      const there = match(free.filter((who) => isAlwaysThere[who]), open, withClass); // prettier-ignore
-      if (there.lacking > 0) {
-        const required = there.blamed.length;
-        const available = required - there.lacking;
+      const always = match(there.filter(isAlwaysThere), inSchool, withClass);
+      if (always.lacking > 0) {
+        const { required, available, blamed, others } = always;
         const message = `${when} {teachers} need ${required} classes, since they teach whenever they can, and ${available} of theirs have school.`;
-        report({ ...at, reason: 'period_classes', required, available, message }, there.others, there.blamed);
+        report({ ...at, reason: 'period_classes', required, available, message }, others, blamed);
       }
     }
   }
-  if (found.length > 0) return found;
+  return atMost;
+}
 
-  // The whole week: in each period as many lessons as it can have, by the teachers who can give them.
-  const slotNodes = perSlot.map((most) => {
+/** The whole week: in each period as many lessons as it can have, by the teachers who can give them. */
+function wholeWeek({ model, teachers, days, free, most, teacherLoad }: Loads, atMost: number[], report: Report): void {
+  const net = network();
+  const slots = atMost.map((lessons) => {
     const node = net.node();
-    net.pipe(node, sink, most);
+    net.pipe(node, sink, lessons);
     return node;
   });
   for (const who of teachers) {
     const node = net.node();
     net.pipe(source, node, teacherLoad[who]!);
-    for (const day of dayNumbers) {
+    for (const day of days) {
       const onDay = net.node();
-      net.pipe(node, onDay, mostOf(who, day));
-      for (let period = 0; period < length; period++) if (freeOf(who, day) & (1 << period)) net.pipe(onDay, slotNodes[day * length + period]!, 1);
+      net.pipe(node, onDay, most(who, day));
+      for (let period = 0; period < model.length; period++) if (free(who, day) & (1 << period)) net.pipe(onDay, slots[day * model.length + period]!, 1);
     }
   }
   const available = net.maxFlow();
-  if (available < model.required) {
-    const message = `There are ${model.required} lessons a week, and ${available} fit into the periods in which there are both classes and teachers for them.`;
-    report({ reason: 'week_teachers', required: model.required, available, message });
-  }
+  if (available === model.required) return;
+  const message = `There are ${model.required} lessons a week, and ${available} fit into the periods in which there are both classes and teachers for them.`;
+  report({ reason: 'week_teachers', required: model.required, available, message });
+}
+
+/**
+ * Proofs that no timetable exists, each with who is to blame; none is no proof that one does. All are conditions that every timetable meets: counts, and flows
+ * that leave out some of the rules (Hall's condition, read from the smallest cut). Whoever is refused by a simple one is not looked at by the next.
+ */
+export function overCapacity(model: Model): OverCapacity[] {
+  const loads = loadsOf(model);
+  const found: OverCapacity[] = [];
+  const report: Report = (given, classes = [], teachers = []) => {
+    found.push({
+      kind: 'week',
+      id: null,
+      day: null,
+      period: null,
+      ...given,
+      classes: classes.map((who) => model.classIds[who]!),
+      teachers: teachers.map((who) => model.teacherIds[who]!),
+    });
+  };
+  eachAlone(loads, counts(loads, report), report);
+  if (found.length > 0) return found;
+  perDay(loads, report);
+  if (found.length > 0) return found;
+  const atMost = perPeriod(loads, report);
+  if (found.length > 0) return found;
+  wholeWeek(loads, atMost, report);
   return found;
+}
+
+/**
+ * As many lessons as the simple counts have room for, where there are too many: what is left out is spread over the subjects of whoever has too much.
+ * @returns how many of each kind stay
+ */
+export function withinCapacity(model: Model): Int32Array {
+  const { classes, teachers, openPeriods, mostLessons } = loadsOf(model);
+  const net = network();
+  const classNodes = classes.map((who) => {
+    const node = net.node();
+    net.pipe(node, sink, openPeriods[who]!);
+    return node;
+  });
+  const teacherNodes = teachers.map((who) => {
+    const node = net.node();
+    net.pipe(source, node, Math.min(mostLessons[who]!, Math.max(0, model.weekLimit[who]!)));
+    return node;
+  });
+  // A period of each after the other, so that each has one before any has two: what flows once stays as much.
+  const pipes = [...model.count.keys()].map((): number[] => []);
+  for (let round = 0; round < Math.max(0, ...model.count); round++) {
+    for (const [kind, n] of model.count.entries()) {
+      if (round < n) pipes[kind]!.push(net.pipe(teacherNodes[model.teacherOf[kind]!]!, classNodes[model.classOf[kind]!]!, 1));
+    }
+    net.maxFlow();
+  }
+  return Int32Array.from(pipes, (own) => sum(own.map((pipe) => net.flowOf(pipe))));
 }

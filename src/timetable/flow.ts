@@ -1,9 +1,12 @@
 /** A network of pipes; nodes are numbered as they are added, the source first and the sink second. */
-export interface Network {
+interface Network {
   node: () => number;
-  pipe: (from: number, to: number, capacity: number) => void;
-  /** The most that flows from the source to the sink: Dinic's algorithm. */
+  /** Answers the number of the pipe. */
+  pipe: (from: number, to: number, capacity: number) => number;
+  /** The most that flows from the source to the sink, beside what flowed before: Dinic's algorithm. */
   maxFlow: () => number;
+  /** After that: how much flows through a pipe. */
+  flowOf: (pipe: number) => number;
   /** After that: whether a node is on the source's side of the smallest cut. */
   isBeforeCut: (node: number) => boolean;
 }
@@ -56,6 +59,7 @@ export function network(): Network {
     pipe: (from, target, capacity) => {
       half(from, target, capacity);
       half(target, from, 0);
+      return to.length - 2;
     },
     maxFlow: () => {
       let flow = 0;
@@ -65,6 +69,7 @@ export function network(): Network {
       }
       return flow;
     },
+    flowOf: (pipe) => left[pipe + 1]!,
     isBeforeCut: (node) => level[node]! >= 0,
   };
 }

@@ -39,12 +39,12 @@ const noLimit = 1_000_000;
 /** @throws RangeError for days, periods or counts that are no whole numbers in their range, and for ids that are not declared or declared twice */
 export function numbered(problem: Problem): Model {
   const { days, periods_per_day } = problem;
-  const whole = (value: number, least: number, most: number, what: string) => {
+  const requireInteger = (value: number, least: number, most: number, what: string) => {
     if (!Number.isInteger(value) || value < least || value > most)
       throw new RangeError(`${what} must be a whole number from ${least} to ${most}, not ${value}.`);
   };
-  whole(days, 1, 14, 'days');
-  whole(periods_per_day, 1, 30, 'periods_per_day');
+  requireInteger(days, 1, 14, 'days');
+  requireInteger(periods_per_day, 1, 30, 'periods_per_day');
   const lunch = new Set(problem.lunch_periods);
   const periods = Array.from({ length: periods_per_day }, (_, index) => index + 1).filter((period) => !lunch.has(period));
   const indexOf = new Map(periods.map((period, index) => [period, index]));
@@ -66,7 +66,7 @@ export function numbered(problem: Problem): Model {
 
   const merged = new Map<string, { class: number; subject: Id; teacher: number; count: number }>();
   for (const lesson of problem.lessons) {
-    whole(lesson.periods_per_week, 0, 100_000, 'periods_per_week');
+    requireInteger(lesson.periods_per_week, 0, 100_000, 'periods_per_week');
     if (lesson.periods_per_week === 0) continue;
     const kind = { class: classNumber(lesson.class), subject: lesson.subject, teacher: teacherNumber(lesson.teacher), count: lesson.periods_per_week };
     const name = `${kind.class} ${kind.teacher} ${key(kind.subject)}`;
@@ -137,4 +137,10 @@ export function classGaps(mask: number, closed: number): number {
 export function teacherGaps(mask: number, away: number, busy: number): number {
   const taught = mask | busy;
   return taught === 0 ? 0 : bits(((1 << (31 - clz32(taught))) - 1) & ~((taught & -taught) - 1) & ~taught & ~away);
+}
+
+/** The lessons of a teacher on a day that break a rule: those in which they are away or elsewhere, and those above the limit of the day. */
+export function lessonsAgainstRules(mask: number, blocked: number, limit: number): number {
+  const excess = bits(mask & ~blocked) - limit;
+  return bits(mask & blocked) + (excess > 0 ? excess : 0);
 }

@@ -42,12 +42,12 @@ export interface Problem {
 export interface Options {
   /** Another seed gives another timetable, as good. */
   seed?: number;
-  /** From 1. */
+  /** How much is searched: work, not time. An idle machine takes a third of a second for 1, one that is as slow as any a second. */
+  effort?: number;
+  /** When the clock ends the search, wherever it is. From 1. */
   time_limit_ms?: number;
-  /** The time limit from which the budget of the search is made, if the clock is to allow more than that: so that a busy machine answers the same. */
-  effort_ms?: number;
-  /** Asked now and then: when it is aborted, the best timetable so far is answered. */
-  stop?: { readonly aborted: boolean };
+  /** Where more is asked for than there is room for, as much as there is room for, rather than nothing. */
+  allow_partial?: boolean;
 }
 
 export interface Placed {
@@ -64,7 +64,8 @@ export type UnplacedReason =
   | 'teacher_clash' // the teacher teaches another class when this one is free
   | 'teacher_unavailable' // the teacher can't come when the class is free
   | 'teacher_busy' // the teacher has a lesson outside this plan when the class is free
-  | 'teacher_day_limit'; // the teacher has the most lessons for a day on the days on which the class is free
+  | 'teacher_day_limit' // the teacher has the most lessons for a day on the days on which the class is free
+  | 'teacher_week_limit'; // the teacher has the most lessons for a week
 
 export interface Unplaced {
   class: Id;
@@ -106,7 +107,7 @@ export interface OverCapacity {
   /** Everybody who has a part in it. */
   classes: Id[];
   teachers: Id[];
-  /** English, with `{class}`, `{teacher}`, `{classes}` and `{teachers}` where names belong: see `withNames`. */
+  /** English, with `{class}`, `{teacher}`, `{classes}`, `{teachers}` and `{day}` where names belong: see `withNames`. */
   message: string;
 }
 
@@ -117,8 +118,6 @@ export interface Figures {
   class_gaps: number;
   /** Free periods of a teacher between two lessons of a day in which they could have taught. */
   teacher_gaps: number;
-  /** The most of them that one teacher has in the week. */
-  worst_teacher_gaps: number;
   required_periods: number;
   placed_periods: number;
 }
@@ -127,8 +126,10 @@ export interface Timetable {
   status: 'complete' | 'partial';
   placed: Placed[];
   unplaced: Unplaced[];
+  /** Why not all can be placed, where that is known before anything is searched; empty unless `allow_partial`. */
+  over_capacity: OverCapacity[];
   figures: Figures;
-  /** True when the clock or `stop` ended the search before its budget was used: then another run may differ. */
+  /** True when the clock ended the search before its effort was used: then another run may differ. */
   is_cut_short: boolean;
   seconds: number;
 }

@@ -1,6 +1,7 @@
 import { annealer, type Weights } from './anneal.ts';
-import { countBoard, firstBoard, randomFrom, type Totals } from './board.ts';
+import { countBoard, firstBoard, type Totals } from './board.ts';
 import { bits, type Model } from './model.ts';
+import { randomFrom } from './random.ts';
 
 /** Rules first: a broken one weighs so much more than a wish that all are kept soon, if that is possible. The teachers' gaps weigh nothing yet. */
 const rulesFirst: Weights = { hard: 8, waiting: 8, spread: 2, classGaps: 2, teacherGaps: 0 };
@@ -8,12 +9,11 @@ const rulesFirst: Weights = { hard: 8, waiting: 8, spread: 2, classGaps: 2, teac
 const someWait: Weights = { hard: 16, waiting: 8, spread: 1, classGaps: 1, teacherGaps: 0 };
 /** All wishes; the earlier ones are seldom given up for a while. */
 const allWishes: Weights = { hard: 20, waiting: 20, spread: 5, classGaps: 4, teacherGaps: 1 };
-const temperatures = { from: 1, to: 0.1 };
 
 /** How much above the wished spread every timetable is: a lesson whose teacher comes on few days must be there more often on those. */
 function leastSpread(model: Model): number {
   const { days, length } = model;
-  const whole = (1 << length) - 1;
+  const allPeriods = (1 << length) - 1;
   let least = 0;
   for (let kind = 0; kind < model.count.length; kind++) {
     const most = Math.ceil(model.count[kind]! / days);
@@ -21,7 +21,7 @@ function leastSpread(model: Model): number {
     for (let day = 0; day < days; day++) {
       const who = model.classOf[kind]! * days + day;
       const teacher = model.teacherOf[kind]! * days + day;
-      const both = whole & ~(model.classClosed[who]! | model.teacherAway[teacher]! | model.teacherBusy[teacher]!);
+      const both = allPeriods & ~(model.classClosed[who]! | model.teacherAway[teacher]! | model.teacherBusy[teacher]!);
       room += Math.min(most, bits(both), model.dayLimit[teacher]!);
     }
     least += Math.max(0, model.count[kind]! - room);
@@ -29,7 +29,7 @@ function leastSpread(model: Model): number {
   return least;
 }
 
-export interface Search {
+interface Search {
   seed: number;
   /** Units of work. */
   budget: number;
@@ -56,7 +56,7 @@ export function search(model: Model, { seed, budget, isLate }: Search): Int32Arr
       const left = end - annealing.work;
       // No short rest is left for a last round.
       const work = budget * part * 1.5 > left ? left : budget * part;
-      if (!annealing.run({ weights: { ...weights, hard }, ...temperatures, work, mayWait, isDone })) return;
+      if (!annealing.run({ weights: { ...weights, hard }, work, mayWait, isDone })) return;
       if (best.hard > 0) hard = Math.min(hard * 1.5, 32);
     }
   };

@@ -64,6 +64,8 @@ describe('an academic year', () => {
     [{ name: '' }, ['name']],
     [{ name: 'x'.repeat(101) }, ['name']],
     [{ start_date: '2051-02-30' }, ['start_date']],
+    [{ end_date: '2052-08-01' }, ['end_date']],
+    [{ end_date: '9999-12-31' }, ['end_date']],
     [{ end_date: '2050-08-01' }, ['end_date']],
     [{ end_date: '2049-08-01' }, ['end_date']],
     [{ is_current: 'yes' }, ['is_current']],
@@ -410,7 +412,7 @@ describe('the overview', () => {
       [two, b, '2025-09-01', 'late'],
       [three, a, '2025-09-01', 'absent'],
     ]);
-    expect((await overview()).attendance_rate).toBe(0.6667);
+    expect((await overview()).attendance_rate).toBe(66.67);
     expect((await overview(`?academic_year_id=${last.id}`)).attendance_rate).toBe(0);
     // One of them is new, one changes its status, one its class.
     await mark([
@@ -418,11 +420,11 @@ describe('the overview', () => {
       [one, old, '2025-05-05', 'late'],
       [three, b, '2025-09-01', 'absent'],
     ]);
-    expect((await overview()).attendance_rate).toBe(0.75);
-    expect((await overview(`?academic_year_id=${last.id}`)).attendance_rate).toBe(1);
+    expect((await overview()).attendance_rate).toBe(75);
+    expect((await overview(`?academic_year_id=${last.id}`)).attendance_rate).toBe(100);
     await sql(school, 'delete from @attendance_correction');
     await sql(school, "delete from @attendance where status = 'absent' or class_id = $1", [old]);
-    expect((await overview()).attendance_rate).toBe(1);
+    expect((await overview()).attendance_rate).toBe(100);
     expect((await overview(`?academic_year_id=${last.id}`)).attendance_rate).toBeNull();
   });
 
@@ -466,7 +468,7 @@ describe('the overview', () => {
     for (const roles of [['teacher'], ['teacher', await school.role('fee.read')]]) {
       const teacher = await school.user(roles);
       await sql(school, 'update @teacher set user_id = $1 where id = $2', [teacher.id, teachers[0]]);
-      expect(await overview('', teacher)).toMatchObject({ classes: 1, students: 1, teachers: 2, active_teachers: 5, attendance_rate: 1, fees: null });
+      expect(await overview('', teacher)).toMatchObject({ classes: 1, students: 1, teachers: 2, active_teachers: 5, attendance_rate: 100, fees: null });
       expect(await overview(`?academic_year_id=${last.id}`, teacher)).toMatchObject({ classes: 0, students: 0, teachers: 0, attendance_rate: null });
     }
   });

@@ -1,9 +1,11 @@
-import { beforeAll, describe, expect, test } from '@jest/globals';
+import { afterEach, beforeAll, describe, expect, test } from '@jest/globals';
 import type { Answer, Client } from '../support/client.ts';
 import { walk } from '../support/pages.ts';
 import { race } from '../support/race.ts';
-import { type School, serviceWithSchool } from '../support/service.ts';
+import { dayIn, farZones, steadyDay } from '../support/days.ts';
+import { type School, serviceWithSchool, unique } from '../support/service.ts';
 
+await steadyDay();
 const { service, school } = await serviceWithSchool();
 
 type Status = 'present' | 'absent' | 'late';
@@ -69,29 +71,21 @@ const thisYear = Number(today.slice(0, 4));
 /** The day so many days after today, or before it. */
 const day = (after: number) => new Date(Date.parse(today) + after * 86_400_000).toISOString().slice(0, 10);
 
-let serial = 0;
-const unique = (what: string) => `${what}-${++serial}`;
-
-/** Adds a row straight into a table of a school; answers its id. */
-async function insert(table: string, fields: Record<string, unknown>, at = school): Promise<number> {
-  const [row] = await service.database.query<{ id: number }>(
-    `insert into ${at.schema}.${table} (${Object.keys(fields).join()}) values (${Object.keys(fields)
-      .map((_, n) => `$${n + 1}`)
-      .join()}) returning id::integer`,
-    Object.values(fields),
-  );
-  return row?.id ?? 0;
-}
-
 /** A class of this year with so many students, who were in it since long ago. */
 async function classOf(count: number, at = school): Promise<{ classId: number; students: number[] }> {
   const { classId } = await at.classroom(unique('Class'));
+  // The days before today that tests mark lie in it also in January.
+  await service.database.query(
+    `update ${at.schema}.academic_year y set start_date = $1 where is_current and start_date > $1
+       and not exists (select from ${at.schema}.academic_year o where o.id <> y.id and o.end_date >= $1)`,
+    [day(-60)],
+  );
   const students = [];
   for (let n = 1; n <= count; n++) students.push(await addStudent(classId, { last_name: `Pupil ${n}`, roll_number: String(n) }, at));
   return { classId, students };
 }
 async function addStudent(classId: number, fields: Record<string, unknown> = {}, at = school, since = '2020-01-01'): Promise<number> {
-  const id = await insert('student', { first_name: 'Sam', last_name: 'Pupil', admission_number: unique('A'), class_id: classId, ...fields }, at);
+  const id = await at.insert('student', { first_name: 'Sam', last_name: 'Pupil', admission_number: unique('A'), class_id: classId, ...fields });
   await service.database.query(`update ${at.schema}.enrollment set starts_on = $2 where student_id = $1`, [id, since]);
   return id;
 }
@@ -101,17 +95,9 @@ const move = (student: number, classId: number | null, at = school) =>
 /** A user with these roles who is class teacher of a class. */
 async function teacherOf(classId: number, roles = ['teacher'], at = school) {
   const who = await at.user(roles, { first_name: 'Tea', last_name: unique('Cher') });
-  const teacherId = await insert('teacher', { first_name: 'Tea', last_name: 'Cher', user_id: who.id }, at);
+  const teacherId = await at.insert('teacher', { first_name: 'Tea', last_name: 'Cher', user_id: who.id });
   await service.database.query(`update ${at.schema}.class set class_teacher_id = $2 where id = $1`, [classId, teacherId]);
   return Object.assign(who, { teacherId });
-}
-
-/** A role with these permissions. */
-async function role(permissions: string[]): Promise<string> {
-  const { data } = await school.admin.get<{ id: number; name: string }[]>('/api/rbac/permissions');
-  const name = unique('Role');
-  await school.admin.post('/api/rbac/roles', { name, permission_ids: data.filter((one) => permissions.includes(one.name)).map(({ id }) => id) }, 201);
-  return name;
 }
 
 const body = (class_id: number, date: string, marks: Record<number, Status>) => ({
@@ -258,12 +244,65 @@ describe('marking a class', () => {
     const { classId, students } = await classOf(1, own);
     const [a = 0] = students;
     await own.admin.post('/api/holidays', { name: 'Founders', date: day(-3) }, 201);
-    await insert('holiday', { name: 'Every year', date: `${thisYear - 3}${day(-5).slice(4)}`, is_recurring: true }, own);
+    await own.insert('holiday', { name: 'Every year', date: `${Number(day(-5).slice(0, 4)) - 4}${day(-5).slice(4)}`, is_recurring: true });
     const refused = await refuse(classId, day(-3), { [a]: 'present' }, 409, own.admin);
     expect(refused).toMatchObject({ error: 'conflict', message: `${day(-3)} is a holiday: Founders.`, details: [{ path: 'date' }] });
-    if (day(-5).slice(0, 4) === String(thisYear)) await refuse(classId, day(-5), { [a]: 'present' }, 409, own.admin);
+    await refuse(classId, day(-5), { [a]: 'present' }, 409, own.admin);
     // All days of a week: one of them at least is none of the timetable.
     for (let n = -13; n < -6; n++) expect((await mark(classId, day(n), { [a]: 'present' }, own.admin)).marked).toBe(1);
+  });
+
+  test('a holiday that was added later refuses new marks, and lets those that are there be corrected', async () => {
+    const own = await service.school();
+    const { classId, students } = await classOf(2, own);
+    const [a = 0, b = 0] = students;
+    await mark(classId, day(-3), { [a]: 'present' }, own.admin);
+    await own.insert('holiday', { name: 'Storm', date: day(-3) });
+    expect(await mark(classId, day(-3), { [a]: 'absent' }, own.admin)).toMatchObject({ marked: 1, corrected: 1 });
+    expect((await refuse(classId, day(-3), { [a]: 'late', [b]: 'late' }, 409, own.admin)).message).toBe(`${day(-3)} is a holiday: Storm.`);
+    expect(statuses(await sheet(classId, `date=${day(-3)}`, own.admin))).toEqual([
+      [a, 'absent'],
+      [b, null],
+    ]);
+  });
+
+  test('a day outside the academic year of the class is a 400 that names it', async () => {
+    const own = await service.school();
+    const { classId, students } = await classOf(1, own);
+    await service.database.query(`update ${own.schema}.academic_year set start_date = $1`, [day(-2)]);
+    await mark(classId, day(-2), all(students, 'present'), own.admin);
+    for (const date of [day(-3), '1000-01-01'])
+      expect(await refuse(classId, date, all(students, 'present'), 400, own.admin)).toMatchObject({ error: 'validation_error', details: [{ path: 'date' }] });
+  });
+
+  test('the mark of a class that a student was in that day is not for the class that they came into later', async () => {
+    const [past, present] = [await classOf(1), await classOf(0)];
+    const [a = 0] = past.students;
+    const after = await teacherOf(present.classId);
+    await mark(past.classId, day(-5), { [a]: 'present' });
+    await mark(past.classId, day(-5), { [a]: 'late' });
+    await move(a, present.classId);
+    await service.database.query(`update ${school.schema}.enrollment set ends_on = $2 where student_id = $1 and ends_on is not null`, [a, day(-1)]);
+    await service.database.query(`update ${school.schema}.enrollment set starts_on = $2 where student_id = $1 and ends_on is null`, [a, day(-1)]);
+    for (const status of ['absent', 'late'] as const) {
+      const refused = await refuse(present.classId, day(-5), { [a]: status }, 409, after);
+      expect([refused.error, refused.details.map((detail) => detail.path)]).toEqual(['conflict', ['records.0.student_id']]);
+      const [marked] = await sheet(past.classId, `date=${day(-5)}`);
+      expect(refused.message).toBe(`Student ${a} was in ${marked?.class_name} on ${day(-5)}, and was marked there.`);
+    }
+    expect((await sheet(past.classId, `date=${day(-5)}`)).map(({ status, corrections }) => [status, corrections.length])).toEqual([['late', 1]]);
+    // Nobody marked them the day before, and on the day of the move both may.
+    await mark(present.classId, day(-6), { [a]: 'absent' }, after);
+    await mark(past.classId, day(-1), { [a]: 'present' });
+    await mark(present.classId, day(-1), { [a]: 'absent' }, after);
+    expect(await stored(a)).toEqual([
+      { date: day(-6), status: 'absent', class_id: present.classId },
+      { date: day(-5), status: 'late', class_id: past.classId },
+      { date: day(-1), status: 'absent', class_id: present.classId },
+    ]);
+    // The class that they were in then has its mark back, since the other one never had them on its roll.
+    expect(await mark(past.classId, day(-6), { [a]: 'present' })).toMatchObject({ corrected: 1 });
+    await expectTotals();
   });
 
   test('today is the day in the time zone of the school: the next one is a 400', async () => {
@@ -277,6 +316,31 @@ describe('marking a class', () => {
       details: [{ path: 'date' }],
     });
     await refuse(early.classId, new Date(Date.parse(inEast) + 86_400_000).toISOString().slice(0, 10), all(early.students, 'present'), 400, east.admin);
+  });
+
+  test.each(farZones)('what is asked for without a day is of the day that it is at the school, in %s too', async (time_zone) => {
+    const own = await service.school({ time_zone });
+    const there = dayIn(time_zone);
+    const { classId, students } = await classOf(1, own);
+    const [a = 0] = students;
+    await mark(classId, there, { [a]: 'late' }, own.admin);
+    const { data } = await own.admin.get<Mark[]>(`${path}/class/${classId}`);
+    expect(data).toMatchObject([{ date: there, status: 'late' }]);
+    expect((await own.admin.get(`${path}/my-classes`)).data).toMatchObject([{ marked_today: 1, is_marked_today: true }]);
+    expect((await own.admin.get<Register>(`${path}/class/${classId}/summary`)).data.from_date).toBe(`${there.slice(0, 8)}01`);
+    expect((await own.admin.get<Day[]>(`${path}/calendar-holidays`)).data[0]?.date).toBe(`${there.slice(0, 8)}01`);
+    expect(dayIn(time_zone)).toBe(there);
+  });
+
+  test('the list of a day says whether there was school', async () => {
+    const own = await service.school();
+    const { classId } = await classOf(1, own);
+    const id = await own.insert('holiday', { name: 'Storm', date: day(-3) });
+    const of = async (query: string) => (await own.admin.get(`${path}/class/${classId}?${query}`)) as unknown as { day?: object };
+    const weekday = (date: string) => ((new Date(date).getUTCDay() + 6) % 7) + 1;
+    expect((await of(`date=${day(-3)}`)).day).toEqual({ date: day(-3), is_working_day: weekday(day(-3)) < 6, holiday: { id, name: 'Storm' } });
+    expect((await of('')).day).toEqual({ date: today, is_working_day: weekday(today) < 6, holiday: null });
+    expect((await of(`from_date=${day(-3)}`)).day).toBeUndefined();
   });
 
   test('a class that does not exist is a 422 that names it', async () => {
@@ -297,6 +361,14 @@ describe('marking a class', () => {
     await service.database.query(`update ${school.schema}.enrollment set ends_on = $2 where student_id = $1 and ends_on is not null`, [a, day(-2)]);
     await refuse(past.classId, day(-1), { [a]: 'present' }, 422);
     await mark(past.classId, day(-2), { [a]: 'present' });
+  });
+
+  test('a class marks nobody for a day before they came to it, when they have left it since', async () => {
+    const [past, present] = [await classOf(0), await classOf(0)];
+    const student = await addStudent(past.classId, {}, school, day(-10));
+    await move(student, present.classId);
+    expect(await refuse(past.classId, day(-11), { [student]: 'present' }, 422)).toMatchObject({ details: [{ path: 'records.0.student_id' }] });
+    expect((await mark(past.classId, day(-10), { [student]: 'present' })).marked).toBe(1);
   });
 
   test('a student who changes class during the day is marked by the class that marks later, and the first mark is kept as a correction', async () => {
@@ -335,6 +407,10 @@ describe('of several at once', () => {
   const ok = (answers: Answer<Marked>[]) => {
     expect(answers.map(({ status }) => status)).toEqual(answers.map(() => 200));
   };
+  // The service tries again what a deadlock ended: only the database tells that there was one.
+  afterEach(async () => {
+    expect(await service.database.query('select deadlocks::integer from pg_stat_database where datname = current_database()')).toEqual([{ deadlocks: 0 }]);
+  });
   const send = (classId: number, marks: Record<number, Status>, records = body(classId, today, marks).records) =>
     school.admin.send<Marked>('POST', `${path}/mark`, { body: { class_id: classId, date: today, records } });
 
@@ -352,6 +428,17 @@ describe('of several at once', () => {
       expect(one.corrections[0]?.status).toBe(last === 'present' ? 'absent' : 'present');
       expect(one.marked_at && one.marked_at >= (one.corrections[0]?.marked_at ?? '')).toBe(true);
     }
+    await expectTotals();
+  });
+
+  test('two who correct the same class, one from the top and one from the bottom, never each hold what the other waits for', async () => {
+    const { classId, students } = await classOf(9);
+    await mark(classId, today, all(students, 'present'));
+    const [up, down] = [body(classId, today, all(students, 'late')).records, body(classId, today, all(students, 'absent')).records.reverse()];
+    // Each comes as far as the mark in the middle, and goes on from there when it is let go.
+    const middle = `select from ${school.schema}.attendance where student_id = ${students[4] ?? 0} and date = '${today}' for update`;
+    ok(await race(service.database, middle, 2, () => [send(classId, {}, up), send(classId, {}, down)]));
+    expect((await sheet(classId)).map(({ corrections }) => corrections.length)).toEqual(Array(9).fill(2));
     await expectTotals();
   });
 
@@ -410,6 +497,23 @@ describe('the list of a class', () => {
     expect((await sheet(elsewhere.classId)).map(({ student_id }) => student_id)).toEqual([b]);
     expect((await sheet(classId, `date=${day(-2)}&status=absent`)).map(({ student_id }) => student_id)).toEqual([a]);
     expect(await sheet(classId, 'date=2001-01-01')).toEqual([]);
+  });
+
+  test('of the last day of a student who completed the year still has them, and of the day on which one left has them no more', async () => {
+    const { classId, students } = await classOf(2);
+    const [a = 0, b = 0] = students;
+    await move(a, null);
+    await move(b, null);
+    await service.database.query(`update ${school.schema}.enrollment set status = 'completed' where student_id = $1`, [a]);
+    expect(statuses(await sheet(classId))).toEqual([[a, null]]);
+  });
+
+  test('of a day has whoever was marked then, also for a day before they came', async () => {
+    const { classId } = await classOf(0);
+    const student = await addStudent(classId, {}, school, day(-1));
+    expect(await sheet(classId, `date=${day(-2)}`)).toEqual([]);
+    await mark(classId, day(-2), { [student]: 'late' });
+    expect(statuses(await sheet(classId, `date=${day(-2)}`))).toEqual([[student, 'late']]);
   });
 
   test('of some days has the marks, by day and then by name; it searches, sorts and pages', async () => {
@@ -503,6 +607,29 @@ describe('the register of a class', () => {
     ]);
   });
 
+  test('has its rates to a hundredth of a percent, in the register as of a student, and late is there', async () => {
+    const { classId, students } = await classOf(1);
+    const [a = 0] = students;
+    for (const [n, status] of (['late', 'absent', 'absent'] as const).entries()) await mark(classId, day(-n), { [a]: status });
+    const days = `from_date=${day(-5)}&to_date=${today}`;
+    const { data } = await school.admin.get<Register>(`${path}/class/${classId}/summary?${days}`);
+    expect([data.summary.attendance_rate, data.students[0]?.attendance_rate]).toEqual([33.33, 33.33]);
+    expect((await school.admin.get<OfStudent>(`${path}/student/${a}?${days}`)).data.summary.attendance_rate).toBe(33.33);
+    await mark(classId, day(-1), { [a]: 'present' });
+    expect((await school.admin.get<Register>(`${path}/class/${classId}/summary?${days}`)).data.students[0]?.attendance_rate).toBe(66.67);
+  });
+
+  test('has its students by their names, whoever was on the roll on one of the days, and nobody who left before', async () => {
+    const { classId } = await classOf(0);
+    const add = (last_name: string, first_name: string) => addStudent(classId, { last_name, first_name });
+    const [quill, abel, adam, gone] = [await add('Quill', 'Zoë'), await add('Ábel', 'Ben'), await add('abel', 'Ann'), await add('Aaron', 'Al')];
+    await move(gone, null);
+    await move(quill, null);
+    await service.database.query(`update ${school.schema}.enrollment set ends_on = $2 where student_id = $1`, [gone, day(-3)]);
+    const { data } = await school.admin.get<Register>(`${path}/class/${classId}/summary?from_date=${day(-2)}&to_date=${today}`);
+    expect(data.students.map(({ student_id }) => student_id)).toEqual([adam, abel, quill]);
+  });
+
   test('is of this month unless days are named, and empty where nobody is in the class', async () => {
     const { classId } = await classOf(0);
     const { data } = await school.admin.get<Register>(`${path}/class/${classId}/summary`);
@@ -516,24 +643,29 @@ describe('the attendance of a student', () => {
   let classId: number;
   let past: { year: number; classId: number };
 
+  /** The current academic year and the one before, whatever day it is. */
+  const [begin, end, pastBegin, pastEnd] = [day(-60), day(200), day(-420), day(-61)] as const;
+  const [one, next] = [day(-200), day(-199)] as const;
+
   beforeAll(async () => {
     ({ classId } = await classOf(0));
+    await service.database.query(`update ${school.schema}.academic_year set start_date = $1, end_date = $2 where is_current`, [begin, end]);
     student = await addStudent(classId, { first_name: 'Zoë', last_name: 'Quill' });
-    const year = await insert('academic_year', { name: 'Before', start_date: `${thisYear - 1}-01-01`, end_date: `${thisYear - 1}-12-31` });
+    const year = await school.insert('academic_year', { name: 'Before', start_date: pastBegin, end_date: pastEnd });
     const [grade] = await service.database.query<{ id: number }>(`select id::integer from ${school.schema}.grade limit 1`);
-    const pastClass = await insert('class', { name: 'Past', section: 'B', grade_id: grade?.id, academic_year_id: year });
+    const pastClass = await school.insert('class', { name: 'Past', section: 'B', grade_id: grade?.id, academic_year_id: year });
     past = { year, classId: pastClass };
-    await insert('enrollment', {
+    await school.insert('enrollment', {
       student_id: student,
       class_id: pastClass,
       academic_year_id: year,
-      starts_on: `${thisYear - 1}-01-01`,
-      ends_on: `${thisYear - 1}-12-31`,
+      starts_on: pastBegin,
+      ends_on: pastEnd,
       status: 'completed',
     });
-    await mark(pastClass, `${thisYear - 1}-05-04`, { [student]: 'absent' });
-    await mark(pastClass, `${thisYear - 1}-05-05`, { [student]: 'present' });
-    await mark(classId, `${thisYear}-01-01`, { [student]: 'late' });
+    await mark(pastClass, one, { [student]: 'absent' });
+    await mark(pastClass, next, { [student]: 'present' });
+    await mark(classId, begin, { [student]: 'late' });
     await mark(classId, today, { [student]: 'absent' });
     await mark(classId, today, { [student]: 'present' });
   });
@@ -541,26 +673,25 @@ describe('the attendance of a student', () => {
 
   test('is of the current academic year, by day, with counts, and with what was corrected', async () => {
     const data = await read();
-    expect(data).toMatchObject({ student_id: student, student_name: 'Zoë Quill', from_date: `${thisYear}-01-01`, to_date: `${thisYear}-12-31` });
+    expect(data).toMatchObject({ student_id: student, student_name: 'Zoë Quill', from_date: begin, to_date: end });
     expect(data.summary).toEqual({ present: 1, absent: 0, late: 1, total: 2, attendance_rate: 100 });
     expect(data.records).toMatchObject([
-      { date: `${thisYear}-01-01`, status: 'late', class_id: classId, corrections: [] },
+      { date: begin, status: 'late', class_id: classId, corrections: [] },
       { date: today, status: 'present', class_id: classId, corrections: [{ status: 'absent' }] },
     ]);
   });
 
   test('academic_year_id, from_date and to_date say of which days, and narrow each other', async () => {
     const dates = async (query: string) => (await read(query)).records.map(({ date }) => date);
-    const [may4, may5] = [`${thisYear - 1}-05-04`, `${thisYear - 1}-05-05`];
-    expect(await dates(`academic_year_id=${past.year}`)).toEqual([may4, may5]);
+    expect(await dates(`academic_year_id=${past.year}`)).toEqual([one, next]);
     expect((await read(`academic_year_id=${past.year}`)).summary).toEqual({ present: 1, absent: 1, late: 0, total: 2, attendance_rate: 50 });
     expect((await read(`academic_year_id=${past.year}`)).records[0]).toMatchObject({ class_id: past.classId, class_name: 'Past B' });
-    expect(await dates(`academic_year_id=${past.year}&from_date=${may5}`)).toEqual([may5]);
-    expect(await dates(`academic_year_id=${past.year}&to_date=${may4}`)).toEqual([may4]);
-    expect(await dates(`academic_year_id=${past.year}&from_date=${thisYear}-01-01`)).toEqual([]);
-    expect(await dates(`from_date=${may5}&to_date=${thisYear}-01-01`)).toEqual([may5, `${thisYear}-01-01`]);
-    expect(await read(`from_date=${may5}`)).toMatchObject({ from_date: may5, summary: { late: 1 } });
-    expect(await read(`to_date=${may4}`)).toMatchObject({ to_date: may4, summary: { total: 1 } });
+    expect(await dates(`academic_year_id=${past.year}&from_date=${next}`)).toEqual([next]);
+    expect(await dates(`academic_year_id=${past.year}&to_date=${one}`)).toEqual([one]);
+    expect(await dates(`academic_year_id=${past.year}&from_date=${begin}`)).toEqual([]);
+    expect(await dates(`from_date=${next}&to_date=${begin}`)).toEqual([next, begin]);
+    expect(await read(`from_date=${next}`)).toMatchObject({ from_date: next, summary: { late: 1 } });
+    expect(await read(`to_date=${one}`)).toMatchObject({ to_date: one, summary: { total: 1 } });
     await school.admin.get(`${path}/student/${student}?academic_year_id=999999`, 404);
     await school.admin.get(`${path}/student/999999`, 404);
   });
@@ -616,20 +747,55 @@ describe('who may', () => {
 
   test('attendance.mark of another role lets nobody mark a class that they do not teach; attendance.manage beside it does', async () => {
     const [own, other] = [await classOf(1), await classOf(1)];
-    const marker = await teacherOf(own.classId, [await role(['attendance.mark'])]);
+    const marker = await teacherOf(own.classId, [await school.role('attendance.mark')]);
     expect((await mark(own.classId, today, all(own.students, 'present'), marker)).marked).toBe(1);
     expect((await refuse(other.classId, today, all(other.students, 'present'), 403, marker)).error).toBe('forbidden');
-    const manager = await school.user([await role(['attendance.mark', 'attendance.manage'])]);
+    const manager = await school.user([await school.role('attendance.mark', 'attendance.manage')]);
     expect((await mark(other.classId, today, all(other.students, 'late'), manager)).marked).toBe(1);
-    const both = await teacherOf((await classOf(0)).classId, ['teacher', await role(['attendance.manage'])]);
+    const both = await teacherOf((await classOf(0)).classId, ['teacher', await school.role('attendance.manage')]);
     expect((await mark(other.classId, today, all(other.students, 'absent'), both)).corrected).toBe(1);
-    await refuse(own.classId, today, all(own.students, 'absent'), 403, await school.user([await role(['attendance.manage'])]));
+    await refuse(own.classId, today, all(own.students, 'absent'), 403, await school.user([await school.role('attendance.manage')]));
+  });
+
+  test('attendance.manage of the role teacher reaches no further than the classes that they teach', async () => {
+    const at = await service.school();
+    const [own, other] = [await classOf(1, at), await classOf(1, at)];
+    const { email } = await teacherOf(own.classId, ['teacher'], at);
+    await service.database.query(
+      `insert into ${at.schema}.role_permission (role_id, permission_id) select r.id, p.id from ${at.schema}.role r, core.permission p where r.name = 'teacher' and p.name = 'attendance.manage'`,
+    );
+    const teacher = await service.anonymous.login({ tenant_id: at.id, email, password: 'test-password' });
+    expect((await mark(own.classId, today, all(own.students, 'present'), teacher)).marked).toBe(1);
+    expect((await refuse(other.classId, today, all(other.students, 'present'), 422, teacher)).error).toBe('invalid_reference');
+    expect((await teacher.get<{ class_id: number }[]>(`${path}/my-classes`)).data.map(({ class_id }) => class_id)).toEqual([own.classId]);
+  });
+
+  test('my-classes are none for who may not mark, whatever else they may', async () => {
+    await classOf(1);
+    expect((await (await school.user([await school.role('attendance.manage', 'attendance.read')])).get(`${path}/my-classes`)).data).toEqual([]);
+  });
+
+  test('my-classes come by grade as the school orders them, then by class', async () => {
+    const own = await service.school();
+    const made = [];
+    for (const [name, sequence] of [
+      ['B', 2],
+      ['a', 2],
+      ['C', 1],
+    ] as const) {
+      // prettier-ignore
+      const { classId, gradeId } = await own.classroom(name);
+      await service.database.query(`update ${own.schema}.grade set sequence = $2, name = $3 where id = $1`, [gradeId, sequence, `${name} of ${sequence}`]);
+      made.push(classId);
+    }
+    const [b, a, c] = made;
+    expect((await own.admin.get<{ class_id: number }[]>(`${path}/my-classes`)).data.map(({ class_id }) => class_id)).toEqual([c, a, b]);
   });
 
   test('my-classes are those that the user can mark, with the marks of today', async () => {
     const own = await service.school();
     const [one, two] = [await classOf(2, own), await classOf(1, own)];
-    await insert('academic_year', { name: 'Old', start_date: '2001-01-01', end_date: '2001-12-31' }, own);
+    await own.insert('academic_year', { name: 'Old', start_date: '2001-01-01', end_date: '2001-12-31' });
     await service.database.query(
       `insert into ${own.schema}.class (name, grade_id, academic_year_id) select 'Old', grade_id, (select id from ${own.schema}.academic_year where name = 'Old') from ${own.schema}.class limit 1`,
     );
@@ -644,6 +810,8 @@ describe('who may', () => {
     ]);
     const [row] = await list(own.admin, 'pageSize=1&page=2');
     expect(row?.class_id).toBe(two.classId);
+    await service.database.query(`update ${own.schema}.grade set sequence = 100 - id`);
+    expect((await list(own.admin, 'sort=class_name')).map(({ class_id }) => class_id)).toEqual([two.classId, one.classId]);
     expect(await list(await own.user(['accountant']))).toEqual([]);
     expect(await list(await own.user(['teacher']))).toEqual([]);
   });

@@ -1,10 +1,13 @@
 import { beforeAll, describe, expect, test } from '@jest/globals';
 import ICAL from 'ical.js';
 import type { Client } from '../support/client.ts';
+import { steadyDay } from '../support/days.ts';
+import { race } from '../support/race.ts';
 import { serviceWithSchool } from '../support/service.ts';
-import { type Planned, planned } from '../support/timetable.ts';
+import { type Planned, planned } from '../support/planned-school.ts';
 import { send } from '../support/wire.ts';
 
+await steadyDay();
 const { service, school: elsewhere } = await serviceWithSchool();
 
 interface Feed {
@@ -71,12 +74,32 @@ describe('a calendar', () => {
     expect(found.every(({ sequence }) => sequence > 0)).toBe(true);
   });
 
+  test('has identifiers of its own: another school with lessons of the same numbers has others', async () => {
+    const uids = async (school: Planned) => {
+      await school.sql("update @academic_year set start_date = now() - interval '20 days', end_date = now() + interval '20 days'");
+      return (await events(await make(school.school.admin, { kind: 'class', class_id: school.classId }))).map(({ uid }) => uid);
+    };
+    const [first, second] = [await uids(await planned(service)), await uids(await planned(service))];
+    expect(first.length).toBeGreaterThan(0);
+    expect(first.map((uid) => uid.split('@')[0])).toEqual(second.map((uid) => uid.split('@')[0]));
+    expect(first.filter((uid) => second.includes(uid))).toEqual([]);
+  });
+
+  test('is read 60 times in a minute at most, and others go on being read', async () => {
+    const [busy, quiet] = [await make(one.school.admin, { kind: 'holidays' }), await make(one.school.admin, { kind: 'holidays' })];
+    const answers = await Promise.all(Array.from({ length: 62 }, () => read(pathOf(busy))));
+    expect(answers.filter(({ status }) => status === 200)).toHaveLength(60);
+    const [refused] = answers.filter(({ status }) => status !== 200);
+    expect([refused?.status, refused?.json?.error, Number(refused?.headers['retry-after']) > 0]).toEqual([429, 'rate_limited', true]);
+    expect((await read(pathOf(quiet))).status).toBe(200);
+  });
+
   test('follows the clock of the school: its lessons move in UTC where summer time ends', async () => {
     const school = await planned(service);
     await school.sql("update platform.tenant set time_zone = 'Europe/London' where id = $1", [school.school.id]);
     const [year] = await school.sql<{ year: number }>('select extract(year from now())::integer as year');
-    // A year around today that has the end of summer time before or behind it, and lessons every day.
-    await school.sql("update @academic_year set start_date = now() - interval '200 days', end_date = now() + interval '400 days'");
+    // A year around today that goes on into the May after the next January, and lessons every day.
+    await school.sql("update @academic_year set start_date = now() - interval '150 days', end_date = now() + interval '540 days'");
     await school.sql("update @timetable_config set working_days = '{1,2,3,4,5,6,7}'");
     await school.sql(
       'insert into @timetable_slot (class_id, academic_year_id, subject_id, day_of_week, period) select $1, $2, $3, n, 5 from generate_series(1, 7) n',
@@ -87,6 +110,21 @@ describe('a calendar', () => {
       if (event.description.endsWith('Period 5')) hours.set(event.startDate.toString().slice(0, 10), event.startDate.hour);
     const next = (year?.year ?? 0) + 1;
     expect([hours.get(`${next}-01-15`), hours.get(`${next}-05-15`)]).toEqual([11, 10]);
+  });
+
+  test('goes on into the next academic year where that begins within two months, and no further', async () => {
+    const school = await planned(service);
+    await school.sql('update @academic_year set start_date = $1, end_date = $2', [day(-100), day(20)]);
+    const next = await school.insert('academic_year', { name: 'Next', start_date: day(60), end_date: day(100) });
+    const grown = await school.insert('class', { name: '6', grade_id: school.gradeId, academic_year_id: next });
+    await school.insert('timetable_slot', {
+      ...{ class_id: grown, academic_year_id: next, subject_id: school.maths, teacher_id: school.teacher.id, day_of_week: 2, period: 1 },
+    });
+    const feed = await make(school.teacher.client, { kind: 'own' });
+    const last = async () => moments(await events(feed)).at(-1) ?? '';
+    expect((await last()) >= day(60)).toBe(true);
+    await school.sql('update @academic_year set start_date = $2 where id = $1', [next, day(61)]);
+    expect((await last()) <= day(21)).toBe(true);
   });
 
   test('is the own one of a teacher with classes, and of a student with teachers', async () => {
@@ -260,7 +298,9 @@ describe('a feed', () => {
       "insert into @calendar_feed (user_id, kind, token_hash) select $1::bigint, 'holidays', md5($1::bigint::text || n) || md5(n::text) from generate_series(1, 49) n",
       [user.id],
     );
-    const answers = await Promise.all([1, 2, 3].map(() => user.send('POST', '/api/schedule/feeds', { body: { kind: 'holidays' } })));
+    const answers = await race(service.database, `select from ${one.school.schema}.user_account where id = ${user.id} for update`, 3, () =>
+      [1, 2, 3].map(() => user.send('POST', '/api/schedule/feeds', { body: { kind: 'holidays' } })),
+    );
     expect(answers.map(({ status }) => status).sort()).toEqual([201, 409, 409]);
   });
 });
@@ -316,6 +356,15 @@ describe('an address', () => {
     await school.sql('delete from @class_teacher where id = $1', [again]);
   });
 
+  test('of a teacher stops when the teacher has left the school, whoever made it', async () => {
+    const school = await planned(service);
+    const feed = await make(school.school.admin, { kind: 'teacher', teacher_id: school.other.id });
+    expect((await read(pathOf(feed))).status).toBe(200);
+    await school.sql('update @teacher set deleted_at = now() where id = $1', [school.other.id]);
+    expect((await read(pathOf(feed))).status).toBe(404);
+    expect((await school.school.admin.post('/api/schedule/feeds', { kind: 'teacher', teacher_id: school.other.id }, 422)).error).toBe('invalid_reference');
+  });
+
   test('of an admin who is made an accountant stops for classes and teachers, and not for holidays', async () => {
     const user = await one.school.user(['admin']);
     const feeds = [
@@ -349,4 +398,17 @@ describe('an address', () => {
     await operator.delete(`/api/platform/tenants/${school.school.id}`);
     expect(await isNothing(pathOf(feed))).toBe(true);
   });
+});
+
+test('what needs no permission is refused in the database for any other kind, whoever calls it', async () => {
+  const { sid } = JSON.parse(Buffer.from(one.student.client.token.split('.')[1] ?? '', 'base64url').toString()) as { sid: number };
+  const body = { kind: 'class', class_id: one.classId, token_hash: 'a'.repeat(64) };
+  await expect(one.sql("select core.call('schedule_feeds_create_own', $1, $2, '{}')", [sid, body])).rejects.toThrow('timetable.read');
+});
+
+test('a feed that was made has the ETag that reading it has', async () => {
+  const made = await one.school.admin.post<Feed>('/api/schedule/feeds', { kind: 'holidays' }, 201);
+  const version = (headers: Headers) => headers.get('etag')?.split('.')[0];
+  expect(version(made.headers)).toMatch(/^"\w+$/);
+  expect(version(made.headers)).toBe(version((await one.school.admin.get(`/api/schedule/feeds/${made.data.id}`)).headers));
 });

@@ -1,8 +1,10 @@
 import { describe, expect, test } from '@jest/globals';
 import type { Client } from '../support/client.ts';
+import { steadyDay } from '../support/days.ts';
 import { type School, serviceOfFile, testPassword } from '../support/service.ts';
 import { acting } from '../support/tenants.ts';
 
+await steadyDay();
 const service = await serviceOfFile();
 
 interface Dashboard {

@@ -1,5 +1,5 @@
 import { beforeAll, describe, expect, test } from '@jest/globals';
-import { type School, serviceWithSchool } from '../support/service.ts';
+import { type School, serviceWithSchool, unique } from '../support/service.ts';
 
 const { service, school } = await serviceWithSchool();
 
@@ -13,8 +13,6 @@ interface Holiday {
 }
 
 const path = '/api/holidays';
-let serial = 0;
-const unique = (what: string) => `${what} ${++serial}`;
 const add = async (fields: Record<string, unknown>, at = school) => (await at.admin.post<Holiday>(path, fields, 201)).data;
 
 describe('holidays', () => {
@@ -42,10 +40,11 @@ describe('holidays', () => {
     const { id } = await add({ name, date: '2026-05-04' });
     expect(await school.admin.post(path, { name: name.toUpperCase(), date: '2026-05-04' }, 409)).toMatchObject({
       error: 'conflict',
+      message: '2026-05-04 has a holiday of this name already.',
       details: [{ path: 'name' }],
     });
     const other = await add({ name, date: '2026-05-05' });
-    await school.admin.put(`${path}/${other.id}`, { date: '2026-05-04' }, 409);
+    expect((await school.admin.put(`${path}/${other.id}`, { date: '2026-05-04' }, 409)).details).toMatchObject([{ path: 'date' }]);
     await school.admin.put(`${path}/${id}`, { name: name.toUpperCase() }, 200);
     const body = { name: unique('Twice'), date: '2026-05-04' };
     const answers = await Promise.all([1, 2].map(() => school.admin.send('POST', path, { body })));
@@ -98,6 +97,15 @@ describe('the list', () => {
     expect(await found('from_date=2026-01-01&to_date=2035-12-31&search=winter')).toHaveLength(10);
     expect(await found('from_date=9999-12-31')).toEqual([]);
     expect(await found('to_date=1000-01-01')).toEqual([]);
+  });
+
+  test('of an academic year that was there before years had a limit are those of its first ten years', async () => {
+    const own = await service.school();
+    await add({ name: 'Winter', date: '2024-12-25', is_recurring: true }, own);
+    const long = 'alter table @academic_year drop constraint academic_year_length_check'.replace('@', `${own.schema}.`);
+    await service.database.query(long);
+    const id = await own.insert('academic_year', { name: 'Long', start_date: '2030-01-01', end_date: '9999-12-31', is_current: true });
+    expect((await own.admin.get(`${path}?academic_year_id=${id}&pageSize=1`)).pagination.totalItems).toBe(10);
   });
 
   test('pages over every day of a recurring one', async () => {

@@ -1,5 +1,6 @@
 import { beforeAll, describe, expect, test } from '@jest/globals';
 import { extractText, getDocumentProxy } from 'unpdf';
+import { hostilePictures } from '../support/pictures.ts';
 import { pixel } from '../support/registry.ts';
 import { type School, serviceWithSchool } from '../support/service.ts';
 
@@ -147,6 +148,17 @@ describe('the document of an invoice', () => {
     for (const part of ['$9,999,990,000.00', 'MMMM', 'WWWW']) expect(found).toContain(part);
     const { data } = await own.admin.get<Buffer>(`${path}/${one.id}/download`);
     expect(data.includes('/Subtype /Image')).toBe(true);
+  });
+
+  test('has no logo where one that was stored is broken', async () => {
+    const own = await service.school();
+    const one = await add({ student_id: await student({}, own) }, own);
+    for (const [what, content] of Object.entries(hostilePictures)) {
+      const file = await own.insert('file', { content, content_type: what.includes('JPEG') ? 'image/jpeg' : 'image/png' });
+      await service.database.query(`insert into ${own.schema}.school (logo_id) values ($1) on conflict (id) do update set logo_id = excluded.logo_id`, [file]);
+      const { data } = await own.admin.get<Buffer>(`${path}/${one.id}/download`);
+      expect([data.subarray(0, 5).toString(), data.includes('/Subtype /Image')]).toEqual(['%PDF-', false]);
+    }
   });
 
   test('shows text as text, whatever is in it', async () => {

@@ -12,7 +12,14 @@ const service = await serviceOfFile();
 const { endpoints, document, operations } = await registry(service);
 
 /** Operations that only a handler calls, on the way of another one. */
-const internal = ['auth_own_credentials', 'auth_session_open', 'schedule_feeds_create_own', 'timetable_generate_end', 'timetable_generate_save'];
+const internal = [
+  'auth_own_credentials',
+  'auth_session_open',
+  'schedule_feeds_create_own',
+  'timetable_generate_end',
+  'timetable_generate_renew',
+  'timetable_generate_save',
+];
 
 /** Every function of the schema `api` that looks like an operation: (jsonb) → json. */
 const functions = await service.database.query<{ name: string; volatility: 'i' | 's' | 'v'; definer: boolean }>(
@@ -170,6 +177,34 @@ describe('the document', () => {
       return !success?.content || failures.length < 4 || !inEnvelope;
     });
     expect(odd.map(({ name }) => name)).toEqual([]);
+  });
+
+  test('names every error that a status can have, as far as an operation goes', () => {
+    const namesOf = (name: string, status: number) => endpoints.find((endpoint) => endpoint.name === name)?.documented.responses[String(status)]?.['x-errors'];
+    expect(namesOf('POST /api/timetable/generate', 409)).toEqual(['conflict', 'setup_incomplete', 'schedule_conflict']);
+    expect(namesOf('POST /api/timetable/generate', 403)).toEqual(['forbidden', 'tenant_suspended', 'feature_disabled', 'tenant_mismatch']);
+    expect(namesOf('POST /api/timetable/slots', 422)).toEqual(['idempotency_key_reused', 'invalid_reference']);
+    expect(namesOf('POST /api/timetable/slots', 400)).toEqual(['validation_error', 'malformed_json']);
+    expect(namesOf('GET /api/timetable/slots/{id}', 401)).toEqual(['unauthenticated', 'invalid_token']);
+    expect(namesOf('POST /api/students', 403)).toContain('plan_limit_reached');
+    expect(namesOf('POST /api/auth/login', 401)).toContain('invalid_credentials');
+    expect(namesOf('GET /api/students', 403)).not.toContain('plan_limit_reached');
+    const odd = endpoints.flatMap(({ name, documented: one }) =>
+      Object.entries(one.responses).flatMap(([status, response]) =>
+        (response['x-errors'] ?? []).filter((error) => errors[error as keyof typeof errors].status !== Number(status)).map((error) => `${name} ${error}`),
+      ),
+    );
+    expect(odd).toEqual([]);
+  });
+
+  test('a body is required where an empty one would be refused, and nowhere else', () => {
+    const odd = endpoints.filter(({ body, documented: one }) => {
+      if (!body || one.requestBody?.content['multipart/form-data']) return false;
+      const schema = plain(document, body);
+      return (one.requestBody?.required ?? false) !== (schema.type === 'array' || (schema.required ?? []).length > 0);
+    });
+    expect(odd.map(({ name }) => name)).toEqual([]);
+    expect(endpoints.find(({ name }) => name === 'POST /api/timetable/generate')?.documented.requestBody?.required ?? false).toBe(false);
   });
 
   test('tells every error of the registry by its name, and the failure schema takes no other', () => {

@@ -1,7 +1,9 @@
 import { beforeAll, describe, expect, test } from '@jest/globals';
+import { dayIn, farZones, steadyDay } from '../support/days.ts';
 import { serviceWithSchool } from '../support/service.ts';
-import { monday, type Planned, planned, tuesday, wednesday } from '../support/timetable.ts';
+import { monday, type Planned, planned, tuesday, wednesday } from '../support/planned-school.ts';
 
+await steadyDay();
 const { service, school: empty } = await serviceWithSchool();
 
 interface Slot {
@@ -19,7 +21,7 @@ interface Day {
   academic_year_id: number | null;
   academic_year_name: string | null;
   is_school_day: boolean;
-  holiday: string | null;
+  holiday: { id: number; name: string } | null;
   on_leave: boolean;
   slots: Slot[];
 }
@@ -70,7 +72,7 @@ describe('the schedule of a class on a day', () => {
     expect(await ofClass(tuesday)).toMatchObject({ is_school_day: true, slots: [] });
     expect(await ofClass('2030-10-13')).toMatchObject({ day_of_week: 7, is_school_day: false, holiday: null, slots: [] });
     const holiday = await one.insert('holiday', { name: 'Founders', date: '2028-10-07', is_recurring: true });
-    expect(await ofClass(monday)).toMatchObject({ is_school_day: false, holiday: 'Founders', academic_year_id: one.yearId, slots: [] });
+    expect(await ofClass(monday)).toMatchObject({ is_school_day: false, holiday: { id: holiday, name: 'Founders' }, academic_year_id: one.yearId, slots: [] });
     await one.sql('delete from @holiday where id = $1', [holiday]);
     expect(await ofClass('2031-08-04')).toMatchObject({ day_of_week: 1, is_school_day: false, academic_year_id: null, academic_year_name: null, slots: [] });
   });
@@ -95,6 +97,13 @@ describe('the schedule of a class on a day', () => {
       expect(lines((await ofClass(wednesday, client)).slots)).toEqual(['1 08:00 Art R5']);
     }
     await one.sql('delete from @teacher_leave where id = any ($1)', [[approved, pending]]);
+  });
+
+  test('takes no leave that was rejected for one', async () => {
+    const leave = { leave_type: 'sick', start_date: monday, end_date: monday, status: 'rejected', decided_at: '2030-10-01' };
+    const rejected = await one.insert('teacher_leave', { ...leave, teacher_id: one.other.id });
+    expect(lines((await ofClass(monday)).slots)).toContain('4 10:15 Art Studio');
+    await one.sql('delete from @teacher_leave where id = $1', [rejected]);
   });
 
   test('is today without a date', async () => {
@@ -188,10 +197,12 @@ describe('today', () => {
     await now.sql('delete from @teacher_leave');
   });
 
-  test('is the day that it is at the school', async () => {
-    await service.database.query("update platform.tenant set time_zone = 'Pacific/Kiritimati' where id = $1", [now.school.id]);
-    const [row] = await now.sql<{ today: string }>("select (now() at time zone 'Pacific/Kiritimati')::date::text as today");
-    expect((await today()).date).toBe(row?.today);
+  test.each(farZones)('is the day that it is at the school, in %s too, of whoever asks and of a class; the week is that of the day', async (zone) => {
+    await service.database.query('update platform.tenant set time_zone = $2 where id = $1', [now.school.id, zone]);
+    const there = dayIn(zone);
+    expect((await today()).date).toBe(there);
+    expect((await now.school.admin.get<Schedule>(`/api/schedule/class/${now.classId}`)).data.date).toBe(there);
+    expect((await now.school.admin.get<Week>('/api/schedule/week')).data).toEqual((await now.school.admin.get<Week>(`/api/schedule/week?date=${there}`)).data);
     await service.database.query("update platform.tenant set time_zone = 'UTC' where id = $1", [now.school.id]);
   });
 });
@@ -199,6 +210,10 @@ describe('today', () => {
 describe('a week', () => {
   const week = async (query: string, client = one.school.admin) => (await client.get<Week>(`/api/schedule/week?${query}`)).data;
   const found = (data: Week) => data.days.map((day) => `${day.date} ${day.slots.map(({ period }) => period).join('')}`);
+
+  test.each(['9999-12-31', '9999-12-26', '1000-01-06'])('with days outside the years 1000 to 9999, that of %s, is a 400', async (date) => {
+    expect((await one.school.admin.get(`/api/schedule/week?date=${date}`, 400)).details.map((detail) => detail.path)).toEqual(['date']);
+  });
 
   test('has its working days in order, of a class, of a teacher or of whoever asks', async () => {
     const data = await week(`class_id=${one.classId}&date=${wednesday}`);

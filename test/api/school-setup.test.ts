@@ -1,5 +1,5 @@
 import { beforeAll, describe, expect, test } from '@jest/globals';
-import { fileForm, jpeg, png } from '../support/pictures.ts';
+import { fileForm, hostilePictures, jpeg, palettePng, png } from '../support/pictures.ts';
 import { race } from '../support/race.ts';
 import { type School, serviceOfFile } from '../support/service.ts';
 
@@ -216,6 +216,15 @@ describe('the logo', () => {
     }
     expect((await status(school)).school.name).not.toBe('Renamed');
     expect(await files(school)).toEqual([{ content_type: 'image/webp' }]);
+  });
+
+  test.each(Object.entries(hostilePictures))('with %s is a 400 that says so, and the one before stays', async (_what, picture) => {
+    const school = await service.school();
+    const { logo_url } = await info(school, form(palettePng));
+    const refused = await school.admin.post(`${base}/school-info`, form(picture), 400);
+    expect([refused.error, refused.details.map((detail) => detail.path)]).toEqual(['validation_error', ['logo']]);
+    expect(refused.message).toMatch(/^The picture (is|has) /);
+    expect((await status(school)).school.logo_url).toBe(logo_url);
   });
 
   test('has 5 MB at most, and a form without one keeps the logo that is there', async () => {

@@ -1,8 +1,10 @@
 import { beforeAll, describe, expect, test } from '@jest/globals';
 import jwt from 'jsonwebtoken';
 import type { Client } from '../support/client.ts';
+import { steadyDay } from '../support/days.ts';
 import { type School, serviceOfFile, testPassword } from '../support/service.ts';
 
+await steadyDay();
 const service = await serviceOfFile();
 
 interface StudentDashboard {
@@ -16,7 +18,7 @@ interface StudentDashboard {
     overdue: number;
     next_due: { id: number; name: string; amount: number; due_date: string } | null;
   } | null;
-  schedule: { date: string; day_of_week: number; holiday: string | null; on_leave: boolean; slots: Record<string, unknown>[] } | null;
+  schedule: { date: string; day_of_week: number; holiday: { id: number; name: string } | null; on_leave: boolean; slots: Record<string, unknown>[] } | null;
   notifications: { unread: number };
 }
 
@@ -98,7 +100,7 @@ describe('the dashboard of a student', () => {
       union all select ${other}, ${one.classId}, $today - n, 'absent' from generate_series(0, 20) n`);
     const { attendance } = await one.see();
     // Days 0 to 12 ago: absent on 1 and 7, late on 2 and 8.
-    expect(attendance).toMatchObject({ present: 11, absent: 2, late: 2, rate: 84.6 });
+    expect(attendance).toMatchObject({ present: 11, absent: 2, late: 2, rate: 84.62 });
     const days = await Promise.all(Array.from({ length: 10 }, (_, n) => dateOf(one, `$today - ${n}`)));
     expect(attendance?.last).toEqual(days.map((date, n) => ({ date, status: n % 6 === 1 ? 'absent' : n % 6 === 2 ? 'late' : 'present' })));
   });
@@ -187,7 +189,7 @@ describe('the dashboard of a student', () => {
       ],
     ])('are none on %s, which has its name', async (_what, statement, holiday) => {
       await one.sql(statement);
-      expect((await one.see()).schedule).toMatchObject({ holiday, slots: [] });
+      expect((await one.see()).schedule).toMatchObject({ holiday: { name: holiday }, slots: [] });
       await one.sql('delete from @holiday');
     });
 

@@ -3,8 +3,10 @@ import type { Client } from '../support/client.ts';
 import { mailTo } from '../support/mail.ts';
 import { ids, inOrder, plain, walk } from '../support/pages.ts';
 import { raw } from '../support/raw.ts';
+import { steadyDay } from '../support/days.ts';
 import { type School, serviceWithSchool, unique } from '../support/service.ts';
 
+await steadyDay();
 const { service, school } = await serviceWithSchool();
 const other = await service.school();
 
@@ -82,7 +84,7 @@ interface Slot {
 interface Schedule {
   date: string;
   day_of_week: number;
-  holiday: string | null;
+  holiday: { id: number; name: string } | null;
   on_leave: boolean;
   slots: Slot[];
 }
@@ -803,11 +805,11 @@ describe('/me/today-schedule', () => {
 
   test('is empty on a holiday, which it names; a recurring one counts every year', async () => {
     const [row] = await rows<{ id: string }>(`insert into ${days.schema}.holiday (name, date) values ('Founders', $1) returning id`, [today.date]);
-    expect(await schedule()).toMatchObject({ ...nothing(), holiday: 'Founders' });
+    expect(await schedule()).toMatchObject({ ...nothing(), holiday: { name: 'Founders' } });
     await rows(`update ${days.schema}.holiday set date = date - interval '4 years' where id = $1`, [row?.id]);
     expect((await schedule()).slots).toEqual(expected);
     await rows(`update ${days.schema}.holiday set is_recurring = true where id = $1`, [row?.id]);
-    expect(await schedule()).toMatchObject({ ...nothing(), holiday: 'Founders' });
+    expect(await schedule()).toMatchObject({ ...nothing(), holiday: { name: 'Founders' } });
     await rows(`delete from ${days.schema}.holiday`);
     expect((await schedule()).slots).toEqual(expected);
   });

@@ -1,4 +1,5 @@
-import { describe, expect, test } from '@jest/globals';
+import { Worker } from 'node:worker_threads';
+import { afterEach, describe, expect, test } from '@jest/globals';
 import type { Answer } from '../support/client.ts';
 import { type School, serviceWithSchool } from '../support/service.ts';
 import { until } from '../support/until.ts';
@@ -12,9 +13,17 @@ interface Cell {
   day_of_week: number;
   period: number;
 }
+interface Named extends Cell {
+  id: number | null;
+  class_name: string;
+  subject_name: string;
+  teacher_name: string;
+}
 interface Generated {
   status: string;
   placed: number;
+  removed: number;
+  over_capacity: { path: string; message: string }[];
   unplaced: {
     class_id: number;
     class_name: string;
@@ -28,8 +37,9 @@ interface Generated {
   seconds: number;
   figures: { spread_excess: number; class_gaps: number; teacher_gaps: number };
   seed: number;
+  effort: number;
   is_cut_short: boolean;
-  slots: Cell[];
+  slots: Named[];
 }
 
 const path = '/api/timetable/generate';
@@ -61,22 +71,27 @@ const standing = (school: School) =>
     `select class_id::integer, subject_id::integer, teacher_id::integer, day_of_week, period from ${school.schema}.timetable_slot order by class_id, day_of_week, period`,
   );
 const turns = (school: School) => rows(`select from ${school.schema}.timetable_generation`);
-const inOrder = (slots: readonly Cell[]) => [...slots].sort((a, b) => a.class_id - b.class_id || a.day_of_week - b.day_of_week || a.period - b.period);
+const cells = (slots: readonly Cell[]) =>
+  slots.map(({ class_id, subject_id, teacher_id, day_of_week, period }): Cell => ({ class_id, subject_id, teacher_id, day_of_week, period }));
+const inOrder = (slots: readonly Cell[]) => cells(slots).sort((a, b) => a.class_id - b.class_id || a.day_of_week - b.day_of_week || a.period - b.period);
 /** The periods that each class has of each subject. */
 const counts = (slots: readonly Cell[]) =>
   Object.fromEntries([...Map.groupBy(slots, (one) => `${one.class_id} ${one.subject_id} ${one.teacher_id}`)].map(([key, all]) => [key, all.length]));
 
-/** Keeps the generator at work for all of its time: what is taught three times a week on one day alone is never well spread. */
+/** Keeps the generator at work for all of its effort: a class whose one lesson can only be in the last period of a day never has a day without gaps. */
 async function hard(): Promise<School> {
   const school = await planned(24, [4, 4, 4, 4, 4, 4, 4, 4, 4]);
   const { schema } = school;
   await rows(`insert into ${schema}.teacher (first_name, last_name) values ('Mona', 'Monday')`);
   await rows(`insert into ${schema}.subject (name, code) values ('Mondays', 'MON')`);
   await rows(`insert into ${schema}.teacher_availability select 25, d, p, false from generate_series(2, 5) d, generate_series(1, 8) p`);
-  await rows(`insert into ${schema}.class_subject (class_id, subject_id, teacher_id, periods_per_week) values (24, 10, 25, 3)`);
+  await rows(`insert into ${schema}.teacher (first_name, last_name) values ('Luna', 'Last')`);
+  await rows(`insert into ${schema}.teacher_availability select 26, d, p, false from generate_series(1, 5) d, generate_series(1, 8) p where d * p <> 40`);
+  await rows(`insert into ${schema}.class (name, grade_id, academic_year_id) select 'Late', grade_id, academic_year_id from ${schema}.class where id = 1`);
+  await rows(`insert into ${schema}.class_subject (class_id, subject_id, teacher_id, periods_per_week) values (24, 10, 25, 3), (25, 10, 26, 1)`);
   return school;
 }
-const hardPeriods = 24 * 36 + 3;
+const hardPeriods = 24 * 36 + 3 + 1;
 
 describe('a generate', () => {
   test('places every period of every class subject within the config, availability and limits, and saves what it answers', async () => {
@@ -88,7 +103,7 @@ describe('a generate', () => {
     );
     await school.admin.put('/api/teachers/2/workload-rule', { max_periods_per_day: 5, max_periods_per_week: 20 });
     const answer = await generate(school);
-    expect(answer).toMatchObject({ status: 'complete', placed: 120, unplaced: [], seed: 1 });
+    expect(answer).toMatchObject({ status: 'complete', placed: 120, removed: 0, unplaced: [], over_capacity: [], seed: 1, effort: 1 });
     expect(await standing(school)).toEqual(inOrder(answer.slots));
     const wanted = await rows<{ key: string; periods: number }>(
       `select concat_ws(' ', class_id, subject_id, teacher_id) as key, periods_per_week as periods from ${school.schema}.class_subject`,
@@ -111,8 +126,9 @@ describe('a generate', () => {
   test('with the same seed is the same timetable, with another one another', async () => {
     const school = await planned(4, [5, 4, 3]);
     const [first, again, other] = [await generate(school, { seed: 7 }), await generate(school, { seed: 7 }), await generate(school, { seed: 8 })];
-    expect(again.slots).toEqual(first.slots);
-    expect(other.slots).not.toEqual(first.slots);
+    expect(cells(again.slots)).toEqual(cells(first.slots));
+    expect(cells(other.slots)).not.toEqual(cells(first.slots));
+    expect([first.removed, again.removed]).toEqual([0, 48]);
     expect(other).toMatchObject({ seed: 8, placed: 48 });
   });
 
@@ -123,10 +139,42 @@ describe('a generate', () => {
     expect(tried.slots).toHaveLength(18);
     expect(await standing(school)).toEqual(inOrder(before.slots));
     const { slots } = await generate(school, { class_ids: [1], seed: 5 });
-    expect(slots).toEqual(tried.slots);
+    expect(cells(slots)).toEqual(cells(tried.slots));
+    expect(tried).toMatchObject({ removed: 18, slots: expect.not.arrayContaining([expect.objectContaining({ id: expect.any(Number) })]) });
+    for (const slot of slots.slice(0, 3)) expect((await school.admin.get(`/api/timetable/slots/${slot.id ?? 0}`)).data).toMatchObject({ ...slot });
     expect(new Set(slots.map(({ class_id }) => class_id))).toEqual(new Set([1]));
     expect(await standing(school)).toEqual(inOrder([...slots, ...before.slots.filter(({ class_id }) => class_id !== 1)]));
     expect(await turns(school)).toEqual([]);
+  });
+
+  test('counts what teachers have in the other classes of the year to their limits, and nothing of another year', async () => {
+    const school = await planned(2, [5]);
+    const { schema } = school;
+    await rows(`update ${schema}.class_subject set teacher_id = 1`);
+    await school.admin.put('/api/teachers/1/workload-rule', { max_periods_per_day: 2, max_periods_per_week: 10 });
+    await rows(
+      `with past as (insert into ${schema}.academic_year (name, start_date, end_date) values ('Past', '1990-01-01', '1990-12-31') returning id),
+         old as (insert into ${schema}.class (name, grade_id, academic_year_id) select 'Old', 1, id from past returning id, academic_year_id)
+       insert into ${schema}.timetable_slot (class_id, academic_year_id, subject_id, teacher_id, day_of_week, period)
+       select id, academic_year_id, 1, 1, 1 + n % 5, 1 + n / 5 from old, generate_series(0, 9) n`,
+    );
+    // Both lessons of Monday and of Tuesday are those of the other class: one is left on each of the days after.
+    await rows(
+      `insert into ${schema}.timetable_slot (class_id, academic_year_id, subject_id, teacher_id, day_of_week, period)
+       select 2, academic_year_id, 1, 1, d, p from ${schema}.class, (values (1, 1), (1, 2), (2, 1), (2, 2), (3, 1), (4, 1)) at (d, p) where id = 2`,
+    );
+    await rows(`update ${schema}.class_subject set periods_per_week = 4 where class_id = 1`);
+    const { status, slots } = await generate(school, { class_ids: [1] });
+    expect({ status, days: slots.map((one) => one.day_of_week).sort() }).toEqual({ status: 'complete', days: [3, 4, 5, 5] });
+    await rows(`update ${schema}.class_subject set periods_per_week = 5 where class_id = 1`);
+    expect((await refused(school, { class_ids: [1] }, 409)).details.map((detail) => detail.path)).toContain('teacher.1');
+  });
+
+  test('keeps a lunch of two periods free', async () => {
+    const school = await planned(2, [4, 4, 4]);
+    await school.admin.put('/api/timetable/config', { total_periods: 5, lunch_start_period: 2, lunch_periods: 2, working_days: [1, 2, 3, 4] });
+    const { slots } = await generate(school);
+    expect(new Set(slots.map(({ period }) => period))).toEqual(new Set([1, 4, 5]));
   });
 
   test('names what nobody teaches, and is partial; slots that were made by hand make way', async () => {
@@ -156,13 +204,48 @@ describe('a generate', () => {
     const answer = await refused(school, { time_limit_seconds: 30 }, 409);
     expect(performance.now() - start).toBeLessThan(2000);
     expect(answer.error).toBe('schedule_conflict');
-    expect(answer.details.map((detail) => detail.path)).toEqual(expect.arrayContaining(['class.3', 'teacher.2']));
+    const paths = answer.details.map((detail) => detail.path);
+    expect(paths).toEqual(expect.arrayContaining(['class.3', 'teacher.2']));
+    expect(new Set(paths).size).toBe(paths.length);
     const text = JSON.stringify([answer.message, answer.details]);
     expect(text).toContain('Class 3');
     expect(text).toContain('Tia Teacher 2');
     expect(text).not.toMatch(/\{(class|teacher|day)/);
     expect(await standing(school)).toEqual(inOrder(before.slots));
     expect(await turns(school)).toEqual([]);
+  });
+
+  test('of too much places, when it may be partial, as much as there is room for, and says what would have been refused', async () => {
+    const school = await planned(4, [8, 8, 8]);
+    await school.admin.put('/api/teachers/2/workload-rule', { max_periods_per_week: 10 });
+    const refusal = await refused(school, {}, 409);
+    expect(refusal).toMatchObject({ error: 'schedule_conflict', details: [{ path: 'teacher.2' }] });
+    const answer = await generate(school, { allow_partial: true });
+    const asked = await rows<{ periods: number }>(`select sum(periods_per_week)::integer as periods from ${school.schema}.class_subject where teacher_id = 2`);
+    const missing = (asked[0]?.periods ?? 0) - 10;
+    expect(answer).toMatchObject({ status: 'partial', placed: 96 - missing, over_capacity: refusal.details });
+    expect(new Set(answer.unplaced.map(({ teacher_id, reason }) => `${teacher_id ?? ''} ${reason}`))).toEqual(new Set(['2 teacher_week_limit']));
+    expect(answer.unplaced.reduce((sum, one) => sum + one.missing, 0)).toBe(missing);
+    expect(await standing(school)).toEqual(inOrder(answer.slots));
+  });
+
+  test('leaves pinned slots where they are, counts them as lessons, and plans around them', async () => {
+    const school = await planned(2, [5, 5]);
+    const before = await generate(school);
+    const [pin] = before.slots;
+    await school.admin.put(`/api/timetable/slots/${pin?.id ?? 0}`, { is_pinned: true });
+    const own = { class_id: 1, subject_id: 1, day_of_week: 5, period: 8, room: 'Hall', is_pinned: true };
+    await school.admin.post('/api/timetable/slots', own, 201);
+    const again = await generate(school, { seed: 9 });
+    expect(again).toMatchObject({ status: 'complete', placed: 18, removed: 19 });
+    const stands = await standing(school);
+    expect(stands).toEqual(expect.arrayContaining(cells(pin ? [pin] : [])));
+    expect(stands).toContainEqual({ class_id: 1, subject_id: 1, teacher_id: null, day_of_week: 5, period: 8 });
+    expect(stands.filter((one) => one.class_id === 1 && one.subject_id === 1)).toHaveLength(5);
+    expect((await generate(school, { seed: 10 })).removed).toBe(18);
+    // With nothing but pinned slots there is nothing to do.
+    await rows(`update ${school.schema}.timetable_slot set is_pinned = true`);
+    expect(await generate(school)).toMatchObject({ status: 'complete', placed: 0, removed: 0, slots: [] });
   });
 
   test('of the impossible names the day as the week does, whatever days have school', async () => {
@@ -200,6 +283,8 @@ describe('is refused', () => {
     for (const [body, field] of [
       [{ time_limit_seconds: 0 }, 'time_limit_seconds'],
       [{ time_limit_seconds: 61 }, 'time_limit_seconds'],
+      [{ effort: 0 }, 'effort'],
+      [{ effort: 61 }, 'effort'],
       [{ class_ids: [] }, 'class_ids'],
       [{ seed: -1 }, 'seed'],
       [{ colour: 'red' }, 'colour'],
@@ -222,6 +307,29 @@ describe('is refused', () => {
     expect((await refused(school, { time_limit_seconds: 30 }, 402)).error).toBe('subscription_inactive');
     expect(performance.now() - start).toBeLessThan(5000);
     expect(await standing(school)).toEqual([]);
+  });
+});
+
+describe('on a busy machine', () => {
+  const busy: Worker[] = [];
+  afterEach(async () => {
+    await Promise.all(busy.splice(0).map((thread) => thread.terminate()));
+  });
+
+  test('the same seed and effort give the same timetable as on an idle one', async () => {
+    const school = await hard();
+    const asked = { time_limit_seconds: undefined, effort: 1, dry_run: true };
+    const idle = await generate(school, asked);
+    for (let n = 0; n < 8; n++) busy.push(new Worker('for (;;);', { eval: true }));
+    const loaded = await generate(school, asked);
+    expect([idle, loaded]).toMatchObject([{ is_cut_short: false }, { is_cut_short: false, effort: 1 }]);
+    expect(loaded.slots).toEqual(idle.slots);
+  });
+
+  test('the clock ends the search at its limit, and the answer says so', async () => {
+    const school = await hard();
+    for (let n = 0; n < 4; n++) busy.push(new Worker('for (;;);', { eval: true }));
+    expect(await generate(school, { time_limit_seconds: 1, effort: 60, dry_run: true })).toMatchObject({ is_cut_short: true, effort: 60 });
   });
 });
 
@@ -256,6 +364,45 @@ describe('while a generate runs', () => {
     const stands = await standing(school);
     expect([inOrder(answers[0].slots), inOrder(answers[1].slots)]).toContainEqual(stands);
     expect(await turns(school)).toEqual([]);
+  });
+
+  test('two more of the school wait, the others are told so at once', async () => {
+    const school = await hard();
+    const first = generate(school, { effort: 60, time_limit_seconds: 3 });
+    await until(async () => (await turns(school)).length === 1 || undefined);
+    const start = performance.now();
+    const others = Array.from({ length: 20 }, async () => {
+      const { status, error } = await school.admin.send('POST', path, { body: { effort: 1, time_limit_seconds: 10, class_ids: [1] } });
+      return { status, error, after: performance.now() - start };
+    });
+    const refusals = (await Promise.all(others)).filter(({ status }) => status !== 200);
+    expect(refusals.map(({ status, error }) => `${status} ${error}`)).toEqual(Array(18).fill('409 conflict'));
+    expect(Math.max(...refusals.map(({ after }) => after))).toBeLessThan(5000);
+    expect((await first).placed).toBe(hardPeriods);
+    expect(await turns(school)).toEqual([]);
+  });
+
+  test('whoever logs out saves nothing, and leaves the turn free', async () => {
+    const school = await hard();
+    const other = await service.anonymous.login({ subdomain: school.subdomain, email: school.adminEmail, password: 'test-password' });
+    const running = other.post(path, { time_limit_seconds: 2 }, 401);
+    await until(async () => (await turns(school)).length === 1 || undefined);
+    await other.post('/api/auth/logout');
+    expect((await running).error).toBe('invalid_token');
+    expect(await turns(school)).toEqual([]);
+    expect(await standing(school)).toEqual([]);
+  });
+
+  test('its turn is renewed as long as it lasts, and one that was lost ends it', async () => {
+    const school = await hard();
+    const expiry = async () => (await rows<{ at: Date }>(`select expires_at as at from ${school.schema}.timetable_generation`))[0]?.at.getTime();
+    const running = refused(school, { effort: 60, time_limit_seconds: 30 }, 409);
+    const before = await until(expiry);
+    expect(before - Date.now()).toBeLessThan(21_000);
+    await until(async () => ((await expiry()) ?? 0) > before || undefined);
+    await rows(`update ${school.schema}.timetable_generation set run = 'another'`);
+    expect(await running).toMatchObject({ error: 'conflict', message: expect.stringContaining('begun meanwhile') });
+    expect(await turns(school)).toHaveLength(1);
   });
 
   test('for longer than another one waits, that one is told since when; a turn that was left behind expires', async () => {

@@ -1,9 +1,11 @@
 import { beforeAll, describe, expect, test } from '@jest/globals';
 import { extractText, getDocumentProxy } from 'unpdf';
 import type { Client } from '../support/client.ts';
+import { hostilePictures, jpeg, palettePng } from '../support/pictures.ts';
 import { pixel } from '../support/registry.ts';
 import { serviceWithSchool } from '../support/service.ts';
-import { type Planned, planned } from '../support/timetable.ts';
+import { type Planned, planned } from '../support/planned-school.ts';
+import { until } from '../support/until.ts';
 
 const { service } = await serviceWithSchool();
 
@@ -112,6 +114,26 @@ describe('a printed timetable', () => {
     }
   });
 
+  test('of 168 lessons with names of 100 letters without a space is there in time', async () => {
+    const full = await planned(service);
+    await full.sql('delete from @timetable_slot');
+    await full.sql("update @timetable_config set working_days = '{1,2,3,4,5,6,7}', total_periods = 24, lunch_start_period = null, period_duration = 20");
+    await full.sql(
+      `with subject as (insert into @subject (name, code) select substr(repeat(md5(n::text), 4), 1, 100), 'C' || n from generate_series(1, 168) n returning id)
+       insert into @timetable_slot (class_id, academic_year_id, subject_id, day_of_week, period, room)
+       select $1, $2, id, 1 + (n - 1) % 7, 1 + (n - 1) / 7, substr(repeat(md5(n || 'r'), 4), 1, 50) from (select id, row_number() over () as n from subject) s`,
+      [full.classId, full.yearId],
+    );
+    expect((await print(`class_id=${full.classId}`, full.school.admin)).text).toContain('…');
+  });
+
+  test('shows slots that a longer day once had, and cuts off what of it would lie after midnight', async () => {
+    const late = await planned(service);
+    await late.sql("update @timetable_config set start_time = '22:00', total_periods = 2, lunch_start_period = null");
+    const { text: after } = await print(`class_id=${late.classId}`, late.school.admin);
+    expect(after).toMatch(/1 22:00–22:45 Mathematics.* 2 22:45–23:30 Mathematics.* 4 23:59–23:59 Art/);
+  });
+
   test('shows slots that a longer day once had', async () => {
     const long = await planned(service);
     await long.sql('update @timetable_config set total_periods = 3, lunch_start_period = null');
@@ -129,19 +151,23 @@ describe('a printed timetable', () => {
     form.append('logo', new Blob([pixel], { type: 'image/png' }), 'logo.png');
     await school.school.admin.send('POST', '/api/school-setup/school-info', { body: form }, 200);
     expect(await images()).toBeGreaterThan(0);
+    for (const [picture, type] of [
+      [jpeg, 'image/jpeg'],
+      [palettePng, 'image/png'],
+    ] as const) {
+      await school.sql('update @file set content = $1, content_type = $2', [picture, type]);
+      expect(await images()).toBeGreaterThan(0);
+    }
   });
 
   test('leaves out a logo that is damaged, of another kind, or would unpack into too much', async () => {
     const school = await planned(service);
     const id = await school.insert('file', { content: Buffer.from('none'), content_type: 'image/png' });
     await school.sql('insert into @school (logo_id) values ($1) on conflict (id) do update set logo_id = excluded.logo_id', [id]);
-    const bomb = Buffer.from(pixel);
-    bomb.writeUInt32BE(60_000, 16);
-    bomb.writeUInt32BE(60_000, 20);
     for (const [content, type] of [
       [Buffer.from('not a picture'), 'image/png'],
       [pixel.subarray(0, 40), 'image/png'],
-      [bomb, 'image/png'],
+      ...Object.values(hostilePictures).map((picture) => [picture, picture[0] === 0xff ? 'image/jpeg' : 'image/png'] as const),
       [Buffer.from([0xff, 0xd8, 0xff, 0xe0, 0, 1, 2]), 'image/jpeg'],
       [Buffer.from('RIFF1234WEBP'), 'image/webp'],
     ] as const) {
@@ -180,8 +206,46 @@ describe('printing', () => {
     await one.school.admin.get(`${path}?class_id=999999`, 404);
   });
 
-  test('of many at once makes them wait for each other, and none is lost', async () => {
-    const answers = await Promise.all(Array.from({ length: 6 }, () => one.school.admin.send<Buffer>('GET', `${path}?class_id=${one.classId}`)));
-    expect(answers.map(({ status, data }) => [status, data.subarray(0, 5).toString()])).toEqual(Array(6).fill([200, '%PDF-']));
+  test('of many at once makes them wait for each other; a user who prints more than three has the others refused, and nobody else', async () => {
+    const query = `${path}?class_id=${one.classId}`;
+    const flood = Array.from({ length: 12 }, () => one.student.client.send<Buffer>('GET', query));
+    const elsewhere = await planned(service);
+    const [others, answers] = await Promise.all([
+      Promise.all(
+        [one.teacher.client, elsewhere.school.admin].map((client, n) => client.send('GET', n === 0 ? query : `${path}?class_id=${elsewhere.classId}`)),
+      ),
+      Promise.all(flood),
+    ]);
+    expect(others.map(({ status }) => status)).toEqual([200, 200]);
+    for (const { status, data, error, headers } of answers) {
+      if (status === 200) expect(data.subarray(0, 5).toString()).toBe('%PDF-');
+      else expect([status, error, Number(headers.get('retry-after')) > 0]).toEqual([429, 'rate_limited', true]);
+    }
+    expect(answers.filter(({ status }) => status === 200).length).toBeGreaterThanOrEqual(3);
+    expect(answers.some(({ status }) => status === 429)).toBe(true);
+  });
+
+  test('is given up with its request: the places of those who left are free again', async () => {
+    const query = `${path}?class_id=${one.classId}`;
+    for (let n = 0; n < 4; n++) {
+      const gone = new AbortController();
+      const left = [1, 2, 3].map(() =>
+        fetch(service.url + query, { headers: { Authorization: `Bearer ${one.student.client.token}` }, signal: gone.signal }).catch(() => undefined),
+      );
+      setTimeout(() => gone.abort(), 50);
+      await Promise.all(left);
+    }
+    await until(async () => ((await one.student.client.send('GET', query)).status === 200 ? true : undefined));
+  });
+
+  test('of HEAD prints nothing, and answers the headers of the file', async () => {
+    const { status, headers, data } = await one.school.admin.send<Buffer>('HEAD', `${path}?class_id=${one.classId}`);
+    expect([status, headers.get('content-type'), headers.has('etag'), headers.has('content-length'), data.length]).toEqual([
+      200,
+      'application/pdf',
+      true,
+      false,
+      0,
+    ]);
   });
 });

@@ -2,7 +2,7 @@ import { beforeAll, describe, expect, test } from '@jest/globals';
 import type { Answer, Client } from '../support/client.ts';
 import { inOrder, walk } from '../support/pages.ts';
 import { race } from '../support/race.ts';
-import { type School, serviceWithSchool } from '../support/service.ts';
+import { type School, serviceWithSchool, unique } from '../support/service.ts';
 
 const { service, school } = await serviceWithSchool();
 
@@ -34,6 +34,9 @@ interface Slot {
   start_time: string;
   end_time: string;
   room: string | null;
+  class_room: string | null;
+  is_pinned: boolean;
+  swapped_with?: Slot | null;
   created_at: string;
   updated_at: string;
 }
@@ -45,21 +48,8 @@ interface Conflicts {
 const path = '/api/timetable/slots';
 const configPath = '/api/timetable/config';
 const checkPath = '/api/timetable/check-conflicts';
-let serial = 0;
-const unique = (what: string) => `${what} ${++serial}`;
-
-/** Adds a row straight into a table of a school; answers its id. */
-async function insert(table: string, fields: Record<string, unknown>, at = school): Promise<number> {
-  const [row] = await service.database.query<{ id: number }>(
-    `insert into ${at.schema}.${table} (${Object.keys(fields).join()}) values (${Object.keys(fields)
-      .map((_, n) => `$${n + 1}`)
-      .join()}) returning id::integer`,
-    Object.values(fields),
-  );
-  return row?.id ?? 0;
-}
-const addTeacher = (fields: Record<string, unknown> = {}, at = school) => insert('teacher', { first_name: 'Tia', last_name: unique('Teacher'), ...fields }, at);
-const addSubject = (name = unique('Subject'), at = school) => insert('subject', { name, code: unique('C') }, at);
+const addTeacher = (fields: Record<string, unknown> = {}, at = school) => at.insert('teacher', { first_name: 'Tia', last_name: unique('Teacher'), ...fields });
+const addSubject = (name = unique('Subject'), at = school) => at.insert('subject', { name, code: unique('C') });
 const away = (teacher: number, day: number, period: number, at = school) =>
   service.database.query(`insert into ${at.schema}.teacher_availability values ($1, $2, $3, false)`, [teacher, day, period]);
 
@@ -70,18 +60,30 @@ async function stage(at = school): Promise<{ class_id: number; subject_id: numbe
   return { class_id: classId, subject_id: await addSubject(undefined, at), teacher_id: await addTeacher({}, at), yearId, className };
 }
 const bodyOf = ({ class_id, subject_id, teacher_id }: { class_id: number; subject_id: number; teacher_id: number }, day_of_week: number, period: number) => ({
-  ...{ class_id, subject_id, teacher_id, day_of_week, period },
+  class_id,
+  subject_id,
+  teacher_id,
+  day_of_week,
+  period,
 });
 const add = async (body: object, at = school) => (await at.admin.post<Slot>(path, body, 201)).data;
 const read = async (id: number) => (await school.admin.get<Slot>(`${path}/${id}`)).data;
 const move = (id: number, body: object, status = 200, who: Client = school.admin) => who.send<Slot>('PATCH', `${path}/${id}/move`, { body }, status);
 const check = async (body: object, at = school) => (await at.admin.post<Conflicts>(checkPath, body)).data;
+/** What If-Match asks for, of an ETag. */
+const version = (headers: Headers) => headers.get('etag')?.split('.')[0];
 const messages = (answer: Answer<unknown>) => answer.details.map(({ message }) => message);
 
 describe('the config', () => {
   const fresh = {
-    ...{ total_periods: 8, lunch_start_period: null, lunch_periods: 1, period_duration: 45, start_time: '08:00' },
-    ...{ break_after: [], break_duration: 15, working_days: [1, 2, 3, 4, 5] },
+    total_periods: 8,
+    lunch_start_period: null,
+    lunch_periods: 1,
+    period_duration: 45,
+    start_time: '08:00',
+    break_after: [],
+    break_duration: 15,
+    working_days: [1, 2, 3, 4, 5],
   };
 
   test('of a new school is read by everybody, a student too', async () => {
@@ -140,11 +142,11 @@ describe('the config', () => {
       [{ period_duration: 120 }, 'period_duration'],
       [{ total_periods: 24 }, 'total_periods'],
       [{ break_after: [8] }, 'break_after'],
-      [{ break_after: [2, 2] }, 'break_after'],
+      [{ break_after: [2, 2] }, 'break_after.1'],
       [{ break_after: [0] }, 'break_after.0'],
       [{ break_duration: 0 }, 'break_duration'],
       [{ working_days: [] }, 'working_days'],
-      [{ working_days: [1, 1] }, 'working_days'],
+      [{ working_days: [1, 1] }, 'working_days.1'],
       [{ working_days: [8] }, 'working_days.0'],
       [{ colour: 'red' }, 'colour'],
     ] as [object, string][]) {
@@ -161,13 +163,14 @@ describe('the config', () => {
     const the = await stage(one);
     await add(bodyOf(the, 5, 8), one);
     await add(bodyOf(the, 5, 7), one);
-    const past = await insert('academic_year', { name: 'Past', start_date: '1990-01-01', end_date: '1990-12-31' }, one);
+    const past = await one.insert('academic_year', { name: 'Past', start_date: '1990-01-01', end_date: '1990-12-31' });
     const { gradeId } = await one.classroom('Other');
-    const pastClass = await insert('class', { name: 'Past', grade_id: gradeId, academic_year_id: past }, one);
+    const pastClass = await one.insert('class', { name: 'Past', grade_id: gradeId, academic_year_id: past });
     await add(bodyOf({ ...the, class_id: pastClass }, 1, 1), one);
     const shorter = await one.admin.put(configPath, { total_periods: 7 }, 409);
     expect(shorter).toMatchObject({ error: 'schedule_conflict', message: expect.stringMatching(/^One slot /), details: [{ path: 'total_periods' }] });
-    expect(messages(shorter)[0]).toContain(the.className);
+    expect(messages(shorter)[0]).toContain(`${the.className} has`);
+    expect(messages(shorter)[0]).toContain('on Friday, period 8:');
     const friday = await one.admin.put(configPath, { working_days: [1, 2, 3, 4] }, 409);
     expect(friday).toMatchObject({
       error: 'schedule_conflict',
@@ -177,8 +180,8 @@ describe('the config', () => {
     expect(await one.admin.put(configPath, { lunch_start_period: 7 }, 409)).toMatchObject({ details: [{ path: 'lunch_start_period' }] });
     expect((await one.admin.get<Config>(configPath)).data).toMatchObject({ total_periods: 8, lunch_start_period: null, working_days: [1, 2, 3, 4, 5] });
     await one.admin.put(configPath, { lunch_start_period: 1, working_days: [2, 3, 4, 5] });
-    const later = await insert('academic_year', { name: 'Later', start_date: '2095-01-01', end_date: '2095-12-31' }, one);
-    const laterClass = await insert('class', { name: 'Later', grade_id: gradeId, academic_year_id: later }, one);
+    const later = await one.insert('academic_year', { name: 'Later', start_date: '2095-01-01', end_date: '2095-12-31' });
+    const laterClass = await one.insert('class', { name: 'Later', grade_id: gradeId, academic_year_id: later });
     await add(bodyOf({ ...the, class_id: laterClass }, 2, 6), one);
     await one.admin.put(configPath, { lunch_start_period: 6 }, 409);
   });
@@ -209,6 +212,12 @@ describe('slots', () => {
       room: 'Lab',
     });
     expect(await read(data.id)).toEqual(data);
+    // The room of the class is beside its own, and no part of its version.
+    await service.database.query(`update ${school.schema}.class set room = 'R1' where id = $1`, [the.class_id]);
+    const now = await school.admin.get<Slot>(`${path}/${data.id}`);
+    expect(now.data).toEqual({ ...data, class_room: 'R1', is_pinned: false });
+    expect(version(now.headers)).toBe(version(headers));
+    data.class_room = 'R1';
     const { data: changed } = await school.admin.put<Slot>(`${path}/${data.id}`, { ...data, period: 4, room: null });
     expect(changed).toEqual({ ...data, period: 4, room: null, start_time: '10:15', end_time: '11:00', updated_at: changed.updated_at });
     const { data: study } = await school.admin.put<Slot>(`${path}/${data.id}`, { teacher_id: null });
@@ -245,9 +254,9 @@ describe('slots', () => {
   test('another class takes its academic year along', async () => {
     const the = await stage();
     const slot = await add(bodyOf(the, 1, 1));
-    const year = await insert('academic_year', { name: unique('Year'), start_date: '1991-01-01', end_date: '1991-12-31' });
+    const year = await school.insert('academic_year', { name: unique('Year'), start_date: '1991-01-01', end_date: '1991-12-31' });
     const { gradeId } = await school.classroom(unique('Class'));
-    const class_id = await insert('class', { name: unique('Old'), grade_id: gradeId, academic_year_id: year });
+    const class_id = await school.insert('class', { name: unique('Old'), grade_id: gradeId, academic_year_id: year });
     expect((await school.admin.put<Slot>(`${path}/${slot.id}`, { class_id })).data).toMatchObject({ class_id, academic_year_id: year });
     expect((await school.admin.put(`${path}/${slot.id}`, { class_id: 999_999 }, 422)).details).toMatchObject([{ path: 'class_id' }]);
   });
@@ -276,7 +285,13 @@ describe('what is in the way', () => {
     const [one, two] = [await stage(), await stage()];
     const slot = await add(bodyOf(one, 3, 2));
     const both = await school.admin.post(path, bodyOf(one, 3, 2), 409);
-    expect(both).toMatchObject({ error: 'schedule_conflict', details: [{ path: 'period' }, { path: 'teacher_id' }] });
+    expect(both).toMatchObject({
+      error: 'schedule_conflict',
+      details: [
+        { path: 'period', kind: 'class', slot_id: slot.id },
+        { path: 'teacher_id', kind: 'teacher', slot_id: slot.id },
+      ],
+    });
     expect(messages(both)).toEqual([
       `${one.className} already has ${slot.subject_name} with ${slot.teacher_name ?? ''} on Wednesday, period 2.`,
       `${slot.teacher_name ?? ''} already teaches ${one.className} (${slot.subject_name}) on Wednesday, period 2.`,
@@ -286,33 +301,75 @@ describe('what is in the way', () => {
     expect(teacher.details).toMatchObject([{ path: 'teacher_id' }]);
     // Nobody is in the way of a study period but the class.
     await add({ ...bodyOf(two, 3, 2), teacher_id: null });
-    expect((await school.admin.put(`${path}/${slot.id}`, { class_id: two.class_id }, 409)).details).toMatchObject([{ path: 'period' }]);
+    expect((await school.admin.put(`${path}/${slot.id}`, { class_id: two.class_id }, 409)).details).toMatchObject([{ path: 'class_id', kind: 'class' }]);
+    expect(await read(slot.id)).toEqual(slot);
+  });
+
+  test('of a slot that gets another teacher is judged for them: taken, away or over their limit', async () => {
+    const [one, two] = [await stage(), await stage()];
+    const slot = await add(bodyOf(one, 3, 2));
+    await add(bodyOf(two, 3, 2));
+    const [absent, busy] = [await addTeacher(), await addTeacher({ max_periods_per_week: 1 })];
+    await away(absent, 3, 2);
+    await add({ ...bodyOf(one, 4, 1), teacher_id: busy });
+    for (const [teacher_id, message] of [
+      [two.teacher_id, 'already teaches'],
+      [absent, 'is not available'],
+      [busy, '2 periods a week'],
+    ] as const) {
+      const refused = await school.admin.put(`${path}/${slot.id}`, { teacher_id }, 409);
+      expect(refused).toMatchObject({ error: 'schedule_conflict', details: [{ path: 'teacher_id', message: expect.stringContaining(message) }] });
+    }
     expect(await read(slot.id)).toEqual(slot);
   });
 
   test('of the same time in another academic year is nothing', async () => {
     const the = await stage();
-    const year = await insert('academic_year', { name: unique('Year'), start_date: '1992-01-01', end_date: '1992-12-31' });
+    const year = await school.insert('academic_year', { name: unique('Year'), start_date: '1992-01-01', end_date: '1992-12-31' });
     const { gradeId } = await school.classroom(unique('Class'));
-    const class_id = await insert('class', { name: unique('Old'), grade_id: gradeId, academic_year_id: year });
+    const class_id = await school.insert('class', { name: unique('Old'), grade_id: gradeId, academic_year_id: year });
     await add(bodyOf(the, 1, 1));
     await add(bodyOf({ ...the, class_id }, 1, 1));
   });
 
   test('stops a class from moving into a year in which its teacher teaches another one then; else its slots come along', async () => {
     const [the, other] = [await stage(), await stage()];
-    const year = await insert('academic_year', { name: unique('Year'), start_date: '1993-01-01', end_date: '1993-12-31' });
+    const year = await school.insert('academic_year', { name: unique('Year'), start_date: '1993-01-01', end_date: '1993-12-31' });
     const { gradeId } = await school.classroom(unique('Class'));
-    const class_id = await insert('class', { name: unique('Old'), grade_id: gradeId, academic_year_id: year });
+    const class_id = await school.insert('class', { name: unique('Old'), grade_id: gradeId, academic_year_id: year });
     const slot = await add(bodyOf(the, 1, 1));
     const inTheWay = await add(bodyOf({ ...the, class_id }, 1, 1));
     expect(await school.admin.put(`/api/classes/${the.class_id}`, { academic_year_id: year }, 409)).toMatchObject({
       error: 'schedule_conflict',
-      details: [{ path: 'teacher_id' }],
+      details: [{ path: 'academic_year_id', kind: 'teacher', slot_id: inTheWay.id }],
     });
     await school.admin.put(`${path}/${inTheWay.id}`, { teacher_id: other.teacher_id });
     await school.admin.put(`/api/classes/${the.class_id}`, { academic_year_id: year });
     expect((await read(slot.id)).academic_year_id).toBe(year);
+  });
+
+  test('more than twenty times at once is counted, and the first twenty are told', async () => {
+    const one = await service.school();
+    const the = await stage(one);
+    const { gradeId } = await one.classroom('Other');
+    const year = await one.insert('academic_year', { name: 'Past', start_date: '1993-01-01', end_date: '1993-12-31' });
+    const past = await one.insert('class', { name: 'Past', grade_id: gradeId, academic_year_id: year });
+    for (const [class_id, year_id] of [
+      [the.class_id, the.yearId],
+      [past, year],
+    ])
+      // prettier-ignore
+      await service.database.query(
+        `insert into ${one.schema}.timetable_slot (class_id, academic_year_id, subject_id, teacher_id, day_of_week, period)
+         select $1, $2, $3, $4, d, p from generate_series(1, 3) d, generate_series(1, 7) p`,
+        [class_id, year_id, the.subject_id, the.teacher_id],
+      );
+    const refused = await one.admin.put(`/api/classes/${the.class_id}`, { academic_year_id: year }, 409);
+    expect(refused.message).toMatch(/\(and 20 more\)$/);
+    expect(refused.details).toHaveLength(20);
+    const outside = await one.admin.put(configPath, { total_periods: 6, working_days: [2, 3, 4, 5] }, 409);
+    expect(outside.message).toMatch(/^9 slots /);
+    expect(outside.details).toHaveLength(5);
   });
 
   test('of availability, workload, lunch and the day is refused too, and the check says the same', async () => {
@@ -333,7 +390,7 @@ describe('what is in the way', () => {
     cases.push([bodyOf(the, 1, 3), 'workload_day', 'teacher_id', /would have 3 periods on Monday, and may have 2 a day\.$/]);
     for (const [body, kind, field, message] of cases) {
       const refused = await one.admin.post(path, body, 409);
-      expect([body, refused.error, refused.details]).toEqual([body, 'schedule_conflict', [{ path: field, message: expect.stringMatching(message) }]]);
+      expect([body, refused.error, refused.details]).toEqual([body, 'schedule_conflict', [{ path: field, message: expect.stringMatching(message), kind }]]);
       const asked = Object.fromEntries(Object.entries(body).filter(([name]) => name !== 'subject_id'));
       expect(await check(asked, one)).toEqual({ has_conflict: true, conflicts: [{ kind, message: messages(refused)[0], slot: null }] });
     }
@@ -395,23 +452,45 @@ describe('a move', () => {
     const [a, b] = [await add(bodyOf(the, 1, 1)), await add({ ...bodyOf(the, 2, 2), teacher_id: await addTeacher() })];
     expect((await move(a.id, { day_of_week: 1, period: 6 })).data).toMatchObject({ id: a.id, day_of_week: 1, period: 6, start_time: '11:45' });
     const refused = await move(a.id, { day_of_week: 2, period: 2 }, 409);
-    expect(refused).toMatchObject({ error: 'schedule_conflict', details: [{ path: 'period' }] });
+    expect(refused).toMatchObject({ error: 'schedule_conflict', details: [{ path: 'period', kind: 'class', slot_id: b.id }] });
     expect(await read(a.id)).toMatchObject({ day_of_week: 1, period: 6 });
-    expect((await move(a.id, { day_of_week: 2, period: 2, swap: true })).data).toMatchObject({ day_of_week: 2, period: 2 });
-    expect(await read(b.id)).toMatchObject({ day_of_week: 1, period: 6 });
-    // A free place, and one's own.
-    expect((await move(a.id, { day_of_week: 5, period: 5, swap: true })).data).toMatchObject({ day_of_week: 5, period: 5 });
-    expect((await move(a.id, { day_of_week: 5, period: 5, swap: true })).data).toMatchObject({ day_of_week: 5, period: 5 });
+    const swapped = await move(a.id, { day_of_week: 2, period: 2, swap: true });
+    expect(swapped.data).toMatchObject({ id: a.id, day_of_week: 2, period: 2, swapped_with: { id: b.id, day_of_week: 1, period: 6 } });
+    expect(await read(b.id)).toEqual(swapped.data.swapped_with);
+    const { headers, data } = await school.admin.get<Slot>(`${path}/${a.id}`);
+    expect({ ...data, swapped_with: swapped.data.swapped_with }).toEqual(swapped.data);
+    expect(version(headers)).toBe(version(swapped.headers));
+    // A free place, and one's own, where nothing changes.
+    const free = await move(a.id, { day_of_week: 5, period: 5, swap: true });
+    expect(free.data).toMatchObject({ day_of_week: 5, period: 5, swapped_with: null });
+    const own = await move(a.id, { day_of_week: 5, period: 5, swap: true });
+    expect(own.data).toEqual(free.data);
+    expect(own.headers.get('etag')).toBe(free.headers.get('etag'));
     expect((await move(a.id, { day_of_week: 0 }, 400)).details.map((detail) => detail.path).sort()).toEqual(['day_of_week', 'period']);
+  });
+
+  test('in which both change places leaves what other classes have then where it is', async () => {
+    const [the, other] = [await stage(), await stage()];
+    const [a, b] = [await add(bodyOf(the, 1, 1)), await add({ ...bodyOf(the, 2, 2), teacher_id: await addTeacher() })];
+    const beside = await add(bodyOf(other, 2, 2));
+    await move(a.id, { day_of_week: 2, period: 2, swap: true });
+    expect(await read(b.id)).toMatchObject({ day_of_week: 1, period: 1 });
+    expect(await read(beside.id)).toEqual(beside);
   });
 
   test('in which both change places is refused when it is one too many for either teacher, and both stay', async () => {
     const the = await stage();
     const [a, b] = [await add(bodyOf(the, 1, 1)), await add({ ...bodyOf(the, 2, 2), teacher_id: await addTeacher() })];
+    const place = { ...bodyOf(the, 2, 2), subject_id: undefined, exclude_slot_id: a.id };
+    expect(await check({ ...place, swap: true })).toEqual({ has_conflict: false, conflicts: [] });
+    expect(await check(place)).toMatchObject({ conflicts: [{ kind: 'class', slot: { slot_id: b.id } }] });
     await away(b.teacher_id ?? 0, 1, 1);
-    expect(messages(await move(a.id, { day_of_week: 2, period: 2, swap: true }, 409))).toEqual([
-      expect.stringContaining('is not available on Monday, period 1.'),
-    ]);
+    const refused = await move(a.id, { day_of_week: 2, period: 2, swap: true }, 409);
+    expect(messages(refused)).toEqual([expect.stringContaining('is not available on Monday, period 1.')]);
+    // What is at fault is where it goes: a move has no other field.
+    expect(refused.details).toMatchObject([{ path: 'period', kind: 'availability' }]);
+    expect((await check({ ...place, swap: true })).conflicts.map(({ message }) => message)).toEqual(messages(refused));
+    await school.admin.post(checkPath, { ...bodyOf(the, 2, 2), subject_id: undefined, swap: true }, 400);
     expect([await read(a.id), await read(b.id)]).toEqual([a, b]);
   });
 });
@@ -421,6 +500,9 @@ describe('the list', () => {
   let everybody: Slot[];
   let teacherId: number;
   let past: { year: number; class: number; slot: number };
+  /** Of the grades of the classes. */
+  const sequences: Record<string, number> = { Béta: 2, alpha: 10, Gamma: 10 };
+  const sequence = ({ class_name }: Slot) => sequences[class_name] ?? 0;
   const plain = (text: string) => text.normalize('NFD').replace(/\p{M}/gu, '').toLowerCase();
 
   beforeAll(async () => {
@@ -428,7 +510,10 @@ describe('the list', () => {
     teacherId = await addTeacher({ first_name: 'Zoë', last_name: 'Quixote' }, lists);
     const others = [await addTeacher({ last_name: 'Ábel' }, lists), await addTeacher({ last_name: 'mills' }, lists)];
     const classes = [];
-    for (const name of ['Béta', 'alpha', 'Gamma']) classes.push(await lists.classroom(name));
+    for (const name of Object.keys(sequences)) classes.push(await lists.classroom(name));
+    for (const [name, sequence] of Object.entries(sequences)) {
+      await service.database.query(`update ${lists.schema}.grade set sequence = $2 where name = $1 || ' grade'`, [name, sequence]);
+    }
     const subjects = [await addSubject('Écology', lists), await addSubject('drama', lists)];
     for (const [c, { classId }] of classes.entries()) {
       for (const [day_of_week, period] of [
@@ -440,8 +525,8 @@ describe('the list', () => {
         await add({ class_id: classId, subject_id: subjects[(period + c) % 2], teacher_id, day_of_week, period, room: period === 4 ? 'Gym' : null }, lists);
       }
     }
-    const year = await insert('academic_year', { name: 'Before', start_date: '1990-01-01', end_date: '1990-12-31' }, lists);
-    const old = await insert('class', { name: 'Old', grade_id: classes[0]?.gradeId, academic_year_id: year }, lists);
+    const year = await lists.insert('academic_year', { name: 'Before', start_date: '1990-01-01', end_date: '1990-12-31' });
+    const old = await lists.insert('class', { name: 'Old', grade_id: classes[0]?.gradeId, academic_year_id: year });
     past = { year, class: old, slot: (await add({ class_id: old, subject_id: subjects[0], teacher_id: teacherId, day_of_week: 1, period: 1 }, lists)).id };
     everybody = await walk<Slot>(lists.admin, path, 100);
   });
@@ -450,10 +535,10 @@ describe('the list', () => {
   test('is of the current year by day and period; a class or a year says otherwise', async () => {
     expect(everybody).toHaveLength(9);
     expect(everybody.map(({ day_of_week, period, class_name }) => `${day_of_week} ${period} ${class_name}`).slice(0, 4)).toEqual([
-      '1 1 alpha',
       '1 1 Béta',
+      '1 1 alpha',
       '1 1 Gamma',
-      '1 2 alpha',
+      '1 2 Béta',
     ]);
     expect((await found(`class_id=${past.class}`)).map(({ id }) => id)).toEqual([past.slot]);
     expect((await found(`academic_year_id=${past.year}`)).map(({ id }) => id)).toEqual([past.slot]);
@@ -463,8 +548,8 @@ describe('the list', () => {
   });
 
   const keys: Record<string, (one: Slot) => (string | number | null)[]> = {
-    day_of_week: ({ day_of_week, period, class_name }) => [day_of_week, period, plain(class_name)],
-    class_name: ({ day_of_week, period, class_name }) => [plain(class_name), day_of_week, period],
+    day_of_week: (one) => [one.day_of_week, one.period, sequence(one), plain(one.class_name)],
+    class_name: (one) => [sequence(one), plain(one.class_name), one.day_of_week, one.period],
     subject_name: ({ day_of_week, period, subject_name }) => [plain(subject_name), day_of_week, period],
   };
   test.each(Object.keys(keys).flatMap((sort) => (['asc', 'desc'] as const).map((order) => [sort, order] as const)))(
@@ -516,14 +601,15 @@ describe('who may', () => {
     await teacher.put(configPath, {}, 403);
     await teacher.post(checkPath, { class_id: near.class_id, day_of_week: 1, period: 1 }, 403);
     const student = await school.user(['student']);
-    await insert('student', { first_name: 'Sam', last_name: 'Student', admission_number: unique('A'), class_id: far.class_id, user_id: student.id });
+    await school.insert('student', { first_name: 'Sam', last_name: 'Student', admission_number: unique('A'), class_id: far.class_id, user_id: student.id });
     const again = await service.anonymous.login({ tenant_id: school.id, email: student.email, password: 'test-password' });
     expect((await again.get<Slot[]>(path)).data.map(({ id }) => id)).toEqual([other.id]);
     await again.get(`${path}/${own.id}`, 404);
     await (await school.user(['accountant'])).get(path, 403);
   });
 
-  test('a teacher who manages the timetable does so for their classes, judged by all of the school, and is told nothing of other classes', async () => {
+  /** A school in which the role teacher manages the timetable, with a teacher of one class and another class. */
+  async function managing() {
     const one = await service.school();
     const [near, far] = [await stage(one), await stage(one)];
     const user = await one.user(['teacher']);
@@ -532,7 +618,17 @@ describe('who may', () => {
     await service.database.query(
       `insert into ${one.schema}.role_permission (role_id, permission_id) select r.id, p.id from ${one.schema}.role r, core.permission p where r.name = 'teacher' and p.name = 'timetable.manage'`,
     );
-    const teacher = await service.anonymous.login({ tenant_id: one.id, email: user.email, password: 'test-password' });
+    return { one, near, far, teacher: await service.anonymous.login({ tenant_id: one.id, email: user.email, password: 'test-password' }) };
+  }
+
+  test('a teacher who manages the timetable learns from the check of no slot of another class', async () => {
+    const { one, near, far, teacher } = await managing();
+    const asked = { class_id: near.class_id, day_of_week: 1, period: 1, exclude_slot_id: (await add(bodyOf(far, 1, 1), one)).id };
+    expect(await teacher.post(checkPath, asked, 422)).toMatchObject({ error: 'invalid_reference', details: [{ path: 'exclude_slot_id' }] });
+  });
+
+  test('a teacher who manages the timetable does so for their classes, judged by all of the school, and is told nothing of other classes', async () => {
+    const { one, near, far, teacher } = await managing();
     const slot = await add(bodyOf(far, 1, 1), one);
     await service.database.query(`insert into ${one.schema}.teacher_availability values ($1, 1, 2, false)`, [far.teacher_id]);
     await one.admin.put(`/api/teachers/${far.teacher_id}/workload-rule`, { max_periods_per_day: 1 });

@@ -88,7 +88,7 @@ describe('an assignment', () => {
       [{ route_id: first.route_id }, 'route_id'],
     ] as const) {
       const refused = await fleet.assign({ ...other, ...same }, 409);
-      expect(refused).toMatchObject({ error: 'schedule_conflict', details: [{ path, message: expect.stringContaining(`from ${day(10)} to ${day(20)}`) as string }] });
+      expect(refused).toMatchObject({ error: 'schedule_conflict', details: [{ path, message: expect.stringContaining(`from ${day(10)} to ${day(20)}`) as unknown }] });
     }
     const all = await fleet.assign({ ...other, ...crew, staff_id }, 409);
     expect((all as unknown as { details: { message: string }[] }).details.map(({ message }) => message)).toEqual([
@@ -137,7 +137,7 @@ describe('an assignment', () => {
     const shared = { ...(await addCrew()), staff_id: await fleet.addStaff() };
     for (const [field, id] of Object.entries(shared)) {
       const table = { bus_id: 'bus', driver_id: 'driver', staff_id: 'transport_staff' }[field] ?? '';
-      const bodies = [];
+      const bodies: object[] = [];
       for (const route_id of [one, two]) bodies.push({ route_id, ...(await addCrew()), [field]: id, starts_on: day(50), ends_on: day(60) });
       const answers = await race(service.database, `select from ${schema}.${table} where id = ${id} for update`, 2, () =>
         bodies.map((body) => admin.send<Assignment>('POST', assignments, { body })),

@@ -9,7 +9,7 @@ export interface Answer<T> {
   pagination: { page: number; pageSize: number; totalItems: number; totalPages: number };
   error: string;
   message: string;
-  details: { path: string; message: string }[];
+  details: { path: string; message: string; kind?: string; slot_id?: number }[];
 }
 
 interface RequestOptions {
@@ -36,7 +36,7 @@ interface Schema {
   $ref?: string;
 }
 interface Operation {
-  responses: Record<string, { content?: Record<string, { schema: Schema }> }>;
+  responses: Record<string, { 'x-errors'?: string[]; content?: Record<string, { schema: Schema }> }>;
 }
 /** What the tests read of an OpenAPI document. */
 export interface Document {
@@ -64,6 +64,9 @@ function answerCheck(document: Document) {
     if (!route || !operation) return;
     const response = operation.responses[String(status)];
     if (!response) throw new Error(`${method} ${path} answered ${status}, which its OpenAPI operation does not list`);
+    const { error } = body as { error?: string };
+    if (error !== undefined && response['x-errors'] && !response['x-errors'].includes(error))
+      throw new Error(`${method} ${path} answered ${status} ${error}, which its OpenAPI operation does not list`);
     const schema = response.content?.['application/json']?.schema;
     if (!schema) return;
     const key = `${method} ${route.path} ${status}`;

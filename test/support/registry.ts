@@ -41,8 +41,8 @@ export interface Documented {
   operationId: string;
   security: unknown[];
   parameters?: Parameter[];
-  requestBody?: { content: Record<string, { schema: Schema }> };
-  responses: Record<string, { content?: Record<string, { schema: Schema }> }>;
+  requestBody?: { required?: boolean; content: Record<string, { schema: Schema }> };
+  responses: Record<string, { 'x-errors'?: string[]; content?: Record<string, { schema: Schema }> }>;
   'x-operation'?: string;
   'x-permission'?: string;
 }

@@ -1,9 +1,9 @@
 import { describe, expect, test } from '@jest/globals';
 import { generate } from '../../src/timetable/generate.ts';
 import { type CapacityReason, type Problem, type Teacher, type Time, withNames } from '../../src/timetable/problem.ts';
-import { judge } from '../support/timetable-checker.ts';
-import { instances } from '../support/timetable-instances.ts';
-import { feasibleProblem, plainSchool, randoms } from '../support/timetables.ts';
+import { judge } from '../support/judge.ts';
+import { instances } from '../support/stored-problems.ts';
+import { feasibleProblem, plainSchool, randoms } from '../support/made-up-problems.ts';
 
 const week = (days: number, periods: number, only: (day: number, period: number) => boolean = () => true): Time[] =>
   Array.from({ length: days * periods }, (_, n): Time => [Math.floor(n / periods) + 1, (n % periods) + 1]).filter(([day, period]) => only(day, period));
@@ -116,6 +116,46 @@ describe('refused at once, with who is to blame', () => {
   });
 });
 
+describe('what is asked for beyond capacity is left out on request', () => {
+  test('as little as can be, from all subjects of whoever has too much, with the reasons; everybody else has all lessons', () => {
+    // x may give 5 lessons of 9, and a has 7 for 6 periods.
+    const lessons = [lesson('a', 'x', 4), lesson('a', 'y', 3), lesson('b', 'x', 3), lesson('c', 'x', 2), lesson('b', 'y', 2)];
+    const problem = small([{ id: 'x', max_per_week: 5 }, { id: 'y' }], lessons);
+    expect(generate(problem)).toMatchObject({ status: 'infeasible', over_capacity: [{ id: 'a' }, { id: 'x', reason: 'teacher_week_limit' }, {}] });
+    const made = generate(problem, { allow_partial: true });
+    if (made.status === 'infeasible') throw new Error(made.status);
+    expect(made).toMatchObject({ status: 'partial', over_capacity: [{ id: 'a' }, { id: 'x', reason: 'teacher_week_limit' }, {}] });
+    expect(judge(problem, made.placed)).toMatchObject({ broken: {}, unplaced: 4 });
+    expect(made.unplaced.reduce((sum, { missing }) => sum + missing, 0)).toBe(4);
+    expect(new Set(made.unplaced.map(({ teacher, reason }) => `${String(teacher)} ${reason}`))).toEqual(new Set(['x teacher_week_limit']));
+    expect(Math.min(...['a', 'b', 'c'].map((who) => made.placed.filter((one) => one.class === who && one.teacher === 'x').length))).toBeGreaterThan(0);
+  });
+
+  test('in a large school with one teacher and one class too many', () => {
+    const { problem } = instances.find(({ name }) => name === 'L') ?? { problem: small([], []) };
+    const teachers = problem.teachers.map((teacher) => (teacher.id === 'T001' ? { ...teacher, max_per_day: 2 } : teacher));
+    const [first] = problem.lessons;
+    const more = first ? [{ ...first, subject: 'one more', periods_per_week: 40 }] : [];
+    const crowded = { ...problem, teachers, lessons: [...problem.lessons, ...more] };
+    const made = generate(crowded, { effort: 1, allow_partial: true });
+    if (made.status === 'infeasible') throw new Error(made.status);
+    expect(judge(crowded, made.placed).broken).toEqual({});
+    const blamed = new Set(['T001', first?.teacher]);
+    expect(made.unplaced.filter((one) => !blamed.has(one.teacher) && one.class !== first?.class)).toEqual([]);
+    expect(made.unplaced.length).toBeGreaterThan(0);
+  });
+
+  test('in which no lesson is left for somebody, and nothing at all', () => {
+    const problem = small([{ id: 'x', max_per_week: 0 }, { id: 'y' }], [lesson('a', 'x', 2), lesson('b', 'y', 2)]); // prettier-ignore
+    expect(generate(problem, { allow_partial: true })).toMatchObject({
+      status: 'partial',
+      unplaced: [{ teacher: 'x', missing: 2, reason: 'teacher_week_limit' }],
+    });
+    const none = small([{ id: 'x', max_per_day: 0 }], [lesson('a', 'x', 2)]);
+    expect(generate(none, { allow_partial: true })).toMatchObject({ status: 'partial', placed: [], unplaced: [{ missing: 2, reason: 'teacher_day_limit' }] });
+  });
+});
+
 /** The most lessons that any timetable places, by trying all. */
 function mostPlaced({ days, periods_per_day, classes, teachers, lessons }: Problem): number {
   const each = lessons.flatMap((one) => Array.from({ length: one.periods_per_week }, () => one));
@@ -156,7 +196,7 @@ test('Of small problems, none is refused that has a timetable, and what is left 
       ['a', 'b', 'c'].flatMap((who) => ['x', 'y', 'z'].map((teacher) => lesson(who, teacher, random() < 0.75 ? 1 : 0))),
       { periods_per_day: 2, lunch_periods: [] },
     );
-    const made = generate(problem, { effort_ms: 20, time_limit_ms: 60_000 });
+    const made = generate(problem, { effort: 0.02 });
     seen[made.status]++;
     const required = problem.lessons.reduce((sum, { periods_per_week }) => sum + periods_per_week, 0);
     const most = mostPlaced(problem);
@@ -185,7 +225,7 @@ test('What can not be proven impossible is answered in part: all rules kept, as 
   const problem: Problem = { days: 1, periods_per_day: 5, lunch_periods: [], classes: tight(classes), teachers: tight(teachers), lessons };
   const required = lessons.reduce((sum, one) => sum + one.periods_per_week, 0);
 
-  const made = generate(problem, { effort_ms: 200, time_limit_ms: 60_000 });
+  const made = generate(problem, { effort: 0.2 });
   if (made.status === 'infeasible') throw new Error(made.status);
   expect(made.status).toBe('partial');
   expect(judge(problem, made.placed).broken).toEqual({});
@@ -201,7 +241,7 @@ test('What can not be proven impossible is answered in part: all rules kept, as 
 
 test('When little effort is allowed, what is left out of a hard timetable is told, and no rule is broken', () => {
   const { problem } = feasibleProblem({ ...plainSchool, classes: 24, full: 1, load: 0.5, tight: 1, exactLimits: true, doubles: 0 }, 1);
-  const made = generate(problem, { effort_ms: 30, time_limit_ms: 60_000 });
+  const made = generate(problem, { effort: 0.03 });
   if (made.status === 'infeasible') throw new Error(made.status);
   const verdict = judge(problem, made.placed);
   expect(verdict.broken).toEqual({});

@@ -1,8 +1,8 @@
 import { expect, test } from '@jest/globals';
 import { generateInThread } from '../../src/timetable/in-a-thread.ts';
 import { threadLine } from '../../src/thread.ts';
-import { judge } from '../support/timetable-checker.ts';
-import { instances } from '../support/timetable-instances.ts';
+import { judge } from '../support/judge.ts';
+import { instances } from '../support/stored-problems.ts';
 
 const small = instances.find(({ name }) => name === 'S')?.problem;
 const large = instances.find(({ name }) => name === 'L')?.problem;
@@ -15,7 +15,7 @@ const line = (code: string, more = {}) =>
 test('A timetable is made in a thread while the event loop goes on', async () => {
   let turns = 0;
   const timer = setInterval(() => turns++, 5);
-  const made = await generateInThread(small, { effort_ms: 300, time_limit_ms: 60_000 });
+  const made = await generateInThread(small, { effort: 0.3 });
   clearInterval(timer);
   if (made.status === 'infeasible') throw new Error(made.status);
   expect(judge(small, made.placed)).toMatchObject({ broken: {}, unplaced: 0 });
@@ -24,10 +24,18 @@ test('A timetable is made in a thread while the event loop goes on', async () =>
 
 test('A request that is gone ends its thread, and gives up its place in the line', async () => {
   const gone = new AbortController();
-  const all = [1, 2, 3].map(() => generateInThread(large, { time_limit_ms: 600_000 }, gone.signal).catch((error: unknown) => error));
+  const all = [1, 2, 3].map(() => generateInThread(large, { effort: 60 }, { signal: gone.signal }).catch((error: unknown) => error));
   setTimeout(() => gone.abort(new Error('gone')), 200);
   expect(await Promise.all(all)).toEqual([1, 2, 3].map(() => new Error('gone')));
-  expect(await generateInThread(small, { effort_ms: 10, time_limit_ms: 60_000 })).toHaveProperty('figures');
+  expect(await generateInThread(small, { effort: 0.01 })).toHaveProperty('figures');
+});
+
+test('Who waits for a thread waits as long as they have patience; whoever has one goes on', async () => {
+  const gone = new AbortController();
+  const running = generateInThread(large, { effort: 60 }, { signal: gone.signal, patience: AbortSignal.timeout(100) }).catch((error: unknown) => error);
+  await expect(generateInThread(small, { effort: 0.01 }, { patience: AbortSignal.timeout(200) })).rejects.toMatchObject({ name: 'TimeoutError' });
+  gone.abort(new Error('gone'));
+  expect(await running).toEqual(new Error('gone'));
 });
 
 test('A thread that hangs, fails or says nothing is told apart, and the line goes on', async () => {

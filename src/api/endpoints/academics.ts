@@ -1,11 +1,11 @@
 import { z } from 'zod';
 import { resource } from '../endpoint.ts';
-import { date, Deleted, id, page, pathId, text, timestamps } from '../schemas.ts';
+import { attendanceRate, date, Deleted, id, page, pathId, text, timestamps } from '../schemas.ts';
 
 const fields = {
   name: text(100).meta({ examples: ['2026/2027'] }),
   start_date: date,
-  end_date: date.meta({ examples: ['2027-07-31'] }),
+  end_date: date.meta({ description: 'Less than two years after start_date.', examples: ['2027-07-31'] }),
   is_current: z.boolean().optional().meta({ description: 'One year is always the current one; true takes it from the other.' }),
 };
 
@@ -43,10 +43,7 @@ const Overview = z
     students: z.int().meta({ description: 'Students enrolled in that year.' }),
     teachers: z.int().meta({ description: 'Teachers who teach a class of that year.' }),
     active_teachers: z.int().meta({ description: 'All active teachers.' }),
-    attendance_rate: z
-      .number()
-      .nullable()
-      .meta({ description: 'Of all marks of that year the part that is present or late, from 0 to 1; null without a mark.', examples: [0.953] }),
+    attendance_rate: attendanceRate,
     fees: z.object({ billed: z.number(), collected: z.number() }).nullable().meta({
       description:
         'The student fees of that year and the invoices issued in it; of a waived fee what was paid. Null for who may not see the fees of the whole school, and without the feature fees_management.',

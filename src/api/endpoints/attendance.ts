@@ -1,11 +1,9 @@
 import { z } from 'zod';
 import { resource } from '../endpoint.ts';
-import { date, days, id, page, pathId, timestamp } from '../schemas.ts';
+import { attendanceRate, date, dayHoliday, dayOfWeek, days, id, page, pathId, timestamp, uniqueBy } from '../schemas.ts';
 
 const status = z.enum(['present', 'absent', 'late']).meta({ examples: ['present'] });
 const counts = { present: z.int().meta({ description: 'On time.' }), absent: z.int(), late: z.int() };
-const rate = z.number().nullable().meta({ description: 'Present or late, of all marks, in percent; null without marks.' });
-
 /** Query parameters for some days, together no longer than a year. */
 const range = { from_date: date.optional(), to_date: date.optional() };
 const year = 366;
@@ -17,15 +15,8 @@ const AttendanceInput = z
     records: z
       .array(z.strictObject({ student_id: id, status }))
       .min(1)
-      .max(500),
-  })
-  .superRefine(({ records }, context) => {
-    const named = new Set<number>();
-    for (const [index, { student_id }] of records.entries()) {
-      if (named.has(student_id))
-        context.addIssue({ code: 'custom', path: ['records', index, 'student_id'], message: `names student ${String(student_id)} again` });
-      named.add(student_id);
-    }
+      .max(500)
+      .superRefine(uniqueBy('student_id')),
   })
   .meta({ id: 'AttendanceInput' });
 
@@ -86,7 +77,7 @@ const MarkableClass = z
   })
   .meta({ id: 'MarkableClass' });
 
-const summary = z.object({ ...counts, total: z.int(), attendance_rate: rate });
+const summary = z.object({ ...counts, total: z.int(), attendance_rate: attendanceRate });
 
 const StudentAttendance = z
   .object({
@@ -131,7 +122,7 @@ const ClassRegister = z
           admission_number: z.string(),
           ...counts,
           total: z.int(),
-          attendance_rate: rate,
+          attendance_rate: attendanceRate,
           marks: z.array(z.object({ date, status })).meta({ description: 'By date.' }),
         }),
       )
@@ -142,9 +133,9 @@ const ClassRegister = z
 const CalendarDay = z
   .object({
     date,
-    day_of_week: z.int().meta({ description: '1 is Monday.' }),
+    day_of_week: dayOfWeek,
     is_working_day: z.boolean().meta({ description: 'Whether the school has this day of the week.' }),
-    holiday: z.object({ id, name: z.string() }).nullable().meta({ description: 'Of several on one day the names together, under the id of the first.' }),
+    holiday: dayHoliday,
     status: status.nullable().meta({ description: 'Your own mark; null for who is no student.' }),
     counts: z.object(counts).nullable().meta({ description: 'Marks of the classes within your reach; null without `attendance.read`.' }),
   })
@@ -152,14 +143,14 @@ const CalendarDay = z
 
 const studentQuery = days(z.strictObject({ ...range, academic_year_id: pathId.optional() }), year);
 const studentDays =
-  'The current academic year, unless academic_year_id, from_date or to_date say otherwise; together they narrow each other. One of the two dates alone means the 366 days from it or up to it.';
+  'The current academic year, unless academic_year_id, from_date or to_date say otherwise; together they narrow each other. One of the two dates alone means a year from it or up to it.';
 
 export const attendance = resource('/attendance', 'Attendance', 'Who was there on which day. Every correction keeps what the mark was before.', {
   'POST /mark': {
     operation: 'attendance_mark',
     summary: 'Mark the attendance of a class',
     description:
-      'All or none; the same again changes nothing. Who is not named stays as they are. A class that you do not teach needs `attendance.manage` as well (403); a holiday is a 409, a day to come a 400, a student who is in the class neither now nor on that day a 422. A student who was marked in another class that day is now marked in this one. `present` counts those on time.',
+      'All or none; the same again changes nothing. Who is not named stays as they are. `present` counts those on time. A class out of your reach is a 422, one that you reach but do not teach needs `attendance.manage` as well (403). A day to come, or outside the academic year of the class, is a 400; a holiday is a 409, but marks that are there can still be corrected. A student who is in the class neither now nor on that day is a 422. Who changed class during the day is marked by the class that marks later; for earlier days the class that a student is in now may mark them where the one that they were in did not, else it is a 409 that names that one.',
     body: AttendanceInput,
     answer: Marked,
   },
@@ -175,7 +166,7 @@ export const attendance = resource('/attendance', 'Attendance', 'Who was there o
     operation: 'attendance_class',
     summary: 'List the attendance of a class',
     description:
-      'On one day (`date`, today unless said otherwise) everybody who is on the roll, marked or not, and whoever was marked. With from_date or to_date the marks of these days, 366 at most. Searches the students.',
+      'On one day (`date`, today unless said otherwise) everybody who is on the roll, marked or not, and whoever was marked; `day` says whether there was school. With from_date or to_date the marks of these days, a year at most. Searches the students.',
     query: days(
       page({ date: date.optional(), ...range, status: status.optional() }, ['date', 'student_name', 'roll_number', 'status']).refine(
         (query) => !query.date || !(query.from_date ?? query.to_date),
@@ -185,12 +176,18 @@ export const attendance = resource('/attendance', 'Attendance', 'Who was there o
     ),
     answer: AttendanceMark,
     isPage: true,
+    beside: {
+      day: z
+        .object({ date, is_working_day: z.boolean().meta({ description: 'Whether the school has this day of the week.' }), holiday: dayHoliday })
+        .optional()
+        .meta({ description: 'The day that was asked for; not with from_date or to_date.' }),
+    },
   },
   'GET /class/:class_id/summary': {
     operation: 'attendance_class_summary',
     summary: 'The register of a class',
     description:
-      'Every student with their marks, and counts by student and by day: this month, unless from_date or to_date say otherwise, of at most 366 days. In one answer, to be printed.',
+      'Every student with their marks, and counts by student and by day: this month, unless from_date or to_date say otherwise, of at most a year. In one answer, to be printed.',
     query: days(z.strictObject(range), year),
     answer: ClassRegister,
   },
@@ -211,7 +208,7 @@ export const attendance = resource('/attendance', 'Attendance', 'Who was there o
   'GET /calendar-holidays': {
     operation: 'attendance_calendar_holidays',
     summary: 'The calendar with holidays and attendance',
-    description: 'Every day of this month, unless from_date or to_date say otherwise, of at most 366 days. One of them alone means its month.',
+    description: 'Every day of this month, unless from_date or to_date say otherwise, of at most a year. One of them alone means its month.',
     query: days(z.strictObject(range), year),
     answer: z.array(CalendarDay),
   },

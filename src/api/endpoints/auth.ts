@@ -105,6 +105,7 @@ export const auth = resource('/auth', 'Auth', 'Log-in, sessions, the own profile
       'By e-mail and password, and the school by tenant_id or subdomain; an operator sends is_platform instead. The refresh token comes in the header X-Refresh-Token.',
     body: Login,
     answer: LoginAnswer,
+    errors: ['invalid_credentials'],
     handler: login,
   },
   'POST /logout': { operation: 'auth_logout', summary: 'Log out', description: 'Access and refresh token both stop at once.', answer: Identified },
@@ -136,6 +137,7 @@ export const auth = resource('/auth', 'Auth', 'Log-in, sessions, the own profile
     description: 'Ends your other sessions.',
     body: z.strictObject({ current_password: z.string().min(1).max(200), password }).meta({ id: 'PasswordChange' }),
     answer: Identified,
+    errors: ['invalid_credentials'],
     handler: changePassword,
   },
   'POST /password/forgot': {

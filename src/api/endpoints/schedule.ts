@@ -2,15 +2,11 @@ import { createHash, randomBytes } from 'node:crypto';
 import { z } from 'zod';
 import { print } from '../../documents/print.ts';
 import type { TimetableData } from '../../documents/timetable.ts';
-import { type CalendarData, calendarText } from '../calendar.ts';
+import { calendarText } from '../calendar.ts';
 import { type Endpoint, type Handler, resource } from '../endpoint.ts';
 import { ApiError, toApiError } from '../errors.ts';
-import { date, Deleted, id, page, pathId, timestamp, timestamps } from '../schemas.ts';
-
-const time = z
-  .string()
-  .regex(/^\d\d:\d\d$/)
-  .meta({ examples: ['08:45'] });
+import { printer } from '../invoice-documents.ts';
+import { clock, date, dayHoliday, dayOfWeek, Deleted, id, page, pathId, timestamp, timestamps } from '../schemas.ts';
 
 const Whose = z
   .object({ kind: z.enum(['class', 'teacher']), id, name: z.string() })
@@ -18,18 +14,18 @@ const Whose = z
 
 const Day = z.object({
   date,
-  day_of_week: z.int().meta({ description: '1 is Monday.' }),
+  day_of_week: dayOfWeek,
   academic_year_id: id.nullable().meta({ description: 'The academic year that the day lies in; null outside all of them.' }),
   academic_year_name: z.string().nullable(),
   is_school_day: z.boolean().meta({ description: 'A working day inside an academic year, and no holiday.' }),
-  holiday: z.string().nullable().meta({ description: 'The name of the holiday.' }),
+  holiday: dayHoliday,
   on_leave: z.boolean().meta({ description: "The teacher whose schedule it is is on approved leave. False in a class's schedule." }),
   slots: z.array(
     z.object({
       slot_id: id,
       period: z.int(),
-      start_time: time,
-      end_time: time,
+      start_time: clock,
+      end_time: clock,
       class_id: id,
       class_name: z.string().nullable(),
       subject_id: id,
@@ -43,7 +39,7 @@ const Day = z.object({
 });
 
 const periods = z
-  .array(z.object({ kind: z.enum(['period', 'lunch', 'break']), period: z.int().nullable(), start_time: time, end_time: time }))
+  .array(z.object({ kind: z.enum(['period', 'lunch', 'break']), period: z.int().nullable(), start_time: clock, end_time: clock }))
   .meta({ description: 'The rows of the day in their order: slots lie in periods, nothing lies in lunch and breaks. A break has no number.' });
 
 const whose = Whose.nullable().meta({ description: 'null for a user who is neither a teacher nor a student in a class.' });
@@ -107,11 +103,11 @@ const createFeed: Handler = async ({ req, params, call, services }) => {
   const token_hash = sha256(secret);
   const isFree = params['kind'] === 'own' || params['kind'] === 'holidays';
   const answer = await call(isFree ? 'schedule_feeds_create_own' : 'schedule_feeds_create', { ...params, token_hash });
-  const made = JSON.parse(answer) as { feed: object; token_hash: string };
+  const { token_hash: kept, ...feed } = JSON.parse(answer) as { token_hash: string };
   const base = (services.config.PUBLIC_URL ?? '').replace(/\/$/, '');
   return JSON.stringify({
-    ...made.feed,
-    url: made.token_hash === token_hash ? `${base}/api/calendar/${String(req.claims?.tenant_id)}.${secret}.ics` : null,
+    ...feed,
+    url: kept === token_hash ? `${base}/api/calendar/${String(req.claims?.tenant_id)}.${secret}.ics` : null,
   });
 };
 
@@ -129,7 +125,7 @@ const readFeed: Handler = async ({ params, call, services }) => {
     name: 'calendar.ics',
     contentType: 'text/calendar; charset=utf-8',
     madeOf: `${host} ${answer}`,
-    content: async () => Buffer.from(await calendarText(JSON.parse(answer) as CalendarData, host)),
+    content: async (signal) => Buffer.from(await calendarText(answer, host, signal)),
   };
 };
 
@@ -149,7 +145,10 @@ export const schedule = resource('/schedule', 'Schedule', 'What is on, by day an
       .strictObject({
         class_id: pathId.optional(),
         teacher_id: pathId.optional(),
-        date: date.optional().meta({ description: 'A day of the week; today without it.' }),
+        date: date
+          .refine((day) => day >= '1000-01-07' && day <= '9999-12-25', 'must be between 1000-01-07 and 9999-12-25, so that its week is in these years')
+          .optional()
+          .meta({ description: 'A day of the week; today without it.' }),
       })
       .refine((query) => query.class_id === undefined || query.teacher_id === undefined, { path: ['teacher_id'], message: 'does not go with class_id' }),
     answer: Week,
@@ -172,7 +171,7 @@ export const schedule = resource('/schedule', 'Schedule', 'What is on, by day an
     operation: 'schedule_feeds_create',
     summary: 'Make a calendar feed',
     description:
-      'The kinds `own` and `holidays` need no permission. The feed works for as long as you may read what it is of, and until you remove it; you can have 50. 409 `invalid_state` for `own` where you are neither a teacher nor a student.',
+      'The kinds `own` and `holidays` need no permission; the one above is for `class` and `teacher`. The feed works for as long as you may read what it is of, and until you remove it; you can have 50. 409 `invalid_state` for `own` where you are neither a teacher nor a student.',
     body: FeedInput,
     answer: NewFeed,
     isCreate: true,
@@ -192,7 +191,7 @@ export const calendar = resource('/calendar', 'Calendars', 'What calendar progra
     operation: 'calendar_get',
     summary: 'Read a calendar (iCalendar)',
     description:
-      'The lessons from four weeks ago to the end of the academic year and the holidays; for a feed of holidays those alone. 404 for a token that is wrong or revoked, and where its owner may no longer read what it is of.',
+      'The lessons from four weeks ago to the end of the academic year and the holidays, 400 days ahead and 5,000 events at most; for a feed of holidays those alone. A feed is read 60 times a minute at most. 404 for a token that is wrong or revoked, and where its owner may no longer read what it is of.',
     params: { token: z.string().meta({ description: 'What came with the address of the feed.', examples: ['42.kH2nWq'] }) },
     bytes: ['text/calendar'],
     isTagged: true,
@@ -214,14 +213,14 @@ export const timetablePrint: Endpoint = {
     }),
   bytes: ['application/pdf'],
   isTagged: true,
-  handler: async ({ params, call }) => {
+  handler: async ({ req, params, call }) => {
     const answer = await call('timetable_print', params);
     const data = JSON.parse(answer) as TimetableData;
     return {
       name: `timetable ${data.whose.name}.pdf`,
       contentType: 'application/pdf',
       madeOf: answer,
-      content: () => print({ kind: 'timetable', data }),
+      content: (signal) => print({ kind: 'timetable', data }, printer(req, signal)),
     };
   },
 };

@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { pictureFault } from '../../documents/picture.ts';
 import { resource } from '../endpoint.ts';
 import { date, email, id, optionalText, text, timestamps } from '../schemas.ts';
 import { AcademicYear, endsAfterStart } from './academics.ts';
@@ -96,7 +97,11 @@ export const schoolSetup = resource('/school-setup', 'School setup', 'What a new
     operation: 'school_setup_school_info',
     summary: 'Say who the school is',
     body: SchoolInfoInput,
-    upload: { fields: ['logo'], maxBytes: 5 * 1024 * 1024, types: ['image/jpeg', 'image/png', 'image/webp'], isOptional: true },
+    description: 'The logo stands on what is printed: a PNG or JPEG that is damaged, or has more than 4 million pixels, is a 400. A WebP is not printed.',
+    upload: {
+      ...{ fields: ['logo'], maxBytes: 5 * 1024 * 1024, types: ['image/jpeg', 'image/png', 'image/webp'], isOptional: true },
+      fault: async (content, type) => (type === 'image/webp' ? undefined : pictureFault(content)),
+    },
     answer: SchoolInfo,
   },
   'GET /logo': {

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { resource } from '../endpoint.ts';
-import { date, Deleted, email, flag, id, login, optionalText, page, pathId, text, timestamp, timestamps, uniqueBy } from '../schemas.ts';
+import { attendanceRate, date, Deleted, email, flag, id, login, optionalText, page, pathId, text, timestamp, timestamps, uniqueBy } from '../schemas.ts';
 import { Schedule } from './schedule.ts';
 
 const fields = {
@@ -165,10 +165,7 @@ const StudentDashboard = z
         present: z.int().meta({ description: 'Days, those with a late arrival included.' }),
         absent: z.int(),
         late: z.int(),
-        rate: z
-          .number()
-          .nullable()
-          .meta({ description: 'Present in percent of the days that were marked; null when none was.', examples: [96.4] }),
+        rate: attendanceRate,
         last: z.array(z.object({ date, status: z.enum(['present', 'absent', 'late']) })).meta({ description: 'The ten latest, the last first.' }),
       })
       .nullable()

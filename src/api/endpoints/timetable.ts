@@ -1,10 +1,10 @@
-import { setTimeout as pause } from 'node:timers/promises';
 import { z } from 'zod';
-import { generateInThread } from '../../timetable/in-a-thread.ts';
+import { GeneratorLimitError, generateInThread } from '../../timetable/in-a-thread.ts';
 import { type Begun, overCapacityOf, slotsOf, unplacedOf } from '../../timetable/school.ts';
 import { type Handler, resource } from '../endpoint.ts';
 import { ApiError } from '../errors.ts';
-import { Deleted, id, optionalText, page, pathId, time, timestamps } from '../schemas.ts';
+import { Deleted, id, optionalText, page, pathId, time, timestamps, uniqueBy } from '../schemas.ts';
+import { inLine, inTurn } from '../turns.ts';
 import { timetablePrint } from './schedule.ts';
 
 const mostPeriods = 24;
@@ -24,7 +24,7 @@ const numbers = (number: z.ZodInt, most: number) =>
   z
     .array(number)
     .max(most)
-    .refine((list) => new Set(list).size === list.length, 'must name each once')
+    .superRefine(uniqueBy())
     .transform((list) => [...list].sort((a, b) => a - b));
 
 const config = {
@@ -60,6 +60,8 @@ const Config = z
   })
   .meta({ id: 'TimetableConfig' });
 
+const isPinned = z.boolean().meta({ description: 'Generating a timetable leaves it where it is, and plans around it.' });
+
 const slot = {
   class_id: id,
   subject_id: id.meta({ description: 'Need not be a subject of the class.' }),
@@ -67,6 +69,7 @@ const slot = {
   period,
   teacher_id: id.nullish().meta({ description: 'An active teacher; nobody in a study period.' }),
   room: optionalText(50).meta({ description: 'Where it is not the room of the class.', examples: ['Lab 2'] }),
+  is_pinned: isPinned.optional(),
 };
 const SlotInput = z.strictObject(slot).meta({ id: 'TimetableSlotInput' });
 const SlotChange = z.strictObject(slot).partial().meta({ id: 'TimetableSlotChange', description: 'Any of the fields; those that are not named stay.' });
@@ -93,10 +96,15 @@ const Slot = z
     period,
     start_time: time,
     end_time: time,
-    room: z.string().nullable(),
+    room: z.string().nullable().meta({ description: 'Where it is not the room of the class.' }),
+    class_room: z.string().nullable().meta({ description: 'The room of the class.' }),
+    is_pinned: isPinned,
     ...timestamps,
   })
   .meta({ id: 'TimetableSlot' });
+const MovedSlot = z
+  .object({ ...Slot.shape, swapped_with: Slot.nullable().meta({ description: 'The slot that changed places with it, as it is now.' }) })
+  .meta({ id: 'MovedTimetableSlot' });
 
 const ConflictCheck = z
   .strictObject({
@@ -105,7 +113,9 @@ const ConflictCheck = z
     day_of_week: dayOfWeek,
     period,
     exclude_slot_id: id.nullish().meta({ description: 'The slot that would move there, which is in nobody’s way.' }),
+    swap: z.boolean().optional().meta({ description: 'What the class has there would come to where exclude_slot_id is, as a move with `swap` lets it.' }),
   })
+  .refine(({ swap, exclude_slot_id }) => !swap || typeof exclude_slot_id === 'number', { path: ['exclude_slot_id'], message: 'is required with swap' })
   .meta({ id: 'TimetableConflictCheck' });
 
 const Conflicts = z
@@ -143,41 +153,58 @@ const GenerateInput = z
       .optional()
       .meta({ description: 'Classes of one academic year. Without it all classes of the year that have subjects.' }),
     academic_year_id: id.optional().meta({ description: 'That of the classes; without either the current one.' }),
+    effort: z.int().min(1).max(60).optional().meta({
+      description:
+        'How much is searched: work, not time, so that a busy machine finds the same. More gives a better timetable; an idle machine takes at most a second for each, mostly a third. 10 without it, or time_limit_seconds where that is less.',
+    }),
     time_limit_seconds: z
       .int()
       .min(1)
       .max(60)
       .optional()
-      .meta({ description: 'How long the search may take; 10 without it. More time gives a better timetable.' }),
-    seed: z
-      .int()
-      .min(0)
-      .max(2_147_483_647)
-      .optional()
-      .meta({ description: 'Another seed gives another timetable, as good; the same one the same, where the school has not changed. 1 without it.' }),
+      .meta({ description: 'When the clock ends the search, which only a very busy machine needs (is_cut_short). 60 without it.' }),
+    seed: z.int().min(0).max(2_147_483_647).optional().meta({
+      description:
+        'Another seed gives another timetable, as good. The same seed and effort give the same one, where the school has not changed, unless is_cut_short. 1 without it.',
+    }),
+    allow_partial: z.boolean().optional().meta({
+      description: 'Where more is asked for than there is room for: places as much as there is room for, instead of a 409. The rest is in `unplaced`.',
+    }),
     dry_run: z.boolean().optional().meta({ description: 'Answers the timetable and saves nothing.' }),
   })
   .meta({ id: 'TimetableGenerateInput' });
+
+const whose = { class_id: id, class_name: z.string(), subject_id: id, subject_name: z.string() };
 
 const Generated = z
   .object({
     status: z.enum(['complete', 'partial']).meta({ description: 'partial: something is unplaced.' }),
     placed: z.int().meta({ description: 'Periods that have a place.' }),
+    removed: z.int().meta({ description: 'Slots that made way for them; with dry_run, that would.' }),
     unplaced: z.array(
       z.object({
-        class_id: id,
-        class_name: z.string(),
-        subject_id: id,
-        subject_name: z.string(),
+        ...whose,
         teacher_id: id.nullable(),
         teacher_name: z.string().nullable(),
         missing: z.int().meta({ description: 'Periods a week that have no place.' }),
         reason: z
-          .enum(['no_teacher', 'teacher_inactive', 'class_full', 'teacher_clash', 'teacher_unavailable', 'teacher_busy', 'teacher_day_limit'])
+          .enum([
+            'no_teacher',
+            'teacher_inactive',
+            'class_full',
+            'teacher_clash',
+            'teacher_unavailable',
+            'teacher_busy',
+            'teacher_day_limit',
+            'teacher_week_limit',
+          ])
           .meta({ description: 'What stands in the way most often.' }),
         message: z.string(),
       }),
     ),
+    over_capacity: z
+      .array(z.object({ path: z.string().meta({ examples: ['teacher.1'] }), message: z.string() }))
+      .meta({ description: 'With allow_partial, what would be the details of the 409 without it; else empty.' }),
     seconds: z.number().meta({ description: 'How long the search took.' }),
     figures: z.object({
       spread_excess: z.int().meta({ description: 'Periods of a subject beyond an even share on a day of its class, all of them together.' }),
@@ -185,67 +212,92 @@ const Generated = z
       teacher_gaps: z.int().meta({ description: 'Free periods of teachers between two lessons of a day.' }),
     }),
     seed: z.int(),
+    effort: z.int(),
     is_cut_short: z.boolean().meta({ description: 'The clock ended the search before its work was done: the same seed may then give another timetable.' }),
-    slots: z.array(z.object({ class_id: id, subject_id: id, teacher_id: id, day_of_week: dayOfWeek, period })),
+    slots: z.array(
+      z.object({
+        id: id.nullable().meta({ description: 'null with dry_run.' }),
+        ...whose,
+        teacher_id: id,
+        teacher_name: z.string(),
+        day_of_week: dayOfWeek,
+        period,
+      }),
+    ),
   })
   .meta({ id: 'GeneratedTimetable' });
 
-/** How long whoever comes while another generate runs waits for it beyond their own time limit, in seconds. */
+/** How much longer than for their own time limit somebody waits until their search begins, in seconds. */
 const patience = 5;
 
 /**
- * Waits for the school's turn, searches in a thread, and saves: no transaction is open while it searches, and other requests are
- * served. The turn is given back however it ends, also when the client goes away.
+ * Waits in line, for the school's turn and for a thread, searches there, and saves: no transaction is open while it searches, and other requests are
+ * served. The turn is given back however it ends, also when the client goes away or logs out.
  */
-const generate: Handler = async ({ res, params, call, services }) => {
-  const { time_limit_seconds = 10, seed = 1, dry_run = false, ...wanted } = params as z.output<typeof GenerateInput>;
+const generate: Handler = async ({ req, res, params, call, admit, services }) => {
+  const { time_limit_seconds = 60, effort = Math.min(10, time_limit_seconds), seed = 1, ...rest } = params as z.output<typeof GenerateInput>;
+  const { dry_run = false, allow_partial = false, ...wanted } = rest;
   const gone = new AbortController();
   res.once('close', () => gone.abort(new ApiError('conflict', 'The request was given up.')));
-  const begun = await turn(() => call('timetable_generate', { ...wanted, time_limit_seconds }), time_limit_seconds + patience, gone.signal);
-  let isSaved = false;
-  try {
-    gone.signal.throwIfAborted();
-    const found = await generateInThread(begun.problem, { seed, time_limit_ms: time_limit_seconds * 1000 }, gone.signal);
-    if (found.status === 'infeasible') {
-      const details = overCapacityOf(begun, found.over_capacity);
-      throw new ApiError('schedule_conflict', `No timetable can hold all of this. ${details[0]?.message ?? ''}`.trim(), { details: details.slice(0, 20) });
-    }
-    const slots = slotsOf(begun, found.placed);
-    const unplaced = unplacedOf(begun, found.unplaced);
-    gone.signal.throwIfAborted();
-    if (!dry_run) {
-      const { run, digest, academic_year_id, class_ids } = begun;
-      await call('timetable_generate_save', { run, digest, academic_year_id, class_ids, slots });
-      isSaved = true;
-    }
-    const { spread_excess, class_gaps, teacher_gaps } = found.figures;
-    return JSON.stringify({
-      ...{ status: unplaced.length === 0 ? 'complete' : 'partial', placed: slots.length, unplaced, seconds: found.seconds },
-      ...{ figures: { spread_excess, class_gaps, teacher_gaps }, seed, is_cut_short: found.is_cut_short, slots },
-    });
-  } finally {
+  await admit();
+  const tenant_id = req.claims?.tenant_id ?? 0;
+  const waiting = AbortSignal.any([gone.signal, AbortSignal.timeout((time_limit_seconds + patience) * 1000)]);
+  const turn = {
+    begin: async () => {
+      const answer = JSON.parse(await call('timetable_generate', wanted)) as Begun | { busy_since: string };
+      return 'run' in answer ? { begun: answer } : answer;
+    },
+    renew: async ({ run }: Begun) => (JSON.parse(await call('timetable_generate_renew', { tenant_id, run })) as { is_held: boolean }).is_held,
     // Else the next one waits until the turn expires.
-    if (!isSaved)
-      await call('timetable_generate_end', { run: begun.run }).catch((error: unknown) => services.logger.warn({ operation: 'timetable_generate_end', error }));
-  }
+    end: async ({ run }: Begun) => {
+      await call('timetable_generate_end', { tenant_id, run }).catch((error: unknown) => services.logger.warn({ operation: 'timetable_generate_end', error }));
+    },
+  };
+  return inLine(tenant_id, waiting, () =>
+    inTurn(turn, { signal: gone.signal, patience: waiting }, async (begun, signal) => {
+      const options = { seed, effort, time_limit_ms: time_limit_seconds * 1000, allow_partial };
+      const found = await generateInThread(begun.problem, options, { signal, patience: waiting }).catch(toApiError);
+      if (found.status === 'infeasible') {
+        const details = overCapacityOf(begun, found.over_capacity);
+        throw new ApiError('schedule_conflict', `No timetable can hold all of this. ${details[0]?.message ?? ''}`.trim(), { details: details.slice(0, 20) });
+      }
+      const slots = slotsOf(begun, found.placed);
+      const unplaced = unplacedOf(begun, found.unplaced);
+      signal.throwIfAborted();
+      let ids: number[] = [];
+      if (!dry_run) {
+        const { run, digest, academic_year_id, class_ids } = begun;
+        ({ ids } = JSON.parse(await call('timetable_generate_save', { run, digest, academic_year_id, class_ids, slots })) as { ids: number[] });
+      }
+      const { spread_excess, class_gaps, teacher_gaps } = found.figures;
+      return JSON.stringify({
+        status: unplaced.length === 0 ? 'complete' : 'partial',
+        placed: slots.length,
+        removed: begun.standing,
+        unplaced,
+        over_capacity: overCapacityOf(begun, found.over_capacity),
+        seconds: found.seconds,
+        figures: { spread_excess, class_gaps, teacher_gaps },
+        seed,
+        effort,
+        is_cut_short: found.is_cut_short,
+        slots: slots.map((one, index) => ({ id: ids[index] ?? null, ...one })),
+      });
+    }),
+  );
 };
 
-/** Asks again and again, at odd moments, while another generate of the school has its turn. @throws ApiError conflict when that takes too long */
-async function turn(begin: () => Promise<string>, seconds: number, signal: AbortSignal): Promise<Begun> {
-  const end = performance.now() + seconds * 1000;
-  for (;;) {
-    signal.throwIfAborted();
-    const answer = JSON.parse(await begin()) as Begun | { busy_since: string };
-    if (!('busy_since' in answer)) return answer;
-    if (performance.now() > end) {
-      throw new ApiError('conflict', `Another timetable of this school is being generated, since ${answer.busy_since}. Try again when it is done.`);
-    }
-    await pause(150 + Math.random() * 300);
+/** @throws ApiError unavailable where a thread wanted too much or was not free in time */
+function toApiError(error: unknown): never {
+  if (error instanceof GeneratorLimitError) throw new ApiError('unavailable', error.message, { retryAfter: 60, cause: error });
+  if (error instanceof DOMException && error.name === 'TimeoutError') {
+    throw new ApiError('unavailable', 'Too many timetables are being generated. Try again in a moment.', { retryAfter: 30, cause: error });
   }
+  throw error;
 }
 
 const inTheWay =
-  '409 schedule_conflict, with a detail for each conflict, when the class or the teacher has something else then, the teacher is not available or would have more periods than their workload rule allows, at lunch, or outside the day and the week of the school.';
+  '409 schedule_conflict, with a detail for each conflict (its kind as in check-conflicts, and slot_id, the slot in the way), when the class or the teacher has something else then, the teacher is not available or would have more periods than their workload rule allows, at lunch, or outside the day and the week of the school.';
 
 export const timetable = resource('/timetable', 'Timetable', 'The shape of the school day, and who teaches what when.', {
   'GET /config': { operation: 'timetable_config_get', summary: 'Read the shape of the school day', answer: Config },
@@ -261,12 +313,13 @@ export const timetable = resource('/timetable', 'Timetable', 'The shape of the s
     operation: 'timetable_generate',
     summary: 'Generate the timetable',
     description: [
-      'Places the class subjects that have an active teacher, and puts what it found in the place of all slots of these classes; partial names what found no place, and why.',
-      "It keeps to the config, the teachers' availability and workload rules, and their lessons in other classes. Generates of a school take turns: one waits for another as long as its own time limit, then it is a 409 conflict.",
-      '409 schedule_conflict, with who is asked for too much in the details, when no timetable can hold all of it; 409 conflict when there is nothing to place, or when the school was changed meanwhile. After any refusal the timetable is as it was. For whoever manages the timetable of the whole school.',
+      'Places the class subjects that have an active teacher, and puts what it found in the place of all slots of these classes but those that are pinned; partial names what found no place, and why. Without a body it is about all classes of the current year.',
+      "It keeps to the config, the teachers' availability and workload rules, and their lessons in other classes. Generates of a school take turns, two more wait: each as long as its own time limit and 5 seconds more, then it is a 409 conflict. So an answer may take twice the time limit.",
+      '409 schedule_conflict when no timetable can hold all of it, with who is asked for too much in the details, each once: the path is `class.26`, `teacher.1`, `day.2` (Tuesday), `period.2.5` or `week`. 409 conflict when there is nothing to place, or when the school was changed meanwhile. After any refusal the timetable is as it was. For whoever manages the timetable of the whole school.',
     ].join('\n\n'),
     body: GenerateInput,
     answer: Generated,
+    errors: ['schedule_conflict'],
     handler: generate,
   },
   'GET /slots': {
@@ -313,7 +366,7 @@ export const timetable = resource('/timetable', 'Timetable', 'The shape of the s
     summary: 'Move a slot',
     description: `${inTheWay} An occupied place is one, unless \`swap\` says that both change places.`,
     body: SlotMove,
-    answer: Slot,
+    answer: MovedSlot,
   },
   'POST /check-conflicts': {
     operation: 'timetable_check_conflicts',

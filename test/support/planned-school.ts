@@ -4,8 +4,8 @@ import { type School, testPassword, type TestService } from './service.ts';
 /** A school with a timetable, laid straight into its tables. */
 export interface Planned {
   school: School;
-  /** Adds a row to a table of the school; answers its id. */
-  insert: (table: string, fields: Record<string, unknown>) => Promise<number>;
+  /** That of the school. */
+  insert: School['insert'];
   sql: <R extends Record<string, unknown>>(text: string, values?: unknown[]) => Promise<R[]>;
   /** The academic year 2030/2031, and its class 5 A in the room R5. */
   yearId: number;
@@ -30,14 +30,7 @@ export const wednesday = '2030-10-09';
 export async function planned(service: TestService, fields: Record<string, unknown> = {}): Promise<Planned> {
   const school = await service.school(fields);
   const sql: Planned['sql'] = (text, values = []) => service.database.query(text.replaceAll('@', `${school.schema}.`), values);
-  const insert: Planned['insert'] = async (table, row) => {
-    const columns = Object.keys(row);
-    const [made] = await sql<{ id: number }>(
-      `insert into @${table} (${columns.join()}) values (${columns.map((_, n) => `$${n + 1}`).join()}) returning id::integer`,
-      Object.values(row),
-    );
-    return made?.id ?? 0;
-  };
+  const insert: Planned['insert'] = (table, row) => school.insert(table, row);
   const person = async (role: 'teacher' | 'student', first_name: string, last_name: string, more: object = {}) => {
     const email = `${first_name.toLowerCase()}@${school.subdomain}.example`;
     const { data } = await school.admin.post<{ id: number; user_id: number }>(

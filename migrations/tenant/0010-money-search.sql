@@ -1,0 +1,1 @@
+-- Searching money: kept free until it lands.

@@ -1,1 +1,0 @@
--- Notifications have this number.

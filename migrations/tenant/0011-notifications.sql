@@ -1,0 +1,1 @@
+-- Notifications: kept free until they land.
