@@ -200,7 +200,9 @@ declare
 begin
   select * into v_stop from api.stop_for_change(v_id);
   perform core.update('stop', p - 'sequence');
-  v_sequence := least((p ->> 'sequence')::integer, (select count(*) from stop where route_id = v_stop.route_id and deleted_at is null));
+  if p ? 'sequence' then
+    v_sequence := least((p ->> 'sequence')::integer, (select count(*) from stop where route_id = v_stop.route_id and deleted_at is null));
+  end if;
   if v_sequence <> v_stop.sequence then
     update stop set sequence = case when id = v_id then v_sequence else sequence + sign(v_stop.sequence - v_sequence)::integer end
       where route_id = v_stop.route_id and sequence between least(v_sequence, v_stop.sequence) and greatest(v_sequence, v_stop.sequence);

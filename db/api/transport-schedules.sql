@@ -33,16 +33,21 @@ begin
     taken as materialized (
       select a.date, a.route_id, a.bus_id, a.driver_id from assigned a
       union all
-      select x.date, x.route_id, x.bus_id, x.driver_id from changed x where x.kind = 'replaced')
+      select x.date, x.route_id, x.bus_id, x.driver_id from changed x where x.kind = 'replaced'),
+    -- By whom: of two routes or more the first and the last differ, so that one of them is another.
+    bus_taken as materialized (select k.date, k.bus_id, min(k.route_id) as one, max(k.route_id) as other from taken k where k.bus_id is not null group by 1, 2),
+    driver_taken as materialized (select k.date, k.driver_id, min(k.route_id) as one, max(k.route_id) as other from taken k where k.driver_id is not null group by 1, 2)
     select day.date, r.id, coalesce(x.kind, 'planned'), x.reason, x.id, a.id, b.id, b.registration_number, b.capacity, d.id, d.name, d.phone, st.id, st.name
     from day
     cross join route r
     left join assigned a on a.date = day.date and a.route_id = r.id
     left join changed x on x.date = day.date and x.route_id = r.id
+    left join bus_taken bt on bt.date = day.date and bt.bus_id = r.bus_id
+    left join driver_taken dt on dt.date = day.date and dt.driver_id = r.driver_id
     left join bus b on b.id = case when x.bus_id is not null then x.bus_id when a.id is not null then a.bus_id
-      when not exists (select from taken k where k.date = day.date and k.bus_id = r.bus_id and k.route_id <> r.id) then r.bus_id end
+      when coalesce(bt.one = r.id and bt.other = r.id, true) then r.bus_id end
     left join driver d on d.id = case when x.driver_id is not null then x.driver_id when a.id is not null then a.driver_id
-      when not exists (select from taken k where k.date = day.date and k.driver_id = r.driver_id and k.route_id <> r.id) then r.driver_id end
+      when coalesce(dt.one = r.id and dt.other = r.id, true) then r.driver_id end
     left join transport_staff st on st.id = a.staff_id
     where r.deleted_at is null and r.is_active;
   perform core.reach_again(v_scope);
@@ -127,7 +132,8 @@ create function api.transport_schedules_list(p jsonb) returns json language plpg
 declare
   v_days record;
 begin
-  select * into v_days from api.days_asked(case when p ? 'date' then jsonb_build_object('from_date', p -> 'date', 'to_date', p -> 'date') else p end, 7, core.today(), core.today() + 6);
+  select coalesce(asked.date, asked.from_date, asked.to_date - 6, core.today()) as first_day, coalesce(asked.date, asked.to_date, asked.from_date + 6, core.today() + 6) as last_day
+    into v_days from jsonb_to_record(p) asked (date date, from_date date, to_date date);
   return core.page('transport_schedule', p, p_source => format(
     'api.days_between(%1$L, %2$L) d join api.transport_plan(%1$L, %2$L) t on t.date = d.date and d.is_school_day join route r on r.id = t.route_id', v_days.first_day, v_days.last_day));
 end $$;

@@ -89,8 +89,31 @@ create function api.transport_expiring(p_days integer)
 $$;
 comment on function api.transport_expiring is 'Papers and licences that expire soon or have expired.';
 
+-- What the managers of transport are to be told of papers that expire, for core.notify('transport.expiring', ...): each paper once when 30 days
+-- are left, once with 7, and once when it has expired; a worker that was away for a day tells on the next. `task` with `run_on` is the key of
+-- such a step, to be remembered by whoever tells; with a new last day it is another. Wants app.time_zone.
+create function api.transport_expiring_notices() returns table (task text, run_on date, variables jsonb) language sql stable as $$
+  select format('transport.expiring:%s:%s:%s', x.kind, coalesce(x.bus_id, x.driver_id), case when x.is_expired then 'expired' when x.days_left <= 7 then '7' else '30' end),
+    x.expires_on,
+    jsonb_build_object('paper', case x.kind when 'insurance' then 'The insurance' when 'fitness' then 'The fitness certificate' else 'The driving licence' end, 'name', x.name,
+      'expires_on', x.expires_on, 'in_days', case when x.days_left < 0 then 'expired' when x.days_left = 0 then 'today' when x.days_left = 1 then 'tomorrow' else format('in %s days', x.days_left) end)
+  from api.transport_expiring(30) x;
+$$;
+comment on function api.transport_expiring_notices is 'What to tell of papers that expire, with a key for each step.';
+
+-- The users who run transport: those whose role, another than admin, has transport.manage; the admins where there is nobody. Wants to reach all users.
+create function api.transport_managers() returns setof bigint language sql stable as $$
+  with holder as (
+    select distinct u.id, r.is_system and r.name = 'admin' as is_admin
+    from role r join user_role ur on ur.role_id = r.id join user_account u on u.id = ur.user_id
+    where u.is_active and u.deleted_at is null and (r.is_system and r.name = 'admin' or r.id in (
+      select rp.role_id from role_permission rp join core.permission p on p.id = rp.permission_id where p.name = 'transport.manage')))
+  select distinct id from holder where not is_admin or not exists (select from holder where not is_admin);
+$$;
+comment on function api.transport_managers is 'Who is told of what concerns transport.';
+
 -- Transport today: what there is, how full each route is, what is cancelled or replaced, papers that expire within 30 days, routes that
--- students ride and no bus runs.
+-- students ride and no bus runs, students who ride and are not active.
 create function api.transport_dashboard(p jsonb) returns json language plpgsql stable as $$
 declare
   v_answer json;
@@ -123,7 +146,12 @@ begin
       'expiring', (select coalesce(json_agg(x), '[]') from api.transport_expiring(30) x),
       'without_bus', (
         select coalesce(json_agg(json_build_object('route_id', id, 'route_name', name, 'student_count', students) order by platform.search_normal(name), id), '[]')
-        from run where students > 0 and bus_id is null and status is distinct from 'cancelled'))
+        from run where students > 0 and bus_id is null and status is distinct from 'cancelled'),
+      'inactive_students', (
+        select coalesce(json_agg(json_build_object('enrollment_id', e.id, 'student_id', s.id, 'student_name', s.first_name || ' ' || s.last_name, 'route_id', r.id, 'route_name', r.name)
+          order by platform.search_normal(s.last_name), platform.search_normal(s.first_name), s.id), '[]')
+        from student s join transport_enrollment e on e.student_id = s.id and e.status = 'active' join route r on r.id = e.route_id
+        where not s.is_active and s.deleted_at is null))
     into v_answer from today;
   return v_answer;
 end $$;

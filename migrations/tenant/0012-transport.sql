@@ -256,6 +256,9 @@ begin
 end $$;
 create trigger seats after update of capacity on bus for each row when (new.capacity < old.capacity) execute function bus_capacity_changed();
 
+-- The dashboard names students who ride and are not active.
+create index student_inactive_idx on student (id) where not is_active and deleted_at is null;
+
 -- Whoever leaves the school gives up the seat.
 create function student_leave_transport() returns trigger language plpgsql set search_path from current as $$
 begin

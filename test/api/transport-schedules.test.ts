@@ -281,9 +281,11 @@ describe('an exception', () => {
     expect((await admin.delete(`${exceptions}/${cancelled.id}`, 409)).error).toBe('schedule_conflict');
     const third = await fleet.addRoute();
     await fleet.except({ ...body, route_id: third, bus_id: busy.bus_id }, 409);
-    // Nor can they be assigned on that day.
+    // Nor can they be assigned on that day: one assignment and one replacement are in the way.
     const spare = await addCrew();
-    expect(await fleet.assign({ route_id: third, ...spare, bus_id: busy.bus_id, starts_on: day(5), ends_on: day(7) }, 409)).toMatchObject({ details: [{ path: 'bus_id' }] });
+    expect(await fleet.assign({ route_id: third, ...spare, bus_id: busy.bus_id, starts_on: day(5), ends_on: day(7) }, 409)).toMatchObject({
+      details: [{ path: 'bus_id' }, { path: 'bus_id' }],
+    });
     await admin.delete(`${exceptions}/${replaced.id}`);
     await admin.delete(`${exceptions}/${cancelled.id}`);
   });

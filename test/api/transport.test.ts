@@ -4,6 +4,7 @@ import type { Client } from '../support/client.ts';
 import type { Generated, StudentFee } from '../support/fees.ts';
 import { ids } from '../support/pages.ts';
 import { serviceOfFile } from '../support/service.ts';
+import { acting } from '../support/tenants.ts';
 import { day, transportSchool } from '../support/transport.ts';
 
 const service = await serviceOfFile();
@@ -13,7 +14,7 @@ const { admin, school, schema } = fleet;
 interface Dashboard {
   date: string;
   is_school_day: boolean;
-  holiday: string | null;
+  holiday: { id: number; name: string } | null;
   buses: { total: number; active: number; seats: number };
   drivers: { total: number; active: number };
   staff: { total: number; active: number };
@@ -23,6 +24,7 @@ interface Dashboard {
   exceptions: { route_id: number; kind: string; reason: string | null; bus_id: number | null; student_count: number }[];
   expiring: { kind: string; bus_id: number | null; driver_id: number | null; name: string; days_left: number; is_expired: boolean }[];
   without_bus: { route_id: number; student_count: number }[];
+  inactive_students: { enrollment_id: number; student_id: number; route_name: string }[];
 }
 
 interface FeePlan {
@@ -53,6 +55,7 @@ describe('the dashboard', () => {
       exceptions: [],
       expiring: [],
       without_bus: [],
+      inactive_students: [],
     });
   });
 
@@ -107,16 +110,68 @@ describe('the dashboard', () => {
     ]);
   });
 
+  test('names who has a seat and is no longer active', async () => {
+    const own = await transportSchool(service);
+    const { routeId, enrollments } = await own.ridden(2);
+    const [away] = enrollments;
+    await own.admin.put(`/api/students/${away?.student_id ?? 0}`, { is_active: false });
+    const cancelled = await own.enroll(await own.addStudent(), routeId, away?.stop_id ?? 0);
+    await own.admin.put(`/api/students/${cancelled.data.student_id}`, { is_active: false });
+    await own.admin.delete(`/api/transport/enroll/${cancelled.data.id}`);
+    expect((await read(own)).inactive_students).toMatchObject([{ enrollment_id: away?.id, student_id: away?.student_id, route_name: away?.route_name }]);
+  });
+
   test('says when there is no school today', async () => {
     const own = await transportSchool(service);
-    await own.school.insert('holiday', { name: 'Feast', date: day() });
-    expect(await read(own)).toMatchObject({ is_school_day: false, holiday: 'Feast' });
+    const id = await own.school.insert('holiday', { name: 'Feast', date: day() });
+    expect(await read(own)).toMatchObject({ is_school_day: false, holiday: { id, name: 'Feast' } });
   });
 
   test('is for transport.read', async () => {
     const reader = await school.user([await school.role('transport.read')]);
     await reader.get(path);
     for (const role of ['teacher', 'accountant', 'student']) await (await school.user([role])).get(path, 403);
+  });
+});
+
+describe('what is told of papers that expire', () => {
+  /** What a function answers in a school to whoever reaches all of it. */
+  const answers = async (of: typeof fleet, call: string) =>
+    acting(service.database.url, 'school_tenant', { search_path: `${of.schema}, public`, 'app.tenant_id': String(of.school.id), 'app.scope': 'all', 'app.time_zone': 'UTC' }, ({ rows }) =>
+      rows<Record<string, unknown>>(`select * from ${call} answer order by answer`),
+    );
+
+  test('has a key for each step, 30 days, 7 days, expired, which stays until the next and is new with a new last day', async () => {
+    const own = await transportSchool(service);
+    const bus = await own.addBus({ registration_number: 'B', insurance_expires_on: day(30), fitness_expires_on: day(31) });
+    const told = async () => (await answers(own, 'api.transport_expiring_notices()')).map(({ task, variables }) => [task, (variables as { in_days: string }).in_days]);
+    const insured = async (until: number) => {
+      await own.admin.put(`/api/transport/buses/${bus}`, { insurance_expires_on: day(until) });
+      return told();
+    };
+    expect(await told()).toEqual([[`transport.expiring:insurance:${bus}:30`, 'in 30 days']]);
+    expect(await insured(8)).toEqual([[`transport.expiring:insurance:${bus}:30`, 'in 8 days']]);
+    expect(await insured(7)).toEqual([[`transport.expiring:insurance:${bus}:7`, 'in 7 days']]);
+    expect(await insured(0)).toEqual([[`transport.expiring:insurance:${bus}:7`, 'today']]);
+    expect(await insured(-1)).toEqual([[`transport.expiring:insurance:${bus}:expired`, 'expired']]);
+    expect(await insured(40)).toEqual([]);
+    const driver = await own.addDriver({ name: 'Ama', license_expires_on: day(1) });
+    expect(await answers(own, 'api.transport_expiring_notices()')).toMatchObject([
+      { task: `transport.expiring:license:${driver}:7`, variables: { paper: 'The driving licence', name: 'Ama', expires_on: day(1), in_days: 'tomorrow' } },
+    ]);
+  });
+
+  test('goes to who runs transport, and to the admins where nobody does', async () => {
+    const own = await transportSchool(service);
+    const managers = async () => (await answers(own, 'api.transport_managers()')).map(({ answer }) => Number(answer));
+    const [admin] = await service.database.query<{ id: string }>(`select id from ${own.schema}.user_account`);
+    await own.school.user([await own.school.role('transport.read')]);
+    expect(await managers()).toEqual([Number(admin?.id)]);
+    const manager = await own.school.user(['transport_manager']);
+    const other = await own.school.user([await own.school.role('transport.manage')]);
+    expect(await managers()).toEqual([manager.id, other.id]);
+    await service.database.query(`update ${own.schema}.user_account set is_active = false where id = $1`, [manager.id]);
+    expect(await managers()).toEqual([other.id]);
   });
 });
 

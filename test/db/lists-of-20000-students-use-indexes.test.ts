@@ -42,10 +42,12 @@ beforeAll(async () => {
        select c.id, c.academic_year_id, 1, d, p from ${schema}.class c, generate_series(1, 5) d, generate_series(1, 8) p`,
   );
   await database.query(
-    `insert into ${schema}.route (name) select 'Route ' || n from generate_series(1, 400) n;
+    `set session_replication_role = replica;
+     insert into ${schema}.route (name) select 'Route ' || n from generate_series(1, 400) n;
      insert into ${schema}.stop (route_id, name, sequence) select r, 'Stop ' || s, s from generate_series(1, 400) r, generate_series(1, 8) s order by r, s;
      insert into ${schema}.transport_enrollment (student_id, route_id, stop_id, enrollment_type, created_at)
-       select n, 1 + n % 400, 1 + n % 400 * 8 + n / 400 % 8, 'both', timestamptz '2026-01-01' + n * interval '1 minute' from generate_series(1, 20000) n`,
+       select n, 1 + n % 400, 1 + n % 400 * 8 + n / 400 % 8, 'both', timestamptz '2026-01-01' + n * interval '1 minute' from generate_series(1, 20000) n;
+     reset session_replication_role`,
   );
   // As autovacuum does: it also empties the list of what the trigram index has still to take in.
   await database.query(

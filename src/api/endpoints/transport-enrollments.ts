@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { resource } from '../endpoint.ts';
-import { Deleted, id, optionalText, page, pathId, timestamp, timestamps } from '../schemas.ts';
+import { clock, Deleted, id, optionalText, page, pathId, timestamp, timestamps } from '../schemas.ts';
 
 const enrollmentType = z.enum(['pickup', 'drop', 'both']).meta({ description: 'Whether they ride to school (pickup), home (drop) or both ways.' });
 const status = z.enum(['active', 'cancelled']);
@@ -27,8 +27,8 @@ const Enrollment = z
     stop_id: id,
     stop_name: z.string(),
     stop_sequence: z.int().nullable().meta({ description: 'Null when the stop was removed.' }),
-    pickup_time: z.string().nullable(),
-    drop_time: z.string().nullable(),
+    pickup_time: clock.nullable(),
+    drop_time: clock.nullable(),
     enrollment_type: enrollmentType,
     status,
     bus_id: id.nullable().meta({ description: 'The bus of today.' }),

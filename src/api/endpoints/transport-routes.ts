@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { resource } from '../endpoint.ts';
-import { Deleted, flag, id, optionalText, page, pathId, text, time, timestamps, uniqueBy } from '../schemas.ts';
+import { clock, Deleted, flag, id, optionalText, page, pathId, text, time, timestamps, uniqueBy } from '../schemas.ts';
 
 /** A length, as it is written: nothing is rounded. */
 export const kilometres = z
@@ -99,8 +99,8 @@ const Stop = z
     route_name: z.string(),
     name: z.string(),
     sequence: z.int(),
-    pickup_time: z.string().nullable(),
-    drop_time: z.string().nullable(),
+    pickup_time: clock.nullable(),
+    drop_time: clock.nullable(),
     latitude: z.number().nullable(),
     longitude: z.number().nullable(),
     student_count: count,

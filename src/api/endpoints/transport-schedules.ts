@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { resource } from '../endpoint.ts';
-import { date, days, Deleted, id, optionalText, page, pathId, timestamps } from '../schemas.ts';
+import { clock, date, days, Deleted, id, optionalText, page, pathId, timestamps } from '../schemas.ts';
 
 const name = z.string().nullable();
 
@@ -22,7 +22,7 @@ const ScheduledRoute = z
     driver_phone: name,
     staff_id: id.nullable(),
     staff_name: name,
-    stops: z.array(z.object({ id, name: z.string(), sequence: z.int(), pickup_time: name, drop_time: name })),
+    stops: z.array(z.object({ id, name: z.string(), sequence: z.int(), pickup_time: clock.nullable(), drop_time: clock.nullable() })),
   })
   .meta({ id: 'ScheduledRoute' });
 

@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { resource } from '../endpoint.ts';
 import { exporter, exportFormat, exportTypes } from '../exports.ts';
-import { amount, date, Deleted, id, money, page, pathId, text, timestamps } from '../schemas.ts';
+import { amount, date, dayHoliday, Deleted, id, money, page, pathId, text, timestamps } from '../schemas.ts';
 import { frequency } from './fee-structures.ts';
 import { Generated } from './student-fees.ts';
 import { kilometres } from './transport-routes.ts';
@@ -14,7 +14,7 @@ const Dashboard = z
   .object({
     date,
     is_school_day: z.boolean(),
-    holiday: name.meta({ description: 'The holiday of today.' }),
+    holiday: dayHoliday,
     buses: z.object({ ...total, seats: z.int().meta({ description: 'Of those in service.' }) }),
     drivers: z.object(total),
     staff: z.object(total),
@@ -68,6 +68,9 @@ const Dashboard = z
     without_bus: z
       .array(z.object({ route_id: id, route_name: z.string(), student_count: z.int() }))
       .meta({ description: 'Routes that students ride and no bus runs today.' }),
+    inactive_students: z
+      .array(z.object({ enrollment_id: id, student_id: id, student_name: z.string(), route_id: id, route_name: z.string() }))
+      .meta({ description: 'Students who have a seat and are not active.' }),
   })
   .meta({ id: 'TransportDashboard' });
 
@@ -139,7 +142,7 @@ export const transport = resource('/transport', 'Transport', 'Transport in figur
   'GET /dashboard': {
     operation: 'transport_dashboard',
     summary: 'Read the dashboard of transport',
-    description: 'What there is, how full each route is, what is not as planned today, papers that expire, routes without a bus.',
+    description: 'What there is, how full each route is, what is not as planned today, papers that expire, routes without a bus, inactive students with a seat.',
     answer: Dashboard,
   },
   'GET /fee-plans': {
