@@ -205,7 +205,7 @@ create function transport_require_seats(p_route_ids bigint[], p_path text) retur
 declare
   v_message text;
 begin
-  select format('%s has %s seats, and %s students would ride it %s school.', r.name, seats.number, greatest(riding.pickup, riding.drop),
+  select format('%s has %s %s, and %s students would ride it %s school.', r.name, seats.number, case seats.number when 1 then 'seat' else 'seats' end, greatest(riding.pickup, riding.drop),
       case when riding.pickup >= riding.drop then 'to' else 'from' end) into v_message
     from route r
     cross join lateral (select min(capacity) as number from bus where id in (select b.bus_id from route_buses(r.id) b)) seats

@@ -102,7 +102,7 @@ describe('the seats', () => {
     const { routeId, stopId } = await fleet.ridden(1, { capacity: 1 });
     const refused = await fleet.enroll(await fleet.addStudent(), routeId, stopId);
     expect(refused).toMatchObject({ status: 409, error: 'conflict', details: [{ path: 'route_id' }] });
-    expect(refused.message).toMatch(/has 1 seats, and 2 students would ride it to school/);
+    expect(refused.message).toMatch(/has 1 seat, and 2 students would ride it to school/);
   });
 
   test('without a bus are not counted; of a smaller bus that is assigned for later they are', async () => {

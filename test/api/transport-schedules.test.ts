@@ -122,7 +122,7 @@ describe('an assignment', () => {
       `bus_id: The insurance of OLD is valid until ${day(15)}.`,
       `bus_id: The fitness certificate of OLD is valid until ${day(9)}.`,
       `driver_id: The licence of Late is valid until ${day(19)}.`,
-      expect.stringMatching(/^bus_id: OLD has 1 seats, and 2 students ride Route/),
+      expect.stringMatching(/^bus_id: OLD has 1 seat, and 2 students ride Route/),
     ]);
     // Until further notice they need to be valid on the first day.
     const { data } = await fleet.assign({ route_id: routeId, bus_id: await fleet.addBus({ insurance_expires_on: day(1) }), driver_id: crew.driver_id });
@@ -200,6 +200,7 @@ describe('the schedule', () => {
     const { data: sundays } = await own.admin.get<(Scheduled & { day_of_week: number })[]>(`${schedules}?from_date=${day(10)}&to_date=${day(23)}`);
     expect(sundays.map(({ day_of_week }) => day_of_week)).toEqual([7, 7]);
     await own.admin.get(`${schedules}?from_date=${day(3)}&to_date=${day()}`, 400);
+    await own.admin.get(`${schedules}?from_date=${day()}&to_date=${day(100)}`, 400);
     await own.admin.get(`${schedules}?date=tomorrow`, 400);
   });
 
@@ -297,7 +298,7 @@ describe('an exception', () => {
     expect((refused as unknown as { details: { message: string }[] }).details.map(({ message }) => message)).toEqual([
       'TINY is not in service.',
       `The insurance of TINY is valid until ${day(6)}.`,
-      expect.stringMatching(/^TINY has 1 seats, and 2 students ride/),
+      expect.stringMatching(/^TINY has 1 seat, and 2 students ride/),
     ]);
   });
 

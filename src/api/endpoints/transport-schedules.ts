@@ -91,8 +91,8 @@ export const transportSchedules = resource('/transport/schedules', 'Transport sc
     operation: 'transport_schedules_list',
     summary: 'List what runs day by day',
     description:
-      'Days with school only, a route for each line: a date, or from_date to to_date, of one of them alone a week; without any the week from today on. Searches the route. A student sees the route that they ride.',
-    query: days(page({ date: date.optional(), from_date: date.optional(), to_date: date.optional(), ...some }, ['date', 'route_name']), 366),
+      'Days with school only, a route for each line: a date, or from_date to to_date (100 days at most), of one of them alone a week; without any the week from today on. Searches the route. A student sees the route that they ride.',
+    query: days(page({ date: date.optional(), from_date: date.optional(), to_date: date.optional(), ...some }, ['date', 'route_name']), 100),
     answer: ScheduledRoute,
     isPage: true,
   },
