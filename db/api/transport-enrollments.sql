@@ -21,7 +21,7 @@ select core.define_record('transport_enrollment', p_table => 'transport_enrollme
     t.bus_id, t.registration_number as bus_registration_number, t.driver_name, t.driver_phone,
     e.cancelled_at, e.cancelled_by, e.cancelled_by_name, e.cancel_reason, e.created_at, e.updated_at
   $$,
-  p_condition => $$current_setting('app.scope', true) <> 'taught' or e.student_id in (select id from student)$$,
+  p_condition => $$current_setting('app.scope', true) <> 'taught' or exists (select from student reached where reached.id = e.student_id)$$,
   p_search => 's.search_text',
   p_filters => $${
     "route_id": "e.route_id = :value::bigint",

@@ -32,7 +32,7 @@ select core.define_record('route', p_table => 'route', p_key => 'r.id',
     (select case when current_setting('app.scope', true) <> 'own' then count(*) end from transport_enrollment e where e.route_id = r.id and e.status = 'active' and e.enrollment_type <> 'pickup') as drop_count,
     r.created_at, r.updated_at
   $$,
-  p_condition => $$r.deleted_at is null and (current_setting('app.scope', true) <> 'own' or r.id in (select e.route_id from transport_enrollment e where e.status = 'active'))$$,
+  p_condition => $$r.deleted_at is null and (current_setting('app.scope', true) <> 'own' or r.id in (select e.route_id from transport_enrollment e where e.student_id = core.student_id() and e.status = 'active'))$$,
   p_search => $$platform.search_normal(concat_ws(' ', r.name, r.code, r.start_point, r.end_point))$$,
   p_filters => $${
     "bus_id": ":value::bigint in (r.bus_id, t.bus_id)",
@@ -55,7 +55,7 @@ select core.define_record('stop', p_table => 'stop', p_key => 'st.id', p_source 
     (select case when current_setting('app.scope', true) <> 'own' then count(*) end from transport_enrollment e where e.stop_id = st.id and e.route_id = st.route_id and e.status = 'active') as student_count,
     st.created_at, st.updated_at
   $$,
-  p_condition => $$st.deleted_at is null and (current_setting('app.scope', true) <> 'own' or st.route_id in (select e.route_id from transport_enrollment e where e.status = 'active'))$$,
+  p_condition => $$st.deleted_at is null and (current_setting('app.scope', true) <> 'own' or st.route_id in (select e.route_id from transport_enrollment e where e.student_id = core.student_id() and e.status = 'active'))$$,
   p_search => $$platform.search_normal(concat_ws(' ', st.name, r.name))$$,
   p_filters => '{"route_id": "st.route_id = :value::bigint"}',
   p_default_sort => 'sequence', p_sorts => $${

@@ -65,7 +65,7 @@ select core.define_record('transport_schedule', p_table => 'route', p_key => 'r.
          'pickup_time', to_char(st.pickup_time, 'HH24:MI'), 'drop_time', to_char(st.drop_time, 'HH24:MI')) order by st.sequence), '[]')
        from stop st where st.route_id = r.id and st.deleted_at is null) as stops
   $$,
-  p_condition => $$current_setting('app.scope', true) <> 'own' or r.id in (select e.route_id from transport_enrollment e where e.status = 'active')$$,
+  p_condition => $$current_setting('app.scope', true) <> 'own' or r.id in (select e.route_id from transport_enrollment e where e.student_id = core.student_id() and e.status = 'active')$$,
   p_search => $$platform.search_normal(concat_ws(' ', r.name, r.code))$$,
   p_filters => $${
     "date": "t.date = :value::date",
