@@ -118,7 +118,11 @@ describe('the details of a bus', () => {
     const [other, driver_id] = [await fleet.addBus(), await fleet.addDriver()];
     const { data: assignment } = await fleet.assign({ bus_id: other, route_id: routeId, driver_id, ends_on: day(3) });
     expect((await details(busId)).route).toBeNull();
-    expect(await details(other)).toMatchObject({ route: { id: routeId, is_assigned: true }, student_count: 1, assignments: [{ id: assignment.id, route_id: routeId }] });
+    expect(await details(other)).toMatchObject({
+      route: { id: routeId, is_assigned: true },
+      student_count: 1,
+      assignments: [{ id: assignment.id, route_id: routeId }],
+    });
   });
 });
 

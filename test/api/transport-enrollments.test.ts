@@ -1,8 +1,10 @@
 import { describe, expect, test } from '@jest/globals';
+import pg from 'pg';
 import { ids } from '../support/pages.ts';
 import { race } from '../support/race.ts';
 import { serviceOfFile, testPassword } from '../support/service.ts';
 import { day, type Enrollment, transportSchool } from '../support/transport.ts';
+import { until } from '../support/until.ts';
 
 const service = await serviceOfFile();
 const fleet = await transportSchool(service);
@@ -81,6 +83,54 @@ describe('an enrolment', () => {
     expect((await fleet.enroll(await fleet.addStudent(), routeId, stopId)).status).toBe(201);
   });
 
+  test('stays when the student is promoted, and tells the class of now', async () => {
+    const { enrollments } = await fleet.ridden(1);
+    const [enrollment] = enrollments;
+    const yearId = await school.insert('academic_year', { name: 'Next year', start_date: day(300), end_date: day(600) });
+    const gradeId = await school.insert('grade', { name: 'Above', sequence: 99 });
+    const classId = await school.insert('class', { name: 'Above A', grade_id: gradeId, academic_year_id: yearId });
+    const student_id = enrollment?.student_id ?? 0;
+    await admin.post('/api/students/promote', { student_ids: [student_id], to_class_id: classId, to_academic_year_id: yearId });
+    expect(await read(enrollment?.id ?? 0)).toMatchObject({ student_id, status: 'active', class_id: classId });
+    expect(ids((await admin.get<Enrollment[]>(`${list}?class_id=${classId}`)).data)).toEqual([enrollment?.id]);
+  });
+
+  test('that is cancelled twice at once is cancelled by one', async () => {
+    const { routeId, enrollments } = await fleet.ridden(1);
+    const id = enrollments[0]?.id ?? 0;
+    const answers = await race(service.database, `select from ${schema}.transport_enrollment where id = ${id} for update`, 2, () =>
+      ['One', 'Two'].map((reason) => admin.send('DELETE', `${path}/${id}?reason=${reason}`)),
+    );
+    expect(statuses(answers)).toEqual([200, 409]);
+    expect(answers.find(({ status }) => status === 409)?.error).toBe('invalid_state');
+    expect((await fleet.route(routeId)).student_count).toBe(0);
+  });
+
+  test('that is cancelled while the student is enrolled again leaves one seat or none taken, as the answers say', async () => {
+    const { routeId, stopId, enrollments } = await fleet.ridden(1, { capacity: 1 });
+    let id = enrollments[0]?.id ?? 0;
+    const student = enrollments[0]?.student_id ?? 0;
+    for (let round = 0; round < 8; round++) {
+      const [cancelled, again] = await Promise.all([admin.send('DELETE', `${path}/${id}`), fleet.enroll(student, routeId, stopId)]);
+      expect(cancelled.status).toBe(200);
+      expect([201, 409]).toContain(again.status);
+      expect((await fleet.route(routeId)).student_count).toBe(again.status === 201 ? 1 : 0);
+      id = again.status === 201 ? again.data.id : (await fleet.enroll(student, routeId, stopId)).data.id;
+    }
+  });
+
+  test('whose seat is given back while another asks for it is one of two orders', async () => {
+    const { routeId, stopId, enrollments } = await fleet.ridden(1, { capacity: 1 });
+    const student = await fleet.addStudent();
+    // Whoever asks waits for the route; whoever cancels does not, and is through before.
+    const answers = await race<{ status: number }>(service.database, `select from ${schema}.route where id = ${routeId} for update`, 1, () => [
+      admin.send('DELETE', `${path}/${enrollments[0]?.id ?? 0}`),
+      fleet.enroll(student, routeId, stopId),
+    ]);
+    expect(answers[0]?.status).toBe(200);
+    expect((await fleet.route(routeId)).student_count).toBe(answers[1]?.status === 201 ? 1 : 0);
+  });
+
   test('that is sent twice with its key is made once', async () => {
     const { routeId, stopId } = await fleet.ridden(0);
     const body = { student_id: await fleet.addStudent(), route_id: routeId, stop_id: stopId, enrollment_type: 'drop' };
@@ -107,7 +157,13 @@ describe('the seats', () => {
 
   test('without a bus are not counted; of a smaller bus that is assigned for later they are', async () => {
     const { routeId, stopId } = await fleet.ridden(1);
-    await fleet.assign({ bus_id: await fleet.addBus({ capacity: 1 }), route_id: routeId, driver_id: await fleet.addDriver(), starts_on: day(30), ends_on: day(40) });
+    await fleet.assign({
+      bus_id: await fleet.addBus({ capacity: 1 }),
+      route_id: routeId,
+      driver_id: await fleet.addDriver(),
+      starts_on: day(30),
+      ends_on: day(40),
+    });
     expect((await fleet.enroll(await fleet.addStudent(), routeId, stopId)).status).toBe(409);
     const open = await fleet.addRoute();
     const stop = await fleet.addStop(open);
@@ -131,6 +187,49 @@ describe('the seats', () => {
     );
     expect(statuses(answers)).toEqual([201, 201, ...Array<number>(8).fill(409)]);
     expect(await fleet.route(routeId)).toMatchObject({ student_count: 3, pickup_count: 3, drop_count: 3 });
+  });
+
+  test('are not left to too small a bus of the route when an assignment ends or goes', async () => {
+    const { routeId, stopId } = await fleet.ridden(1, { capacity: 1 });
+    const crew = { bus_id: await fleet.addBus({ capacity: 5 }), driver_id: await fleet.addDriver() };
+    const { data: assignment } = await fleet.assign({ route_id: routeId, ...crew });
+    expect((await fleet.enroll(await fleet.addStudent(), routeId, stopId)).status).toBe(201);
+    const at = `/api/transport/bus-assignments/${assignment.id}`;
+    for (const refused of [await admin.put(at, { ends_on: day(9) }, 409), await admin.delete(at, 409), await admin.put(at, { starts_on: day(1) }, 409)])
+      expect(refused).toMatchObject({ error: 'conflict', message: expect.stringMatching(/has 1 seat, and 2 students/) as unknown });
+    await admin.put(`/api/transport/routes/${routeId}`, { bus_id: null });
+    await admin.put(at, { ends_on: day(9) });
+  });
+
+  test('hold whoever writes: of two rows that take the last one at once, the second waits and is refused', async () => {
+    const { routeId, stopId } = await fleet.ridden(1, { capacity: 2 });
+    const row = async () => ({ route_id: routeId, stop_id: stopId, student_id: await fleet.addStudent(), enrollment_type: 'pickup' });
+    const [one, two] = [await row(), await row()];
+    const client = new pg.Client({ connectionString: service.database.url });
+    await client.connect();
+    try {
+      await client.query('begin');
+      await client.query(`insert into ${schema}.transport_enrollment (route_id, stop_id, student_id, enrollment_type) values ($1, $2, $3, $4)`, [
+        one.route_id,
+        one.stop_id,
+        one.student_id,
+        one.enrollment_type,
+      ]);
+      const second = school.insert('transport_enrollment', two).then(
+        () => 'taken',
+        (error: unknown) => (error as { code: string }).code,
+      );
+      await until(async () => {
+        const waiting = await service.database.query(
+          "select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock' and query like 'insert into%transport_enrollment%'",
+        );
+        return waiting.length > 0 || undefined;
+      });
+      await client.query('commit');
+      expect(await second).toBe('S409A');
+    } finally {
+      await client.end();
+    }
   });
 
   test('hold when the route gets a smaller bus while the last one is given away', async () => {

@@ -126,7 +126,11 @@ describe('the staff of transport', () => {
       ],
     });
     expect((await admin.delete(`${path}/${staff_id}`, 409)).error).toBe('in_use');
-    expect((await admin.get<Workload>(`${path}/${await fleet.addStaff()}/workload`)).data).toMatchObject({ assigned_routes: 0, trips_per_week: 0, assignments: [] });
+    expect((await admin.get<Workload>(`${path}/${await fleet.addStaff()}/workload`)).data).toMatchObject({
+      assigned_routes: 0,
+      trips_per_week: 0,
+      assignments: [],
+    });
     await admin.get(`${path}/999999/workload`, 404);
   });
 

@@ -21,7 +21,9 @@ async function routeOf(...given: [name: string, pickup_time?: string | null, dro
 
 /** The stops of a route as they follow each other: name, place, times. */
 const order = async (id: number) =>
-  (await fleet.stops(id)).map(({ name, sequence, pickup_time, drop_time }) => [sequence, name, ...(pickup_time ?? drop_time ? [pickup_time, drop_time] : [])].join(' '));
+  (await fleet.stops(id)).map(({ name, sequence, pickup_time, drop_time }) =>
+    [sequence, name, ...((pickup_time ?? drop_time) ? [pickup_time, drop_time] : [])].join(' '),
+  );
 
 describe('routes', () => {
   test('one that was added is read back with the names beside the ids, changed in part, and removed', async () => {
@@ -84,7 +86,11 @@ describe('routes', () => {
     await admin.delete(`/api/transport/bus-assignments/${data.id}`);
     await admin.delete(`${routes}/${routeId}`);
     // Who rode it is still told.
-    expect((await admin.get<{ status: string }>(`/api/transport/enroll/${enrollments[0]?.id ?? 0}`)).data).toMatchObject({ route_id: routeId, status: 'cancelled', stop_sequence: null });
+    expect((await admin.get<{ status: string }>(`/api/transport/enroll/${enrollments[0]?.id ?? 0}`)).data).toMatchObject({
+      route_id: routeId,
+      status: 'cancelled',
+      stop_sequence: null,
+    });
   });
 
   test('the list is by name, is searched, and narrowed to those that run', async () => {
@@ -92,14 +98,14 @@ describe('routes', () => {
     const b = await own.addRoute({ name: 'Bay', code: 'x9', distance_km: 3 });
     const a = await own.addRoute({ name: 'ábaco', distance_km: 7, is_active: false });
     const found = async (query: string) => ids((await own.admin.get<Route[]>(`${routes}?${query}`)).data);
-    expect([await found(''), await found('sort=distance_km'), await found('sort=code'), await found('search=abaco'), await found('search=X9'), await found('is_active=true')]).toEqual([
-      [a, b],
-      [b, a],
-      [b, a],
-      [a],
-      [b],
-      [b],
-    ]);
+    expect([
+      await found(''),
+      await found('sort=distance_km'),
+      await found('sort=code'),
+      await found('search=abaco'),
+      await found('search=X9'),
+      await found('is_active=true'),
+    ]).toEqual([[a, b], [b, a], [b, a], [a], [b], [b]]);
   });
 });
 
@@ -153,7 +159,10 @@ describe('stops', () => {
     const { id: there } = await routeOf(['A', null, '15:00'], ['B', null, '15:10']);
     await fleet.addStop(there, { drop_time: '15:20' });
     const { id: back } = await routeOf(['A', null, '15:20'], ['B', null, '15:10']);
-    expect(await admin.post(stops, { route_id: back, name: 'C', drop_time: '15:15' }, 409)).toMatchObject({ error: 'conflict', details: [{ path: 'drop_time' }] });
+    expect(await admin.post(stops, { route_id: back, name: 'C', drop_time: '15:15' }, 409)).toMatchObject({
+      error: 'conflict',
+      details: [{ path: 'drop_time' }],
+    });
     await fleet.addStop(back, { drop_time: '15:10' });
   });
 
@@ -198,7 +207,10 @@ describe('another order', () => {
 
   test('moves all stops at once; times stay with the places', async () => {
     const { id, stopIds } = await routeOf(['A', '07:00', '15:20'], ['B', '07:10', '15:10'], ['C', '07:20', '15:00']);
-    const { data } = await reorder(id, [2, 0, 1].map((n) => stopIds[n] ?? 0));
+    const { data } = await reorder(
+      id,
+      [2, 0, 1].map((n) => stopIds[n] ?? 0),
+    );
     expect(data.map(({ name, sequence, pickup_time }) => `${sequence} ${name} ${pickup_time ?? ''}`)).toEqual(['1 C 07:00', '2 A 07:10', '3 B 07:20']);
     expect(await order(id)).toEqual(['1 C 07:00 15:20', '2 A 07:10 15:10', '3 B 07:20 15:00']);
   });
@@ -209,7 +221,10 @@ describe('another order', () => {
     const foreign = (await routeOf(['X'])).stopIds[0] ?? 0;
     const { data: removed } = await admin.post<Stop>(stops, { route_id: id, name: 'D' }, 201);
     await admin.delete(`${stops}/${removed.id}`);
-    expect(await reorder(id, [c, a], 400)).toMatchObject({ error: 'validation_error', details: [{ path: 'stop_ids', message: expect.stringContaining('(B)') as unknown }] });
+    expect(await reorder(id, [c, a], 400)).toMatchObject({
+      error: 'validation_error',
+      details: [{ path: 'stop_ids', message: expect.stringContaining('(B)') as unknown }],
+    });
     expect(await reorder(id, [c, b, a, b], 400)).toMatchObject({ details: [{ path: 'stop_ids.3', message: 'is named twice' }] });
     for (const wrong of [foreign, removed.id, 999_999]) {
       expect(await reorder(id, [c, b, wrong], 422)).toMatchObject({ error: 'invalid_reference', details: [{ path: 'stop_ids' }] });
@@ -222,7 +237,10 @@ describe('another order', () => {
   test('of two at once one comes after the other: the order is that of one of them, without gaps', async () => {
     const { id, stopIds } = await routeOf(['A'], ['B'], ['C'], ['D']);
     const [a = 0, b = 0, c = 0, d = 0] = stopIds;
-    const answers = await race(service.database, `select from ${schema}.route where id = ${id} for update`, 2, () => [reorder(id, [d, c, b, a]), reorder(id, [b, a, d, c])]);
+    const answers = await race(service.database, `select from ${schema}.route where id = ${id} for update`, 2, () => [
+      reorder(id, [d, c, b, a]),
+      reorder(id, [b, a, d, c]),
+    ]);
     expect(answers.map(({ status }) => status)).toEqual([200, 200]);
     expect([
       ['1 D', '2 C', '3 B', '4 A'],
@@ -261,7 +279,9 @@ describe('who may', () => {
     expect((await again.get<Route[]>(routes)).data).toEqual([]);
     const { data: enrollment } = await fleet.enroll(studentId, routeId, stopId);
     const { data: seen } = await again.get<Route[]>(routes);
-    expect(seen).toMatchObject([{ id: routeId, today: { bus_id: busId, driver_name: 'Kofi', driver_phone: '123' }, student_count: null, pickup_count: null, capacity: null }]);
+    expect(seen).toMatchObject([
+      { id: routeId, today: { bus_id: busId, driver_name: 'Kofi', driver_phone: '123' }, student_count: null, pickup_count: null, capacity: null },
+    ]);
     expect((await again.get<Stop[]>(stops)).data).toMatchObject([{ id: stopId, student_count: null }]);
     expect((await again.get<Stop[]>(`${routes}/${routeId}/stops`)).data).toHaveLength(1);
     await again.get(`${routes}/${other.id}`, 404);

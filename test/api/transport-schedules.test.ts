@@ -46,10 +46,23 @@ const kinds = async (query: string) => (await check(query)).conflicts.map(({ kin
 
 describe('an assignment', () => {
   test('is read back with the names beside the ids; begins today unless it says otherwise; is ended by its last day', async () => {
-    const body = { route_id: await fleet.addRoute({ name: 'North' }), ...(await addCrew({ registration_number: 'LX21 ABC' }, { name: 'Kofi' })), staff_id: await fleet.addStaff({ name: 'Ama' }) };
+    const body = {
+      route_id: await fleet.addRoute({ name: 'North' }),
+      ...(await addCrew({ registration_number: 'LX21 ABC' }, { name: 'Kofi' })),
+      staff_id: await fleet.addStaff({ name: 'Ama' }),
+    };
     const { data, headers } = await admin.post<Assignment>(assignments, body, 201);
     expect(headers.get('location')).toBe(`${assignments}/${data.id}`);
-    expect(data).toMatchObject({ ...body, bus_registration_number: 'LX21 ABC', route_name: 'North', driver_name: 'Kofi', staff_name: 'Ama', starts_on: day(), ends_on: null, is_current: true });
+    expect(data).toMatchObject({
+      ...body,
+      bus_registration_number: 'LX21 ABC',
+      route_name: 'North',
+      driver_name: 'Kofi',
+      staff_name: 'Ama',
+      starts_on: day(),
+      ends_on: null,
+      is_current: true,
+    });
     expect((await admin.get<Assignment>(`${assignments}/${data.id}`)).data).toEqual(data);
     expect((await admin.put<Assignment>(`${assignments}/${data.id}`, { ...data, ends_on: day(5) })).data).toMatchObject({ ...body, ends_on: day(5) });
     for (const wrong of [{ ends_on: day(-1) }, { starts_on: day(6) }]) {
@@ -88,7 +101,10 @@ describe('an assignment', () => {
       [{ route_id: first.route_id }, 'route_id'],
     ] as const) {
       const refused = await fleet.assign({ ...other, ...same }, 409);
-      expect(refused).toMatchObject({ error: 'schedule_conflict', details: [{ path, message: expect.stringContaining(`from ${day(10)} to ${day(20)}`) as unknown }] });
+      expect(refused).toMatchObject({
+        error: 'schedule_conflict',
+        details: [{ path, message: expect.stringContaining(`from ${day(10)} to ${day(20)}`) as unknown }],
+      });
     }
     const all = await fleet.assign({ ...other, ...crew, staff_id }, 409);
     expect((all as unknown as { details: { message: string }[] }).details.map(({ message }) => message)).toEqual([
@@ -111,7 +127,9 @@ describe('an assignment', () => {
       return details.map(({ path, message }) => `${path}: ${message}`);
     };
     const crew = await addCrew();
-    expect(await refused({ ...crew, bus_id: await fleet.addBus({ registration_number: 'OFF', is_active: false }) })).toEqual(['bus_id: OFF is not in service.']);
+    expect(await refused({ ...crew, bus_id: await fleet.addBus({ registration_number: 'OFF', is_active: false }) })).toEqual([
+      'bus_id: OFF is not in service.',
+    ]);
     expect(await refused({ ...crew, staff_id: await fleet.addStaff({ name: 'Ill', is_active: false }) })).toEqual(['staff_id: Ill is not in service.']);
     expect(
       await refused({
@@ -126,7 +144,10 @@ describe('an assignment', () => {
     ]);
     // Until further notice they need to be valid on the first day.
     const { data } = await fleet.assign({ route_id: routeId, bus_id: await fleet.addBus({ insurance_expires_on: day(1) }), driver_id: crew.driver_id });
-    await service.database.query(`update ${schema}.bus set insurance_expires_on = $1 where id = (select bus_id from ${schema}.bus_assignment where id = $2)`, [day(-1), data.id]);
+    await service.database.query(`update ${schema}.bus set insurance_expires_on = $1 where id = (select bus_id from ${schema}.bus_assignment where id = $2)`, [
+      day(-1),
+      data.id,
+    ]);
     // To end it asks for nothing.
     await admin.put(`${assignments}/${data.id}`, { ends_on: day(2) });
     expect((await admin.put(`${assignments}/${data.id}`, { ends_on: day(3) }, 409)).error).toBe('schedule_conflict');
@@ -148,9 +169,26 @@ describe('an assignment', () => {
     }
   });
 
+  test('with another bus, driver or helper is asked all again', async () => {
+    const { data } = await fleet.assign({ route_id: await fleet.addRoute(), ...(await addCrew()), starts_on: day(1), ends_on: day(9) });
+    for (const [field, id] of [
+      ['bus_id', await fleet.addBus({ fitness_expires_on: day(8) })],
+      ['driver_id', await fleet.addDriver({ is_active: false })],
+      ['staff_id', await fleet.addStaff({ is_active: false })],
+    ] as const) {
+      expect(await admin.put(`${assignments}/${data.id}`, { [field]: id }, 409)).toMatchObject({ error: 'schedule_conflict', details: [{ path: field }] });
+      expect(await admin.put(`${assignments}/${data.id}`, { [field]: 999_999 }, 422)).toMatchObject({ details: [{ path: field }] });
+    }
+  });
+
+  test('is not made for a route that does not run', async () => {
+    const route_id = await fleet.addRoute({ is_active: false });
+    expect(await fleet.assign({ route_id, ...(await addCrew()) }, 409)).toMatchObject({ error: 'schedule_conflict', details: [{ path: 'route_id' }] });
+  });
+
   test('is refused by the table too, whoever writes it', async () => {
-    const { data } = await fleet.assign({ route_id: await fleet.addRoute(), ...(await addCrew()) });
-    for (const column of ['bus_id', 'driver_id', 'route_id']) {
+    const { data } = await fleet.assign({ route_id: await fleet.addRoute(), ...(await addCrew()), staff_id: await fleet.addStaff() });
+    for (const column of ['bus_id', 'driver_id', 'route_id', 'staff_id']) {
       const row: Record<string, unknown> = { route_id: await fleet.addRoute(), ...(await addCrew()), starts_on: day(3) };
       row[column] = (data as unknown as Record<string, unknown>)[column];
       await expect(school.insert('bus_assignment', row)).rejects.toMatchObject({ code: '23P01', constraint: `bus_assignment_${column}_excl` });
@@ -160,7 +198,13 @@ describe('an assignment', () => {
   test('the list is the latest first, and narrows by bus, route, driver, helper and day', async () => {
     const own = await transportSchool(service);
     const add = async (fields: object) => {
-      const body = { route_id: await own.addRoute({ name: 'Ring' }), bus_id: await own.addBus(), driver_id: await own.addDriver(), staff_id: await own.addStaff(), ...fields };
+      const body = {
+        route_id: await own.addRoute({ name: 'Ring' }),
+        bus_id: await own.addBus(),
+        driver_id: await own.addDriver(),
+        staff_id: await own.addStaff(),
+        ...fields,
+      };
       return { ...body, id: (await own.assign(body)).data.id };
     };
     const [past, now] = [await add({ starts_on: day(-9), ends_on: day(-5) }), await add({ route_id: await own.addRoute({ name: 'Äußere' }) })];
@@ -242,10 +286,27 @@ describe('an exception', () => {
       ['cancelled', 'Snow', crew.bus_id, crew.driver_id],
       ['replaced', null, spare, crew.driver_id],
     ]);
-    expect(await fleet.except({ route_id, date: day(4), kind: 'replaced', bus_id: spare }, 409)).toMatchObject({ error: 'conflict', details: [{ path: 'date' }] });
+    expect(await fleet.except({ route_id, date: day(4), kind: 'replaced', bus_id: spare }, 409)).toMatchObject({
+      error: 'conflict',
+      details: [{ path: 'date' }],
+    });
     await admin.delete(`${exceptions}/${data.id}`);
     expect((await scheduled(`date=${day(4)}&route_id=${route_id}`)).map(({ status }) => status)).toEqual(['planned']);
     await admin.delete(`${exceptions}/${data.id}`, 404);
+  });
+
+  test('goes before the assignment of the day, in what it names', async () => {
+    const route_id = await fleet.addRoute(await addCrew());
+    const [crew, spare] = [await addCrew(), await addCrew()];
+    await fleet.assign({ route_id, ...crew, starts_on: day(1), ends_on: day(3) });
+    await fleet.except({ route_id, date: day(2), kind: 'replaced', bus_id: spare.bus_id });
+    await fleet.except({ route_id, date: day(3), kind: 'replaced', driver_id: spare.driver_id });
+    const days = await scheduled(`from_date=${day(1)}&to_date=${day(3)}&route_id=${route_id}`);
+    expect(days.map(({ bus_id, driver_id }) => [bus_id, driver_id])).toEqual([
+      [crew.bus_id, crew.driver_id],
+      [spare.bus_id, crew.driver_id],
+      [crew.bus_id, spare.driver_id],
+    ]);
   });
 
   test.each<[object, string]>([
@@ -329,7 +390,12 @@ describe('an exception', () => {
     const e2 = (await own.except({ route_id: b, date: day(2), kind: 'replaced', bus_id, driver_id })).data.id;
     const found = async (query: string) => ids((await own.admin.get<{ id: number }[]>(`${exceptions}?${query}`)).data);
     expect(await found('')).toEqual([e2, e1]);
-    expect([await found(`route_id=${a}`), await found(`bus_id=${bus_id}`), await found(`driver_id=${driver_id}`), await found('kind=cancelled')]).toEqual([[e1], [e2], [e2], [e1]]);
+    expect([await found(`route_id=${a}`), await found(`bus_id=${bus_id}`), await found(`driver_id=${driver_id}`), await found('kind=cancelled')]).toEqual([
+      [e1],
+      [e2],
+      [e2],
+      [e1],
+    ]);
     expect([await found(`from_date=${day(2)}`), await found(`to_date=${day(1)}`), await found('search=bay')]).toEqual([[e2], [e1], [e2]]);
   });
 });
@@ -345,7 +411,15 @@ describe('the conflict check', () => {
     expect(await check(`bus_id=${crew.bus_id}&driver_id=${crew.driver_id}&${days}`)).toMatchObject({
       has_conflict: true,
       conflicts: [
-        { kind: 'bus', path: 'bus_id', message: `CHK 1 runs Busy from ${day(12)} to ${day(13)}.`, from_date: day(12), to_date: day(13), route_id: busy, bus_id: crew.bus_id },
+        {
+          kind: 'bus',
+          path: 'bus_id',
+          message: `CHK 1 runs Busy from ${day(12)} to ${day(13)}.`,
+          from_date: day(12),
+          to_date: day(13),
+          route_id: busy,
+          bus_id: crew.bus_id,
+        },
         { kind: 'driver', path: 'driver_id', message: `Ama drives Busy from ${day(12)} to ${day(13)}.`, driver_id: crew.driver_id },
         { kind: 'insurance', from_date: day(15), to_date: day(20) },
       ],
@@ -369,7 +443,11 @@ describe('the conflict check', () => {
     const driver_id = await own.addDriver({ license_expires_on: day(11), is_active: false });
     await own.admin.put(`/api/transport/routes/${routeId}`, { driver_id });
     const conflicts = async (query: string) =>
-      (await own.admin.get<Conflicts>(`${schedules}/conflict-check?${days}&${query}`)).data.conflicts.map(({ kind, from_date, to_date }) => [kind, from_date, to_date]);
+      (await own.admin.get<Conflicts>(`${schedules}/conflict-check?${days}&${query}`)).data.conflicts.map(({ kind, from_date, to_date }) => [
+        kind,
+        from_date,
+        to_date,
+      ]);
     const expected = [
       ['inactive', day(10), day(20)],
       ['fitness', day(16), day(20)],
@@ -379,7 +457,9 @@ describe('the conflict check', () => {
     expect(await conflicts('')).toEqual(expected);
     expect(await conflicts(`route_id=${fine}`)).toEqual([]);
     // Too few seats, whoever wrote that.
-    await service.database.query(`set session_replication_role = replica; update ${own.schema}.bus set capacity = 1 where id = ${busId}; reset session_replication_role`);
+    await service.database.query(
+      `set session_replication_role = replica; update ${own.schema}.bus set capacity = 1 where id = ${busId}; reset session_replication_role`,
+    );
     expect((await conflicts(`route_id=${routeId}`)).map(([kind]) => kind)).toEqual(['inactive', 'fitness', 'license', 'capacity']);
   });
 

@@ -20,7 +20,15 @@ interface Dashboard {
   staff: { total: number; active: number };
   routes: { total: number; active: number };
   enrollments: { active: number; pickup: number; drop: number };
-  occupancy: { route_id: number; bus_id: number | null; capacity: number | null; student_count: number; pickup_count: number; seats_left: number | null; percent: number | null }[];
+  occupancy: {
+    route_id: number;
+    bus_id: number | null;
+    capacity: number | null;
+    student_count: number;
+    pickup_count: number;
+    seats_left: number | null;
+    percent: number | null;
+  }[];
   exceptions: { route_id: number; kind: string; reason: string | null; bus_id: number | null; student_count: number }[];
   expiring: { kind: string; bus_id: number | null; driver_id: number | null; name: string; days_left: number; is_expired: boolean }[];
   without_bus: { route_id: number; student_count: number }[];
@@ -137,14 +145,18 @@ describe('the dashboard', () => {
 describe('what is told of papers that expire', () => {
   /** What a function answers in a school to whoever reaches all of it. */
   const answers = async (of: typeof fleet, call: string) =>
-    acting(service.database.url, 'school_tenant', { search_path: `${of.schema}, public`, 'app.tenant_id': String(of.school.id), 'app.scope': 'all', 'app.time_zone': 'UTC' }, ({ rows }) =>
-      rows<Record<string, unknown>>(`select * from ${call} answer order by answer`),
+    acting(
+      service.database.url,
+      'school_tenant',
+      { search_path: `${of.schema}, public`, 'app.tenant_id': String(of.school.id), 'app.scope': 'all', 'app.time_zone': 'UTC' },
+      ({ rows }) => rows<Record<string, unknown>>(`select * from ${call} answer order by answer`),
     );
 
   test('has a key for each step, 30 days, 7 days, expired, which stays until the next and is new with a new last day', async () => {
     const own = await transportSchool(service);
     const bus = await own.addBus({ registration_number: 'B', insurance_expires_on: day(30), fitness_expires_on: day(31) });
-    const told = async () => (await answers(own, 'api.transport_expiring_notices()')).map(({ task, variables }) => [task, (variables as { in_days: string }).in_days]);
+    const told = async () =>
+      (await answers(own, 'api.transport_expiring_notices()')).map(({ task, variables }) => [task, (variables as { in_days: string }).in_days]);
     const insured = async (until: number) => {
       await own.admin.put(`/api/transport/buses/${bus}`, { insurance_expires_on: day(until) });
       return told();
@@ -197,8 +209,19 @@ describe('fee plans', () => {
     });
     expect((await admin.get<FeePlan>(`${path}/${plan.id}`)).data).toEqual(plan);
     const structure = `/api/finance/fee-structures/${plan.fee_structure_id}`;
-    expect((await admin.get(structure)).data).toMatchObject({ name: 'Bus North', components: [{ name: 'Bus North', amount: 45.5, frequency: 'monthly' }], classes: [] });
-    const { data: changed } = await admin.put<FeePlan>(`${path}/${plan.id}`, { ...plan, name: 'Bus', amount: 50, frequency: 'term', route_id: null, max_km: 5 });
+    expect((await admin.get(structure)).data).toMatchObject({
+      name: 'Bus North',
+      components: [{ name: 'Bus North', amount: 45.5, frequency: 'monthly' }],
+      classes: [],
+    });
+    const { data: changed } = await admin.put<FeePlan>(`${path}/${plan.id}`, {
+      ...plan,
+      name: 'Bus',
+      amount: 50,
+      frequency: 'term',
+      route_id: null,
+      max_km: 5,
+    });
     expect(changed).toMatchObject({ name: 'Bus', amount: 50, frequency: 'term', route_id: null, route_name: null, max_km: 5 });
     expect((await admin.get(structure)).data).toMatchObject({ name: 'Bus', components: [{ name: 'Bus', amount: 50, frequency: 'term' }] });
     // Finance does not take away what the plan stands on.
@@ -290,13 +313,13 @@ describe('fee plans', () => {
     const b = await add({ name: 'Bay', route_id, amount: 1 }, own);
     const a = await add({ name: 'ábaco', academic_year_id: year, amount: 2 }, own);
     const found = async (query: string) => ids((await own.admin.get<FeePlan[]>(`${path}?${query}`)).data);
-    expect([await found(''), await found(`route_id=${route_id}`), await found(`academic_year_id=${year}`), await found('search=abaco'), await found('sort=amount')]).toEqual([
-      [a.id, b.id],
-      [b.id],
-      [a.id],
-      [a.id],
-      [b.id, a.id],
-    ]);
+    expect([
+      await found(''),
+      await found(`route_id=${route_id}`),
+      await found(`academic_year_id=${year}`),
+      await found('search=abaco'),
+      await found('sort=amount'),
+    ]).toEqual([[a.id, b.id], [b.id], [a.id], [a.id], [b.id, a.id]]);
   });
 
   test('are for transport.manage to make, and to bill for fee.manage in a school that has fees', async () => {
@@ -324,14 +347,18 @@ describe('the contact sheet', () => {
 
   test.each(['csv', 'xlsx'])('as .%s has who rides, route by route in the order of the stops, with whom to call', async (format) => {
     const own = await transportSchool(service);
-    const [south, north] = [await own.addRoute({ name: 'South' }), await own.addRoute({ name: 'North', bus_id: await own.addBus({ registration_number: 'LX21 ABC' }) })];
+    const [south, north] = [
+      await own.addRoute({ name: 'South' }),
+      await own.addRoute({ name: 'North', bus_id: await own.addBus({ registration_number: 'LX21 ABC' }) }),
+    ];
     const last = await own.addStop(north, { name: 'Oak', pickup_time: '07:20', drop_time: '15:10' });
     const first = await own.addStop(north, { name: 'Elm', sequence: 1 });
     const alone = await own.addStop(south, { name: 'Fir' });
     const parent = { parent_name: 'Berta Núñez', parent_phone: '+44 20 7946 0001' };
     const zoe = await own.addStudent({ first_name: 'Zoë', last_name: 'Abel', admission_number: '007', ...parent });
     const others = [];
-    for (const last_name of ['Young', 'Baker', 'Gone', 'Cole']) others.push(await own.addStudent({ first_name: 'Lee', last_name, admission_number: last_name }));
+    for (const last_name of ['Young', 'Baker', 'Gone', 'Cole'])
+      others.push(await own.addStudent({ first_name: 'Lee', last_name, admission_number: last_name }));
     const [young = 0, baker = 0, gone = 0, cole = 0] = others;
     await own.enroll(young, north, last);
     await own.enroll(zoe, north, last, 'pickup');
@@ -391,7 +418,10 @@ describe('the contact sheet', () => {
       return row?.page ?? { rows: [], next: null };
     };
     const first = await read();
-    expect([first.rows.map(([name]) => name), first.next]).toEqual([['A', 'A'], [routes[0], routes[2]]]);
+    expect([first.rows.map(([name]) => name), first.next]).toEqual([
+      ['A', 'A'],
+      [routes[0], routes[2]],
+    ]);
     await own.admin.put(`/api/transport/routes/${routes[2] ?? 0}`, { name: '0' });
     const second = await read(first.next);
     expect([second.rows.map(([name]) => name), second.next]).toEqual([['B', 'B'], [routes[2]]]);

@@ -101,7 +101,8 @@ export async function transportSchool(service: TestService) {
       for (let n = 0; n < students; n++) enrollments.push((await enroll(await addStudent(), routeId, stopId, type)).data);
       return { busId, routeId, stopId, enrollments };
     },
-    assign: (body: object, status = 201) => admin.post<{ id: number; starts_on: string; ends_on: string | null }>('/api/transport/bus-assignments', body, status),
+    assign: (body: object, status = 201) =>
+      admin.post<{ id: number; starts_on: string; ends_on: string | null }>('/api/transport/bus-assignments', body, status),
     except: (body: object, status = 201) => admin.post<{ id: number }>('/api/transport/schedules/exceptions', body, status),
     route: async (id: number) => (await admin.get<Route>(`/api/transport/routes/${String(id)}`)).data,
     stops: async (id: number) => (await admin.get<Stop[]>(`/api/transport/routes/${String(id)}/stops?pageSize=100`)).data,

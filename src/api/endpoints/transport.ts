@@ -142,7 +142,8 @@ export const transport = resource('/transport', 'Transport', 'Transport in figur
   'GET /dashboard': {
     operation: 'transport_dashboard',
     summary: 'Read the dashboard of transport',
-    description: 'What there is, how full each route is, what is not as planned today, papers that expire, routes without a bus, inactive students with a seat.',
+    description:
+      'What there is, how full each route is, what is not as planned today, papers that expire, routes without a bus, inactive students with a seat.',
     answer: Dashboard,
   },
   'GET /fee-plans': {
