@@ -66,7 +66,9 @@ describe('an enrolment', () => {
       expect(await fleet.enroll(...body)).toMatchObject({ status: 422, error: 'invalid_reference', details: [{ path: field }] });
     for (const wrong of [inactive, gone, 999_999]) await refused([wrong, routeId, stopId], 'student_id');
     await refused([student, 999_999, stopId], 'route_id');
-    for (const wrong of [other.stopId, 999_999]) await refused([student, routeId, wrong], 'stop_id');
+    const removed = await fleet.addStop(routeId);
+    await admin.delete(`/api/transport/stops/${removed}`);
+    for (const wrong of [other.stopId, removed, 999_999]) await refused([student, routeId, wrong], 'stop_id');
     expect((await fleet.enroll(student, routeId, stopId, 'return')).status).toBe(400);
     await admin.put(`/api/transport/routes/${routeId}`, { is_active: false });
     expect(await fleet.enroll(student, routeId, stopId)).toMatchObject({ status: 409, error: 'invalid_state' });

@@ -295,6 +295,16 @@ describe('an exception', () => {
     await admin.delete(`${exceptions}/${data.id}`, 404);
   });
 
+  test('is one of a route and a day, and of a bus or a driver and a day, whoever writes it', async () => {
+    const [route_id, other, crew] = [await fleet.addRoute(), await fleet.addRoute(), await addCrew()];
+    await fleet.except({ route_id, date: day(30), kind: 'replaced', ...crew });
+    const refused = (row: object, constraint: string) =>
+      expect(school.insert('route_exception', { date: day(30), ...row })).rejects.toMatchObject({ code: '23505', constraint });
+    await refused({ route_id, kind: 'cancelled' }, 'route_exception_date_key');
+    await refused({ route_id: other, kind: 'replaced', bus_id: crew.bus_id }, 'route_exception_bus_id_key');
+    await refused({ route_id: other, kind: 'replaced', driver_id: crew.driver_id }, 'route_exception_driver_id_key');
+  });
+
   test('goes before the assignment of the day, in what it names', async () => {
     const route_id = await fleet.addRoute(await addCrew());
     const [crew, spare] = [await addCrew(), await addCrew()];

@@ -92,6 +92,9 @@ describe('the dashboard', () => {
     const own = await transportSchool(service);
     const [cancelled, replaced, lost] = [await own.ridden(1), await own.ridden(2), await own.ridden(1)];
     await own.admin.put(`/api/transport/routes/${lost.routeId}`, { bus_id: null });
+    const idle = await own.ridden(1);
+    await own.admin.put(`/api/transport/routes/${idle.routeId}`, { bus_id: null });
+    await own.except({ route_id: idle.routeId, date: day(), kind: 'cancelled' });
     const spare = await own.addBus();
     await own.except({ route_id: cancelled.routeId, date: day(), kind: 'cancelled', reason: 'Snow' });
     await own.except({ route_id: replaced.routeId, date: day(), kind: 'replaced', bus_id: spare });
@@ -100,9 +103,10 @@ describe('the dashboard', () => {
     expect(exceptions).toMatchObject([
       { route_id: cancelled.routeId, kind: 'cancelled', reason: 'Snow', student_count: 1 },
       { route_id: replaced.routeId, kind: 'replaced', reason: null, bus_id: spare, student_count: 2 },
+      { route_id: idle.routeId, kind: 'cancelled', bus_id: null },
     ]);
     expect(without_bus).toMatchObject([{ route_id: lost.routeId, student_count: 1 }]);
-    expect(occupancy.map(({ bus_id }) => bus_id)).toEqual([cancelled.busId, spare, null]);
+    expect(occupancy.map(({ bus_id }) => bus_id)).toEqual([cancelled.busId, spare, null, null]);
   });
 
   test('lists papers and licences that expire within 30 days or have, the first to expire first', async () => {
@@ -110,6 +114,9 @@ describe('the dashboard', () => {
     const bus = await own.addBus({ registration_number: 'B', insurance_expires_on: day(30), fitness_expires_on: day(-2) });
     await own.addBus({ insurance_expires_on: day(31), fitness_expires_on: null });
     await own.addBus({ insurance_expires_on: day(-5), is_active: false });
+    await own.addDriver({ license_expires_on: day(-5), is_active: false });
+    await own.admin.delete(`/api/transport/buses/${await own.addBus({ insurance_expires_on: day(1), fitness_expires_on: day(1) })}`);
+    await own.admin.delete(`/api/transport/drivers/${await own.addDriver({ license_expires_on: day(1) })}`);
     const driver = await own.addDriver({ name: 'D', license_expires_on: day(0) });
     expect((await read(own)).expiring).toEqual([
       { kind: 'fitness', bus_id: bus, driver_id: null, name: 'B', expires_on: day(-2), days_left: -2, is_expired: true },
@@ -139,6 +146,40 @@ describe('the dashboard', () => {
     const reader = await school.user([await school.role('transport.read')]);
     await reader.get(path);
     for (const role of ['teacher', 'accountant', 'student']) await (await school.user([role])).get(path, 403);
+  });
+});
+
+describe('the tables', () => {
+  const ofStaff = ['bus', 'driver', 'transport_staff', 'bus_assignment', 'route_exception', 'transport_fee_plan'];
+
+  test('show a student no bus, driver, helper, assignment, exception or plan, and let them write none, no route, stop or seat', async () => {
+    const own = await transportSchool(service);
+    const { busId: bus_id, routeId: route_id, stopId: stop_id, enrollments } = await own.ridden(1);
+    const [driver_id, staff_id] = [await own.addDriver(), await own.addStaff()];
+    await own.assign({ route_id, bus_id, driver_id, staff_id });
+    await own.except({ route_id, date: day(1), kind: 'cancelled' });
+    await own.admin.post('/api/transport/fee-plans', { name: 'Bus', amount: 1, frequency: 'monthly' }, 201);
+    const student = enrollments[0]?.student_id ?? 0;
+    await own.admin.delete(`/api/transport/enroll/${enrollments[0]?.id ?? 0}`);
+    const reads = (scope: string) =>
+      acting(
+        service.database.url,
+        'school_tenant',
+        { search_path: `${own.schema}, public`, 'app.tenant_id': String(own.school.id), 'app.scope': scope, 'app.student_id': String(student) },
+        async ({ rows, attempt }) => ({
+          seen: (await rows<{ count: number }>(ofStaff.map((table) => `select count(*)::integer from ${table}`).join(' union all '))).map(({ count }) => count),
+          refused: [
+            await attempt(`insert into route (name) values ('Mine')`),
+            await attempt(`insert into stop (route_id, name, sequence) values (${route_id}, 'Mine', 2)`),
+            await attempt(
+              `insert into transport_enrollment (student_id, route_id, stop_id, enrollment_type) values (${student}, ${route_id}, ${stop_id}, 'both')`,
+            ),
+          ],
+        }),
+      );
+    expect(await reads('own')).toEqual({ seen: [0, 0, 0, 0, 0, 0], refused: ['42501', '42501', '42501'] });
+    expect(await reads('')).toEqual({ seen: [0, 0, 0, 0, 0, 0], refused: ['42501', '42501', '42501'] });
+    expect(await reads('all')).toEqual({ seen: [1, 1, 1, 1, 1, 1], refused: [1, 1, 1] });
   });
 });
 
