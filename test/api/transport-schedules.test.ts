@@ -466,6 +466,10 @@ describe('the conflict check', () => {
     expect(await conflicts(`route_id=${routeId}`)).toEqual(expected);
     expect(await conflicts('')).toEqual(expected);
     expect(await conflicts(`route_id=${fine}`)).toEqual([]);
+    // A day on which it does not run has nothing wrong.
+    const { data: cancelled } = await own.except({ route_id: routeId, date: day(10), kind: 'cancelled' });
+    expect((await conflicts(`route_id=${routeId}`))[0]).toEqual(['inactive', day(11), day(20)]);
+    await own.admin.delete(`${exceptions}/${cancelled.id}`);
     // Too few seats, whoever wrote that.
     await service.database.query(
       `set session_replication_role = replica; update ${own.schema}.bus set capacity = 1 where id = ${busId}; reset session_replication_role`,
