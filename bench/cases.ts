@@ -204,4 +204,16 @@ export const cases: BenchCase[] = [
     isOfInvoices: true,
     request: ({ student }) => ({ path: `/api/fees/invoices/${student}/download`, operation: 'invoices_download', params: { id: student } }),
   },
+  {
+    name: 'transport',
+    title: 'the dashboard of transport',
+    floor: 'statement',
+    request: () => ({ path: '/api/transport/dashboard', operation: 'transport_dashboard', params: {} }),
+  },
+  {
+    name: 'contacts',
+    title: 'the contact sheet of transport',
+    floor: 'statement',
+    request: () => ({ path: '/api/transport/export/contact-sheet', operation: 'transport_contact_sheet', params: { limit: 5000 } }),
+  },
 ];

@@ -1,4 +1,4 @@
--- One school of the benchmark: 24 classes in 12 grades, one of them with its attendance, 24 more of last year, students of whom four fifths are in a class,
+-- One school of the benchmark: 24 classes in 12 grades whose students all ride a bus, one of them with its attendance, 24 more of last year, students of whom four fifths are in a class,
 -- 20 users with the password of p_hash. Triggers are off, which makes 300,000 students a matter of a minute; what they
 -- would have done (grade, enrollment) is written out. Needs a superuser.
 create function pg_temp.bench_school(p_number integer, p_students integer, p_hash text) returns void language plpgsql as $$
@@ -67,6 +67,17 @@ begin
   -- A fee of this year for each student, with the number of the student.
   insert into fee_structure (name, academic_year_id) select 'Fees', id from academic_year where is_current;
   insert into student_fee (student_id, fee_structure_id, amount, due_date) select n, 1, 1000, make_date(v_year + 1, 7, 31) from generate_series(1, p_students) n;
+  -- Who is in a class rides: forty on a route, which has a bus, a driver and eight stops; every second one by an assignment.
+  insert into bus (registration_number, capacity, insurance_expires_on, fitness_expires_on)
+    select 'BUS ' || n, 50, (now() + n * interval '10 days')::date, (now() + n * interval '7 days')::date from generate_series(1, p_students / 50) n;
+  insert into driver (name, phone, license_number, license_expires_on)
+    select v_given[1 + n * 7 % 37] || ' ' || v_family[1 + n * 5 % 29], '+44 20 7946 ' || lpad(n::text, 4, '0'), 'LIC ' || n, (now() + n * interval '9 days')::date from generate_series(1, p_students / 50) n;
+  insert into route (name, code, distance_km, bus_id, driver_id) select 'Route ' || lpad(n::text, 3, '0'), 'R' || n, n % 20, n, n from generate_series(1, p_students / 50) n;
+  insert into stop (route_id, name, sequence, pickup_time, drop_time)
+    select r, format('Stop %s of %s', n, r), n, time '07:00' + n * interval '5 minutes', time '16:00' - n * interval '5 minutes' from generate_series(1, p_students / 50) r, generate_series(1, 8) n order by r, n;
+  insert into bus_assignment (bus_id, route_id, driver_id, starts_on) select n, n, n, make_date(v_year, 8, 1) from generate_series(1, p_students / 50, 2) n;
+  insert into transport_enrollment (student_id, route_id, stop_id, enrollment_type)
+    select n, 1 + n % (p_students / 50), 1 + n % (p_students / 50) * 8 + n / (p_students / 50) % 8, (array['both', 'both', 'pickup', 'drop'])[1 + n % 4] from generate_series(1, p_students * 4 / 5) n;
   perform core.usage_count();
   perform set_config('session_replication_role', 'origin', true);
 end $$;

@@ -18,7 +18,7 @@ raised as materialized (
   select b.name, t.error
   from body b join (values
     ('\m(update|insert into) timetable_slot\M|core\.(insert|update)\(''timetable_slot''|core\.update\(''class''', 'schedule_conflict'),
-    ('\mupdate (platform\.tenant|platform\.subscription|teacher_leave|invoice)\M|core\.update\(''(teacher_leave|invoice)''', 'invalid_state')) t (pattern, error) on b.text ~ t.pattern
+    ('\mupdate (platform\.tenant|platform\.subscription|teacher_leave|invoice|transport_enrollment)\M|core\.update\(''(teacher_leave|invoice)''', 'invalid_state')) t (pattern, error) on b.text ~ t.pattern
 ),
 reached as (
   select o.name as operation, ('api.' || o.name) collate "default" as name from core.operation o

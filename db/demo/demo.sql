@@ -131,6 +131,38 @@ begin
     from (values (1, 14, 'sent', 'Trip to the Natural History Museum', 18.5, 1), (1, 7, 'sent', 'School shirt', 12, 3), (2, 14, 'sent', 'Violin, hire for a term', 95, 1), (3, 21, 'draft', 'Examination fee', 40, 2))
       i (student_id, due_in, status, item, amount, quantity);
   perform api.record_payment('invoice', 2, '{"amount": 36, "payment_method": "card"}');
+  -- Three buses, one of them with papers that expire soon; who rides comes from all over the school, the demo student among them.
+  insert into bus (registration_number, capacity, model, insurance_expires_on, fitness_expires_on) values
+    ('LX21 ABC', 40, 'Mercedes-Benz Tourismo', (now() + interval '200 days')::date, (now() + interval '20 days')::date),
+    ('LX19 KLM', 24, 'Iveco Daily', (now() + interval '90 days')::date, (now() + interval '300 days')::date),
+    ('LX23 RST', 16, 'Ford Transit', (now() + interval '150 days')::date, (now() + interval '250 days')::date);
+  insert into driver (name, phone, license_number, license_expires_on) values
+    ('Grace Appiah', '+44 20 7946 1001', 'APPIA655122G99', (now() + interval '400 days')::date),
+    ('Tom Becker', '+44 20 7946 1002', 'BECKE802040T99', (now() + interval '12 days')::date),
+    ('Nadia Rahman', '+44 20 7946 1005', 'RAHMA857231N99', (now() + interval '700 days')::date);
+  insert into transport_staff (name, phone, role) values ('Rosa Lind', '+44 20 7946 1003', 'attendant'), ('Femi Ade', '+44 20 7946 1004', 'mechanic');
+  insert into route (name, code, start_point, end_point, distance_km, bus_id, driver_id)
+    select r.name, r.code, r.start_point, 'Demo School', r.km, b.id, d.id
+    from (values ('North', 'N1', 'Mill Hill', 8.5, 'LX21 ABC', 'Grace Appiah'), ('South', 'S1', 'Crystal Palace', 4.2, 'LX19 KLM', 'Tom Becker'),
+      ('East', 'E1', 'Stratford', 6, 'LX23 RST', 'Nadia Rahman')) r (name, code, start_point, km, bus, driver)
+    join bus b on b.registration_number = r.bus join driver d on d.name = r.driver order by r.code;
+  insert into stop (route_id, name, sequence, pickup_time, drop_time, latitude, longitude)
+    select r.id, s.name, s.sequence, time '07:20' + s.sequence * interval '10 minutes', time '16:20' - s.sequence * interval '10 minutes', s.latitude, s.longitude
+    from route r join (values ('N1', 1, 'Mill Hill Broadway', 51.6131, -0.2492), ('N1', 2, 'Hendon Central', 51.5833, -0.2264), ('N1', 3, 'Golders Green', 51.5724, -0.1941), ('N1', 4, 'Finchley Road', 51.5473, -0.1807),
+      ('S1', 1, 'Crystal Palace', 51.4181, -0.0727), ('S1', 2, 'Gipsy Hill', 51.4245, -0.0838), ('S1', 3, 'Herne Hill', 51.4533, -0.1022), ('S1', 4, 'Camberwell Green', 51.4741, -0.0929),
+      ('E1', 1, 'Stratford', 51.5416, -0.0042), ('E1', 2, 'Bow Church', 51.5277, -0.0208), ('E1', 3, 'Mile End', 51.5252, -0.0332), ('E1', 4, 'Whitechapel', 51.5194, -0.0612))
+      s (code, sequence, name, latitude, longitude) on s.code = r.code order by r.code, s.sequence;
+  insert into bus_assignment (bus_id, route_id, driver_id, staff_id, starts_on)
+    select r.bus_id, r.id, r.driver_id, st.id, (now() - interval '20 days')::date from route r, transport_staff st where r.code = 'N1' and st.name = 'Rosa Lind';
+  insert into transport_enrollment (student_id, route_id, stop_id, enrollment_type)
+    select s.id, r.id, stop.id, case when s.n % 5 = 4 then 'pickup' else 'both' end
+    from (select id, row_number() over (order by id) - 1 as n from student where id % 13 = (select min(id) from student) % 13) s
+    join route r on r.code = (array['N1', 'N1', 'S1', 'N1', 'E1', 'S1'])[1 + s.n % 6]
+    join stop on stop.route_id = r.id and stop.sequence = 1 + s.n / 6 % 4 order by s.id;
+  insert into route_exception (route_id, date, kind, reason)
+    select id, (date_trunc('week', now()) + interval '8 days')::date, 'cancelled', 'Nadia is at a training' from route where code = 'E1';
+  perform api.transport_fee_plans_create('{"name": "Bus, up to 5 km", "max_km": 5, "amount": 35, "frequency": "monthly"}');
+  perform api.transport_fee_plans_create('{"name": "Bus, from 5 km on", "min_km": 5, "amount": 50, "frequency": "monthly"}');
   perform set_config('app.user_id', '', true);
   perform core.usage_count();
 end $demo$;

@@ -127,6 +127,7 @@ export const days = <Q extends z.ZodObject>(query: Q, most: number): Q =>
     if (count < 1) context.addIssue({ code: 'custom', path: ['to_date'], message: 'must not be before from_date' });
     if (count > most) context.addIssue({ code: 'custom', path: ['to_date'], message: `must be at most ${String(most)} days from from_date` });
   });
+
 /** An amount of money: more than 0, at most 2 decimals as they are written, so that nothing is rounded. */
 export const money = z
   .number()

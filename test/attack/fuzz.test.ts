@@ -637,7 +637,8 @@ describe('the protocol', () => {
       async (endpoint) => {
         const isPlatform = endpoint.operation.access === 'platform';
         const path = samplePath(document, endpoint, { id: isPlatform ? decoy.id : known });
-        const ask = (query: string) => send(service.url, { path: `${path}?${query}`, token: isPlatform ? service.operator.token : whole.admin.token });
+        const ask = (query: string) =>
+          send(service.url, { path: `${path}${path.includes('?') ? '&' : '?'}${query}`, token: isPlatform ? service.operator.token : whole.admin.token });
         const [huge, one, far] = [await ask('pageSize=1000'), await ask('pageSize=1&page=1'), await ask('page=1000000000&pageSize=100')];
         const length = (answer: Answered) => (answer.json?.data as unknown[]).length;
         const total = one.json?.pagination?.totalItems ?? -1;

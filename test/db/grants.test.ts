@@ -235,8 +235,8 @@ describe('grants', () => {
     expect(await grants(functionsOf('platform'), 'f')).toEqual({ search_normal: ['school_platform EXECUTE', 'school_tenant EXECUTE'] });
   });
 
-  test('of the functions of a school its role may execute those that look for conflicts in the timetable', async () => {
-    const names = ['timetable_conflicts', 'timetable_refuse'];
+  test('of the functions of a school its role may execute those that look for conflicts in the timetable and for seats in buses', async () => {
+    const names = ['route_buses', 'timetable_conflicts', 'timetable_refuse', 'transport_require_seats'];
     expect(await grants(functionsOf(school.schema), 'f')).toEqual(Object.fromEntries(names.map((name) => [name, ['school_tenant EXECUTE']])));
   });
 

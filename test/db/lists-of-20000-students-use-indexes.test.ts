@@ -53,13 +53,21 @@ beforeAll(async () => {
      insert into ${schema}.timetable_slot (class_id, academic_year_id, subject_id, day_of_week, period)
        select c.id, c.academic_year_id, 1, d, p from ${schema}.class c, generate_series(1, 5) d, generate_series(1, 8) p`,
   );
+  await database.query(
+    `set session_replication_role = replica;
+     insert into ${schema}.route (name) select 'Route ' || n from generate_series(1, 400) n;
+     insert into ${schema}.stop (route_id, name, sequence) select r, 'Stop ' || s, s from generate_series(1, 400) r, generate_series(1, 8) s order by r, s;
+     insert into ${schema}.transport_enrollment (student_id, route_id, stop_id, enrollment_type, created_at)
+       select n, 1 + n % 400, 1 + n % 400 * 8 + n / 400 % 8, 'both', timestamptz '2026-01-01' + n * interval '1 minute' from generate_series(1, 20000) n;
+     reset session_replication_role`,
+  );
   // As autovacuum does: it also empties the list of what the trigram index has still to take in.
   await database.query(
     `vacuum analyze ${schema}.student, ${schema}.enrollment, ${schema}.class, ${schema}.grade, ${schema}.attendance, ${schema}.attendance_day,
        ${schema}.attendance_correction, ${schema}.timetable_slot, ${schema}.invoice, ${schema}.invoice_item, ${schema}.student_fee, ${schema}.payment,
-       ${schema}.user_account, ${schema}.notification`,
+       ${schema}.user_account, ${schema}.notification, ${schema}.route, ${schema}.stop, ${schema}.transport_enrollment`,
   );
-}, 180_000);
+}, 240_000);
 afterAll(() => database.drop());
 
 interface Plan {
@@ -300,5 +308,27 @@ describe('with 20,000 students and row security', () => {
     // Two words, counted and found, and the name for the page.
     expect(scans).toHaveLength(5);
     expect((await plans('timetable_slots_list', {}, 'subject')).scans).toHaveLength(1);
+  });
+
+  test('the first page of 20,000 transport enrolments comes in the order of an index; those of a route, a stop, a student or a class by theirs', async () => {
+    const { answer, scans } = await plans('transport_enrollments_list', {}, 'transport_enrollment');
+    expect(answer.pagination?.totalItems).toBe(20000);
+    expect(scans.some((scan) => /Index Scan (Backward )?transport_enrollment_created_at_idx/.test(scan))).toBe(true);
+    for (const params of [{ route_id: 17 }, { stop_id: 17 }, { student_id: 777 }, { class_id: classId }, { search: 'łukaszew' }]) {
+      const narrowed = await plans('transport_enrollments_list', params, 'transport_enrollment');
+      expect(narrowed.answer.pagination?.totalItems).toBeGreaterThan(0);
+      expect([params, narrowed.scans]).not.toEqual([params, expect.arrayContaining(['Seq Scan'])]);
+    }
+  });
+
+  test('the routes count who rides by route, and the contact sheet of one reads its enrolments alone', async () => {
+    for (const [operation, params] of [
+      ['transport_routes_list', {}],
+      ['transport_contact_sheet', { route_id: 17, limit: 1000 }],
+    ] as const) {
+      const { scans } = await plans(operation, params, 'transport_enrollment');
+      expect(scans.length).toBeGreaterThan(0);
+      expect(scans).not.toContain('Seq Scan');
+    }
   });
 });

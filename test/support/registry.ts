@@ -130,10 +130,18 @@ const byHand: Record<string, Record<string, unknown> | ((id: number) => Record<s
   notifications_send: { all: true, title: 'Sample', message: 'Of a test' },
   // One of the catalogue, with words that name nothing.
   platform_notification_templates_create: { key: 'holiday.added' },
+  // Its own bus and driver replace none of another route; a plan is by route or by length.
+  transport_exceptions_create: (id) => ({ kind: 'replaced', bus_id: id, driver_id: id }),
+  transport_fee_plans_create: { min_km: null, max_km: null },
+  // In the academic year of School.classroom, and in that which populate makes the plan in.
+  transport_fee_plans_generate: { date: `${thisYear}-09-01` },
 };
 
 /** Queries that a schema alone can't tell, by operation. */
-const queriesByHand: Record<string, (id: number) => Record<string, number>> = { timetable_print: (id) => ({ class_id: id }) };
+const queriesByHand: Record<string, (id: number) => Record<string, number | string>> = {
+  timetable_print: (id) => ({ class_id: id }),
+  transport_schedules_list: () => ({ from_date: `${thisYear}-06-01`, to_date: `${thisYear}-06-30` }),
+};
 
 /** What goes with a reference in a body, by operation and field, where another one has to go for it. */
 const besides: Record<string, Record<string, Record<string, unknown>>> = {

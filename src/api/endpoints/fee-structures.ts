@@ -2,7 +2,8 @@ import { z } from 'zod';
 import { resource } from '../endpoint.ts';
 import { amount, date, Deleted, id, money, optionalText, page, pathId, text, timestamps } from '../schemas.ts';
 
-const frequency = z.enum(['one_time', 'monthly', 'quarterly', 'term', 'annual']).meta({
+/** How often something is billed. */
+export const frequency = z.enum(['one_time', 'monthly', 'quarterly', 'term', 'annual']).meta({
   description:
     'How often it is billed: for a calendar month, a quarter of the academic year (three months from its start on), a term, or once for the academic year (annual, one_time).',
 });

@@ -28,6 +28,12 @@ import { gradeSubjects, subjects } from './subjects.ts';
 import { subscription } from './subscription.ts';
 import { teachers } from './teachers.ts';
 import { timetable } from './timetable.ts';
+import { transportBuses } from './transport-buses.ts';
+import { transportEnrollments } from './transport-enrollments.ts';
+import { transportDrivers, transportStaff } from './transport-people.ts';
+import { transportRoutes, transportStops } from './transport-routes.ts';
+import { transportAssignments, transportSchedules } from './transport-schedules.ts';
+import { transport } from './transport.ts';
 import { users } from './users.ts';
 
 /** Every documented endpoint, in the order of the specification; fixed paths below a resource (imports, templates) come before its `/:id`. */
@@ -56,6 +62,15 @@ export const resources: readonly Resource[] = [
   notificationTemplates,
   notifications,
   holidays,
+  transportBuses,
+  transportDrivers,
+  transportRoutes,
+  transportStops,
+  transportEnrollments,
+  transportStaff,
+  transportSchedules,
+  transportAssignments,
+  transport,
   dashboard,
   rbac,
   users,

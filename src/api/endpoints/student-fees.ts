@@ -64,7 +64,8 @@ const Generate = z
   })
   .meta({ id: 'GenerateStudentFees' });
 
-const Generated = z
+/** What billing came to. */
+export const Generated = z
   .object({
     fee_structure_id: id,
     created: z.int().meta({ description: 'Fees that were made, one for each student.' }),

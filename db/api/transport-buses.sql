@@ -1,0 +1,76 @@
+-- /api/transport/buses: the buses, what they run, and whether their papers are valid.
+
+insert into core.operation (name, access, permission, feature, writes, idempotent, record) values
+  ('transport_buses_list', 'tenant', 'transport.read', 'transport', false, false, null),
+  ('transport_buses_create', 'tenant', 'transport.manage', 'transport', true, true, 'bus'),
+  ('transport_buses_get', 'tenant', 'transport.read', 'transport', false, false, 'bus'),
+  ('transport_buses_update', 'tenant', 'transport.manage', 'transport', true, false, 'bus'),
+  ('transport_buses_delete', 'tenant', 'transport.manage', 'transport', true, false, 'bus'),
+  ('transport_buses_details', 'tenant', 'transport.read', 'transport', false, false, null);
+
+select core.define_record('bus', p_table => 'bus', p_key => 'b.id', p_source => 'bus b',
+  p_columns => $$
+    b.id, b.registration_number, b.capacity, b.model, b.insurance_expires_on, b.fitness_expires_on, b.is_active, b.created_at, b.updated_at
+  $$,
+  p_condition => 'b.deleted_at is null',
+  p_search => $$platform.search_normal(concat_ws(' ', b.registration_number, b.model))$$,
+  p_filters => $${
+    "is_active": "b.is_active = :value::boolean",
+    "expires_before": "least(b.insurance_expires_on, b.fitness_expires_on) < :value::date"
+  }$$,
+  p_default_sort => 'registration_number', p_sorts => $${
+    "registration_number": ["lower(b.registration_number)"],
+    "capacity": ["b.capacity"],
+    "insurance_expires_on": ["b.insurance_expires_on nulls last"],
+    "fitness_expires_on": ["b.fitness_expires_on nulls last"],
+    "created_at": ["b.created_at"]
+  }$$,
+  p_writable => '{registration_number,capacity,model,insurance_expires_on,fitness_expires_on,is_active}');
+
+-- A bus runs the routes that it is assigned to today, and those of its own that have no assignment today.
+select core.define_record('bus_detail', p_table => 'bus', p_key => 'b.id',
+  p_source => $$
+    bus b cross join lateral (
+      select coalesce(json_agg(json_build_object('id', r.id, 'name', r.name, 'code', r.code, 'is_assigned', a.id is not null,
+          'driver_id', d.id, 'driver_name', d.name, 'driver_phone', d.phone, 'staff_id', st.id, 'staff_name', st.name,
+          'student_count', e.students, 'pickup_count', e.pickup, 'drop_count', e.drop) order by platform.search_normal(r.name), r.id), '[]') as routes,
+        coalesce(sum(e.students), 0) as students
+      from route r
+      left join bus_assignment a on a.route_id = r.id and core.today() between a.starts_on and coalesce(a.ends_on, 'infinity')
+      left join driver d on d.id = coalesce(a.driver_id, r.driver_id)
+      left join transport_staff st on st.id = a.staff_id
+      cross join lateral (
+        select count(*) as students, count(*) filter (where enrollment_type <> 'drop') as pickup, count(*) filter (where enrollment_type <> 'pickup') as drop
+        from transport_enrollment where route_id = r.id and status = 'active') e
+      where r.deleted_at is null and coalesce(a.bus_id, r.bus_id) = b.id
+    ) run
+  $$,
+  p_columns => $$
+    b.id, b.registration_number, b.capacity, b.model, b.insurance_expires_on, b.fitness_expires_on, b.is_active,
+    run.routes -> 0 as route, run.routes, run.students as student_count,
+    (select coalesce(json_agg(json_build_object('kind', p.kind, 'expires_on', p.day, 'days_left', p.day - core.today(), 'is_expired', p.day < core.today()) order by p.day), '[]')
+       from (values ('insurance', b.insurance_expires_on), ('fitness', b.fitness_expires_on)) p (kind, day) where p.day is not null) as documents,
+    (select coalesce(json_agg(json_build_object('id', a.id, 'route_id', a.route_id, 'route_name', r.name, 'driver_id', a.driver_id, 'driver_name', d.name,
+         'starts_on', a.starts_on, 'ends_on', a.ends_on) order by a.starts_on), '[]')
+       from bus_assignment a join route r on r.id = a.route_id join driver d on d.id = a.driver_id
+       where a.bus_id = b.id and (a.ends_on is null or a.ends_on >= core.today())) as assignments,
+    b.created_at, b.updated_at
+  $$,
+  p_condition => 'b.deleted_at is null');
+
+select core.define_functions('transport_buses', 'bus', '{
+  "list": "Buses by registration number; search over that and the model; filters is_active, expires_before (a paper).",
+  "create": "A new bus; conflict when another has its registration number, in any case.",
+  "get": "One bus, or not_found.",
+  "update": "Changes what is given; conflict for fewer seats than students ride."
+}');
+
+-- Removes a bus; what it did stays. in_use while it is planned for a route.
+create function api.transport_buses_delete(p jsonb) returns json language sql as $$
+  select api.transport_remove('bus', (p ->> 'id')::bigint);
+$$;
+
+-- One bus with the routes it runs today, who drives, how many ride, its papers and assignments, or not_found.
+create function api.transport_buses_details(p jsonb) returns json language sql stable as $$
+  select api.bus_detail_record((p ->> 'id')::bigint);
+$$;

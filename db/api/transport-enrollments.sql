@@ -1,0 +1,85 @@
+-- /api/transport/enrollments and /api/transport/enroll: who rides which route from which stop. That a bus takes no more students than it has
+-- seats is for the triggers of the tables. A student finds their own; a teacher, if the school lets them see transport, those they teach.
+
+insert into core.operation (name, access, permission, own, feature, writes, idempotent, record) values
+  ('transport_enrollments_list', 'tenant', 'transport.read', true, 'transport', false, false, null),
+  ('transport_enroll_create', 'tenant', 'transport.manage', false, 'transport', true, true, 'transport_enrollment'),
+  ('transport_enroll_get', 'tenant', 'transport.read', true, 'transport', false, false, 'transport_enrollment'),
+  ('transport_enroll_cancel', 'tenant', 'transport.manage', false, 'transport', true, false, 'transport_enrollment');
+
+-- The condition is for locks, which do without the joins: who reaches the classes they teach reaches the students in them.
+select core.define_record('transport_enrollment', p_table => 'transport_enrollment', p_key => 'e.id',
+  p_source => $$
+    transport_enrollment e join student s on s.id = e.student_id left join class c on c.id = s.class_id
+    join route r on r.id = e.route_id join stop st on st.id = e.stop_id
+    left join api.transport_plan(core.today(), core.today()) t on t.route_id = e.route_id and e.status = 'active'
+  $$,
+  p_columns => $$
+    e.id, e.student_id, s.first_name || ' ' || s.last_name as student_name, s.admission_number, s.class_id, api.class_name(c.name, c.section) as class_name,
+    e.route_id, r.name as route_name, e.stop_id, st.name as stop_name, st.sequence as stop_sequence,
+    to_char(st.pickup_time, 'HH24:MI') as pickup_time, to_char(st.drop_time, 'HH24:MI') as drop_time, e.enrollment_type, e.status,
+    t.bus_id, t.registration_number as bus_registration_number, t.driver_name, t.driver_phone,
+    e.cancelled_at, e.cancelled_by, e.cancelled_by_name, e.cancel_reason, e.created_at, e.updated_at
+  $$,
+  p_condition => $$current_setting('app.scope', true) <> 'taught' or exists (select from student reached where reached.id = e.student_id)$$,
+  p_search => 's.search_text',
+  p_filters => $${
+    "route_id": "e.route_id = :value::bigint",
+    "student_id": "e.student_id = :value::bigint",
+    "stop_id": "e.stop_id = :value::bigint",
+    "class_id": "s.class_id = :value::bigint",
+    "status": "e.status = :value",
+    "enrollment_type": "e.enrollment_type = :value"
+  }$$,
+  p_default_sort => 'created_at', p_default_order => 'desc', p_sorts => $${
+    "created_at": ["e.created_at"],
+    "student_name": ["platform.search_normal(s.last_name)", "platform.search_normal(s.first_name)"],
+    "stop": ["platform.search_normal(r.name)", "e.route_id", "st.sequence nulls last", "platform.search_normal(s.last_name)", "platform.search_normal(s.first_name)"]
+  }$$,
+  p_volatile => '{bus_id,bus_registration_number,driver_name,driver_phone}');
+
+select core.define_functions('transport_enrollments', 'transport_enrollment', '{
+  "list": "Enrolments, the latest first, cancelled ones too; search over the student; filters route_id, student_id, stop_id, class_id (of now), status, enrollment_type."
+}');
+select core.define_functions('transport_enroll', 'transport_enrollment', '{"get": "One enrolment, or not_found."}');
+
+-- {student_id, route_id, stop_id, enrollment_type}: gives a student a seat. Raises invalid_reference for a student who is not active, an
+-- unknown route and a stop of another, invalid_state where the route does not run, conflict when they ride already or the bus is full.
+create function api.transport_enroll_create(p jsonb) returns json language plpgsql as $$
+declare
+  v_student_id bigint := (p ->> 'student_id')::bigint;
+  v_route_id bigint := (p ->> 'route_id')::bigint;
+  v_stop_id bigint := (p ->> 'stop_id')::bigint;
+  v_id bigint;
+begin
+  perform api.transport_require('student', v_student_id, 'student_id');
+  if not (select is_active from student where id = v_student_id) then
+    perform core.refuse_field('invalid_reference', 'student_id', format('The student %s is not active.', v_student_id));
+  end if;
+  perform api.transport_require('route', v_route_id, 'route_id');
+  if not exists (select from stop where id = v_stop_id and route_id = v_route_id and deleted_at is null) then
+    perform core.refuse_field('invalid_reference', 'stop_id', format('This route has no stop %s.', v_stop_id));
+  elsif not (select is_active from route where id = v_route_id) then
+    perform core.refuse_field('invalid_state', 'route_id', 'This route does not run.');
+  end if;
+  insert into transport_enrollment (student_id, route_id, stop_id, enrollment_type) values (v_student_id, v_route_id, v_stop_id, p ->> 'enrollment_type')
+    on conflict (student_id) where status = 'active' do nothing returning id into v_id;
+  if v_id is null then
+    perform core.refuse_field('conflict', 'student_id', (
+      select format('The student rides %s already. Cancel that first.', r.name)
+      from transport_enrollment e join route r on r.id = e.route_id where e.student_id = v_student_id and e.status = 'active'));
+  end if;
+  return api.transport_enrollment_record(v_id);
+end $$;
+
+-- {reason}: cancels an enrolment, which stays to be read; invalid_state when it was cancelled before.
+create function api.transport_enroll_cancel(p jsonb) returns json language plpgsql as $$
+declare
+  v_id bigint := (p ->> 'id')::bigint;
+begin
+  update transport_enrollment
+    set status = 'cancelled', cancelled_at = now(), cancelled_by = core.user_id(), cancel_reason = p ->> 'reason',
+      cancelled_by_name = (select first_name || ' ' || last_name from user_account where id = core.user_id())
+    where id = v_id;
+  return json_build_object('id', v_id);
+end $$;

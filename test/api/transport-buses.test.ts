@@ -1,0 +1,209 @@
+import { describe, expect, test } from '@jest/globals';
+import { ids } from '../support/pages.ts';
+import { race } from '../support/race.ts';
+import { serviceOfFile, unique } from '../support/service.ts';
+import { day, transportSchool } from '../support/transport.ts';
+
+const service = await serviceOfFile();
+const fleet = await transportSchool(service);
+const { admin, school, schema } = fleet;
+
+const path = '/api/transport/buses';
+
+interface Bus {
+  id: number;
+  registration_number: string;
+  capacity: number;
+  insurance_expires_on: string | null;
+}
+
+interface Detail extends Bus {
+  route: { id: number; name: string; student_count: number; driver_name: string | null; is_assigned: boolean } | null;
+  routes: { id: number }[];
+  student_count: number;
+  documents: { kind: string; expires_on: string; days_left: number; is_expired: boolean }[];
+  assignments: { id: number; route_id: number; starts_on: string }[];
+}
+
+describe('buses', () => {
+  test('one that was added is read back, changed in part, and removed', async () => {
+    const sent = { registration_number: 'LX21 ABC', capacity: 32, model: 'Iveco Daily', insurance_expires_on: day(200), fitness_expires_on: day(100) };
+    const added = await admin.post<Bus>(path, sent, 201);
+    expect(added.headers.get('location')).toBe(`${path}/${added.data.id}`);
+    expect(added.data).toMatchObject({ ...sent, is_active: true });
+    expect((await admin.get<Bus>(`${path}/${added.data.id}`)).data).toEqual(added.data);
+    const { data: changed } = await admin.put<Bus>(`${path}/${added.data.id}`, { ...added.data, model: null, is_active: false });
+    expect(changed).toMatchObject({ ...sent, model: null, is_active: false });
+    expect((await admin.delete<{ id: number }>(`${path}/${added.data.id}`)).data).toEqual({ id: added.data.id });
+    await admin.get(`${path}/${added.data.id}`, 404);
+    await admin.put(`${path}/${added.data.id}`, { capacity: 1 }, 404);
+    await admin.delete(`${path}/${added.data.id}`, 404);
+  });
+
+  test('a registration number is there once, in any case, until its bus is removed', async () => {
+    const first = await fleet.addBus({ registration_number: 'AB 123 cd' });
+    const refused = await admin.post(path, { registration_number: 'ab 123 CD', capacity: 20 }, 409);
+    expect(refused).toMatchObject({ error: 'conflict', details: [{ path: 'registration_number' }] });
+    const other = await fleet.addBus();
+    await admin.put(`${path}/${other}`, { registration_number: 'Ab 123 Cd' }, 409);
+    await admin.delete(`${path}/${first}`);
+    await fleet.addBus({ registration_number: 'AB 123 CD' });
+  });
+
+  test.each<[object, string]>([
+    [{ capacity: 0 }, 'capacity'],
+    [{ capacity: 40.5 }, 'capacity'],
+    [{ capacity: 501 }, 'capacity'],
+    [{ registration_number: ' ' }, 'registration_number'],
+    [{ insurance_expires_on: '2026-02-30' }, 'insurance_expires_on'],
+    [{ route_id: 1 }, 'route_id'],
+  ])('%j is a 400 that names the field', async (fields, field) => {
+    const refused = await admin.post(path, { registration_number: unique('BUS'), capacity: 40, ...fields }, 400);
+    expect(refused.details.map((detail) => detail.path)).toEqual([field]);
+  });
+
+  test('an older version than If-Match names is a 412; a create that is repeated with its key adds once', async () => {
+    const body = { registration_number: unique('BUS'), capacity: 40 };
+    const send = () => admin.send<Bus>('POST', path, { body, headers: { 'Idempotency-Key': 'bus-twice' } }, 201);
+    const { data: bus } = await send();
+    expect((await send()).data).toEqual(bus);
+    const { headers } = await admin.get(`${path}/${bus.id}`);
+    const change = (capacity: number, status: number) =>
+      admin.send('PUT', `${path}/${bus.id}`, { body: { capacity }, headers: { 'If-Match': headers.get('etag') ?? '' } }, status);
+    await change(41, 200);
+    await change(42, 412);
+  });
+
+  test('the list is by registration number, is searched, and narrowed to those in service and to papers that expire', async () => {
+    const own = await transportSchool(service);
+    const b = await own.addBus({ registration_number: 'b-2', model: 'Škoda', insurance_expires_on: day(10) });
+    const a = await own.addBus({ registration_number: 'A-1', is_active: false, fitness_expires_on: day(5), insurance_expires_on: day(300) });
+    const c = await own.addBus({ registration_number: 'C-3' });
+    const found = async (query: string) => ids((await own.admin.get<Bus[]>(`${path}?${query}`)).data);
+    expect(await found('')).toEqual([a, b, c]);
+    expect(await found('order=desc')).toEqual([c, b, a]);
+    expect(await found('sort=insurance_expires_on')).toEqual([b, a, c]);
+    expect(await found('search=skoda')).toEqual([b]);
+    expect(await found('is_active=true')).toEqual([b, c]);
+    expect(await found(`expires_before=${day(7)}`)).toEqual([a]);
+    expect(await found(`expires_before=${day(11)}`)).toEqual([a, b]);
+    await own.admin.get(`${path}?sort=model`, 400);
+  });
+});
+
+describe('the details of a bus', () => {
+  const details = async (id: number) => (await admin.get<Detail>(`${path}/${id}/details`)).data;
+
+  test('are its routes with who drives and how many ride, and its papers', async () => {
+    const { busId, routeId, enrollments } = await fleet.ridden(3, { insurance_expires_on: day(-1), fitness_expires_on: day(20) });
+    const driver = await fleet.addDriver({ name: 'Kofi Mensah' });
+    await admin.put(`/api/transport/routes/${routeId}`, { driver_id: driver });
+    await admin.delete(`/api/transport/enroll/${enrollments[0]?.id ?? 0}`);
+    expect(await details(busId)).toMatchObject({
+      id: busId,
+      route: { id: routeId, student_count: 2, driver_name: 'Kofi Mensah', is_assigned: false },
+      student_count: 2,
+      documents: [
+        { kind: 'insurance', expires_on: day(-1), days_left: -1, is_expired: true },
+        { kind: 'fitness', expires_on: day(20), days_left: 20, is_expired: false },
+      ],
+      assignments: [],
+    });
+    expect(await details(await fleet.addBus())).toMatchObject({ route: null, routes: [], student_count: 0, documents: [] });
+    await admin.get(`${path}/999999/details`, 404);
+  });
+
+  test('go by the assignment of today: it takes the route from the bus that is its own', async () => {
+    const { busId, routeId } = await fleet.ridden(1);
+    const [other, driver_id] = [await fleet.addBus(), await fleet.addDriver()];
+    const { data: assignment } = await fleet.assign({ bus_id: other, route_id: routeId, driver_id, ends_on: day(3) });
+    expect((await details(busId)).route).toBeNull();
+    expect(await details(other)).toMatchObject({
+      route: { id: routeId, is_assigned: true },
+      student_count: 1,
+      assignments: [{ id: assignment.id, route_id: routeId }],
+    });
+  });
+});
+
+describe('the seats of a bus', () => {
+  test('are no fewer than students ride on either way: the pickup and the drop are counted apart', async () => {
+    const { busId, routeId, stopId } = await fleet.ridden(2, {}, 'pickup');
+    for (const type of ['drop', 'drop', 'drop', 'both']) expect((await fleet.enroll(await fleet.addStudent(), routeId, stopId, type)).status).toBe(201);
+    const refused = await admin.put(`${path}/${busId}`, { capacity: 3 }, 409);
+    expect(refused).toMatchObject({ error: 'conflict', details: [{ path: 'capacity' }] });
+    expect(refused.message).toMatch(/has 3 seats, and 4 students would ride it from school/);
+    await admin.put(`${path}/${busId}`, { capacity: 4 });
+  });
+
+  test('count also where the bus is assigned for later, and no longer where the route has another', async () => {
+    const { busId, routeId } = await fleet.ridden(3);
+    const [later, driver_id] = [await fleet.addBus(), await fleet.addDriver()];
+    const { data } = await fleet.assign({ bus_id: later, route_id: routeId, driver_id, starts_on: day(20), ends_on: day(30) });
+    await admin.put(`${path}/${later}`, { capacity: 2 }, 409);
+    await admin.delete(`/api/transport/bus-assignments/${data.id}`);
+    await admin.put(`${path}/${later}`, { capacity: 2 });
+    await admin.put(`/api/transport/routes/${routeId}`, { bus_id: await fleet.addBus() });
+    await admin.put(`${path}/${busId}`, { capacity: 1 });
+  });
+
+  test('when somebody takes the last one while they become fewer, one of the two is refused', async () => {
+    const { busId, routeId, stopId } = await fleet.ridden(1, { capacity: 2 });
+    const student = await fleet.addStudent();
+    const answers = await race(service.database, `select from ${schema}.bus where id = ${busId} for update`, 2, () => [
+      fleet.enroll(student, routeId, stopId),
+      admin.send('PUT', `${path}/${busId}`, { body: { capacity: 1 } }),
+    ]);
+    expect(answers.filter(({ status }) => status === 409)).toHaveLength(1);
+    const { data } = await admin.get<Bus>(`${path}/${busId}`);
+    expect((await fleet.route(routeId)).student_count).toBeLessThanOrEqual(data.capacity);
+  });
+});
+
+describe('a bus that is removed', () => {
+  test('is in use while a route has it, while an assignment has not ended, and while it is to replace another', async () => {
+    const [bus_id, other, driver_id] = [await fleet.addBus(), await fleet.addBus(), await fleet.addDriver()];
+    const route_id = await fleet.addRoute({ name: 'Northern line', bus_id });
+    const refused = await admin.delete(`${path}/${bus_id}`, 409);
+    expect(refused).toMatchObject({ error: 'in_use', message: 'Still planned for: Northern line.' });
+    await admin.put(`/api/transport/routes/${route_id}`, { bus_id: null });
+    const { data: assignment } = await fleet.assign({ bus_id, route_id, driver_id });
+    await admin.delete(`${path}/${bus_id}`, 409);
+    await service.database.query(`update ${schema}.bus_assignment set starts_on = $1, ends_on = $2 where id = $3`, [day(-5), day(-1), assignment.id]);
+    await fleet.except({ route_id, date: day(3), kind: 'replaced', bus_id });
+    await admin.delete(`${path}/${bus_id}`, 409);
+    await service.database.query(`update ${schema}.route_exception set date = $1 where bus_id = $2`, [day(-1), bus_id]);
+    await admin.delete(`${path}/${bus_id}`);
+    // What it did is still told.
+    expect((await admin.get<{ bus_id: number }>(`/api/transport/bus-assignments/${assignment.id}`)).data.bus_id).toBe(bus_id);
+    for (const body of [{ bus_id }, { bus_id: 999_999 }]) {
+      expect(await admin.put(`/api/transport/routes/${route_id}`, body, 422)).toMatchObject({ error: 'invalid_reference', details: [{ path: 'bus_id' }] });
+    }
+    await admin.put(`/api/transport/routes/${route_id}`, { bus_id: other });
+  });
+});
+
+describe('who may', () => {
+  test('transport.read reads, transport.manage writes; a teacher and a student see no buses', async () => {
+    const somebody = async (permission: string) => school.user([await school.role(permission)]);
+    const [reader, writer, manager] = [await somebody('transport.read'), await somebody('transport.manage'), await school.user(['transport_manager'])];
+    const id = await fleet.addBus();
+    expect((await reader.get<Bus>(`${path}/${id}`)).data.id).toBe(id);
+    await reader.put(`${path}/${id}`, { capacity: 41 }, 403);
+    await writer.put(`${path}/${id}`, { capacity: 41 });
+    await writer.get(`${path}/${id}`, 403);
+    await manager.put<Bus>(`${path}/${id}`, { capacity: 42 });
+    for (const role of ['teacher', 'student']) {
+      const who = await school.user([role]);
+      for (const at of ['', `/${id}`, `/${id}/details`]) await who.get(`${path}${at}`, 403);
+    }
+  });
+
+  test('a school without the feature has none of it', async () => {
+    const { data: tenant } = await service.operator.get<{ id: number }>(`/api/platform/tenants/${school.id}`);
+    await service.operator.put(`/api/platform/tenants/${tenant.id}`, { feature_flags: { transport: false } });
+    expect((await admin.get(path, 403)).error).toBe('feature_disabled');
+    await service.operator.put(`/api/platform/tenants/${tenant.id}`, { feature_flags: {} });
+    await admin.get(path);
+  });
+});
