@@ -89,14 +89,15 @@ create function api.transport_expiring(p_days integer)
 $$;
 comment on function api.transport_expiring is 'Papers and licences that expire soon or have expired.';
 
--- What the managers of transport are to be told of papers that expire, for core.notify('transport.expiring', ...): each paper once when 30 days
+-- What the managers of transport are told of papers that expire (transport.expiring), by core.notify_papers_expiring: each paper once when 30 days
 -- are left, once with 7, and once when it has expired; a worker that was away for a day tells on the next. `task` with `run_on` is the key of
--- such a step, to be remembered by whoever tells; with a new last day it is another. Wants app.time_zone.
+-- such a step in daily_run; with a new last day it is another. Wants app.time_zone.
 create function api.transport_expiring_notices() returns table (task text, run_on date, variables jsonb) language sql stable as $$
   select format('transport.expiring:%s:%s:%s', x.kind, coalesce(x.bus_id, x.driver_id), case when x.is_expired then 'expired' when x.days_left <= 7 then '7' else '30' end),
     x.expires_on,
-    jsonb_build_object('paper', case x.kind when 'insurance' then 'The insurance' when 'fitness' then 'The fitness certificate' else 'The driving licence' end, 'name', x.name,
-      'expires_on', x.expires_on, 'in_days', case when x.days_left < 0 then 'expired' when x.days_left = 0 then 'today' when x.days_left = 1 then 'tomorrow' else format('in %s days', x.days_left) end)
+    jsonb_build_object('document', case x.kind when 'insurance' then 'The insurance' when 'fitness' then 'The fitness certificate' else 'The driving licence' end,
+      'subject', case when x.bus_id is null then x.name else 'bus ' || x.name end, 'expires_on', api.written_day(x.expires_on),
+      'in_days', case when x.days_left = -1 then 'yesterday' when x.days_left < 0 then format('%s days ago', -x.days_left) when x.days_left = 0 then 'today' when x.days_left = 1 then 'tomorrow' else format('in %s days', x.days_left) end)
   from api.transport_expiring(30) x;
 $$;
 comment on function api.transport_expiring_notices is 'What to tell of papers that expire, with a key for each step.';

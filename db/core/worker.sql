@@ -114,6 +114,41 @@ begin
 end $$;
 comment on function core.notify_trial_ending is 'Tells the admins of a school, three times at most, that its trial ends.';
 
+-- The schools that have buses and notifications, where it is past seven in the morning, for notify_papers_expiring.
+create function core.papers_due() returns setof bigint
+  language sql stable security definer set search_path = pg_catalog, pg_temp
+  begin atomic
+    select t.id from platform.tenant t join platform.plan p on p.id = t.plan_id
+    where t.status = 'active' and t.schema_version = (select tenant_version from platform.installation)
+      and '{transport,notifications}' <@ core.enabled_features(p.features, t.feature_flags) and (now() at time zone t.time_zone)::time >= '07:00'
+    order by t.id;
+  end;
+comment on function core.papers_due is 'The schools whose managers of transport hear of papers that expire.';
+
+-- Tells those who run transport of papers that expire, each step of each paper once (api.transport_expiring_notices). Answers of how many.
+create function core.notify_papers_expiring(p_tenant_id bigint) returns integer
+  language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+declare
+  v_before text[];
+  v_time_zone text := current_setting('app.time_zone', true);
+  v_told jsonb[];
+begin
+  if not exists (select from core.papers_due() id where id = p_tenant_id) then
+    return 0;
+  end if;
+  v_before := core.enter_tenant(p_tenant_id);
+  perform set_config('search_path', format('tenant_%s, public, pg_temp', p_tenant_id), true),
+    set_config('app.time_zone', (select time_zone from platform.tenant where id = p_tenant_id), true);
+  with notice as materialized (select * from api.transport_expiring_notices()),
+  told as (insert into daily_run (task, run_on) select task, run_on from notice on conflict do nothing returning task, run_on)
+  select array_agg(variables order by run_on, task) into v_told from notice join told using (task, run_on);
+  perform core.notify('transport.expiring', (
+    select jsonb_agg(jsonb_build_object('user_id', m.id, 'variables', v)) from unnest(v_told) v cross join api.transport_managers() m (id)));
+  perform core.leave_tenant(v_before), set_config('app.time_zone', coalesce(v_time_zone, ''), true);
+  return coalesce(cardinality(v_told), 0);
+end $$;
+comment on function core.notify_papers_expiring is 'Tells those who run transport of papers that expire; answers of how many.';
+
 -- Readies the reminder of an invoice: to whom, from which school, the document. Answers null when there is nothing to remind of any more
 -- (it was paid or voided, the address is gone, the school closed).
 create function core.invoice_reminder_prepare(p_tenant_id bigint, p_invoice_id bigint, p_sent_on date) returns json
@@ -197,6 +232,7 @@ comment on function core.daily_queue is 'Queues the daily work of each school fo
 -- An overdue invoice is reminded of on the day after its due date, then when 7 days have passed since the last reminder, whoever asked for
 -- that, up to 60 days after the due date: missed days are caught up, years are not. The reminder is written and its job queued in one, and the
 -- table has one for an invoice and day, so that steps may be done again, or by two at once. Nobody waits for e-mails behind these: they come last.
+-- Students are told in the app, as when somebody asks for the reminder.
 create function core.daily_step(p_tenant_id bigint, p_day date, p_after bigint, p_limit integer, out next bigint, out overdue integer, out reminded integer)
   language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
@@ -248,12 +284,13 @@ begin
           select ('send_invoice_reminder', json_build_object('tenant_id', p_tenant_id, 'invoice_id', id, 'sent_on', p_day), null, null, 10,
             format('t%s:send_invoice_reminder:%s:%s', p_tenant_id, id, p_day), 10, null)::graphile_worker.job_spec
           from unnest(v_added) id));
+        perform api.notify_invoice_reminders(v_added);
       end if;
     end if;
     if v_seen < p_limit then
       next := null;
       insert into daily_run (task, run_on) values ('fees', p_day) on conflict do nothing;
-      delete from daily_run where run_on < p_day - 30;
+      delete from daily_run where task = 'fees' and run_on < p_day - 30;
     end if;
   end if;
   perform core.leave_tenant(v_before), set_config('app.time_zone', coalesce(v_time_zone_before, ''), true);

@@ -32,5 +32,5 @@ insert into core.notification_event (key, description, channels, title, message,
     '{"email": "amina@example.org"}'),
   ('transport.expiring', 'A paper of a bus or a driver runs out; to admins and transport managers', '{in_app,push,email}',
     '{{document}} of {{subject}} runs out', '{{document}} of {{subject}} runs out on {{expires_on}}, {{in_days}}.',
-    '{"document": "Insurance", "subject": "bus KA-01-1234", "expires_on": "2 November 2026", "in_days": "in 14 days"}');
+    '{"document": "The insurance", "subject": "bus KA-01-1234", "expires_on": "2 November 2026", "in_days": "in 14 days"}');
 update core.notification_event set variables = array(select jsonb_object_keys(sample));

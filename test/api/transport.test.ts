@@ -206,11 +206,11 @@ describe('what is told of papers that expire', () => {
     expect(await insured(8)).toEqual([[`transport.expiring:insurance:${bus}:30`, 'in 8 days']]);
     expect(await insured(7)).toEqual([[`transport.expiring:insurance:${bus}:7`, 'in 7 days']]);
     expect(await insured(0)).toEqual([[`transport.expiring:insurance:${bus}:7`, 'today']]);
-    expect(await insured(-1)).toEqual([[`transport.expiring:insurance:${bus}:expired`, 'expired']]);
+    expect(await insured(-1)).toEqual([[`transport.expiring:insurance:${bus}:expired`, 'yesterday']]);
     expect(await insured(40)).toEqual([]);
     const driver = await own.addDriver({ name: 'Ama', license_expires_on: day(1) });
     expect(await answers(own, 'api.transport_expiring_notices()')).toMatchObject([
-      { task: `transport.expiring:license:${driver}:7`, variables: { paper: 'The driving licence', name: 'Ama', expires_on: day(1), in_days: 'tomorrow' } },
+      { task: `transport.expiring:license:${driver}:7`, variables: { document: 'The driving licence', subject: 'Ama', in_days: 'tomorrow' } },
     ]);
   });
 

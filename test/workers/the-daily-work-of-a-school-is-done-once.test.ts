@@ -222,7 +222,12 @@ describe('overdue', () => {
       [...Array(11).keys()].map((n) => n + 1),
       -1,
     );
+    // Of days long ago the marks of this work go, and those of others stay.
+    await database.query(`insert into ${schema}.daily_run (task, run_on) values ('fees', '2026-01-01'), ('transport.expiring:license:1:expired', '2026-01-01')`);
     expect(await work(await day(), 3)).toBe(4);
+    expect((await database.query<{ task: string }>(`select task from ${schema}.daily_run where run_on = '2026-01-01'`)).map(({ task }) => task)).toEqual([
+      'transport.expiring:license:1:expired',
+    ]);
     expect(Object.values(await statuses('student_fee')).sort()).toEqual([...Array<string>(9).fill('overdue'), 'paid', 'pending', 'waived']);
     expect(await isDone()).toBe(true);
   });
@@ -262,6 +267,22 @@ describe('an overdue invoice', () => {
     const today = (await reminders()).filter(([, sentOn]) => sentOn === on).map(([id]) => id);
     expect(today).toEqual([early, missed]);
     expect(today).not.toContain(old);
+  });
+
+  test('is told to the student in the app too, when the reminder goes out, where the student has a log-in', async () => {
+    const { schema } = school;
+    await set('feature_flags = \'{"notifications": true}\'');
+    await students(2);
+    await database.query(
+      `with u as (insert into ${schema}.user_account (email, first_name, last_name) values ('stu@home.example', 'Stu', 'Dent') returning id)
+       update ${schema}.student set user_id = (select id from u) where id = (select min(id) from ${schema}.student)`,
+    );
+    await invoices(-1, 2);
+    await work(await day());
+    await work(await day());
+    expect(await reminders()).toHaveLength(2);
+    const told = await database.query(`select u.email, n.type, n.title from ${schema}.notification n join ${schema}.user_account u on u.id = n.user_id`);
+    expect(told).toEqual([{ email: 'stu@home.example', type: 'invoice.reminder', title: expect.stringContaining('INV-2026-00000') }]);
   });
 
   test('is not reminded of when the school has switched it off, or nobody has an address; the day is done all the same', async () => {
