@@ -45,7 +45,7 @@ beforeAll(async () => {
     `vacuum analyze ${schema}.student, ${schema}.enrollment, ${schema}.class, ${schema}.grade, ${schema}.attendance, ${schema}.attendance_day,
        ${schema}.timetable_slot, ${schema}.invoice, ${schema}.invoice_item`,
   );
-});
+}, 180_000);
 afterAll(() => database.drop());
 
 interface Plan {
