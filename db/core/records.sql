@@ -10,8 +10,9 @@ create function core.conditions(p_record core.record, p jsonb) returns text lang
       select '(' || replace(f.value, ':value', quote_literal(p ->> f.key)) || ')' from jsonb_each_text(p_record.filters) f where p ->> f.key is not null
       union all
       -- The marks become places of format, so that nothing that was searched for is taken for a mark.
-      select case when p_record.search like '%:pattern%'
+      select case when p_record.search like '%:patterns%'
           then format(replace(replace(replace(p_record.search, '%', '%%'), ':patterns', '%1$L'), ':pattern', '%2$L'), array_agg(pattern), (array_agg(pattern order by length(pattern) desc))[1])
+          when p_record.search like '%:pattern%' then string_agg(replace(p_record.search, ':pattern', quote_literal(pattern)), ' and ')
           else string_agg(format('%s like %L', p_record.search, pattern), ' and ') end
       from unnest((string_to_array(trim(regexp_replace(platform.search_normal(p ->> 'search'), '\s+', ' ', 'g')), ' '))[1:8]) word,
         lateral (select '%' || regexp_replace(word, '([\\%_])', '\\\1', 'g') || '%') searched (pattern)

@@ -63,7 +63,7 @@ create table core.record (
   is_single boolean not null,
   columns text not null,
   source text not null,
-  has_row_for_each_key boolean not null generated always as (replace(source, 'left join', '') !~ 'join|,|\(') stored,
+  has_row_for_each_key boolean not null generated always as (key like '%.id' and replace(source, 'left join', '') !~ 'join|,|\(') stored,
   condition text not null,
   search text,
   filters jsonb not null,
@@ -76,9 +76,9 @@ create table core.record (
 );
 comment on column core.record.is_single is 'There is one of it, which every school has: no id names it, its key is 1.';
 comment on column core.record.volatile is 'Fields that change without an edit of the record: no part of its version.';
-comment on column core.record.has_row_for_each_key is 'Whether the source is one table and left joins alone, which add no rows: a left join is by a unique key.';
+comment on column core.record.has_row_for_each_key is 'Whether the key is the id of a table, and the source that table and left joins alone, which add no rows: a left join is by a unique key.';
 comment on column core.record.condition is 'What makes a row one of the record; speaks of the main table only, since updates use it without the joins.';
-comment on column core.record.search is 'SQL text in which each word must be; or a condition, where the words stand in tables that are better searched apart: :patterns are all words, :pattern is the longest of them, for which an index helps.';
+comment on column core.record.search is 'SQL text in which each word must be; or a condition, where the words stand in tables that are better searched apart: on each word, :pattern; or on all of them, :patterns, where :pattern is the longest, for which an index helps.';
 comment on column core.record.filters is '{query parameter: SQL condition with :value}.';
 comment on column core.record.sorts is '{sort: [SQL expressions]}, with «nulls last» on an expression that can be null.';
 comment on column core.record.reader is 'The function of api that shows one record: what If-Match is compared with.';

@@ -173,7 +173,7 @@ describe('of requests that race', () => {
     expect(await readFee(id)).toMatchObject({ paid_amount: 0 });
   });
 
-  test('a payment against a reversal: both are made, since both lock what is owed before they take a number', async () => {
+  test('a payment against a reversal: both are made', async () => {
     const { id } = await fee();
     const { data: paid } = await world.pay(id, 30);
     const answers = await race<Answer<unknown>>(service.database, lockOf(id), 2, () => [

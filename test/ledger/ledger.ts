@@ -76,9 +76,12 @@ export async function runLedger({ seed, seconds, clients = 5, sabotage, onPhase 
     return report;
   } catch (error) {
     const what = error instanceof Error ? error.message : String(error);
-    throw new Error(`The ledger is wrong with seed ${String(seed)}, in phase ${String(report.phases)}:\n${what}\nWhat was done last:\n${log.slice(-40).join('\n')}`, {
-      cause: error,
-    });
+    throw new Error(
+      `The ledger is wrong with seed ${String(seed)}, in phase ${String(report.phases)}:\n${what}\nWhat was done last:\n${log.slice(-40).join('\n')}`,
+      {
+        cause: error,
+      },
+    );
   } finally {
     program?.kill('SIGTERM');
     await program?.ended;
@@ -96,9 +99,12 @@ async function runClient(world: World, n: Random, phase: number, client: number)
     try {
       await perform(name, world, numbers);
     } catch (error) {
-      throw new Error(`${name}, step ${String(step)} of client ${String(client)} in phase ${String(phase)}: ${error instanceof Error ? error.message : String(error)}`, {
-        cause: error,
-      });
+      throw new Error(
+        `${name}, step ${String(step)} of client ${String(client)} in phase ${String(phase)}: ${error instanceof Error ? error.message : String(error)}`,
+        {
+          cause: error,
+        },
+      );
     }
   }
 }
@@ -141,18 +147,22 @@ async function openSchool(url: string, server: CrashingServer, log: string[], re
           throw error;
         });
         const took = `${(performance.now() - began).toFixed(0)} ms`;
-        log.push(`${String(client)}: ${method} ${path} ${body ? JSON.stringify(body) : ''} ${key ?? ''} -> ${answer ? `${String(answer.status)} ${answer.message}` : 'cut off'} (${took})`);
+        log.push(
+          `${String(client)}: ${method} ${path} ${body ? JSON.stringify(body) : ''} ${key ?? ''} -> ${answer ? `${String(answer.status)} ${answer.message}` : 'cut off'} (${took})`,
+        );
         if (!answer) continue;
         if (answer.status !== 503) {
           const name = `${method} ${path.replace(/\d+/g, ':id').replace(/\?.*/, '')} ${String(answer.status)}`;
           report.answers[name] = (report.answers[name] ?? 0) + 1;
-          if (!statuses.includes(answer.status)) throw new Error(`${method} ${path} answered ${String(answer.status)}: ${answer.message}\n${JSON.stringify(body)}`);
+          if (!statuses.includes(answer.status))
+            throw new Error(`${method} ${path} answered ${String(answer.status)}: ${answer.message}\n${JSON.stringify(body)}`);
           return answer;
         }
         const ended = performance.now();
         // On a machine that has no time to spare a request may wait too long for a connection or a lock.
         const isSlow = ended - began > 2500;
-        if (!isSlow && (ended < awayFrom || began > backSince + 1000)) throw new Error(`${method} ${path} answered 503 while the database was there: ${answer.message}`);
+        if (!isSlow && (ended < awayFrom || began > backSince + 1000))
+          throw new Error(`${method} ${path} answered 503 while the database was there: ${answer.message}`);
         if (ended > patience) throw new Error(`${method} ${path} was answered 503 for a minute.`);
         if (!mayRepeat) return answer;
         await pause(20);

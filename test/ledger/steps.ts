@@ -113,7 +113,11 @@ const pay =
     const owed = await world.ask<Owed>([200, 404], 'GET', kind === 'invoice' ? `/fees/invoices/${String(id)}` : `/finance/student-fees/${String(id)}`);
     const amount = amountOf(owed.status === 200 ? owed.data.balance : 10, n);
     const reference = world.unique('paid');
-    const body = { amount, reference_number: reference, ...(kind === 'invoice' ? { invoice_id: id, method: 'card' } : { student_fee_id: id, payment_method: 'cash' }) };
+    const body = {
+      amount,
+      reference_number: reference,
+      ...(kind === 'invoice' ? { invoice_id: id, method: 'card' } : { student_fee_id: id, payment_method: 'cash' }),
+    };
     const once = () => world.ask<Payment>([201, 409, 422], 'POST', kind === 'invoice' ? '/fees/payments' : '/finance/payments', body, reference);
     // Whoever clicks twice pays once.
     const answers = await Promise.all(n() < 0.2 ? [once(), once()] : [once()]);

@@ -312,7 +312,7 @@ describe('two at once', () => {
       }),
     );
     const today = await day();
-    await Promise.all(clients.map((client) => work(today, 20, async (text, values) => (await client.query(text, values)).rows)));
+    await Promise.all(clients.map((client) => work(today, 20, async (text, values) => (await client.query<{ next: string | null }>(text, values)).rows)));
     await Promise.all(clients.map((client) => client.end()));
     expect(new Set((await reminders()).map(([id]) => id)).size).toBe(300);
     expect(await reminders()).toHaveLength(300);
