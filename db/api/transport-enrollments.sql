@@ -51,6 +51,7 @@ declare
   v_route_id bigint := (p ->> 'route_id')::bigint;
   v_stop_id bigint := (p ->> 'stop_id')::bigint;
   v_id bigint;
+  v_other text;
 begin
   perform api.transport_require('student', v_student_id, 'student_id');
   if not (select is_active from student where id = v_student_id) then
@@ -62,13 +63,16 @@ begin
   elsif not (select is_active from route where id = v_route_id) then
     perform core.refuse_field('invalid_state', 'route_id', 'This route does not run.');
   end if;
-  insert into transport_enrollment (student_id, route_id, stop_id, enrollment_type) values (v_student_id, v_route_id, v_stop_id, p ->> 'enrollment_type')
-    on conflict (student_id) where status = 'active' do nothing returning id into v_id;
-  if v_id is null then
-    perform core.refuse_field('conflict', 'student_id', (
-      select format('The student rides %s already. Cancel that first.', r.name)
-      from transport_enrollment e join route r on r.id = e.route_id where e.student_id = v_student_id and e.status = 'active'));
-  end if;
+  -- What was in the way may be cancelled while this looks: then it tries again.
+  loop
+    insert into transport_enrollment (student_id, route_id, stop_id, enrollment_type) values (v_student_id, v_route_id, v_stop_id, p ->> 'enrollment_type')
+      on conflict (student_id) where status = 'active' do nothing returning id into v_id;
+    exit when v_id is not null;
+    select r.name into v_other from transport_enrollment e join route r on r.id = e.route_id where e.student_id = v_student_id and e.status = 'active';
+    if found then
+      perform core.refuse_field('conflict', 'student_id', format('The student rides %s already. Cancel that first.', v_other));
+    end if;
+  end loop;
   return api.transport_enrollment_record(v_id);
 end $$;
 
