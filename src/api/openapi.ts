@@ -166,18 +166,18 @@ function responses(endpoint: Endpoint, operation: Operation, path: string, metho
         content: { 'text/event-stream': { schema: { type: 'string' as const } } },
       }
     : endpoint.bytes
-    ? {
-        ...headers,
-        description: 'The file.',
-        content: Object.fromEntries(endpoint.bytes.map((type) => [type, { schema: { type: 'string' as const, format: 'binary' } }])),
-      }
-    : {
-        description: endpoint.isCreate ? 'Made.' : 'Done.',
-        content: content(
-          endpoint.isPage ? z.object({ success: z.literal(true), data: z.array(answer), pagination: Pagination, ...endpoint.beside }) : success(answer),
-        ),
-        ...headers,
-      };
+      ? {
+          ...headers,
+          description: 'The file.',
+          content: Object.fromEntries(endpoint.bytes.map((type) => [type, { schema: { type: 'string' as const, format: 'binary' } }])),
+        }
+      : {
+          description: endpoint.isCreate ? 'Made.' : 'Done.',
+          content: content(
+            endpoint.isPage ? z.object({ success: z.literal(true), data: z.array(answer), pagination: Pagination, ...endpoint.beside }) : success(answer),
+          ),
+          ...headers,
+        };
   return {
     [endpoint.isCreate ? '201' : '200']: ok,
     ...(endpoint.isCreate && takesDryRun(endpoint) ? { '200': { description: 'Tried.', content: content(success(answer)) } } : {}),

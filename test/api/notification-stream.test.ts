@@ -79,7 +79,12 @@ describe('a stream', () => {
       await tell([user], 'Last');
       await until(() => (stream.events.at(-1)?.title === 'Last' ? true : undefined));
       await service.database.query(`delete from ${school.schema}.notification where title = 'Last'`);
-      expect({ options, titles: titles(stream).filter((title) => !title.startsWith('Welcome')).slice(0, -1) }).toEqual({ options, titles: expected });
+      expect({
+        options,
+        titles: titles(stream)
+          .filter((title) => !title.startsWith('Welcome'))
+          .slice(0, -1),
+      }).toEqual({ options, titles: expected });
       await stream.close();
     }
   });
@@ -126,7 +131,14 @@ describe('who may have one', () => {
   });
 
   test('sends an id of digits, or hears a 400', async () => {
-    for (const options of [{ lastId: 'abc' }, { lastId: '-1' }, { lastId: '1'.repeat(16) }, { query: '?last_event_id=x' }, { query: '?last_event_id=' }, { query: '?x=1' }]) {
+    for (const options of [
+      { lastId: 'abc' },
+      { lastId: '-1' },
+      { lastId: '1'.repeat(16) },
+      { query: '?last_event_id=x' },
+      { query: '?last_event_id=' },
+      { query: '?x=1' },
+    ]) {
       const { status, refusal } = await open(school.admin, options);
       expect([options, status, refusal?.error]).toEqual([options, 400, 'validation_error']);
     }
@@ -177,11 +189,14 @@ describe('what is not theirs', () => {
     let theirs = await other.user(['teacher']);
     // Users of both schools with the same number, since each school counts by itself.
     while (theirs.id < mine.id) theirs = await other.user(['teacher']);
-    const twin = theirs.id === mine.id ? mine : await (async () => {
-      let last = mine;
-      while (last.id < theirs.id) last = await school.user(['teacher']);
-      return last;
-    })();
+    const twin =
+      theirs.id === mine.id
+        ? mine
+        : await (async () => {
+            let last = mine;
+            while (last.id < theirs.id) last = await school.user(['teacher']);
+            return last;
+          })();
     expect(twin.id).toBe(theirs.id);
     const streams = await Promise.all([open(twin, { lastId: '0' }), open(theirs, { lastId: '0' }), open(colleague, { lastId: '0' })]);
     await tell([twin], 'Of the twin');
@@ -205,7 +220,10 @@ describe('what is not theirs', () => {
     const at = await service.school();
     const user = await at.user(['teacher']);
     await tell([user], 'Mine', at);
-    const [session] = await service.database.query<{ id: string }>('select max(id) as id from platform.session where tenant_id = $1 and user_id = $2', [at.id, user.id]);
+    const [session] = await service.database.query<{ id: string }>('select max(id) as id from platform.session where tenant_id = $1 and user_id = $2', [
+      at.id,
+      user.id,
+    ]);
     const read = async (tenantId: number) =>
       (await service.database.query<{ event: string }>('select event from core.stream_read($1, $2, $3, 50, 10000)', [tenantId, [session?.id], [0]])).length;
     expect(await read(at.id)).toBeGreaterThan(0);
@@ -250,7 +268,11 @@ describe('a stream ends', () => {
     ['an admin gives its user another password', (user, at) => at.admin.put(`/api/users/${user.id}`, { password: 'another-password' }), 401],
     ['its school is suspended', (_user, at) => service.operator.post(`/api/platform/tenants/${at.id}/suspend`, undefined), 403],
     ['its school is deleted', (_user, at) => service.operator.delete(`/api/platform/tenants/${at.id}`), 401],
-    ['its session runs out', (user) => service.database.query('update platform.session set expires_at = now() where user_id = $1 and tenant_id is not null', [user.id]), 401],
+    [
+      'its session runs out',
+      (user) => service.database.query('update platform.session set expires_at = now() where user_id = $1 and tenant_id is not null', [user.id]),
+      401,
+    ],
     ['its school loses the feature', (_user, at) => service.operator.put(`/api/platform/tenants/${at.id}`, { feature_flags: { notifications: false } }), 403],
   ])('when %s, and nobody else is concerned', async (_what, happens, status) => {
     const at = await service.school();
@@ -281,7 +303,10 @@ describe('a stream ends', () => {
     await until(() => stream.lastId || undefined);
     stream.pause();
     // More than the buffers of both sides of a connection hold.
-    await service.database.query(`insert into ${school.schema}.notification (user_id, title, message) select $1, 'Much', repeat('x', 5000) from generate_series(1, 4000)`, [user.id]);
+    await service.database.query(
+      `insert into ${school.schema}.notification (user_id, title, message) select $1, 'Much', repeat('x', 5000) from generate_series(1, 4000)`,
+      [user.id],
+    );
     await tell([user], 'The end');
     // Five more streams are as many as there may be: the sixth comes in when the first is gone.
     await until(async () => {

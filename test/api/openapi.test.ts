@@ -216,7 +216,7 @@ describe('the document', () => {
 
   test('every endpoint says what its answer is: no schema of data is null or anything', () => {
     const odd = endpoints.filter(({ documented: one, route }) => {
-      if (route.bytes) return false;
+      if (route.bytes || route.isStream) return false;
       const schema = one.responses[route.isCreate ? '201' : '200']?.content?.['application/json']?.schema.properties?.['data'];
       return !schema || schema.type === 'null' || Object.keys(schema).length === 0;
     });

@@ -176,6 +176,75 @@ test('where nothing can be heard, each heartbeat reads, and ends what has ended'
   }
 });
 
+test('log-outs, closed users and closed schools are told of, and wait for no heartbeat', async () => {
+  const slow = await testService({ STREAM_HEARTBEAT_MS: '60000' });
+  try {
+    const at = await slow.school();
+    const [first, second, third] = [await at.user(['teacher']), await at.user(['teacher']), await at.user(['teacher'])];
+    const streams = await Promise.all([first, second, third].map(({ token }) => openStream(slow.url, token)));
+    await first.post('/api/auth/logout', undefined);
+    await streams[0]?.end();
+    await at.admin.put(`/api/users/${second.id}`, { is_active: false });
+    await streams[1]?.end();
+    await pause(200);
+    expect(streams[2]?.ended).toBeUndefined();
+    await slow.operator.post(`/api/platform/tenants/${at.id}/suspend`, undefined);
+    await streams[2]?.end();
+  } finally {
+    await slow.close();
+  }
+}, 30_000);
+
+test('a client that takes nothing does not hold up the end of the process', async () => {
+  const here = await testService({ STREAM_HEARTBEAT_MS: '60000' });
+  const at = await here.school();
+  await here.database.query(
+    `insert into ${at.schema}.notification (user_id, title, message) select min(id), 'Much', repeat('x', 5000) from ${at.schema}.user_account, generate_series(1, 4000) n group by n`,
+  );
+  const stream = await openStream(here.url, at.admin.token, { lastId: '0' });
+  stream.pause();
+  await pause(3_000);
+  const begin = Date.now();
+  await here.close();
+  expect(Date.now() - begin).toBeLessThan(5_000);
+  stream.resume();
+  await stream.end();
+});
+
+test('clients that go before they are answered leave no stream behind', async () => {
+  const user = await school.user(['teacher']);
+  await Promise.all(
+    Array.from({ length: 20 }, async (_, n) => {
+      const gone = new AbortController();
+      setTimeout(() => gone.abort(), n % 10);
+      await fetch(`${service.url}/api/notifications/stream`, { headers: { Authorization: `Bearer ${user.token}` }, signal: gone.signal }).then(
+        (response) => response.body?.cancel(),
+        () => undefined,
+      );
+    }),
+  );
+  await pause(300);
+  const streams = await Promise.all([1, 2, 3, 4, 5].map(() => openStream(service.url, user.token)));
+  expect(streams.map(({ status }) => status)).toEqual([200, 200, 200, 200, 200]);
+  await Promise.all(streams.map((stream) => stream.close()));
+});
+
+test('a read brings so many rows or bytes at most, and one row however large', async () => {
+  const user = await school.user(['teacher']);
+  const [session] = await service.database.query<{ id: string }>('select max(id) as id from platform.session where user_id = $1 and tenant_id = $2', [
+    user.id,
+    school.id,
+  ]);
+  await service.database.query(`delete from ${school.schema}.notification where user_id = $1`, [user.id]);
+  await service.database.query(
+    `insert into ${school.schema}.notification (user_id, title, message) select $1, 'N', repeat('x', 1000) from generate_series(1, 20)`,
+    [user.id],
+  );
+  const read = async (rows: number, bytes: number) =>
+    (await service.database.query('select id from core.stream_read($1, $2, $3, $4, $5)', [school.id, [session?.id], [0], rows, bytes])).length;
+  expect([await read(7, 100_000), await read(50, 2_000), await read(50, 1), await read(50, 100_000)]).toEqual([7, 2, 1, 20]);
+});
+
 test('streams of all processes hear what one of them sends; one that stops ends its streams at once, refuses more, and leaves no connection', async () => {
   const here = await testService({ STREAM_HEARTBEAT_MS: '60000' });
   try {

@@ -98,8 +98,7 @@ export function openStream(
       response.on('error', () => (stream.ended ??= 'cut'));
       response.on('end', () => {
         stream.ended ??= 'end';
-        if (response.headers['content-type']?.startsWith('application/json') && method !== 'HEAD')
-          stream.refusal = JSON.parse(tail) as { error?: string };
+        if (response.headers['content-type']?.startsWith('application/json') && method !== 'HEAD') stream.refusal = JSON.parse(tail) as { error?: string };
         if (stream.status !== 200) done(stream);
       });
       if (stream.status === 200) done(stream);

@@ -82,7 +82,8 @@ export function envelopeFault({ status, headers, text, json }: Answered): string
   if (typeof headers['x-request-id'] !== 'string') return `has no X-Request-Id: ${told}`;
   if (status === 204 || status === 304) return text === '' ? undefined : `has a body: ${told}`;
   if (status < 400) {
-    if (json === undefined) return headers['content-disposition'] !== undefined || headers['content-type']?.startsWith('text/event-stream') ? undefined : `is no envelope: ${told}`;
+    if (json === undefined)
+      return headers['content-disposition'] !== undefined || headers['content-type']?.startsWith('text/event-stream') ? undefined : `is no envelope: ${told}`;
     return json.success === true && 'data' in json && !('error' in json) ? undefined : `is no success: ${told}`;
   }
   if (json?.success !== false || json.error === undefined || !(json.error in errors)) return `is no failure of the registry: ${told}`;
