@@ -8,6 +8,7 @@ export { passwords } from '../../src/api/passwords.ts';
 export { readConfig } from '../../src/config.ts';
 export { resources } from '../../src/api/endpoints/index.ts';
 export { migrate } from '../../src/database/migrate.ts';
+export { reading } from '../../src/api/spreadsheets.ts';
 export { startService } from '../../src/service.ts';
 export { withOwner } from '../../src/database/pool.ts';
 export { client } from './client.ts';
