@@ -219,11 +219,21 @@ test('a client that takes nothing does not hold up the end of the process', asyn
   const here = await testService({ STREAM_HEARTBEAT_MS: '60000' });
   const at = await here.school();
   await here.database.query(
-    `insert into ${at.schema}.notification (user_id, title, message) select min(id), 'Much', repeat('x', 5000) from ${at.schema}.user_account, generate_series(1, 4000) n group by n`,
+    `insert into ${at.schema}.notification (user_id, title, message) select min(id), 'Much', repeat('x', 5000) from ${at.schema}.user_account, generate_series(1, 2500) n group by n`,
   );
   const stream = await openStream(here.url, at.admin.token, { lastId: '0' });
   stream.pause();
-  await pause(3_000);
+  // Until nothing is read for it any more: the buffers of the connection are full.
+  let last: string | undefined;
+  await until(async () => {
+    const [row] = await here.database.query<{ at: string }>(
+      "select max(query_start)::text as at from pg_stat_activity where query like '%core.stream_read%' and application_name = 'school_api' and datname = current_database()",
+    );
+    const isOver = last !== undefined && row?.at === last;
+    last = row?.at;
+    if (!isOver) await pause(1_000);
+    return isOver || undefined;
+  });
   const begin = Date.now();
   await here.close();
   expect(Date.now() - begin).toBeLessThan(5_000);
