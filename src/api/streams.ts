@@ -108,7 +108,7 @@ export function openStreams({ pool, listenUrl, listenRole, heartbeat, logger }: 
   let isScheduled = false;
   let isClosed = false;
   let ticker: NodeJS.Timeout | undefined;
-  let tick = 0;
+  let tick = 1;
 
   const all = () => [...bySession.values()].flatMap((streams) => [...streams]);
   const ofTenant = (tenantId: number) => [...(byTenant.get(tenantId)?.values() ?? [])].flatMap((streams) => [...streams]);

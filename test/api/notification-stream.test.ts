@@ -312,7 +312,7 @@ describe('a stream ends', () => {
     await until(async () => {
       const others = await Promise.all([1, 2, 3, 4, 5].map(() => open(user)));
       const areAll = others.every(({ status }) => status === 200);
-      await Promise.all(others.map((one) => one.status === 200 && one.close()));
+      await Promise.all(others.filter(({ status }) => status === 200).map((one) => one.close()));
       return areAll || undefined;
     });
     stream.resume();

@@ -48,15 +48,15 @@ test('clients that come and go, while several send and the connection that liste
       if (some.length > 0) await school.admin.post('/api/notifications/send', { user_ids: some, title: `S${sender} N${n}`, message: 'x' });
     }
   });
-  let isSending = true;
+  const sending = new AbortController();
   const killing = (async () => {
-    while (isSending) {
+    while (!sending.signal.aborted) {
       await kill();
       await pause(150 + Math.random() * 400);
     }
   })();
   await Promise.all(sent);
-  isSending = false;
+  sending.abort();
   await killing;
   ending.abort();
   await school.admin.post('/api/notifications/send', { user_ids: all, title: 'The last', message: 'x' });
@@ -176,6 +176,26 @@ test('where nothing can be heard, each heartbeat reads, and ends what has ended'
   }
 });
 
+test('what was told while the connection was away comes with the next one, and waits for no heartbeat', async () => {
+  const slow = await testService({ STREAM_HEARTBEAT_MS: '60000' });
+  try {
+    const at = await slow.school();
+    const stream = await openStream(slow.url, at.admin.token);
+    await pause(1_000);
+    // A row without the word of it, which was lost.
+    await slow.database.query(`insert into ${at.schema}.notification (user_id, title, message) select min(id), 'Unheard', 'x' from ${at.schema}.user_account`);
+    await pause(300);
+    expect(stream.events).toEqual([]);
+    await slow.database.query(
+      "select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'school_listen' and datname = current_database()",
+    );
+    await stream.has(1);
+    await stream.close();
+  } finally {
+    await slow.close();
+  }
+}, 30_000);
+
 test('log-outs, closed users and closed schools are told of, and wait for no heartbeat', async () => {
   const slow = await testService({ STREAM_HEARTBEAT_MS: '60000' });
   try {
@@ -199,11 +219,21 @@ test('a client that takes nothing does not hold up the end of the process', asyn
   const here = await testService({ STREAM_HEARTBEAT_MS: '60000' });
   const at = await here.school();
   await here.database.query(
-    `insert into ${at.schema}.notification (user_id, title, message) select min(id), 'Much', repeat('x', 5000) from ${at.schema}.user_account, generate_series(1, 4000) n group by n`,
+    `insert into ${at.schema}.notification (user_id, title, message) select min(id), 'Much', repeat('x', 5000) from ${at.schema}.user_account, generate_series(1, 2500) n group by n`,
   );
   const stream = await openStream(here.url, at.admin.token, { lastId: '0' });
   stream.pause();
-  await pause(3_000);
+  // Until nothing is read for it any more: the buffers of the connection are full.
+  let last: string | undefined;
+  await until(async () => {
+    const [row] = await here.database.query<{ at: string }>(
+      "select max(query_start)::text as at from pg_stat_activity where query like '%core.stream_read%' and application_name = 'school_api' and datname = current_database()",
+    );
+    const isOver = last !== undefined && row?.at === last;
+    last = row?.at;
+    if (!isOver) await pause(1_000);
+    return isOver || undefined;
+  });
   const begin = Date.now();
   await here.close();
   expect(Date.now() - begin).toBeLessThan(5_000);

@@ -90,7 +90,8 @@ const eventId = z.string().regex(/^\d{1,15}$/, 'must be the id of an event');
 
 /** Keeps the response as a stream. Where both are given, the header is newer than an address that a client goes on using. */
 const openStream: Handler = async ({ req, res, params, call, services }) => {
-  const last = req.get('last-event-id') || params['last_event_id'];
+  const header = req.get('last-event-id') ?? '';
+  const last = header === '' ? params['last_event_id'] : header;
   if (last !== undefined && !eventId.safeParse(last).success) {
     throw new ApiError('validation_error', 'Last-Event-ID must be the id of an event.', { details: [{ path: 'Last-Event-ID', message: 'is malformed' }] });
   }
