@@ -242,7 +242,7 @@ describe('with 20,000 students and row security', () => {
     expect(answer).toMatchObject({ unread_count: 100, pagination: { totalItems: { undefined: 10_000, false: 100, true: 9900 }[String(params.is_read)] } });
     expect(answer.data).toHaveLength(20);
     expect(scans).not.toContain('Seq Scan');
-    if (!params.is_read) expect(scans).toContain('Index Scan notification_user_id_idx');
+    if (!params.is_read) expect(scans).toContainEqual(expect.stringMatching(/^Index (Only )?Scan notification_user_id_idx$/));
   });
 
   const march = { from_date: '2026-03-01', to_date: '2026-03-31' };
