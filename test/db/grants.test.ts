@@ -33,6 +33,9 @@ const granted: Record<string, string[]> = {
   school_worker: [
     'clean_up',
     'clean_up_school',
+    'deliver_again',
+    'deliveries_pending',
+    'delivery_done',
     'email_prepare',
     'invoice_reminder_prepare',
     'notify_trial_ending',

@@ -25,7 +25,8 @@ async function worker(sendEmail: (email: Email) => Promise<void>, concurrency: n
     pool,
     sendEmail,
     logger: pino({ level: 'silent' }),
-    links: { publicUrl: 'http://test', passwordPageUrl: undefined },
+    push: { platforms: [], carrier: () => '', send: () => Promise.reject(new Error('no push')), close: () => undefined },
+    links: { publicUrl: 'http://test', passwordPageUrl: undefined, appUrl: undefined },
     retention: { exports: '/nowhere', days: 30 },
   };
   const started = await startWorker(context, concurrency);
