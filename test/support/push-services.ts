@@ -115,7 +115,7 @@ export async function fcmService(): Promise<PushService<FcmContent> & { grants: 
     (url) => ({ FCM_URL: url, FCM_CREDENTIALS: JSON.stringify({ ...account, token_uri: `${url}/token` }) }),
     200,
     (req, body, res, fault) => {
-      const refuse = (status: number, error: string) => {
+      const refuse = (status: number, error: string): undefined => {
         fault(`${req.url ?? ''}: ${error}`);
         res.writeHead(status, { 'Content-Type': 'application/json' }).end(JSON.stringify({ error }));
         return undefined;
@@ -171,7 +171,7 @@ export async function webPushService(): Promise<PushService<WebContent> & { brow
     (url) => ({ VAPID_PUBLIC_KEY: vapid.publicKey, VAPID_PRIVATE_KEY: vapid.privateKey, VAPID_SUBJECT: 'mailto:push@test.example', WEB_PUSH_HOSTS: url }),
     201,
     (req, body, res, fault) => {
-      const refuse = (status: number, error: string) => {
+      const refuse = (status: number, error: string): undefined => {
         fault(`${req.url ?? ''}: ${error}`);
         res.writeHead(status).end(error);
         return undefined;
