@@ -47,6 +47,22 @@ test('a day that the worker missed is made up for on the next, and a trial that 
   expect((await daysLeft(5)).map(([, words]) => words)).toEqual(['Your trial ends in 5 days']);
 });
 
+test('having heard with 7 days left they hear of the same end again with 3, and with 1', async () => {
+  for (const [days, before] of [
+    [3, [7]],
+    [1, [7, 3]],
+  ] as const) {
+    expect(await daysLeft(days, 6)).toEqual([]);
+    await service.database.query(
+      `insert into ${school.schema}.daily_run (task, run_on)
+       select 'trial.ending:' || days, (t.trial_ends_at at time zone t.time_zone)::date from platform.tenant t, unnest($2::integer[]) days where t.id = $1`,
+      [school.id, before],
+    );
+    expect(await daysLeft(days)).toHaveLength(1);
+    expect(await daysLeft(days)).toEqual([]);
+  }
+});
+
 test('nobody hears of it before seven in the morning, nor in a school that has subscribed, is suspended or switched it off', async () => {
   expect(await daysLeft(3, 6)).toEqual([]);
   await school.admin.put('/api/notifications/events/trial.ending', { is_enabled: false });
