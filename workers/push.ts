@@ -133,7 +133,21 @@ function firebase(connection: Http, account: NonNullable<Settings['FCM_CREDENTIA
 }
 
 /** Web Push (RFC 8030), encrypted (RFC 8291), in the name of this installation (RFC 8292). */
-function browsers(connection: Http, vapidDetails: { subject: string; publicKey: string; privateKey: string }, hosts: Settings['WEB_PUSH_HOSTS']) {
+function browsers(connection: Http, vapid: { subject: string; publicKey: string; privateKey: string }, hosts: Settings['WEB_PUSH_HOSTS']) {
+  const { subject, publicKey, privateKey } = vapid;
+  /** Who we are, signed for each service; it holds for half a day and is made anew each hour, since signing costs more than all else. */
+  const signed = new Map<string, { authorization: string; at: number }>();
+  const authorization = (audience: string, sign: typeof import('web-push').getVapidHeaders): string => {
+    let found = signed.get(audience);
+    if (!found || performance.now() - found.at > 3600_000) {
+      found = { authorization: sign(audience, subject, publicKey, privateKey, 'aes128gcm').Authorization, at: performance.now() };
+      // Hosts below a domain that is known have names without end.
+      if (signed.size >= 100) signed.clear();
+      signed.set(audience, found);
+    }
+    return found.authorization;
+  };
+
   return async ({ id, token, title, message, data }: PushMessage): Promise<Outcome> => {
     const subscription = readSubscription(token);
     // Registered before it was looked at, or by hosts that were known then.
@@ -142,13 +156,17 @@ function browsers(connection: Http, vapidDetails: { subject: string; publicKey: 
     const { default: webPush } = await import('web-push');
     const payload = JSON.stringify(fitted(message, (text) => ({ id, title, message: text, ...given(data) })));
     const { headers, body, endpoint } = webPush.generateRequestDetails(subscription, payload, {
-      vapidDetails,
       TTL: keptForSeconds,
       topic: id,
       contentEncoding: 'aes128gcm',
     });
     const reply = await connection
-      .post({ url: endpoint, headers, body, isForeign: !isNamed(endpoint, hosts) })
+      .post({
+        url: endpoint,
+        headers: { ...headers, Authorization: authorization(new URL(endpoint).origin, webPush.getVapidHeaders) },
+        body,
+        isForeign: !isNamed(endpoint, hosts),
+      })
       .catch((error: unknown) => unreachable(error, 'web'));
     if (!('body' in reply)) return reply;
     if (reply.status >= 200 && reply.status < 300) return { status: 'sent' };

@@ -43,11 +43,11 @@ async function bytesOf(req: IncomingMessage): Promise<Buffer> {
   return Buffer.concat(chunks);
 }
 
-/** The part that both have in common: `read` says to whom a request is, and what; undefined when it has answered by itself. */
+/** The part that both have in common: `read` says to whom a request is, and what; null when it has answered by itself. */
 async function service<Content>(
   env: (url: string) => Record<string, string>,
   accept: number,
-  read: (req: IncomingMessage, body: Buffer, res: ServerResponse, fault: (text: string) => void) => Omit<Taken<Content>, 'at'> | undefined,
+  read: (req: IncomingMessage, body: Buffer, res: ServerResponse, fault: (text: string) => void) => Omit<Taken<Content>, 'at'> | null,
 ): Promise<PushService<Content>> {
   const behaviours = new Map<string, Behaviour[]>();
   const taken: Taken<Content>[] = [];
@@ -115,10 +115,10 @@ export async function fcmService(): Promise<PushService<FcmContent> & { grants: 
     (url) => ({ FCM_URL: url, FCM_CREDENTIALS: JSON.stringify({ ...account, token_uri: `${url}/token` }) }),
     200,
     (req, body, res, fault) => {
-      const refuse = (status: number, error: string): undefined => {
+      const refuse = (status: number, error: string): null => {
         fault(`${req.url ?? ''}: ${error}`);
         res.writeHead(status, { 'Content-Type': 'application/json' }).end(JSON.stringify({ error }));
-        return undefined;
+        return null;
       };
       if (req.url === '/token') {
         const form = new URLSearchParams(body.toString());
@@ -136,7 +136,7 @@ export async function fcmService(): Promise<PushService<FcmContent> & { grants: 
         valid = `ya29.${randomBytes(8).toString('hex')}`;
         grants++;
         res.writeHead(200, { 'Content-Type': 'application/json' }).end(JSON.stringify({ access_token: valid, token_type: 'Bearer', expires_in: 3600 }));
-        return undefined;
+        return null;
       }
       if (req.method !== 'POST' || req.url !== '/v1/projects/a-project/messages:send') return refuse(404, 'no such path');
       if (req.headers.authorization !== `Bearer ${valid}`) return refuse(401, 'UNAUTHENTICATED');
@@ -171,10 +171,10 @@ export async function webPushService(): Promise<PushService<WebContent> & { brow
     (url) => ({ VAPID_PUBLIC_KEY: vapid.publicKey, VAPID_PRIVATE_KEY: vapid.privateKey, VAPID_SUBJECT: 'mailto:push@test.example', WEB_PUSH_HOSTS: url }),
     201,
     (req, body, res, fault) => {
-      const refuse = (status: number, error: string): undefined => {
+      const refuse = (status: number, error: string): null => {
         fault(`${req.url ?? ''}: ${error}`);
         res.writeHead(status).end(error);
-        return undefined;
+        return null;
       };
       const path = req.url ?? '';
       const browser = keys.get(path);

@@ -150,7 +150,7 @@ describe('a push', () => {
   test('that is longer than services take is shortened, at the end of a letter', async () => {
     const user = await aUser();
     const [android, laptop] = [await phone(user), await browser(user)];
-    await send([user], { message: `${'👩‍🏫"\n'.repeat(700)}` });
+    await send([user], { message: '👩‍🏫"\n'.repeat(700) });
     await done(user);
     for (const text of [fcm.to(android.token)[0]?.notification.body, web.to(laptop.path)[0]?.payload.message]) {
       expect(text).toMatch(/…$/);
