@@ -39,7 +39,6 @@ const aliveLock = [7312, 1];
 /** And one of its own, by the hash of its name: whoever does not hold it is dead. */
 const ownLock = 7315;
 /** A worker is dead when it was so at three looks in a row: one that lost its connections takes its lock again before. */
-const lookEveryMs = 5000;
 const looks = 3;
 
 /** A running worker. */
@@ -49,8 +48,11 @@ export interface Worker {
   stop(): Promise<void>;
 }
 
-/** Starts to work through the queue, `concurrency` jobs at a time. */
-export async function startWorker(given: Omit<TaskContext, 'stopping'>, concurrency: number): Promise<Worker> {
+/**
+ * Starts to work through the queue, `concurrency` jobs at a time.
+ * @param lookEveryMs  how often it looks for workers that died
+ */
+export async function startWorker(given: Omit<TaskContext, 'stopping'>, concurrency: number, lookEveryMs = 5000): Promise<Worker> {
   const stopping = new AbortController();
   const context: TaskContext = { ...given, stopping: stopping.signal };
   const { pool, logger } = context;
@@ -83,7 +85,7 @@ export async function startWorker(given: Omit<TaskContext, 'stopping'>, concurre
   });
   ended.catch(() => undefined);
   const stopHolding = await holdAliveLock(pool, lockedBy, () => alive);
-  const stopLooking = freeJobsOfTheDead(pool, logger);
+  const stopLooking = freeJobsOfTheDead(pool, logger, lookEveryMs);
   return {
     isAlive: () => alive,
     async stop() {
@@ -112,7 +114,7 @@ async function untilWrittenOff(pool: pg.Pool, lockedBy: string): Promise<void> {
  * Gives jobs back to the queue whose worker is dead, within some 15 seconds; graphile-worker by itself waits for four hours.
  * @returns stops it
  */
-function freeJobsOfTheDead(pool: pg.Pool, logger: Log): () => Promise<void> {
+function freeJobsOfTheDead(pool: pg.Pool, logger: Log, lookEveryMs: number): () => Promise<void> {
   const seen = new Map<string, number>();
   const look = async () => {
     const { rows } = await pool.query<{ name: string }>(
