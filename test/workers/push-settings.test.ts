@@ -3,6 +3,7 @@ import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { describe, expect, test } from '@jest/globals';
 import { pino } from 'pino';
+import webPush from 'web-push';
 import { ConfigError, readConfig } from '../../src/config.ts';
 import { rolePool } from '../../src/database/pool.ts';
 import { http, isPublic } from '../../workers/http.ts';
@@ -92,13 +93,28 @@ describe('the network of the worker', () => {
     const { port } = server.address() as AddressInfo;
     const client = http();
     const post = (url: string, isForeign: boolean) => client.post({ url, headers: {}, body: '', isForeign }).then(({ status }) => status, String);
-    for (const url of [`https://localhost:${port}/`, `https://127.0.0.1:${port}/`, `https://[::1]:${port}/`, `http://localhost:${port}/`]) {
-      expect(await post(url, true)).toMatch(/EPRIVATE/);
+    try {
+      for (const url of [`https://localhost:${port}/`, `https://127.0.0.1:${port}/`, `https://[::1]:${port}/`, `http://localhost:${port}/`]) {
+        expect(await post(url, true)).toMatch(/EPRIVATE/);
+      }
+      expect(reached).toBe(0);
+      expect(await post(`http://127.0.0.1:${port}/`, false)).toBe(200);
+    } finally {
+      client.close();
+      server.close();
+      server.closeAllConnections();
     }
-    expect(reached).toBe(0);
-    expect(await post(`http://127.0.0.1:${port}/`, false)).toBe(200);
-    client.close();
-    await new Promise((done) => server.close(done));
+  });
+
+  test('is not reached by a browser either, whatever a host that operators know stands for', async () => {
+    const { publicKey, privateKey } = webPush.generateVAPIDKeys();
+    const env = { VAPID_PUBLIC_KEY: publicKey, VAPID_PRIVATE_KEY: privateKey, VAPID_SUBJECT: 'mailto:a@b.example', WEB_PUSH_HOSTS: 'localhost' };
+    const devices = push(readConfig(env));
+    const keys = { p256dh: createECDH('prime256v1').generateKeys('base64url'), auth: 'A'.repeat(22) };
+    const token = JSON.stringify({ endpoint: 'https://localhost/push', keys });
+    const outcome = await devices.send({ id: '1-1', platform: 'web', token, title: 'T', message: 'M', data: {} });
+    devices.close();
+    expect(outcome).toEqual({ status: 'retry', reason: 'web_EPRIVATE', isDown: true });
   });
 });
 
