@@ -62,6 +62,7 @@ grant usage on all sequences in schema platform to school_platform;
 
 -- The worker: the queue, and the functions that jobs need.
 grant execute on function core.email_prepare(bigint, bigint, text), core.invoice_reminder_prepare(bigint, bigint, date), core.clean_up(), core.clean_up_school(bigint), core.daily_queue(timestamptz), core.daily_step(bigint, date, bigint, integer), core.schools(), core.trials_ending(), core.notify_trial_ending(bigint), core.papers_due(), core.notify_papers_expiring(bigint), core.tenant_lock_key(bigint), core.purge_due(integer),
+  core.deliveries_pending(bigint, bigint, bigint, bigint[], text[]), core.delivery_done(bigint, bigint, text, text, boolean), core.deliver_again(bigint, bigint, jsonb),
   core.purge_open(bigint, integer), core.purge_mark(bigint, integer, text), core.purge_drop(bigint) to school_worker;
 grant usage on schema graphile_worker to school_worker;
 grant select, insert, update, delete on all tables in schema graphile_worker to school_worker;

@@ -1,7 +1,8 @@
-import { randomBytes } from 'node:crypto';
+import { createECDH, createPrivateKey, randomBytes } from 'node:crypto';
 import { resolve } from 'node:path';
 import { z } from 'zod';
 import { email, password } from './api/schemas.ts';
+import { browserPushHosts } from './push.ts';
 
 // The errors go on from the name of the variable: `PORT must be …`.
 const oneOf = <const T extends string[]>(...values: T) => z.enum(values, { error: `must be one of ${values.join(', ')}` });
@@ -21,6 +22,35 @@ const asInApi = <T>(schema: z.ZodType<T>, error: string) =>
     .string()
     .refine((text) => schema.safeParse(text).success, error)
     .transform((text) => schema.parse(text));
+
+/** Whether it is a key in PEM that signs by RSA. */
+function isRsaKey(pem: string): boolean {
+  try {
+    return createPrivateKey(pem).asymmetricKeyType === 'rsa';
+  } catch {
+    return false;
+  }
+}
+
+/** The JSON of a Google service account, of which these are the parts that count. */
+const ServiceAccount = z.object({
+  project_id: z.string().regex(/^[\w.:-]+$/),
+  client_email: z.string().min(3),
+  private_key: z.string().refine(isRsaKey),
+  token_uri: httpUrl.default('https://oauth2.googleapis.com/token'),
+});
+const serviceAccountError = 'must be the JSON of a service account, with project_id, client_email and private_key';
+
+/** The public key that belongs to a private one of VAPID; undefined where it is none. */
+function vapidPublicKey(privateKey: string): string | undefined {
+  const key = createECDH('prime256v1');
+  try {
+    key.setPrivateKey(privateKey, 'base64url');
+  } catch {
+    return undefined;
+  }
+  return key.getPublicKey('base64url');
+}
 
 const Environment = z.object({
   NODE_ENV: oneOf('development', 'test', 'production').default('development'),
@@ -57,6 +87,44 @@ const Environment = z.object({
     .optional(),
   EMAIL_FROM: z.string().min(3, 'must be an e-mail address, with a name or without').default('School management <no-reply@localhost>'),
   PASSWORD_PAGE_URL: httpUrl.optional(),
+  APP_URL: httpUrl.optional(),
+  FCM_CREDENTIALS: z
+    .string()
+    .transform((text, context) => {
+      try {
+        return JSON.parse(text) as unknown;
+      } catch {
+        context.addIssue({ code: 'custom', message: serviceAccountError });
+        return z.NEVER;
+      }
+    })
+    .refine((given) => ServiceAccount.safeParse(given).success, serviceAccountError)
+    .transform((given) => ServiceAccount.parse(given))
+    .optional(),
+  FCM_URL: httpUrl.default('https://fcm.googleapis.com'),
+  VAPID_PUBLIC_KEY: z.string().optional(),
+  VAPID_PRIVATE_KEY: z
+    .string()
+    .refine((key) => Buffer.from(key, 'base64url').length === 32 && vapidPublicKey(key) !== undefined, 'must be a private key of VAPID, 32 bytes in base64url')
+    .optional(),
+  VAPID_SUBJECT: z
+    .string()
+    .regex(/^(mailto:\S+@\S+|https:\/\/\S+)$/, 'must begin with mailto: or https://')
+    .optional(),
+  WEB_PUSH_HOSTS: z
+    .string()
+    .transform((text) => text.split(',').map((host) => host.trim().toLowerCase()))
+    .pipe(
+      z.array(
+        z
+          .string()
+          .refine(
+            (host) => /^(\*\.)?([a-z0-9-]+\.)*[a-z0-9-]*[a-z][a-z0-9-]*$/.test(host) || (/^https?:\/\//.test(host) && URL.parse(host)?.origin === host),
+            'must be hosts like push.example.org or *.example.org, or origins like https://10.0.0.1:8443, separated by commas',
+          ),
+      ),
+    )
+    .default(browserPushHosts),
   CORS_ORIGINS: z
     .string()
     .transform((text) => text.split(',').map((origin) => origin.trim()))
@@ -110,6 +178,14 @@ export function readConfig(env: NodeJS.ProcessEnv): Config {
   }
   if (Boolean(given['PLATFORM_ADMIN_EMAIL']) !== Boolean(given['PLATFORM_ADMIN_PASSWORD'])) {
     problems.push('PLATFORM_ADMIN_EMAIL goes together with PLATFORM_ADMIN_PASSWORD');
+  }
+  const vapid = ['VAPID_PUBLIC_KEY', 'VAPID_PRIVATE_KEY', 'VAPID_SUBJECT'];
+  if (new Set(vapid.map((name) => given[name] === undefined)).size > 1) problems.push(`${vapid.join(', ')} go together`);
+  else if (parsed.success && parsed.data.VAPID_PRIVATE_KEY && vapidPublicKey(parsed.data.VAPID_PRIVATE_KEY) !== parsed.data.VAPID_PUBLIC_KEY) {
+    problems.push('VAPID_PUBLIC_KEY does not belong to VAPID_PRIVATE_KEY');
+  }
+  if (given['NODE_ENV'] === 'production' && parsed.data?.WEB_PUSH_HOSTS.some((host) => host.startsWith('http:'))) {
+    problems.push('WEB_PUSH_HOSTS must not name http:// origins in production');
   }
   if (!parsed.success || problems.length > 0) throw new ConfigError(problems);
   return settings(parsed.data);

@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import type pg from 'pg';
 import { pino, type Logger } from 'pino';
 import { emailSender } from '../workers/email.ts';
+import { push } from '../workers/push.ts';
 import { startWorker, type Worker } from '../workers/worker.ts';
 import { createApp } from './api/app.ts';
 import { type Passwords, passwords } from './api/passwords.ts';
@@ -121,13 +122,15 @@ async function startApi(
 async function startJobs(config: Config, ownerUrl: string, publicUrl: string, logger: Logger): Promise<Worker> {
   const pool = rolePool('school_worker', ownerUrl, config.WORKER_DATABASE_URL, config.WORKER_CONCURRENCY + 4);
   const sendEmail = emailSender({ smtpUrl: config.SMTP_URL, from: config.EMAIL_FROM, outbox: join(config.DATA_DIR, 'outbox') });
-  const links = { publicUrl, passwordPageUrl: config.PASSWORD_PAGE_URL };
+  const links = { publicUrl, passwordPageUrl: config.PASSWORD_PAGE_URL, appUrl: config.APP_URL };
   const retention = { exports: exportsFolder(config), days: config.TENANT_RETENTION_DAYS };
-  const worker = await startWorker({ pool, sendEmail, logger, links, retention }, config.WORKER_CONCURRENCY);
+  const devices = push(config);
+  const worker = await startWorker({ pool, sendEmail, push: devices, logger, links, retention }, config.WORKER_CONCURRENCY);
   return {
     isAlive: () => worker.isAlive(),
     async stop() {
       await worker.stop();
+      devices.close();
       await pool.end();
     },
   };

@@ -11,16 +11,30 @@ export interface Email {
   html: string;
   /** Who it comes from, by name; the address is that of the settings. */
   fromName?: string;
+  /** The same each time that the message is tried: where it came twice, mailboxes show one. */
+  messageId?: string;
   attachments?: { filename: string; content: Buffer; contentType: string }[];
 }
 
 /** Sends one message; rejects when it was not accepted. */
 export type SendEmail = (email: Email) => Promise<void>;
 
-/** Why a message was not sent, in codes: a server's own words name the recipient, and the queue and the log keep the error. */
-function withoutAddress(error: unknown): Error {
-  const { code, command, responseCode } = error as { code?: string; command?: string; responseCode?: number };
-  return new Error(`The e-mail was not sent: ${[code, command, responseCode].filter((part) => part !== undefined).join(', ')}`);
+/** A message was not sent. It says why in codes: a server's own words name the recipient, and the queue and the log keep the error. */
+export class EmailRefused extends Error {
+  readonly reason: string;
+  /** It won't have this message, or its recipient, at any time. */
+  readonly isFinal: boolean;
+  /** Nobody answered, or would have us. */
+  readonly isDown: boolean;
+
+  constructor(error: unknown) {
+    const { code, command, responseCode } = error as { code?: string; command?: string; responseCode?: number };
+    super(`The e-mail was not sent: ${[code, command, responseCode].filter((part) => part !== undefined).join(', ')}`);
+    this.reason = `smtp_${String(responseCode ?? code ?? 'error')}`;
+    // Another command that is refused is about us, our log-in for example, and will be mended.
+    this.isFinal = (responseCode ?? 0) >= 500 && (command === 'RCPT TO' || command === 'DATA');
+    this.isDown = responseCode === undefined || code === 'EAUTH';
+  }
 }
 
 /** A part of a message as it is: the usual encoding breaks lines at 76 characters, and links with them. */
@@ -36,13 +50,15 @@ const verbatim = (contentType: string, content: string) => ({
 export function emailSender(options: { smtpUrl: string | undefined; from: string; outbox: string }): SendEmail {
   const { smtpUrl, from: defaultFrom, outbox } = options;
   const address = /<([^<>]*)>\s*$/.exec(defaultFrom)?.[1] ?? defaultFrom.trim();
+  const identity = ({ messageId }: Email) => messageId !== undefined && { messageId: `<${messageId}@${address.replace(/^.*@/, '')}>` };
   const from = ({ fromName }: Email) => (fromName === undefined ? defaultFrom : { name: fromName, address });
   if (smtpUrl) {
-    const transport = createTransport(smtpUrl);
+    // Who has taken a message may look at it for a while before they say so.
+    const transport = createTransport({ url: smtpUrl, connectionTimeout: 10_000, greetingTimeout: 10_000, socketTimeout: 60_000 });
     return async (email) => {
       const { to, subject, text, html, attachments = [] } = email;
-      await transport.sendMail({ from: from(email), to, subject, text, html, attachments }).catch((error: unknown) => {
-        throw withoutAddress(error);
+      await transport.sendMail({ from: from(email), to, subject, text, html, attachments, ...identity(email) }).catch((error: unknown) => {
+        throw new EmailRefused(error);
       });
     };
   }
@@ -50,7 +66,7 @@ export function emailSender(options: { smtpUrl: string | undefined; from: string
   return async (email) => {
     const { to, subject, text, html, attachments = [] } = email;
     const alternatives = [verbatim('text/plain', text), verbatim('text/html', html)];
-    const { message } = await transport.sendMail({ from: from(email), to, subject, alternatives, attachments });
+    const { message } = await transport.sendMail({ from: from(email), to, subject, alternatives, attachments, ...identity(email) });
     await mkdir(outbox, { recursive: true, mode: 0o700 });
     const name = `${new Date().toISOString().replaceAll(':', '-')}-${randomUUID().slice(0, 8)}`;
     await writeFile(join(outbox, `.${name}`), message as Buffer, { mode: 0o600 });

@@ -3,9 +3,11 @@ import { Logger, parseCrontab, run, type Task, type WorkerEvents } from 'graphil
 import type pg from 'pg';
 import type { Logger as Log } from 'pino';
 import type { SendEmail } from './email.ts';
+import type { Push } from './push.ts';
 import { clean_up } from './tasks/clean_up.ts';
 import { daily } from './tasks/daily.ts';
 import { daily_school } from './tasks/daily_school.ts';
+import { deliver } from './tasks/deliver.ts';
 import { notify_daily } from './tasks/notify_daily.ts';
 import { purge_tenants } from './tasks/purge_tenants.ts';
 import { send_email } from './tasks/send_email.ts';
@@ -16,13 +18,16 @@ export interface TaskContext {
   /** Connections as school_worker. */
   pool: pg.Pool;
   sendEmail: SendEmail;
+  push: Push;
   logger: Log;
-  links: { publicUrl: string; passwordPageUrl: string | undefined };
+  links: { publicUrl: string; passwordPageUrl: string | undefined; appUrl: string | undefined };
   /** What becomes of deleted schools: the folder of their files, and when. */
   retention: { exports: string; days: number };
+  /** The worker is to stop: what takes long leaves the rest to another one. */
+  stopping: AbortSignal;
 }
 
-const tasks = { send_email, send_invoice_reminder, clean_up, purge_tenants, daily, daily_school, notify_daily };
+const tasks = { deliver, send_email, send_invoice_reminder, clean_up, purge_tenants, daily, daily_school, notify_daily };
 
 /**
  * When jobs run by themselves, in UTC. `daily` looks where it has become six in the morning; a worker that was not there looks when it
@@ -37,6 +42,10 @@ const crontab = `
 
 /** The advisory lock that every living worker shares; /api/health/ready looks for it. */
 const aliveLock = [7312, 1];
+/** And one of its own, by the hash of its name: whoever does not hold it is dead. */
+const ownLock = 7315;
+/** A worker is dead when it was so at three looks in a row: one that lost its connections takes its lock again before. */
+const looks = 3;
 
 /** A running worker. */
 export interface Worker {
@@ -45,8 +54,13 @@ export interface Worker {
   stop(): Promise<void>;
 }
 
-/** Starts to work through the queue, `concurrency` jobs at a time. */
-export async function startWorker(context: TaskContext, concurrency: number): Promise<Worker> {
+/**
+ * Starts to work through the queue, `concurrency` jobs at a time.
+ * @param lookEveryMs  how often it looks for workers that died
+ */
+export async function startWorker(given: Omit<TaskContext, 'stopping'>, concurrency: number, lookEveryMs = 5000): Promise<Worker> {
+  const stopping = new AbortController();
+  const context: TaskContext = { ...given, stopping: stopping.signal };
   const { pool, logger } = context;
   const events: WorkerEvents = new EventEmitter();
   let lockedBy = '';
@@ -61,7 +75,7 @@ export async function startWorker(context: TaskContext, concurrency: number): Pr
         name,
         async (payload, helpers) => {
           const start = performance.now();
-          await task(payload, context);
+          await task(payload, context, helpers.job);
           logger.info({ task: name, job: helpers.job.id, attempt: helpers.job.attempts, ms: Math.round(performance.now() - start) });
         },
       ]),
@@ -76,10 +90,13 @@ export async function startWorker(context: TaskContext, concurrency: number): Pr
     alive = false;
   });
   ended.catch(() => undefined);
-  const stopHolding = await holdAliveLock(pool, () => alive);
+  const stopHolding = await holdAliveLock(pool, lockedBy, () => alive);
+  const stopLooking = freeJobsOfTheDead(pool, logger, lookEveryMs);
   return {
     isAlive: () => alive,
     async stop() {
+      stopping.abort();
+      await stopLooking();
       await runner.stop().catch(() => undefined);
       await untilWrittenOff(pool, lockedBy);
       await stopHolding();
@@ -99,8 +116,40 @@ async function untilWrittenOff(pool: pg.Pool, lockedBy: string): Promise<void> {
   }
 }
 
+/**
+ * Gives jobs back to the queue whose worker is dead, within some 15 seconds; graphile-worker by itself waits for four hours.
+ * @returns stops it
+ */
+function freeJobsOfTheDead(pool: pg.Pool, logger: Log, lookEveryMs: number): () => Promise<void> {
+  const seen = new Map<string, number>();
+  const look = async () => {
+    const { rows } = await pool.query<{ name: string }>(
+      `select distinct j.locked_by as name from graphile_worker._private_jobs j
+       where j.locked_by is not null and not exists (
+         select from pg_locks l where l.locktype = 'advisory' and l.database = (select oid from pg_database where datname = current_database())
+           and l.classid = $1 and l.objid = (hashtext(j.locked_by)::bigint & 4294967295)::oid and l.objsubid = 2 and l.granted)`,
+      [ownLock],
+    );
+    const missing = new Set(rows.map(({ name }) => name));
+    for (const name of seen.keys()) if (!missing.has(name)) seen.delete(name);
+    for (const name of missing) seen.set(name, (seen.get(name) ?? 0) + 1);
+    const dead = [...seen].filter(([, times]) => times >= looks).map(([name]) => name);
+    if (dead.length === 0) return;
+    await pool.query('select graphile_worker.force_unlock_workers($1)', [dead]);
+    logger.warn({ worker: 'Jobs of workers that are gone were given back.', workers: dead.length });
+  };
+  let looking = Promise.resolve();
+  const timer = setInterval(() => {
+    looking = looking.then(look).catch(() => seen.clear());
+  }, lookEveryMs);
+  return async () => {
+    clearInterval(timer);
+    await looking;
+  };
+}
+
 /** Holds the lock on a connection of its own, and takes it again when that connection is lost. */
-async function holdAliveLock(pool: pg.Pool, isAlive: () => boolean): Promise<() => Promise<void>> {
+async function holdAliveLock(pool: pg.Pool, name: string, isAlive: () => boolean): Promise<() => Promise<void>> {
   let client: pg.PoolClient | undefined;
   const take = async () => {
     const taken = await pool.connect();
@@ -109,7 +158,7 @@ async function holdAliveLock(pool: pg.Pool, isAlive: () => boolean): Promise<() 
       client = undefined;
       taken.release(true);
     });
-    await taken.query('select pg_advisory_lock_shared($1, $2)', aliveLock);
+    await taken.query('select pg_advisory_lock_shared($1, $2), pg_advisory_lock_shared($3, hashtext($4))', [...aliveLock, ownLock, name]);
     client = taken;
   };
   await take();

@@ -2,7 +2,8 @@
 
 insert into core.operation (name, access, writes) values
   ('devices_register', 'tenant', true),
-  ('devices_delete', 'tenant', true);
+  ('devices_delete', 'tenant', true),
+  ('devices_web_push_key', 'tenant', false);
 
 -- Whoever shows a token has the device: it leaves the user who had it. The same again changes nothing but updated_at.
 create function api.devices_register(p jsonb) returns json language plpgsql as $$
@@ -28,3 +29,7 @@ begin
   end if;
   return json_build_object('id', v_id);
 end $$;
+
+-- The key that browsers subscribe with, a setting that the facade adds; null without one.
+create function api.devices_web_push_key(p jsonb) returns json language sql stable
+  return json_build_object('public_key', p ->> 'public_key');

@@ -78,7 +78,7 @@ end $$;
 comment on function core.audit is 'Writes one entry of the audit trail.';
 
 -- Queues jobs in the transaction of the change. Security definer, since no role of a request may touch the queue;
--- the tenant comes from the context and the key is the tenant's own.
+-- the tenant comes from the context and the key is the tenant's own. Deliveries give way to what somebody waits for, a link to log in.
 create function core.enqueue_all(p_task text, p_payloads jsonb[], p_key text default null, p_run_at timestamptz default null) returns void
   language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
@@ -87,7 +87,7 @@ begin
   end if;
   perform graphile_worker.add_jobs(array(
     select (p_task, (payload || jsonb_build_object('tenant_id', core.tenant_id()))::json, null, p_run_at, 10,
-            't' || coalesce(core.tenant_id()::text, '0') || ':' || p_task || ':' || p_key, null, null)::graphile_worker.job_spec
+            't' || coalesce(core.tenant_id()::text, '0') || ':' || p_task || ':' || p_key, case p_task when 'deliver' then 10 end, null)::graphile_worker.job_spec
     from unnest(p_payloads) payload));
 end $$;
 comment on function core.enqueue_all is 'Queues jobs of one kind for the worker, in the transaction of the change.';

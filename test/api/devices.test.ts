@@ -1,8 +1,15 @@
-import { expect, test } from '@jest/globals';
+import { createECDH, randomBytes } from 'node:crypto';
+import { describe, expect, test } from '@jest/globals';
 import { race } from '../support/race.ts';
 import { type School, serviceWithSchool } from '../support/service.ts';
 
-const { service, school } = await serviceWithSchool();
+const vapid = createECDH('prime256v1');
+vapid.generateKeys();
+const { service, school } = await serviceWithSchool({
+  VAPID_PUBLIC_KEY: vapid.getPublicKey('base64url'),
+  VAPID_PRIVATE_KEY: vapid.getPrivateKey('base64url'),
+  VAPID_SUBJECT: 'mailto:push@test.example',
+});
 
 interface Device {
   id: number;
@@ -25,15 +32,15 @@ test('every user of a school registers a device, a student too, and an operator 
     expect(device).toMatchObject({ token: `${role} phone`, platform: 'android' });
     expect(await stored(`${role} phone`)).toEqual([{ user_id: user.id, platform: 'android' }]);
   }
-  expect((await service.operator.post('/api/devices/register', { token: 'console', platform: 'web' }, 403)).error).toBe('forbidden');
+  expect((await service.operator.post('/api/devices/register', { token: 'console', platform: 'ios' }, 403)).error).toBe('forbidden');
 });
 
 test('the same token again is the same device, with the platform that was sent last', async () => {
   const user = await school.user([]);
   const first = await register(user, 'again');
-  const second = await register(user, 'again', 'web');
-  expect(second).toEqual({ ...first, platform: 'web', updated_at: second.updated_at });
-  expect(await stored('again')).toEqual([{ user_id: user.id, platform: 'web' }]);
+  const second = await register(user, 'again', 'android');
+  expect(second).toEqual({ ...first, platform: 'android', updated_at: second.updated_at });
+  expect(await stored('again')).toEqual([{ user_id: user.id, platform: 'android' }]);
 });
 
 test('a token moves to whoever shows it last, and the user before has it no longer', async () => {
@@ -105,4 +112,60 @@ test('a device goes with its user when that one is gone for good', async () => {
   await register(user, 'goes along');
   await service.database.query(`delete from ${school.schema}.user_account where id = $1`, [user.id]);
   expect(await stored('goes along')).toEqual([]);
+});
+
+describe('a browser', () => {
+  const keys = { p256dh: createECDH('prime256v1').generateKeys('base64url'), auth: randomBytes(16).toString('base64url') };
+  const subscription = (endpoint: string, over: object = {}) => JSON.stringify({ endpoint, expirationTime: null, keys, ...over });
+
+  test.each([
+    'https://fcm.googleapis.com/fcm/send/a:b',
+    'https://updates.push.services.mozilla.com/wpush/v2/a',
+    'https://web.push.apple.com/a',
+    'https://db5p.notify.windows.com/w/?token=a%3d',
+  ])('that gets its messages from %s is registered, once for all that its JSON says besides, and removed by that JSON', async (endpoint) => {
+    const user = await school.user(['student']);
+    const first = await register(user, subscription(endpoint), 'web');
+    expect(JSON.parse(first.token)).toEqual({ endpoint, keys });
+    const second = await register(user, JSON.stringify({ keys, endpoint, expirationTime: 1 }, null, 1), 'web');
+    expect(second.id).toBe(first.id);
+    expect((await user.delete(path(subscription(endpoint)))).data).toEqual({ id: first.id });
+    await register(user, subscription(endpoint), 'web');
+    await user.delete(path(first.token));
+  });
+
+  test.each([
+    ['no JSON', 'fcm:APA91bH'],
+    ['JSON of something else', '"https://fcm.googleapis.com/a"'],
+    ['null', 'null'],
+    ['no address', subscription('push')],
+    ['a service that nobody knows', subscription('https://push.example/a')],
+    ['a host that only begins like one', subscription('https://fcm.googleapis.com.evil.example/a')],
+    ['a host that only ends like one', subscription('https://evilfcm.googleapis.com/a')],
+    ['the domain below which hosts are known', subscription('https://notify.windows.com/a')],
+    ['no encryption', subscription('http://fcm.googleapis.com/a')],
+    ['another port', subscription('https://fcm.googleapis.com:8443/a')],
+    ['a log-in', subscription('https://a:b@fcm.googleapis.com/a')],
+    ['a host behind a log-in that looks like one', subscription('https://fcm.googleapis.com@127.0.0.1/a')],
+    ['this machine', subscription('https://127.0.0.1/a')],
+    ['this machine in other letters', subscription('https://[::1]/a')],
+    ['the metadata of a cloud', subscription('http://169.254.169.254/latest')],
+    ['a key that is too short', subscription('https://web.push.apple.com/a', { keys: { ...keys, p256dh: keys.p256dh.slice(2) } })],
+    [
+      'a key that is no point of the curve',
+      subscription('https://web.push.apple.com/a', { keys: { ...keys, p256dh: Buffer.alloc(65, 4).toString('base64url') } }),
+    ],
+    ['a secret that is too long', subscription('https://web.push.apple.com/a', { keys: { ...keys, auth: randomBytes(17).toString('base64url') } })],
+    ['no keys', subscription('https://web.push.apple.com/a', { keys: undefined })],
+  ])('with %s is a 400 that names the token', async (_what, token) => {
+    const refused = await school.admin.post('/api/devices/register', { token, platform: 'web' }, 400);
+    expect(refused.details.map((detail) => detail.path)).toEqual(['token']);
+  });
+
+  test('gets the key that it subscribes with, whoever is logged in to a school; nobody else does', async () => {
+    const user = await school.user(['student']);
+    expect((await user.get('/api/devices/web-push-key')).data).toEqual({ public_key: vapid.getPublicKey('base64url') });
+    await service.operator.get('/api/devices/web-push-key', 403);
+    await service.anonymous.get('/api/devices/web-push-key', 401);
+  });
 });

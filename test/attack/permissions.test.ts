@@ -68,7 +68,7 @@ describe('permissions', () => {
         'holidays_list',
         'holidays_get',
       ],
-      ...['rbac_permissions_list', 'school_setup_status', 'school_setup_logo', 'devices_register', 'devices_delete'],
+      ...['rbac_permissions_list', 'school_setup_status', 'school_setup_logo', 'devices_register', 'devices_delete', 'devices_web_push_key'],
       ...lists.flatMap((list) => [`${list}_list`, `${list}_get`]),
     ]);
     expect(endpoints.filter(({ operation }) => operation.access === 'any' && !operation.name.startsWith('auth_')).map(({ name }) => name)).toEqual([]);

@@ -21,7 +21,9 @@ const smtp = new SMTPServer({
     const chunks: Buffer[] = [];
     stream.on('data', (chunk: Buffer) => chunks.push(chunk));
     stream.on('end', () => {
-      received.push({ to: session.envelope.rcptTo.map(({ address }) => address), content: Buffer.concat(chunks).toString() });
+      const content = Buffer.concat(chunks).toString();
+      // Receipts and the like, which notifications send, are another file's business.
+      if (!/^Message-ID: <[\da-z]+-[\da-z]+@/m.test(content)) received.push({ to: session.envelope.rcptTo.map(({ address }) => address), content });
       callback();
     });
   },

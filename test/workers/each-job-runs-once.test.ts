@@ -19,16 +19,17 @@ afterEach(async () => {
 });
 
 /** A worker of its own, as another process would run it; to stop it closes its connections as well. */
-async function worker(sendEmail: (email: Email) => Promise<void>, concurrency: number): Promise<Worker> {
+async function worker(sendEmail: (email: Email) => Promise<void>, concurrency: number, lookEveryMs?: number): Promise<Worker> {
   const pool = rolePool('school_worker', database.url, undefined, concurrency + 4);
   const context = {
     pool,
     sendEmail,
     logger: pino({ level: 'silent' }),
-    links: { publicUrl: 'http://test', passwordPageUrl: undefined },
+    push: { platforms: [], carrier: () => '', send: () => Promise.reject(new Error('no push')), close: () => undefined },
+    links: { publicUrl: 'http://test', passwordPageUrl: undefined, appUrl: undefined },
     retention: { exports: '/nowhere', days: 30 },
   };
-  const started = await startWorker(context, concurrency);
+  const started = await startWorker(context, concurrency, lookEveryMs);
   return {
     isAlive: () => started.isAlive(),
     async stop() {
@@ -108,6 +109,63 @@ describe('the queue', () => {
     await emptyQueue();
     await second.stop();
     expect(sent.sort()).toEqual(emails);
+  });
+
+  test('gives back the jobs of a worker that is gone, and leaves those of one that lives, however long they take', async () => {
+    const sent: string[] = [];
+    let release: () => void = () => undefined;
+    const mayEnd = new Promise<void>((done) => (release = done));
+    const [slow = '', orphan = ''] = await invite(2);
+    await database.query(
+      "update graphile_worker._private_jobs set locked_at = now(), locked_by = 'gone' where id = (select max(id) from graphile_worker._private_jobs)",
+    );
+    const living = await worker(async (email) => {
+      sent.push(email.to.address);
+      if (email.to.address === slow) await mayEnd;
+    }, 1);
+    await until(() => sent.length === 1 || undefined);
+    const looking = await worker(
+      (email) => {
+        sent.push(email.to.address);
+        return Promise.resolve();
+      },
+      1,
+      50,
+    );
+    await until(() => sent.length === 2 || undefined);
+    // Time enough for many looks at the one that lives.
+    await new Promise((done) => setTimeout(done, 1000));
+    expect(sent).toEqual([slow, orphan]);
+    release();
+    await emptyQueue();
+    await Promise.all([living.stop(), looking.stop()]);
+    expect(sent).toEqual([slow, orphan]);
+  });
+
+  test('has one job for what is left of deliveries, in the place of the one that is under way, which never runs again', async () => {
+    const add = async () =>
+      (await database.query<{ id: string }>("select id from graphile_worker.add_job('deliver', '{}', run_at => now() + interval '1 hour')"))[0]?.id;
+    const deliveries = () =>
+      database.query<{ payload: object; priority: number }>(
+        `select j.payload, j.priority from graphile_worker._private_jobs j join graphile_worker._private_tasks t on t.id = j.task_id where t.identifier = 'deliver'`,
+      );
+    const again = (id: string | undefined) =>
+      database.query('select core.deliver_again($1, $2, $3)', [id, school.id, JSON.stringify([{ from_id: 3, to_id: 9, only: [3, 9], run_at: '2100-01-01' }])]);
+    const id = await add();
+    await again(id);
+    const left = [{ payload: { tenant_id: school.id, from_id: 3, to_id: 9, only: [3, 9] }, priority: 10 }];
+    expect(await deliveries()).toEqual(left);
+    // Somebody else had it, or it was cancelled: there is nothing to take the place of.
+    await again(id);
+    expect(await deliveries()).toEqual(left);
+    await invite(1);
+    const [other] = await database.query<{ id: string }>('select max(id) as id from graphile_worker._private_jobs');
+    await again(other?.id);
+    expect(await deliveries()).toEqual(left);
+    expect(await jobs()).toHaveLength(1);
+    await database.query('delete from graphile_worker._private_jobs');
+    await database.query(`begin; set local app.tenant_id = '${school.id}'; select core.enqueue('deliver', '{"from_id": 1, "to_id": 2}'); commit`);
+    expect(await deliveries()).toEqual([{ payload: { tenant_id: school.id, from_id: 1, to_id: 2 }, priority: 10 }]);
   });
 
   test('takes from a request only the jobs of the list, always for the school of the request', async () => {

@@ -53,8 +53,10 @@ async function runTask(folder = exports): Promise<void> {
       {
         pool,
         sendEmail: () => Promise.reject(new Error('no e-mail is sent by this task')),
+        push: { platforms: [], carrier: () => '', send: () => Promise.reject(new Error('nor is a push')), close: () => undefined },
+        stopping: new AbortController().signal,
         logger: pino({ level: 'silent' }),
-        links: { publicUrl: '', passwordPageUrl: undefined },
+        links: { publicUrl: '', passwordPageUrl: undefined, appUrl: undefined },
         retention: { exports: folder, days: 30 },
       },
     );

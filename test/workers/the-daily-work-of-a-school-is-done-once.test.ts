@@ -6,6 +6,7 @@ import pg from 'pg';
 import { pino } from 'pino';
 import { rolePool } from '../../src/database/pool.ts';
 import type { Email } from '../../workers/email.ts';
+import { push } from '../../workers/push.ts';
 import { startWorker } from '../../workers/worker.ts';
 import { testDatabase, type TestDatabase } from '../support/database.ts';
 import { type Program, startProgram } from '../support/processes.ts';
@@ -334,6 +335,7 @@ describe('two at once', () => {
         const context = {
           pool,
           sendEmail,
+          push: push(shared.readConfig({})),
           logger: pino({ level: 'silent' }),
           links: { publicUrl: 'http://test', passwordPageUrl: undefined },
           retention: { exports: '/nowhere', days: 30 },
