@@ -45,10 +45,9 @@ export interface Worker {
   stop(): Promise<void>;
 }
 
-/** Starts to work through the queue, `concurrency` jobs at a time. */
-export async function startWorker(context: TaskContext, concurrency: number): Promise<Worker> {
+/** Starts to work through the queue, `concurrency` jobs at a time. @param events  hears of what becomes of jobs */
+export async function startWorker(context: TaskContext, concurrency: number, events: WorkerEvents = new EventEmitter()): Promise<Worker> {
   const { pool, logger } = context;
-  const events: WorkerEvents = new EventEmitter();
   let lockedBy = '';
   events.on('pool:create', ({ workerPool }) => (lockedBy = workerPool.id));
   const runner = await run({
