@@ -100,6 +100,8 @@ describe('school jobs', () => {
     await withWorker(send, async () => {
       await until(async () => ((await stored(id))?.attempts === 1 && (await stored(again))?.attempts === 1 && !(await stored(again))?.locked) || undefined);
     });
+    // The next attempt is due in seconds, and this test has a worker later on.
+    await database.query("select graphile_worker.reschedule_jobs(array[$1::bigint], run_at => now() + interval '1 hour')", [again]);
     const { stdout } = await jobs('failed');
     expect(stdout).toMatch(new RegExp(`^ *${id} +send_email +${school.id} \\(${subdomain}\\) +1 of 1 +never +452  \\[31mno room for …$`, 'm'));
     expect(stdout).toMatch(new RegExp(`^ *${again} +send_email +${school.id} \\(${subdomain}\\) +1 of 25 +\\d{4}-\\d\\d-\\d\\d \\d\\d:\\d\\d UTC +452`, 'm'));
