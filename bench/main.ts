@@ -34,9 +34,10 @@ const options = new Command('bench')
   .addOption(
     new Option('--only <case>', 'one case alone, or `figures` for memory, provisioning and migration').choices([...cases.map((c) => c.name), 'figures']),
   )
+  .option('--metrics', 'let the service count its requests for Prometheus')
   .option('--profile', 'write a CPU profile of the API process to .bench/')
   .parse()
-  .opts<{ tenants: number; students: number; seconds: number; rounds: number; connections: number; only?: string; profile?: boolean }>();
+  .opts<{ tenants: number; students: number; seconds: number; rounds: number; connections: number; only?: string; metrics?: boolean; profile?: boolean }>();
 
 /** What to undo, last first, at the end. */
 const cleanups: (() => Promise<void>)[] = [];
@@ -63,6 +64,7 @@ async function run(): Promise<string> {
     folder,
     (end) => (stopService = end),
     options.profile ? ['--cpu-prof', `--cpu-prof-dir=${folder}`] : [],
+    options.metrics,
   );
   const memory = async () => (await usage(service.pid)).memoryMb;
   const idle = await memory();

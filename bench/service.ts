@@ -26,6 +26,7 @@ function freePort(): Promise<number> {
  * Starts `node src/main.ts --only api` as in production, without rate limits; its log goes to `folder`/api.log.
  * @param onStop  takes what ends it, before it is ready
  * @param nodeOptions  for node itself, `--cpu-prof` for example
+ * @param hasMetrics  whether it counts requests for Prometheus
  */
 export async function startApi(
   databaseUrl: string,
@@ -34,6 +35,7 @@ export async function startApi(
   folder: string,
   onStop: (stop: () => Promise<void>) => void,
   nodeOptions: string[] = [],
+  hasMetrics = false,
 ): Promise<ServiceChild> {
   const port = await freePort();
   const log = createWriteStream(join(folder, 'api.log'));
@@ -54,6 +56,8 @@ export async function startApi(
       RATE_LIMIT_PER_MINUTE: '0',
       PUBLIC_RATE_LIMIT_PER_MINUTE: '0',
       LOG_LEVEL: 'info',
+      // A port by chance: nobody reads the metrics, they only cost.
+      ...(hasMetrics ? { METRICS_PORT: '0' } : {}),
     },
   });
   onStop(async () => {

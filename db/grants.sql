@@ -7,9 +7,9 @@ do $$ begin execute format('revoke temporary on database %I from public', curren
 revoke all on all functions in schema core, api, platform from public, school_api, school_tenant, school_platform, school_worker;
 revoke all on all tables in schema core, platform from public, school_api, school_tenant, school_platform, school_worker;
 
--- The API process: the dispatcher, what streams need, and readiness.
+-- The API process: the dispatcher, what streams need, readiness, and the queue in numbers.
 grant execute on function core.call(text, bigint, jsonb, jsonb, bytea), core.admit(text, bigint, jsonb, jsonb), core.stream_read(bigint, bigint[], bigint[], integer, integer),
-  core.stream_check(bigint[]), core.readiness() to school_api;
+  core.stream_check(bigint[]), core.readiness(), core.queue() to school_api;
 grant select on core.operation to school_api;
 
 -- What operations may call in core, by name: a new function there is out of reach until it is listed. An operation can be
@@ -63,7 +63,7 @@ grant usage on all sequences in schema platform to school_platform;
 -- The worker: the queue, and the functions that jobs need.
 grant execute on function core.email_prepare(bigint, bigint, text), core.invoice_reminder_prepare(bigint, bigint, date), core.clean_up(), core.clean_up_school(bigint), core.daily_queue(timestamptz), core.daily_step(bigint, date, bigint, integer), core.schools(), core.trials_ending(), core.notify_trial_ending(bigint), core.papers_due(), core.notify_papers_expiring(bigint), core.tenant_lock_key(bigint), core.purge_due(integer),
   core.deliveries_pending(bigint, bigint, bigint, bigint[], text[]), core.delivery_done(bigint, bigint, text, text, boolean), core.deliver_again(bigint, bigint, jsonb),
-  core.purge_open(bigint, integer), core.purge_mark(bigint, integer, text), core.purge_drop(bigint) to school_worker;
+  core.purge_open(bigint, integer), core.purge_mark(bigint, integer, text), core.purge_drop(bigint), core.queue() to school_worker;
 grant usage on schema graphile_worker to school_worker;
 grant select, insert, update, delete on all tables in schema graphile_worker to school_worker;
 grant usage on all sequences in schema graphile_worker to school_worker;

@@ -56,6 +56,8 @@ const Environment = z.object({
   NODE_ENV: oneOf('development', 'test', 'production').default('development'),
   PORT: count(0, 65535).optional(),
   HOST: z.string().min(1).default('127.0.0.1'),
+  METRICS_PORT: count(0, 65535).optional(),
+  METRICS_HOST: z.string().min(1).default('127.0.0.1'),
   PUBLIC_URL: httpUrl.optional(),
   BASE_DOMAIN: z
     .string()
@@ -176,6 +178,8 @@ export function readConfig(env: NodeJS.ProcessEnv): Config {
     }
     if (given['DEMO'] === 'true') problems.push('DEMO must not be true in production: a production service never loads the demo school');
   }
+  const { METRICS_PORT, PORT } = given;
+  if (METRICS_PORT !== undefined && Number(METRICS_PORT) === Number(PORT) && Number(PORT) !== 0) problems.push('METRICS_PORT must be another port than PORT');
   if (Boolean(given['PLATFORM_ADMIN_EMAIL']) !== Boolean(given['PLATFORM_ADMIN_PASSWORD'])) {
     problems.push('PLATFORM_ADMIN_EMAIL goes together with PLATFORM_ADMIN_PASSWORD');
   }

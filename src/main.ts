@@ -65,7 +65,7 @@ async function prepare(config: Config, ownerUrl: string): Promise<boolean> {
   });
 }
 
-function banner(config: Config, url: string, place: string, hasDemo: boolean, seconds: string): void {
+function banner(config: Config, url: string, metricsUrl: string | undefined, place: string, hasDemo: boolean, seconds: string): void {
   const { port } = new URL(url);
   print();
   print(`School management service, ready in ${seconds} s`);
@@ -73,6 +73,7 @@ function banner(config: Config, url: string, place: string, hasDemo: boolean, se
   print(`  API       ${url}/api`);
   print(`  Docs      ${url}/api/docs/`);
   print(`  Health    ${url}/api/health/ready`);
+  if (metricsUrl) print(`  Metrics   ${metricsUrl}`);
   print(`  Data      ${place}`);
   if (!config.SMTP_URL) print(`  E-mail    ${join(config.DATA_DIR, 'outbox')} (.eml files; set SMTP_URL to send)`);
   if (hasDemo) {
@@ -99,8 +100,8 @@ async function start(parts: readonly Part[]): Promise<void> {
   const { ownerUrl, place } = await openDatabase(config);
   const hasDemo = await prepare(config, ownerUrl);
   const service = await undoable(startService(config, ownerUrl, parts), (running) => running.close());
-  if (service.url) banner(config, service.url, place, hasDemo, ((performance.now() - begin) / 1000).toFixed(1));
-  else print('Worker ready. Stop with Ctrl-C.');
+  if (service.url) banner(config, service.url, service.metricsUrl, place, hasDemo, ((performance.now() - begin) / 1000).toFixed(1));
+  else print(`Worker ready.${service.metricsUrl ? ` Metrics at ${service.metricsUrl} .` : ''} Stop with Ctrl-C.`);
 }
 
 const { only } = new Command('school-management-service')

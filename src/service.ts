@@ -1,6 +1,7 @@
-import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
-import type { AddressInfo } from 'node:net';
+import { EventEmitter } from 'node:events';
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import { join } from 'node:path';
+import type { WorkerEvents } from 'graphile-worker';
 import type pg from 'pg';
 import { pino, type Logger } from 'pino';
 import { emailSender } from '../workers/email.ts';
@@ -17,6 +18,8 @@ import { exportsFolder } from './database/archive.ts';
 import { dispatcher } from './database/call.ts';
 import { fingerprint } from './database/install.ts';
 import { rolePool } from './database/pool.ts';
+import { listen } from './listen.ts';
+import { type Metrics, openMetrics } from './metrics.ts';
 
 /** The parts of the service that one process may run. */
 export type Part = 'api' | 'worker';
@@ -25,30 +28,10 @@ export type Part = 'api' | 'worker';
 export interface Service {
   /** Where the API listens; undefined for a worker alone. */
   url: string | undefined;
+  /** The page of metrics; undefined where none is wanted. */
+  metricsUrl: string | undefined;
   /** Finishes what is under way, then stops. */
   close(): Promise<void>;
-}
-
-/** Listens on the first free port: the one that was asked for, or, when none was, 3000 and those after it. */
-async function listen(server: Server, config: Config): Promise<string> {
-  const ports = config.PORT === undefined ? [...Array(20).keys()].map((n) => 3000 + n) : [config.PORT];
-  for (const port of ports) {
-    try {
-      await new Promise<void>((done, fail) => {
-        server.once('error', fail);
-        server.listen(port, config.HOST, () => {
-          server.off('error', fail);
-          done();
-        });
-      });
-      const host = config.HOST.includes(':') ? `[${config.HOST}]` : config.HOST;
-      return `http://${host}:${String((server.address() as AddressInfo).port)}`;
-    } catch (error) {
-      const code = (error as NodeJS.ErrnoException).code;
-      if (code !== 'EADDRINUSE') throw error;
-    }
-  }
-  throw new Error(`Port ${String(ports[0])} is in use. Set PORT to another one.`);
 }
 
 async function readiness(pool: pg.Pool, expected: string): Promise<Readiness> {
@@ -67,13 +50,16 @@ async function startApi(
   logger: Logger,
   hashing: () => Promise<Passwords>,
   onListen: (url: string) => void,
-): Promise<Service> {
+  metrics: Metrics | undefined,
+): Promise<Pick<Service, 'url' | 'close'>> {
   const pool = rolePool('school_api', ownerUrl, config.API_DATABASE_URL, config.DATABASE_POOL_SIZE);
   const listenUrl = config.LISTEN_DATABASE_URL ?? config.API_DATABASE_URL;
   const streams = openStreams({
     ...{ pool, heartbeat: config.STREAM_HEARTBEAT_MS, logger },
     ...{ listenUrl: listenUrl ?? ownerUrl, listenRole: listenUrl === undefined ? 'school_api' : undefined },
   });
+  metrics?.watchPool('api', pool);
+  metrics?.watchStreams(() => streams.count());
   // Longer than proxies and clients keep an idle connection, so that it is not cut under a request that is on its way.
   const server = createServer({ keepAliveTimeout: 65_000 });
   try {
@@ -83,7 +69,8 @@ async function startApi(
       res.end(JSON.stringify({ success: false, error: 'unavailable', message: 'The service is starting.' }));
     };
     server.on('request', (req, res) => handle(req, res));
-    const url = await listen(server, config);
+    // Without a wish the first free one from 3000 on.
+    const url = await listen(server, config.HOST, config.PORT === undefined ? [...Array(20).keys()].map((n) => 3000 + n) : [config.PORT], 'PORT');
     onListen(url);
     const services = {
       config: { ...config, PUBLIC_URL: config.PUBLIC_URL ?? url },
@@ -92,6 +79,7 @@ async function startApi(
       passwords: await hashing(),
       streams,
       logger,
+      observeRequest: metrics?.observeRequest,
       readiness: await fingerprint().then((expected) => () => readiness(pool, expected)),
     };
     const { rows } = await pool.query<Operation>('select * from core.operation').catch((cause: unknown) => {
@@ -118,14 +106,26 @@ async function startApi(
   }
 }
 
+/** The page of metrics, where one is wanted. It counts as one of the parts that this process runs. */
+async function startMetrics(config: Config, ownerUrl: string, parts: readonly Part[], logger: Logger): Promise<Metrics | undefined> {
+  if (config.METRICS_PORT === undefined) return undefined;
+  const pool = parts.includes('api')
+    ? rolePool('school_api', ownerUrl, config.API_DATABASE_URL, 1)
+    : rolePool('school_worker', ownerUrl, config.WORKER_DATABASE_URL, 1);
+  return openMetrics({ host: config.METRICS_HOST, port: config.METRICS_PORT, pool, logger });
+}
+
 /** The worker, with its own connections. */
-async function startJobs(config: Config, ownerUrl: string, publicUrl: string, logger: Logger): Promise<Worker> {
+async function startJobs(config: Config, ownerUrl: string, publicUrl: string, logger: Logger, metrics: Metrics | undefined): Promise<Worker> {
   const pool = rolePool('school_worker', ownerUrl, config.WORKER_DATABASE_URL, config.WORKER_CONCURRENCY + 4);
   const sendEmail = emailSender({ smtpUrl: config.SMTP_URL, from: config.EMAIL_FROM, outbox: join(config.DATA_DIR, 'outbox') });
   const links = { publicUrl, passwordPageUrl: config.PASSWORD_PAGE_URL, appUrl: config.APP_URL };
   const retention = { exports: exportsFolder(config), days: config.TENANT_RETENTION_DAYS };
   const devices = push(config);
-  const worker = await startWorker({ pool, sendEmail, push: devices, logger, links, retention }, config.WORKER_CONCURRENCY);
+  const events: WorkerEvents = new EventEmitter();
+  metrics?.watchPool('worker', pool);
+  metrics?.watchJobs(events);
+  const worker = await startWorker({ pool, sendEmail, push: devices, logger, links, retention }, config.WORKER_CONCURRENCY, { events });
   return {
     isAlive: () => worker.isAlive(),
     async stop() {
@@ -150,22 +150,32 @@ export async function startService(
   const lines = pino.destination({ dest: 1, sync: false, minLength: 4096, periodicFlush: 500 });
   const logger = pino({ level: config.LOG_LEVEL, base: null, timestamp: pino.stdTimeFunctions.isoTime, formatters: { level: (level) => ({ level }) } }, lines);
   let publicUrl = config.PUBLIC_URL ?? `http://${config.HOST}:${String(config.PORT ?? 3000)}`;
-  const api = parts.includes('api')
-    ? await startApi(config, ownerUrl, logger, hashing, (url) => {
-        publicUrl = config.PUBLIC_URL ?? url;
-      })
-    : undefined;
+  const started: (() => Promise<void>)[] = [];
+  const close = async () => {
+    await Promise.all(started.splice(1).map((stop) => stop()));
+    // Last, so that the end can be watched.
+    await started[0]?.();
+    lines.flushSync();
+  };
   try {
-    const worker = parts.includes('worker') ? await startJobs(config, ownerUrl, publicUrl, logger) : undefined;
-    return {
-      url: api?.url,
-      async close() {
-        await Promise.all([api?.close(), worker?.stop()]);
-        lines.flushSync();
-      },
-    };
+    const metrics = await startMetrics(config, ownerUrl, parts, logger);
+    started.push(() => metrics?.close() ?? Promise.resolve());
+    let url: string | undefined;
+    if (parts.includes('api')) {
+      const onListen = (found: string) => {
+        publicUrl = config.PUBLIC_URL ?? found;
+      };
+      const api = await startApi(config, ownerUrl, logger, hashing, onListen, metrics);
+      started.push(() => api.close());
+      url = api.url;
+    }
+    if (parts.includes('worker')) {
+      const worker = await startJobs(config, ownerUrl, publicUrl, logger, metrics);
+      started.push(() => worker.stop());
+    }
+    return { url, metricsUrl: metrics?.url, close };
   } catch (error) {
-    await api?.close();
+    await close();
     throw error;
   }
 }

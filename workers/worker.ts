@@ -56,13 +56,17 @@ export interface Worker {
 
 /**
  * Starts to work through the queue, `concurrency` jobs at a time.
+ * @param events  hears of what becomes of jobs
  * @param lookEveryMs  how often it looks for workers that died
  */
-export async function startWorker(given: Omit<TaskContext, 'stopping'>, concurrency: number, lookEveryMs = 5000): Promise<Worker> {
+export async function startWorker(
+  given: Omit<TaskContext, 'stopping'>,
+  concurrency: number,
+  { events = new EventEmitter(), lookEveryMs = 5000 }: { events?: WorkerEvents; lookEveryMs?: number } = {},
+): Promise<Worker> {
   const stopping = new AbortController();
   const context: TaskContext = { ...given, stopping: stopping.signal };
   const { pool, logger } = context;
-  const events: WorkerEvents = new EventEmitter();
   let lockedBy = '';
   events.on('pool:create', ({ workerPool }) => (lockedBy = workerPool.id));
   const runner = await run({

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import cors from 'cors';
-import express, { type ErrorRequestHandler, type Express, type RequestHandler } from 'express';
+import express, { type ErrorRequestHandler, type Express, type RequestHandler, type Response } from 'express';
 import helmet from 'helmet';
 import { docsRouter } from './docs.ts';
 import { resources } from './endpoints/index.ts';
@@ -19,10 +19,22 @@ declare module 'express-serve-static-core' {
     claims?: Claims;
     /** The operation that the route names, for the log. */
     operation?: string;
+    /** The pattern of the route, for the metrics; undefined while none is found. */
+    pattern?: string;
   }
 }
 
 const sane = /^[\w.-]{1,128}$/;
+
+/** Names what is no operation. */
+const as =
+  (pattern: string): RequestHandler =>
+  (req, _res, next) => {
+    req.pattern = pattern;
+    next();
+  };
+
+const isStream = (res: Response) => String(res.getHeader('content-type')).startsWith('text/event-stream');
 
 /** Gives a request its id and, when it is over, its log line. */
 function identify(services: Services): RequestHandler {
@@ -32,13 +44,17 @@ function identify(services: Services): RequestHandler {
     res.set('X-Request-Id', req.id);
     const start = performance.now();
     res.on('close', () => {
+      const milliseconds = performance.now() - start;
+      const status = res.writableFinished ? res.statusCode : 499;
+      // A stream is meant to last.
+      if (!isStream(res)) services.observeRequest?.(req.method, req.pattern ?? 'none', status, milliseconds / 1000);
       services.logger.info({
         request_id: req.id,
         method: req.method,
         operation: req.operation,
         tenant: req.claims?.tenant_id,
-        status: res.writableFinished ? res.statusCode : 499,
-        ms: Math.round((performance.now() - start) * 10) / 10,
+        status,
+        ms: Math.round(milliseconds * 10) / 10,
       });
     });
     next();
@@ -118,14 +134,14 @@ export function createApp(services: Services, operations: readonly Operation[]):
       }),
     );
   }
-  app.use('/api/health', healthRouter(services));
-  app.use('/api/docs', docsRouter());
+  app.use('/api/health', as('/api/health'), healthRouter(services));
+  app.use('/api/docs', as('/api/docs'), docsRouter());
   const document = openapiText(resources, byName, config.PUBLIC_URL);
-  app.get('/api/openapi.json', (_req, res) => {
+  app.get('/api/openapi.json', as('/api/openapi.json'), (_req, res) => {
     res.set('Content-Type', 'application/json; charset=utf-8').set('Cache-Control', 'no-cache').send(document);
   });
-  app.use('/password', passwordPage());
-  app.get(['/', '/api'], entrance);
+  app.use('/password', as('/password'), passwordPage());
+  app.get(['/', '/api'], as('/'), entrance);
   app.use('/api', (_req, res, next) => {
     res.set('Cache-Control', 'private, no-cache');
     next();

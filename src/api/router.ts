@@ -289,6 +289,7 @@ export function apiRouter(services: Services, resources: readonly Resource[], op
     const router = Router({ strict: false });
     for (const [path, routes] of Map.groupBy(endpoints, (one) => one.path)) {
       let hasHead = false;
+      const pattern = `/api${base}${path === '/' ? '' : path}`;
       for (const { method, endpoint } of routes) {
         const operation = operations.get(endpoint.operation);
         if (!operation) throw new Error(`${method} ${base}${path}: there is no operation ${endpoint.operation}`);
@@ -297,6 +298,7 @@ export function apiRouter(services: Services, resources: readonly Resource[], op
           // First of all, so that the log line of a request that is refused has it too.
           (req, _res, next) => {
             req.operation = operation.name;
+            req.pattern = pattern;
             next();
           },
           // A scanner that looks at a link in an e-mail must not use it up.
@@ -317,6 +319,7 @@ export function apiRouter(services: Services, resources: readonly Resource[], op
       // Before the next path: else PUT /me would be one of /:id.
       const allow = [...routes.map(({ method }) => method), ...(hasHead ? ['HEAD'] : []), 'OPTIONS'].join(', ');
       router.all(path, (req, res, next) => {
+        req.pattern = pattern;
         res.set('Allow', allow);
         if (req.method === 'OPTIONS') res.status(204).end();
         else next(new ApiError('method_not_allowed', `This path takes ${allow}.`));

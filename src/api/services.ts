@@ -1,6 +1,7 @@
 import type { Logger } from 'pino';
 import type { Config } from '../config.ts';
 import type { Call } from '../database/call.ts';
+import type { Metrics } from '../metrics.ts';
 import type { Passwords } from './passwords.ts';
 import type { Streams } from './streams.ts';
 import type { Tokens } from './tokens.ts';
@@ -13,6 +14,8 @@ export interface Services {
   passwords: Passwords;
   streams: Streams;
   logger: Logger;
+  /** Hears of each request that was answered; undefined where nobody counts. */
+  observeRequest: Metrics['observeRequest'] | undefined;
   /** What /api/health/ready says. */
   readiness: () => Promise<Readiness>;
 }

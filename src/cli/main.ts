@@ -24,6 +24,71 @@ program
     await databaseReset(readConfig(process.env), options);
   });
 
+const jobId = (value: string, earlier: number[] = []) => {
+  if (!/^[1-9]\d{0,14}$/.test(value)) throw new InvalidArgumentError('must be the number of a job');
+  return [...earlier, Number(value)];
+};
+
+const count = (value: string) => {
+  if (!/^[1-9]\d{0,5}$/.test(value)) throw new InvalidArgumentError('must be a whole number from 1 to 999999');
+  return Number(value);
+};
+
+const jobs = program.command('jobs').description('the queue of background jobs');
+
+jobs
+  .command('list')
+  .description('how many jobs of each task are ready, wait for their time, run, or have failed for good; and how long the oldest ready one waits')
+  .option('--json', 'for programs')
+  .action(async (options: { json?: boolean }) => {
+    const { jobsList } = await import('./jobs.ts');
+    await jobsList(readConfig(process.env), options);
+  });
+
+jobs
+  .command('failed')
+  .description('jobs that have failed, for good or to be tried again, with their errors')
+  .option('--task <task>', 'only of this task')
+  .option('--limit <count>', 'at most so many', count, 50)
+  .option('--json', 'for programs')
+  .action(async (options: { task?: string; limit: number; json?: boolean }) => {
+    const { jobsFailed } = await import('./jobs.ts');
+    await jobsFailed(readConfig(process.env), options);
+  });
+
+jobs
+  .command('show')
+  .description('all about one job that is not personal')
+  .argument('<id>', 'its number', jobId)
+  .option('--json', 'for programs')
+  .action(async ([id]: [number], options: { json?: boolean }) => {
+    const { jobsShow } = await import('./jobs.ts');
+    await jobsShow(readConfig(process.env), id, options);
+  });
+
+jobs
+  .command('retry')
+  .description('let jobs run now, with all their attempts; of a task those that have failed')
+  .argument('[id...]', 'their numbers', jobId)
+  .option('--task <task>', 'all of this task that have failed')
+  .option('--json', 'for programs')
+  .action(async (ids: number[], options: { task?: string; json?: boolean }) => {
+    const { jobsChange } = await import('./jobs.ts');
+    process.exitCode = await jobsChange(readConfig(process.env), 'retry', ids, { ...options, failed: true });
+  });
+
+jobs
+  .command('cancel')
+  .description('remove jobs from the queue; those that are running are left alone')
+  .argument('[id...]', 'their numbers', jobId)
+  .option('--task <task>', 'all of this task')
+  .option('--failed', 'of the task only those that have failed')
+  .option('--json', 'for programs')
+  .action(async (ids: number[], options: { task?: string; failed?: boolean; json?: boolean }) => {
+    const { jobsChange } = await import('./jobs.ts');
+    process.exitCode = await jobsChange(readConfig(process.env), 'cancel', ids, options);
+  });
+
 program
   .command('migrate')
   .description('bring the database to this version: shared schemas first, then every school')

@@ -68,6 +68,7 @@ const granted: Record<string, string[]> = {
     'tenant_usage',
     'usage_count',
   ],
+  'school_api and school_worker': ['queue'],
   school_platform: ['audit', 'is_reserved_subdomain', 'require_plan_fits', 'tenant_provision'],
   'school_platform and school_tenant': [
     'conditions',
@@ -340,6 +341,11 @@ describe('refusals', () => {
         "core.stream_read(1, '{1}', '{0}', 1, 1)",
         "core.stream_check('{1}')",
         "core.admit('auth_profile', 1, '{}', '{}')",
+        'core.queue()',
+        'core.jobs()',
+        'core.failed_jobs(null, 1)',
+        'core.job(1)',
+        "core.change_jobs('cancel', '{1}', null, false)",
       ]) {
         expect({ call, outcome: await attempt(`select ${call}`) }).toEqual({ call, outcome: denied });
       }

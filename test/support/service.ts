@@ -17,6 +17,8 @@ export const testPassword = 'test-password';
 /** A running service on a database of its own. */
 export interface TestService {
   url: string;
+  /** The page of metrics, where METRICS_PORT is set. */
+  metricsUrl: string | undefined;
   database: TestDatabase;
   /** Nobody logged in. */
   anonymous: Client;
@@ -141,6 +143,7 @@ export async function testService(env: Record<string, string> = {}): Promise<Tes
 
   return {
     url,
+    metricsUrl: service.metricsUrl,
     database,
     anonymous,
     operator,

@@ -1,11 +1,11 @@
 import { afterEach, beforeEach, describe, expect, test } from '@jest/globals';
-import { pino } from 'pino';
 import { rolePool } from '../../src/database/pool.ts';
 import type { Email } from '../../workers/email.ts';
 import { startWorker, type Worker } from '../../workers/worker.ts';
 import { testDatabase, type TestDatabase } from '../support/database.ts';
 import { acting, type BareTenant, type Outcome, provision } from '../support/tenants.ts';
 import { until } from '../support/until.ts';
+import { workerContext } from '../support/worker.ts';
 
 let database: TestDatabase;
 let school: BareTenant;
@@ -21,15 +21,7 @@ afterEach(async () => {
 /** A worker of its own, as another process would run it; to stop it closes its connections as well. */
 async function worker(sendEmail: (email: Email) => Promise<void>, concurrency: number, lookEveryMs?: number): Promise<Worker> {
   const pool = rolePool('school_worker', database.url, undefined, concurrency + 4);
-  const context = {
-    pool,
-    sendEmail,
-    logger: pino({ level: 'silent' }),
-    push: { platforms: [], carrier: () => '', send: () => Promise.reject(new Error('no push')), close: () => undefined },
-    links: { publicUrl: 'http://test', passwordPageUrl: undefined, appUrl: undefined },
-    retention: { exports: '/nowhere', days: 30 },
-  };
-  const started = await startWorker(context, concurrency, lookEveryMs);
+  const started = await startWorker(workerContext(pool, sendEmail), concurrency, lookEveryMs === undefined ? {} : { lookEveryMs });
   return {
     isAlive: () => started.isAlive(),
     async stop() {

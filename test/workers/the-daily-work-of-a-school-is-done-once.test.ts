@@ -3,15 +3,14 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from '@jest/globals';
 import pg from 'pg';
-import { pino } from 'pino';
 import { rolePool } from '../../src/database/pool.ts';
 import type { Email } from '../../workers/email.ts';
-import { push } from '../../workers/push.ts';
 import { startWorker } from '../../workers/worker.ts';
 import { testDatabase, type TestDatabase } from '../support/database.ts';
 import { type Program, startProgram } from '../support/processes.ts';
 import { type BareTenant, provision } from '../support/tenants.ts';
 import { until } from '../support/until.ts';
+import { workerContext } from '../support/worker.ts';
 
 let database: TestDatabase;
 let school: BareTenant;
@@ -224,7 +223,9 @@ describe('overdue', () => {
       -1,
     );
     // Of days long ago the marks of this work go, and those of others stay.
-    await database.query(`insert into ${schema}.daily_run (task, run_on) values ('fees', '2026-01-01'), ('transport.expiring:license:1:expired', '2026-01-01')`);
+    await database.query(
+      `insert into ${schema}.daily_run (task, run_on) values ('fees', '2026-01-01'), ('transport.expiring:license:1:expired', '2026-01-01')`,
+    );
     expect(await work(await day(), 3)).toBe(4);
     expect((await database.query<{ task: string }>(`select task from ${schema}.daily_run where run_on = '2026-01-01'`)).map(({ task }) => task)).toEqual([
       'transport.expiring:license:1:expired',
@@ -332,15 +333,7 @@ describe('two at once', () => {
     const workers = await Promise.all(
       [1, 2].map(async () => {
         const pool = rolePool('school_worker', database.url, undefined, 6);
-        const context = {
-          pool,
-          sendEmail,
-          push: push(shared.readConfig({})),
-          logger: pino({ level: 'silent' }),
-          links: { publicUrl: 'http://test', passwordPageUrl: undefined },
-          retention: { exports: '/nowhere', days: 30 },
-        };
-        return { worker: await startWorker(context, 2), pool };
+        return { worker: await startWorker(workerContext(pool, sendEmail), 2), pool };
       }),
     );
     const payload = JSON.stringify({ tenant_id: school.id, day: await day() });

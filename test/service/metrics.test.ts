@@ -1,0 +1,250 @@
+import { createServer } from 'node:net';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, describe, expect, test } from '@jest/globals';
+import { testDatabase } from '../support/database.ts';
+import { runProgram, startProgram } from '../support/processes.ts';
+import { serviceWithSchool, testService } from '../support/service.ts';
+import { openStream } from '../support/stream.ts';
+import { until } from '../support/until.ts';
+
+const { pg, readConfig } = shared;
+const { service, school } = await serviceWithSchool({ METRICS_PORT: '0' });
+const url = service.metricsUrl ?? '';
+
+interface Sample {
+  name: string;
+  labels: Record<string, string>;
+  value: number;
+}
+
+/** Reads the text format of Prometheus, and nothing that is not of it. */
+function parse(text: string): Sample[] {
+  const typed = new Set<string>();
+  return text.split('\n').flatMap((line) => {
+    if (line === '' || line.startsWith('# HELP ')) return [];
+    const [, type] = /^# TYPE (\w+) (?:counter|gauge|histogram|summary)$/.exec(line) ?? [];
+    if (type) {
+      if (typed.has(type)) throw new Error(`twice: ${type}`);
+      typed.add(type);
+      return [];
+    }
+    const [, name = '', labels = '', value = ''] = /^(\w+)(?:\{((?:\w+="(?:[^"\\\n]|\\.)*",?)*)\})? (NaN|Nan|[+-]?(?:Inf|[\d.e+-]+))$/.exec(line) ?? [];
+    if (!name || !(typed.has(name) || typed.has(name.replace(/_(bucket|sum|count)$/, '')))) throw new Error(`not a sample: ${line}`);
+    return [
+      {
+        name,
+        labels: Object.fromEntries([...labels.matchAll(/(\w+)="((?:[^"\\]|\\.)*)"/g)].map(([, key = '', text = '']) => [key, text])),
+        value: Number(value),
+      },
+    ];
+  });
+}
+
+async function scrape(from = url): Promise<Sample[]> {
+  const answer = await fetch(from);
+  expect([answer.status, answer.headers.get('content-type')]).toEqual([200, 'text/plain; version=0.0.4; charset=utf-8']);
+  return parse(await answer.text());
+}
+const value = (samples: Sample[], name: string, labels: Record<string, string> = {}) =>
+  samples.find((sample) => sample.name === name && Object.entries(labels).every(([key, text]) => sample.labels[key] === text))?.value;
+
+describe('/metrics', () => {
+  test('counts requests by method, pattern and status, with their latency, and never names a path or anything of a person', async () => {
+    const { data: student } = await school.admin.post<{ id: number }>('/api/students', { first_name: 'Metra', last_name: 'Person' }, 201);
+    const before = await scrape();
+    await school.admin.get(`/api/students/${student.id}`);
+    await school.admin.get(`/api/students/${student.id}`);
+    await school.admin.get('/api/students/999999999', 404);
+    await school.admin.get('/api/students/no-number?search=Metra', 400);
+    await service.anonymous.get(`/api/students/${student.id}`, 401);
+    await school.admin.send('PATCH', `/api/students/${student.id}`, {}, 405);
+    await service.anonymous.get('/api/secret/path/of/metra', 404);
+    await service.anonymous.get('/metra', 404);
+    await fetch(`${service.url}/api/health/ready`);
+    await fetch(`${service.url}/api/students`, { method: 'PROPFIND' });
+    const added = (samples: Sample[], method: string, route: string, status: string) =>
+      (value(samples, 'http_request_duration_seconds_count', { method, route, status }) ?? 0) -
+      (value(before, 'http_request_duration_seconds_count', { method, route, status }) ?? 0);
+    const after = await until(async () => {
+      const samples = await scrape();
+      return added(samples, 'other', '/api/students', '405') === 1 ? samples : undefined;
+    });
+    const route = '/api/students/:id';
+    expect(
+      [
+        ['GET', '200'],
+        ['GET', '404'],
+        ['GET', '400'],
+        ['GET', '401'],
+        ['PATCH', '405'],
+      ].map(([method = '', status = '']) => added(after, method, route, status)),
+    ).toEqual([2, 1, 1, 1, 1]);
+    expect([added(after, 'GET', 'none', '404'), added(after, 'GET', '/api/health', '200')]).toEqual([2, 1]);
+    const labels = { method: 'GET', route, status: '200' };
+    const sum = value(after, 'http_request_duration_seconds_sum', labels) ?? 0;
+    expect(sum).toBeGreaterThan(0.0005);
+    expect(sum).toBeLessThan(20);
+    expect(value(after, 'http_request_duration_seconds_bucket', { ...labels, le: '+Inf' })).toBe(value(after, 'http_request_duration_seconds_count', labels));
+    const text = await (await fetch(url)).text();
+    expect(text).not.toMatch(new RegExp(`metra|Person|secret|students/${student.id}|PROPFIND|${school.subdomain}|@`, 'i'));
+  });
+
+  test('tells the pools, the queue, the worker, the jobs that were run and the process', async () => {
+    await service.database.query(
+      "select graphile_worker.add_job('clean_up', run_at => now() + interval '1 hour'), graphile_worker.add_job('no_such_task', run_at => now() - interval '1 minute')",
+    );
+    await service.database.query(
+      "update graphile_worker._private_jobs set created_at = now() - interval '1 minute' where task_id = (select id from graphile_worker._private_tasks where identifier = 'no_such_task')",
+    );
+    await service.database.query("select graphile_worker.add_job('send_email', '{}', max_attempts => 1), graphile_worker.add_job('purge_tenants')");
+    const samples = await until(async () => {
+      const found = await scrape();
+      return value(found, 'school_job_duration_seconds_count', { task: 'send_email', outcome: 'failed' }) === 1 &&
+        (value(found, 'school_job_duration_seconds_count', { task: 'purge_tenants', outcome: 'done' }) ?? 0) > 0
+        ? found
+        : undefined;
+    });
+    expect(value(samples, 'school_database_up')).toBe(1);
+    expect(value(samples, 'school_worker_alive')).toBe(1);
+    expect(value(samples, 'school_jobs', { task: 'clean_up', state: 'waiting' })).toBeGreaterThanOrEqual(1);
+    expect(value(samples, 'school_jobs', { task: 'no_such_task', state: 'ready' })).toBe(1);
+    expect(value(samples, 'school_job_oldest_ready_seconds', { task: 'no_such_task' })).toBeGreaterThan(59);
+    expect(value(samples, 'school_jobs', { task: 'send_email', state: 'failed' })).toBe(1);
+    expect(value(samples, 'school_jobs', { task: 'deliver', state: 'running' }) ?? 0).toBe(0);
+    expect(value(samples, 'school_database_connections_max', { pool: 'api' })).toBe(8);
+    expect(value(samples, 'school_database_connections_max', { pool: 'worker' })).toBe(8);
+    expect(value(samples, 'school_database_connections', { pool: 'worker', state: 'busy' }) ?? 0).toBeGreaterThan(0);
+    expect(value(samples, 'school_database_waiting', { pool: 'api' })).toBe(0);
+    for (const name of ['nodejs_eventloop_lag_p99_seconds', 'process_resident_memory_bytes', 'school_build_info'])
+      expect({ name, value: value(samples, name) }).toEqual({ name, value: expect.any(Number) });
+    await service.database.query('delete from graphile_worker._private_jobs');
+    const later = await scrape();
+    expect([
+      value(later, 'school_jobs', { task: 'send_email', state: 'failed' }),
+      value(later, 'school_job_oldest_ready_seconds', { task: 'no_such_task' }),
+    ]).toEqual([0, 0]);
+  });
+
+  test('tells how many streams are open, and takes none of them for a slow request', async () => {
+    expect(value(await scrape(), 'school_streams_open')).toBe(0);
+    const stream = await openStream(service.url, school.admin.token);
+    expect(value(await scrape(), 'school_streams_open')).toBe(1);
+    await stream.close();
+    const samples = await until(async () => {
+      const found = await scrape();
+      return value(found, 'school_streams_open') === 0 ? found : undefined;
+    });
+    expect(value(samples, 'http_request_duration_seconds_count', { route: '/api/notifications/stream' })).toBeUndefined();
+  });
+
+  test('tells who waits for a connection, and answers although all are taken', async () => {
+    const holder = new pg.Client({ connectionString: service.database.url });
+    await holder.connect();
+    try {
+      await holder.query(`begin; lock table ${school.schema}.student in access exclusive mode`);
+      const requests = Array.from({ length: 12 }, () => school.admin.send('GET', '/api/students'));
+      const samples = await until(async () => {
+        const found = await scrape();
+        return value(found, 'school_database_waiting', { pool: 'api' }) === 4 ? found : undefined;
+      });
+      expect(value(samples, 'school_database_connections', { pool: 'api', state: 'busy' })).toBe(8);
+      expect(value(samples, 'school_database_up')).toBe(1);
+      await holder.query('rollback');
+      await Promise.all(requests);
+    } finally {
+      await holder.end();
+    }
+  });
+
+  test('answers in time without the figures of the queue when the database keeps it waiting, and leaves no statement behind', async () => {
+    const holder = new pg.Client({ connectionString: service.database.url });
+    await holder.connect();
+    try {
+      await holder.query('begin; lock table graphile_worker._private_jobs in access exclusive mode');
+      const begin = performance.now();
+      const [samples] = await Promise.all([scrape(), scrape(), scrape()]);
+      expect(performance.now() - begin).toBeLessThan(5_000);
+      expect(value(samples, 'school_database_up')).toBe(0);
+      for (const name of ['school_jobs', 'school_job_oldest_ready_seconds', 'school_worker_alive'])
+        expect({ name, value: value(samples, name) }).toEqual({ name, value: undefined });
+      expect(value(samples, 'school_database_connections_max', { pool: 'api' })).toBe(8);
+      const left =
+        "select from pg_stat_activity where datname = current_database() and query like '%core.queue%' and state = 'active' and pid <> pg_backend_pid()";
+      expect(await service.database.query(left)).toEqual([]);
+    } finally {
+      await holder.end();
+    }
+    expect(value(await scrape(), 'school_database_up')).toBe(1);
+  });
+
+  test('is not on the port of the API, and its own port has nothing else', async () => {
+    for (const path of ['/metrics', '/api/metrics']) expect((await fetch(`${service.url}${path}`)).status).toBe(404);
+    const own = new URL(url).origin;
+    for (const path of ['/', '/api/health', '/metrics/x']) expect((await fetch(`${own}${path}`)).status).toBe(404);
+    const post = await fetch(url, { method: 'POST' });
+    expect([post.status, post.headers.get('allow')]).toEqual([405, 'GET, HEAD']);
+    expect((await fetch(url, { method: 'HEAD' })).status).toBe(200);
+  });
+
+  test('is off unless a port is set', async () => {
+    const plain = await testService();
+    expect(plain.metricsUrl).toBeUndefined();
+    await plain.close();
+  });
+
+  test('listens on loopback unless told otherwise, and refuses ports that are none or that of the API', () => {
+    expect(readConfig({ METRICS_PORT: '9464' })).toMatchObject({ METRICS_PORT: 9464, METRICS_HOST: '127.0.0.1' });
+    const problems = (env: Record<string, string>) => {
+      try {
+        readConfig(env);
+        return [];
+      } catch (error) {
+        return (error as { problems: string[] }).problems;
+      }
+    };
+    for (const METRICS_PORT of ['abc', '70000', '-1'])
+      expect(problems({ METRICS_PORT })).toEqual([`METRICS_PORT must be a whole number from 0 to 65535, not ${METRICS_PORT}`]);
+    expect(problems({ METRICS_PORT: '4000', PORT: '4000' })).toEqual(['METRICS_PORT must be another port than PORT']);
+  });
+});
+
+describe('processes', () => {
+  const folders: string[] = [];
+  afterAll(() => Promise.all(folders.map((folder) => rm(folder, { recursive: true, force: true }))));
+
+  test('the API and the worker have a page each, with what is theirs; a port that is taken is said in one line', async () => {
+    const DATA_DIR = await mkdtemp(join(tmpdir(), 'school-metrics-'));
+    folders.push(DATA_DIR);
+    const database = await testDatabase();
+    const env = { DATABASE_URL: database.url, DATA_DIR, DEMO: 'false', PORT: '0', METRICS_PORT: '0', LOG_LEVEL: 'silent' };
+    const api = startProgram('src/main.ts', ['--only', 'api'], env);
+    const worker = startProgram('src/main.ts', ['--only', 'worker'], env);
+    try {
+      const [ofApi, ofWorker] = await Promise.all(
+        [api.prints(/Metrics +(http:\S+\/metrics)\n/), worker.prints(/Metrics at (http:\S+\/metrics) /)].map(async (found) => scrape((await found)[1])),
+      );
+      const pools = (samples: Sample[] = []) => samples.flatMap(({ name, labels }) => (name === 'school_database_connections_max' ? [labels['pool']] : []));
+      expect([pools(ofApi), pools(ofWorker)]).toEqual([['api'], ['worker']]);
+      expect([value(ofApi ?? [], 'school_database_up'), value(ofWorker ?? [], 'school_database_up')]).toEqual([1, 1]);
+      expect(value(ofWorker ?? [], 'school_streams_open')).toBeUndefined();
+      const occupant = createServer();
+      await new Promise<void>((done) => void occupant.listen(0, '127.0.0.1', done));
+      const address = occupant.address();
+      const port = String(typeof address === 'object' && address ? address.port : 0);
+      const refused = await runProgram('src/main.ts', ['--only', 'worker'], { ...env, METRICS_PORT: port });
+      await new Promise((done) => occupant.close(done));
+      expect(refused).toMatchObject({ code: 1, stdout: '', stderr: `Port ${port} is in use. Set METRICS_PORT to another one.\n` });
+      for (const program of [api, worker]) program.kill('SIGTERM');
+      expect([await api.ended, await worker.ended]).toMatchObject([
+        { code: 0, stderr: '' },
+        { code: 0, stderr: '' },
+      ]);
+    } finally {
+      for (const program of [api, worker]) program.kill('SIGKILL');
+      await Promise.all([api.ended, worker.ended]);
+      await database.drop();
+    }
+  });
+});
