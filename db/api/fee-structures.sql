@@ -65,6 +65,8 @@ begin
     perform core.refuse_field('in_use', 'components', format('%s was billed: it can''t be removed.', v_fault.name));
   end if;
   delete from fee_component c where c.fee_structure_id = p_id and c.id not in (select id from jsonb_to_recordset(v_given) g (id bigint) where id is not null);
+  -- Out of each other's way first: one may take the name that another gives up.
+  update fee_component c set name = format('(%s)', c.id) from jsonb_to_recordset(v_given) g (id bigint, name text) where c.id = g.id and lower(c.name) <> lower(g.name);
   update fee_component c set name = g.name, amount = g.amount, frequency = g.frequency
     from jsonb_to_recordset(v_given) g (id bigint, name text, amount numeric, frequency text) where c.id = g.id;
   insert into fee_component (fee_structure_id, name, amount, frequency)
