@@ -285,6 +285,27 @@ describe('the states', () => {
     });
   });
 
+  test('it is overdue on the day after, also before anything has written so; what is paid, void or a draft never is', async () => {
+    const { id: student_id } = await addStudent();
+    const made = [];
+    for (const state of ['sent', 'partially_paid', 'paid', 'void', 'draft']) made.push((await make(state)).id);
+    await service.database.query(
+      `alter table ${school.schema}.invoice disable trigger derive;
+       update ${school.schema}.invoice set student_id = ${student_id}, due_date = current_date - 2 where id in (${made.join()});
+       alter table ${school.schema}.invoice enable trigger derive`,
+    );
+    const found = async (query: string) => (await school.admin.get<Invoice[]>(`${path}?student_id=${student_id}&sort=due_date${query}`)).data;
+    expect((await found('')).map(({ status }) => status)).toEqual(['overdue', 'overdue', 'paid', 'void', 'draft']);
+    expect((await found('&status=overdue')).map(({ id }) => id)).toEqual(made.slice(0, 2));
+    for (const status of ['sent', 'partially_paid']) expect(await found(`&status=${status}`)).toEqual([]);
+    const one = await read(made[0] ?? 0);
+    expect(one.status).toBe('overdue');
+    expect((await school.admin.put<Invoice>(`${path}/${one.id}`, { ...one, notes: 'Sent back' })).data).toMatchObject({
+      status: 'overdue',
+      notes: 'Sent back',
+    });
+  });
+
   test('what is deleted goes when it is a draft, and becomes void when it has a number', async () => {
     const [draft, issued] = [await make('draft'), await make('sent')];
     expect((await school.admin.delete(`${path}/${draft.id}`)).data).toEqual({ id: draft.id });
