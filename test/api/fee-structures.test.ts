@@ -156,6 +156,7 @@ describe('components', () => {
     const at = `${path}/${structure.id}`;
     const [first] = structure.components;
     expect((await school.admin.delete(`${at}/components/${first?.id ?? 0}`, 409)).error).toBe('in_use');
+    await school.admin.delete(`${path}/${(await add()).id}/components/${first?.id ?? 0}`, 404);
     expect(await school.admin.put(at, { components: [bus] }, 409)).toMatchObject({ error: 'in_use', message: "Tuition was billed: it can't be removed." });
     expect(await school.admin.put(at, { components: [{ ...tuition, frequency: 'monthly' }, bus] }, 409)).toMatchObject({
       error: 'in_use',

@@ -272,6 +272,25 @@ describe('generating', () => {
     expect(await world.generate(structureId, { date: '2022-03-01', prorate: true })).toMatchObject({ created: 1, amount: 21 });
   });
 
+  test('follows who was promoted by mistake into the class of now, and leaves out who was promoted and then removed', async () => {
+    const { classId, studentId, structureId } = await billable([bus]);
+    const gone = await world.addStudent(classId);
+    const { admin } = world.school;
+    const other = await world.addClass();
+    await admin.post(`/api/finance/fee-structures/${structureId}/assign-classes`, { class_ids: [classId, other] });
+    const { data: later } = await admin.post<{ id: number }>('/api/academics/years', { name: 'Far', start_date: '2032-08-01', end_date: '2033-07-31' }, 201);
+    const { data: up } = await admin.post<{ id: number }>('/api/classes', { name: 'Up', grade_id: world.gradeId, academic_year_id: later.id }, 201);
+    await admin.post('/api/students/promote', { student_ids: [studentId, gone], to_class_id: up.id, to_academic_year_id: later.id });
+    await admin.put(`/api/students/${studentId}`, { class_id: other });
+    await admin.delete(`/api/students/${gone}`);
+    expect(await world.generate(structureId, { date: '2021-10-01', prorate: true })).toMatchObject({
+      created: 1,
+      amount: 31,
+      reasons: [{ reason: 'removed', count: 1 }],
+    });
+    expect(await world.feesOf(studentId)).toMatchObject([{ class_id: other }]);
+  });
+
   test('follows who moves: the class of now is billed, what was billed keeps its class, also after a promotion', async () => {
     const { classId, studentId, structureId } = await billable([bus]);
     await world.generate(structureId, { date: '2021-09-01' });
