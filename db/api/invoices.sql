@@ -26,7 +26,7 @@ select core.define_record('invoice', p_table => 'invoice', p_key => 'i.id',
   p_source => 'invoice i left join student s on s.id = i.student_id left join class c on c.id = i.class_id',
   p_columns => $$
     i.id, i.invoice_number, i.student_id, s.first_name || ' ' || s.last_name as student_name, s.admission_number,
-    i.class_id, c.name || coalesce(' ' || c.section, '') as class_name, i.due_date,
+    i.class_id, api.class_name(c.name, c.section) as class_name, i.due_date,
     (select coalesce(json_agg(json_build_object('id', t.id, 'description', t.description, 'amount', t.amount, 'quantity', t.quantity, 'line_total', t.line_total)
        order by t.id), '[]') from invoice_item t where t.invoice_id = i.id) as items,
     i.amount as total, i.paid_amount, case when i.voided_at is null then i.amount - i.paid_amount else 0 end as balance,
@@ -262,7 +262,7 @@ declare
   v_payment json := api.payment_record((p ->> 'id')::bigint);
 begin
   return json_build_object('kind', 'payment', 'letterhead', api.letterhead(), 'printed_on', core.today(), 'currency', coalesce((select currency from school), 'USD'), 'payment', v_payment,
-    'class_name', (select c.name || coalesce(' ' || c.section, '') from class c
+    'class_name', (select api.class_name(c.name, c.section) from class c
       where c.id = coalesce((select class_id from student_fee where id = (v_payment ->> 'student_fee_id')::bigint), (select class_id from invoice where id = (v_payment ->> 'invoice_id')::bigint))),
     'parent_name', (select parent_name from student where id = (v_payment ->> 'student_id')::bigint),
     'reverses', (select receipt_number from payment where id = (v_payment ->> 'reversal_of')::bigint),

@@ -14,7 +14,7 @@ select core.define_record('student_fee', p_table => 'student_fee', p_key => 'f.i
   $$,
   p_columns => $$
     f.id, f.student_id, s.first_name || ' ' || s.last_name as student_name, s.admission_number,
-    f.class_id, c.name || coalesce(' ' || c.section, '') as class_name,
+    f.class_id, api.class_name(c.name, c.section) as class_name,
     f.fee_structure_id, fs.name as fee_structure_name, fs.academic_year_id,
     f.amount, f.paid_amount, case when f.status = 'waived' then 0 else f.amount - f.paid_amount end as balance,
     f.due_date, api.status_on(f.status, f.due_date, core.today()) as status,

@@ -194,6 +194,21 @@ describe('an invoice', () => {
   });
 });
 
+test('what is issued, voided or taken back with an Idempotency-Key twice is that once, and the second answer is the first', async () => {
+  const paid = await pay((await add()).id, 5);
+  const steps: [string, object | undefined][] = [
+    [`${path}/${(await make('draft')).id}/issue`, undefined],
+    [`${path}/${(await make('sent')).id}/void`, { reason: 'Wrong' }],
+    [`/api/finance/payments/${paid.data.id}/reverse`, { reason: 'Wrong' }],
+  ];
+  for (const [at, body] of steps) {
+    const who = school.admin.with({ 'Idempotency-Key': `step-${++serial}` });
+    const { data } = await who.post(at, body);
+    expect((await who.post(at, body)).data).toEqual(data);
+    await school.admin.post(at, body, 409);
+  }
+});
+
 describe('what is refused', () => {
   test.each([
     ['no student', { student_id: undefined }, ['student_id']],
