@@ -29,7 +29,7 @@ begin
   return (
     select json_build_object('rows', coalesce(json_agg(cells), '[]'), 'next', (array_agg(id))[(p ->> 'limit')::integer], 'date', v_today)
     from (
-      select s.id, json_build_array(s.admission_number, s.first_name || ' ' || s.last_name, c.name || coalesce(' ' || c.section, ''),
+      select s.id, json_build_array(s.admission_number, s.first_name || ' ' || s.last_name, api.class_name(c.name, c.section),
         b.billed, b.paid, b.waived, b.balance, b.overdue) as cells
       from student s
       left join class c on c.id = s.class_id

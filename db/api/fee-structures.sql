@@ -16,7 +16,7 @@ select core.define_record('fee_structure', p_table => 'fee_structure', p_key => 
     fs.id, fs.name, fs.academic_year_id, y.name as academic_year_name, fs.description, fs.due_date,
     (select coalesce(json_agg(json_build_object('id', c.id, 'name', c.name, 'amount', c.amount, 'frequency', c.frequency) order by c.id), '[]')
        from fee_component c where c.fee_structure_id = fs.id) as components,
-    (select coalesce(json_agg(json_build_object('id', c.id, 'name', c.name || coalesce(' ' || c.section, '')) order by c.id), '[]')
+    (select coalesce(json_agg(json_build_object('id', c.id, 'name', api.class_name(c.name, c.section)) order by c.id), '[]')
        from fee_structure_class fc join class c on c.id = fc.class_id where fc.fee_structure_id = fs.id) as classes,
     (select coalesce(sum(c.amount), 0) from fee_component c where c.fee_structure_id = fs.id) as total,
     fs.created_at, fs.updated_at
@@ -65,6 +65,8 @@ begin
     perform core.refuse_field('in_use', 'components', format('%s was billed: it can''t be removed.', v_fault.name));
   end if;
   delete from fee_component c where c.fee_structure_id = p_id and c.id not in (select id from jsonb_to_recordset(v_given) g (id bigint) where id is not null);
+  -- Out of each other's way first: one may take the name that another gives up.
+  update fee_component c set name = format('(%s)', c.id) from jsonb_to_recordset(v_given) g (id bigint, name text) where c.id = g.id and lower(c.name) <> lower(g.name);
   update fee_component c set name = g.name, amount = g.amount, frequency = g.frequency
     from jsonb_to_recordset(v_given) g (id bigint, name text, amount numeric, frequency text) where c.id = g.id;
   insert into fee_component (fee_structure_id, name, amount, frequency)

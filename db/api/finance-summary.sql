@@ -59,7 +59,7 @@ begin
       'billed', coalesce(total.billed, 0), 'collected', coalesce(total.collected, 0), 'outstanding', coalesce(total.outstanding, 0),
       'overdue', coalesce(total.overdue, 0), 'waived', coalesce(total.waived, 0),
       'by_class', (
-        select coalesce(json_agg(json_build_object('class_id', c.id, 'class_name', c.name || coalesce(' ' || c.section, ''), 'billed', f.billed, 'collected', f.collected,
+        select coalesce(json_agg(json_build_object('class_id', c.id, 'class_name', api.class_name(c.name, c.section), 'billed', f.billed, 'collected', f.collected,
           'outstanding', f.outstanding, 'overdue', f.overdue, 'waived', f.waived) order by g.sequence, platform.search_normal(concat_ws(' ', c.name, c.section)), c.id), '[]')
         from figure f left join class c on c.id = f.class_id left join grade g on g.id = c.grade_id where f.part_of = 'class'),
       'by_component', (

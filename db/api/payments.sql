@@ -110,7 +110,7 @@ begin
   perform core.require_whole_school();
   return core.export_page('payment', p, p_keys => 'p.payment_date, p.id', p_joins => 'left join class c on c.id = coalesce(f.class_id, i.class_id)', p_cells => $cells$
     p.receipt_number, p.payment_date, s.admission_number, s.first_name || ' ' || s.last_name,
-    c.name || coalesce(' ' || c.section, ''), coalesce(fs.name, i.invoice_number), p.amount, p.payment_method, p.reference_number, p.notes,
+    api.class_name(c.name, c.section), coalesce(fs.name, i.invoice_number), p.amount, p.payment_method, p.reference_number, p.notes,
     (select r.receipt_number from payment r where r.id = p.reversal_of), (select r.receipt_number from payment r where r.reversal_of = p.id), p.recorded_by_name
   $cells$);
 end $$;

@@ -8,24 +8,23 @@ insert into core.operation (name, access, permission, own, feature, writes, idem
   ('student_fees_delete', 'tenant', 'fee.manage', false, 'fees_management', true, false, 'student_fee'),
   ('student_fees_waive', 'tenant', 'fee.manage', false, 'fees_management', true, false, 'student_fee');
 
--- What is open when its day has passed is overdue at once, also before the daily job has written so.
 select core.define_record('student_fee', p_table => 'student_fee', p_key => 'f.id',
   p_source => $$
     student_fee f left join student s on s.id = f.student_id left join class c on c.id = f.class_id left join fee_structure fs on fs.id = f.fee_structure_id
   $$,
   p_columns => $$
     f.id, f.student_id, s.first_name || ' ' || s.last_name as student_name, s.admission_number,
-    f.class_id, c.name || coalesce(' ' || c.section, '') as class_name,
+    f.class_id, api.class_name(c.name, c.section) as class_name,
     f.fee_structure_id, fs.name as fee_structure_name, fs.academic_year_id,
     f.amount, f.paid_amount, case when f.status = 'waived' then 0 else f.amount - f.paid_amount end as balance,
-    f.due_date, case when f.status in ('pending', 'partially_paid') and f.due_date < core.today() then 'overdue' else f.status end as status,
+    f.due_date, api.status_on(f.status, f.due_date, core.today()) as status,
     f.billed_on, f.waived_at, f.waive_reason, f.created_at, f.updated_at
   $$,
   p_search => 'f.student_id = any (array(select id from student where search_text like :pattern and search_text like all (:patterns)))',
   p_filters => $${
     "student_id": "f.student_id = :value::bigint",
     "class_id": "f.class_id = :value::bigint",
-    "status": "f.status = any (case :value when 'overdue' then '{overdue,pending,partially_paid}' else array[:value] end::text[]) and (case when f.status in ('pending', 'partially_paid') and f.due_date < (select core.today()) then 'overdue' else f.status end) = :value",
+    "status": "f.status = any (case :value when 'overdue' then '{overdue,pending,partially_paid}' else array[:value] end::text[]) and api.status_on(f.status, f.due_date, (select core.today())) = :value",
     "academic_year_id": "f.fee_structure_id in (select id from fee_structure where academic_year_id = :value::bigint)",
     "fee_structure_id": "f.fee_structure_id = :value::bigint",
     "due_from": "f.due_date >= :value::date",
@@ -82,9 +81,10 @@ $$;
 comment on function api.fee_periods is 'The period of each frequency that contains a day.';
 
 -- Bills the students of a structure''s classes for the periods that contain a day, one fee each, and answers {created, skipped, reasons, amount,
--- date, due_date}; dry_run makes nothing. A component is billed once for a period: the structure is locked first, so that runs take turns,
--- and a period that overlaps one that was billed is that one, whatever became of the year''s dates. Who counts is who is enrolled in an
--- assigned class of the year, or completed it; who moved within the year, by the class of now. class_ids and student_ids narrow that. Raises
+-- date, due_date}; dry_run makes nothing. A component is billed once for a period: the structure is locked first, so that runs take turns, and a
+-- period that shares more than half of the shorter of both with one that was billed is that one: so a mended year bills nothing again, and a
+-- term whose beginning was mended is not taken for the term before. Who counts is who is enrolled in an assigned class of the year, or completed
+-- it; who moved within the year, by the class of now; who left and came back joined on that day. class_ids and student_ids narrow that. Raises
 -- invalid_reference for a class that isn''t assigned and an unknown student, validation_error for a day outside the year, invalid_state for a
 -- structure without components or classes. Tells who was billed. Of how many rows a part of its statement has the planner knows nothing, and would join 20,000
 -- items to 5,000 fees in a nested loop, which took 15 s.
@@ -127,11 +127,15 @@ begin
   v_currency := api.currency();
   v_due := coalesce((p ->> 'due_date')::date, case when v_structure.due_date >= v_date then v_structure.due_date end, v_date + 30);
 
-  with enrolled as (
-    select distinct on (e.student_id) e.student_id, e.class_id, e.status in ('active', 'completed') as is_there,
-      min(e.starts_on) over (partition by e.student_id) as joined_on
+  with stay as (
+    select e.*, case when lag(e.status) over history = 'withdrawn' and lag(e.ends_on) over history < e.starts_on then e.starts_on end as came_back_on
     from enrollment e
     where e.academic_year_id = v_structure.academic_year_id and (v_students is null or e.student_id = any (v_students))
+    window history as (partition by e.student_id order by e.starts_on, e.id)
+  ), enrolled as (
+    select distinct on (e.student_id) e.student_id, e.class_id, e.status in ('active', 'completed') as is_there,
+      coalesce(max(e.came_back_on) over (partition by e.student_id), min(e.starts_on) over (partition by e.student_id)) as joined_on
+    from stay e
     order by e.student_id, e.status in ('active', 'completed') desc, e.starts_on desc, e.id desc
   ), candidate as (
     select e.student_id, e.class_id, e.joined_on,
@@ -146,6 +150,7 @@ begin
   ), billed as materialized (
     select distinct i.student_id, i.fee_component_id
     from component c join student_fee_item i on i.fee_component_id = c.id and i.period_start <= c.period_end and i.period_end >= c.period_start
+    where 2 * (least(i.period_end, c.period_end) - greatest(i.period_start, c.period_start) + 1) > least(i.period_end - i.period_start, c.period_end - c.period_start) + 1
   ), pair as (
     select k.student_id, k.class_id, c.id as fee_component_id, c.name, c.period_start, c.period_end,
       case when (p ->> 'prorate')::boolean and k.joined_on > c.period_start

@@ -127,6 +127,11 @@ test('it is for who has fee.read for the whole school; of a year that is not the
   await (await school.user(['accountant'])).get(path);
   await (await school.user(['teacher'])).get(path, 403);
   await (await school.user(['student'])).get(path, 403);
+  // A teacher whose role has it reaches only what is theirs.
+  await service.database.query(
+    `insert into ${school.schema}.role_permission (role_id, permission_id) select r.id, p.id from ${school.schema}.role r, core.permission p where r.name = 'teacher' and p.name = 'fee.read'`,
+  );
+  expect(await (await school.user(['teacher'])).get(path, 403)).toMatchObject({ error: 'forbidden', message: 'These are figures of the whole school.' });
   expect((await school.admin.get(`${path}?academic_year_id=999999`, 404)).message).toBe('There is no academic year 999999.');
   expect((await school.admin.get(`${path}?only_open=yes`, 400)).details).toMatchObject([{ path: 'only_open' }]);
 });

@@ -131,6 +131,16 @@ describe('components', () => {
     expect((await school.admin.put<Structure>(`${path}/${id}`, { components: [] })).data).toMatchObject({ components: [], total: 0 });
   });
 
+  test('take the names of each other in one change', async () => {
+    const { id, components } = await add({ components: [tuition, bus] });
+    const [first, second] = components;
+    const swapped = [
+      { ...first, name: 'Bus' },
+      { ...second, name: 'Tuition' },
+    ];
+    expect((await school.admin.put<Structure>(`${path}/${id}`, { components: swapped })).data.components).toEqual(swapped);
+  });
+
   test('named twice are a 400, and the id of another structure a 422', async () => {
     const [one, other] = [await add({ components: [tuition] }), await add({ components: [tuition] })];
     expect((await school.admin.put(`${path}/${one.id}`, { components: [tuition, { ...bus, name: 'tuition' }] }, 400)).details).toMatchObject([
@@ -146,6 +156,7 @@ describe('components', () => {
     const at = `${path}/${structure.id}`;
     const [first] = structure.components;
     expect((await school.admin.delete(`${at}/components/${first?.id ?? 0}`, 409)).error).toBe('in_use');
+    await school.admin.delete(`${path}/${(await add()).id}/components/${first?.id ?? 0}`, 404);
     expect(await school.admin.put(at, { components: [bus] }, 409)).toMatchObject({ error: 'in_use', message: "Tuition was billed: it can't be removed." });
     expect(await school.admin.put(at, { components: [{ ...tuition, frequency: 'monthly' }, bus] }, 409)).toMatchObject({
       error: 'in_use',

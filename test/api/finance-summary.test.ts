@@ -56,6 +56,14 @@ test('of a year without anything is all zero; without a year, or of one that is 
   await bare.admin.get('/api/finance/summary?academic_year_id=999999', 404);
   await (await bare.user(['teacher'])).get('/api/finance/summary', 403);
   expect((await (await bare.user(['accountant'])).get<Summary>('/api/finance/summary')).data.academic_year_id).toBe(yearId);
+  // A teacher whose role has it reaches only what is theirs.
+  await service.database.query(
+    `insert into ${bare.schema}.role_permission (role_id, permission_id) select r.id, p.id from ${bare.schema}.role r, core.permission p where r.name = 'teacher' and p.name = 'fee.read'`,
+  );
+  expect(await (await bare.user(['teacher'])).get('/api/finance/summary', 403)).toMatchObject({
+    error: 'forbidden',
+    message: 'These are figures of the whole school.',
+  });
 });
 
 test('counts the invoices that were issued within the year, where the school is, without drafts and void ones; so do dashboard and overview', async () => {
@@ -131,6 +139,25 @@ test('fills the items of a fee in their order with what was paid of it', async (
     ['First', 10, 0],
     ['Second', 5.01, 14.99],
     ['Third', 0, 30],
+  ]);
+});
+
+test('keeps apart what has the same amounts under other names', async () => {
+  const world = await feeSchool(service);
+  const classId = await world.addClass();
+  await world.addStudent(classId);
+  for (const names of [
+    ['One', 'Two'],
+    ['Two', 'Three'],
+  ]) {
+    const components = names.map((name, n) => ({ name, amount: 10 + n, frequency: 'annual' }));
+    await world.generate(await world.addStructure(components, [classId]), { due_date: '2999-01-01' });
+  }
+  const { data } = await world.school.admin.get<Summary>('/api/finance/summary');
+  expect(data.by_component.map(({ name, billed }) => [name, billed])).toEqual([
+    ['One', 10],
+    ['Three', 11],
+    ['Two', 21],
   ]);
 });
 

@@ -194,6 +194,21 @@ describe('an invoice', () => {
   });
 });
 
+test('what is issued, voided or taken back with an Idempotency-Key twice is that once, and the second answer is the first', async () => {
+  const paid = await pay((await add()).id, 5);
+  const steps: [string, object | undefined][] = [
+    [`${path}/${(await make('draft')).id}/issue`, undefined],
+    [`${path}/${(await make('sent')).id}/void`, { reason: 'Wrong' }],
+    [`/api/finance/payments/${paid.data.id}/reverse`, { reason: 'Wrong' }],
+  ];
+  for (const [at, body] of steps) {
+    const who = school.admin.with({ 'Idempotency-Key': `step-${++serial}` });
+    const { data } = await who.post(at, body);
+    expect((await who.post(at, body)).data).toEqual(data);
+    await school.admin.post(at, body, 409);
+  }
+});
+
 describe('what is refused', () => {
   test.each([
     ['no student', { student_id: undefined }, ['student_id']],
@@ -282,6 +297,27 @@ describe('the states', () => {
       issue: state === 'draft' ? 'yes' : to('sent'),
       void: state === 'draft' || isPaid || state === 'void' ? to('void') : 'yes',
       delete: isPaid || state === 'void' ? to('void') : 'yes',
+    });
+  });
+
+  test('it is overdue on the day after, also before anything has written so; what is paid, void or a draft never is', async () => {
+    const { id: student_id } = await addStudent();
+    const made = [];
+    for (const state of ['sent', 'partially_paid', 'paid', 'void', 'draft']) made.push((await make(state)).id);
+    await service.database.query(
+      `alter table ${school.schema}.invoice disable trigger derive;
+       update ${school.schema}.invoice set student_id = ${student_id}, due_date = current_date - 2 where id in (${made.join()});
+       alter table ${school.schema}.invoice enable trigger derive`,
+    );
+    const found = async (query: string) => (await school.admin.get<Invoice[]>(`${path}?student_id=${student_id}&sort=due_date${query}`)).data;
+    expect((await found('')).map(({ status }) => status)).toEqual(['overdue', 'overdue', 'paid', 'void', 'draft']);
+    expect((await found('&status=overdue')).map(({ id }) => id)).toEqual(made.slice(0, 2));
+    for (const status of ['sent', 'partially_paid']) expect(await found(`&status=${status}`)).toEqual([]);
+    const one = await read(made[0] ?? 0);
+    expect(one.status).toBe('overdue');
+    expect((await school.admin.put<Invoice>(`${path}/${one.id}`, { ...one, notes: 'Sent back' })).data).toMatchObject({
+      status: 'overdue',
+      notes: 'Sent back',
     });
   });
 

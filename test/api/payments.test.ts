@@ -70,6 +70,23 @@ describe('a payment of a student fee', () => {
     expect((await world.pay(id, 1, 400, { payment_date: tomorrow })).details).toMatchObject([{ path: 'payment_date' }]);
   });
 
+  test('is of today where the school is, which may be tomorrow or yesterday in UTC', async () => {
+    // Where it is another day than in UTC, at any time of the day.
+    const [{ zone, is_ahead: isAhead } = { zone: '', is_ahead: false }] = await service.database.query<{ zone: string; is_ahead: boolean }>(
+      `select case when ahead then 'Pacific/Kiritimati' else 'Pacific/Pago_Pago' end as zone, ahead as is_ahead
+       from (select extract(hour from now() at time zone 'UTC') >= 12) utc (ahead)`,
+    );
+    const far = await feeSchool(service);
+    await service.database.query('update platform.tenant set time_zone = $1 where id = $2', [zone, far.school.id]);
+    const { id } = await fee(far, await far.addClass());
+    const day = new Intl.DateTimeFormat('en-CA', { timeZone: zone }).format(new Date());
+    expect(day > (await today())).toBe(isAhead);
+    expect((await far.pay(id, 1, 201, { payment_date: day })).data).toMatchObject({ payment_date: day });
+    expect((await far.pay(id, 1)).data).toMatchObject({ payment_date: day });
+    const next = new Date(Date.parse(day) + 86_400_000).toISOString().slice(0, 10);
+    expect((await far.pay(id, 1, 400, { payment_date: next })).details).toMatchObject([{ path: 'payment_date' }]);
+  });
+
   test('above the balance is a 409 that names it, to the cent', async () => {
     const { id } = await fee();
     expect(await world.pay(id, 100.01, 409)).toMatchObject({ error: 'conflict', message: 'The balance is 100.00.', details: [{ path: 'amount' }] });
@@ -140,6 +157,13 @@ describe('a reversal', () => {
     const { data } = await reverse(paid.id);
     expect((await reverse(paid.id, 409)).error).toBe('conflict');
     expect((await reverse(data.id, 409)).error).toBe('conflict');
+    await expect(
+      service.database.query(
+        `insert into ${world.school.schema}.payment (student_id, amount, payment_date, payment_method, reversal_of) select student_id, 10, now(), 'cash', id
+         from ${world.school.schema}.payment where id = $1`,
+        [data.id],
+      ),
+    ).rejects.toThrow("A reversal can't be reversed");
     await reverse(999_999, 404);
   });
 
@@ -170,6 +194,8 @@ describe('of requests that race', () => {
       [1, 2].map(() => world.school.admin.send('POST', `${path}/${paid.id}/reverse`, { body: { reason: 'Twice' } })),
     );
     expect(statuses(answers)).toEqual([200, 409]);
+    // The second has waited for the first, and was not refused by the index only.
+    expect(answers.find(({ status }) => status === 409)).toMatchObject({ error: 'conflict', message: 'This payment was reversed already.' });
     expect(await readFee(id)).toMatchObject({ paid_amount: 0 });
   });
 
@@ -189,11 +215,17 @@ describe('of requests that race', () => {
     const body = { student_id, due_date: '2999-01-01', items: [{ description: 'Book', amount: 100 }] };
     const { data: invoice } = await world.school.admin.post<{ id: number }>('/api/fees/invoices', body, 201);
     const lock = `select from ${world.school.schema}.invoice where id = ${invoice.id} for update`;
-    const answers = await race<Answer<unknown>>(service.database, lock, 2, () =>
-      [1, 2].map(() => world.school.admin.send('POST', '/api/fees/payments', { body: { invoice_id: invoice.id, amount: 70, method: 'cash' } })),
+    const answers = await race<Answer<Payment>>(service.database, lock, 2, () =>
+      [1, 2].map(() => world.school.admin.send<Payment>('POST', '/api/fees/payments', { body: { invoice_id: invoice.id, amount: 70, method: 'cash' } })),
     );
     expect(statuses(answers)).toEqual([201, 409]);
     expect(answers.find(({ status }) => status === 409)).toMatchObject({ error: 'conflict', message: 'The balance is 30.00.' });
+    const paid = answers.find(({ status }) => status === 201)?.data.id ?? 0;
+    const back = await race<Answer<unknown>>(service.database, lock, 2, () =>
+      [1, 2].map(() => world.school.admin.send('POST', `${path}/${paid}/reverse`, { body: { reason: 'Twice' } })),
+    );
+    expect(statuses(back)).toEqual([200, 409]);
+    expect(back.find(({ status }) => status === 409)).toMatchObject({ message: 'This payment was reversed already.' });
   });
 
   test('a payment against a waiver: whichever comes second is told of the first', async () => {
@@ -207,6 +239,52 @@ describe('of requests that race', () => {
     const { status, paid_amount } = await readFee(id);
     expect(status === 'paid' ? paid_amount : 100 - paid_amount).toBe(100);
   });
+});
+
+test('who may read fees changes none, who may record payments bills nobody, who may bill takes no money', async () => {
+  const { id, student_id } = await fee();
+  const { data: paid } = await world.pay(id, 1);
+  const { data: invoice } = await world.school.admin.post<{ id: number }>(
+    '/api/fees/invoices',
+    { student_id, due_date: '2999-01-01', items: [{ description: 'Book', amount: 5 }] },
+    201,
+  );
+  const takesMoney: [string, string, object?][] = [
+    ['POST', path, { student_fee_id: id, amount: 1, payment_method: 'cash' }],
+    ['POST', `${path}/${paid.id}/reverse`, { reason: 'x' }],
+    ['POST', '/api/fees/payments', { invoice_id: invoice.id, amount: 1, method: 'cash' }],
+  ];
+  const bills: [string, string, object?][] = [
+    ['POST', '/api/finance/fee-structures', { name: 'x', academic_year_id: world.yearId }],
+    ['PUT', '/api/finance/fee-structures/1', { name: 'x' }],
+    ['DELETE', '/api/finance/fee-structures/1'],
+    ['POST', '/api/finance/fee-structures/1/components', { name: 'x', amount: 1, frequency: 'annual' }],
+    ['DELETE', '/api/finance/fee-structures/1/components/1'],
+    ['POST', '/api/finance/fee-structures/1/assign-classes', { class_ids: [] }],
+    ['POST', '/api/finance/student-fees/generate', { fee_structure_id: 1 }],
+    ['PUT', `/api/finance/student-fees/${id}`, { due_date: '2999-01-01' }],
+    ['DELETE', `/api/finance/student-fees/${id}`],
+    ['POST', `/api/finance/student-fees/${id}/waive`, { reason: 'x' }],
+    ['POST', '/api/fees/invoices', { student_id, due_date: '2999-01-01', items: [{ description: 'Book', amount: 5 }] }],
+    ['PUT', `/api/fees/invoices/${invoice.id}`, { notes: 'x' }],
+    ['DELETE', `/api/fees/invoices/${invoice.id}`],
+    ['POST', `/api/fees/invoices/${invoice.id}/issue`],
+    ['POST', `/api/fees/invoices/${invoice.id}/void`, { reason: 'x' }],
+    ['POST', `/api/fees/invoices/${invoice.id}/send-reminder`],
+  ];
+  const { school } = world;
+  const [cashier, office] = [
+    await school.user([await school.role('fee.read', 'payment.create')]),
+    await school.user([await school.role('fee.read', 'fee.manage')]),
+  ];
+  for (const [who, steps, permission] of [
+    [cashier, bills, 'fee.manage'],
+    [office, takesMoney, 'payment.create'],
+  ] as const)
+    for (const [method, at, body] of steps) {
+      const { status, message } = await who.send(method, at, body ? { body } : {});
+      expect([method, at, status, message]).toEqual([method, at, 403, `This needs the permission ${permission}.`]);
+    }
 });
 
 test('receipts of a year are numbered without gaps, by many cashiers at once, reversals and refusals in between', async () => {

@@ -242,6 +242,55 @@ describe('generating', () => {
     expect(await world.feesOf(studentId)).toHaveLength(1);
   });
 
+  test('takes a term whose dates are mended for the one it is: not for itself anew, nor for the one before', async () => {
+    const mended = await feeSchool(service);
+    const { admin } = mended.school;
+    const classId = await mended.addClass();
+    const studentId = await mended.addStudent(classId);
+    const structureId = await mended.addStructure([sport], [classId]);
+    await mended.generate(structureId, { date: '2021-09-01' });
+    const { data: terms } = await admin.get<{ id: number; name: string }[]>('/api/academic-terms');
+    const mend = async (name: string, dates: object) => admin.put(`/api/academic-terms/${terms.find((term) => term.name === name)?.id ?? 0}`, dates);
+    await mend('Autumn', { start_date: '2021-08-10', end_date: '2021-12-10' });
+    await mend('Spring', { start_date: '2021-12-14' });
+    expect(await mended.generate(structureId, { date: '2021-12-05' })).toMatchObject({ created: 0, reasons: [{ reason: 'already_billed', count: 1 }] });
+    expect(await mended.generate(structureId, { date: '2021-12-15' })).toMatchObject({ created: 1 });
+    expect(await mended.generate(structureId, { date: '2022-03-01' })).toMatchObject({ created: 0 });
+    expect((await mended.feesOf(studentId)).flatMap(periods).sort()).toEqual(['Sport 2021-08-01 2021-12-20', 'Sport 2021-12-14 2022-03-31']);
+  });
+
+  test('bills who left and came back from the day on which they came back', async () => {
+    const { classId, studentId, structureId } = await billable([bus]);
+    const { admin, schema } = world.school;
+    const enrolled = (text: string) => service.database.query(`update ${schema}.enrollment set ${text} and student_id = $1`, [studentId]);
+    await admin.put(`/api/students/${studentId}`, { class_id: null });
+    await admin.put(`/api/students/${studentId}`, { class_id: classId });
+    expect(await world.generate(structureId, { date: '2021-12-01', prorate: true, dry_run: true })).toMatchObject({ created: 1, amount: 31 });
+    await enrolled(`ends_on = '2021-10-15' where status = 'withdrawn'`);
+    await enrolled(`starts_on = '2022-03-11' where status = 'active'`);
+    expect(await world.generate(structureId, { date: '2021-12-01' })).toMatchObject({ created: 0, reasons: [{ reason: 'joined_later', count: 1 }] });
+    expect(await world.generate(structureId, { date: '2022-03-01', prorate: true })).toMatchObject({ created: 1, amount: 21 });
+  });
+
+  test('follows who was promoted by mistake into the class of now, and leaves out who was promoted and then removed', async () => {
+    const { classId, studentId, structureId } = await billable([bus]);
+    const gone = await world.addStudent(classId);
+    const { admin } = world.school;
+    const other = await world.addClass();
+    await admin.post(`/api/finance/fee-structures/${structureId}/assign-classes`, { class_ids: [classId, other] });
+    const { data: later } = await admin.post<{ id: number }>('/api/academics/years', { name: 'Far', start_date: '2032-08-01', end_date: '2033-07-31' }, 201);
+    const { data: up } = await admin.post<{ id: number }>('/api/classes', { name: 'Up', grade_id: world.gradeId, academic_year_id: later.id }, 201);
+    await admin.post('/api/students/promote', { student_ids: [studentId, gone], to_class_id: up.id, to_academic_year_id: later.id });
+    await admin.put(`/api/students/${studentId}`, { class_id: other });
+    await admin.delete(`/api/students/${gone}`);
+    expect(await world.generate(structureId, { date: '2021-10-01', prorate: true })).toMatchObject({
+      created: 1,
+      amount: 31,
+      reasons: [{ reason: 'removed', count: 1 }],
+    });
+    expect(await world.feesOf(studentId)).toMatchObject([{ class_id: other }]);
+  });
+
   test('follows who moves: the class of now is billed, what was billed keeps its class, also after a promotion', async () => {
     const { classId, studentId, structureId } = await billable([bus]);
     await world.generate(structureId, { date: '2021-09-01' });

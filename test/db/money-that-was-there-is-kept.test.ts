@@ -16,13 +16,13 @@ test('fees and payments from before they could be searched and added up quickly 
      insert into academic_year (name, start_date, end_date) values ('2026', '2026-01-01', '2026-12-31');
      insert into grade (name) values ('One');
      insert into class (name, grade_id, academic_year_id) values ('A', 1, 1);
-     insert into student (first_name, last_name, admission_number, class_id) select 'Sam', 'Student', n::text, 1 from generate_series(1, 5) n;
+     insert into student (first_name, last_name, admission_number, class_id) select 'Sam', 'Student', n::text, 1 from generate_series(1, 6) n;
      insert into fee_structure (name, academic_year_id) values ('Fees', 1);
      insert into fee_component (fee_structure_id, name, amount, frequency) values (1, 'Tuition', 60, 'annual'), (1, 'Bus', 40, 'annual');
-     insert into student_fee (student_id, fee_structure_id, class_id, amount, due_date) select n, 1, 1, 100, '2999-01-01' from generate_series(1, 5) n;
+     insert into student_fee (student_id, fee_structure_id, class_id, amount, due_date) select n, 1, 1, 100, '2999-01-01' from generate_series(1, 6) n;
      insert into student_fee_item (student_fee_id, student_id, fee_component_id, name, amount, period_start, period_end)
        select n, n, c, name, amount, '2026-01-01', '2026-12-31'
-       from (values (1, 1, 'Tuition', 60), (1, 2, 'Bus', 40), (2, 1, 'Tuition', 60), (2, 2, 'Bus', 40), (3, 2, 'Bus', 40), (3, 1, 'Tuition', 60), (4, 1, 'Tuition', 100)) i (n, c, name, amount);
+       from (values (1, 1, 'Tuition', 60), (1, 2, 'Bus', 40), (2, 1, 'Tuition', 60), (2, 2, 'Bus', 40), (3, 2, 'Bus', 40), (3, 1, 'Tuition', 60), (4, 1, 'Tuition', 100), (5, 2, 'Bus', 60), (5, 1, 'Tuition', 40)) i (n, c, name, amount);
      insert into payment (student_id, student_fee_id, amount, payment_date, payment_method, receipt_number, reference_number) values (1, 1, 10, '2026-02-02', 'cash', 'RCT-2026-000001', 'Chèque 7');
      reset search_path`,
   );
@@ -35,8 +35,8 @@ test('fees and payments from before they could be searched and added up quickly 
   await database.query('select core.tenant_migrate($1)', [id]);
   expect(await fees()).toEqual(before);
   const alike = `select array_agg(id::integer order by id) as fees from ${schema}.student_fee group by items_digest order by min(id)`;
-  // The third has the same items in another order, the last has none.
-  expect(await database.query(alike)).toEqual([{ fees: [1, 2] }, { fees: [3] }, { fees: [4] }, { fees: [5] }]);
+  // The third has the same items in another order, the fifth the same amounts under other names, the last none.
+  expect(await database.query(alike)).toEqual([{ fees: [1, 2] }, { fees: [3] }, { fees: [4] }, { fees: [5] }, { fees: [6] }]);
   expect(await database.query(`select search_text from ${schema}.payment`)).toEqual([{ search_text: 'rct-2026-000001 cheque 7' }]);
   // The triggers are back.
   await database.query(`update ${schema}.student_fee set due_date = '2020-01-01' where id = 1`);

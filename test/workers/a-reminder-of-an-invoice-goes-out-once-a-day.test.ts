@@ -156,7 +156,9 @@ test('without a parent it goes to the student, then to their log-in; without any
   await service.database.query(`update ${school.schema}.student set user_id = $1 where id = $2`, [pupil.id, lonely]);
   await remind((await add({ student_id: lonely })).id);
   await until(() => sentTo(pupil.email).find(({ content }) => content.includes('application/pdf')));
-  const nobody = await add({ student_id: await student({}) });
+  const nobody = await add({ student_id: lonely });
+  // A log-in that was removed is nobody's any more.
+  await service.database.query(`update ${school.schema}.user_account set deleted_at = now() where id = $1`, [pupil.id]);
   const refused = await remind(nobody.id, 409);
   expect([refused.error, refused.message]).toEqual([
     'invalid_state',
@@ -200,6 +202,20 @@ test('what was paid or voided before it was sent is not sent; what is sent is wh
   expect(parts(content)[0]?.body.toString()).toContain('Paid: €1,234.00\nTo pay: €0.50'.replaceAll('\n', '\r\n'));
   await queueIsEmpty(service);
   expect(sentTo(parent)).toEqual([]);
+});
+
+test('nothing is sent for a school that was suspended meanwhile', async () => {
+  const release = await hold();
+  const { id } = await add();
+  await remind(id);
+  await service.database.query(`update platform.tenant set status = 'suspended' where id = $1`, [school.id]);
+  try {
+    await release();
+    await queueIsEmpty(service);
+    expect(sentTo(parent)).toEqual([]);
+  } finally {
+    await service.database.query(`update platform.tenant set status = 'active' where id = $1`, [school.id]);
+  }
 });
 
 test('a refused message is tried again and goes out once, and neither an address nor a name stood in the queue', async () => {

@@ -168,6 +168,11 @@ describe('the queue gets a job', () => {
       await set(back);
     }
     expect(await queue('2026-05-05T12:00:00Z')).toBe(1);
+    const migration = new pg.Client({ connectionString: database.url });
+    await migration.connect();
+    await migration.query('select pg_advisory_lock(core.tenant_lock_key($1))', [school.id]);
+    expect([await work(await day()), await isDone()]).toEqual([1, false]);
+    await migration.end();
   });
 
   test('again when a worker died at it, which the queue does not know yet', async () => {
