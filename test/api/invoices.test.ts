@@ -285,6 +285,21 @@ describe('the states', () => {
     });
   });
 
+  test('is overdue on the day after, also before anything has written so', async () => {
+    const one = await addStudent();
+    const [{ id }, part] = [await add({ student_id: one.id }), await add({ student_id: one.id })];
+    await pay(part.id, 10);
+    const invoice = `${school.schema}.invoice`;
+    await service.database.query(`alter table ${invoice} disable trigger user`);
+    await service.database.query(`update ${invoice} set due_date = current_date - 2 where student_id = ${one.id}`);
+    await service.database.query(`alter table ${invoice} enable trigger user`);
+    const found = async (status: string) =>
+      (await school.admin.get<Invoice[]>(`${path}?student_id=${one.id}&sort=total&status=${status}`)).data.map((each) => [each.id, each.status]);
+    expect(await found('overdue')).toEqual([id, part.id].map((each) => [each, 'overdue']));
+    expect([...(await found('sent')), ...(await found('partially_paid'))]).toEqual([]);
+    expect(await read(id)).toMatchObject({ status: 'overdue', balance: 25 });
+  });
+
   test('what is deleted goes when it is a draft, and becomes void when it has a number', async () => {
     const [draft, issued] = [await make('draft'), await make('sent')];
     expect((await school.admin.delete(`${path}/${draft.id}`)).data).toEqual({ id: draft.id });
@@ -470,12 +485,17 @@ describe('the list', () => {
     for (const mark of [':pattern', ':patterns', ':pattern :patterns', '%1$L', "';"]) expect(await found(mark)).toEqual([]);
   });
 
-  test.each(['sort=status', 'status=late', 'student_id=x', 'from_date=yesterday', 'academic_year_id=1'])(
-    '%s is a 400 that names the parameter',
-    async (query) => {
-      expect((await lists.admin.get(`${path}?${query}`, 400)).details.map((detail) => detail.path)).toEqual([query.split('=')[0]]);
-    },
-  );
+  test.each([
+    'sort=status',
+    'status=late',
+    'student_id=x',
+    'from_date=yesterday',
+    'academic_year_id=1',
+    'due_to=2026-01-01&due_from=2026-01-02',
+    'to_date=2026-01-01&from_date=2026-01-02',
+  ])('%s is a 400 that names the parameter', async (query) => {
+    expect((await lists.admin.get(`${path}?${query}`, 400)).details.map((detail) => detail.path)).toEqual([query.split('=')[0]]);
+  });
 });
 
 describe('who may', () => {
