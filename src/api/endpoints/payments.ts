@@ -2,7 +2,7 @@ import { z } from 'zod';
 import { resource } from '../endpoint.ts';
 import { exporter, exportFormat, exportTypes } from '../exports.ts';
 import { paymentReceipt, pdfType } from '../invoice-documents.ts';
-import { amount, date, id, money, optionalText, page, pathId, text, timestamps } from '../schemas.ts';
+import { amount, date, days, id, money, optionalText, page, pathId, text, timestamps } from '../schemas.ts';
 
 /** How something was paid, in the words of the school. */
 export const paymentMethod = text(50).meta({ description: 'How it was paid.', examples: ['cash'] });
@@ -93,7 +93,7 @@ const filters = {
   kind: z.enum(['student_fee', 'invoice']).optional(),
   payment_method: paymentMethod.optional(),
 };
-const listed = page(filters, ['payment_date', 'amount', 'receipt_number', 'student_name']);
+const listed = days(page(filters, ['payment_date', 'amount', 'receipt_number', 'student_name']));
 
 export const feePayments = resource('/fees/payments', 'Fee payments', 'What was paid, of student fees and of invoices.', {
   'GET /': {
@@ -110,7 +110,7 @@ export const feePayments = resource('/fees/payments', 'Fee payments', 'What was 
     summary: 'Export payments',
     description:
       'A .csv or .xlsx of all that the filters of the list let through, the earliest first, reversals among them. For who may see the fees of the whole school.',
-    query: z.strictObject({ ...exportFormat, search: listed.shape.search, ...filters }),
+    query: days(z.strictObject({ ...exportFormat, search: listed.shape.search, ...filters })),
     bytes: exportTypes,
     handler: exporter('payments_export', {
       name: 'payments',
