@@ -138,5 +138,6 @@ export const feePayments = resource('/fees/payments', 'Fee payments', 'What was 
     body: InvoicePaymentInput,
     answer: Payment,
     isCreate: true,
+    madeAt: '/api/finance/payments',
   },
 });
