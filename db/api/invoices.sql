@@ -207,7 +207,9 @@ declare
   v_status text := api.invoice_record(v_id) ->> 'status';
   v_email text := api.invoice_recipient(v_id) ->> 'email';
 begin
-  if v_status in ('draft', 'paid', 'void') then
+  if v_status = 'draft' then
+    perform core.fail('invalid_state', 'This invoice is a draft. Issue it first.');
+  elsif v_status in ('paid', 'void') then
     perform core.fail('invalid_state', format('The invoice is %s: there is nothing to remind of.', v_status));
   elsif v_email is null then
     perform core.fail('invalid_state', 'There is no address to send it to: neither the parent nor the student has an e-mail address.');
