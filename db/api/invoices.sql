@@ -260,8 +260,7 @@ declare
   v_payment json := api.payment_record((p ->> 'id')::bigint);
 begin
   return json_build_object('kind', 'payment', 'letterhead', api.letterhead(), 'printed_on', core.today(), 'currency', coalesce((select currency from school), 'USD'), 'payment', v_payment,
-    'class_name', (select c.name || coalesce(' ' || c.section, '') from class c
-      where c.id = coalesce((select class_id from student_fee where id = (v_payment ->> 'student_fee_id')::bigint), (select class_id from invoice where id = (v_payment ->> 'invoice_id')::bigint))),
+    'class_name', v_payment ->> 'class_name',
     'parent_name', (select parent_name from student where id = (v_payment ->> 'student_id')::bigint),
     'reverses', (select receipt_number from payment where id = (v_payment ->> 'reversal_of')::bigint),
     'reversed_by', (select receipt_number from payment where reversal_of = (v_payment ->> 'id')::bigint));

@@ -52,6 +52,8 @@ describe('a payment of a student fee', () => {
       kind: 'student_fee',
       student_fee_id: id,
       student_id,
+      class_id: classId,
+      class_name: expect.any(String),
       invoice_id: null,
       reversal_of: null,
       is_reversed: false,
@@ -259,5 +261,7 @@ test('the list has payments of both kinds, the latest first, filtered, searched 
   expect(await found(`invoice_id=${invoiceId}`)).toEqual([5]);
   expect(await found(`invoice_id=${invoiceId + 1}`)).toEqual([]);
   const { data } = await admin.get<unknown[]>('/api/fees/payments?kind=invoice');
-  expect(data).toMatchObject([{ kind: 'invoice', invoice_number: 'INV-2021-000001', student_fee_id: null, fee_structure_name: null }]);
+  expect(data).toMatchObject([
+    { kind: 'invoice', invoice_number: 'INV-2021-000001', class_id: b, class_name: expect.any(String), student_fee_id: null, fee_structure_name: null },
+  ]);
 });

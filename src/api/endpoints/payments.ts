@@ -30,6 +30,8 @@ export const Payment = z
     student_id: id,
     student_name: z.string(),
     admission_number: z.string(),
+    class_id: id.nullable().meta({ description: 'The class that it was billed for.' }),
+    class_name: z.string().nullable(),
     student_fee_id: id.nullable(),
     fee_structure_name: z.string().nullable(),
     invoice_id: id.nullable(),
