@@ -40,6 +40,7 @@ select core.define_record('invoice', p_table => 'invoice', p_key => 'i.id',
     "student_id": "i.student_id = :value::bigint",
     "class_id": "i.class_id = :value::bigint",
     "status": "i.status = any (case :value when 'overdue' then '{overdue,sent,partially_paid}' else array[:value] end::text[]) and (case when i.status in ('sent', 'partially_paid') and i.due_date < (select core.today()) then 'overdue' else i.status end) = :value",
+    "only_open": "(:value <> 'true' or i.status in ('sent', 'partially_paid', 'overdue'))",
     "from_date": "i.issued_at >= :value::timestamp at time zone coalesce(nullif(current_setting('app.time_zone', true), ''), 'UTC')",
     "to_date": "i.issued_at < (:value::date + 1)::timestamp at time zone coalesce(nullif(current_setting('app.time_zone', true), ''), 'UTC')",
     "due_from": "i.due_date >= :value::date",
@@ -73,7 +74,7 @@ $$;
 comment on function api.invoice_payments is 'The payments of an invoice, reversals among them.';
 
 -- Invoices, the last made first; search over number, student and what else finds a student; filters student_id, class_id (when it
--- was billed), status, from_date and to_date (of issue), due_from, due_to.
+-- was billed), status, only_open, from_date and to_date (of issue), due_from, due_to.
 create function api.invoices_list(p jsonb) returns json language sql stable as $$
   select core.page('invoice', p);
 $$;

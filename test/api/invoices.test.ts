@@ -455,6 +455,8 @@ describe('the list', () => {
       [`student_id=${a?.id}`, (one) => one.student_id === a?.id, 3],
       [`class_id=${a?.class_id}`, (one) => one.class_id === a?.class_id, 3],
       ['status=draft', (one) => one.status === 'draft', 3],
+      ['only_open=true', (one) => ['sent', 'partially_paid', 'overdue'].includes(one.status), 6],
+      ['only_open=false', () => true, 9],
       ['status=partially_paid', (one) => one.status === 'partially_paid', 2],
       [`from_date=${day(-2)}`, (one) => one.issued_at !== null && one.id !== 1, 5],
       [`to_date=${day(-2)}`, (one) => one.id === 1, 1],

@@ -367,6 +367,7 @@ test('the list is by due date, in any order that it offers, filtered, searched a
   expect(await found(`class_id=${classId}&academic_year_id=${lists.yearId}&student_id=${students[0] ?? 0}`)).toHaveLength(2);
   const first = all.at(-1);
   await lists.pay(first?.id ?? 0, 1010.5);
+  expect((await found('only_open=true')).map(({ id }) => id)).toEqual(all.filter(({ id }) => id !== first?.id).map(({ id }) => id));
   expect((await found('status=paid')).map(({ id }) => id)).toEqual([first?.id]);
   expect((await found('sort=balance&order=desc')).map(({ balance }) => balance)).toEqual([1010.5, 1010.5, 5, 5, 5, 0]);
   expect((await found('sort=amount')).map(({ amount }) => amount)).toEqual([5, 5, 5, 1010.5, 1010.5, 1010.5]);
