@@ -123,7 +123,7 @@ export const feePayments = resource('/fees/payments', 'Fee payments', 'What was 
         { header: 'Student', type: 'text', width: 30 },
         { header: 'Class', type: 'text', width: 20 },
         { header: 'For', type: 'text', width: 30 },
-        { header: 'Amount', type: 'number', width: 14 },
+        { header: 'Amount', type: 'money', width: 14 },
         { header: 'Method', type: 'text', width: 14 },
         { header: 'Reference', type: 'text', width: 20 },
         { header: 'Notes', type: 'text', width: 40 },
