@@ -44,6 +44,7 @@ select core.define_record('invoice', p_table => 'invoice', p_key => 'i.id',
     "student_id": "i.student_id = :value::bigint",
     "class_id": "i.class_id = :value::bigint",
     "status": "i.status = any (case :value when 'overdue' then '{overdue,sent,partially_paid}' else array[:value] end::text[]) and api.status_on(i.status, i.due_date, (select core.today())) = :value",
+    "only_open": "(:value <> 'true' or i.status in ('sent', 'partially_paid', 'overdue'))",
     "from_date": "i.issued_at >= :value::timestamp at time zone coalesce(nullif(current_setting('app.time_zone', true), ''), 'UTC')",
     "to_date": "i.issued_at < (:value::date + 1)::timestamp at time zone coalesce(nullif(current_setting('app.time_zone', true), ''), 'UTC')",
     "due_from": "i.due_date >= :value::date",
@@ -77,7 +78,7 @@ $$;
 comment on function api.invoice_payments is 'The payments of an invoice, reversals among them.';
 
 -- Invoices, the last made first; search over number, student and what else finds a student; filters student_id, class_id (when it
--- was billed), status, from_date and to_date (of issue), due_from, due_to.
+-- was billed), status, only_open, from_date and to_date (of issue), due_from, due_to.
 create function api.invoices_list(p jsonb) returns json language sql stable as $$
   select core.page('invoice', p);
 $$;
@@ -211,7 +212,9 @@ declare
   v_status text := api.invoice_record(v_id) ->> 'status';
   v_email text := api.invoice_recipient(v_id) ->> 'email';
 begin
-  if v_status in ('draft', 'paid', 'void') then
+  if v_status = 'draft' then
+    perform core.fail('invalid_state', 'This invoice is a draft. Issue it first.');
+  elsif v_status in ('paid', 'void') then
     perform core.fail('invalid_state', format('The invoice is %s: there is nothing to remind of.', v_status));
   elsif v_email is null then
     perform core.fail('invalid_state', 'There is no address to send it to: neither the parent nor the student has an e-mail address.');
@@ -263,8 +266,7 @@ declare
   v_payment json := api.payment_record((p ->> 'id')::bigint);
 begin
   return json_build_object('kind', 'payment', 'letterhead', api.letterhead(), 'printed_on', core.today(), 'currency', coalesce((select currency from school), 'USD'), 'payment', v_payment,
-    'class_name', (select api.class_name(c.name, c.section) from class c
-      where c.id = coalesce((select class_id from student_fee where id = (v_payment ->> 'student_fee_id')::bigint), (select class_id from invoice where id = (v_payment ->> 'invoice_id')::bigint))),
+    'class_name', v_payment ->> 'class_name',
     'parent_name', (select parent_name from student where id = (v_payment ->> 'student_id')::bigint),
     'reverses', (select receipt_number from payment where id = (v_payment ->> 'reversal_of')::bigint),
     'reversed_by', (select receipt_number from payment where reversal_of = (v_payment ->> 'id')::bigint));

@@ -11,10 +11,12 @@ select core.define_record('payment', p_table => 'payment', p_key => 'p.id',
   p_source => $$
     payment p left join student s on s.id = p.student_id left join student_fee f on f.id = p.student_fee_id
     left join fee_structure fs on fs.id = f.fee_structure_id left join invoice i on i.id = p.invoice_id
+    left join class c on c.id = coalesce(f.class_id, i.class_id)
   $$,
   p_columns => $$
     p.id, p.receipt_number, case when p.invoice_id is null then 'student_fee' else 'invoice' end as kind,
     p.student_id, s.first_name || ' ' || s.last_name as student_name, s.admission_number,
+    c.id as class_id, c.name || coalesce(' ' || c.section, '') as class_name,
     p.student_fee_id, fs.name as fee_structure_name, p.invoice_id, i.invoice_number,
     p.amount, p.payment_date, p.payment_method, p.payment_method as method, p.reference_number, p.notes,
     p.reversal_of, exists (select from payment r where r.reversal_of = p.id) as is_reversed,
@@ -108,7 +110,7 @@ $$;
 create function api.payments_export(p jsonb) returns json language plpgsql stable as $$
 begin
   perform core.require_whole_school();
-  return core.export_page('payment', p, p_keys => 'p.payment_date, p.id', p_joins => 'left join class c on c.id = coalesce(f.class_id, i.class_id)', p_cells => $cells$
+  return core.export_page('payment', p, p_keys => 'p.payment_date, p.id', p_cells => $cells$
     p.receipt_number, p.payment_date, s.admission_number, s.first_name || ' ' || s.last_name,
     api.class_name(c.name, c.section), coalesce(fs.name, i.invoice_number), p.amount, p.payment_method, p.reference_number, p.notes,
     (select r.receipt_number from payment r where r.id = p.reversal_of), (select r.receipt_number from payment r where r.reversal_of = p.id), p.recorded_by_name

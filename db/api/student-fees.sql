@@ -25,6 +25,7 @@ select core.define_record('student_fee', p_table => 'student_fee', p_key => 'f.i
     "student_id": "f.student_id = :value::bigint",
     "class_id": "f.class_id = :value::bigint",
     "status": "f.status = any (case :value when 'overdue' then '{overdue,pending,partially_paid}' else array[:value] end::text[]) and api.status_on(f.status, f.due_date, (select core.today())) = :value",
+    "only_open": "(:value <> 'true' or f.status in ('pending', 'partially_paid', 'overdue'))",
     "academic_year_id": "f.fee_structure_id in (select id from fee_structure where academic_year_id = :value::bigint)",
     "fee_structure_id": "f.fee_structure_id = :value::bigint",
     "due_from": "f.due_date >= :value::date",
@@ -49,7 +50,7 @@ create function api.student_fee_detail(p_id bigint) returns json language sql st
 $$;
 comment on function api.student_fee_detail is 'One student fee with its items and payments, or not_found.';
 
--- Student fees by due date; search over the student; filters student_id, class_id (that was billed), status, academic_year_id,
+-- Student fees by due date; search over the student; filters student_id, class_id (that was billed), status, only_open, academic_year_id,
 -- fee_structure_id, due_from, due_to. A student sees their own.
 create function api.student_fees_list(p jsonb) returns json language sql stable as $$
   select core.page('student_fee', p);

@@ -59,9 +59,8 @@ comment on function core.page is 'One page of a record as {data, pagination}.';
 
 -- A page of the export of a record, {rows: [[cell, ...], ...], next, date}: the rows that the filters of the request let through, in the order of
 -- p_keys, `limit` of them after the keys that `after` has (the `next` of the page before). Keys are columns that are never null and never
--- change, the last of them unique, with an index in their order; so no row comes twice or is left out, whatever is added meanwhile. p_joins: outer
--- joins that only the cells need.
-create function core.export_page(p_record text, p jsonb, p_cells text, p_keys text, p_joins text default '') returns json language plpgsql stable as $$
+-- change, the last of them unique, with an index in their order; so no row comes twice or is left out, whatever is added meanwhile.
+create function core.export_page(p_record text, p jsonb, p_cells text, p_keys text) returns json language plpgsql stable as $$
 declare
   v_record core.record;
   v_answer json;
@@ -70,7 +69,7 @@ begin
   execute format(
     'select json_build_object(''rows'', coalesce(json_agg(cells), ''[]''), ''next'', (array_agg(keys))[%1$s], ''date'', core.today())
      from (select json_build_array(%2$s) as cells, json_build_array(%3$s) as keys from %4$s where %5$s order by %3$s limit %1$s) page',
-    (p ->> 'limit')::integer, p_cells, p_keys, v_record.source || p_joins, core.conditions(v_record, p)
+    (p ->> 'limit')::integer, p_cells, p_keys, v_record.source, core.conditions(v_record, p)
       || coalesce((select format(' and (%s) > (%s)', p_keys, string_agg(quote_literal(key), ', ' order by place)) from jsonb_array_elements_text(p -> 'after') with ordinality k (key, place)
                    having count(*) > 0), '')
   ) into v_answer;

@@ -52,6 +52,8 @@ export interface Endpoint {
   beside?: Record<string, z.ZodType>;
   /** 201 and a Location for what was made, else 200. One that takes `dry_run` answers 200 to it, and makes nothing. */
   isCreate?: boolean;
+  /** Where what was made is read, for the Location, when that is not below the path of the endpoint. */
+  madeAt?: string;
   /** A field of the body that holds a password: its argon2id hash goes on as `password_hash`. */
   hashes?: string;
   /**

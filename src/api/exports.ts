@@ -5,8 +5,8 @@ import { type Cell, csvType, sheetFile, xlsxType } from './spreadsheets.ts';
 /** A column of an export, for a cell of each row that the operation answers. */
 export interface ExportColumn {
   header: string;
-  /** `date` for `YYYY-MM-DD`. Numbers and dates are such in an .xlsx; text stays as it is. */
-  type: 'text' | 'number' | 'date';
+  /** `date` for `YYYY-MM-DD`. Numbers, amounts and dates are such in an .xlsx; text stays as it is. */
+  type: 'text' | 'number' | 'money' | 'date';
   /** In characters. */
   width?: number;
 }
@@ -68,7 +68,7 @@ export function exporter(operation: string, { name, columns, pageRows = 1000 }: 
     return sheetFile(isXlsx ? 'xlsx' : 'csv', `${name}-${first.date}`, [
       {
         name,
-        columns: columns.map(({ header, type, width = header.length + 4 }) => ({ header, width, isText: type === 'text' })),
+        columns: columns.map(({ header, type, width = header.length + 4 }) => ({ header, width, isText: type === 'text', isMoney: type === 'money' })),
         rows: rowsOf(first, columns, isXlsx ? mostRowsOfXlsx : Infinity, readPage),
       },
     ]);

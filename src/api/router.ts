@@ -73,8 +73,8 @@ function sendJson(req: Request, res: Response, endpoint: Endpoint, { answer, ver
   res.set('Content-Type', 'application/json; charset=utf-8');
   if (endpoint.isCreate && !isTrial) {
     const id = /^\{"id" ?: ?(\d+)/.exec(answer)?.[1];
-    const path = req.originalUrl.split('?')[0]?.replace(/\/$/, '');
-    if (id) res.set('Location', `${path ?? ''}/${id}`);
+    const path = endpoint.madeAt ?? req.originalUrl.split('?')[0]?.replace(/\/$/, '') ?? '';
+    if (id) res.set('Location', `${path}/${id}`);
     res.status(201);
   }
   // The part before the dot is what If-Match asks for, all of it what a cache does.

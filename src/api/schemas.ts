@@ -118,14 +118,22 @@ export const attendanceRate = z
 /** The days from one to another, both included. */
 const dayCount = (from: string, to: string) => (Date.parse(to) - Date.parse(from)) / 86_400_000 + 1;
 
-/** A query with from_date and to_date: in this order, and at most so many days. */
-export const days = <Q extends z.ZodObject>(query: Q, most: number): Q =>
+/** The names of days from one to another. */
+const ranges = [
+  ['from_date', 'to_date'],
+  ['due_from', 'due_to'],
+] as const;
+
+/** A query with from_date and to_date, or due_from and due_to: in this order, and at most so many days. */
+export const days = <Q extends z.ZodObject>(query: Q, most = Infinity): Q =>
   query.superRefine((given, context) => {
-    const { from_date: from, to_date: to } = given as { from_date?: string; to_date?: string };
-    if (from === undefined || to === undefined) return;
-    const count = dayCount(from, to);
-    if (count < 1) context.addIssue({ code: 'custom', path: ['to_date'], message: 'must not be before from_date' });
-    if (count > most) context.addIssue({ code: 'custom', path: ['to_date'], message: `must be at most ${String(most)} days from from_date` });
+    for (const [first, last] of ranges) {
+      const { [first]: from, [last]: to } = given as Record<string, string | undefined>;
+      if (from === undefined || to === undefined) continue;
+      const count = dayCount(from, to);
+      if (count < 1) context.addIssue({ code: 'custom', path: [last], message: `must not be before ${first}` });
+      if (count > most) context.addIssue({ code: 'custom', path: [last], message: `must be at most ${String(most)} days from ${first}` });
+    }
   });
 
 /** An amount of money: more than 0, at most 2 decimals as they are written, so that nothing is rounded. */

@@ -58,8 +58,8 @@ export type Cell = string | number | boolean | Date | null;
 /** A table to write, in memory or row by row as it comes; the header is made of its columns. */
 export interface Sheet {
   name: string;
-  /** `isText` keeps what people type into an .xlsx as they typed it: 007 and +234 stay. Width in characters. */
-  columns: { header: string; width?: number; isText?: boolean }[];
+  /** `isText` keeps what people type into an .xlsx as they typed it: 007 and +234 stay; `isMoney` shows numbers with two decimals. Width in characters. */
+  columns: { header: string; width?: number; isText?: boolean; isMoney?: boolean }[];
   rows: Iterable<Cell[]> | AsyncIterable<Cell[]>;
 }
 
@@ -103,16 +103,17 @@ const main = 'xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main"'
 const packaged = (what: string) => `xmlns="http://schemas.openxmlformats.org/package/2006/${what}"`;
 
 /** The numbers of the cell formats in `styles`. */
-const formats = { header: 1, text: 2, date: 3 };
+const formats = { header: 1, text: 2, date: 3, money: 4 };
 const styles = `<styleSheet ${main}><numFmts count="1"><numFmt numFmtId="164" formatCode="yyyy-mm-dd"/></numFmts>\
 <fonts count="2"><font><sz val="11"/><name val="Calibri"/></font><font><b/><sz val="11"/><name val="Calibri"/></font></fonts>\
 <fills count="2"><fill><patternFill patternType="none"/></fill><fill><patternFill patternType="gray125"/></fill></fills>\
 <borders count="1"><border><left/><right/><top/><bottom/><diagonal/></border></borders>\
 <cellStyleXfs count="1"><xf numFmtId="0" fontId="0" fillId="0" borderId="0"/></cellStyleXfs>\
-<cellXfs count="4"><xf numFmtId="0" fontId="0" fillId="0" borderId="0" xfId="0"/>\
+<cellXfs count="5"><xf numFmtId="0" fontId="0" fillId="0" borderId="0" xfId="0"/>\
 <xf numFmtId="0" fontId="1" fillId="0" borderId="0" xfId="0" applyFont="1"/>\
 <xf numFmtId="49" fontId="0" fillId="0" borderId="0" xfId="0" applyNumberFormat="1"/>\
-<xf numFmtId="164" fontId="0" fillId="0" borderId="0" xfId="0" applyNumberFormat="1"/></cellXfs>\
+<xf numFmtId="164" fontId="0" fillId="0" borderId="0" xfId="0" applyNumberFormat="1"/>\
+<xf numFmtId="4" fontId="0" fillId="0" borderId="0" xfId="0" applyNumberFormat="1"/></cellXfs>\
 <cellStyles count="1"><cellStyle name="Normal" xfId="0" builtinId="0"/></cellStyles></styleSheet>`;
 
 /** Text in XML, without the characters that XML can't hold, in the length that a cell can; `_x0041_` would be read as A. */
@@ -139,18 +140,25 @@ function cellXml(value: Cell, at: string, format?: number): string {
   return `<c r="${at}"${style} t="inlineStr"><is><t xml:space="preserve">${xml(neutral(value))}</t></is></c>`;
 }
 
-const rowXml = (cells: Cell[], row: number, format?: number) =>
-  `<row r="${String(row)}">${cells.map((cell, column) => cellXml(cell, letters(column) + String(row), format)).join('')}</row>`;
+const rowXml = (cells: Cell[], row: number, columnFormats: (number | undefined)[]) =>
+  `<row r="${String(row)}">${cells.map((cell, column) => cellXml(cell, letters(column) + String(row), columnFormats[column])).join('')}</row>`;
 
 async function* sheetXml({ columns, rows }: Sheet): AsyncGenerator<string> {
-  const column = ({ header, width, isText }: Sheet['columns'][number], n: number) =>
-    `<col min="${String(n + 1)}" max="${String(n + 1)}" width="${String(width ?? header.length + 4)}" customWidth="1"${isText ? ` style="${String(formats.text)}"` : ''}/>`;
+  const column = ({ header, width, isText, isMoney }: Sheet['columns'][number], n: number) => {
+    const style = isText ? formats.text : isMoney ? formats.money : undefined;
+    return `<col min="${String(n + 1)}" max="${String(n + 1)}" width="${String(width ?? header.length + 4)}" customWidth="1"${style === undefined ? '' : ` style="${String(style)}"`}/>`;
+  };
   yield `<worksheet ${main}><sheetViews><sheetView workbookViewId="0"><pane ySplit="1" topLeftCell="A2" activePane="bottomLeft" state="frozen"/></sheetView></sheetViews>\
 <cols>${columns.map(column).join('')}</cols><sheetData>`;
   const headers = columns.map(({ header }) => header);
-  yield rowXml(headers, 1, formats.header);
+  yield rowXml(
+    headers,
+    1,
+    headers.map(() => formats.header),
+  );
+  const columnFormats = columns.map(({ isMoney }) => (isMoney ? formats.money : undefined));
   let row = 1;
-  for await (const chunk of chunks(rows)) yield chunk.map((cells) => rowXml(cells, ++row)).join('');
+  for await (const chunk of chunks(rows)) yield chunk.map((cells) => rowXml(cells, ++row, columnFormats)).join('');
   yield '</sheetData></worksheet>';
 }
 

@@ -52,6 +52,8 @@ describe('a payment of a student fee', () => {
       kind: 'student_fee',
       student_fee_id: id,
       student_id,
+      class_id: classId,
+      class_name: expect.any(String),
       invoice_id: null,
       reversal_of: null,
       is_reversed: false,
@@ -326,6 +328,10 @@ test('the list has payments of both kinds, the latest first, filtered, searched 
   expect(await found(`student_id=${one.student_id}`)).toEqual([-30, 30, 20]);
   expect(await found(`student_fee_id=${two.id}`)).toEqual([10]);
   expect(await found('from_date=2021-09-02&to_date=2021-09-03')).toEqual([10, 30]);
+  for (const below of ['', '/export']) {
+    const { details } = await admin.get(`/api/fees/payments${below}?from_date=2021-09-03&to_date=2021-09-02`, 400);
+    expect(details).toEqual([{ path: 'to_date', message: 'must not be before from_date' }]);
+  }
   expect(await found('payment_method=cash&to_date=2021-09-30')).toEqual([30, 20]);
   expect(await found('search=uberweisung')).toEqual([10]);
   expect(await found('search=inv-2021-000001')).toEqual([5]);
@@ -333,5 +339,7 @@ test('the list has payments of both kinds, the latest first, filtered, searched 
   expect(await found(`invoice_id=${invoiceId}`)).toEqual([5]);
   expect(await found(`invoice_id=${invoiceId + 1}`)).toEqual([]);
   const { data } = await admin.get<unknown[]>('/api/fees/payments?kind=invoice');
-  expect(data).toMatchObject([{ kind: 'invoice', invoice_number: 'INV-2021-000001', student_fee_id: null, fee_structure_name: null }]);
+  expect(data).toMatchObject([
+    { kind: 'invoice', invoice_number: 'INV-2021-000001', class_id: b, class_name: expect.any(String), student_fee_id: null, fee_structure_name: null },
+  ]);
 });

@@ -412,9 +412,11 @@ test('the list is by due date, in any order that it offers, filtered, searched a
   expect((await found(`fee_structure_id=${two}&sort=student_name`)).map(({ student_name }) => student_name)).toEqual(['Same anna', 'Same Ömer', 'Same Zoë']);
   expect((await found('search=omer')).map(({ student_name }) => student_name)).toEqual(['Same Ömer', 'Same Ömer']);
   expect(await found('due_from=2021-09-02&due_to=2021-12-01')).toHaveLength(3);
+  expect((await lists.school.admin.get(`${path}?due_from=2021-09-02&due_to=2021-09-01`, 400)).details).toMatchObject([{ path: 'due_to' }]);
   expect(await found(`class_id=${classId}&academic_year_id=${lists.yearId}&student_id=${students[0] ?? 0}`)).toHaveLength(2);
   const first = all.at(-1);
   await lists.pay(first?.id ?? 0, 1010.5);
+  expect((await found('only_open=true')).map(({ id }) => id)).toEqual(all.filter(({ id }) => id !== first?.id).map(({ id }) => id));
   expect((await found('status=paid')).map(({ id }) => id)).toEqual([first?.id]);
   expect((await found('sort=balance&order=desc')).map(({ balance }) => balance)).toEqual([1010.5, 1010.5, 5, 5, 5, 0]);
   expect((await found('sort=amount')).map(({ amount }) => amount)).toEqual([5, 5, 5, 1010.5, 1010.5, 1010.5]);

@@ -170,12 +170,12 @@ test('a draft, a paid and a void invoice are not reminded of', async () => {
   const [draft, paid, gone] = [await add({ status: 'draft' }), await add(), await add()];
   await school.admin.post('/api/fees/payments', { invoice_id: paid.id, amount: 1234.5, method: 'cash' }, 201);
   await school.admin.delete(`${path}/${gone.id}`);
-  for (const [{ id }, status] of [
-    [draft, 'draft'],
-    [paid, 'paid'],
-    [gone, 'void'],
+  for (const [{ id }, message] of [
+    [draft, 'This invoice is a draft. Issue it first.'],
+    [paid, 'The invoice is paid: there is nothing to remind of.'],
+    [gone, 'The invoice is void: there is nothing to remind of.'],
   ] as const) {
-    expect(await remind(id, 409)).toMatchObject({ error: 'invalid_state', message: `The invoice is ${status}: there is nothing to remind of.` });
+    expect(await remind(id, 409)).toMatchObject({ error: 'invalid_state', message });
   }
 });
 

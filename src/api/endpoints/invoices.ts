@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { resource } from '../endpoint.ts';
 import { invoiceDownload, pdfType } from '../invoice-documents.ts';
-import { amount, date, Deleted, id, money, optionalText, page, pathId, text, timestamp, timestamps } from '../schemas.ts';
+import { amount, date, days, Deleted, flag, id, money, optionalText, page, pathId, text, timestamp, timestamps } from '../schemas.ts';
 
 const status = z.enum(['draft', 'sent', 'partially_paid', 'paid', 'overdue', 'void']);
 
@@ -101,17 +101,20 @@ export const invoices = resource(
       operation: 'invoices_list',
       summary: 'List invoices',
       description: 'The last made first. Searches number and student. A student sees their own, and no drafts.',
-      query: page(
-        {
-          student_id: pathId.optional(),
-          class_id: pathId.optional().meta({ description: 'The class of the student when it was made.' }),
-          status: status.optional(),
-          from_date: date.optional().meta({ description: 'Issued on this day or after.' }),
-          to_date: date.optional().meta({ description: 'Issued on this day or before.' }),
-          due_from: date.optional(),
-          due_to: date.optional(),
-        },
-        ['created_at', 'issued_at', 'invoice_number', 'due_date', 'total', 'balance', 'student_name'],
+      query: days(
+        page(
+          {
+            student_id: pathId.optional(),
+            class_id: pathId.optional().meta({ description: 'The class of the student when it was made.' }),
+            status: status.optional(),
+            only_open: flag.optional().meta({ description: 'true: only what is still to be paid.' }),
+            from_date: date.optional().meta({ description: 'Issued on this day or after.' }),
+            to_date: date.optional().meta({ description: 'Issued on this day or before.' }),
+            due_from: date.optional(),
+            due_to: date.optional(),
+          },
+          ['created_at', 'issued_at', 'invoice_number', 'due_date', 'total', 'balance', 'student_name'],
+        ),
       ),
       answer: Invoice,
       isPage: true,

@@ -2,7 +2,7 @@ import { z } from 'zod';
 import { resource } from '../endpoint.ts';
 import { exporter, exportFormat, exportTypes } from '../exports.ts';
 import { paymentReceipt, pdfType } from '../invoice-documents.ts';
-import { amount, date, id, money, optionalText, page, pathId, text, timestamps } from '../schemas.ts';
+import { amount, date, days, id, money, optionalText, page, pathId, text, timestamps } from '../schemas.ts';
 
 /** How something was paid, in the words of the school. */
 export const paymentMethod = text(50).meta({ description: 'How it was paid.', examples: ['cash'] });
@@ -30,6 +30,8 @@ export const Payment = z
     student_id: id,
     student_name: z.string(),
     admission_number: z.string(),
+    class_id: id.nullable().meta({ description: 'The class that it was billed for.' }),
+    class_name: z.string().nullable(),
     student_fee_id: id.nullable(),
     fee_structure_name: z.string().nullable(),
     invoice_id: id.nullable(),
@@ -93,7 +95,7 @@ const filters = {
   kind: z.enum(['student_fee', 'invoice']).optional(),
   payment_method: paymentMethod.optional(),
 };
-const listed = page(filters, ['payment_date', 'amount', 'receipt_number', 'student_name']);
+const listed = days(page(filters, ['payment_date', 'amount', 'receipt_number', 'student_name']));
 
 export const feePayments = resource('/fees/payments', 'Fee payments', 'What was paid, of student fees and of invoices.', {
   'GET /': {
@@ -110,7 +112,7 @@ export const feePayments = resource('/fees/payments', 'Fee payments', 'What was 
     summary: 'Export payments',
     description:
       'A .csv or .xlsx of all that the filters of the list let through, the earliest first, reversals among them. For who may see the fees of the whole school.',
-    query: z.strictObject({ ...exportFormat, search: listed.shape.search, ...filters }),
+    query: days(z.strictObject({ ...exportFormat, search: listed.shape.search, ...filters })),
     bytes: exportTypes,
     handler: exporter('payments_export', {
       name: 'payments',
@@ -121,7 +123,7 @@ export const feePayments = resource('/fees/payments', 'Fee payments', 'What was 
         { header: 'Student', type: 'text', width: 30 },
         { header: 'Class', type: 'text', width: 20 },
         { header: 'For', type: 'text', width: 30 },
-        { header: 'Amount', type: 'number', width: 14 },
+        { header: 'Amount', type: 'money', width: 14 },
         { header: 'Method', type: 'text', width: 14 },
         { header: 'Reference', type: 'text', width: 20 },
         { header: 'Notes', type: 'text', width: 40 },
@@ -138,5 +140,6 @@ export const feePayments = resource('/fees/payments', 'Fee payments', 'What was 
     body: InvoicePaymentInput,
     answer: Payment,
     isCreate: true,
+    madeAt: '/api/finance/payments',
   },
 });

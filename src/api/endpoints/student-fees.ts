@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { resource } from '../endpoint.ts';
-import { amount, date, Deleted, id, page, pathId, text, timestamp, timestamps } from '../schemas.ts';
+import { amount, date, days, Deleted, flag, id, page, pathId, text, timestamp, timestamps } from '../schemas.ts';
 import { Payment } from './payments.ts';
 
 const status = z.enum(['pending', 'partially_paid', 'paid', 'overdue', 'waived']);
@@ -92,17 +92,20 @@ export const studentFees = resource(
       operation: 'student_fees_list',
       summary: 'List student fees',
       description: 'Searches the student by name and admission number. A student sees their own.',
-      query: page(
-        {
-          student_id: pathId.optional(),
-          class_id: pathId.optional().meta({ description: 'The class of the student when it was billed.' }),
-          status: status.optional(),
-          academic_year_id: pathId.optional(),
-          fee_structure_id: pathId.optional(),
-          due_from: date.optional(),
-          due_to: date.optional(),
-        },
-        ['due_date', 'amount', 'balance', 'student_name'],
+      query: days(
+        page(
+          {
+            student_id: pathId.optional(),
+            class_id: pathId.optional().meta({ description: 'The class of the student when it was billed.' }),
+            status: status.optional(),
+            only_open: flag.optional().meta({ description: 'true: only what is still to be paid.' }),
+            academic_year_id: pathId.optional(),
+            fee_structure_id: pathId.optional(),
+            due_from: date.optional(),
+            due_to: date.optional(),
+          },
+          ['due_date', 'amount', 'balance', 'student_name'],
+        ),
       ),
       answer: StudentFee,
       isPage: true,
