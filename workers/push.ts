@@ -40,7 +40,7 @@ const keptForSeconds = 24 * 3600;
 const mostBytes = 3600;
 
 /** JSON of a message, its text shortened until all of it is small enough to be taken. */
-export function fitted<T>(message: string, make: (message: string) => T): T {
+function fitted<T>(message: string, make: (message: string) => T): T {
   let letters = Array.from(message);
   let made = make(message);
   while (letters.length > 0 && Buffer.byteLength(JSON.stringify(made)) > mostBytes) {

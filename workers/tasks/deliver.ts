@@ -37,22 +37,17 @@ const mostAttempts = 8;
 const mostUnanswered = 5;
 const longestWait = 6 * 3600;
 
-/** Seconds to the next attempt: what the other side asks for, else 10, 30, 90, … and a bit, so that not all come back at once. */
-export function waitFor(attempt: number, after: number | undefined): number {
+/** Seconds to the next attempt: what the other side asks for, else 10, 30, 90, … */
+function waitFor(attempt: number, after: number | undefined): number {
   if (after !== undefined) return Math.min(Math.max(after, 1), longestWait);
-  return Math.min(3600, 10 * 3 ** (attempt - 1)) * (1 + Math.random() / 5);
+  return Math.min(3600, 10 * 3 ** (attempt - 1));
 }
 
 /** What a notification is called wherever it goes, at each attempt. */
 const stableId = (tenantId: number, { id }: Delivery) => `${tenantId.toString(36)}-${id.toString(36)}`;
 
 /** The message in text and HTML. */
-export function compose(
-  delivery: Delivery,
-  { school, sender_name }: Pick<Pending, 'school' | 'sender_name'>,
-  appUrl: string | undefined,
-  messageId: string,
-): Email {
+function compose(delivery: Delivery, { school, sender_name }: Pick<Pending, 'school' | 'sender_name'>, appUrl: string | undefined, messageId: string): Email {
   const { name, title, message, action_url } = delivery;
   const link = action_url?.startsWith('/') ? appUrl && `${appUrl.replace(/\/$/, '')}${action_url}` : action_url;
   const greeting = name === '' ? 'Hello,' : `Hello ${name},`;
@@ -171,7 +166,7 @@ export async function deliver(payload: unknown, context: TaskContext, job: { id:
   logger.info({ task: 'deliver', tenant: tenant_id, ...counts });
 }
 
-/** Jobs for what is left: one for what is due at about the same time. */
+/** Jobs for what is left: one for what is due at about the same time, and a bit later, so that not all jobs come back at once. */
 function remainder(later: Map<Delivery, number>): { from_id: number; to_id: number; only: number[]; run_at: string }[] {
   const now = Date.now();
   const jobs = new Map<number, { ids: number[]; seconds: number }>();
@@ -184,6 +179,6 @@ function remainder(later: Map<Delivery, number>): { from_id: number; to_id: numb
     from_id: Math.min(...ids),
     to_id: Math.max(...ids),
     only: ids,
-    run_at: new Date(now + seconds * 1000).toISOString(),
+    run_at: new Date(now + (seconds + Math.random() * Math.min(seconds / 5, 30)) * 1000).toISOString(),
   }));
 }
