@@ -223,7 +223,9 @@ describe('overdue', () => {
       -1,
     );
     // Of days long ago the marks of this work go, and those of others stay.
-    await database.query(`insert into ${schema}.daily_run (task, run_on) values ('fees', '2026-01-01'), ('transport.expiring:license:1:expired', '2026-01-01')`);
+    await database.query(
+      `insert into ${schema}.daily_run (task, run_on) values ('fees', '2026-01-01'), ('transport.expiring:license:1:expired', '2026-01-01')`,
+    );
     expect(await work(await day(), 3)).toBe(4);
     expect((await database.query<{ task: string }>(`select task from ${schema}.daily_run where run_on = '2026-01-01'`)).map(({ task }) => task)).toEqual([
       'transport.expiring:license:1:expired',
