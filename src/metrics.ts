@@ -11,7 +11,7 @@ export interface Metrics {
   /** Of the page itself. */
   url: string;
   /** A request was answered. `route` is a pattern, never a path: a path names records, and there is no end of them. */
-  observeRequest(method: string, route: string, status: number, seconds: number): void;
+  observeRequest: (method: string, route: string, status: number, seconds: number) => void;
   /** Tells of a pool of connections whenever it is asked. */
   watchPool(name: 'api' | 'worker', pool: pg.Pool): void;
   watchStreams(count: () => number): void;

@@ -2,17 +2,23 @@
 -- to replace its view. Read is the documented view; of its private tables the payload, for the school, and the names of the tasks.
 
 -- Every job with its state: ready, waiting for its time, running, or failed for good. To be joined and narrowed: it is inlined.
-create function core.jobs() returns table (id bigint, task text, state text, tenant_id bigint, payload json, priority smallint, attempts smallint, max_attempts smallint,
+create function core.jobs() returns table (id bigint, task text, state text, priority smallint, attempts smallint, max_attempts smallint,
     run_at timestamptz, ready_since timestamptz, created_at timestamptz, locked_at timestamptz, last_error text)
   language sql stable as $$
     select j.id, j.task_identifier,
       case when j.locked_at is not null then 'running' when j.attempts >= j.max_attempts then 'failed' when j.run_at > now() then 'waiting' else 'ready' end,
-      case when p.payload ->> 'tenant_id' ~ '^[0-9]{1,18}$' then (p.payload ->> 'tenant_id')::bigint end, p.payload, j.priority, j.attempts, j.max_attempts,
+      j.priority, j.attempts, j.max_attempts,
       -- A job of the clock that was missed is queued with the time that it missed.
       j.run_at, greatest(j.run_at, j.created_at), j.created_at, j.locked_at, j.last_error
-    from graphile_worker.jobs j join graphile_worker._private_jobs p on p.id = j.id
+    from graphile_worker.jobs j
   $$;
 comment on function core.jobs is 'The jobs of the queue with their states.';
+
+-- The school that a job is for; null without one.
+create function core.job_school(p_payload json) returns bigint
+  language sql immutable
+  return case when p_payload ->> 'tenant_id' ~ '^[0-9]{1,18}$' then (p_payload ->> 'tenant_id')::bigint end;
+comment on function core.job_school is 'The school that a job is for.';
 
 -- What is in the queue, by task: {worker, tasks: [{task, ready, waiting, running, failed, oldest_ready_seconds}]}. `waiting` has those that failed and are tried
 -- again later. Security definer: the API and the worker tell it as metrics, and have no other way to count.
@@ -41,21 +47,26 @@ comment on function core.error_line is 'The first line of an error, fit for a te
 create function core.failed_jobs(p_task text, p_limit integer)
     returns table (id bigint, task text, tenant_id bigint, subdomain text, attempts smallint, max_attempts smallint, error text, next_run_at timestamptz, total bigint)
   language sql stable set search_path = pg_catalog, pg_temp as $$
-    select j.id, j.task, j.tenant_id, t.subdomain, j.attempts, j.max_attempts, core.error_line(j.last_error), case when j.state <> 'failed' then j.run_at end, count(*) over ()
-    from core.jobs() j left join platform.tenant t on t.id = j.tenant_id
-    where j.attempts > 0 and j.state <> 'running' and (p_task is null or j.task = p_task)
-    order by j.state = 'failed' desc, j.id desc limit p_limit
+    select f.id, f.task, core.job_school(p.payload), t.subdomain, f.attempts, f.max_attempts, core.error_line(f.last_error), case when f.state <> 'failed' then f.run_at end, f.total
+    from (
+      select j.*, count(*) over () as total from core.jobs() j
+      where j.attempts > 0 and j.state <> 'running' and (p_task is null or j.task = p_task)
+      order by j.state = 'failed' desc, j.id desc limit p_limit
+    ) f
+    join graphile_worker._private_jobs p on p.id = f.id
+    left join platform.tenant t on t.id = core.job_school(p.payload)
+    order by f.state = 'failed' desc, f.id desc
   $$;
 comment on function core.failed_jobs is 'Jobs that have failed, with their errors.';
 
 -- One job, without what might be personal: of its payload the numbers and the words that are known to be codes and days.
 create function core.job(p_id bigint) returns json
   language sql stable set search_path = pg_catalog, pg_temp as $$
-    select json_build_object('id', j.id, 'task', j.task, 'state', j.state, 'tenant_id', j.tenant_id, 'subdomain', t.subdomain, 'attempts', j.attempts, 'max_attempts', j.max_attempts,
+    select json_build_object('id', j.id, 'task', j.task, 'state', j.state, 'tenant_id', core.job_school(p.payload), 'subdomain', t.subdomain, 'attempts', j.attempts, 'max_attempts', j.max_attempts,
       'priority', j.priority, 'created_at', j.created_at, 'run_at', j.run_at, 'locked_at', j.locked_at, 'error', core.error_line(j.last_error),
-      'payload', (select coalesce(json_object_agg(e.key, e.value), '{}') from json_each(case json_typeof(j.payload) when 'object' then j.payload else '{}' end) e
+      'payload', (select coalesce(json_object_agg(e.key, e.value), '{}') from json_each(case json_typeof(p.payload) when 'object' then p.payload else '{}' end) e
                   where e.key in ('kind', 'day', 'sent_on') or e.value::text ~ '^([0-9.\s,\[\]]+|true|false|null)$'))
-    from core.jobs() j left join platform.tenant t on t.id = j.tenant_id where j.id = p_id
+    from core.jobs() j join graphile_worker._private_jobs p on p.id = j.id left join platform.tenant t on t.id = core.job_school(p.payload) where j.id = p_id
   $$;
 comment on function core.job is 'One job of the queue, for an operator.';
 

@@ -177,7 +177,7 @@ export async function jobsChange(
   ids: number[],
   { task, failed = false, json }: Format & { task?: string; failed?: boolean },
 ): Promise<number> {
-  if ((ids.length > 0) === (task !== undefined)) throw new Error('Name jobs by their numbers, or a task by --task.');
+  if (ids.length > 0 === (task !== undefined)) throw new Error('Name jobs by their numbers, or a task by --task.');
   if (action === 'cancel' && failed && task === undefined) throw new Error('--failed goes with --task.');
   const changed = await withQueue(config, async (client) => {
     await checkTask(client, task);

@@ -131,7 +131,7 @@ describe('school jobs', () => {
     await withWorker(
       () => mayEnd,
       async () => {
-        await until(async () => (await stored(id))?.locked || undefined);
+        await until(async () => ((await stored(id))?.locked ? true : undefined));
         expect(await queueOf('send_email')).toMatchObject({ running: 1, ready: 0 });
         expect((await parsed<Queue>('list')).worker).toBe(true);
         expect((await jobs('list')).stdout).not.toContain('No worker');
