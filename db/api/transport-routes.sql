@@ -93,7 +93,8 @@ begin
   return api.route_record(v_id);
 end $$;
 
--- Removes a route with its stops; in_use while students ride it or an assignment has not ended.
+-- Removes a route with its stops, and what was to be another way on days to come, which would keep a bus or a driver from other routes; in_use while
+-- students ride it or an assignment has not ended.
 create function api.transport_routes_delete(p jsonb) returns json language plpgsql as $$
 declare
   v_id bigint := (p ->> 'id')::bigint;
@@ -103,6 +104,7 @@ begin
   elsif exists (select from bus_assignment where route_id = v_id and (ends_on is null or ends_on >= core.today())) then
     perform core.fail('in_use', 'A bus is assigned to this route. End the assignment first.');
   end if;
+  delete from route_exception where route_id = v_id and date >= core.today();
   update stop set deleted_at = now(), sequence = null where route_id = v_id and deleted_at is null;
   update route set deleted_at = now() where id = v_id;
   return json_build_object('id', v_id);

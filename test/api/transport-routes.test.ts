@@ -93,6 +93,15 @@ describe('routes', () => {
     });
   });
 
+  test('one that is removed leaves the bus that was to replace its own on a day to come', async () => {
+    const [route_id, other, bus_id] = [await fleet.addRoute(), await fleet.addRoute(), await fleet.addBus()];
+    const body = { date: day(4), kind: 'replaced', bus_id };
+    await fleet.except({ ...body, route_id });
+    await fleet.except({ ...body, route_id: other }, 409);
+    await admin.delete(`${routes}/${route_id}`);
+    await fleet.except({ ...body, route_id: other });
+  });
+
   test('the list is by name, is searched, and narrowed to those that run', async () => {
     const own = await transportSchool(service);
     const b = await own.addRoute({ name: 'Bay', code: 'x9', distance_km: 3 });
