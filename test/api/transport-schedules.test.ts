@@ -362,6 +362,42 @@ describe('an exception', () => {
     await admin.delete(`${exceptions}/${cancelled.id}`);
   });
 
+  test('is not removed while the bus or the driver that it set free replaces others, also where they are those of the route itself', async () => {
+    const body = { date: day(11), kind: 'replaced' };
+    const own = await addCrew();
+    const assigned = await addCrew();
+    const [ownRoute, assignedRoute] = [await fleet.addRoute(own), await fleet.addRoute()];
+    await fleet.assign({ route_id: assignedRoute, ...assigned, starts_on: day(10), ends_on: day(12) });
+    for (const [route_id, crew] of [
+      [ownRoute, own],
+      [assignedRoute, assigned],
+    ] as const) {
+      const { data: freed } = await fleet.except({ ...body, route_id, ...(await addCrew()) });
+      for (const used of [{ bus_id: crew.bus_id }, { driver_id: crew.driver_id }]) {
+        const { data: taken } = await fleet.except({ ...body, route_id: await fleet.addRoute(), ...used });
+        expect((await admin.delete(`${exceptions}/${freed.id}`, 409)).error).toBe('schedule_conflict');
+        await admin.delete(`${exceptions}/${taken.id}`);
+      }
+      await admin.delete(`${exceptions}/${freed.id}`);
+    }
+  });
+
+  test('that is removed while its bus is to replace another is one of two orders', async () => {
+    const crew = await addCrew();
+    const [route_id, other] = [await fleet.addRoute(), await fleet.addRoute()];
+    await fleet.assign({ route_id, ...crew, starts_on: day(12), ends_on: day(14) });
+    const { data: cancelled } = await fleet.except({ route_id, date: day(13), kind: 'cancelled' });
+    const answers = await race(service.database, `select from ${schema}.bus where id = ${crew.bus_id} for update`, 2, () => [
+      admin.send('POST', exceptions, { body: { route_id: other, date: day(13), kind: 'replaced', bus_id: crew.bus_id } }),
+      admin.send('DELETE', `${exceptions}/${cancelled.id}`),
+    ]);
+    const [made, removed] = answers.map(({ status }) => status);
+    expect([
+      [201, 409],
+      [409, 200],
+    ]).toContainEqual([made, removed]);
+  });
+
   test('replaces only by what is in service, valid on that day, and large enough', async () => {
     const { routeId } = await fleet.ridden(2);
     const bus_id = await fleet.addBus({ registration_number: 'TINY', capacity: 1, insurance_expires_on: day(6), is_active: false });
