@@ -4,6 +4,7 @@
 insert into core.operation (name, access, permission, own, feature, writes, idempotent, record) values
   ('transport_schedules_list', 'tenant', 'transport.read', true, 'transport', false, false, null),
   ('transport_exceptions_list', 'tenant', 'transport.read', false, 'transport', false, false, null),
+  ('transport_exceptions_get', 'tenant', 'transport.read', false, 'transport', false, false, 'route_exception'),
   ('transport_exceptions_create', 'tenant', 'transport.manage', false, 'transport', true, true, 'route_exception'),
   ('transport_exceptions_delete', 'tenant', 'transport.manage', false, 'transport', true, false, 'route_exception'),
   ('transport_conflict_check', 'tenant', 'transport.read', false, 'transport', false, false, null),
@@ -120,7 +121,8 @@ select core.define_record('route_exception', p_table => 'route_exception', p_key
   p_writable => '{route_id,date,kind,bus_id,driver_id,reason}');
 
 select core.define_functions('transport_exceptions', 'route_exception', '{
-  "list": "Exceptions, the latest day first; search over route, bus, driver and reason; filters route_id, bus_id, driver_id, kind, from_date, to_date."
+  "list": "Exceptions, the latest day first; search over route, bus, driver and reason; filters route_id, bus_id, driver_id, kind, from_date, to_date.",
+  "get": "One exception, or not_found."
 }');
 select core.define_functions('transport_assignments', 'bus_assignment', '{
   "list": "Assignments, the latest first; search over bus, route, driver and helper; filters bus_id, route_id, driver_id, staff_id, date (on which they hold).",

@@ -186,8 +186,8 @@ describe('an assignment', () => {
     expect(await fleet.assign({ route_id, ...(await addCrew()) }, 409)).toMatchObject({ error: 'schedule_conflict', details: [{ path: 'route_id' }] });
   });
 
-  test('is refused by the table too, whoever writes it', async () => {
-    const { data } = await fleet.assign({ route_id: await fleet.addRoute(), ...(await addCrew()), staff_id: await fleet.addStaff() });
+  test('is refused by the table too, whoever writes it, on its last day too', async () => {
+    const { data } = await fleet.assign({ route_id: await fleet.addRoute(), ...(await addCrew()), staff_id: await fleet.addStaff(), ends_on: day(3) });
     for (const column of ['bus_id', 'driver_id', 'route_id', 'staff_id']) {
       const row: Record<string, unknown> = { route_id: await fleet.addRoute(), ...(await addCrew()), starts_on: day(3) };
       row[column] = (data as unknown as Record<string, unknown>)[column];
@@ -277,7 +277,8 @@ describe('an exception', () => {
   test('cancels a route on a day, or replaces its bus or driver; once for a route and a day, until it is removed', async () => {
     const crew = await addCrew();
     const route_id = await fleet.addRoute(crew);
-    const { data } = await fleet.except({ route_id, date: day(4), kind: 'cancelled', reason: 'Snow' });
+    const { data, headers } = await fleet.except({ route_id, date: day(4), kind: 'cancelled', reason: 'Snow' });
+    expect((await admin.get(headers.get('location') ?? '')).data).toEqual(data);
     const spare = await fleet.addBus();
     await fleet.except({ route_id, date: day(5), kind: 'replaced', bus_id: spare });
     const days = await scheduled(`from_date=${day(3)}&to_date=${day(5)}&route_id=${route_id}`);
