@@ -87,9 +87,9 @@ comment on function api.fee_periods is 'The period of each frequency that contai
 -- term whose beginning was mended is not taken for the term before. Who counts is who is enrolled in an assigned class of the year, or completed
 -- it; who moved within the year, by the class of now; who left and came back joined on that day. class_ids and student_ids narrow that. Raises
 -- invalid_reference for a class that isn''t assigned and an unknown student, validation_error for a day outside the year, invalid_state for a
--- structure without components or classes. Tells who was billed. Of how many rows a part of its statement has the planner knows nothing, and would join 20,000
--- items to 5,000 fees in a nested loop, which took 15 s.
-create function api.student_fees_generate(p jsonb) returns json language plpgsql set enable_nestloop = off as $$
+-- structure without components or classes. Tells who was billed. p_of_year: all classes of the year count as assigned, the structure's or not. Of how
+-- many rows a part of its statement has the planner knows nothing, and would join 20,000 items to 5,000 fees in a nested loop, which took 15 s.
+create function api.bill_students(p jsonb, p_of_year boolean) returns json language plpgsql set enable_nestloop = off as $$
 declare
   v_structure record;
   v_classes bigint[];
@@ -106,7 +106,8 @@ begin
   if not found then
     perform core.refuse_field('invalid_reference', 'fee_structure_id', format('There is no fee structure %s.', p ->> 'fee_structure_id'));
   end if;
-  v_classes := array(select class_id from fee_structure_class where fee_structure_id = v_structure.id);
+  v_classes := case when p_of_year then array(select id from class where academic_year_id = v_structure.academic_year_id)
+    else array(select class_id from fee_structure_class where fee_structure_id = v_structure.id) end;
   if p ? 'class_ids' then
     select i into v_unknown from jsonb_array_elements_text(p -> 'class_ids') e (id), lateral (select e.id::bigint as i) n where i <> all (v_classes) limit 1;
     if found then
@@ -188,6 +189,12 @@ begin
   perform core.notify('fee.generated', api.student_recipients(v_billed));
   return v_answer;
 end $$;
+comment on function api.bill_students is 'Bills students by a fee structure, of its classes or of all of its year.';
+
+-- Bills the students of a structure's classes, as api.bill_students says.
+create function api.student_fees_generate(p jsonb) returns json language sql as $$
+  select api.bill_students(p, p_of_year => false);
+$$;
 
 -- Another due date; what is open follows it in its status.
 create function api.student_fees_update(p jsonb) returns json language plpgsql as $$

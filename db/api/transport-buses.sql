@@ -27,22 +27,20 @@ select core.define_record('bus', p_table => 'bus', p_key => 'b.id', p_source => 
   }$$,
   p_writable => '{registration_number,capacity,model,insurance_expires_on,fitness_expires_on,is_active}');
 
--- A bus runs the routes that it is assigned to today, and those of its own that have no assignment today.
+-- A bus runs the routes that the plan of today says, those that are cancelled today too.
 select core.define_record('bus_detail', p_table => 'bus', p_key => 'b.id',
   p_source => $$
     bus b cross join lateral (
-      select coalesce(json_agg(json_build_object('id', r.id, 'name', r.name, 'code', r.code, 'is_assigned', a.id is not null,
-          'driver_id', d.id, 'driver_name', d.name, 'driver_phone', d.phone, 'staff_id', st.id, 'staff_name', st.name,
+      select coalesce(json_agg(json_build_object('id', r.id, 'name', r.name, 'code', r.code, 'is_assigned', t.assignment_id is not null, 'status', t.status,
+          'driver_id', t.driver_id, 'driver_name', t.driver_name, 'driver_phone', t.driver_phone, 'staff_id', t.staff_id, 'staff_name', t.staff_name,
           'student_count', e.students, 'pickup_count', e.pickup, 'drop_count', e.drop) order by platform.search_normal(r.name), r.id), '[]') as routes,
         coalesce(sum(e.students), 0) as students
-      from route r
-      left join bus_assignment a on a.route_id = r.id and core.today() between a.starts_on and coalesce(a.ends_on, 'infinity')
-      left join driver d on d.id = coalesce(a.driver_id, r.driver_id)
-      left join transport_staff st on st.id = a.staff_id
+      from api.transport_plan(core.today(), core.today()) t
+      join route r on r.id = t.route_id
       cross join lateral (
         select count(*) as students, count(*) filter (where enrollment_type <> 'drop') as pickup, count(*) filter (where enrollment_type <> 'pickup') as drop
         from transport_enrollment where route_id = r.id and status = 'active') e
-      where r.deleted_at is null and coalesce(a.bus_id, r.bus_id) = b.id
+      where t.bus_id = b.id
     ) run
   $$,
   p_columns => $$

@@ -9,6 +9,7 @@ insert into core.operation (name, access, permission, own, feature, writes, idem
   ('transport_routes_stops', 'tenant', 'transport.read', true, 'transport', false, false, null),
   ('transport_routes_reorder', 'tenant', 'transport.manage', false, 'transport', true, false, null),
   ('transport_stops_list', 'tenant', 'transport.read', true, 'transport', false, false, null),
+  ('transport_stops_get', 'tenant', 'transport.read', true, 'transport', false, false, null),
   ('transport_stops_create', 'tenant', 'transport.manage', false, 'transport', true, true, 'stop'),
   -- Without a record, which the dispatcher would lock: whoever changes a stop has its route first, since the others may move.
   ('transport_stops_update', 'tenant', 'transport.manage', false, 'transport', true, false, null),
@@ -69,7 +70,10 @@ select core.define_functions('transport_routes', 'route', '{
   "list": "Routes by name; search over name, code and ends; filters bus_id and driver_id (its own or today''s), is_active.",
   "get": "One route, or not_found."
 }');
-select core.define_functions('transport_stops', 'stop', '{"list": "Stops route by route, in their order; search over stop and route; filter route_id."}');
+select core.define_functions('transport_stops', 'stop', '{
+  "list": "Stops route by route, in their order; search over stop and route; filter route_id.",
+  "get": "One stop, or not_found."
+}');
 
 -- A new route; conflict when another has its code, invalid_reference for a bus or driver who is not there.
 create function api.transport_routes_create(p jsonb) returns json language plpgsql as $$
@@ -93,7 +97,8 @@ begin
   return api.route_record(v_id);
 end $$;
 
--- Removes a route with its stops; in_use while students ride it or an assignment has not ended.
+-- Removes a route with its stops, and what was to be another way on days to come, which would keep a bus or a driver from other routes; in_use while
+-- students ride it or an assignment has not ended.
 create function api.transport_routes_delete(p jsonb) returns json language plpgsql as $$
 declare
   v_id bigint := (p ->> 'id')::bigint;
@@ -103,6 +108,7 @@ begin
   elsif exists (select from bus_assignment where route_id = v_id and (ends_on is null or ends_on >= core.today())) then
     perform core.fail('in_use', 'A bus is assigned to this route. End the assignment first.');
   end if;
+  delete from route_exception where route_id = v_id and date >= core.today();
   update stop set deleted_at = now(), sequence = null where route_id = v_id and deleted_at is null;
   update route set deleted_at = now() where id = v_id;
   return json_build_object('id', v_id);

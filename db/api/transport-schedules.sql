@@ -4,6 +4,7 @@
 insert into core.operation (name, access, permission, own, feature, writes, idempotent, record) values
   ('transport_schedules_list', 'tenant', 'transport.read', true, 'transport', false, false, null),
   ('transport_exceptions_list', 'tenant', 'transport.read', false, 'transport', false, false, null),
+  ('transport_exceptions_get', 'tenant', 'transport.read', false, 'transport', false, false, 'route_exception'),
   ('transport_exceptions_create', 'tenant', 'transport.manage', false, 'transport', true, true, 'route_exception'),
   ('transport_exceptions_delete', 'tenant', 'transport.manage', false, 'transport', true, false, 'route_exception'),
   ('transport_conflict_check', 'tenant', 'transport.read', false, 'transport', false, false, null),
@@ -120,7 +121,8 @@ select core.define_record('route_exception', p_table => 'route_exception', p_key
   p_writable => '{route_id,date,kind,bus_id,driver_id,reason}');
 
 select core.define_functions('transport_exceptions', 'route_exception', '{
-  "list": "Exceptions, the latest day first; search over route, bus, driver and reason; filters route_id, bus_id, driver_id, kind, from_date, to_date."
+  "list": "Exceptions, the latest day first; search over route, bus, driver and reason; filters route_id, bus_id, driver_id, kind, from_date, to_date.",
+  "get": "One exception, or not_found."
 }');
 select core.define_functions('transport_assignments', 'bus_assignment', '{
   "list": "Assignments, the latest first; search over bus, route, driver and helper; filters bus_id, route_id, driver_id, staff_id, date (on which they hold).",
@@ -278,18 +280,23 @@ begin
   return api.route_exception_record(v_id);
 end $$;
 
--- The day is as planned again. schedule_conflict when what was free because a route was cancelled replaces something on another.
+-- The day is as planned again. schedule_conflict when the bus or the driver that would run the route again replaces something on another. They are
+-- locked as a replacement locks them, so that of the two one waits.
 create function api.transport_exceptions_delete(p jsonb) returns json language plpgsql as $$
 declare
   v_id bigint := (p ->> 'id')::bigint;
+  v_planned record;
   v_message text;
 begin
+  select x.route_id, x.date, coalesce(a.bus_id, r.bus_id) as bus_id, coalesce(a.driver_id, r.driver_id) as driver_id into v_planned
+    from route_exception x join route r on r.id = x.route_id
+    left join bus_assignment a on a.route_id = x.route_id and x.date between a.starts_on and coalesce(a.ends_on, 'infinity')
+    where x.id = v_id;
+  perform from bus where id = v_planned.bus_id for no key update;
+  perform from driver where id = v_planned.driver_id for no key update;
   select format('%s runs with the bus or the driver of this route on %s.', r.name, x.date) into v_message
-    from route_exception gone
-    join bus_assignment a on a.route_id = gone.route_id and gone.date between a.starts_on and coalesce(a.ends_on, 'infinity')
-    join route_exception x on x.date = gone.date and x.id <> gone.id and (x.bus_id = a.bus_id or x.driver_id = a.driver_id)
-    join route r on r.id = x.route_id
-    where gone.id = v_id and gone.kind = 'cancelled' limit 1;
+    from route_exception x join route r on r.id = x.route_id
+    where x.date = v_planned.date and x.id <> v_id and (x.bus_id = v_planned.bus_id or x.driver_id = v_planned.driver_id) limit 1;
   if found then
     perform core.fail('schedule_conflict', v_message);
   end if;

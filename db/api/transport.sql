@@ -20,7 +20,8 @@ select core.define_record('transport_fee_plan', p_table => 'transport_fee_plan',
   $$,
   p_columns => $$
     fp.id, fs.name, fs.academic_year_id, y.name as academic_year_name, fp.route_id, r.name as route_name, fp.min_km, fp.max_km, fc.amount, fc.frequency,
-    fs.id as fee_structure_id, (select count(*) from api.transport_riders(core.today()) rider where api.rides_by_plan(rider.route_id, rider.distance_km, fp.route_id, fp.min_km, fp.max_km)) as student_count,
+    fs.id as fee_structure_id, (select count(*) from transport_enrollment e join route ridden on ridden.id = e.route_id
+      where e.status = 'active' and api.rides_by_plan(ridden.id, ridden.distance_km, fp.route_id, fp.min_km, fp.max_km)) as student_count,
     fp.created_at, fp.updated_at
   $$,
   p_search => 'platform.search_normal(fs.name)',
@@ -221,35 +222,28 @@ begin
   return json_build_object('id', v_id);
 end $$;
 
--- {date, due_date, dry_run}: bills who rides on a day, for the period that contains it, as POST /api/finance/student-fees/generate does for the
--- classes of a structure; answers the same. The structure has classes only meanwhile: without naming students nobody can bill it. Raises
+-- {date, due_date, dry_run}: bills who rides on a day, for the period that contains it, as POST /api/finance/student-fees/generate does; answers the
+-- same. Riders come from any class of the year: the structure has none of its own, so that it bills nobody without them. Raises
 -- feature_disabled where the school has no fees, and what that raises.
 create function api.transport_fee_plans_generate(p jsonb) returns json language plpgsql as $$
 declare
   v_id bigint := (p ->> 'id')::bigint;
   v_plan record;
-  v_class_ids bigint[];
-  v_answer json;
 begin
   if not 'fees_management' = any (core.tenant_features()) then
     perform core.fail('feature_disabled', 'The feature fees_management is not enabled for this school.');
   end if;
   perform core.lock('transport_fee_plan', v_id);
-  select fs.id as fee_structure_id, y.id as academic_year_id, fp.route_id, fp.min_km, fp.max_km,
+  select fs.id as fee_structure_id, fp.route_id, fp.min_km, fp.max_km,
       coalesce((p ->> 'date')::date, least(greatest(core.today(), y.start_date), y.end_date)) as date
     into v_plan
     from transport_fee_plan fp join fee_component fc on fc.id = fp.fee_component_id join fee_structure fs on fs.id = fc.fee_structure_id
     join academic_year y on y.id = fs.academic_year_id where fp.id = v_id;
-  perform from fee_structure where id = v_plan.fee_structure_id for no key update;
-  with added as (
-    insert into fee_structure_class (fee_structure_id, class_id)
-      select v_plan.fee_structure_id, c.id from class c where c.academic_year_id = v_plan.academic_year_id order by c.id on conflict do nothing returning class_id)
-  select array_agg(class_id) into v_class_ids from added;
-  v_answer := api.student_fees_generate(p - 'id' || jsonb_build_object('fee_structure_id', v_plan.fee_structure_id, 'date', v_plan.date, 'student_ids', (
-    select coalesce(jsonb_agg(distinct rider.student_id), '[]') from api.transport_riders(v_plan.date) rider
-    where api.rides_by_plan(rider.route_id, rider.distance_km, v_plan.route_id, v_plan.min_km, v_plan.max_km))));
-  delete from fee_structure_class where fee_structure_id = v_plan.fee_structure_id and class_id = any (v_class_ids);
-  return v_answer;
+  return api.bill_students(
+    p - 'id' || jsonb_build_object('fee_structure_id', v_plan.fee_structure_id, 'date', v_plan.date, 'student_ids', (
+      select coalesce(jsonb_agg(distinct rider.student_id), '[]') from api.transport_riders(v_plan.date) rider
+      where api.rides_by_plan(rider.route_id, rider.distance_km, v_plan.route_id, v_plan.min_km, v_plan.max_km))),
+    p_of_year => true);
 end $$;
 
 -- A page of the contact sheet, {rows, next, date}: who rides, route by route by name, stop by stop, with whom to call. Which routes are to come is

@@ -19,7 +19,7 @@ interface Bus {
 
 interface Detail extends Bus {
   route: { id: number; name: string; student_count: number; driver_name: string | null; is_assigned: boolean } | null;
-  routes: { id: number }[];
+  routes: { id: number; status: string; is_assigned: boolean; student_count: number }[];
   student_count: number;
   documents: { kind: string; expires_on: string; days_left: number; is_expired: boolean }[];
   assignments: { id: number; route_id: number; starts_on: string }[];
@@ -123,6 +123,20 @@ describe('the details of a bus', () => {
       student_count: 1,
       assignments: [{ id: assignment.id, route_id: routeId }],
     });
+  });
+
+  test('are those of the plan of today: not a route that is left without it, and one where it replaces another', async () => {
+    const { busId } = await fleet.ridden(1);
+    const [assigned, replaced, driver_id] = [await fleet.addRoute(), await fleet.addRoute(), await fleet.addDriver()];
+    await fleet.assign({ bus_id: busId, route_id: assigned, driver_id, ends_on: day(3) });
+    const { data: cancelled } = await fleet.except({ route_id: assigned, date: day(), kind: 'cancelled', reason: 'Snow' });
+    expect((await details(busId)).routes).toMatchObject([{ id: assigned, status: 'cancelled', student_count: 0 }]);
+    await fleet.except({ route_id: replaced, date: day(), kind: 'replaced', bus_id: busId });
+    expect((await details(busId)).routes).toMatchObject([
+      { id: assigned, status: 'cancelled', is_assigned: true },
+      { id: replaced, status: 'replaced', is_assigned: false },
+    ]);
+    expect((await admin.delete(`/api/transport/schedules/exceptions/${cancelled.id}`, 409)).error).toBe('schedule_conflict');
   });
 });
 

@@ -1,5 +1,6 @@
 import { describe, expect, test } from '@jest/globals';
 import pg from 'pg';
+import { farZones } from '../support/days.ts';
 import { ids } from '../support/pages.ts';
 import { race } from '../support/race.ts';
 import { serviceOfFile, testPassword } from '../support/service.ts';
@@ -178,6 +179,20 @@ describe('the seats', () => {
     await fleet.assign({ bus_id: await fleet.addBus({ capacity: 2 }), route_id: routeId, driver_id: await fleet.addDriver() });
     expect((await fleet.enroll(await fleet.addStudent(), routeId, stopId)).status).toBe(201);
     expect((await fleet.enroll(await fleet.addStudent(), routeId, stopId)).status).toBe(409);
+  });
+
+  // One of the two is always on another day than UTC.
+  test.each(farZones)('are those of the buses from today on as the day is at the school, in %s', async (time_zone) => {
+    const own = await transportSchool(service);
+    await service.database.query('update platform.tenant set time_zone = $1 where id = $2', [time_zone, own.school.id]);
+    const there = (fromToday: number) => new Date(Date.now() + fromToday * 86_400_000).toLocaleDateString('sv-SE', { timeZone: time_zone });
+    const left = async (ends_on: string) => {
+      const { routeId, stopId } = await own.ridden(1);
+      const bus_id = await own.addBus({ capacity: 1 });
+      await own.school.insert('bus_assignment', { bus_id, route_id: routeId, driver_id: await own.addDriver(), starts_on: there(-9), ends_on });
+      return (await own.enroll(await own.addStudent(), routeId, stopId)).status;
+    };
+    expect([await left(there(-1)), await left(there(0))]).toEqual([201, 409]);
   });
 
   test('hold when ten ask for the last two at once', async () => {

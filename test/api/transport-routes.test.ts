@@ -93,6 +93,15 @@ describe('routes', () => {
     });
   });
 
+  test('one that is removed leaves the bus that was to replace its own on a day to come', async () => {
+    const [route_id, other, bus_id] = [await fleet.addRoute(), await fleet.addRoute(), await fleet.addBus()];
+    const body = { date: day(4), kind: 'replaced', bus_id };
+    await fleet.except({ ...body, route_id });
+    await fleet.except({ ...body, route_id: other }, 409);
+    await admin.delete(`${routes}/${route_id}`);
+    await fleet.except({ ...body, route_id: other });
+  });
+
   test('the list is by name, is searched, and narrowed to those that run', async () => {
     const own = await transportSchool(service);
     const b = await own.addRoute({ name: 'Bay', code: 'x9', distance_km: 3 });
@@ -124,6 +133,7 @@ describe('stops', () => {
     const sent = { route_id: id, name: 'E', latitude: 51.5014, longitude: -0.1419, pickup_time: '07:40', drop_time: '14:50' };
     const added = await admin.post<Stop>(stops, sent, 201);
     expect(added.data).toMatchObject({ ...sent, sequence: 5, student_count: 0 });
+    expect((await admin.get(added.headers.get('location') ?? '')).data).toEqual(added.data);
     // To the front with times that fit there; everybody else makes room.
     const { data: moved } = await admin.put<Stop>(`${stops}/${added.data.id}`, { ...added.data, sequence: 1, pickup_time: '06:50', drop_time: '15:40' });
     expect(moved).toMatchObject({ name: 'E', sequence: 1 });
@@ -286,6 +296,8 @@ describe('who may', () => {
     expect((await again.get<Stop[]>(`${routes}/${routeId}/stops`)).data).toHaveLength(1);
     await again.get(`${routes}/${other.id}`, 404);
     await again.get(`${routes}/${other.id}/stops`, 404);
+    await again.get(`${stops}/${stopId}`);
+    await again.get(`${stops}/${other.stopIds[0] ?? 0}`, 404);
     expect((await again.get<Stop[]>(`${stops}?route_id=${other.id}`)).data).toEqual([]);
     for (const [method, at] of [
       ['PUT', `${routes}/${routeId}`],

@@ -186,8 +186,8 @@ describe('an assignment', () => {
     expect(await fleet.assign({ route_id, ...(await addCrew()) }, 409)).toMatchObject({ error: 'schedule_conflict', details: [{ path: 'route_id' }] });
   });
 
-  test('is refused by the table too, whoever writes it', async () => {
-    const { data } = await fleet.assign({ route_id: await fleet.addRoute(), ...(await addCrew()), staff_id: await fleet.addStaff() });
+  test('is refused by the table too, whoever writes it, on its last day too', async () => {
+    const { data } = await fleet.assign({ route_id: await fleet.addRoute(), ...(await addCrew()), staff_id: await fleet.addStaff(), ends_on: day(3) });
     for (const column of ['bus_id', 'driver_id', 'route_id', 'staff_id']) {
       const row: Record<string, unknown> = { route_id: await fleet.addRoute(), ...(await addCrew()), starts_on: day(3) };
       row[column] = (data as unknown as Record<string, unknown>)[column];
@@ -277,7 +277,8 @@ describe('an exception', () => {
   test('cancels a route on a day, or replaces its bus or driver; once for a route and a day, until it is removed', async () => {
     const crew = await addCrew();
     const route_id = await fleet.addRoute(crew);
-    const { data } = await fleet.except({ route_id, date: day(4), kind: 'cancelled', reason: 'Snow' });
+    const { data, headers } = await fleet.except({ route_id, date: day(4), kind: 'cancelled', reason: 'Snow' });
+    expect((await admin.get(headers.get('location') ?? '')).data).toEqual(data);
     const spare = await fleet.addBus();
     await fleet.except({ route_id, date: day(5), kind: 'replaced', bus_id: spare });
     const days = await scheduled(`from_date=${day(3)}&to_date=${day(5)}&route_id=${route_id}`);
@@ -360,6 +361,42 @@ describe('an exception', () => {
     });
     await admin.delete(`${exceptions}/${replaced.id}`);
     await admin.delete(`${exceptions}/${cancelled.id}`);
+  });
+
+  test('is not removed while the bus or the driver that it set free replaces others, also where they are those of the route itself', async () => {
+    const body = { date: day(11), kind: 'replaced' };
+    const own = await addCrew();
+    const assigned = await addCrew();
+    const [ownRoute, assignedRoute] = [await fleet.addRoute(own), await fleet.addRoute()];
+    await fleet.assign({ route_id: assignedRoute, ...assigned, starts_on: day(10), ends_on: day(12) });
+    for (const [route_id, crew] of [
+      [ownRoute, own],
+      [assignedRoute, assigned],
+    ] as const) {
+      const { data: freed } = await fleet.except({ ...body, route_id, ...(await addCrew()) });
+      for (const used of [{ bus_id: crew.bus_id }, { driver_id: crew.driver_id }]) {
+        const { data: taken } = await fleet.except({ ...body, route_id: await fleet.addRoute(), ...used });
+        expect((await admin.delete(`${exceptions}/${freed.id}`, 409)).error).toBe('schedule_conflict');
+        await admin.delete(`${exceptions}/${taken.id}`);
+      }
+      await admin.delete(`${exceptions}/${freed.id}`);
+    }
+  });
+
+  test('that is removed while its bus is to replace another is one of two orders', async () => {
+    const crew = await addCrew();
+    const [route_id, other] = [await fleet.addRoute(), await fleet.addRoute()];
+    await fleet.assign({ route_id, ...crew, starts_on: day(12), ends_on: day(14) });
+    const { data: cancelled } = await fleet.except({ route_id, date: day(13), kind: 'cancelled' });
+    const answers = await race(service.database, `select from ${schema}.bus where id = ${crew.bus_id} for update`, 2, () => [
+      admin.send('POST', exceptions, { body: { route_id: other, date: day(13), kind: 'replaced', bus_id: crew.bus_id } }),
+      admin.send('DELETE', `${exceptions}/${cancelled.id}`),
+    ]);
+    const [made, removed] = answers.map(({ status }) => status);
+    expect([
+      [201, 409],
+      [409, 200],
+    ]).toContainEqual([made, removed]);
   });
 
   test('replaces only by what is in service, valid on that day, and large enough', async () => {

@@ -33,7 +33,8 @@ const route = z.object({
   id,
   name: z.string(),
   code: z.string().nullable(),
-  is_assigned: z.boolean().meta({ description: "Whether an assignment says so; else it is the route's own bus." }),
+  is_assigned: z.boolean().meta({ description: 'Whether the route has an assignment today.' }),
+  status: z.enum(['planned', 'cancelled', 'replaced']).meta({ description: 'cancelled: does not run today; replaced: today with another bus or driver.' }),
   driver_id: id.nullable(),
   driver_name: z.string().nullable(),
   driver_phone: z.string().nullable(),
@@ -48,7 +49,7 @@ const BusDetail = z
   .object({
     ...bus,
     route: route.nullable().meta({ description: 'The route that it runs today; the first, where there are several.' }),
-    routes: z.array(route).meta({ description: 'All routes that it runs today: several share a bus that is their own.' }),
+    routes: z.array(route).meta({ description: 'All routes that it runs today, as the schedule says: several share a bus that is their own.' }),
     student_count: z.int().meta({ description: 'The students who are enrolled in these routes.' }),
     documents: z
       .array(z.object({ kind: z.enum(['insurance', 'fitness']), expires_on: date, days_left: z.int(), is_expired: z.boolean() }))

@@ -187,6 +187,7 @@ export const transportStops = resource('/transport/stops', 'Stops', 'Where buses
     answer: Stop,
     isCreate: true,
   },
+  'GET /:id': { operation: 'transport_stops_get', summary: 'Read a stop', answer: Stop },
   'PUT /:id': {
     operation: 'transport_stops_update',
     summary: 'Change a stop',

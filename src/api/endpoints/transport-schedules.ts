@@ -113,6 +113,7 @@ export const transportSchedules = resource('/transport/schedules', 'Transport sc
     answer: Exception,
     isCreate: true,
   },
+  'GET /exceptions/:id': { operation: 'transport_exceptions_get', summary: 'Read an exception', answer: Exception },
   'DELETE /exceptions/:id': {
     operation: 'transport_exceptions_delete',
     summary: 'Remove an exception',
