@@ -13,8 +13,9 @@ insert into core.operation (name, access, permission, own, feature, writes, idem
   ('payments_create_for_invoice', 'tenant', 'payment.create', false, 'fees_management', true, true, 'payment'),
   ('payments_receipt', 'tenant', 'fee.read', true, 'fees_management', false, false, null);
 
--- A draft is the office's: who reaches only what is their own sees what was issued. The joins are outer ones, so that counting
--- does without them. A search looks for the words in numbers and in students apart, since each has its index, and then for words of both; numbers are in capitals, and
+-- A draft is the office's: who reaches only what is their own sees what was issued. What is open when its day has passed is overdue at
+-- once, also before the daily job has written so. The joins are outer ones, so that counting does without them. A search looks for the words in
+-- numbers and in students apart, since each has its index, and then for words of both; numbers are in capitals, and
 -- lower(number) would find no index under row security, where lower is not leakproof.
 select core.define_record('invoice', p_table => 'invoice', p_key => 'i.id',
   p_source => 'invoice i left join student s on s.id = i.student_id left join class c on c.id = i.class_id',
@@ -24,7 +25,7 @@ select core.define_record('invoice', p_table => 'invoice', p_key => 'i.id',
     (select coalesce(json_agg(json_build_object('id', t.id, 'description', t.description, 'amount', t.amount, 'quantity', t.quantity, 'line_total', t.line_total)
        order by t.id), '[]') from invoice_item t where t.invoice_id = i.id) as items,
     i.amount as total, i.paid_amount, case when i.voided_at is null then i.amount - i.paid_amount else 0 end as balance,
-    i.status, i.issued_at, i.notes, i.voided_at, i.void_reason,
+    case when i.status in ('sent', 'partially_paid') and i.due_date < core.today() then 'overdue' else i.status end as status, i.issued_at, i.notes, i.voided_at, i.void_reason,
     (select max(r.created_at) from invoice_reminder r where r.invoice_id = i.id) as last_reminded_at, i.created_at, i.updated_at
   $$,
   p_condition => $$(i.issued_at is not null or current_setting('app.scope', true) = 'all')$$,
@@ -37,7 +38,7 @@ select core.define_record('invoice', p_table => 'invoice', p_key => 'i.id',
   p_filters => $${
     "student_id": "i.student_id = :value::bigint",
     "class_id": "i.class_id = :value::bigint",
-    "status": "i.status = :value",
+    "status": "i.status = any (case :value when 'overdue' then '{overdue,sent,partially_paid}' else array[:value] end::text[]) and (case when i.status in ('sent', 'partially_paid') and i.due_date < (select core.today()) then 'overdue' else i.status end) = :value",
     "from_date": "i.issued_at >= :value::timestamp at time zone coalesce(nullif(current_setting('app.time_zone', true), ''), 'UTC')",
     "to_date": "i.issued_at < (:value::date + 1)::timestamp at time zone coalesce(nullif(current_setting('app.time_zone', true), ''), 'UTC')",
     "due_from": "i.due_date >= :value::date",
@@ -52,7 +53,7 @@ select core.define_record('invoice', p_table => 'invoice', p_key => 'i.id',
     "balance": ["case when i.voided_at is null then i.amount - i.paid_amount else 0 end"],
     "student_name": ["platform.search_normal(s.last_name)", "platform.search_normal(s.first_name)"]
   }$$,
-  p_writable => '{due_date,notes}', p_volatile => '{last_reminded_at}', p_reader => 'invoice_with_payments');
+  p_writable => '{due_date,notes}', p_volatile => '{status,last_reminded_at}', p_reader => 'invoice_with_payments');
 
 -- One invoice with what was paid of it, or not_found.
 create function api.invoice_with_payments(p_id bigint) returns json language sql stable as $$
