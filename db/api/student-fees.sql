@@ -87,8 +87,9 @@ comment on function api.fee_periods is 'The period of each frequency that contai
 -- term whose beginning was mended is not taken for the term before. Who counts is who is enrolled in an assigned class of the year, or completed
 -- it; who moved within the year, by the class of now; who left and came back joined on that day. class_ids and student_ids narrow that. Raises
 -- invalid_reference for a class that isn''t assigned and an unknown student, validation_error for a day outside the year, invalid_state for a
--- structure without components or classes. Tells who was billed. p_of_year: all classes of the year count as assigned, the structure's or not. Of how
--- many rows a part of its statement has the planner knows nothing, and would join 20,000 items to 5,000 fees in a nested loop, which took 15 s.
+-- structure without components or classes, or whose components come to more than a fee can. Tells who was billed. p_of_year: all classes of
+-- the year count as assigned, the structure's or not. Of how many rows a part of its statement has the planner knows nothing, and would join
+-- 20,000 items to 5,000 fees in a nested loop, which took 15 s.
 create function api.bill_students(p jsonb, p_of_year boolean) returns json language plpgsql set enable_nestloop = off as $$
 declare
   v_structure record;
@@ -124,6 +125,8 @@ begin
     perform core.fail('invalid_state', 'This fee structure is assigned to no class.');
   elsif not exists (select from fee_component where fee_structure_id = v_structure.id) then
     perform core.fail('invalid_state', 'This fee structure has no components.');
+  elsif (select sum(amount) from fee_component where fee_structure_id = v_structure.id) > 9999999999.99 then
+    perform core.fail('invalid_state', 'The components of this fee structure come to more than a fee can: 9999999999.99.');
   end if;
   v_date := coalesce(v_date, least(greatest(core.today(), v_structure.start_date), v_structure.end_date));
   v_currency := api.currency();

@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import type { Handler } from './endpoint.ts';
+import { asker, places } from './places.ts';
 import { type Cell, csvType, sheetFile, xlsxType } from './spreadsheets.ts';
 
 /** A column of an export, for a cell of each row that the operation answers. */
@@ -32,6 +33,9 @@ export const exportFormat = {
 };
 export const exportTypes = [csvType, xlsxType];
 
+/** Each reads page after page: thirty of one user took all connections to the database, and other schools waited for a second. */
+const takePlaces = places({ school: 4, user: 2 }, 'Other exports of yours are still under way. Try again when they are done.');
+
 /** A cell as it is written. */
 function asCell(value: string | number | boolean | null, { type }: ExportColumn): Cell {
   return type === 'date' && typeof value === 'string' ? new Date(value) : value;
@@ -56,21 +60,29 @@ async function* rowsOf(first: ExportPage, columns: ExportColumn[], most: number,
  * The operation gets the filters of the query, `limit` and, but for the first page, `after`; it answers
  * `{rows: [[cell, …], …], next, date}` in an order that no change of a row can alter (`core.export_page` does it for a record). The
  * first page is read before the answer begins, so that what is wrong is told as everywhere; when a later one fails the
- * connection is cut, and no client takes the file for complete.
+ * connection is cut, and no client takes the file for complete. One may have a few under way at a time.
  * @param name  of the file, before the day
  */
 export function exporter(operation: string, { name, columns, pageRows = 1000 }: { name: string; columns: ExportColumn[]; pageRows?: number }): Handler {
-  return async ({ params: { format, ...filters }, call }) => {
+  return async ({ req, params: { format, ...filters }, call }) => {
     const isXlsx = format === 'xlsx';
     const readPage = async (after?: unknown) =>
       JSON.parse(await call(operation, { ...filters, limit: pageRows, ...(after === undefined ? {} : { after }) })) as ExportPage;
-    const first = await readPage();
-    return sheetFile(isXlsx ? 'xlsx' : 'csv', `${name}-${first.date}`, [
-      {
-        name,
-        columns: columns.map(({ header, type, width = header.length + 4 }) => ({ header, width, isText: type === 'text', isMoney: type === 'money' })),
-        rows: rowsOf(first, columns, isXlsx ? mostRowsOfXlsx : Infinity, readPage),
-      },
-    ]);
+    const giveBack = takePlaces(asker(req));
+    try {
+      const first = await readPage();
+      const file = sheetFile(isXlsx ? 'xlsx' : 'csv', `${name}-${first.date}`, [
+        {
+          name,
+          columns: columns.map(({ header, type, width = header.length + 4 }) => ({ header, width, isText: type === 'text', isMoney: type === 'money' })),
+          rows: rowsOf(first, columns, isXlsx ? mostRowsOfXlsx : Infinity, readPage),
+        },
+      ]);
+      file.content.once('close', giveBack);
+      return file;
+    } catch (error) {
+      giveBack();
+      throw error;
+    }
   };
 }

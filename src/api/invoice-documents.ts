@@ -2,15 +2,12 @@ import type { InvoiceData, PaymentData } from '../documents/invoice.ts';
 import { print, type Printer } from '../documents/print.ts';
 import type { Request } from 'express';
 import type { Handler } from './endpoint.ts';
+import { asker } from './places.ts';
 
 export const pdfType = 'application/pdf';
 
 /** Who asks for something printed. */
-export const printer = ({ claims }: Pick<Request, 'claims'>, signal: AbortSignal): Printer => ({
-  tenantId: claims?.tenant_id,
-  userId: claims?.user_id,
-  signal,
-});
+export const printer = (req: Pick<Request, 'claims'>, signal: AbortSignal): Printer => ({ ...asker(req), signal });
 
 /** Answers an invoice, or the receipt of what is paid of it, as a PDF. */
 export const invoiceDownload: Handler = async ({ req, params, call }) => {

@@ -114,6 +114,9 @@ function sendFile(req: Request, res: Response, { answer, content }: CallAnswer, 
   res.end(content ?? undefined);
 }
 
+/** How long the reader of a file that is made while it is sent may take none of it. */
+const stalledAfter = 60_000;
+
 /** Answers what a handler made, or makes now that the client turns out not to have it. */
 async function sendDownload(req: Request, res: Response, { contentType, name, content: given, madeOf }: Download): Promise<void> {
   if (madeOf !== undefined && isKnown(req, res, md5(`${about.version} ${madeOf}`))) return;
@@ -132,6 +135,8 @@ async function sendDownload(req: Request, res: Response, { contentType, name, co
     content.destroy();
     res.end();
   } else {
+    // Who takes nothing any more holds a connection, and a page of rows, for nothing.
+    res.setTimeout(stalledAfter, () => res.destroy());
     await pipeline(content, res).catch((error: unknown) => {
       // A client that goes away is no fault of the service.
       if ((error as NodeJS.ErrnoException).code !== 'ERR_STREAM_PREMATURE_CLOSE') throw error;

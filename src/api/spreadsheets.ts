@@ -64,12 +64,12 @@ export interface Sheet {
 }
 
 /** A spreadsheet program would take text that begins so for a formula; a quote before it tells that it is none. Reading takes it off. */
-const neutral = (text: string) => (/^'*[=+\-@\t\r]/.test(text) ? `'${text}` : text);
+const neutral = (text: string) => (/^'*[=+\-@\t\r＝＋－＠]/.test(text) ? `'${text}` : text);
 
 const day = (date: Date) => date.toISOString().slice(0, 10);
 
 /** A .csv as spreadsheet programs open it, UTF-8 with its mark, or an .xlsx; either is made while it is sent, in little memory. */
-export function sheetFile(format: 'csv' | 'xlsx', name: string, [first, ...others]: [Sheet, ...Sheet[]]): Download {
+export function sheetFile(format: 'csv' | 'xlsx', name: string, [first, ...others]: [Sheet, ...Sheet[]]): Download & { content: Readable } {
   return {
     name: `${name}.${format}`,
     contentType: format === 'csv' ? `${csvType}; charset=utf-8` : xlsxType,

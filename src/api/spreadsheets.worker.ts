@@ -22,7 +22,7 @@ function cellText(value: Cell): string {
   return String(value)
     .replace(/\r\n?/g, '\n')
     .trim()
-    .replace(/^'(?='*[=+\-@\t\n])/, '');
+    .replace(/^'(?='*[=+\-@\t\n＝＋－＠])/, '');
 }
 
 /** The rows that hold something, within the limits. */

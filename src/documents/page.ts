@@ -50,11 +50,15 @@ export async function closeDocument(doc: Document): Promise<Buffer> {
 
 const missing = new WeakSet<Document>();
 
+const tifinagh = /\p{Script=Tifinagh}/u;
+/** Signs that join or part letters: fontkit fails at them where a text has Tifinagh. */
+const joiners = /[\u034f\u200c\u200d]/g;
+
 /** Text as the fonts can show it, on one line, with a box for each character that they can't. Both fonts have the same ones. */
 export function printable(doc: Document, text: string): string {
   // Not in pdfkit's types: the fontkit font behind the present one.
   const { font: glyphs } = (doc.font(fonts.regular) as unknown as { _font: { font: { hasGlyphForCodePoint: (code: number) => boolean } } })._font;
-  const shown = text
+  const shown = (tifinagh.test(text) ? text.replace(joiners, '') : text)
     .replace(/\s+/g, ' ')
     .trim()
     .normalize('NFC')

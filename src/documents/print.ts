@@ -1,4 +1,5 @@
 import { ApiError } from '../api/errors.ts';
+import { type Asker, places } from '../api/places.ts';
 import { ThreadLimitError, threadLine } from '../thread.ts';
 import type { InvoiceData, PaymentData } from './invoice.ts';
 import type { TimetableData } from './timetable.ts';
@@ -17,34 +18,11 @@ const line = threadLine<Uint8Array<ArrayBuffer>>({
 });
 
 /** Who prints, and whether they are still there. */
-export interface Printer {
-  tenantId: number | undefined;
-  userId: number | undefined;
+export interface Printer extends Asker {
   signal: AbortSignal;
 }
 
-/** Documents that one may have printed at a time, so that nobody stops the printing of others. */
-const most = { school: 6, user: 3 };
-const printing = new Map<string, number>();
-
-/** Takes a place in the line for each of these, and answers how to give them back. @throws ApiError rate_limited */
-function takePlaces({ tenantId, userId }: Printer): () => void {
-  const school = `school ${String(tenantId)}`;
-  const places = [
-    { who: school, limit: most.school },
-    { who: `${school} user ${String(userId)}`, limit: most.user },
-  ];
-  if (places.some(({ who, limit }) => (printing.get(who) ?? 0) >= limit))
-    throw new ApiError('rate_limited', 'Other documents of yours are still being printed. Try again in a moment.', { retryAfter: 3 });
-  for (const { who } of places) printing.set(who, (printing.get(who) ?? 0) + 1);
-  return () => {
-    for (const { who } of places) {
-      const left = (printing.get(who) ?? 1) - 1;
-      if (left > 0) printing.set(who, left);
-      else printing.delete(who);
-    }
-  };
-}
+const takePlaces = places({ school: 6, user: 3 }, 'Other documents of yours are still being printed. Try again in a moment.');
 
 /**
  * Makes a PDF in a thread, since laying out text takes tens of milliseconds. A logo that can not be drawn after all is left out.

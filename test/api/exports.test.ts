@@ -1,9 +1,9 @@
 import { once } from 'node:events';
-import { get } from 'node:http';
+import { get, ServerResponse } from 'node:http';
 import { buffer } from 'node:stream/consumers';
 import type { Readable } from 'node:stream';
 import { setTimeout as pause } from 'node:timers/promises';
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from '@jest/globals';
+import { afterAll, beforeAll, beforeEach, describe, expect, jest, test } from '@jest/globals';
 import { strFromU8, unzipSync } from 'fflate';
 import pg from 'pg';
 import type { Download, Exchange } from '../../src/api/endpoint.ts';
@@ -132,6 +132,7 @@ async function handled(pageRows: number, seen: (page: number) => Promise<unknown
     return (await dispatcher(pool)(operation, String(sid), p, {})).answer;
   };
   const download = (await exporter('payments_export', { name: 'x', columns, pageRows })({
+    req: {},
     params: { format: 'csv', ...params },
     call,
   } as unknown as Exchange)) as Download;
@@ -176,7 +177,7 @@ describe('of pages', () => {
       );
     };
     const handler = exporter('x', { name: 'x', columns: columns.slice(0, 3) });
-    const { content } = (await handler({ params: { format: 'csv' }, call } as unknown as Exchange)) as Download;
+    const { content } = (await handler({ req: {}, params: { format: 'csv' }, call } as unknown as Exchange)) as Download;
     const stream = content as Readable;
     await pause(50);
     expect(pages).toBe(1);
@@ -202,12 +203,15 @@ describe('over HTTP', () => {
   const listener = new pg.Client({ connectionString: service.database.url });
   beforeAll(async () => {
     await pay(20_000, `date '2030-01-01'`);
-    // Each page takes its time and tells that it was read; one can be made to fail.
+    // Each page takes its time and tells that it was read; one can be made to fail, and one never to be the last.
     await service.database.query(`
       alter function api.payments_export(jsonb) rename to payments_export_page;
       create function api.payments_export(p jsonb) returns json language plpgsql stable as $$
       begin
         perform pg_sleep(0.03), pg_notify('page', '');
+        if p ->> 'search' = 'endless' then
+          return json_build_object('rows', (select json_agg(json_build_array(repeat('x', 2000))) from generate_series(1, 1000)), 'next', '[1]'::json, 'date', current_date);
+        end if;
         if p ->> 'search' = 'fail' and p ? 'after' then
           raise 'a page that fails';
         end if;
@@ -253,6 +257,56 @@ describe('over HTTP', () => {
       const { bytes, isWhole } = await take(`?search=fail&format=${format}`);
       expect(isWhole).toBe(false);
       expect(bytes).toBeGreaterThan(0);
+    }
+  });
+
+  /** Asks for a file without an end, and takes nothing of it but its head. */
+  const hold = (client: Client) =>
+    new Promise<{ status: number; leave: () => void }>((done, fail) => {
+      const sent = get(`${service.url}${path}?search=endless`, { headers: { authorization: `Bearer ${client.token}` }, agent: false }, (response) => {
+        response.on('error', () => undefined);
+        done({ status: response.statusCode ?? 0, leave: () => sent.destroy() });
+      });
+      sent.on('error', fail);
+    });
+
+  test('a user has two under way at a time and a school four; a place is free again when its file is taken or its client gone', async () => {
+    const [one, two, three] = [await school.user(['accountant']), await school.user(['accountant']), await school.user(['accountant'])];
+    const held = [await hold(school.admin), await hold(school.admin)];
+    const refused = await school.admin.get(path, 429);
+    expect([refused.error, refused.headers.get('retry-after')]).toEqual(['rate_limited', '3']);
+    for (const other of [one, two]) held.push(await hold(other));
+    const beyond = await hold(three);
+    expect(beyond.status).toBe(429);
+    beyond.leave();
+    expect(held.map(({ status }) => status)).toEqual([200, 200, 200, 200]);
+    const elsewhere = await service.school();
+    await elsewhere.admin.get(path, 200);
+    for (const { leave } of held) leave();
+    // All four are free again, one by one: what was refused took none.
+    await until(async () => (await school.admin.send('GET', `${path}?to_date=2026-01-02`)).status === 200 || undefined);
+    await until(
+      async () =>
+        (await Promise.all([1, 2].map(() => school.admin.send('GET', `${path}?to_date=2026-01-02`)))).every(({ status }) => status === 200) || undefined,
+    );
+    await school.admin.get(`${path}?to_date=20`, 400);
+    await school.admin.get(`${path}?to_date=2026-01-02`, 200);
+  });
+
+  test('a client that takes nothing for a minute is cut off, and its place is free', async () => {
+    // A minute of waiting takes half a second.
+    const spy = jest.spyOn(ServerResponse.prototype, 'setTimeout').mockImplementation(function (this: ServerResponse, milliseconds, callback) {
+      if (callback) this.once('timeout', callback);
+      this.socket?.setTimeout(milliseconds / 120);
+      return this;
+    });
+    const held = [await hold(school.admin), await hold(school.admin)];
+    try {
+      await school.admin.get(path, 429);
+      await until(async () => (await school.admin.send('GET', `${path}?to_date=2026-01-02`)).status === 200 || undefined);
+    } finally {
+      for (const { leave } of held) leave();
+      spy.mockRestore();
     }
   });
 

@@ -161,6 +161,12 @@ describe('the document of an invoice', () => {
     }
   });
 
+  test.each(['\u200d', '\u200c', '\u034f'])('holds a name in Tifinagh, whatever joins its letters (%j)', async (joiner) => {
+    const tifinagh = await student({ first_name: `ⵉⴷ${joiner}ⵉⵔ`, last_name: `${joiner}ⵣ` });
+    const one = await add({ student_id: tifinagh, items: [{ description: `A ⵣ${joiner}`, amount: 1, quantity: 1 }] });
+    expect(await text(`${path}/${one.id}/download`)).toContain('ⵉⴷⵉⵔ ⵣ');
+  });
+
   test('shows text as text, whatever is in it', async () => {
     const one = await add({ items: [{ description: '<b>Bold</b> (1) \\ {{x}} )Tj', amount: 1, quantity: 1 }], notes: 'emoji 🎒 and 授業' });
     const found = await text(`${path}/${one.id}/download`);

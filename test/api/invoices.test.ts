@@ -173,6 +173,36 @@ describe('an invoice', () => {
     expect((await school.admin.put(`${path}/${before.id}`, odd, 400)).details).toEqual([{ path: 'items.0.line_total', message: 'must be amount × quantity' }]);
   });
 
+  test('is overdue on the day after, also before anything has written so, and its version stays', async () => {
+    const one = await add({ student_id: (await addStudent()).id });
+    const version = async () => (await school.admin.get(`${path}/${one.id}`)).headers.get('etag')?.split('.')[0];
+    const found = async (status: string) =>
+      (await school.admin.get<Invoice[]>(`${path}?student_id=${one.student_id}&status=${status}`)).data.map(({ id, status }) => [id, status]);
+    const sleep = async (sql: string) => {
+      await service.database.query(`set session_replication_role = replica; ${sql}; reset session_replication_role`);
+    };
+    await sleep(`update ${school.schema}.invoice set due_date = current_date - 2 where id = ${one.id}`);
+    expect(await found('overdue')).toEqual([[one.id, 'overdue']]);
+    expect(await found('sent')).toEqual([]);
+    expect((await read(one.id)).status).toBe('overdue');
+    const before = await version();
+    await sleep(`update ${school.schema}.invoice set status = 'overdue' where id = ${one.id}`);
+    expect(await version()).toBe(before);
+    expect(await found('overdue')).toEqual([[one.id, 'overdue']]);
+  });
+
+  test.each([
+    [{ amount: 1e308 }, 'items.0.amount'],
+    [{ amount: 1e20, quantity: 3 }, 'items.0.amount'],
+    [{ amount: 1, line_total: -1e308 }, 'items.0.line_total'],
+    [{ amount: 1, line_total: 1e308 }, 'items.0.line_total'],
+    [{ amount: 1, quantity: 1e300 }, 'items.0.quantity'],
+    [{ amount: 9_999_999_999.99, quantity: 2 }, 'items'],
+  ])('refuses a line of %j', async (line, where) => {
+    const answer = await school.admin.post(path, { student_id: student.id, due_date: soon, items: [{ ...item, quantity: 1, ...line }] }, 400);
+    expect(answer.details.map((detail) => detail.path)).toContain(where);
+  });
+
   test('has a version: who changes one that changed meanwhile is refused, and a payment changes it', async () => {
     const { id } = await add();
     const etag = (await school.admin.get(`${path}/${id}`)).headers.get('etag') ?? '';

@@ -192,7 +192,7 @@ describe('generating', () => {
     expect(await world.generate(structureId, { date: '2021-09-01' })).toEqual({ ...tried, dry_run: false });
   });
 
-  test('refuses unknown structures, classes and students, a day outside the year, and a structure without classes or components', async () => {
+  test('refuses unknown structures, classes and students, a day outside the year, and a structure without classes or components, or of too much', async () => {
     const { structureId } = await billable();
     const { classId: elsewhere } = await billable();
     const refused = (body: object, status: number) => world.school.admin.post(`${path}/generate`, { fee_structure_id: structureId, ...body }, status);
@@ -200,10 +200,15 @@ describe('generating', () => {
     expect((await refused({ class_ids: [elsewhere] }, 422)).details).toMatchObject([{ path: 'class_ids' }]);
     expect((await refused({ student_ids: [999_999] }, 422)).details).toMatchObject([{ path: 'student_ids' }]);
     expect((await refused({ date: '2022-08-01' }, 400)).details).toMatchObject([{ path: 'date' }]);
-    for (const fields of [{ class_ids: [] }, { components: [] }]) {
+    const most = 9_999_999_999.99;
+    const tooMuch = [
+      { name: 'All', amount: most, frequency: 'annual' },
+      { name: 'A little', amount: 0.01, frequency: 'monthly' },
+    ];
+    for (const fields of [{ class_ids: [] }, { components: [] }, { components: tooMuch }]) {
       const { structureId: id } = await billable();
       await world.school.admin.put(`/api/finance/fee-structures/${id}`, fields);
-      expect((await refused({ fee_structure_id: id }, 409)).error).toBe('invalid_state');
+      for (const dry_run of [true, false]) expect((await refused({ fee_structure_id: id, dry_run }, 409)).error).toBe('invalid_state');
     }
   });
 

@@ -5,8 +5,8 @@ import { amount, date, days, Deleted, flag, id, money, optionalText, page, pathI
 
 const status = z.enum(['draft', 'sent', 'partially_paid', 'paid', 'overdue', 'void']);
 
-/** An amount in hundredths, so that sums are exact. */
-const cents = (of: number) => BigInt(Math.round(of * 100));
+/** An amount in hundredths, so that sums are exact. This is also asked of what its own schema refuses: a hundred times as much may be no number. */
+const cents = (of: number) => (Math.abs(of) < 1e15 ? BigInt(Math.round(of * 100)) : BigInt(of) * 100n);
 
 const ItemInput = z
   .strictObject({
