@@ -54,8 +54,10 @@ describe('/metrics', () => {
   test('counts requests by method, pattern and status, with their latency, and never names a path or anything of a person', async () => {
     const { data: student } = await school.admin.post<{ id: number }>('/api/students', { first_name: 'Metra', last_name: 'Person' }, 201);
     const before = await scrape();
+    const begin = performance.now();
     await school.admin.get(`/api/students/${student.id}`);
     await school.admin.get(`/api/students/${student.id}`);
+    const seconds = (performance.now() - begin) / 1000;
     await school.admin.get('/api/students/999999999', 404);
     await school.admin.get('/api/students/no-number?search=Metra', 400);
     await service.anonymous.get(`/api/students/${student.id}`, 401);
@@ -85,7 +87,8 @@ describe('/metrics', () => {
     const labels = { method: 'GET', route, status: '200' };
     const sum = value(after, 'http_request_duration_seconds_sum', labels) ?? 0;
     expect(sum).toBeGreaterThan(0.0005);
-    expect(sum).toBeLessThan(20);
+    // An answer may be over here a moment after it is there.
+    expect(sum).toBeLessThan(seconds + 0.5);
     expect(value(after, 'http_request_duration_seconds_bucket', { ...labels, le: '+Inf' })).toBe(value(after, 'http_request_duration_seconds_count', labels));
     const text = await (await fetch(url)).text();
     expect(text).not.toMatch(new RegExp(`metra|Person|secret|students/${student.id}|PROPFIND|${school.subdomain}|@`, 'i'));
@@ -180,9 +183,25 @@ describe('/metrics', () => {
     expect(value(await scrape(), 'school_database_up')).toBe(1);
   });
 
+  test('asks the database once for all who ask at a time', async () => {
+    await service.database.query(`
+      create sequence public.asked;
+      alter function core.queue() rename to queue_before;
+      create function core.queue() returns json language sql security definer as 'select nextval(''public.asked''), pg_sleep(0.3); select core.queue_before()';
+      grant execute on function core.queue() to school_api`);
+    try {
+      const scrapes = await Promise.all(Array.from({ length: 5 }, () => scrape()));
+      expect(scrapes.map((samples) => value(samples, 'school_database_up'))).toEqual([1, 1, 1, 1, 1]);
+      expect(await service.database.query('select last_value::integer as asked from public.asked')).toEqual([{ asked: 1 }]);
+    } finally {
+      await service.database.query('drop function core.queue(); alter function core.queue_before() rename to queue; drop sequence public.asked');
+    }
+  });
+
   test('is not on the port of the API, and its own port has nothing else', async () => {
     for (const path of ['/metrics', '/api/metrics']) expect((await fetch(`${service.url}${path}`)).status).toBe(404);
     const own = new URL(url).origin;
+    expect(own).toMatch(/^http:\/\/127\.0\.0\.1:\d+$/);
     for (const path of ['/', '/api/health', '/metrics/x']) expect((await fetch(`${own}${path}`)).status).toBe(404);
     const post = await fetch(url, { method: 'POST' });
     expect([post.status, post.headers.get('allow')]).toEqual([405, 'GET, HEAD']);
