@@ -64,11 +64,11 @@ describe('permissions', () => {
         'schedule_feeds_list',
         'schedule_feeds_get',
         'schedule_feeds_delete',
-        ...['notifications_list', 'notifications_read_all', 'notifications_delete', 'notifications_read'],
+        ...['notifications_list', 'notifications_stream', 'notifications_read_all', 'notifications_delete', 'notifications_read'],
         'holidays_list',
         'holidays_get',
       ],
-      ...['rbac_permissions_list', 'school_setup_status', 'school_setup_logo', 'devices_register', 'devices_delete', 'devices_web_push_key'],
+      ...['rbac_permissions_list', 'school_setup_status', 'school_setup_logo', 'devices_register', 'devices_web_push_key', 'devices_delete'],
       ...lists.flatMap((list) => [`${list}_list`, `${list}_get`]),
     ]);
     expect(endpoints.filter(({ operation }) => operation.access === 'any' && !operation.name.startsWith('auth_')).map(({ name }) => name)).toEqual([]);
