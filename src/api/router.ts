@@ -131,7 +131,8 @@ async function sendDownload(req: Request, res: Response, { contentType, name, co
   const content = typeof given === 'function' ? await given(gone.signal) : given;
   fileHeaders(res, contentType, name);
   if (Buffer.isBuffer(content)) res.end(content);
-  else if (req.method === 'HEAD') {
+  else if (req.method === 'HEAD' || res.destroyed) {
+    // What nobody takes any more: a pipeline to a client that has gone already would leave it as it is.
     content.destroy();
     res.end();
   } else {

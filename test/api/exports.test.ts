@@ -208,7 +208,7 @@ describe('over HTTP', () => {
       alter function api.payments_export(jsonb) rename to payments_export_page;
       create function api.payments_export(p jsonb) returns json language plpgsql stable as $$
       begin
-        perform pg_sleep(0.03), pg_notify('page', '');
+        perform pg_sleep(case p ->> 'search' when 'slow' then 0.5 else 0.03 end), pg_notify('page', '');
         if p ->> 'search' = 'endless' then
           return json_build_object('rows', (select json_agg(json_build_array(repeat('x', 2000))) from generate_series(1, 1000)), 'next', '[1]'::json, 'date', current_date);
         end if;
@@ -291,6 +291,22 @@ describe('over HTTP', () => {
     );
     await school.admin.get(`${path}?to_date=20`, 400);
     await school.admin.get(`${path}?to_date=2026-01-02`, 200);
+  });
+
+  test('who goes before the first page is there leaves no place taken', async () => {
+    const leaves = Array.from({ length: 2 }, () => {
+      const sent = get(`${service.url}${path}?search=slow`, { headers: { authorization: `Bearer ${school.admin.token}` }, agent: false });
+      sent.on('error', () => undefined);
+      return () => sent.destroy();
+    });
+    const reading = `select from pg_stat_activity where datname = current_database() and wait_event = 'PgSleep'`;
+    await until(async () => (await service.database.query(reading)).length === 2 || undefined);
+    for (const leave of leaves) leave();
+    await until(() => pages >= 2 || undefined);
+    await until(async () => {
+      const both = await Promise.all([1, 2].map(() => school.admin.send('GET', `${path}?to_date=2026-01-02`)));
+      return both.every(({ status }) => status === 200) || undefined;
+    });
   });
 
   test('a client that takes nothing for a minute is cut off, and its place is free', async () => {
