@@ -2,7 +2,7 @@ import { spawnSync } from 'node:child_process';
 import { chown, mkdtemp, readFile, realpath, rm, stat } from 'node:fs/promises';
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { afterEach, describe, expect, test } from '@jest/globals';
 import type { Client } from '../support/client.ts';
 import { serverUrl, testDatabase } from '../support/database.ts';
@@ -17,8 +17,8 @@ afterEach(async () => {
   for (const program of programs) program.kill('SIGINT');
   await Promise.all(programs.map(({ ended }) => ended));
   for (const folder of folders) {
-    // Where root's data lie elsewhere, behind a link.
-    await rm(await realpath(join(folder, 'postgres')).catch(() => folder), { recursive: true, force: true });
+    // Root's data lie elsewhere, behind a link.
+    await rm(await realpath(join(folder, 'postgres')).then(dirname, () => folder), { recursive: true, force: true });
     await rm(folder, { recursive: true, force: true });
   }
   programs = [];
