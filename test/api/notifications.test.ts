@@ -164,6 +164,7 @@ describe('sending', () => {
     expect(await fault({ ...to, ...words, title: 'x'.repeat(201) })).toEqual([400, 'title']);
     expect(await fault({ ...to, ...words, channels: ['sms'] })).toEqual([400, 'channels.0']);
     expect(await fault({ ...to, ...words, variables: { 'Not a name': 'x' } })).toEqual([400, 'variables.Not a name']);
+    expect(await fault({ ...to, ...words, message: '{{x}}'.repeat(6), variables: { x: 'x'.repeat(1000) } })).toEqual([400, 'variables']);
     const { details } = (await school.admin.send(
       'POST',
       `${path}/send`,
