@@ -196,13 +196,13 @@ $$;
 comment on function api.currency is 'The currency of the school.';
 
 -- Whom an event about students concerns: for each of [{student_id, …variables}] the student's user, and the e-mail address of the parent,
--- unless that is how the student logs in. student_name is known of each.
+-- unless that is how the student logs in, as long as they may. student_name is known of each.
 create function api.student_recipients(p_students jsonb) returns jsonb language sql stable as $$
   select jsonb_agg(recipient.value || jsonb_build_object('variables', given.value - 'student_id' || jsonb_build_object('student_name', s.first_name || ' ' || s.last_name))
     order by given.place)
   from jsonb_array_elements(p_students) with ordinality given (value, place)
   join student s on s.id = (given.value ->> 'student_id')::bigint
-  left join user_account u on u.id = s.user_id
+  left join user_account u on u.id = s.user_id and u.is_active and u.deleted_at is null
   cross join lateral (
     select jsonb_build_object('user_id', s.user_id) as value where s.user_id is not null
     union all

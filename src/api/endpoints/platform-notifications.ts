@@ -19,7 +19,7 @@ const quietHours = { start: time, end: time.meta({ examples: ['07:00'] }) };
 const SettingsChange = z
   .strictObject({
     channels: z.strictObject(channels).partial().optional().meta({ description: 'A channel that is closed carries nothing, for no school.' }),
-    sender_name: optionalText(100).meta({ description: 'Stands behind the name of the school in e-mails.', examples: ['via School Cloud'] }),
+    sender_name: optionalText(100).meta({ description: 'Who sends e-mails for schools: they come from «<name of the school> via <sender_name>».', examples: ['School Cloud'] }),
     quiet_hours: z
       .strictObject(quietHours)
       .refine(({ start, end }) => start !== end, { path: ['end'], message: 'must not be the start' })
