@@ -421,6 +421,34 @@ describe('a push', () => {
     await done(user);
     expect(fcm.to(token)).toHaveLength(1);
   });
+
+  test('waits for it also when quiet hours began after it was queued, or before it is tried again', async () => {
+    const user = await aUser();
+    const { token } = await phone(user);
+    const utc = (hours: number) => new Date(Date.now() + hours * 3600_000).toISOString().slice(11, 16);
+    const waits = async () => {
+      const [job] = await left();
+      expect(job?.seconds).toBeGreaterThan(1.9 * 3600);
+      expect(job?.seconds).toBeLessThan(2.1 * 3600);
+    };
+    const release = await hold();
+    await send([user]);
+    await service.database.query('update platform.notification_setting set quiet_from = $1, quiet_until = $2', [utc(-1), utc(2)]);
+    await release();
+    await waits();
+    expect(await rowsOf(user)).toMatchObject([{ status: 'pending', attempts: 0 }]);
+    expect(fcm.to(token)).toEqual([]);
+    // Tried outside of them; the next attempt would be within.
+    await service.database.query('update platform.notification_setting set quiet_from = $1, quiet_until = $2', [utc(0.5), utc(2)]);
+    fcm.behave([{ status: 503, headers: { 'Retry-After': '3600' } }, {}], token);
+    await hurry();
+    await until(async () => ((await rowsOf(user))[0]?.attempts === 1 ? true : undefined));
+    await waits();
+    await service.database.query('update platform.notification_setting set quiet_from = null, quiet_until = null');
+    await hurry();
+    expect(await done(user)).toMatchObject([{ status: 'sent', attempts: 2 }]);
+    expect(fcm.to(token)).toHaveLength(2);
+  });
 });
 
 describe('an e-mail', () => {
