@@ -2,7 +2,7 @@
 
 -- What of a range (of p_only alone, where given) is pending: {school, sender_name, is_quiet, unconfigured, deliveries: [...]}; in quiet hours all of it
 -- is to wait (core.deliver_again). Drops, with its reason, what is
--- not to go out any more: of a school that is closed, by a channel that operators have closed, to who can't log in any more, to a device that
+-- not to go out any more: of a school that is closed or has no notifications any more, by a channel that operators have closed, to who can't log in any more, to a device that
 -- was removed or has gone to somebody else since, and to devices of other platforms than p_platforms, which the worker has no way to
 -- (unconfigured counts these). Null where there is no such school any more.
 create function core.deliveries_pending(p_tenant_id bigint, p_from_id bigint, p_to_id bigint, p_only bigint[], p_platforms text[]) returns json
@@ -12,8 +12,9 @@ declare
   v_before text[];
   v_answer json;
 begin
-  select t.name, t.status, s.push, s.email, s.sender_name, core.quiet_until(s.quiet_from, s.quiet_until, t.time_zone, now()) is not null as is_quiet into v_tenant
-    from platform.tenant t cross join platform.notification_setting s where t.id = p_tenant_id;
+  select t.name, t.status, s.push, s.email, s.sender_name, core.quiet_until(s.quiet_from, s.quiet_until, t.time_zone, now()) is not null as is_quiet,
+      'notifications' = any (core.enabled_features(p.features, t.feature_flags)) as has_feature into v_tenant
+    from platform.tenant t join platform.plan p on p.id = t.plan_id cross join platform.notification_setting s where t.id = p_tenant_id;
   if v_tenant is null or to_regclass(format('tenant_%s.notification_delivery', p_tenant_id)) is null then
     return null;
   end if;
@@ -23,6 +24,7 @@ begin
     select d.*, v.token, v.platform,
       case
         when v_tenant.status <> 'active' then 'school_closed'
+        when not v_tenant.has_feature then 'feature_off'
         when not case d.channel when 'push' then v_tenant.push else v_tenant.email end then 'channel_off'
         when d.user_id is not null and not exists (select from user_account u where u.id = d.user_id and u.is_active and u.deleted_at is null) then 'user_inactive'
         when d.channel = 'push' and v.id is null then 'device_removed'

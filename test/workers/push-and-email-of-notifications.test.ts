@@ -378,7 +378,11 @@ describe('a push', () => {
     expect(fcm.to(token)).toEqual([]);
   });
 
-  test.each(['suspend', 'delete'])('of a school that operators %s meanwhile is dropped, an e-mail too', async (what) => {
+  test.each([
+    ['suspend', 'school_closed'],
+    ['delete', 'school_closed'],
+    ['close notifications to', 'feature_off'],
+  ])('of a school that operators %s meanwhile is dropped, an e-mail too', async (what, reason) => {
     const other = await service.school();
     const user = await aUser({}, other);
     const token = unique('token');
@@ -386,13 +390,14 @@ describe('a push', () => {
     const release = await hold();
     await other.admin.post('/api/notifications/send', { user_ids: [user], title: 'T', message: 'M', channels: ['push', 'email'] });
     if (what === 'delete') await service.operator.delete(`/api/platform/tenants/${other.id}`);
-    else await service.operator.post(`/api/platform/tenants/${other.id}/suspend`);
+    else if (what === 'suspend') await service.operator.post(`/api/platform/tenants/${other.id}/suspend`);
+    else await service.operator.put(`/api/platform/tenants/${other.id}`, { feature_flags: { notifications: false } });
     await release();
     await until(async () => (await jobs()).length === 0 || undefined);
     await until(async () => (await rows("status = 'pending'", other)).length === 0 || undefined);
-    expect((await rows('true', other)).map(({ status, reason }) => [status, reason])).toEqual([
-      ['dropped', 'school_closed'],
-      ['dropped', 'school_closed'],
+    expect((await rows('true', other)).map((row) => [row.status, row.reason])).toEqual([
+      ['dropped', reason],
+      ['dropped', reason],
     ]);
     expect(fcm.to(token)).toEqual([]);
   });
