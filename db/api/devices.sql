@@ -5,7 +5,8 @@ insert into core.operation (name, access, writes) values
   ('devices_delete', 'tenant', true),
   ('devices_web_push_key', 'tenant', false);
 
--- Whoever shows a token has the device: it leaves the user who had it. The same again changes nothing but updated_at.
+-- Whoever shows a token has the device: it leaves the user who had it. The same again changes nothing but updated_at. A user has the 20 that were
+-- registered last: with any number of them one user could make whatever tells everybody take too long.
 create function api.devices_register(p jsonb) returns json language plpgsql as $$
 declare
   v_answer json;
@@ -15,6 +16,7 @@ begin
   insert into device (user_id, token, platform) values (core.user_id(), p ->> 'token', p ->> 'platform')
     on conflict (md5(token)) do update set user_id = excluded.user_id, platform = excluded.platform
     returning json_build_object('id', id, 'token', token, 'platform', platform, 'created_at', created_at, 'updated_at', updated_at) into v_answer;
+  delete from device where id in (select id from device where user_id = core.user_id() order by updated_at desc, id desc offset 20);
   return v_answer;
 end $$;
 

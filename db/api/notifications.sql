@@ -69,8 +69,18 @@ begin
 end $$;
 comment on function api.refuse_unknown is 'Raises invalid_reference for ids of a list that are not among those that are known.';
 
+-- Refuses, as validation_error, a message that its variables make longer than a message may be.
+create function api.require_bounded(p_message text, p_variables jsonb) returns void language plpgsql stable as $$
+begin
+  if length(core.render(p_message, coalesce(p_variables, '{}'))) > 5000 then
+    perform core.refuse_field('validation_error', 'variables', 'With these the message has more than 5000 characters.');
+  end if;
+end $$;
+comment on function api.require_bounded is 'Raises validation_error for a message that its variables make too long.';
+
 -- The words of a message that somebody sends: {channels, type, title, message} of the request or of its template. Raises invalid_reference
--- without the template, validation_error for a placeholder that has no value and for a variable that the template does not have.
+-- without the template, validation_error for a placeholder that has no value, for a variable that the template does not have, and for variables
+-- that make it too long.
 create function api.words_to_send(p jsonb) returns jsonb language plpgsql stable as $$
 declare
   v_given text[] := array(select jsonb_object_keys(coalesce(p -> 'variables', '{}')));
@@ -81,6 +91,7 @@ begin
   if not p ? 'template_id' then
     perform core.require_placeholders('title', p ->> 'title', core.recipient_variables() || v_given);
     perform core.require_placeholders('message', p ->> 'message', core.recipient_variables() || v_given);
+    perform api.require_bounded(p ->> 'message', p -> 'variables');
     return jsonb_build_object('channels', coalesce(p -> 'channels', '["in_app", "push"]'), 'type', coalesce(p ->> 'type', 'info'), 'title', p -> 'title', 'message', p -> 'message');
   end if;
   select t.title, t.message, t.type, t.channels, api.template_variables(t.name, t.variables) as variables into v_words
@@ -98,6 +109,7 @@ begin
   if found then
     perform core.refuse_field('validation_error', 'variables.' || v_fault, 'is required: the template names it.');
   end if;
+  perform api.require_bounded(v_words.message, p -> 'variables');
   return jsonb_build_object('channels', coalesce(p -> 'channels', to_jsonb(v_words.channels)), 'type', v_words.type, 'title', v_words.title, 'message', v_words.message);
 end $$;
 comment on function api.words_to_send is 'The words, type and channels of a message that somebody sends.';
@@ -184,13 +196,13 @@ $$;
 comment on function api.currency is 'The currency of the school.';
 
 -- Whom an event about students concerns: for each of [{student_id, …variables}] the student's user, and the e-mail address of the parent,
--- unless that is how the student logs in. student_name is known of each.
+-- unless that is how the student logs in, as long as they may. student_name is known of each.
 create function api.student_recipients(p_students jsonb) returns jsonb language sql stable as $$
   select jsonb_agg(recipient.value || jsonb_build_object('variables', given.value - 'student_id' || jsonb_build_object('student_name', s.first_name || ' ' || s.last_name))
     order by given.place)
   from jsonb_array_elements(p_students) with ordinality given (value, place)
   join student s on s.id = (given.value ->> 'student_id')::bigint
-  left join user_account u on u.id = s.user_id
+  left join user_account u on u.id = s.user_id and u.is_active and u.deleted_at is null
   cross join lateral (
     select jsonb_build_object('user_id', s.user_id) as value where s.user_id is not null
     union all

@@ -87,13 +87,14 @@ begin
 end $$;
 comment on function api.check_platform_template is 'Raises validation_error for an event that there is not, and for placeholders that it does not fill in.';
 
--- Words for an event on one channel; conflict when it has some, validation_error for an event or a placeholder that is not known. Audited.
+-- Words for an event on one channel, without a subject the title of the catalogue; conflict when it has some, validation_error for an event or a
+-- placeholder that is not known. Audited.
 create function api.platform_notification_templates_create(p jsonb) returns json language plpgsql as $$
 declare
   v_id bigint;
 begin
   perform api.check_platform_template(p);
-  v_id := core.insert('platform_notification_template', p);
+  v_id := core.insert('platform_notification_template', (select jsonb_build_object('subject', e.title) from core.notification_event e where e.key = p ->> 'key') || p);
   perform core.audit('notification_template.create', 'notification_template', v_id, null, core.diff(null, api.platform_notification_template_record(v_id)::jsonb));
   return api.platform_notification_template_record(v_id);
 end $$;

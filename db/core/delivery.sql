@@ -1,7 +1,8 @@
 -- What the job `deliver` needs of the database: what is still to go out, and a word for each result.
 
--- What of a range (of p_only alone, where given) is pending: {school, sender_name, unconfigured, deliveries: [...]}. Drops, with its reason, what is
--- not to go out any more: of a school that is closed, by a channel that operators have closed, to who can't log in any more, to a device that
+-- What of a range (of p_only alone, where given) is pending: {school, sender_name, is_quiet, unconfigured, deliveries: [...]}; in quiet hours all of it
+-- is to wait (core.deliver_again). Drops, with its reason, what is
+-- not to go out any more: of a school that is closed or has no notifications any more, by a channel that operators have closed, to who can't log in any more, to a device that
 -- was removed or has gone to somebody else since, and to devices of other platforms than p_platforms, which the worker has no way to
 -- (unconfigured counts these). Null where there is no such school any more.
 create function core.deliveries_pending(p_tenant_id bigint, p_from_id bigint, p_to_id bigint, p_only bigint[], p_platforms text[]) returns json
@@ -11,8 +12,9 @@ declare
   v_before text[];
   v_answer json;
 begin
-  select t.name, t.status, s.push, s.email, s.sender_name into v_tenant
-    from platform.tenant t cross join platform.notification_setting s where t.id = p_tenant_id;
+  select t.name, t.status, s.push, s.email, s.sender_name, core.quiet_until(s.quiet_from, s.quiet_until, t.time_zone, now()) is not null as is_quiet,
+      'notifications' = any (core.enabled_features(p.features, t.feature_flags)) as has_feature into v_tenant
+    from platform.tenant t join platform.plan p on p.id = t.plan_id cross join platform.notification_setting s where t.id = p_tenant_id;
   if v_tenant is null or to_regclass(format('tenant_%s.notification_delivery', p_tenant_id)) is null then
     return null;
   end if;
@@ -22,6 +24,7 @@ begin
     select d.*, v.token, v.platform,
       case
         when v_tenant.status <> 'active' then 'school_closed'
+        when not v_tenant.has_feature then 'feature_off'
         when not case d.channel when 'push' then v_tenant.push else v_tenant.email end then 'channel_off'
         when d.user_id is not null and not exists (select from user_account u where u.id = d.user_id and u.is_active and u.deleted_at is null) then 'user_inactive'
         when d.channel = 'push' and v.id is null then 'device_removed'
@@ -33,7 +36,7 @@ begin
   ), dropped as (
     update notification_delivery d set status = 'dropped', reason = p.why_not from pending p where p.id = d.id and p.why_not is not null
   )
-  select json_build_object('school', v_tenant.name, 'sender_name', v_tenant.sender_name,
+  select json_build_object('school', v_tenant.name, 'sender_name', v_tenant.sender_name, 'is_quiet', v_tenant.is_quiet,
     'unconfigured', count(*) filter (where why_not = 'push_not_configured'),
     'deliveries', coalesce(json_agg(json_build_object('id', id, 'notification_id', notification_id, 'channel', channel, 'platform', platform, 'token', token,
       'address', address, 'name', recipient_name, 'title', title, 'message', message, 'action_url', action_url, 'attempts', attempts) order by id)
@@ -63,15 +66,17 @@ end $$;
 comment on function core.delivery_done is 'Writes down what became of one delivery; removes a device that is gone.';
 
 -- Puts jobs for what remains ([{from_id, to_id, only, run_at}]) in the place of a job that is under way, in one transaction: a crash leaves
--- either that one or these, so that no delivery is in two jobs.
+-- either that one or these, so that no delivery is in two jobs. What would be due in quiet hours waits for their end.
 create function core.deliver_again(p_job_id bigint, p_tenant_id bigint, p_jobs jsonb) returns void
   language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
   delete from graphile_worker._private_jobs j using graphile_worker._private_tasks t where j.id = p_job_id and t.id = j.task_id and t.identifier = 'deliver';
   if found then
     perform graphile_worker.add_jobs(array(
-      select ('deliver', (to_jsonb(j) - 'run_at' || jsonb_build_object('tenant_id', p_tenant_id))::json, null, j.run_at, 10, null, 10, null)::graphile_worker.job_spec
-      from jsonb_to_recordset(p_jobs) j (from_id bigint, to_id bigint, "only" bigint[], run_at timestamptz)));
+      select ('deliver', (to_jsonb(j) - 'run_at' || jsonb_build_object('tenant_id', p_tenant_id))::json, null,
+        coalesce(core.quiet_until(s.quiet_from, s.quiet_until, t.time_zone, j.run_at), j.run_at), 10, null, 10, null)::graphile_worker.job_spec
+      from jsonb_to_recordset(p_jobs) j (from_id bigint, to_id bigint, "only" bigint[], run_at timestamptz)
+      cross join platform.notification_setting s join platform.tenant t on t.id = p_tenant_id));
   end if;
 end $$;
 comment on function core.deliver_again is 'Puts jobs for what remains of a range in the place of the job that is under way.';

@@ -102,7 +102,8 @@ begin
   ), filled as materialized (
     select r.place, r.user_id, r.email, r.name, w.channels,
       coalesce(nullif(left(trim(regexp_replace(core.fill(w.title, w.title_names, r.variables), '\s+', ' ', 'g')), 200), ''), v_setting.school) as title,
-      trim(core.fill(w.message, w.message_names, r.variables)) as message
+      -- A stream, a push and a table of thousands of these rely on the bound.
+      left(trim(core.fill(w.message, w.message_names, r.variables)), 5000) as message
     from recipient r cross join word w
   )
   select array_agg(row(f.place, c, f.user_id, f.email, f.name, f.title, f.message)::core.notice) into v_notices

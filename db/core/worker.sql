@@ -52,11 +52,11 @@ begin
 end $$;
 comment on function core.clean_up is 'Removes expired sessions, tokens, throttles and answers to idempotency keys of operators; answers the counts.';
 
--- The schools that are there, for jobs that visit each in a transaction of its own.
+-- The schools that are there, for jobs that visit each in a transaction of its own; not those that are yet to be migrated.
 create function core.schools() returns setof bigint
   language sql stable security definer set search_path = pg_catalog, pg_temp
   begin atomic
-    select id from platform.tenant where schema_version > 0 and status <> 'deleted' order by id;
+    select id from platform.tenant where schema_version = (select tenant_version from platform.installation) and status <> 'deleted' order by id;
   end;
 comment on function core.schools is 'The schools that jobs visit.';
 
@@ -78,7 +78,7 @@ create function core.trials_ending() returns setof bigint
   language sql stable security definer set search_path = pg_catalog, pg_temp
   begin atomic
     select t.id from platform.tenant t join platform.subscription s on s.tenant_id = t.id
-    where t.status = 'active' and t.schema_version > 0 and s.status = 'trialing' and t.trial_ends_at between now() and now() + interval '8 days' order by t.id;
+    where t.status = 'active' and t.schema_version = (select tenant_version from platform.installation) and s.status = 'trialing' and t.trial_ends_at between now() and now() + interval '8 days' order by t.id;
   end;
 comment on function core.trials_ending is 'The schools whose trial ends within a week.';
 

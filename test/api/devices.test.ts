@@ -43,6 +43,18 @@ test('the same token again is the same device, with the platform that was sent l
   expect(await stored('again')).toEqual([{ user_id: user.id, platform: 'android' }]);
 });
 
+test('a user has the 20 that were registered last, others of theirs go; those of somebody else stay', async () => {
+  const [user, other] = [await school.user(['student']), await school.user(['student'])];
+  await register(other, 'of another');
+  for (let n = 1; n <= 20; n++) await register(user, `device ${n}`);
+  await register(user, 'device 1');
+  await register(user, 'device 21');
+  const tokens = await service.database.query<{ token: string }>(`select token from ${school.schema}.device where user_id = $1`, [user.id]);
+  const expected = Array.from({ length: 21 }, (_, n) => `device ${n + 1}`).filter((token) => token !== 'device 2');
+  expect(tokens.map(({ token }) => token).sort()).toEqual(expected.sort());
+  expect(await stored('of another')).toHaveLength(1);
+});
+
 test('a token moves to whoever shows it last, and the user before has it no longer', async () => {
   const [before, after] = [await school.user(['student']), await school.user(['student'])];
   const device = await register(before, 'shared tablet');

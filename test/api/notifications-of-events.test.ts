@@ -112,6 +112,10 @@ describe('a mark that says absent or late', () => {
     await told();
     await mark({ [id]: 'late' });
     expect(await whom()).toEqual(['in_app same@home.example', 'email same@home.example']);
+    await service.database.query(`update ${school.schema}.user_account set is_active = false where email = 'same@home.example'`);
+    await mark({ [id]: 'late' }, day(-1));
+    expect(await whom()).toEqual(['email same@home.example']);
+    await service.database.query(`update ${school.schema}.user_account set is_active = true where email = 'same@home.example'`);
     await school.admin.put('/api/notifications/events/attendance.absent', { is_enabled: false });
     await mark({ [id]: 'absent' });
     await school.admin.put('/api/notifications/events/attendance.absent', { is_enabled: true });

@@ -164,6 +164,7 @@ describe('sending', () => {
     expect(await fault({ ...to, ...words, title: 'x'.repeat(201) })).toEqual([400, 'title']);
     expect(await fault({ ...to, ...words, channels: ['sms'] })).toEqual([400, 'channels.0']);
     expect(await fault({ ...to, ...words, variables: { 'Not a name': 'x' } })).toEqual([400, 'variables.Not a name']);
+    expect(await fault({ ...to, ...words, message: '{{x}}'.repeat(6), variables: { x: 'x'.repeat(1000) } })).toEqual([400, 'variables']);
     const { details } = (await school.admin.send(
       'POST',
       `${path}/send`,
@@ -252,7 +253,7 @@ describe('sending', () => {
     await school.admin.send('POST', `${path}/send`, { body: { ...body, title: 'Other' }, headers: key }, 422);
   });
 
-  test('to 10,000 users is a few statements: rows, deliveries and jobs of a hundred', async () => {
+  test('to 10,000 users is a few statements: rows and deliveries; its jobs are those of notify.test.ts', async () => {
     const mine = await service.school();
     await service.database.query(
       `insert into ${mine.schema}.user_account (email, first_name, last_name) select 'u' || n || '@many.example', 'U' || n, 'Many' from generate_series(1, 10000) n`,
@@ -260,18 +261,14 @@ describe('sending', () => {
     const ids = (await service.database.query<{ id: number }>(`select id::integer from ${mine.schema}.user_account where last_name = 'Many'`)).map(
       ({ id }) => id,
     );
-    const before = Date.now();
     expect((await send({ user_ids: ids, title: 'Hello {{first_name}}', message: 'M', channels: ['in_app', 'email'] }, 200, mine.admin)).data).toEqual({
       sent: 10_000,
     });
-    expect(Date.now() - before).toBeLessThan(15_000);
-    const [rows] = await service.database.query<{ notifications: number; deliveries: number; jobs: number; titles: number }>(
+    const [rows] = await service.database.query<{ notifications: number; deliveries: number; titles: number }>(
       `select (select count(*)::integer from ${mine.schema}.notification) as notifications, (select count(*)::integer from ${mine.schema}.notification_delivery) as deliveries,
-         (select count(distinct title)::integer from ${mine.schema}.notification_delivery) as titles,
-         (select count(*)::integer from graphile_worker._private_jobs j where (j.payload ->> 'tenant_id')::integer = $1) as jobs`,
-      [mine.id],
+         (select count(distinct title)::integer from ${mine.schema}.notification_delivery) as titles`,
     );
-    expect(rows).toEqual({ notifications: 10_000, deliveries: 10_000, titles: 10_000, jobs: expect.any(Number) });
+    expect(rows).toEqual({ notifications: 10_000, deliveries: 10_000, titles: 10_000 });
     await send({ user_ids: [...ids, 1, 2], ...words }, 400, mine.admin);
   });
 });

@@ -130,6 +130,11 @@ describe('the words of operators', () => {
     expect(await fault({ ...words, channel: 'email', body: '{{receipt_number}}' })).toEqual([400, 'body']);
     expect(await fault({ ...words, channel: 'email', subject: '{{nobody}}' })).toEqual([400, 'subject']);
     expect(await fault({ ...words, key: 'no.event' })).toEqual([400, 'key']);
+    const bare = { key: words.key, channel: words.channel, body: words.body };
+    expect(await fault({ ...bare, key: 'no.event' })).toEqual([400, 'key']);
+    const { data: plain } = await operator.post<Template>(templatesPath, { ...bare, channel: 'email' }, 201);
+    expect(plain).toMatchObject({ ...bare, channel: 'email', subject: 'Holiday: {{holiday_name}}' });
+    await operator.delete(`${templatesPath}/${plain.id}`);
     expect(await fault({ ...words, channel: 'sms' })).toEqual([400, 'channel']);
     expect(await fault({ key: 'trial.ending' }, 'PUT', `${templatesPath}/${template.id}`)).toEqual([400, 'subject']);
     expect((await operator.get<Template>(`${templatesPath}/${template.id}`)).data).toEqual(template);

@@ -207,17 +207,19 @@ describe('core.notify_as', () => {
     expect(jobs[2]?.payload.to_id).toBe(deliveries.at(-1)?.id);
   });
 
-  test('keeps words within what a title holds, whatever the values', async () => {
+  test('keeps words within what a title and a message hold, whatever the values', async () => {
     await notify({ in_app: { title: '{{what}}', message: '{{what}}' } }, [
       { user_id: amina, variables: { what: 'x'.repeat(3000) } },
       { user_id: amina, variables: { what: 'a\r\nBcc: b' } },
       { user_id: amina, variables: {} },
+      { user_id: amina, variables: { what: 'y'.repeat(100_000) } },
     ]);
     const { notifications } = await traces();
     expect(notifications.map(({ title, message }) => [title.slice(0, 10), title.length, message.length])).toEqual([
       ['xxxxxxxxxx', 200, 3000],
       ['a Bcc: b', 8, 9],
       [expect.stringMatching(/^bare-/), expect.any(Number), 0],
+      ['yyyyyyyyyy', 200, 5000],
     ]);
   });
 

@@ -25,6 +25,7 @@ interface Delivery {
 interface Pending {
   school: string;
   sender_name: string | null;
+  is_quiet: boolean;
   unconfigured: number;
   deliveries: Delivery[];
 }
@@ -139,7 +140,8 @@ export async function deliver(payload: unknown, context: TaskContext, job: { id:
   });
 
   async function work(delivery: Delivery, of: Pending): Promise<void> {
-    if (stopping.aborted) {
+    // Quiet hours that began, or were set, since this was queued, or that a retry has come into.
+    if (stopping.aborted || of.is_quiet) {
       later.set(delivery, 0);
       return;
     }

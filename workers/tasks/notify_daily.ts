@@ -1,3 +1,4 @@
+import { eachSchool } from '../each-school.ts';
 import type { TaskContext } from '../worker.ts';
 
 /**
@@ -5,8 +6,9 @@ import type { TaskContext } from '../worker.ts';
  * since it is morning at another time in each; what was told is noted in the school, in the same transaction.
  */
 export async function notify_daily(_payload: unknown, { pool }: TaskContext): Promise<void> {
-  const trials = await pool.query<{ id: string }>('select id from core.trials_ending() id');
-  for (const { id } of trials.rows) await pool.query('select core.notify_trial_ending($1)', [id]);
-  const papers = await pool.query<{ id: string }>('select id from core.papers_due() id');
-  for (const { id } of papers.rows) await pool.query('select core.notify_papers_expiring($1)', [id]);
+  const results = await Promise.allSettled([
+    eachSchool(pool, 'core.trials_ending()', 'core.notify_trial_ending'),
+    eachSchool(pool, 'core.papers_due()', 'core.notify_papers_expiring'),
+  ]);
+  for (const result of results) if (result.status === 'rejected') throw result.reason;
 }

@@ -36,7 +36,7 @@ export const devices = resource('/devices', 'Devices', 'Where a user gets push m
     operation: 'devices_register',
     summary: 'Register a device',
     description:
-      'A token that is known already keeps its device, which then belongs to whoever sent it last. Of a PushSubscription the endpoint and the keys are kept; 400 when its endpoint is none of a known push service.',
+      'A token that is known already keeps its device, which then belongs to whoever sent it last. A user has the 20 devices that were registered last. Of a PushSubscription the endpoint and the keys are kept; 400 when its endpoint is none of a known push service.',
     body: DeviceInput,
     answer: Device,
     handler: register,

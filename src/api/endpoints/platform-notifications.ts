@@ -19,7 +19,10 @@ const quietHours = { start: time, end: time.meta({ examples: ['07:00'] }) };
 const SettingsChange = z
   .strictObject({
     channels: z.strictObject(channels).partial().optional().meta({ description: 'A channel that is closed carries nothing, for no school.' }),
-    sender_name: optionalText(100).meta({ description: 'Stands behind the name of the school in e-mails.', examples: ['via School Cloud'] }),
+    sender_name: optionalText(100).meta({
+      description: 'Who sends e-mails for schools: they come from «<name of the school> via <sender_name>».',
+      examples: ['School Cloud'],
+    }),
     quiet_hours: z
       .strictObject(quietHours)
       .refine(({ start, end }) => start !== end, { path: ['end'], message: 'must not be the start' })
@@ -55,7 +58,9 @@ const channel = z.enum(['in_app', 'push', 'email']);
 const fields = {
   key: text(100).meta({ description: 'The event whose words these are, from GET /api/platform/notification-events.', examples: ['holiday.added'] }),
   channel,
-  subject: text(200).meta({ description: 'The title; plain text with placeholders.', examples: ['No school on {{date}}'] }),
+  subject: text(200)
+    .optional()
+    .meta({ description: 'The title; plain text with placeholders. Without one that of the event.', examples: ['No school on {{date}}'] }),
   body: text(5000).meta({ description: 'Plain text with placeholders.', examples: ['{{holiday_name}} is a holiday.'] }),
   is_active: z.boolean().optional(),
 };
