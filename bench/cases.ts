@@ -212,7 +212,9 @@ export const cases: BenchCase[] = [
   },
   {
     name: 'contacts',
-    title: 'the contact sheet of transport',
+    title: 'the contact sheet of transport, 1 at a time',
+    // A user has two exports under way at most.
+    connections: 1,
     floor: 'statement',
     request: () => ({ path: '/api/transport/export/contact-sheet', operation: 'transport_contact_sheet', params: { limit: 5000 } }),
   },

@@ -32,12 +32,12 @@ const options = new Command('bench')
   .option('--rounds <n>', 'measurements of each kind, of which the median counts', count, 3)
   .option('--connections <n>', 'requests at a time, and connections to the database', count, 10)
   .addOption(
-    new Option('--only <case>', 'one case alone, or `figures` for memory, provisioning and migration').choices([...cases.map((c) => c.name), 'figures']),
+    new Option('--only <case...>', 'some cases alone; `figures` are memory, provisioning and migration').choices([...cases.map((c) => c.name), 'figures']),
   )
   .option('--metrics', 'let the service count its requests for Prometheus')
   .option('--profile', 'write a CPU profile of the API process to .bench/')
   .parse()
-  .opts<{ tenants: number; students: number; seconds: number; rounds: number; connections: number; only?: string; metrics?: boolean; profile?: boolean }>();
+  .opts<{ tenants: number; students: number; seconds: number; rounds: number; connections: number; only?: string[]; metrics?: boolean; profile?: boolean }>();
 
 /** What to undo, last first, at the end. */
 const cleanups: (() => Promise<void>)[] = [];
@@ -79,13 +79,13 @@ async function run(): Promise<string> {
     async (owner) => (await owner.query<{ server_version: string }>('show server_version')).rows[0]?.server_version,
   );
   const report: Report = { postgres: postgres?.split(' ')[0] ?? '', schools, students, connections, seconds, rounds, cases: [], figures: [] };
-  for (const bench of cases.filter(({ name }) => !only || only === name)) {
+  for (const bench of cases.filter(({ name }) => only?.includes(name) ?? true)) {
     note(`${bench.title}: one school ...`);
     const one = await measure(rig, bench, bench.isOfInvoices ? [database.schoolOfInvoices] : database.schools.slice(0, 1));
     if (!bench.isOfInvoices) note(`${bench.title}: random schools ...`);
     report.cases.push({ bench, one, random: bench.isOfInvoices ? undefined : await measure(rig, bench, database.schools) });
   }
-  if (!only || only === 'figures') {
+  if (only?.includes('figures') ?? true) {
     note('memory, provisioning, migration ...');
     report.figures.push(
       { what: 'memory of the API process, idle', measured: idle, unit: 'MB', below: 200 },
