@@ -16,7 +16,7 @@ grant select on core.operation to school_api;
 -- called by the roles that its access is for; the other functions of api are theirs to share.
 do $$
 declare
-  v_shared text[] := '{tenant_id,user_id,session_id,teacher_id,student_id,permissions,has_permission,has_permission_for_all,today,fail,refuse_field,diff,enqueue,enqueue_all,enabled_features,
+  v_shared text[] := '{tenant_id,user_id,session_id,teacher_id,student_id,permissions,has_permission,has_permission_for_all,time_zone,day_at_school,day_begins,today,fail,refuse_field,diff,enqueue,enqueue_all,enabled_features,
     page,conditions,export_page,order_by,insert,update,lock,narrow,file_content,earlier_answer,require_match,version_of,refuse_read_only,effective_rights,lock_rights,refresh_rights,session_rights,session_open,session_rotate,
     session_end,sessions_revoke,token_use,tokens_void,token_is_recent,login_attempt,login_succeeded,tenant_features,tenant_summary,
     recipient_variables,template_names,template_format,fill,render,require_placeholders}';

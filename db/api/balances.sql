@@ -10,7 +10,6 @@ insert into core.operation (name, access, permission, feature, writes, idempoten
 -- the year, forbidden for who reaches less than the whole school.
 create function api.balances_export(p jsonb) returns json language plpgsql stable as $$
 declare
-  v_zone text := coalesce(nullif(current_setting('app.time_zone', true), ''), 'UTC');
   v_today date := core.today();
   v_class_id bigint := (p ->> 'class_id')::bigint;
   v_structures bigint[];
@@ -19,7 +18,7 @@ declare
 begin
   perform core.require_whole_school();
   if p ? 'academic_year_id' then
-    select start_date::timestamp at time zone v_zone, (end_date + 1)::timestamp at time zone v_zone, array(select fs.id from fee_structure fs where fs.academic_year_id = y.id)
+    select core.day_begins(start_date), core.day_begins(end_date + 1), array(select fs.id from fee_structure fs where fs.academic_year_id = y.id)
       into v_begins, v_ends, v_structures
       from academic_year y where y.id = (p ->> 'academic_year_id')::bigint;
     if not found then

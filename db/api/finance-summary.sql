@@ -14,8 +14,8 @@ create function api.finance_billed(p_academic_year_id bigint)
   select 'invoice', i.id, i.class_id, null, case when i.due_date < (select core.today()) then 'overdue' else 'open' end, i.amount, i.paid_amount
     from invoice i
     where i.status <> 'void'
-      and i.issued_at >= (select start_date::timestamp at time zone coalesce(nullif(current_setting('app.time_zone', true), ''), 'UTC') from academic_year where id = p_academic_year_id)
-      and i.issued_at < (select (end_date + 1)::timestamp at time zone coalesce(nullif(current_setting('app.time_zone', true), ''), 'UTC') from academic_year where id = p_academic_year_id);
+      and i.issued_at >= (select core.day_begins(start_date) from academic_year where id = p_academic_year_id)
+      and i.issued_at < (select core.day_begins(end_date + 1) from academic_year where id = p_academic_year_id);
 $$;
 comment on function api.finance_billed is 'What was billed in an academic year: student fees and invoices, and what became of them.';
 

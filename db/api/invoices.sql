@@ -45,8 +45,8 @@ select core.define_record('invoice', p_table => 'invoice', p_key => 'i.id',
     "class_id": "i.class_id = :value::bigint",
     "status": "i.status = any (case :value when 'overdue' then '{overdue,sent,partially_paid}' else array[:value] end::text[]) and api.status_on(i.status, i.due_date, (select core.today())) = :value",
     "only_open": "(:value <> 'true' or i.status in ('sent', 'partially_paid', 'overdue'))",
-    "from_date": "i.issued_at >= :value::timestamp at time zone coalesce(nullif(current_setting('app.time_zone', true), ''), 'UTC')",
-    "to_date": "i.issued_at < (:value::date + 1)::timestamp at time zone coalesce(nullif(current_setting('app.time_zone', true), ''), 'UTC')",
+    "from_date": "i.issued_at >= core.day_begins(:value::date)",
+    "to_date": "i.issued_at < core.day_begins(:value::date + 1)",
     "due_from": "i.due_date >= :value::date",
     "due_to": "i.due_date <= :value::date"
   }$$,
@@ -234,11 +234,6 @@ begin
   return api.record_payment('invoice', (p ->> 'invoice_id')::bigint, p);
 end $$;
 
--- A moment as the day that it was at the school.
-create function api.school_day(p_moment timestamptz) returns date language sql stable
-  return (p_moment at time zone coalesce(nullif(current_setting('app.time_zone', true), ''), 'UTC'))::date;
-comment on function api.school_day is 'The day of a moment where the school is.';
-
 -- All that stands on the document of an invoice: the bill, or the receipt of what is paid of it (the default once all is). not_found
 -- without the invoice, and for a receipt when nothing is paid.
 create function api.invoice_document(p_id bigint, p_kind text) returns json language plpgsql stable as $$
@@ -250,7 +245,7 @@ begin
     perform core.fail('not_found', format('There is no receipt of invoice %s: nothing of it is paid.', p_id));
   end if;
   return json_build_object('kind', v_kind, 'letterhead', api.letterhead(), 'printed_on', core.today(), 'currency', coalesce((select currency from school), 'USD'),
-    'issued_on', api.school_day((v_invoice ->> 'issued_at')::timestamptz), 'voided_on', api.school_day((v_invoice ->> 'voided_at')::timestamptz),
+    'issued_on', core.day_at_school((v_invoice ->> 'issued_at')::timestamptz), 'voided_on', core.day_at_school((v_invoice ->> 'voided_at')::timestamptz),
     'parent_name', (select parent_name from student where id = (v_invoice ->> 'student_id')::bigint), 'invoice', v_invoice);
 end $$;
 comment on function api.invoice_document is 'All that stands on the document of an invoice, a bill or a receipt, as json.';

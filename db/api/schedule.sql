@@ -253,7 +253,7 @@ declare
   v_whose record;
   v_from date := core.today() - 28;
   v_to date;
-  v_zone text := coalesce(nullif(current_setting('app.time_zone', true), ''), 'UTC');
+  v_zone text := core.time_zone();
   v_answer json;
 begin
   select f.kind, s.class_id, s.teacher_id into strict v_feed

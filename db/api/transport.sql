@@ -162,8 +162,7 @@ end $$;
 create function api.transport_riders(p_date date) returns table (student_id bigint, route_id bigint, distance_km numeric) language sql stable as $$
   select e.student_id, e.route_id, r.distance_km
   from transport_enrollment e join route r on r.id = e.route_id
-  cross join lateral (select coalesce(nullif(current_setting('app.time_zone', true), ''), 'UTC') as name) zone
-  where (e.created_at at time zone zone.name)::date <= p_date and (e.cancelled_at is null or (e.cancelled_at at time zone zone.name)::date > p_date);
+  where core.day_at_school(e.created_at) <= p_date and (e.cancelled_at is null or core.day_at_school(e.cancelled_at) > p_date);
 $$;
 comment on function api.transport_riders is 'Who rides on a day, and on which route.';
 

@@ -72,6 +72,8 @@ const granted: Record<string, string[]> = {
   school_platform: ['audit', 'is_reserved_subdomain', 'require_plan_fits', 'tenant_provision'],
   'school_platform and school_tenant': [
     'conditions',
+    'day_at_school',
+    'day_begins',
     'diff',
     'earlier_answer',
     'effective_rights',
@@ -113,6 +115,7 @@ const granted: Record<string, string[]> = {
     'tenant_features',
     'tenant_id',
     'tenant_summary',
+    'time_zone',
     'today',
     'token_is_recent',
     'token_use',
