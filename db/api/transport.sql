@@ -92,7 +92,7 @@ comment on function api.transport_expiring is 'Papers and licences that expire s
 
 -- What the managers of transport are told of papers that expire (transport.expiring), by core.notify_papers_expiring: each paper once when 30 days
 -- are left, once with 7, and once when it has expired; a worker that was away for a day tells on the next. `task` with `run_on` is the key of
--- such a step in daily_run; with a new last day it is another. Wants app.time_zone.
+-- such a step in daily_run; with a new last day it is another.
 create function api.transport_expiring_notices() returns table (task text, run_on date, variables jsonb) language sql stable as $$
   select format('transport.expiring:%s:%s:%s', x.kind, coalesce(x.bus_id, x.driver_id), case when x.is_expired then 'expired' when x.days_left <= 7 then '7' else '30' end),
     x.expires_on,

@@ -19,7 +19,6 @@ begin
     return null;
   end if;
   v_before := core.enter_tenant(p_tenant_id);
-  perform set_config('search_path', format('tenant_%s, public, pg_temp', p_tenant_id), true);
   with pending as materialized (
     select d.*, v.token, v.platform,
       case
@@ -54,7 +53,6 @@ create function core.delivery_done(p_tenant_id bigint, p_id bigint, p_status tex
 declare
   v_before text[] := core.enter_tenant(p_tenant_id);
 begin
-  perform set_config('search_path', format('tenant_%s, public, pg_temp', p_tenant_id), true);
   -- Before the delivery, which then forgets it: a user's transaction takes them in that order too.
   if p_is_gone then
     delete from device v using notification_delivery d where d.id = p_id and v.id = d.device_id;

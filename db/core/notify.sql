@@ -80,7 +80,6 @@ declare
   v_now timestamptz;
   v_jobs jsonb[];
 begin
-  perform set_config('search_path', format('tenant_%s, public, pg_temp', v_tenant_id), true);
   select s.*, t.name as school, t.time_zone, date_trunc('day', now(), t.time_zone) as today into strict v_setting
     from platform.notification_setting s cross join platform.tenant t where t.id = v_tenant_id;
   v_channels := array(select c from jsonb_object_keys(p_words) c where case c when 'in_app' then v_setting.in_app when 'push' then v_setting.push when 'email' then v_setting.email end);
@@ -171,7 +170,6 @@ begin
     return 0;
   end if;
   v_before := core.enter_tenant(core.tenant_id());
-  perform set_config('search_path', format('tenant_%s, public, pg_temp', core.tenant_id()), true);
   select jsonb_object_agg(way.channel, jsonb_build_object('title', coalesce(mine.title, theirs.subject, e.title), 'message', coalesce(mine.message, theirs.body, e.message)))
     into v_words
     from core.notification_event e

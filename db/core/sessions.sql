@@ -166,9 +166,7 @@ declare
   -- All of it, however far the user of the request reaches.
   v_before text[] := core.enter_tenant(p_tenant_id);
 begin
-  execute format('select (select count(*) from %1$I.student where is_active and deleted_at is null),
-                         (select count(*) from %1$I.teacher where is_active and deleted_at is null),
-                         (select count(*) from %1$I.class)', 'tenant_' || p_tenant_id)
+  select (select count(*) from student where is_active and deleted_at is null), (select count(*) from teacher where is_active and deleted_at is null), (select count(*) from class)
     into students, teachers, classes;
   perform core.leave_tenant(v_before);
 end $$;
@@ -312,8 +310,7 @@ create function core.feed_owner(p_tenant_id bigint, p_token_hash text, out user_
 declare
   v_before text[] := core.enter_tenant(p_tenant_id);
 begin
-  -- Both are put back below, and by the end of this function: the tables of the school are the owner's as those of the platform are.
-  perform set_config('search_path', format('tenant_%s, public, pg_temp', p_tenant_id), true), set_config('app.feed', p_token_hash, true);
+  perform set_config('app.feed', p_token_hash, true);
   select f.user_id, f.kind into user_id, kind
     from calendar_feed f join user_account u on u.id = f.user_id
     where f.token_hash = p_token_hash and u.is_active and u.deleted_at is null;

@@ -7,24 +7,29 @@ create or replace function core.tenant_lock_key(p_tenant_id bigint) returns bigi
   language sql immutable strict
   return 7311 * 4294967296 + p_tenant_id;
 
--- Makes the settings that row policies read: this school, and all of it, what belongs to single users too. Answers what they were,
--- for core.leave_tenant.
--- (Only a superuser may write such settings into the head of a function, where Postgres would put them back by itself.)
+-- Enters a school: names mean its tables first, row policies let all of its rows through, what belongs to single users too, and days are those of
+-- its time zone. Null is the operators, whose tables are those of platform. Answers what was before, for core.leave_tenant.
+-- (Only a superuser may write such settings into the head of a function, where Postgres would put them back by itself. A search_path in the
+-- head of this one would be put back before it answers: that of its callers is pinned.)
 create or replace function core.enter_tenant(p_tenant_id bigint) returns text[]
-  language plpgsql set search_path = pg_catalog, pg_temp as $$
+  language plpgsql as $$
 declare
-  v_before text[] := array[current_setting('app.tenant_id', true), current_setting('app.scope', true), current_setting('app.is_system', true)];
+  v_before text[] := array[current_setting('app.tenant_id', true), current_setting('app.scope', true), current_setting('app.is_system', true),
+    current_setting('app.time_zone', true), current_setting('search_path')];
 begin
-  perform set_config('app.tenant_id', coalesce(p_tenant_id::text, ''), true), set_config('app.scope', 'all', true), set_config('app.is_system', 'yes', true);
+  perform set_config('app.tenant_id', coalesce(p_tenant_id::text, ''), true), set_config('app.scope', 'all', true), set_config('app.is_system', 'yes', true),
+    set_config('app.time_zone', coalesce((select time_zone from platform.tenant where id = p_tenant_id), ''), true),
+    set_config('search_path', coalesce('tenant_' || p_tenant_id, 'platform') || ', public, pg_temp', true);
   return v_before;
 end $$;
 
 -- Puts back what core.enter_tenant found.
 create or replace function core.leave_tenant(p_before text[]) returns void
-  language plpgsql set search_path = pg_catalog, pg_temp as $$
+  language plpgsql as $$
 begin
   perform set_config('app.tenant_id', coalesce(p_before[1], ''), true), set_config('app.scope', coalesce(p_before[2], ''), true),
-    set_config('app.is_system', coalesce(p_before[3], ''), true);
+    set_config('app.is_system', coalesce(p_before[3], ''), true), set_config('app.time_zone', coalesce(p_before[4], ''), true),
+    set_config('search_path', p_before[5], true);
 end $$;
 
 -- Lays grants, forced row security, the isolation policy and the trigger that keeps updated_at over every table of a tenant
@@ -97,6 +102,7 @@ begin
     execute format('create schema %I', v_schema);
   end if;
   v_before := core.enter_tenant(p_tenant_id);
+  -- Which functions of migrations keep, by «set search_path from current».
   perform set_config('search_path', format('%I, public', v_schema), true);
   for v_migration in
     select version, name, body from platform.tenant_migration where version > v_version and (p_up_to is null or version <= p_up_to) order by version

@@ -16,9 +16,8 @@ begin
     return null;
   end if;
   v_before := core.enter_tenant(p_tenant_id);
-  execute format('select email, first_name, last_name, password_hash, email_verified_at from %I.user_account where id = $1 and deleted_at is null and is_active for no key update',
-      case when p_tenant_id is null then 'platform' else 'tenant_' || p_tenant_id end)
-    into v_user using p_user_id;
+  select email, first_name, last_name, password_hash, email_verified_at into v_user
+    from user_account where id = p_user_id and deleted_at is null and is_active for no key update;
   perform core.leave_tenant(v_before);
   if v_user.email is null
      or (p_kind = 'email_verification' and v_user.email_verified_at is not null)
@@ -66,9 +65,9 @@ create function core.clean_up_school(p_tenant_id bigint) returns void
 declare
   v_before text[] := core.enter_tenant(p_tenant_id);
 begin
-  execute format('delete from %I.idempotency_key where created_at < now() - interval ''24 hours''', 'tenant_' || p_tenant_id);
-  execute format('delete from %I.notification_delivery where created_at < now() - interval ''90 days''', 'tenant_' || p_tenant_id);
-  execute format('delete from %I.notification where created_at < now() - interval ''1 year''', 'tenant_' || p_tenant_id);
+  delete from idempotency_key where created_at < now() - interval '24 hours';
+  delete from notification_delivery where created_at < now() - interval '90 days';
+  delete from notification where created_at < now() - interval '1 year';
   perform core.leave_tenant(v_before);
 end $$;
 comment on function core.clean_up_school is 'Removes expired answers to idempotency keys, old deliveries and notifications of one school.';
@@ -96,7 +95,6 @@ begin
           from platform.tenant t join platform.plan p on p.id = t.plan_id where t.id = p_tenant_id and t.id in (select core.trials_ending())) trial;
   if v_trial.days_left <= 7 and v_trial.hour >= '07:00' then
     v_before := core.enter_tenant(p_tenant_id);
-    perform set_config('search_path', format('tenant_%s, public, pg_temp', p_tenant_id), true);
     -- A trial that is prolonged has another end, of which they are told anew.
     insert into daily_run (task, run_on)
       values ('trial.ending:' || case when v_trial.days_left <= 1 then 1 when v_trial.days_left <= 3 then 3 else 7 end, v_trial.ends_on)
@@ -130,21 +128,18 @@ create function core.notify_papers_expiring(p_tenant_id bigint) returns integer
   language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
   v_before text[];
-  v_time_zone text := current_setting('app.time_zone', true);
   v_told jsonb[];
 begin
   if not exists (select from core.papers_due() id where id = p_tenant_id) then
     return 0;
   end if;
   v_before := core.enter_tenant(p_tenant_id);
-  perform set_config('search_path', format('tenant_%s, public, pg_temp', p_tenant_id), true),
-    set_config('app.time_zone', (select time_zone from platform.tenant where id = p_tenant_id), true);
   with notice as materialized (select * from api.transport_expiring_notices()),
   told as (insert into daily_run (task, run_on) select task, run_on from notice on conflict do nothing returning task, run_on)
   select array_agg(variables order by run_on, task) into v_told from notice join told using (task, run_on);
   perform core.notify('transport.expiring', (
     select jsonb_agg(jsonb_build_object('user_id', m.id, 'variables', v)) from unnest(v_told) v cross join api.transport_managers() m (id)));
-  perform core.leave_tenant(v_before), set_config('app.time_zone', coalesce(v_time_zone, ''), true);
+  perform core.leave_tenant(v_before);
   return coalesce(cardinality(v_told), 0);
 end $$;
 comment on function core.notify_papers_expiring is 'Tells those who run transport of papers that expire; answers of how many.';
@@ -156,16 +151,14 @@ create function core.invoice_reminder_prepare(p_tenant_id bigint, p_invoice_id b
 declare
   v_tenant record;
   v_before text[];
-  v_time_zone text := current_setting('app.time_zone', true);
   v_recipient json;
   v_answer json;
 begin
-  select t.name, t.status, t.time_zone into v_tenant from platform.tenant t where t.id = p_tenant_id;
+  select t.name, t.status into v_tenant from platform.tenant t where t.id = p_tenant_id;
   if v_tenant.status is distinct from 'active' then
     return null;
   end if;
   v_before := core.enter_tenant(p_tenant_id);
-  perform set_config('search_path', format('tenant_%s, public, pg_temp', p_tenant_id), true), set_config('app.time_zone', v_tenant.time_zone, true);
   if exists (select from invoice where id = p_invoice_id and status not in ('draft', 'paid', 'void')) then
     v_recipient := api.invoice_recipient(p_invoice_id);
   end if;
@@ -173,7 +166,7 @@ begin
     update invoice_reminder set sent_to = v_recipient ->> 'email' where invoice_id = p_invoice_id and sent_on = p_sent_on;
     v_answer := json_build_object('school', v_tenant.name, 'recipient', v_recipient, 'document', api.invoice_document(p_invoice_id, 'invoice'));
   end if;
-  perform core.leave_tenant(v_before), set_config('app.time_zone', coalesce(v_time_zone, ''), true);
+  perform core.leave_tenant(v_before);
   return v_answer;
 end $$;
 comment on function core.invoice_reminder_prepare is 'What the reminder of an invoice needs: recipient, school, the document; null when it is no longer wanted.';
@@ -210,7 +203,7 @@ begin
   loop
     -- One look at a primary key; row security wants each school to be entered.
     v_before := core.enter_tenant(v_school.id);
-    execute format('select exists (select from %I.daily_run where task = ''fees'' and run_on = $1)', 'tenant_' || v_school.id) into v_is_done using v_school.day;
+    v_is_done := exists (select from daily_run where task = 'fees' and run_on = v_school.day);
     perform core.leave_tenant(v_before);
     if not v_is_done then
       v_ids := v_ids || v_school.id;
@@ -236,9 +229,7 @@ comment on function core.daily_queue is 'Queues the daily work of each school fo
 create function core.daily_step(p_tenant_id bigint, p_day date, p_after bigint, p_limit integer, out next bigint, out overdue integer, out reminded integer)
   language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
-  v_time_zone text;
   v_before text[];
-  v_time_zone_before text := current_setting('app.time_zone', true);
   v_fees integer;
   v_invoices integer;
   v_seen integer := 0;
@@ -246,12 +237,10 @@ declare
 begin
   overdue := 0;
   reminded := 0;
-  select s.time_zone into v_time_zone from core.daily_schools() s where s.id = p_tenant_id;
-  if not found or not pg_try_advisory_xact_lock_shared(core.tenant_lock_key(p_tenant_id)) then
+  if not exists (select from core.daily_schools() s where s.id = p_tenant_id) or not pg_try_advisory_xact_lock_shared(core.tenant_lock_key(p_tenant_id)) then
     return;
   end if;
   v_before := core.enter_tenant(p_tenant_id);
-  perform set_config('search_path', format('tenant_%s, public, pg_temp', p_tenant_id), true), set_config('app.time_zone', v_time_zone, true);
 
   -- The trigger `derive` makes the state, here as everywhere.
   with due as (select f.id from student_fee f where f.status in ('pending', 'partially_paid') and f.due_date < core.today() order by f.id limit p_limit for no key update)
@@ -293,6 +282,6 @@ begin
       delete from daily_run where task = 'fees' and run_on < p_day - 30;
     end if;
   end if;
-  perform core.leave_tenant(v_before), set_config('app.time_zone', coalesce(v_time_zone_before, ''), true);
+  perform core.leave_tenant(v_before);
 end $$;
 comment on function core.daily_step is 'One step of the daily work of a school; answers where the next one goes on.';
