@@ -51,13 +51,22 @@ begin
 end $$;
 comment on function core.clean_up is 'Removes expired sessions, tokens, throttles and answers to idempotency keys of operators; answers the counts.';
 
--- The schools that are there, for jobs that visit each in a transaction of its own; not those that are yet to be migrated.
+-- The schools that jobs may visit, each in a transaction of its own: those whose tables are of the version of these functions, by default the
+-- active ones alone, with these features.
+create function core.schools_with(p_features text[], p_status text[] default '{active}') returns table (id bigint, time_zone text) language sql stable as $$
+  select t.id, t.time_zone from platform.tenant t join platform.plan p on p.id = t.plan_id
+  where t.status = any (p_status) and t.schema_version = (select tenant_version from platform.installation)
+    and p_features <@ core.enabled_features(p.features, t.feature_flags);
+$$;
+comment on function core.schools_with is 'The schools that are migrated and have these features.';
+
+-- The schools that are there, for clean_up_school.
 create function core.schools() returns setof bigint
   language sql stable security definer set search_path = pg_catalog, pg_temp
   begin atomic
-    select id from platform.tenant where schema_version = (select tenant_version from platform.installation) and status <> 'deleted' order by id;
+    select id from core.schools_with('{}', '{active,suspended}') order by id;
   end;
-comment on function core.schools is 'The schools that jobs visit.';
+comment on function core.schools is 'The schools that jobs clean up.';
 
 -- Removes what has run out in one school: answers to idempotency keys, what became of messages 90 days ago, notifications of a year ago.
 create function core.clean_up_school(p_tenant_id bigint) returns void
@@ -76,8 +85,8 @@ comment on function core.clean_up_school is 'Removes expired answers to idempote
 create function core.trials_ending() returns setof bigint
   language sql stable security definer set search_path = pg_catalog, pg_temp
   begin atomic
-    select t.id from platform.tenant t join platform.subscription s on s.tenant_id = t.id
-    where t.status = 'active' and t.schema_version = (select tenant_version from platform.installation) and s.status = 'trialing' and t.trial_ends_at between now() and now() + interval '8 days' order by t.id;
+    select t.id from core.schools_with('{}') school join platform.tenant t on t.id = school.id join platform.subscription s on s.tenant_id = t.id
+    where s.status = 'trialing' and t.trial_ends_at between now() and now() + interval '8 days' order by t.id;
   end;
 comment on function core.trials_ending is 'The schools whose trial ends within a week.';
 
@@ -116,10 +125,7 @@ comment on function core.notify_trial_ending is 'Tells the admins of a school, t
 create function core.papers_due() returns setof bigint
   language sql stable security definer set search_path = pg_catalog, pg_temp
   begin atomic
-    select t.id from platform.tenant t join platform.plan p on p.id = t.plan_id
-    where t.status = 'active' and t.schema_version = (select tenant_version from platform.installation)
-      and '{transport,notifications}' <@ core.enabled_features(p.features, t.feature_flags) and (now() at time zone t.time_zone)::time >= '07:00'
-    order by t.id;
+    select id from core.schools_with('{transport,notifications}') where (now() at time zone time_zone)::time >= '07:00' order by id;
   end;
 comment on function core.papers_due is 'The schools whose managers of transport hear of papers that expire.';
 
@@ -173,14 +179,6 @@ comment on function core.invoice_reminder_prepare is 'What the reminder of an in
 
 -- The daily work of schools: what has passed its due date becomes overdue, and overdue invoices are reminded of.
 
--- The schools that have it: active, with the feature, and neither to be migrated nor newer than these functions.
-create function core.daily_schools() returns table (id bigint, time_zone text) language sql stable as $$
-  select t.id, t.time_zone from platform.tenant t join platform.plan p on p.id = t.plan_id
-  where t.status = 'active' and t.schema_version = (select tenant_version from platform.installation)
-    and 'fees_management' = any (core.enabled_features(p.features, t.feature_flags));
-$$;
-comment on function core.daily_schools is 'The schools whose fees have daily work.';
-
 -- The day whose work is to be done at a moment: the one that it is at the school, once it is six in the morning there; null before. However
 -- clocks change, each day has its moment.
 create function core.daily_day(p_time_zone text, p_at timestamptz) returns date language sql stable
@@ -199,7 +197,7 @@ declare
   v_days date[] := '{}';
 begin
   for v_school in
-    select s.id, d.day from core.daily_schools() s, lateral (select core.daily_day(s.time_zone, p_at) as day) d where d.day is not null order by s.id
+    select s.id, d.day from core.schools_with('{fees_management}') s, lateral (select core.daily_day(s.time_zone, p_at) as day) d where d.day is not null order by s.id
   loop
     -- One look at a primary key; row security wants each school to be entered.
     v_before := core.enter_tenant(v_school.id);
@@ -237,7 +235,7 @@ declare
 begin
   overdue := 0;
   reminded := 0;
-  if not exists (select from core.daily_schools() s where s.id = p_tenant_id) or not pg_try_advisory_xact_lock_shared(core.tenant_lock_key(p_tenant_id)) then
+  if not exists (select from core.schools_with('{fees_management}') s where s.id = p_tenant_id) or not pg_try_advisory_xact_lock_shared(core.tenant_lock_key(p_tenant_id)) then
     return;
   end if;
   v_before := core.enter_tenant(p_tenant_id);
