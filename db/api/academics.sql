@@ -121,8 +121,8 @@ begin
       'attendance_rate', (select api.attendance_rate(sum(a.attended), 0, sum(a.marks)) from attendance_total a where a.class_id = any (class.ids)),
       'fees', case when sees.fees then (
         -- Of a fee that was waived counts what was paid before.
-        select json_build_object('billed', coalesce(sum(case state when 'waived' then collected else billed end), 0), 'collected', coalesce(sum(collected), 0))
-        from api.finance_billed(y.id)) end)
+        select json_build_object('billed', coalesce(sum(case status when 'waived' then paid_amount else amount end), 0), 'collected', coalesce(sum(paid_amount), 0))
+        from api.bills(null, y.id)) end)
     into v_answer
     from academic_year y
     cross join (

@@ -31,8 +31,8 @@ begin
         'collected_this_month', (
           select coalesce(sum(amount), 0) from payment
           where payment_date >= date_trunc('month', today)::date and payment_date < (date_trunc('month', today) + interval '1 month')::date),
-        'pending', (select coalesce(sum(amount - paid_amount), 0) from student_fee where status in ('pending', 'partially_paid', 'overdue'))
-          + (select coalesce(sum(amount - paid_amount), 0) from invoice where status in ('sent', 'partially_paid', 'overdue'))) end,
+        'pending', (select coalesce(sum(amount - paid_amount), 0) from student_fee where api.is_open(status))
+          + (select coalesce(sum(amount - paid_amount), 0) from invoice where api.is_open(status))) end,
       'pending_leaves', case when sees_leaves then (select count(*) from teacher_leave where status = 'pending') end,
       'upcoming_holidays', (
         select coalesce(json_agg(json_build_object('id', h.id, 'name', h.name, 'date', h.date) order by h.date, h.id), '[]')

@@ -3,22 +3,6 @@
 insert into core.operation (name, access, permission, feature, writes, idempotent, record) values
   ('finance_summary', 'tenant', 'fee.read', 'fees_management', false, false, null);
 
--- What was billed in an academic year, one row for each student fee of its structures and each invoice issued in it (neither draft nor
--- void). What is not paid of it, billed - collected, is open, overdue or waived by its state. Sub-selects, so that day and bounds are worked out once.
-create function api.finance_billed(p_academic_year_id bigint)
-  returns table (kind text, id bigint, class_id bigint, items_digest uuid, state text, billed numeric, collected numeric) language sql stable as $$
-  select 'student_fee', f.id, f.class_id, f.items_digest, case when f.status = 'waived' then 'waived' when f.due_date < (select core.today()) then 'overdue' else 'open' end,
-      f.amount, f.paid_amount
-    from student_fee f where f.fee_structure_id in (select id from fee_structure where academic_year_id = p_academic_year_id)
-  union all
-  select 'invoice', i.id, i.class_id, null, case when i.due_date < (select core.today()) then 'overdue' else 'open' end, i.amount, i.paid_amount
-    from invoice i
-    where i.status <> 'void'
-      and i.issued_at >= (select core.day_begins(start_date) from academic_year where id = p_academic_year_id)
-      and i.issued_at < (select core.day_begins(end_date + 1) from academic_year where id = p_academic_year_id);
-$$;
-comment on function api.finance_billed is 'What was billed in an academic year: student fees and invoices, and what became of them.';
-
 -- The figures of a year, the current one unless academic_year_id names another: in all, by class that was billed, by component, by source;
 -- billed = collected + outstanding + waived, and overdue is a part of outstanding. What was paid of a fee fills its items in their order, so that
 -- components add up to the cent. not_found without the year, forbidden for who reaches less than the whole school. Most fees are like many others,
@@ -26,6 +10,7 @@ comment on function api.finance_billed is 'What was billed in an academic year: 
 create function api.finance_summary(p jsonb) returns json language plpgsql stable as $$
 declare
   v_year record;
+  v_today date := core.today();
   v_answer json;
 begin
   perform core.require_whole_school();
@@ -34,24 +19,24 @@ begin
     perform core.fail('not_found', coalesce('There is no academic year ' || (p ->> 'academic_year_id') || '.', 'No academic year is the current one.'));
   end if;
   with alike as materialized (
-    select kind, class_id, state, items_digest, billed, collected, min(id) as example, count(*) as count
-    from api.finance_billed(v_year.id) group by kind, class_id, state, items_digest, billed, collected
+    select kind, class_id, status, items_digest, amount as billed, paid_amount as collected, min(id) as example, count(*) as count
+    from api.bills(v_today, v_year.id) group by kind, class_id, status, items_digest, amount, paid_amount
   ), item as (
     select e.items_digest, i.id, i.name, i.amount, sum(i.amount) over (partition by i.student_fee_id order by i.id) - i.amount as before
     from (select items_digest, min(example) as id from alike where kind = 'student_fee' group by items_digest) e join student_fee_item i on i.student_fee_id = e.id
   ), summand as (
-    select part_of, case part_of when 'class' then class_id end as class_id, case part_of when 'source' then kind end as name, state, count, billed, collected
-    from (select kind, class_id, state, sum(count) as count, sum(billed * count) as billed, sum(collected * count) as collected from alike group by kind, class_id, state) a
+    select part_of, case part_of when 'class' then class_id end as class_id, case part_of when 'source' then kind end as name, status, count, billed, collected
+    from (select kind, class_id, status, sum(count) as count, sum(billed * count) as billed, sum(collected * count) as collected from alike group by kind, class_id, status) a
     cross join unnest('{all,class,source}'::text[]) part_of
     union all
-    select 'component', null, min(i.name), a.state, null, sum(i.amount * a.count),
+    select 'component', null, min(i.name), a.status, null, sum(i.amount * a.count),
       sum(case when a.collected <= i.before then 0 when a.collected >= i.before + i.amount then i.amount else a.collected - i.before end * a.count)
-    from alike a join item i on i.items_digest = a.items_digest group by i.id, a.state
+    from alike a join item i on i.items_digest = a.items_digest group by i.id, a.status
   ), figure as (
     select part_of, class_id, name, sum(count) as count, sum(billed) as billed, sum(collected) as collected,
-      coalesce(sum(billed - collected) filter (where state <> 'waived'), 0) as outstanding,
-      coalesce(sum(billed - collected) filter (where state = 'overdue'), 0) as overdue,
-      coalesce(sum(billed - collected) filter (where state = 'waived'), 0) as waived
+      coalesce(sum(billed - collected) filter (where status <> 'waived'), 0) as outstanding,
+      coalesce(sum(billed - collected) filter (where status = 'overdue'), 0) as overdue,
+      coalesce(sum(billed - collected) filter (where status = 'waived'), 0) as waived
     from summand group by part_of, class_id, name
   )
   select json_build_object(

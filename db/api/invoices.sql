@@ -13,12 +13,6 @@ insert into core.operation (name, access, permission, own, feature, writes, idem
   ('payments_create_for_invoice', 'tenant', 'payment.create', false, 'fees_management', true, true, 'payment'),
   ('payments_receipt', 'tenant', 'fee.read', true, 'fees_management', false, false, null);
 
--- The state of what is owed on a day: what is open when its day has passed is overdue at once, also before the daily job has written so. Of student
--- fees too. Immutable, with the day given, so that it becomes part of the statement that calls it.
-create function api.status_on(p_status text, p_due_date date, p_day date) returns text language sql immutable
-  return case when p_status in ('pending', 'sent', 'partially_paid') and p_due_date < p_day then 'overdue' else p_status end;
-comment on function api.status_on is 'The state of a student fee or an invoice on a day: overdue is what is open when its due date has passed.';
-
 -- A draft is the office's: who reaches only what is their own sees what was issued. The joins are outer ones, so that counting
 -- does without them. A search looks for the words in numbers and in students apart, since each has its index, and then for words of both; numbers are in capitals, and
 -- lower(number) would find no index under row security, where lower is not leakproof.
@@ -43,8 +37,8 @@ select core.define_record('invoice', p_table => 'invoice', p_key => 'i.id',
   p_filters => $${
     "student_id": "i.student_id = :value::bigint",
     "class_id": "i.class_id = :value::bigint",
-    "status": "i.status = any (case :value when 'overdue' then '{overdue,sent,partially_paid}' else array[:value] end::text[]) and api.status_on(i.status, i.due_date, (select core.today())) = :value",
-    "only_open": "(:value <> 'true' or i.status in ('sent', 'partially_paid', 'overdue'))",
+    "status": "case :value when 'overdue' then api.is_open(i.status) else i.status = :value end and api.status_on(i.status, i.due_date, (select core.today())) = :value",
+    "only_open": "(:value <> 'true' or api.is_open(i.status))",
     "from_date": "i.issued_at >= core.day_begins(:value::date)",
     "to_date": "i.issued_at < core.day_begins(:value::date + 1)",
     "due_from": "i.due_date >= :value::date",
@@ -87,6 +81,11 @@ $$;
 create function api.invoices_get(p jsonb) returns json language sql stable as $$
   select api.invoice_with_payments((p ->> 'id')::bigint);
 $$;
+
+-- Whether the items of an invoice may still change, and whether it may be voided: while it is not void and nothing is paid of it.
+create function api.invoice_is_untouched(p_invoice json) returns boolean language sql immutable
+  return p_invoice ->> 'voided_at' is null and (p_invoice ->> 'paid_amount')::numeric = 0;
+comment on function api.invoice_is_untouched is 'Whether an invoice is not void and nothing is paid of it.';
 
 -- Refuses a step that the state of an invoice does not allow: invalid_state.
 create function api.refuse_invoice_step(p_invoice json, p_to text) returns void language plpgsql stable as $$
@@ -140,7 +139,7 @@ declare
   v_id bigint := (p ->> 'id')::bigint;
   v_invoice json := api.invoice_record(v_id);
 begin
-  if v_invoice ->> 'voided_at' is not null or (v_invoice ->> 'paid_amount')::numeric > 0 then
+  if not api.invoice_is_untouched(v_invoice) then
     perform core.fail('invalid_state', format('The invoice is %s and cannot be changed any more.', replace(v_invoice ->> 'status', '_', ' ')));
   end if;
   perform core.update('invoice', p);
@@ -158,7 +157,7 @@ declare
 begin
   if v_invoice ->> 'issued_at' is null then
     delete from invoice where id = v_id;
-  elsif v_invoice ->> 'voided_at' is not null or (v_invoice ->> 'paid_amount')::numeric > 0 then
+  elsif not api.invoice_is_untouched(v_invoice) then
     perform api.refuse_invoice_step(v_invoice, 'void');
   else
     update invoice set voided_at = now(), void_reason = 'Deleted' where id = v_id;
@@ -185,7 +184,7 @@ declare
   v_id bigint := (p ->> 'id')::bigint;
   v_invoice json := api.invoice_record(v_id);
 begin
-  if v_invoice ->> 'issued_at' is null or v_invoice ->> 'voided_at' is not null or (v_invoice ->> 'paid_amount')::numeric > 0 then
+  if v_invoice ->> 'issued_at' is null or not api.invoice_is_untouched(v_invoice) then
     perform api.refuse_invoice_step(v_invoice, 'void');
   end if;
   update invoice set voided_at = now(), void_reason = p ->> 'reason' where id = v_id;

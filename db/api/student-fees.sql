@@ -24,8 +24,8 @@ select core.define_record('student_fee', p_table => 'student_fee', p_key => 'f.i
   p_filters => $${
     "student_id": "f.student_id = :value::bigint",
     "class_id": "f.class_id = :value::bigint",
-    "status": "f.status = any (case :value when 'overdue' then '{overdue,pending,partially_paid}' else array[:value] end::text[]) and api.status_on(f.status, f.due_date, (select core.today())) = :value",
-    "only_open": "(:value <> 'true' or f.status in ('pending', 'partially_paid', 'overdue'))",
+    "status": "case :value when 'overdue' then api.is_open(f.status) else f.status = :value end and api.status_on(f.status, f.due_date, (select core.today())) = :value",
+    "only_open": "(:value <> 'true' or api.is_open(f.status))",
     "academic_year_id": "f.fee_structure_id in (select id from fee_structure where academic_year_id = :value::bigint)",
     "fee_structure_id": "f.fee_structure_id = :value::bigint",
     "due_from": "f.due_date >= :value::date",
@@ -225,7 +225,7 @@ declare
   v_id bigint := (p ->> 'id')::bigint;
   v_status text := (select status from student_fee where id = v_id);
 begin
-  if v_status in ('paid', 'waived') then
+  if not api.is_open(v_status) then
     perform core.fail('invalid_state', format('This fee is %s: there is nothing to waive.', v_status));
   end if;
   update student_fee set waived_at = now(), waived_by = core.user_id(), waive_reason = p ->> 'reason' where id = v_id;

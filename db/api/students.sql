@@ -158,12 +158,13 @@ begin
               from academic_year cy join attendance a on a.student_id = s.id and a.date between cy.start_date and cy.end_date where cy.is_current) a) end,
       'fees', case when 'fees_management' = any (today.features) then (
         select json_build_object(
-          'total', coalesce(sum(amount), 0), 'paid', coalesce(sum(paid_amount), 0), 'pending', coalesce(sum(balance), 0),
-          'overdue', coalesce(sum(balance) filter (where due_date < today.date), 0),
-          'next_due', (json_agg(json_build_object('id', id, 'name', name, 'amount', balance, 'due_date', due_date) order by due_date, id)
-                         filter (where balance > 0 and due_date >= today.date)) -> 0)
-        from (select f.id, fs.name, f.amount, f.paid_amount, f.amount - f.paid_amount as balance, f.due_date
-              from student_fee f join fee_structure fs on fs.id = f.fee_structure_id where f.student_id = s.id and f.status <> 'waived') f) end,
+          'total', coalesce(sum(amount), 0), 'paid', coalesce(sum(paid_amount), 0),
+          'waived', coalesce(sum(amount - paid_amount) filter (where status = 'waived'), 0),
+          'pending', coalesce(sum(amount - paid_amount) filter (where api.is_open(status)), 0),
+          'overdue', coalesce(sum(amount - paid_amount) filter (where status = 'overdue'), 0),
+          'next_due', (json_agg(json_build_object('kind', kind, 'id', id, 'name', name, 'amount', amount - paid_amount, 'due_date', due_date) order by due_date, kind desc, id)
+                         filter (where api.is_open(status) and status <> 'overdue')) -> 0)
+        from api.bills(today.date) where student_id = s.id) end,
       'schedule', case when 'timetable' = any (today.features) then api.schedule_on(today.date, c.id, null) end,
       'notifications', json_build_object('unread', (select count(*) from notification n where n.user_id = core.user_id() and n.read_at is null)))
     into v_answer

@@ -165,7 +165,7 @@ begin
     return null;
   end if;
   v_before := core.enter_tenant(p_tenant_id);
-  if exists (select from invoice where id = p_invoice_id and status not in ('draft', 'paid', 'void')) then
+  if exists (select from invoice where id = p_invoice_id and api.is_open(status)) then
     v_recipient := api.invoice_recipient(p_invoice_id);
   end if;
   if v_recipient is not null then

@@ -14,9 +14,10 @@ interface StudentDashboard {
   fees: {
     total: number;
     paid: number;
+    waived: number;
     pending: number;
     overdue: number;
-    next_due: { id: number; name: string; amount: number; due_date: string } | null;
+    next_due: { kind: string; id: number; name: string; amount: number; due_date: string } | null;
   } | null;
   schedule: { date: string; day_of_week: number; holiday: { id: number; name: string } | null; on_leave: boolean; slots: Record<string, unknown>[] } | null;
   notifications: { unread: number };
@@ -70,7 +71,7 @@ describe('the dashboard of a student', () => {
       student: { id: one.id, first_name: 'Pia', last_name: 'Pupil', admission_number: '000001', roll_number: '7' },
       class: null,
       attendance: { present: 0, absent: 0, late: 0, rate: null, last: [] },
-      fees: { total: 0, paid: 0, pending: 0, overdue: 0, next_due: null },
+      fees: { total: 0, paid: 0, waived: 0, pending: 0, overdue: 0, next_due: null },
       schedule: expect.objectContaining({ date: await dateOf(one, '$today'), whose: null, holiday: null, on_leave: false, slots: [] }) as unknown,
       notifications: { unread: 0 },
     });
@@ -115,25 +116,38 @@ describe('the dashboard of a student', () => {
     expect((await one.see()).attendance).toEqual({ present: 0, absent: 0, late: 0, rate: null, last: [] });
   });
 
-  test('adds the fees up, the waived left out; overdue is what was due before today, next is what falls due from today on', async () => {
+  test('adds fees and invoices up: all of it is paid, waived or pending; overdue is what was due before today, next is what falls due from today on', async () => {
     const one = await pupil();
     const other = (await one.school.admin.post<{ id: number }>('/api/students', { first_name: 'O', last_name: 'Ther' }, 201)).data.id;
     await one.sql(`insert into @fee_structure (name, academic_year_id) select 'Fee ' || n, ${one.yearId} from generate_series(1, 7) n`);
     await one.sql(`insert into @student_fee (student_id, fee_structure_id, amount, paid_amount, due_date, waived_at) values
       (${one.id}, 1, 100.10, 100.10, $today - 30, null), (${one.id}, 2, 200.20, 50.05, $today - 1, null), (${one.id}, 3, 300, 0, $today, null),
-      (${one.id}, 4, 400, 100, $today + 10, null), (${one.id}, 5, 500, 0, $today - 60, now()), (${other}, 6, 600, 0, $today, null)`);
+      (${one.id}, 4, 400, 100, $today + 10, null), (${one.id}, 5, 500, 20, $today - 60, now()), (${other}, 6, 600, 0, $today, null)`);
+    // A bill, one that is overdue, a draft, a void one, somebody else's.
+    await one.sql(`insert into @invoice (student_id, amount, paid_amount, due_date, issued_at, invoice_number, voided_at) values
+      (${one.id}, 60, 10.5, $today + 5, now(), 'INV-2026-000001', null), (${one.id}, 7, 0, $today - 2, now(), 'INV-2026-000002', null),
+      (${one.id}, 1000, 0, $today, null, null, null), (${one.id}, 2000, 0, $today, now(), 'INV-2026-000003', now()), (${other}, 4000, 0, $today, now(), 'INV-2026-000004', null)`);
     const { fees } = await one.see();
     expect(fees).toEqual({
-      total: 1000.3,
-      paid: 250.15,
-      pending: 750.15,
-      overdue: 150.15,
-      next_due: { id: 3, name: 'Fee 3', amount: 300, due_date: await dateOf(one, '$today') },
+      total: 1567.3,
+      paid: 280.65,
+      waived: 480,
+      pending: 806.65,
+      overdue: 157.15,
+      next_due: { kind: 'student_fee', id: 3, name: 'Fee 3', amount: 300, due_date: await dateOf(one, '$today') },
     });
     await one.sql(`update @student_fee set paid_amount = amount where id = 3`);
-    expect((await one.see()).fees?.next_due).toEqual({ id: 4, name: 'Fee 4', amount: 300, due_date: await dateOf(one, '$today + 10') });
+    expect((await one.see()).fees?.next_due).toEqual({
+      kind: 'invoice',
+      id: 1,
+      name: 'INV-2026-000001',
+      amount: 49.5,
+      due_date: await dateOf(one, '$today + 5'),
+    });
+    await one.sql(`update @invoice set paid_amount = amount where id = 1`);
+    expect((await one.see()).fees?.next_due).toEqual({ kind: 'student_fee', id: 4, name: 'Fee 4', amount: 300, due_date: await dateOf(one, '$today + 10') });
     await one.sql(`update @student_fee set paid_amount = amount where id = 4`);
-    expect((await one.see()).fees).toMatchObject({ overdue: 150.15, next_due: null });
+    expect((await one.see()).fees).toMatchObject({ overdue: 157.15, next_due: null });
   });
 
   describe("today's lessons", () => {

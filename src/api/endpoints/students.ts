@@ -172,17 +172,24 @@ const StudentDashboard = z
       .meta({ description: 'Of the current academic year. Null where the school has no `attendance`.' }),
     fees: z
       .object({
-        total: z.number(),
+        total: z.number().meta({ description: 'What was billed: paid, waived and pending together.' }),
         paid: z.number(),
+        waived: z.number(),
         pending: z.number().meta({ description: 'What is still to be paid.' }),
         overdue: z.number().meta({ description: 'What of it was to be paid before today.' }),
         next_due: z
-          .object({ id, name: z.string(), amount: z.number().meta({ description: 'What is left of it.' }), due_date: date })
+          .object({
+            kind: z.enum(['student_fee', 'invoice']),
+            id,
+            name: z.string().meta({ description: 'Of the fee structure, or the number of the invoice.' }),
+            amount: z.number().meta({ description: 'What is left of it.' }),
+            due_date: date,
+          })
           .nullable()
-          .meta({ description: 'The fee that falls due next, today at the earliest.' }),
+          .meta({ description: 'What falls due next, today at the earliest.' }),
       })
       .nullable()
-      .meta({ description: 'All fees but the waived. Null where the school has no `fees_management`.' }),
+      .meta({ description: 'Student fees, and invoices that were issued, without void ones. Null where the school has no `fees_management`.' }),
     schedule: Schedule.nullable().meta({ description: "Today's lessons of the class. Null where the school has no `timetable`." }),
     notifications: z.object({ unread: z.int() }),
   })
