@@ -96,8 +96,8 @@ $$;
 -- the other changed it. Order of locks: the record of the request, then this one.
 create function core.lock_rights(p_to_change boolean) returns void
   language sql security definer set search_path = pg_catalog, pg_temp as $$
-  select case when p_to_change then pg_advisory_xact_lock(7313 * 4294967296 + coalesce(core.tenant_id(), 0))
-              else pg_advisory_xact_lock_shared(7313 * 4294967296 + coalesce(core.tenant_id(), 0)) end;
+  select case when p_to_change then pg_advisory_xact_lock(key) else pg_advisory_xact_lock_shared(key) end
+  from (select 7313 * 4294967296 + coalesce(core.tenant_id(), 0)) rights (key);
 $$;
 
 -- After roles changed, under core.lock_rights: the rights of these users take effect at their next request.

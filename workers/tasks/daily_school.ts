@@ -7,7 +7,7 @@ const Payload = z.object({ tenant_id: z.int(), day: z.iso.date() });
 const atATime = 500;
 
 /** The advisory locks of the schools whose daily work is being done. */
-const lock = 7313;
+const lock = 7316;
 
 interface Step {
   next: string | null;
