@@ -53,8 +53,7 @@ begin
     quiet_until = case when p ? 'quiet_hours' then (p #>> '{quiet_hours,end}')::time else quiet_until end,
     push_per_user_per_day = case when v_limits ? 'push_per_user_per_day' then (v_limits ->> 'push_per_user_per_day')::integer else push_per_user_per_day end,
     emails_per_user_per_day = case when v_limits ? 'emails_per_user_per_day' then (v_limits ->> 'emails_per_user_per_day')::integer else emails_per_user_per_day end;
-  perform core.audit('notification_settings.update', 'notification_settings', null, null, core.diff(v_before, api.notification_settings()::jsonb));
-  return api.notification_settings();
+  return api.audited('notification_settings.update', v_before, api.notification_settings());
 end $$;
 
 -- The events that notify: what their words may name, with a sample of each, their channels and words where nobody has others.
@@ -95,8 +94,7 @@ declare
 begin
   perform api.check_platform_template(p);
   v_id := core.insert('platform_notification_template', (select jsonb_build_object('subject', e.title) from core.notification_event e where e.key = p ->> 'key') || p);
-  perform core.audit('notification_template.create', 'notification_template', v_id, null, core.diff(null, api.platform_notification_template_record(v_id)::jsonb));
-  return api.platform_notification_template_record(v_id);
+  return api.audited('notification_template.create', null, api.platform_notification_template_record(v_id));
 end $$;
 
 -- Changes what is given; raises what creating raises. Audited.
@@ -107,8 +105,7 @@ declare
 begin
   perform api.check_platform_template(v_before || p);
   perform core.update('platform_notification_template', p);
-  perform core.audit('notification_template.update', 'notification_template', v_id, null, core.diff(v_before, api.platform_notification_template_record(v_id)::jsonb));
-  return api.platform_notification_template_record(v_id);
+  return api.audited('notification_template.update', v_before, api.platform_notification_template_record(v_id));
 end $$;
 
 -- Removes words; the event has those of the catalogue again. Audited.
@@ -118,6 +115,5 @@ declare
   v_before jsonb := api.platform_notification_template_record(v_id);
 begin
   delete from notification_template where id = v_id;
-  perform core.audit('notification_template.delete', 'notification_template', v_id, null, core.diff(v_before, null));
-  return json_build_object('id', v_id);
+  return api.audited('notification_template.delete', v_before, null);
 end $$;

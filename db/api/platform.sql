@@ -72,6 +72,18 @@ select core.define_record('audit_log', p_table => 'audit_log', p_key => 'a.id', 
   }$$,
   p_default_sort => 'created_at', p_default_order => 'desc', p_sorts => '{"created_at": [], "action": ["a.action"]}');
 
+-- Writes into the audit trail what became of a record, from p_before (null: it is new) to p_after (null: it is gone), and answers it as it is now, {id}
+-- when it is gone. An action is called `<record>.<what>`.
+create function api.audited(p_action text, p_before jsonb, p_after json) returns json language plpgsql as $$
+declare
+  v_target text := split_part(p_action, '.', 1);
+  v_id bigint := coalesce(p_after ->> 'id', p_before ->> 'id')::bigint;
+begin
+  perform core.audit(p_action, v_target, v_id, case when v_target = 'tenant' then v_id end, core.diff(p_before, p_after::jsonb));
+  return coalesce(p_after, json_build_object('id', v_id));
+end $$;
+comment on function api.audited is 'Audits what became of a record, and answers it as it is now.';
+
 -- Totals, sign-ups this month and over twelve months, the latest audit entries.
 create function api.platform_overview(p jsonb) returns json language sql stable as $$
   select json_build_object(
@@ -132,7 +144,7 @@ begin
     from tenant where id = v_id;
   perform core.tenant_provision(v_id, jsonb_build_object('email', coalesce(p ->> 'admin_email', lower(p ->> 'contact_email')), 'password_hash', p ->> 'password_hash',
     'first_name', p ->> 'admin_first_name', 'last_name', p ->> 'admin_last_name'));
-  perform core.audit('tenant.create', 'tenant', v_id, v_id, core.diff(null, api.tenant_record(v_id)::jsonb));
+  perform api.audited('tenant.create', null, api.tenant_record(v_id));
   return api.tenant_detail(v_id);
 end $$;
 
@@ -141,7 +153,7 @@ create function api.tenant_changed(p_action text, p_before jsonb) returns json l
 declare
   v_id bigint := (p_before ->> 'id')::bigint;
 begin
-  perform core.audit(p_action, 'tenant', v_id, v_id, core.diff(p_before, api.tenant_record(v_id)::jsonb));
+  perform api.audited(p_action, p_before, api.tenant_record(v_id));
   return api.tenant_detail(v_id);
 end $$;
 comment on function api.tenant_changed is 'Audits the change of a school since p_before; answers the school.';
@@ -240,31 +252,27 @@ create function api.platform_plans_create(p jsonb) returns json language plpgsql
 declare
   v_id bigint := core.insert('plan', api.plan_columns(p));
 begin
-  perform core.audit('plan.create', 'plan', v_id, null, core.diff(null, api.plan_record(v_id)::jsonb));
-  return api.plan_record(v_id);
+  return api.audited('plan.create', null, api.plan_record(v_id));
 end $$;
 
 -- Changes what is given; schools that have outgrown the new limits keep what they have. Audited.
 create function api.platform_plans_update(p jsonb) returns json language plpgsql as $$
 declare
   v_id bigint := (p ->> 'id')::bigint;
-  v_before jsonb;
+  v_before jsonb := api.plan_record(v_id);
 begin
-  v_before := api.plan_record(v_id);
   perform core.update('plan', api.plan_columns(p));
-  perform core.audit('plan.update', 'plan', v_id, null, core.diff(v_before, api.plan_record(v_id)::jsonb));
-  return api.plan_record(v_id);
+  return api.audited('plan.update', v_before, api.plan_record(v_id));
 end $$;
 
 -- A plan that a school has is in_use.
 create function api.platform_plans_delete(p jsonb) returns json language plpgsql as $$
 declare
-  v_before jsonb;
+  v_id bigint := (p ->> 'id')::bigint;
+  v_before jsonb := api.plan_record(v_id);
 begin
-  v_before := api.plan_record((p ->> 'id')::bigint);
-  delete from plan where id = (p ->> 'id')::bigint;
-  perform core.audit('plan.delete', 'plan', (p ->> 'id')::bigint, null, core.diff(v_before, null));
-  return json_build_object('id', (p ->> 'id')::bigint);
+  delete from plan where id = v_id;
+  return api.audited('plan.delete', v_before, null);
 end $$;
 
 -- The audit trail, latest first; filters tenant_id, action, actor_id, from_date and to_date (days in UTC, both included).
