@@ -117,7 +117,7 @@ begin
   select v_marks_any or exists (select from core.class_staff() s where s.class_id = c.id and s.teacher_id = api.asking_teacher_id()) as may_mark,
       y.start_date, y.end_date,
       (select holiday ->> 'name' from api.holiday_days(v_date, v_date)) as holiday,
-      (select u.first_name || ' ' || u.last_name from user_account u where u.id = core.user_id()) as marked_by_name
+      api.user_name() as marked_by_name
     into v_found from class c join academic_year y on y.id = c.academic_year_id where c.id = v_class_id;
   if not found then
     perform core.refuse_field('invalid_reference', 'class_id', format('There is no class %s.', v_class_id));

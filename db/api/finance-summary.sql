@@ -40,7 +40,7 @@ begin
     from summand group by part_of, class_id, name
   )
   select json_build_object(
-      'academic_year_id', v_year.id, 'academic_year_name', v_year.name, 'currency', coalesce((select currency from school), 'USD'),
+      'academic_year_id', v_year.id, 'academic_year_name', v_year.name, 'currency', api.currency(),
       'billed', coalesce(total.billed, 0), 'collected', coalesce(total.collected, 0), 'outstanding', coalesce(total.outstanding, 0),
       'overdue', coalesce(total.overdue, 0), 'waived', coalesce(total.waived, 0),
       'by_class', (

@@ -27,7 +27,7 @@ select core.define_record('invoice', p_table => 'invoice', p_key => 'i.id',
     api.status_on(i.status, i.due_date, core.today()) as status, i.issued_at, i.notes, i.voided_at, i.void_reason,
     (select max(r.created_at) from invoice_reminder r where r.invoice_id = i.id) as last_reminded_at, i.created_at, i.updated_at
   $$,
-  p_condition => $$(i.issued_at is not null or current_setting('app.scope', true) = 'all')$$,
+  p_condition => $$(i.issued_at is not null or core.reaches_whole_school())$$,
   p_search => $$(i.student_id = any (array(select id from student where search_text like :pattern and search_text like all (:patterns)))
     or i.id = any (array(
       select id from invoice where invoice_number like upper(:pattern) and invoice_number like all (upper(:patterns)::text[])
@@ -243,7 +243,7 @@ begin
   if v_kind = 'receipt' and (v_invoice ->> 'paid_amount')::numeric = 0 then
     perform core.fail('not_found', format('There is no receipt of invoice %s: nothing of it is paid.', p_id));
   end if;
-  return json_build_object('kind', v_kind, 'letterhead', api.letterhead(), 'printed_on', core.today(), 'currency', coalesce((select currency from school), 'USD'),
+  return json_build_object('kind', v_kind, 'letterhead', api.letterhead(), 'printed_on', core.today(), 'currency', api.currency(),
     'issued_on', core.day_at_school((v_invoice ->> 'issued_at')::timestamptz), 'voided_on', core.day_at_school((v_invoice ->> 'voided_at')::timestamptz),
     'parent_name', (select parent_name from student where id = (v_invoice ->> 'student_id')::bigint), 'invoice', v_invoice);
 end $$;
@@ -259,7 +259,7 @@ create function api.payments_receipt(p jsonb) returns json language plpgsql stab
 declare
   v_payment json := api.payment_record((p ->> 'id')::bigint);
 begin
-  return json_build_object('kind', 'payment', 'letterhead', api.letterhead(), 'printed_on', core.today(), 'currency', coalesce((select currency from school), 'USD'), 'payment', v_payment,
+  return json_build_object('kind', 'payment', 'letterhead', api.letterhead(), 'printed_on', core.today(), 'currency', api.currency(), 'payment', v_payment,
     'class_name', v_payment ->> 'class_name',
     'parent_name', (select parent_name from student where id = (v_payment ->> 'student_id')::bigint),
     'reverses', (select receipt_number from payment where id = (v_payment ->> 'reversal_of')::bigint),

@@ -16,7 +16,7 @@ select core.define_record('payment', p_table => 'payment', p_key => 'p.id',
   p_columns => $$
     p.id, p.receipt_number, case when p.invoice_id is null then 'student_fee' else 'invoice' end as kind,
     p.student_id, s.first_name || ' ' || s.last_name as student_name, s.admission_number,
-    c.id as class_id, c.name || coalesce(' ' || c.section, '') as class_name,
+    c.id as class_id, api.class_name(c.name, c.section) as class_name,
     p.student_fee_id, fs.name as fee_structure_name, p.invoice_id, i.invoice_number,
     p.amount, p.payment_date, p.payment_method, p.payment_method as method, p.reference_number, p.notes,
     p.reversal_of, exists (select from payment r where r.reversal_of = p.id) as is_reversed,
@@ -89,7 +89,7 @@ begin
   insert into payment (student_id, student_fee_id, invoice_id, amount, payment_date, payment_method, reference_number, notes, recorded_by, recorded_by_name, receipt_number)
     values (v_owed.student_id, case when p_kind <> 'invoice' then p_id end, case when p_kind = 'invoice' then p_id end, v_amount, v_date,
       coalesce(p ->> 'payment_method', p ->> 'method'), p ->> 'reference_number', p ->> 'notes', core.user_id(),
-      (select first_name || ' ' || last_name from user_account where id = core.user_id()), api.number_next('RCT'))
+      api.user_name(), api.number_next('RCT'))
     returning id into v_id;
   v_payment := api.payment_record(v_id);
   perform core.notify('payment.received', api.student_recipients(jsonb_build_array(jsonb_build_object('student_id', v_owed.student_id,
@@ -148,7 +148,7 @@ begin
   end if;
   insert into payment (student_id, student_fee_id, invoice_id, amount, payment_date, payment_method, reference_number, notes, reversal_of, recorded_by, recorded_by_name, receipt_number)
     values (v_payment.student_id, v_payment.student_fee_id, v_payment.invoice_id, -v_payment.amount, core.today(), v_payment.payment_method, v_payment.reference_number,
-      p ->> 'reason', v_id, core.user_id(), (select first_name || ' ' || last_name from user_account where id = core.user_id()), api.number_next('RCT'))
+      p ->> 'reason', v_id, core.user_id(), api.user_name(), api.number_next('RCT'))
     returning id into v_id;
   return api.payment_record(v_id);
 end $$;

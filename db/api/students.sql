@@ -285,7 +285,7 @@ declare
 begin
   perform core.lock('student', (p ->> 'student_id')::bigint);
   v_id := core.insert('student_document', p || jsonb_build_object('uploaded_by', core.user_id(),
-    'uploaded_by_name', (select first_name || ' ' || last_name from user_account where id = core.user_id())));
+    'uploaded_by_name', api.user_name()));
   return api.student_document_record(v_id);
 end $$;
 

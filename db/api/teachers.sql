@@ -130,7 +130,7 @@ comment on function api.own_teacher_id is 'The teacher behind the user of this r
 -- Teachers by name; search over name, e-mail, employee number, phone, for the directory over name and e-mail alone; filters
 -- class_id (who teaches it), is_active, specialization.
 create function api.teachers_list(p jsonb) returns json language sql stable as $$
-  select core.page('teacher', case when core.reaches_teacher(null) then p else p || jsonb_build_object('search_in_directory', p -> 'search') end);
+  select core.page('teacher', case when core.reaches_whole_school() then p else p || jsonb_build_object('search_in_directory', p -> 'search') end);
 $$;
 
 -- One teacher, or not_found; a deleted one is not found either.
@@ -226,10 +226,10 @@ $$;
 -- Asks for a leave: a teacher for themself, who may decide on leaves for anybody. Raises forbidden for others.
 create function api.teachers_leaves_create(p jsonb) returns json language plpgsql as $$
 declare
-  v_teacher_id bigint := coalesce((p ->> 'teacher_id')::bigint, (select id from teacher where user_id = core.user_id() and deleted_at is null));
+  v_teacher_id bigint := coalesce((p ->> 'teacher_id')::bigint, api.asking_teacher_id());
   v_id bigint;
 begin
-  if v_teacher_id is null and core.reaches_teacher(null) then
+  if v_teacher_id is null and core.reaches_whole_school() then
     perform core.refuse_field('invalid_reference', 'teacher_id', 'Say whose leave it is: you are no teacher of this school.');
   elsif not core.reaches_teacher(v_teacher_id) then
     perform core.fail('forbidden', 'A teacher asks for their own leave; for others this needs the permission leave.manage.');
@@ -258,7 +258,7 @@ begin
   end if;
   perform core.lock('teacher', (api.teacher_leave_record(v_id) ->> 'teacher_id')::bigint);
   perform core.update('teacher_leave', p || jsonb_build_object('decided_by', core.user_id(), 'decided_at', now(),
-    'decided_by_name', (select first_name || ' ' || last_name from user_account where id = core.user_id())));
+    'decided_by_name', api.user_name()));
   perform core.notify('leave.decided', (
     select jsonb_build_array(jsonb_build_object('user_id', t.user_id, 'email', t.email, 'name', t.first_name || ' ' || t.last_name, 'variables', jsonb_build_object(
       'status', l.status, 'start_date', api.written_day(l.start_date), 'end_date', api.written_day(l.end_date), 'note', l.decision_note)))

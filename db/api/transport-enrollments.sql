@@ -83,7 +83,7 @@ declare
 begin
   update transport_enrollment
     set status = 'cancelled', cancelled_at = now(), cancelled_by = core.user_id(), cancel_reason = p ->> 'reason',
-      cancelled_by_name = (select first_name || ' ' || last_name from user_account where id = core.user_id())
+      cancelled_by_name = api.user_name()
     where id = v_id;
   return json_build_object('id', v_id);
 end $$;

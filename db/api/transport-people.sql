@@ -16,7 +16,7 @@ insert into core.operation (name, access, permission, feature, writes, idempoten
 -- Where a driver lives is for who reaches all of the school.
 select core.define_record('driver', p_table => 'driver', p_key => 'd.id', p_source => 'driver d',
   p_columns => $$
-    d.id, d.name, d.phone, d.license_number, d.license_expires_on, case when core.reaches_teacher(null) then d.address end as address,
+    d.id, d.name, d.phone, d.license_number, d.license_expires_on, case when core.reaches_whole_school() then d.address end as address,
     d.is_active, d.created_at, d.updated_at
   $$,
   p_condition => 'd.deleted_at is null',

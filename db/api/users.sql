@@ -28,6 +28,12 @@ $$, p_condition => 'u.deleted_at is null', p_search => 'u.search_text',
   }$$,
   p_volatile => '{last_login_at}', p_writable => '{email,first_name,last_name,phone,is_active,password_hash}');
 
+-- Kept beside the id of who did something, since not everybody sees every user.
+create function api.user_name() returns text language sql stable as $$
+  select first_name || ' ' || last_name from user_account where id = core.user_id();
+$$;
+comment on function api.user_name is 'The name of the user of this request.';
+
 -- Refuses to change somebody who may do more than whoever asks: else a password would be a way to their rights. What a
 -- student may read of themselves does not count; see api.require_roles.
 create function api.require_no_more_than_own(p_user_id bigint) returns void language plpgsql stable as $$

@@ -20,8 +20,12 @@ create function core.student_id() returns bigint language sql stable
   return nullif(current_setting('app.student_id', true), '')::bigint;
 comment on function core.student_id is 'The student behind the user of this request; null without one.';
 
+create function core.reaches_whole_school() returns boolean language sql stable
+  return coalesce(current_setting('app.scope', true) = 'all', false);
+comment on function core.reaches_whole_school is 'Whether the user of this request reaches all of the school.';
+
 create function core.reaches_teacher(p_teacher_id bigint) returns boolean language sql stable
-  return current_setting('app.scope', true) = 'all' or coalesce(p_teacher_id = core.teacher_id(), false);
+  return core.reaches_whole_school() or coalesce(p_teacher_id = core.teacher_id(), false);
 comment on function core.reaches_teacher is 'Whether the user of this request may see what is private to a teacher: everybody''s with a permission of their own, else one''s own.';
 
 create function core.permissions() returns text[] language sql stable
@@ -113,7 +117,7 @@ comment on function core.enqueue is 'Queues a job for the worker, in the transac
 -- Refuses who reaches less than the whole school: forbidden.
 create function core.require_whole_school() returns void language plpgsql stable as $$
 begin
-  if current_setting('app.scope', true) <> 'all' then
+  if not core.reaches_whole_school() then
     perform core.fail('forbidden', 'These are figures of the whole school.');
   end if;
 end $$;

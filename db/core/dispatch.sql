@@ -212,14 +212,13 @@ begin
     set_config('app.wide_permissions', s ->> 'wide_permissions', true),
     set_config('app.student_id', s ->> 'student_id', true),
     set_config('app.scope', s ->> 'scope', true),
-    set_config('app.is_system', '', true),
+    set_config('app.is_system', '', true), -- no request is, whatever the connection was used for before
     set_config('app.actor_email', s ->> 'actor_email', true),
     set_config('app.time_zone', s ->> 'time_zone', true),
     set_config('app.request_id', coalesce(p_context ->> 'request_id', ''), true),
     set_config('app.ip', coalesce(p_context ->> 'ip', ''), true),
     set_config('app.user_agent', coalesce(p_context ->> 'user_agent', ''), true),
     set_config('app.audited', '', true),
-    set_config('app.is_system', '', true), -- no request is, whatever the connection was used for before
     set_config('timezone', 'UTC', true),
     set_config('search_path', s ->> 'search_path', true),
     set_config('role', s ->> 'role', true);

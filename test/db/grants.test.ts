@@ -56,6 +56,7 @@ const granted: Record<string, string[]> = {
     'notify',
     'notify_as',
     'reaches_teacher',
+    'reaches_whole_school',
     'require_whole_school',
     'school_rename',
     'setup_complete',
