@@ -20,7 +20,7 @@ declare
     page,conditions,export_page,order_by,insert,update,lock,narrow,file_content,earlier_answer,require_match,version_of,refuse_read_only,effective_rights,lock_rights,refresh_rights,session_rights,session_open,session_rotate,
     session_end,sessions_revoke,token_use,tokens_void,token_is_recent,login_attempt,login_succeeded,tenant_features,tenant_summary,
     recipient_variables,template_names,template_format,fill,render,require_placeholders}';
-  v_of_tenant text[] := '{usage_count,tenant_usage,reaches_whole_school,reaches_teacher,require_whole_school,class_staff,reach_all,reach_again,teachers_on_leave,subscription_status,subscription_plans,subscription_upgrade,school_rename,setup_complete,notify,notify_as}';
+  v_of_tenant text[] := '{usage_count,tenant_usage,reaches_whole_school,reaches_teacher,require_whole_school,class_staff,reach_all,reach_again,teachers_on_leave,subscription_status,subscription_plans,subscription_upgrade,school_rename,setup_complete,notify,notify_as,notify_turns}';
   v_of_platform text[] := '{audit,is_reserved_subdomain,require_plan_fits,tenant_provision}';
   v_function record;
 begin

@@ -62,10 +62,29 @@ comment on function core.quiet_until is 'When the quiet hours end that a moment 
 create type core.notice as (place integer, channel text, user_id bigint, address text, name text, title text, message text);
 comment on type core.notice is 'What one recipient gets by one channel.';
 
+-- Makes messages to the same users (by id) and addresses take turns until they commit: ids are in order for each user, limits are counted for each
+-- device and address. Up to 100 of them have a lock each, in the order of its keys, under one of the school that they share; more have that one
+-- alone, since the server has not many. Whoever tells in two parts calls this first, for both, or two of them could wait for each other.
+create function core.notify_turns(p_recipients text[]) returns void language plpgsql as $$
+declare
+  v_school bigint := 7314 * 4294967296 + core.tenant_id();
+  v_key bigint;
+begin
+  if cardinality(p_recipients) > 100 then
+    perform pg_advisory_xact_lock(v_school);
+  else
+    perform pg_advisory_xact_lock_shared(v_school);
+    for v_key in select distinct 7317 * 4294967296 + (hashtextextended(name, core.tenant_id()) & 4294967295) from unnest(p_recipients) name order by 1 loop
+      perform pg_advisory_xact_lock(v_key);
+    end loop;
+  end if;
+end $$;
+comment on function core.notify_turns is 'Makes messages to the same users and addresses take turns until they commit.';
+
 -- Tells p_recipients something, by the channels that p_words names and operators allow: {in_app: {title, message}, push: …, email: …}, with
 -- placeholders. Recipients as in core.notify. Answers how many were told; enqueues deliver. Security definer, since whoever causes a
 -- message sees neither the addresses nor the devices of others.
--- Order: from the drawing of ids to its commit a school's messages have a lock, so that their ids are in the order of commits: who
+-- Order: from the drawing of ids to the commit the messages of a user take turns, so that their ids are in the order of commits: who
 -- reads what comes after an id misses nothing. Words are made before that.
 create function core.notify_as(p_type text, p_words jsonb, p_recipients jsonb, p_action_url text default null) returns integer
   language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
@@ -110,7 +129,7 @@ begin
     where case c when 'in_app' then f.user_id is not null when 'push' then f.user_id in (select user_id from device) else f.email is not null end;
 
   if v_notices is not null then
-    perform pg_advisory_xact_lock(7314 * 4294967296 + v_tenant_id);
+    perform core.notify_turns(array(select distinct case n.channel when 'email' then n.address else n.user_id::text end from unnest(v_notices) n));
     v_now := clock_timestamp();
     v_ids := array(select nextval('notification_id_seq') from unnest(v_notices) n where n.channel = 'in_app');
     insert into notification (id, user_id, title, message, type, action_url, created_at, updated_at)
@@ -136,8 +155,9 @@ begin
         from planned order by place, device_id
         returning id, status
     )
-    select array_agg(jsonb_build_object('from_id', from_id, 'to_id', to_id) order by from_id) into v_jobs
-      from (select min(id) as from_id, max(id) as to_id
+    -- Where others of the school told at the same time, some numbers between are theirs.
+    select array_agg(jsonb_build_object('from_id', from_id, 'to_id', to_id) || case when to_id - from_id >= cardinality(ids) then jsonb_build_object('only', ids) else '{}' end order by from_id) into v_jobs
+      from (select min(id) as from_id, max(id) as to_id, array_agg(id order by id) as ids
             from (select id, (row_number() over (order by id) - 1) / 100 as batch from made where status = 'pending') pending group by batch) batches;
     if v_jobs is not null then
       perform core.enqueue_all('deliver', v_jobs, p_run_at => core.quiet_until(v_setting.quiet_from, v_setting.quiet_until, v_setting.time_zone, now()));
@@ -159,7 +179,7 @@ comment on function core.notify_as is 'Tells people something in given words, by
 -- Tells p_recipients of an event of the catalogue: [{user_id?, email?, name?, variables?}], with user_id a user of the school, whose address is
 -- read here, else an e-mail address alone, of a parent for example. Words and channels: the catalogue's, unless operators, unless the school
 -- say otherwise. Tells nobody when the school has switched the event off or has no notifications. Answers how many were told. To be
--- called last in an operation: it holds a lock of the school until the commit.
+-- called last in an operation: who tells the same users waits until the commit.
 create function core.notify(p_event text, p_recipients jsonb, p_action_url text default null) returns integer
   language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare

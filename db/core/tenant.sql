@@ -4,7 +4,7 @@ create schema if not exists core;
 
 -- The advisory lock of one tenant: shared by each of its requests, exclusive while its schema changes.
 -- The first halves of all keys: 7310 who migrates, 7311 the schema of a school, 7312 living workers, 7313 the rights of a school's users
--- (core.lock_rights), 7314 the order of its messages (core.notify_as), 7315 each worker's own, 7316 the daily work of a school.
+-- (core.lock_rights), 7314 the order of its messages and 7317 of those of a user (core.notify_turns), 7315 each worker's own, 7316 the daily work of a school.
 create or replace function core.tenant_lock_key(p_tenant_id bigint) returns bigint
   language sql immutable strict
   return 7311 * 4294967296 + p_tenant_id;

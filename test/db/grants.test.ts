@@ -55,6 +55,7 @@ const granted: Record<string, string[]> = {
     'class_staff',
     'notify',
     'notify_as',
+    'notify_turns',
     'reaches_teacher',
     'reaches_whole_school',
     'require_whole_school',

@@ -328,7 +328,8 @@ describe('core.notify_as', () => {
     expect(heard.flatMap(({ users }) => users ?? []).sort((a, b) => a - b)).toEqual(many.slice(0, 1000).map(({ id }) => id));
   });
 
-  test('makes messages of a school wait for one another, so that ids come in the order of commits', async () => {
+  /** What becomes of a message while another transaction has told somebody else's or the same user and goes on. */
+  async function besideOneToAmina(recipients: object[]): Promise<{ waits: boolean; titles: string[] }> {
     const slow = new pg.Client({ connectionString: database.url, application_name: 'test' });
     await slow.connect();
     await slow.query('begin');
@@ -336,16 +337,39 @@ describe('core.notify_as', () => {
     const say = "select core.notify_as('t', $1, $2)";
     await slow.query(say, [JSON.stringify({ in_app: { title: 'first', message: 'M' } }), JSON.stringify([{ user_id: amina }])]);
     let done = false;
-    const second = notify({ in_app: { title: 'second', message: 'M' } }, [{ user_id: amina }]).then(() => (done = true));
-    const isWaiting = () => one<boolean>("select exists (select from pg_locks where locktype = 'advisory' and not granted) as value");
+    const second = notify({ in_app: { title: 'second', message: 'M' } }, recipients).then(() => (done = true));
+    const isWaiting = () =>
+      one<boolean>(
+        "select exists (select from pg_locks where locktype = 'advisory' and not granted and database = (select oid from pg_database where datname = current_database())) as value",
+      );
     await until(async () => done || (await isWaiting()) || undefined);
-    const wasDone = done as boolean;
+    const waits = !(done as boolean);
     await slow.query('commit');
     await slow.end();
-    expect(wasDone).toBe(false);
     await second;
-    const { notifications } = await traces();
-    expect(notifications.map(({ title }) => title)).toEqual(['first', 'second']);
+    return { waits, titles: [...new Set((await traces()).notifications.map(({ title }) => title))] };
+  }
+
+  test('makes messages to the same user wait for one another, so that ids come in the order of commits, and those to others not', async () => {
+    expect(await besideOneToAmina([{ user_id: ben }, { user_id: amina }])).toEqual({ waits: true, titles: ['first', 'second'] });
+    expect((await besideOneToAmina([{ user_id: ben }])).waits).toBe(false);
+  });
+
+  test('makes those to many users wait for all', async () => {
+    const many = await database.query<{ id: number }>(
+      `insert into ${school.schema}.user_account (email, first_name, last_name) select 'crowd' || n || '@test.example', 'C', 'Rowd' from generate_series(1, 101) n returning id::integer`,
+    );
+    expect((await besideOneToAmina(many.slice(1).map(({ id }) => ({ user_id: id })))).waits).toBe(false);
+    expect((await besideOneToAmina(many.map(({ id }) => ({ user_id: id })))).waits).toBe(true);
+  });
+
+  test("names the deliveries of a job one by one where some of the numbers between are others'", async () => {
+    await database.query(`alter sequence ${school.schema}.notification_delivery_id_seq increment by 2`);
+    await notify({ email: words.email }, [{ user_id: amina }, { user_id: ben }]);
+    await database.query(`alter sequence ${school.schema}.notification_delivery_id_seq increment by 1`);
+    const { deliveries, jobs } = await traces();
+    const ids = deliveries.map(({ id }) => id);
+    expect(jobs.map(({ payload }) => payload)).toEqual([{ tenant_id: school.id, from_id: ids[0], to_id: ids[1], only: ids }]);
   });
 
   test('shows whoever reads on «after id n» every message once, however many are told at a time', async () => {
