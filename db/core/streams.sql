@@ -22,8 +22,13 @@ begin
     cross join lateral (
       select r.id, r.event, sum(octet_length(r.event)) over (order by r.id) - octet_length(r.event) as bytes_before
       from (
-        select m.id, json_build_object('id', m.id, 'title', m.title, 'message', m.message, 'type', m.type, 'action_url', m.action_url, 'created_at', m.created_at)::text as event
-        from %I.notification m where m.user_id = s.user_id and m.id > asked.after order by m.id limit $4
+        select c.id, json_build_object('id', c.id, 'title', c.title, 'message', c.message, 'type', c.type, 'action_url', c.action_url, 'created_at', c.created_at)::text as event
+        from (
+          -- An event is no shorter than its message.
+          select m.*, sum(octet_length(m.message)) over (order by m.id) - octet_length(m.message) as least_before
+          from (select * from %I.notification m where m.user_id = s.user_id and m.id > asked.after order by m.id limit $4) m
+        ) c
+        where c.least_before < $5 offset 0
       ) r
     ) n
     where n.bytes_before < $5

@@ -36,7 +36,8 @@ end $$;
 
 -- Lays grants, forced row security, the isolation policy and the trigger that keeps updated_at over every table of a tenant
 -- schema; repeatable.
--- A table whose comment has a line `@grants select, insert` gets only those.
+-- A table whose comment has a line `@grants select, insert` gets only those, all in one statement: each one that names columns
+-- rewrites what the catalogue has of all of them.
 -- The policy is a plain comparison in a shape that the planner takes for nearly always true, which it is. For «=» alone it
 -- expects one row in 200 to pass, and then joins 20,000 students in a nested loop: a list took 1.5 s instead of 15 ms.
 create or replace function core.tenant_secure(p_tenant_id bigint) returns void
@@ -45,38 +46,40 @@ declare
   v_schema text := 'tenant_' || p_tenant_id;
   v_check text := format('(nullif(current_setting(''app.tenant_id'', true) = %L, false) is not null)', p_tenant_id);
   v_table record;
-  v_verb text;
 begin
   execute format('grant usage on schema %I to school_tenant', v_schema);
-  execute format('revoke all on all tables in schema %I from school_tenant, public', v_schema);
   execute format('revoke all on all functions in schema %I from public', v_schema);
   execute format('grant usage on all sequences in schema %I to school_tenant', v_schema);
   for v_table in
-    select c.oid, c.relname, c.relrowsecurity and c.relforcerowsecurity as is_forced,
+    select format('%I.%I', v_schema, c.relname) as name, c.relrowsecurity and c.relforcerowsecurity as is_forced,
            exists (select from pg_policy p where p.polrelid = c.oid and p.polname = 'tenant_isolation') as has_policy,
-           exists (select from pg_attribute a where a.attrelid = c.oid and a.attname = 'updated_at' and not a.attisdropped)
-             and not exists (select from pg_trigger t where t.tgrelid = c.oid and t.tgname = 'touch') as wants_touch,
-           coalesce(substring(obj_description(c.oid, 'pg_class') from '@grants ([a-z, ]+)'), 'select, insert, update, delete') as verbs,
-           (select string_agg(quote_ident(attname), ', ' order by attnum) from pg_attribute a
-              where a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped and a.attgenerated = ''
-                and not (a.attname = 'id' and a.atthasdef)) as columns
+           a.has_touched and not exists (select from pg_trigger t where t.tgrelid = c.oid and t.tgname = 'touch') as wants_touch,
+           c.relacl is not null or a.has_acl as has_grants,
+           (select string_agg(verb || case when verb in ('insert', 'update') then coalesce(' (' || a.columns || ')', '') else '' end, ', ')
+            from string_to_table(coalesce(substring(obj_description(c.oid, 'pg_class') from '@grants ([a-z, ]+)'), 'select, insert, update, delete'), ',') given,
+                 trim(given) verb) as verbs
     from pg_class c
+    cross join lateral (
+      select bool_or(attname = 'updated_at') as has_touched, bool_or(attacl is not null) as has_acl,
+             string_agg(quote_ident(attname), ', ' order by attnum) filter (where attgenerated = '' and not (attname = 'id' and atthasdef)) as columns
+      from pg_attribute where attrelid = c.oid and attnum > 0 and not attisdropped
+    ) a
     where c.relnamespace = v_schema::regnamespace and c.relkind in ('r', 'p')
     order by c.relname
   loop
     if not v_table.is_forced then
-      execute format('alter table %I.%I enable row level security, force row level security', v_schema, v_table.relname);
+      execute format('alter table %s enable row level security, force row level security', v_table.name);
     end if;
     if not v_table.has_policy then
-      execute format('create policy tenant_isolation on %I.%I using %s with check %s', v_schema, v_table.relname, v_check, v_check);
+      execute format('create policy tenant_isolation on %s using %s with check %s', v_table.name, v_check, v_check);
     end if;
     if v_table.wants_touch then
-      execute format('create trigger touch before update on %1$I.%2$I for each row execute function %1$I.touch_updated_at()', v_schema, v_table.relname);
+      execute format('create trigger touch before update on %s for each row execute function %I.touch_updated_at()', v_table.name, v_schema);
     end if;
-    foreach v_verb in array string_to_array(v_table.verbs, ',') loop
-      execute format('grant %s %s on %I.%I to school_tenant', trim(v_verb),
-        case when trim(v_verb) in ('insert', 'update') then '(' || v_table.columns || ')' end, v_schema, v_table.relname);
-    end loop;
+    if v_table.has_grants then
+      execute format('revoke all on %s from school_tenant, public', v_table.name);
+    end if;
+    execute format('grant %s on %s to school_tenant', v_table.verbs, v_table.name);
   end loop;
 end $$;
 

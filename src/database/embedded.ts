@@ -225,9 +225,12 @@ export async function startEmbedded(dataDir: string, settings: string[] = []): P
   };
 }
 
-/** Starts a server that is fast, forgets everything when it stops, and leaves no trace. */
-export async function startScratch(): Promise<EmbeddedServer & { dataDir: string }> {
-  const dataDir = await mkdtemp(join(tmpdir(), 'school-scratch-'));
+/**
+ * Starts a server that is fast, forgets everything when it stops, and leaves no trace.
+ * @param folder  where its data lie meanwhile
+ */
+export async function startScratch(folder = tmpdir()): Promise<EmbeddedServer & { dataDir: string }> {
+  const dataDir = await mkdtemp(join(folder, `school-scratch-${String(process.pid)}-`));
   // The server's user must get in; its cluster inside is private.
   await chmod(dataDir, 0o711);
   const server = await startEmbedded(dataDir, ['fsync=off', 'synchronous_commit=off', 'full_page_writes=off']);

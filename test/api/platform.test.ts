@@ -8,7 +8,7 @@ import { ids, inOrder, plain, walk } from '../support/pages.ts';
 import { fileForm, png } from '../support/pictures.ts';
 import { operatorEmail, type School, serviceWithSchool, testPassword, unique } from '../support/service.ts';
 
-const { service, school } = await serviceWithSchool();
+const { service, school } = await serviceWithSchool({}, 'template_school');
 
 interface AuditLog {
   id: number;

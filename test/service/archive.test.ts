@@ -53,7 +53,7 @@ const release = (database: TestDatabase, version: number, body: string) =>
 
 const dataDir = await mkdtemp(join(tmpdir(), 'school-archive-'));
 const service = await testService({ DATA_DIR: dataDir });
-const elsewhere = await testService();
+const elsewhere = await testService({}, 'template_school');
 let school: School;
 let student: { id: number };
 let gone: { id: number };

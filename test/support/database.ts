@@ -27,10 +27,13 @@ async function maintain(text: string): Promise<void> {
   }
 }
 
-/** Clones the migrated template (or makes an empty database). Dropping fails when something still holds a connection. */
-export async function testDatabase(template: 'template_school' | 'template0' = 'template_school'): Promise<TestDatabase> {
+/**
+ * Clones the migrated template, the one with the tables of schools to come (see ready-schools.ts), or makes an empty database.
+ * Dropping fails when something still holds a connection.
+ */
+export async function testDatabase(template: 'template_school' | 'template_ready' | 'template0' = 'template_school'): Promise<TestDatabase> {
   const name = `test_${randomUUID().replaceAll('-', '')}`;
-  await maintain(`create database ${name} template ${template}`);
+  await maintain(`create database ${name} template ${template} strategy ${process.env['TEST_CLONE_STRATEGY'] ?? 'wal_log'}`);
   const pool = new shared.pg.Pool({ connectionString: serverUrl(name), max: 4, application_name: 'test' });
   return {
     url: serverUrl(name),

@@ -52,14 +52,20 @@ export interface School {
   classroom(name?: string): Promise<{ classId: number; gradeId: number; yearId: number }>;
 }
 
+type Template = 'template_ready' | 'template_school';
+
 let serial = 0;
 
 /** Something that no other call in this test file answers: `what` with a number behind it. */
 export const unique = (what: string) => `${what}-${++serial}`;
 
-/** Starts the whole service, API and worker, on a clone of the migrated database. @param env settings over the tests' own */
-export async function testService(env: Record<string, string> = {}): Promise<TestService> {
-  const database = await testDatabase();
+/**
+ * Starts the whole service, API and worker, on a clone of the migrated database.
+ * @param env  settings over the tests' own
+ * @param template  `template_school` has nothing ready for schools: each is made from its first table
+ */
+export async function testService(env: Record<string, string> = {}, template: Template = 'template_ready'): Promise<TestService> {
+  const database = await testDatabase(template);
   const dataDir = await mkdtemp(join(tmpdir(), 'school-data-'));
   const config = readConfig({
     PORT: '0',
@@ -169,15 +175,15 @@ export async function testService(env: Record<string, string> = {}): Promise<Tes
 }
 
 /** The service of a test file: for the head of the file, which closes it after its last test. */
-export async function serviceOfFile(env: Record<string, string> = {}): Promise<TestService> {
-  const service = await testService(env);
+export async function serviceOfFile(env: Record<string, string> = {}, template?: Template): Promise<TestService> {
+  const service = await testService(env, template);
   afterAll(() => service.close());
   return service;
 }
 
 /** The service of a test file, with a school in it. */
-export async function serviceWithSchool(env: Record<string, string> = {}): Promise<{ service: TestService; school: School }> {
-  const service = await serviceOfFile(env);
+export async function serviceWithSchool(env: Record<string, string> = {}, template?: Template): Promise<{ service: TestService; school: School }> {
+  const service = await serviceOfFile(env, template);
   try {
     return { service, school: await service.school() };
   } catch (error) {

@@ -15,7 +15,7 @@ import { acting } from '../support/tenants.ts';
 import { until } from '../support/until.ts';
 
 const dataDir = await mkdtemp(join(tmpdir(), 'school-purge-'));
-const service = await testService({ DATA_DIR: dataDir, TENANT_RETENTION_DAYS: '30' });
+const service = await testService({ DATA_DIR: dataDir, TENANT_RETENTION_DAYS: '30' }, 'template_school');
 const { database, operator, anonymous } = service;
 const exports = join(dataDir, 'exports');
 afterAll(async () => {
