@@ -45,10 +45,10 @@ test('There are no more threads than needed, and no more than may be', async () 
 });
 
 test('A thread that has been kept serves one request at a time, and is not ended while it works', async () => {
-  const run = line('await new Promise((done) => setTimeout(done, request))', { most: 2, keepMilliseconds: 100 });
+  const run = line('await new Promise((done) => setTimeout(done, request))', { most: 2, keepMilliseconds: 1_000 });
   const work = (...milliseconds: number[]) => Promise.all(milliseconds.map((each) => run(each, options)));
   await work(20, 20);
-  const [long, short] = await work(400, 10);
+  const [long, short] = await work(1_500, 10);
   expect(long?.thread).not.toBe(short?.thread);
   expect([long?.served, short?.served]).toEqual([2, 2]);
 });
