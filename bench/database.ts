@@ -34,7 +34,7 @@ export interface BenchDatabase {
 
 /** Fills a new database: so many schools, two at a time, each in its own transaction. */
 async function seed(url: string, seedSql: string, schools: number, students: number, print: (line: string) => void): Promise<void> {
-  const hash = await (await passwords()).hash(benchPassword);
+  const hash = await passwords().hash(benchPassword);
   await withOwner(url, (owner) =>
     createOperator(owner, { email: 'operator@bench.example', passwordHash: hash, firstName: 'Olu', lastName: 'Operator', role: 'admin', tenantIds: null }),
   );

@@ -26,7 +26,7 @@ export type FloorMessage =
 //   print       nothing but writing the PDFs of what the statements answer
 const [databaseUrl = '', poolSize = ''] = process.argv.slice(2);
 const pool = rolePool('school_api', databaseUrl, undefined, Number(poolSize));
-const hashing = await passwords();
+const hashing = passwords();
 let statements: Statement[] = [];
 let constant: Buffer | undefined;
 

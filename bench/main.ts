@@ -25,7 +25,7 @@ function count(text: string): number {
 }
 
 const options = new Command('bench')
-  .description('Measures the service beside its floors on this machine; see the README for what the columns mean.')
+  .description('Measures the service beside its floors on this machine; see docs/benchmarks.md for what the columns mean.')
   .option('--tenants <n>', 'schools', count, 300)
   .option('--students <n>', 'students of each school', count, 1000)
   .option('--seconds <n>', 'length of one measurement', count, 4)

@@ -49,7 +49,7 @@ async function run(): Promise<void> {
   await ensureDatabase(server, 'bench');
   const databaseUrl = server.url('bench');
   await migrate({ ownerUrl: databaseUrl });
-  const passwordHash = await (await passwords()).hash('bench-password');
+  const passwordHash = await passwords().hash('bench-password');
   const secret = randomBytes(32).toString('hex');
   const service = await startApi(databaseUrl, secret, 10, folder, (stop) => cleanups.push(stop));
   const signing = tokens([secret]);

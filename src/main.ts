@@ -52,7 +52,7 @@ async function prepare(config: Config, ownerUrl: string): Promise<boolean> {
     await checkVersion(ownerUrl);
   }
   const { PLATFORM_ADMIN_EMAIL, PLATFORM_ADMIN_PASSWORD } = config;
-  const hashing = await passwords();
+  const hashing = passwords();
   return withOwner(ownerUrl, async (client) => {
     if (PLATFORM_ADMIN_EMAIL && PLATFORM_ADMIN_PASSWORD) {
       const passwordHash = await hashing.hash(PLATFORM_ADMIN_PASSWORD);

@@ -4,9 +4,7 @@ import { join } from 'node:path';
 import type { WorkerEvents } from 'graphile-worker';
 import type pg from 'pg';
 import { pino, type Logger } from 'pino';
-import { emailSender } from '../workers/email.ts';
-import { push } from '../workers/push.ts';
-import { startWorker, type Worker } from '../workers/worker.ts';
+import type { Worker } from '../workers/worker.ts';
 import { createApp } from './api/app.ts';
 import { type Passwords, passwords } from './api/passwords.ts';
 import type { Operation } from './api/router.ts';
@@ -48,7 +46,7 @@ async function startApi(
   config: Config,
   ownerUrl: string,
   logger: Logger,
-  hashing: () => Promise<Passwords>,
+  hashing: Passwords,
   onListen: (url: string) => void,
   metrics: Metrics | undefined,
 ): Promise<Pick<Service, 'url' | 'close'>> {
@@ -76,7 +74,7 @@ async function startApi(
       config: { ...config, PUBLIC_URL: config.PUBLIC_URL ?? url },
       call: dispatcher(pool),
       tokens: tokens(config.jwtSecrets),
-      passwords: await hashing(),
+      passwords: hashing,
       streams,
       logger,
       observeRequest: metrics?.observeRequest,
@@ -117,6 +115,12 @@ async function startMetrics(config: Config, ownerUrl: string, parts: readonly Pa
 
 /** The worker, with its own connections. */
 async function startJobs(config: Config, ownerUrl: string, publicUrl: string, logger: Logger, metrics: Metrics | undefined): Promise<Worker> {
+  // Memory that an API alone need not have.
+  const [{ emailSender }, { push }, { startWorker }] = await Promise.all([
+    import('../workers/email.ts'),
+    import('../workers/push.ts'),
+    import('../workers/worker.ts'),
+  ]);
   const pool = rolePool('school_worker', ownerUrl, config.WORKER_DATABASE_URL, config.WORKER_CONCURRENCY + 4);
   const sendEmail = emailSender({ smtpUrl: config.SMTP_URL, from: config.EMAIL_FROM, outbox: join(config.DATA_DIR, 'outbox') });
   const links = { publicUrl, passwordPageUrl: config.PASSWORD_PAGE_URL, appUrl: config.APP_URL };
@@ -144,7 +148,7 @@ export async function startService(
   config: Config,
   ownerUrl: string,
   parts: readonly Part[] = ['api', 'worker'],
-  hashing: () => Promise<Passwords> = passwords,
+  hashing: Passwords = passwords(),
 ): Promise<Service> {
   // Lines are written some at a time: one system call each would cost a third of a request.
   const lines = pino.destination({ dest: 1, sync: false, minLength: 4096, periodicFlush: 500 });

@@ -30,31 +30,20 @@ const mostBytes = 64 * 1024;
 
 /** What is no public address: RFC 6890 and what else is reserved. */
 const reserved = new BlockList();
-for (const [net, prefix] of [
-  ...([['0.0.0.0', 8] as const, ['10.0.0.0', 8] as const, ['100.64.0.0', 10] as const, ['127.0.0.0', 8] as const, ['169.254.0.0', 16] as const] as const),
-  ...([
-    ['172.16.0.0', 12] as const,
-    ['192.0.0.0', 24] as const,
-    ['192.0.2.0', 24] as const,
-    ['192.88.99.0', 24] as const,
-    ['192.168.0.0', 16] as const,
-  ] as const),
-  ...([
-    ['198.18.0.0', 15] as const,
-    ['198.51.100.0', 24] as const,
-    ['203.0.113.0', 24] as const,
-    ['224.0.0.0', 4] as const,
-    ['240.0.0.0', 4] as const,
-  ] as const),
-]) {
-  reserved.addSubnet(net, prefix, 'ipv4');
-}
-/** Global unicast is 2000::/3; in it are these that lead elsewhere or nowhere. */
+/** Global unicast is 2000::/3. */
 const global = new BlockList();
 global.addSubnet('2000::', 3, 'ipv6');
-for (const [net, prefix] of [['2001::', 23] as const, ['2001:db8::', 32] as const, ['2002::', 16] as const, ['3fff::', 20] as const]) {
-  reserved.addSubnet(net, prefix, 'ipv6');
-}
+
+const block = (family: 'ipv4' | 'ipv6', nets: string) => {
+  for (const net of nets.split(' ')) {
+    const [address = '', prefix] = net.split('/');
+    reserved.addSubnet(address, Number(prefix), family);
+  }
+};
+block('ipv4', '0.0.0.0/8 10.0.0.0/8 100.64.0.0/10 127.0.0.0/8 169.254.0.0/16 172.16.0.0/12 192.0.0.0/24 192.0.2.0/24 192.88.99.0/24 192.168.0.0/16');
+block('ipv4', '198.18.0.0/15 198.51.100.0/24 203.0.113.0/24 224.0.0.0/4 240.0.0.0/4');
+// Of global unicast, what leads elsewhere or nowhere.
+block('ipv6', '2001::/23 2001:db8::/32 2002::/16 3fff::/20');
 
 /** Whether an address is of the internet, and not of a network of somebody's own. */
 export const isPublic = (address: string): boolean =>

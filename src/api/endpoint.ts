@@ -1,7 +1,7 @@
 import type { Readable } from 'node:stream';
 import type { Request, Response } from 'express';
 import type { z } from 'zod';
-import type { ErrorName } from './errors.ts';
+import { ApiError, type ErrorName } from './errors.ts';
 import type { Services } from './services.ts';
 import { pathId } from './schemas.ts';
 
@@ -26,6 +26,13 @@ export interface Download {
   content: Buffer | Readable | ((signal: AbortSignal) => Promise<Buffer>);
   /** All that the content depends on, besides the version of the service: its hash is the ETag. */
   madeOf?: string;
+}
+
+/** Aborts when the client has gone, or has its answer. */
+export function goneSignal(res: Response): AbortSignal {
+  const gone = new AbortController();
+  res.once('close', () => gone.abort(new ApiError('conflict', 'The request was given up.')));
+  return gone.signal;
 }
 
 /** Answers the JSON of `data`, or a file; nothing where it has taken the response over, and answers as things happen. */

@@ -8,9 +8,19 @@ export interface ExportColumn {
   header: string;
   /** `date` for `YYYY-MM-DD`. Numbers, amounts and dates are such in an .xlsx; text stays as it is. */
   type: 'text' | 'number' | 'money' | 'date';
-  /** In characters. */
+  /** In characters; without it as wide as its header, and an amount or a day. */
   width?: number;
 }
+
+/** What is in such a column needs so many characters. */
+const widths = { text: 0, number: 0, money: 14, date: 12 };
+
+/** Whom a row is about. */
+export const studentColumns = {
+  admissionNumber: { header: 'Admission number', type: 'text' },
+  student: { header: 'Student', type: 'text', width: 30 },
+  class: { header: 'Class', type: 'text', width: 20 },
+} satisfies Record<string, ExportColumn>;
 
 /** A page of an export: rows of as many cells as there are columns. */
 interface ExportPage {
@@ -74,7 +84,12 @@ export function exporter(operation: string, { name, columns, pageRows = 1000 }: 
       const file = sheetFile(isXlsx ? 'xlsx' : 'csv', `${name}-${first.date}`, [
         {
           name,
-          columns: columns.map(({ header, type, width = header.length + 4 }) => ({ header, width, isText: type === 'text', isMoney: type === 'money' })),
+          columns: columns.map(({ header, type, width = Math.max(header.length + 4, widths[type]) }) => ({
+            header,
+            width,
+            isText: type === 'text',
+            isMoney: type === 'money',
+          })),
           rows: rowsOf(first, columns, isXlsx ? mostRowsOfXlsx : Infinity, readPage),
         },
       ]);

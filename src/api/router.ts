@@ -4,7 +4,7 @@ import { pipeline } from 'node:stream/promises';
 import express, { type NextFunction, type Request, type RequestHandler, type Response, Router } from 'express';
 import type { CallAnswer, CallContext } from '../database/call.ts';
 import { z } from 'zod';
-import { type Download, type Endpoint, pathParameters, type Resource } from './endpoint.ts';
+import { type Download, type Endpoint, goneSignal, pathParameters, type Resource } from './endpoint.ts';
 import { ApiError, type ErrorName } from './errors.ts';
 import { about } from './health.ts';
 import { rateLimits } from './limits.ts';
@@ -126,12 +126,10 @@ async function sendDownload(req: Request, res: Response, { contentType, name, co
     res.end();
     return;
   }
-  const gone = new AbortController();
-  res.once('close', () => gone.abort(new ApiError('conflict', 'The request was given up.')));
-  const content = typeof given === 'function' ? await given(gone.signal) : given;
+  const content = typeof given === 'function' ? await given(goneSignal(res)) : given;
   fileHeaders(res, contentType, name);
   if (Buffer.isBuffer(content)) res.end(content);
-  else if (req.method === 'HEAD' || res.destroyed) {
+  else if (res.destroyed) {
     // What nobody takes any more: a pipeline to a client that has gone already would leave it as it is.
     content.destroy();
     res.end();

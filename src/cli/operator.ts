@@ -29,7 +29,7 @@ export async function operatorCreate(
 ): Promise<void> {
   const { data: email } = emailSchema.safeParse(address);
   if (!email) throw new Error(`${JSON.stringify(address)} is not an e-mail address.`);
-  const passwordHash = await (await passwords()).hash(await askPassword(email));
+  const passwordHash = await passwords().hash(await askPassword(email));
   const { role, firstName, lastName, tenant } = options;
   const isNew = await withDatabase(config, (ownerUrl) =>
     withOwner(ownerUrl, (client) => createOperator(client, { email, passwordHash, firstName, lastName, role, tenantIds: tenant ?? null })),

@@ -72,7 +72,7 @@ const remove = (id: number, status = 200) => service.operator.delete<{ id: numbe
 
 /** One more operator, logged in. */
 async function operatorCalled(email: string, role: 'admin' | 'analyst') {
-  const passwordHash = await (await passwords()).hash(testPassword);
+  const passwordHash = await passwords().hash(testPassword);
   await withOwner(service.database.url, (owner) => createOperator(owner, { email, passwordHash, firstName: 'Ana', lastName: 'Lyst', role, tenantIds: null }));
   return service.anonymous.login({ is_platform: true, email, password: testPassword });
 }

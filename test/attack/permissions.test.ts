@@ -229,7 +229,7 @@ describe('schools and operators', () => {
   });
 
   test('an operator who is an analyst is refused by every endpoint of the platform, and nothing changes', async () => {
-    const passwordHash = await (await passwords()).hash(testPassword);
+    const passwordHash = await passwords().hash(testPassword);
     const email = 'analyst@test.example';
     await withOwner(service.database.url, (owner) =>
       createOperator(owner, { email, passwordHash, firstName: 'Ana', lastName: 'Lyst', role: 'analyst', tenantIds: null }),
@@ -244,7 +244,7 @@ describe('schools and operators', () => {
   });
 
   test('an operator who is made an analyst loses the platform at once, and one who is deactivated everything', async () => {
-    const passwordHash = await (await passwords()).hash(testPassword);
+    const passwordHash = await passwords().hash(testPassword);
     const email = 'demoted@test.example';
     await withOwner(service.database.url, (owner) =>
       createOperator(owner, { email, passwordHash, firstName: 'De', lastName: 'Moted', role: 'admin', tenantIds: null }),

@@ -50,7 +50,7 @@ test('an owner who may create databases and roles, and no more, migrates, provis
   );
   expect(temporary).toEqual({ allowed: false });
 
-  const passwordHash = await (await passwords()).hash('test-password');
+  const passwordHash = await passwords().hash('test-password');
   await withOwner(ownerUrl, (owner) =>
     createOperator(owner, { email: 'op@test.example', passwordHash, firstName: 'Op', lastName: 'Erator', role: 'admin', tenantIds: null }),
   );

@@ -1,5 +1,5 @@
 import { spawnSync } from 'node:child_process';
-import { chown, mkdtemp, readFile, realpath, rm, stat } from 'node:fs/promises';
+import { chown, mkdtemp, readdir, readFile, realpath, rm, stat } from 'node:fs/promises';
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
@@ -90,6 +90,8 @@ describe('node src/main.ts', () => {
     first.program.kill('SIGINT');
     expect(await first.program.ended).toMatchObject({ code: 0, signal: null, stderr: '', stdout: expect.stringMatching(/\nStopping \.\.\.\nStopped\.\n$/) });
     expect({ alive: await isAlive(postgres), left: await postgresOf(DATA_DIR) }).toEqual({ alive: false, left: undefined });
+    // Whoever looks for an invitation finds it: the parents of the demo school hear of none of its bills.
+    expect((await readdir(join(DATA_DIR, 'outbox'))).length).toBeLessThan(3);
 
     const second = await start({ DATA_DIR });
     const again = await loginAsPrinted(second);

@@ -1,12 +1,15 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import { expect, test } from '@jest/globals';
-import { threadLine } from '../../src/thread.ts';
+import { type ThreadOptions, threadLine } from '../../src/thread.ts';
 
 const side = new URL('../../src/thread-side.ts', import.meta.url).href;
 
-/** A line of threads that do this with a `request`; each says its number and how many it has served. */
-const line = (code: string, more = {}) =>
-  threadLine<{ thread: number; served: number }>({
+/**
+ * A line of threads that do this with a `request`; each says its number and how many it has served. Nobody waits longer than
+ * 10 seconds for a place: where one is lost, the test that misses it fails, and does not hang.
+ */
+const line = (code: string, more = {}): ((request: unknown, options: ThreadOptions) => Promise<{ thread: number; served: number }>) => {
+  const run = threadLine<{ thread: number; served: number }>({
     script: new URL(
       `data:text/javascript,${encodeURIComponent(`
         import { threadId as thread } from 'node:worker_threads';
@@ -21,6 +24,8 @@ const line = (code: string, more = {}) =>
     busy: 'Too many.',
     ...more,
   });
+  return (request, given) => run(request, { patience: AbortSignal.timeout(10_000), ...given });
+};
 const options = { maxMilliseconds: 60_000 };
 
 test('A thread that has answered serves the next request', async () => {
@@ -40,10 +45,10 @@ test('There are no more threads than needed, and no more than may be', async () 
 });
 
 test('A thread that has been kept serves one request at a time, and is not ended while it works', async () => {
-  const run = line('await new Promise((done) => setTimeout(done, request))', { most: 2, keepMilliseconds: 100 });
+  const run = line('await new Promise((done) => setTimeout(done, request))', { most: 2, keepMilliseconds: 1_000 });
   const work = (...milliseconds: number[]) => Promise.all(milliseconds.map((each) => run(each, options)));
   await work(20, 20);
-  const [long, short] = await work(400, 10);
+  const [long, short] = await work(1_500, 10);
   expect(long?.thread).not.toBe(short?.thread);
   expect([long?.served, short?.served]).toEqual([2, 2]);
 });

@@ -78,11 +78,11 @@ export async function testService(env: Record<string, string> = {}, template: Te
     DATABASE_POOL_SIZE: '8',
     ...env,
   });
-  const passwordHash = await (await hashing).hash(testPassword);
+  const passwordHash = await hashing.hash(testPassword);
   await withOwner(database.url, (owner) =>
     createOperator(owner, { email: operatorEmail, passwordHash, firstName: 'Op', lastName: 'Erator', role: 'admin', tenantIds: null }),
   );
-  const service = await startService(config, database.url, ['api', 'worker'], () => hashing);
+  const service = await startService(config, database.url, ['api', 'worker'], hashing);
   const url = service.url ?? '';
   const anonymous = await client(url);
   const operator = await anonymous.login({ is_platform: true, email: operatorEmail, password: testPassword });

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { resource } from '../endpoint.ts';
-import { exporter, exportFormat, exportTypes } from '../exports.ts';
+import { exporter, exportFormat, exportTypes, studentColumns } from '../exports.ts';
 import { flag, pathId } from '../schemas.ts';
 
 export const balances = resource('/finance/balances', 'Finance balances', 'What each student owes.', {
@@ -24,14 +24,14 @@ billed = paid + waived + balance. By the number of the student in the service. F
     handler: exporter('balances_export', {
       name: 'balances',
       columns: [
-        { header: 'Admission number', type: 'text' },
-        { header: 'Student', type: 'text', width: 30 },
-        { header: 'Class', type: 'text', width: 20 },
-        { header: 'Billed', type: 'money', width: 14 },
-        { header: 'Paid', type: 'money', width: 14 },
-        { header: 'Waived', type: 'money', width: 14 },
-        { header: 'Balance', type: 'money', width: 14 },
-        { header: 'Overdue', type: 'money', width: 14 },
+        studentColumns.admissionNumber,
+        studentColumns.student,
+        studentColumns.class,
+        { header: 'Billed', type: 'money' },
+        { header: 'Paid', type: 'money' },
+        { header: 'Waived', type: 'money' },
+        { header: 'Balance', type: 'money' },
+        { header: 'Overdue', type: 'money' },
       ],
     }),
   },

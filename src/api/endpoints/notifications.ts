@@ -4,15 +4,16 @@ import { ApiError } from '../errors.ts';
 import { streamHeaders } from '../streams.ts';
 import { Deleted, flag, id, page, text, timestamp, timestamps, uniqueBy } from '../schemas.ts';
 
+export const channel = z.enum(['in_app', 'push', 'email']);
 export const channels = z
-  .array(z.enum(['in_app', 'push', 'email']))
+  .array(channel)
   .min(1)
   .max(3)
   .superRefine(uniqueBy())
   .meta({ description: 'By which ways it goes: in the app (and its stream), to devices, by e-mail.', examples: [['in_app', 'push']] });
 
 /** Channels as they go out. */
-export const channelsAnswer = z.array(z.enum(['in_app', 'push', 'email']));
+export const channelsAnswer = z.array(channel);
 
 export const title = text(200).meta({ description: 'Plain text, with placeholders like {{first_name}}.', examples: ['Hello {{first_name}}'] });
 export const message = text(5000).meta({ description: 'Plain text, with placeholders like {{first_name}}.', examples: ['School ends at noon today.'] });

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { resource } from '../endpoint.ts';
-import { exporter, exportFormat, exportTypes } from '../exports.ts';
+import { exporter, exportFormat, exportTypes, studentColumns } from '../exports.ts';
 import { paymentReceipt, pdfType } from '../invoice-documents.ts';
 import { amount, date, days, id, money, optionalText, page, pathId, text, timestamps } from '../schemas.ts';
 
@@ -118,12 +118,12 @@ export const feePayments = resource('/fees/payments', 'Fee payments', 'What was 
       name: 'payments',
       columns: [
         { header: 'Receipt', type: 'text', width: 18 },
-        { header: 'Date', type: 'date', width: 12 },
-        { header: 'Admission number', type: 'text' },
-        { header: 'Student', type: 'text', width: 30 },
-        { header: 'Class', type: 'text', width: 20 },
+        { header: 'Date', type: 'date' },
+        studentColumns.admissionNumber,
+        studentColumns.student,
+        studentColumns.class,
         { header: 'For', type: 'text', width: 30 },
-        { header: 'Amount', type: 'money', width: 14 },
+        { header: 'Amount', type: 'money' },
         { header: 'Method', type: 'text', width: 14 },
         { header: 'Reference', type: 'text', width: 20 },
         { header: 'Notes', type: 'text', width: 40 },

@@ -1,12 +1,9 @@
 import { z } from 'zod';
 import { resource } from '../endpoint.ts';
-import { Deleted, flag, id, optionalText, page, text, timestamps } from '../schemas.ts';
-import { channelsAnswer } from './notifications.ts';
+import { clock, Deleted, flag, id, optionalText, page, text, timestamps } from '../schemas.ts';
+import { channel, channelsAnswer } from './notifications.ts';
 
-const time = z
-  .string()
-  .regex(/^([01]\d|2[0-3]):[0-5]\d$/, 'must be a time, HH:MM')
-  .meta({ examples: ['21:00'] });
+const time = clock.meta({ examples: ['21:00'] });
 const limit = z.int().min(0).max(10_000).nullable();
 
 const channels = { in_app: z.boolean(), push: z.boolean(), email: z.boolean() };
@@ -54,7 +51,6 @@ const Event = z
   })
   .meta({ id: 'PlatformNotificationEvent' });
 
-const channel = z.enum(['in_app', 'push', 'email']);
 const fields = {
   key: text(100).meta({ description: 'The event whose words these are, from GET /api/platform/notification-events.', examples: ['holiday.added'] }),
   channel,

@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { GeneratorLimitError, generateInThread } from '../../timetable/in-a-thread.ts';
 import { type Begun, overCapacityOf, slotsOf, unplacedOf } from '../../timetable/school.ts';
-import { type Handler, resource } from '../endpoint.ts';
+import { goneSignal, type Handler, resource } from '../endpoint.ts';
 import { ApiError } from '../errors.ts';
 import { clock, dayOfWeek, Deleted, id, mostPeriods, optionalText, page, pathId, period, timestamps, uniqueBy } from '../schemas.ts';
 import { inLine, inTurn } from '../turns.ts';
@@ -225,11 +225,10 @@ const patience = 5;
 const generate: Handler = async ({ req, res, params, call, admit, services }) => {
   const { time_limit_seconds = 60, effort = Math.min(10, time_limit_seconds), seed = 1, ...rest } = params as z.output<typeof GenerateInput>;
   const { dry_run = false, allow_partial = false, ...wanted } = rest;
-  const gone = new AbortController();
-  res.once('close', () => gone.abort(new ApiError('conflict', 'The request was given up.')));
+  const gone = goneSignal(res);
   await admit();
   const tenant_id = req.claims?.tenant_id ?? 0;
-  const waiting = AbortSignal.any([gone.signal, AbortSignal.timeout((time_limit_seconds + patience) * 1000)]);
+  const waiting = AbortSignal.any([gone, AbortSignal.timeout((time_limit_seconds + patience) * 1000)]);
   const turn = {
     begin: async () => {
       const answer = JSON.parse(await call('timetable_generate', wanted)) as Begun | { busy_since: string };
@@ -242,7 +241,7 @@ const generate: Handler = async ({ req, res, params, call, admit, services }) =>
     },
   };
   return inLine(tenant_id, waiting, () =>
-    inTurn(turn, { signal: gone.signal, patience: waiting }, async (begun, signal) => {
+    inTurn(turn, { signal: gone, patience: waiting }, async (begun, signal) => {
       const options = { seed, effort, time_limit_ms: time_limit_seconds * 1000, allow_partial };
       const found = await generateInThread(begun.problem, options, { signal, patience: waiting }).catch(refuse);
       if (found.status === 'infeasible') {

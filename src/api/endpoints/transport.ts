@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { resource } from '../endpoint.ts';
-import { exporter, exportFormat, exportTypes } from '../exports.ts';
+import { exporter, exportFormat, exportTypes, studentColumns } from '../exports.ts';
 import { amount, date, dayHoliday, Deleted, id, money, page, pathId, text, timestamps } from '../schemas.ts';
 import { frequency } from './fee-structures.ts';
 import { Generated } from './student-fees.ts';
@@ -201,9 +201,9 @@ export const transport = resource('/transport', 'Transport', 'Transport in figur
         { header: 'Stop', type: 'text', width: 24 },
         { header: 'Pickup', type: 'text' },
         { header: 'Drop', type: 'text' },
-        { header: 'Student', type: 'text', width: 30 },
-        { header: 'Admission number', type: 'text' },
-        { header: 'Class', type: 'text', width: 20 },
+        studentColumns.student,
+        studentColumns.admissionNumber,
+        studentColumns.class,
         { header: 'Rides', type: 'text' },
         { header: 'Parent', type: 'text', width: 30 },
         { header: 'Parent phone', type: 'text', width: 20 },
