@@ -57,6 +57,8 @@ function answerCheck(document: Document) {
   // A literal path comes before one with a parameter.
   routes.sort((a, b) => a.path.split('{').length - b.path.split('{').length);
   const compiled = new Map<string, ValidateFunction>();
+  /** By schema: nearly all answers that are no success have the same. */
+  const bySchema = new Map<string, ValidateFunction>();
   return (method: string, path: string, status: number, body: unknown) => {
     const pathname = path.split('?')[0] ?? '';
     const route = routes.find(({ pattern, operations }) => pattern.test(pathname) && method.toLowerCase() in operations);
@@ -72,7 +74,9 @@ function answerCheck(document: Document) {
     const key = `${method} ${route.path} ${status}`;
     let validate = compiled.get(key);
     if (!validate) {
-      validate = ajv.compile(JSON.parse(JSON.stringify(schema).replaceAll('"#/components/', '"openapi#/components/')) as object);
+      const text = JSON.stringify(schema).replaceAll('"#/components/', '"openapi#/components/');
+      validate = bySchema.get(text) ?? ajv.compile(JSON.parse(text) as object);
+      bySchema.set(text, validate);
       compiled.set(key, validate);
     }
     if (!validate(body))

@@ -43,6 +43,7 @@ export async function checksums(database: TestDatabase, ...schemas: string[]): P
 export async function traceRequests(database: TestDatabase, ...schemas: string[]): Promise<(requestIds: string[]) => Promise<Record<string, string[]>>> {
   await database.query(`
     create table public.trace (request_id text not null, changed text not null);
+    create index on public.trace (request_id);
     create function public.leave_trace() returns trigger language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
     begin
       insert into public.trace values (coalesce(current_setting('app.request_id', true), ''), tg_op || ' ' || tg_table_schema || '.' || tg_table_name);
