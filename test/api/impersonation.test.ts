@@ -138,6 +138,35 @@ describe('an operator logs in for an admin of a school', () => {
   });
 });
 
+describe('what tells the school of it', () => {
+  test('can not be read away, removed, switched off or reworded by the operator; other notifications can', async () => {
+    const of = await service.school();
+    const client = await acting(of);
+    const { data } = await of.admin.get<{ id: number; type: string }[]>('/api/notifications');
+    const told = data.find(({ type }) => type === 'operator.login')?.id;
+    const other =
+      data.find(({ type }) => type !== 'operator.login')?.id ??
+      (await of.insert('notification', { user_id: client.user.id, title: 'Other', message: 'Other' }));
+    const words = { name: 'Operator.Login', title: 'Nothing', message: 'Nothing happened' };
+    const { data: mine } = await of.admin.post<{ id: number }>('/api/notifications/templates', words, 201);
+    await client.put(`/api/notifications/templates/${mine.id}`, { title: 'Never mind' }, 403);
+    await client.delete(`/api/notifications/templates/${mine.id}`, 403);
+    await of.admin.delete(`/api/notifications/templates/${mine.id}`);
+    await client.post('/api/notifications/templates', words, 403);
+    await client.put('/api/notifications/events/operator.login', { is_enabled: false }, 403);
+    await client.post(`/api/notifications/${told}/read`, undefined, 403);
+    await client.post('/api/notifications/read-all', undefined, 403);
+    await client.delete(`/api/notifications/${told}`, 403);
+    await client.post(`/api/notifications/${other}/read`, undefined);
+    await client.put('/api/notifications/events/holiday.added', { is_enabled: false });
+    await of.admin.put('/api/notifications/events/operator.login', { is_enabled: false });
+    await of.admin.post('/api/notifications/read-all', undefined);
+    await begin(of);
+    const after = await of.admin.get<{ type: string }[]>('/api/notifications');
+    expect(after.data.filter(({ type }) => type === 'operator.login')).toHaveLength(1);
+  });
+});
+
 describe('what is done so is in the audit trail with both names', () => {
   test('the beginning with its reason, then each request: what was read, written, refused, malformed, forbidden', async () => {
     const of = await service.school();
