@@ -1,5 +1,4 @@
 import { beforeAll, describe, expect, test } from '@jest/globals';
-import { loadDemo } from '../../src/database/demo.ts';
 import type { Client } from '../support/client.ts';
 import { facts, refresh } from '../support/facts.ts';
 import { serviceOfFile } from '../support/service.ts';
@@ -16,7 +15,7 @@ let year: { from: string; to: string };
 beforeAll(async () => {
   const passwords = await shared.passwords({ memoryCost: 64 });
   await database.query("delete from platform.user_account where email like '%demo.example'");
-  await shared.withOwner(database.url, (owner) => loadDemo(owner, passwords));
+  await shared.withOwner(database.url, (owner) => shared.loadDemo(owner, passwords));
   [{ id }] = (await database.query<{ id: number }>("select id::integer from platform.tenant where subdomain = 'demo'")) as [{ id: number }];
   admin = await service.anonymous.login({ subdomain: 'demo', email: 'admin@demo.example', password: 'demo-password' });
   const { data } = await admin.get<{ id: number; is_current: boolean; start_date: string; end_date: string }[]>('/api/academics/years');
