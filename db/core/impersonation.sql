@@ -56,7 +56,6 @@ begin
   end if;
 
   v_before := core.enter_tenant(p_tenant_id);
-  perform set_config('search_path', format('tenant_%s, public, pg_temp', p_tenant_id), true);
   select u.id, u.email, u.first_name, u.last_name into v_user
     from user_account u join user_role ur on ur.user_id = u.id join role r on r.id = ur.role_id and r.is_system and r.name = 'admin'
     where u.is_active and u.deleted_at is null and (p_user_id is null or u.id = p_user_id)
@@ -84,7 +83,6 @@ begin
   perform set_config('app.audited', 'yes', true);
 
   v_before := core.enter_tenant(p_tenant_id);
-  perform set_config('search_path', format('tenant_%s, public, pg_temp', p_tenant_id), true);
   perform core.notify('operator.login', (
     select jsonb_agg(jsonb_build_object('user_id', ur.user_id, 'variables', jsonb_build_object('operator_email', v_operator.email, 'reason', p_reason,
       'user_name', v_user.first_name || ' ' || v_user.last_name, 'user_email', v_user.email,
