@@ -7,6 +7,7 @@ import { pino, type Logger } from 'pino';
 import { emailSender } from '../workers/email.ts';
 import { push } from '../workers/push.ts';
 import { startWorker, type Worker } from '../workers/worker.ts';
+import { analyticsProcess } from './analytics/process.ts';
 import { createApp } from './api/app.ts';
 import { type Passwords, passwords } from './api/passwords.ts';
 import type { Operation } from './api/router.ts';
@@ -58,6 +59,12 @@ async function startApi(
     ...{ pool, heartbeat: config.STREAM_HEARTBEAT_MS, logger },
     ...{ listenUrl: listenUrl ?? ownerUrl, listenRole: listenUrl === undefined ? 'school_api' : undefined },
   });
+  const analytics = analyticsProcess({
+    url: config.ANALYTICS_DATABASE_URL ?? ownerUrl,
+    isOwnLogIn: config.ANALYTICS_DATABASE_URL !== undefined,
+    connections: config.ANALYTICS_CONNECTIONS,
+    logger,
+  });
   metrics?.watchPool('api', pool);
   metrics?.watchStreams(() => streams.count());
   // Longer than proxies and clients keep an idle connection, so that it is not cut under a request that is on its way.
@@ -78,6 +85,7 @@ async function startApi(
       tokens: tokens(config.jwtSecrets),
       passwords: await hashing(),
       streams,
+      analytics,
       logger,
       observeRequest: metrics?.observeRequest,
       readiness: await fingerprint().then((expected) => () => readiness(pool, expected)),
@@ -96,6 +104,7 @@ async function startApi(
         const hurry = setTimeout(() => server.closeAllConnections(), 10_000);
         await closed;
         clearTimeout(hurry);
+        await analytics.close();
         await pool.end();
       },
     };

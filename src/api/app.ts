@@ -5,6 +5,7 @@ import helmet from 'helmet';
 import { docsRouter } from './docs.ts';
 import { resources } from './endpoints/index.ts';
 import { ApiError, toApiError } from './errors.ts';
+import { graphqlRouter } from './graphql.ts';
 import { healthRouter } from './health.ts';
 import { openapiText } from './openapi.ts';
 import { entrance, passwordPage } from './pages.ts';
@@ -61,12 +62,16 @@ function identify(services: Services): RequestHandler {
   };
 }
 
+/** The limit that a body was larger than. */
+const sizeOf = (error: object) =>
+  'limit' in error && typeof error.limit === 'number' && error.limit < 1_000_000 ? `${String(error.limit / 1024)} kB` : '1 MB';
+
 /** What express and its body parsers throw. */
 function fromExpress(error: unknown): unknown {
   if (!(error instanceof Error) || !('status' in error) || error instanceof ApiError) return error;
   const type = 'type' in error ? error.type : undefined;
   if (type === 'entity.parse.failed') return new ApiError('malformed_json', 'The body is not JSON.');
-  if (type === 'entity.too.large') return new ApiError('payload_too_large', 'The body may have 1 MB at most.');
+  if (type === 'entity.too.large') return new ApiError('payload_too_large', `The body may have ${sizeOf(error)} at most.`);
   if (error.status === 415) return new ApiError('unsupported_media_type', 'The body has a charset or encoding that is not supported.');
   if (typeof error.status === 'number' && error.status < 500) return new ApiError('validation_error', 'The request can not be read.', { cause: error });
   return error;
@@ -140,6 +145,7 @@ export function createApp(services: Services, operations: readonly Operation[]):
   app.get('/api/openapi.json', as('/api/openapi.json'), (_req, res) => {
     res.set('Content-Type', 'application/json; charset=utf-8').set('Cache-Control', 'no-cache').send(document);
   });
+  app.use('/graphql', graphqlRouter(services));
   app.use('/password', as('/password'), passwordPage());
   app.get(['/', '/api'], as('/'), entrance);
   app.use('/api', (_req, res, next) => {
