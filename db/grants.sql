@@ -2,14 +2,15 @@
 grant usage on schema core, api to school_api, school_tenant, school_platform;
 grant usage on schema platform to school_tenant, school_platform; -- search_normal, for both; the tables below, for operators
 grant usage on schema core to school_worker;
+grant usage on schema analytics to school_analyst; -- and none of mart: what it may read of that it reads through views
 
 do $$ begin execute format('revoke temporary on database %I from public', current_database()); end $$;
-revoke all on all functions in schema core, api, platform from public, school_api, school_tenant, school_platform, school_worker;
-revoke all on all tables in schema core, platform from public, school_api, school_tenant, school_platform, school_worker;
+revoke all on all functions in schema core, api, platform from public, school_api, school_tenant, school_platform, school_worker, school_analyst, school_graphql;
+revoke all on all tables in schema core, platform, mart from public, school_api, school_tenant, school_platform, school_worker, school_analyst, school_graphql;
 
 -- The API process: the dispatcher, what streams need, readiness, and the queue in numbers.
 grant execute on function core.call(text, bigint, jsonb, jsonb, bytea), core.admit(text, bigint, jsonb, jsonb), core.stream_read(bigint, bigint[], bigint[], integer, integer),
-  core.stream_check(bigint[]), core.readiness(), core.queue() to school_api;
+  core.stream_check(bigint[]), core.readiness(), core.queue(), core.analytics_age() to school_api;
 grant select on core.operation to school_api;
 
 -- What operations may call in core, by name: a new function there is out of reach until it is listed. An operation can be
@@ -60,10 +61,21 @@ grant select, insert (key, channel, subject, body, is_active), update (key, chan
   on platform.notification_template to school_platform;
 grant usage on all sequences in schema platform to school_platform;
 
+-- Analysts. The views of analytics have the rights of who asks; row security keeps them to their schools (db/analytics/access.sql).
+grant select on all tables in schema analytics, mart to school_analyst;
+revoke select on mart.school from school_analyst;
+grant select (tenant_id, refreshed_at) on mart.school to school_analyst;
+grant select (id, name, subdomain, status, plan_id, is_setup_complete, trial_ends_at, time_zone, created_at) on platform.tenant to school_analyst;
+grant select (tenant_id, students, teachers, classes) on platform.tenant_usage to school_analyst;
+grant select (tenant_id, status) on platform.subscription to school_analyst;
+grant select (id, name, price_monthly) on platform.plan to school_analyst;
+grant execute on function core.analytics_jobs() to school_analyst;
+
 -- The worker: the queue, and the functions that jobs need.
 grant execute on function core.email_prepare(bigint, bigint, text), core.invoice_reminder_prepare(bigint, bigint, date), core.clean_up(), core.clean_up_school(bigint), core.daily_queue(timestamptz), core.daily_step(bigint, date, bigint, integer), core.schools(), core.trials_ending(), core.notify_trial_ending(bigint), core.papers_due(), core.notify_papers_expiring(bigint), core.tenant_lock_key(bigint), core.purge_due(integer),
   core.deliveries_pending(bigint, bigint, bigint, bigint[], text[]), core.delivery_done(bigint, bigint, text, text, boolean), core.deliver_again(bigint, bigint, jsonb),
-  core.purge_open(bigint, integer), core.purge_mark(bigint, integer, text), core.purge_drop(bigint), core.queue() to school_worker;
+  core.purge_open(bigint, integer), core.purge_mark(bigint, integer, text), core.purge_drop(bigint), core.queue(),
+  core.analytics_queue(), core.analytics_refresh(bigint, boolean), core.analytics_age() to school_worker;
 grant usage on schema graphile_worker to school_worker;
 grant select, insert, update, delete on all tables in schema graphile_worker to school_worker;
 grant usage on all sequences in schema graphile_worker to school_worker;

@@ -5,7 +5,7 @@ import { sqlFiles } from '../src/database/install.ts';
  * `npm run check:sql`: every SQL file and every PL/pgSQL body in it must parse, and follow docs/decisions: lower case
  * keywords, each function of `api` and `core` says whether it changes anything, security definer pins its search_path.
  */
-const folders = ['migrations', 'migrations/committed', 'migrations/tenant', 'db', 'db/core', 'db/seed', 'db/api', 'db/demo'];
+const folders = ['migrations', 'migrations/committed', 'migrations/tenant', 'db', 'db/core', 'db/seed', 'db/api', 'db/analytics', 'db/demo'];
 
 interface CreateFunction {
   funcname: { String: { sval: string } }[];

@@ -32,6 +32,7 @@ async function manifest(): Promise<SqlFile[]> {
     ...core.filter((file) => !isRegistry(file)),
     ...(await sqlFiles('db/seed')),
     ...(await sqlFiles('db/api')),
+    ...(await sqlFiles('db/analytics')),
     await sqlFile('db/errors.sql'),
     await sqlFile('db/grants.sql'),
   ];
@@ -42,7 +43,7 @@ const digest = (files: SqlFile[]) =>
     .update(JSON.stringify([files, errors]))
     .digest('hex');
 
-/** Which version of `core` and `api` this code needs. */
+/** Which version of `core`, `api` and `analytics` this code needs. */
 export const fingerprint = async (): Promise<string> => digest(await manifest());
 
 /** The error registry as SQL. */
@@ -52,7 +53,7 @@ const errorRows = (client: pg.Client) =>
     .join(', ');
 
 /**
- * Installs the schemas `core` and `api` whole, in one transaction, unless this very version is installed.
+ * Installs the schemas `core`, `api` and `analytics` whole, in one transaction, unless this very version is installed.
  * Requests that are under way meanwhile answer 503 once.
  */
 export async function install(client: pg.Client): Promise<boolean> {
@@ -82,7 +83,7 @@ async function installOnce(client: pg.Client): Promise<boolean> {
     await client.query("set local lock_timeout = '2s'");
     await client.query("do $$ begin if to_regclass('core.operation') is not null then lock table core.operation in access exclusive mode; end if; end $$");
     await client.query('set local check_function_bodies = off');
-    await client.query('drop schema if exists api cascade; drop schema if exists core cascade');
+    await client.query('drop schema if exists analytics cascade; drop schema if exists api cascade; drop schema if exists core cascade');
     for (const file of files) {
       await client.query(file.text).catch((error: unknown) => {
         throw new Error(`${file.name}: ${error instanceof Error ? error.message : String(error)}`, { cause: error });
