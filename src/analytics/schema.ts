@@ -8,6 +8,7 @@ import { PostGraphileAmberPreset } from 'postgraphile/presets/amber';
 import { PostGraphileConnectionFilterPreset } from 'postgraphile-plugin-connection-filter';
 import { analystRole } from './database.ts';
 import { DatesPlugin } from './dates.ts';
+import { GroupsPlugin } from './groups.ts';
 
 /** The GraphQL schema over the views of the schema `analytics`, and what PostGraphile needs to run queries on it. */
 export interface AnalyticsSchema {
@@ -22,9 +23,10 @@ export interface AnalyticsSchema {
 export async function analyticsSchema(pool: pg.Pool): Promise<AnalyticsSchema> {
   return makeSchema({
     extends: [PostGraphileAmberPreset, PgSimplifyInflectionPreset, PostGraphileConnectionFilterPreset, PgAggregatesPreset],
-    plugins: [DatesPlugin],
+    plugins: [DatesPlugin, GroupsPlugin],
     // A view has a key and relations by its comment; an id of our own for each row would only be noise.
-    disablePlugins: ['NodePlugin'],
+    // Filters say what conditions say, and more.
+    disablePlugins: ['NodePlugin', 'QueryQueryPlugin', 'PgConditionArgumentPlugin', 'PgConditionCustomFieldsPlugin'],
     pgServices: [makePgService({ pool, schemas: ['analytics'], pubsub: false, pgSettingsForIntrospection: { role: analystRole } })],
     schema: {
       defaultBehavior: '-insert -update -delete -mutationField',
