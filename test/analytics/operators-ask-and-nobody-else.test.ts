@@ -80,7 +80,7 @@ describe('what queries run as', () => {
   test('is a role that reads the views alone, in a transaction that only reads', async () => {
     const [view] = await service.database.query<{ text: string }>("select pg_get_viewdef('analytics.jobs'::regclass) as text");
     const shown = `concat_ws(' ', session_user = current_user, current_user, current_setting('transaction_read_only'), current_setting('statement_timeout'),
-      current_setting('app.analytics_tenants'), has_table_privilege('platform.user_account', 'select')) collate "default"`;
+      current_setting('app.analytics_tenants'), (select has_table_privilege(oid, 'select') from pg_class where relname = 'user_account' and relnamespace = (select oid from pg_namespace where nspname = 'platform'))) collate "default"`;
     await service.database.query(
       `create or replace view analytics.jobs with (security_invoker = true) as select 'one' as job_key, ${shown} as task, null::bigint as tenant_id, 0::bigint as ready,
        0::bigint as waiting, 0::bigint as running, 0::bigint as failed, null::numeric as oldest_ready_seconds`,
