@@ -3,7 +3,7 @@ import type { WorkerEvents } from 'graphile-worker';
 import type pg from 'pg';
 import type { Logger } from 'pino';
 import packageJson from '../package.json' with { type: 'json' };
-import { type Queue, readQueueWithin } from './database/queue.ts';
+import { type Facts, type Queue, readQueueWithin } from './database/queue.ts';
 import { listen } from './listen.ts';
 
 /** What one process tells Prometheus, on a port of its own. */
@@ -76,6 +76,11 @@ export async function openMetrics({ host, port, pool, logger }: MetricsOptions):
     help: 'How long the oldest job that is ready has been so; 0 without one.',
     ...{ labelNames: ['task'] as const, registers },
   });
+  const factsAge = new prom.Gauge({
+    name: 'school_analytics_oldest_seconds',
+    help: 'How long ago the facts of the school with the oldest were found or made right; the same from every process.',
+    registers,
+  });
   const pools = new Map<string, pg.Pool>();
   new prom.Gauge({
     name: 'school_database_connections',
@@ -105,14 +110,16 @@ export async function openMetrics({ host, port, pool, logger }: MetricsOptions):
     },
   });
 
-  function tellQueue(queue: Queue | undefined): void {
+  function tellQueue(queue: Queue | undefined, facts?: Facts): void {
     up.set(queue ? 1 : 0);
     // What was read before is no answer to what is now.
     for (const gauge of [jobs, oldest, worker]) gauge.reset();
     if (!queue) {
       worker.remove();
+      factsAge.remove();
       return;
     }
+    factsAge.set(facts?.oldest_seconds ?? 0);
     worker.set(queue.worker ? 1 : 0);
     for (const each of queue.tasks) {
       for (const state of states) jobs.set({ task: each.task, state }, each[state]);
@@ -126,8 +133,8 @@ export async function openMetrics({ host, port, pool, logger }: MetricsOptions):
   const readQueue = () =>
     (reading ??= readQueueWithin(pool, patience)
       .then(
-        (queue) => {
-          tellQueue(queue);
+        ({ queue, facts }) => {
+          tellQueue(queue, facts);
           wasUp = true;
         },
         (error: unknown) => {

@@ -4,6 +4,8 @@ import type pg from 'pg';
 import type { Logger as Log } from 'pino';
 import type { SendEmail } from './email.ts';
 import type { Push } from './push.ts';
+import { analytics } from './tasks/analytics.ts';
+import { analytics_schools } from './tasks/analytics_schools.ts';
 import { clean_up } from './tasks/clean_up.ts';
 import { daily } from './tasks/daily.ts';
 import { daily_school } from './tasks/daily_school.ts';
@@ -27,7 +29,7 @@ export interface TaskContext {
   stopping: AbortSignal;
 }
 
-const tasks = { deliver, send_email, send_invoice_reminder, clean_up, purge_tenants, daily, daily_school, notify_daily };
+const tasks = { deliver, send_email, send_invoice_reminder, clean_up, purge_tenants, daily, daily_school, notify_daily, analytics, analytics_schools };
 
 /**
  * When jobs run by themselves, in UTC. `daily` looks where it has become six in the morning; a worker that was not there looks when it
@@ -38,6 +40,7 @@ const crontab = `
 17 * * * * clean_up ?max=3&fill=2h
 23 2 * * * purge_tenants ?max=3&fill=1d
 11 * * * * notify_daily ?max=3
+5,20,35,50 * * * * analytics ?fill=15m&max=3&jobKey=analytics&jobKeyMode=replace
 `;
 
 /** The advisory lock that every living worker shares; /api/health/ready looks for it. */

@@ -35,7 +35,7 @@ comment on view analytics.classes is e'@primaryKey tenant_id,class_id\nThe class
 
 create view analytics.enrollments with (security_invoker = true) as
   select f.tenant_id, c.academic_year_id, f.class_id, c.grade, f.gender, f.month, f.students, f.joiners, f.leavers
-  from mart.enrollment f join platform.tenant t on t.id = f.tenant_id join mart.class c on c.tenant_id = f.tenant_id and c.class_id = f.class_id;
+  from mart.enrollment f join platform.tenant t on t.id = f.tenant_id left join mart.class c on c.tenant_id = f.tenant_id and c.class_id = f.class_id;
 comment on view analytics.enrollments is e'@primaryKey tenant_id,class_id,gender,month\nStudents of each class, month by month and by gender.';
 comment on column analytics.enrollments.gender is 'female, male, other or unknown.';
 comment on column analytics.enrollments.month is 'Its first day.';
@@ -46,10 +46,20 @@ comment on column analytics.enrollments.leavers is 'Who went in the month, to an
 create view analytics.attendance_days with (security_invoker = true) as
   select f.tenant_id, c.academic_year_id, f.class_id, c.grade, f.date, f.present, f.late, f.absent, f.present + f.late + f.absent as marked,
     round((f.present + f.late)::numeric / nullif(f.present + f.late + f.absent, 0), 4) as attendance_rate
-  from mart.attendance_day f join platform.tenant t on t.id = f.tenant_id join mart.class c on c.tenant_id = f.tenant_id and c.class_id = f.class_id;
+  from mart.attendance_day f join platform.tenant t on t.id = f.tenant_id left join mart.class c on c.tenant_id = f.tenant_id and c.class_id = f.class_id;
 comment on view analytics.attendance_days is e'@primaryKey tenant_id,class_id,date\nAttendance of each class, day by day. The rate of many is (present + late) / marked of their sums.';
 comment on column analytics.attendance_days.marked is 'All marks: present, late and absent.';
 comment on column analytics.attendance_days.attendance_rate is 'Present or late, of all marks, from 0 to 1.';
+
+create view analytics.attendance_months with (security_invoker = true) as
+  select f.tenant_id, c.academic_year_id, f.class_id, c.grade, f.month, f.days, f.present, f.late, f.absent, f.present + f.late + f.absent as marked,
+    round((f.present + f.late)::numeric / nullif(f.present + f.late + f.absent, 0), 4) as attendance_rate
+  from mart.attendance_month f join platform.tenant t on t.id = f.tenant_id left join mart.class c on c.tenant_id = f.tenant_id and c.class_id = f.class_id;
+comment on view analytics.attendance_months is e'@primaryKey tenant_id,class_id,month\nAttendance of each class, month by month: the quick way to figures of many schools.';
+comment on column analytics.attendance_months.month is 'Its first day.';
+comment on column analytics.attendance_months.days is 'The days on which the class was marked.';
+comment on column analytics.attendance_months.marked is 'All marks: present, late and absent.';
+comment on column analytics.attendance_months.attendance_rate is 'Present or late, of all marks, from 0 to 1.';
 
 create view analytics.fee_months with (security_invoker = true) as
   select f.tenant_id, f.academic_year_id, f.month, f.source, f.component, f.currency, f.billed, f.waived, f.collected, f.billed - f.waived - f.collected as outstanding, f.overdue

@@ -13,14 +13,8 @@ comment on table core.analytics_part is 'What is read out of a school: by which 
 -- Each query answers the columns of its target but tenant_id. It runs inside a school, all of which it sees, with the school's time zone. $1 is the first
 -- day that counts. No column may have a person's name, contact, address, words or date: words that people write freely become one of a few here.
 insert into core.analytics_part (place, name, target, watched, forgets_after, query) values
-  (1, 'academic_years', 'academic_year', '{academic_year}', null, $$
-    select id as academic_year_id, name, start_date, end_date, is_current from academic_year
-  $$),
-  (2, 'classes', 'class', '{class,grade}', null, $$
-    select c.id as class_id, c.academic_year_id, g.name as grade, c.section, c.capacity from class c join grade g on g.id = c.grade_id
-  $$),
   -- Whole classes come and go on the same days: stays are counted first, and then spread over months.
-  (3, 'enrollments', 'enrollment', '{enrollment,student}', null, $$
+  (1, 'enrollments', 'enrollment', '{enrollment,student}', null, $$
     with stay as (
       select e.class_id, case when s.gender ~* '^\s*(f|female|girl|woman)\s*$' then 'female' when s.gender ~* '^\s*(m|male|boy|man)\s*$' then 'male' when trim(s.gender) <> '' then 'other' else 'unknown' end as gender,
         e.starts_on, e.ends_on, count(*) as students
@@ -36,11 +30,15 @@ insert into core.analytics_part (place, name, target, watched, forgets_after, qu
     cross join lateral (select first::date as first, least((first + interval '1 month - 1 day')::date, today.date) as last) month
     group by stay.class_id, stay.gender, month.first
   $$),
-  (4, 'attendance', 'attendance_day', '{attendance_day}', null, $$
+  (2, 'attendance_days', 'attendance_day', '{attendance_day}', null, $$
     select class_id, date, present, late, absent from attendance_day where present + late + absent > 0
   $$),
+  (3, 'attendance_months', 'attendance_month', '{attendance_day}', null, $$
+    select class_id, date_trunc('month', date::timestamp)::date as month, count(*)::integer as days, sum(present)::integer as present, sum(late)::integer as late, sum(absent)::integer as absent
+    from attendance_day where present + late + absent > 0 group by 1, 2
+  $$),
   -- As in api.finance_summary: what was paid of a fee fills its items in their order, and fees that are alike are counted.
-  (5, 'fees', 'fee_month', '{student_fee,fee_structure,transport_fee_plan,invoice,academic_year,school}', null, $$
+  (4, 'fees', 'fee_month', '{student_fee,fee_structure,transport_fee_plan,invoice,academic_year,school}', null, $$
     with place as materialized (
       select coalesce((select currency from school), 'USD') as currency, coalesce(nullif(current_setting('app.time_zone', true), ''), 'UTC') as time_zone, core.today() as today
     ), alike as materialized (
@@ -67,7 +65,7 @@ insert into core.analytics_part (place, name, target, watched, forgets_after, qu
       coalesce(sum(billed - collected) filter (where state = 'overdue'), 0) as overdue
     from summand group by academic_year_id, month, source, component
   $$),
-  (6, 'payments', 'payment_day', '{payment,school}', null, $$
+  (5, 'payments', 'payment_day', '{payment,school}', null, $$
     select payment_date as date, case when payment_method ~* 'cash' then 'cash' when payment_method ~* 'cheque|check' then 'cheque' when payment_method ~* 'card|credit|debit' then 'card'
         when payment_method ~* 'bank|transfer|wire' then 'bank_transfer' when payment_method ~* 'online|upi|mobile|wallet' then 'online' else 'other' end as method,
       coalesce((select currency from school), 'USD') as currency,
@@ -75,7 +73,7 @@ insert into core.analytics_part (place, name, target, watched, forgets_after, qu
       count(reversal_of)::integer as reversals, coalesce(-sum(amount) filter (where reversal_of is not null), 0) as reversed
     from payment group by 1, 2
   $$),
-  (7, 'teacher_loads', 'teacher_load', '{timetable_slot,teacher,academic_year}', null, $$
+  (6, 'teacher_loads', 'teacher_load', '{timetable_slot,teacher,academic_year}', null, $$
     with load as (
       select academic_year_id, teacher_id, count(*) as periods from timetable_slot where teacher_id is not null group by 1, 2
     ), teaching as (
@@ -88,7 +86,7 @@ insert into core.analytics_part (place, name, target, watched, forgets_after, qu
       count(*)::integer as teachers, sum(periods)::integer as periods
     from teaching group by 1, 2
   $$),
-  (8, 'transport_routes', 'transport_route', '{route,bus,bus_assignment,transport_enrollment}', null, $$
+  (7, 'transport_routes', 'transport_route', '{route,bus,bus_assignment,transport_enrollment}', null, $$
     select r.id as route_id, r.is_active, seats.number as seats, coalesce(e.pickup, 0)::integer as riders_pickup, coalesce(e.drop, 0)::integer as riders_drop
     from route r
     left join (
@@ -98,7 +96,7 @@ insert into core.analytics_part (place, name, target, watched, forgets_after, qu
     where r.deleted_at is null
   $$),
   -- What a sender calls a message is their own word; only events of the catalogue are told apart.
-  (9, 'notifications', 'notification_day', '{notification,notification_delivery}', 60, $$
+  (8, 'notifications', 'notification_day', '{notification,notification_delivery}', 60, $$
     with place as materialized (
       select time_zone, $1::timestamp at time zone time_zone as since from (select coalesce(nullif(current_setting('app.time_zone', true), ''), 'UTC') as time_zone) zone
     ), message as (
@@ -111,6 +109,13 @@ insert into core.analytics_part (place, name, target, watched, forgets_after, qu
       count(*) filter (where m.status = 'pending')::integer as pending, count(*) filter (where m.status = 'sent')::integer as sent, count(*) filter (where m.status = 'failed')::integer as failed,
       count(*) filter (where m.status = 'dropped')::integer as dropped, count(*) filter (where m.is_read)::integer as read
     from message m left join core.notification_event e on e.key = m.type group by 1, 2, 3
+  $$),
+  -- Read last, whenever something else was: so that each class of the facts is there.
+  (9, 'academic_years', 'academic_year', '{academic_year}', null, $$
+    select id as academic_year_id, name, start_date, end_date, is_current from academic_year
+  $$),
+  (10, 'classes', 'class', '{class,grade}', null, $$
+    select c.id as class_id, c.academic_year_id, g.name as grade, c.section, c.capacity from class c join grade g on g.id = c.grade_id
   $$);
 
 -- What schools look like: {part: text}, another text after each change of a table that the part depends on, and one for what all depend on: the day at the
@@ -210,7 +215,8 @@ begin
   v_before := core.enter_tenant(p_tenant_id);
   perform set_config('search_path', format('tenant_%s, public, pg_temp', p_tenant_id), true), set_config('app.time_zone', v_time_zone, true);
   for v_part in select * from core.analytics_part order by place loop
-    if p_everything or v_seen -> 'all' is distinct from v_looks -> 'all' or v_seen -> v_part.name is distinct from v_looks -> v_part.name then
+    if p_everything or v_seen -> 'all' is distinct from v_looks -> 'all' or v_seen -> v_part.name is distinct from v_looks -> v_part.name
+       or (v_part.name in ('academic_years', 'classes') and v_rows <> '{}') then
       v_rows := v_rows || jsonb_build_object(v_part.name, core.analytics_put(v_part, p_tenant_id));
     end if;
   end loop;

@@ -1,5 +1,5 @@
 --! Previous: sha1:d624f8e14600047e9798d3ae4ca673fa50385c0a
---! Hash: sha1:0caa562e768ea75f6e47c7808e7cb7544f1ca795
+--! Hash: sha1:ae140d7671bb8dcfea69860b841ecc3c26518dfb
 --! Message: analytics
 
 -- What analysts see of all schools together: facts that the worker reads out of each school (core.analytics_refresh), behind the views of the schema analytics.
@@ -63,6 +63,18 @@ create table if not exists mart.attendance_day (
   primary key (tenant_id, class_id, date)
 );
 comment on table mart.attendance_day is 'How many marks of a class say what, day by day.';
+
+create table if not exists mart.attendance_month (
+  tenant_id bigint not null,
+  class_id bigint not null,
+  month date not null,
+  days integer not null,
+  present integer not null,
+  late integer not null,
+  absent integer not null,
+  primary key (tenant_id, class_id, month)
+);
+comment on table mart.attendance_month is 'How many marks of a class say what, month by month: for figures of many schools, whose days are millions.';
 
 create table if not exists mart.fee_month (
   tenant_id bigint not null,

@@ -24,6 +24,17 @@ program
     await databaseReset(readConfig(process.env), options);
   });
 
+program
+  .command('analytics')
+  .description('the facts of all schools for analysts')
+  .command('refresh')
+  .description('read them out of the schools anew, all of them, instead of what has changed')
+  .option('--tenant <id or subdomain>', 'only of this school')
+  .action(async (options: { tenant?: string }) => {
+    const { analyticsRefresh } = await import('./analytics.ts');
+    process.exitCode = await analyticsRefresh(readConfig(process.env), options);
+  });
+
 const jobId = (value: string, earlier: number[] = []) => {
   if (!/^[1-9]\d{0,14}$/.test(value)) throw new InvalidArgumentError('must be the number of a job');
   return [...earlier, Number(value)];

@@ -27,6 +27,7 @@ export async function loadDemo(client: pg.Client, passwords: Passwords): Promise
     await client.query((await sqlFile('db/demo/demo.sql')).text);
     await generateTimetable(client);
     await client.query('commit');
+    await client.query('select core.analytics_refresh(id) from platform.tenant');
     return true;
   } catch (error) {
     await client.query('rollback');

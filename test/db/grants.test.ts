@@ -30,7 +30,10 @@ const functionsOf = (schema: string) => `select proname::text, proacl, proowner 
 /** Every function of core and platform that somebody but the owner may execute. What is not listed here, nobody may. */
 const granted: Record<string, string[]> = {
   school_api: ['admit', 'call', 'readiness', 'stream_check', 'stream_read'],
+  school_analyst: ['analytics_jobs'],
   school_worker: [
+    'analytics_queue',
+    'analytics_refresh',
     'clean_up',
     'clean_up_school',
     'daily_queue',
@@ -68,7 +71,7 @@ const granted: Record<string, string[]> = {
     'tenant_usage',
     'usage_count',
   ],
-  'school_api and school_worker': ['queue'],
+  'school_api and school_worker': ['analytics_age', 'queue'],
   school_platform: ['audit', 'is_reserved_subdomain', 'require_plan_fits', 'tenant_provision'],
   'school_platform and school_tenant': [
     'conditions',
@@ -149,6 +152,7 @@ const grantedTables: Record<string, string[]> = {
     'school_platform UPDATE (key, channel, subject, body, is_active, updated_at)',
   ],
   'platform.plan': [
+    'school_analyst SELECT (id, name, price_monthly)',
     'school_platform DELETE',
     'school_platform INSERT (name, price_monthly, max_students, max_teachers, features)',
     'school_platform SELECT',
@@ -156,16 +160,22 @@ const grantedTables: Record<string, string[]> = {
   ],
   'platform.state_transition': ['school_platform SELECT'],
   'platform.subscription': [
+    'school_analyst SELECT (tenant_id, status)',
     'school_platform INSERT (tenant_id, plan_id, status, current_period_end)',
     'school_platform SELECT',
     'school_platform UPDATE (plan_id, status, started_at, current_period_end, updated_at)',
   ],
   'platform.tenant': [
+    'school_analyst SELECT (id, name, subdomain, status, plan_id, trial_ends_at, is_setup_complete, time_zone, created_at)',
     'school_platform INSERT (name, subdomain, plan_id, contact_email, trial_ends_at, feature_flags, time_zone)',
     'school_platform SELECT',
     'school_platform UPDATE (name, subdomain, status, plan_id, contact_email, trial_ends_at, feature_flags, time_zone, suspended_at, deleted_at, updated_at)',
   ],
-  'platform.tenant_usage': ['school_platform SELECT', 'school_platform UPDATE (updated_at)'],
+  'platform.tenant_usage': [
+    'school_analyst SELECT (tenant_id, students, teachers, classes)',
+    'school_platform SELECT',
+    'school_platform UPDATE (updated_at)',
+  ],
   'platform.user_account': [
     'school_platform SELECT',
     'school_platform UPDATE (password_hash, first_name, last_name, phone, email_verified_at, profile_picture_id, last_login_at, updated_at)',
@@ -192,25 +202,28 @@ async function tableGrants(...schemas: string[]): Promise<Record<string, string[
 }
 
 describe('roles', () => {
-  test('the API and the worker can log in, the roles of requests can not; none has a right over the server or inherits one', async () => {
+  test('the API, the worker and the server of analysts can log in, the roles of requests can not; none has a right over the server or inherits one', async () => {
     const roles = await database.query(
       `select rolname::text as role, rolcanlogin as login, rolinherit as inherits, rolsuper or rolcreaterole or rolcreatedb or rolbypassrls or rolreplication as special
        from pg_roles where rolname like 'school\\_%' order by rolname`,
     );
     expect(roles).toEqual([
+      { role: 'school_analyst', login: false, inherits: false, special: false },
       { role: 'school_api', login: true, inherits: false, special: false },
+      { role: 'school_graphql', login: true, inherits: false, special: false },
       { role: 'school_platform', login: false, inherits: false, special: false },
       { role: 'school_tenant', login: false, inherits: false, special: false },
       { role: 'school_worker', login: true, inherits: false, special: false },
     ]);
   });
 
-  test('the API may become the roles of requests, and nobody else may become anything', async () => {
+  test('the API may become the roles of requests, the server of analysts an analyst, and nobody else may become anything', async () => {
     const members = await database.query(
       `select m.member::regrole::text as member, m.roleid::regrole::text as role, m.admin_option, m.inherit_option
        from pg_auth_members m where m.member::regrole::text like 'school\\_%' order by 2`,
     );
     expect(members).toEqual([
+      { member: 'school_graphql', role: 'school_analyst', admin_option: false, inherit_option: false },
       { member: 'school_api', role: 'school_platform', admin_option: false, inherit_option: false },
       { member: 'school_api', role: 'school_tenant', admin_option: false, inherit_option: false },
     ]);
@@ -221,6 +234,7 @@ describe('grants', () => {
   test('a schema is open to whom this list names', async () => {
     const schemas = "select nspname::text, nspacl, nspowner from pg_namespace where nspname not like 'pg\\_%' and nspname <> 'information_schema'";
     expect(await grants(schemas, 'n')).toEqual({
+      analytics: ['school_analyst USAGE'],
       api: ['school_api USAGE', 'school_platform USAGE', 'school_tenant USAGE'],
       core: ['school_api USAGE', 'school_platform USAGE', 'school_tenant USAGE', 'school_worker USAGE'],
       graphile_worker: ['school_worker USAGE'],
@@ -264,6 +278,14 @@ describe('grants', () => {
 
   test('a table of core or platform may be touched by whom this list names', async () => {
     expect(await tableGrants('core', 'platform', 'public')).toEqual(grantedTables);
+  });
+
+  test('the facts and the views over them may be read by analysts, and touched by nobody', async () => {
+    const tables = await tableGrants('analytics', 'mart');
+    expect(Object.keys(tables).length).toBeGreaterThan(20);
+    const { 'mart.school': state, ...others } = tables;
+    expect(state).toEqual(['school_analyst SELECT (tenant_id, refreshed_at)']);
+    expect([...new Set(Object.values(others).flat())]).toEqual(['school_analyst SELECT']);
   });
 
   test('the tables of a school are open to its role alone, and those of the queue to the worker alone', async () => {
@@ -346,6 +368,8 @@ describe('refusals', () => {
         'core.failed_jobs(null, 1)',
         'core.job(1)',
         "core.change_jobs('cancel', '{1}', null, false)",
+        'core.analytics_refresh(1, true)',
+        'core.analytics_jobs()',
       ]) {
         expect({ call, outcome: await attempt(`select ${call}`) }).toEqual({ call, outcome: denied });
       }
