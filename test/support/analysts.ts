@@ -93,6 +93,11 @@ export async function writeFacts(service: TestService, tenantId: number, facts: 
       }),
     ),
   );
+  await query(
+    `insert into mart.attendance_month (tenant_id, class_id, month, days, present, late, absent)
+     select tenant_id, class_id, date_trunc('month', date::timestamp)::date, count(*), sum(present), sum(late), sum(absent) from mart.attendance_day where tenant_id = $1 group by 1, 2, 3`,
+    [tenantId],
+  );
   await insert(
     'mart.fee_month',
     months.flatMap((n) =>
@@ -121,7 +126,7 @@ export async function writeFacts(service: TestService, tenantId: number, facts: 
   );
   await insert(
     'mart.teacher_load',
-    Object.entries(facts.bands).map(([band, teachers]) => ({ academic_year_id: 1, band, teachers, periods: teachers * (parseInt(band) + 2) })),
+    Object.entries(facts.bands).map(([band, teachers]) => ({ academic_year_id: 1, band, teachers, periods: band === '0' ? 0 : teachers * (parseInt(band) + 2) })),
   );
   await insert(
     'mart.transport_route',
