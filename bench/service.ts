@@ -27,6 +27,7 @@ function freePort(): Promise<number> {
  * @param onStop  takes what ends it, before it is ready
  * @param nodeOptions  for node itself, `--cpu-prof` for example
  * @param hasMetrics  whether it counts requests for Prometheus
+ * @param settings  of the service, besides
  */
 export async function startApi(
   databaseUrl: string,
@@ -36,6 +37,7 @@ export async function startApi(
   onStop: (stop: () => Promise<void>) => void,
   nodeOptions: string[] = [],
   hasMetrics = false,
+  settings: Record<string, string> = {},
 ): Promise<ServiceChild> {
   const port = await freePort();
   const log = createWriteStream(join(folder, 'api.log'));
@@ -58,6 +60,7 @@ export async function startApi(
       LOG_LEVEL: 'info',
       // A port by chance: nobody reads the metrics, they only cost.
       ...(hasMetrics ? { METRICS_PORT: '0' } : {}),
+      ...settings,
     },
   });
   onStop(async () => {

@@ -28,7 +28,7 @@ declare
 begin
   for v_function in
     select p.oid::regprocedure as signature,
-      case n.nspname when 'core' then p.proname = any (v_shared || v_of_tenant) else coalesce(o.access, '') <> 'platform' end as to_tenant,
+      case n.nspname when 'core' then p.proname = any (v_shared || v_of_tenant) else coalesce(o.access, '') not in ('platform', 'analyst') end as to_tenant,
       case n.nspname when 'core' then p.proname = any (v_shared || v_of_platform) else coalesce(o.access, '') <> 'tenant' end as to_platform
     from pg_proc p
     join pg_namespace n on n.oid = p.pronamespace and n.nspname in ('core', 'api')

@@ -74,6 +74,8 @@ const Environment = z.object({
   WORKER_DATABASE_URL: postgresUrl.optional(),
   LISTEN_DATABASE_URL: postgresUrl.optional(),
   DATABASE_POOL_SIZE: count(1, 200).default(10),
+  ANALYTICS_DATABASE_URL: postgresUrl.optional(),
+  ANALYTICS_CONNECTIONS: count(1, 20).default(2),
   MIGRATE_ON_START: flag.optional(),
   DEMO: flag.optional(),
   JWT_SECRETS: z

@@ -5,6 +5,7 @@ import type { WorkerEvents } from 'graphile-worker';
 import type pg from 'pg';
 import { pino, type Logger } from 'pino';
 import type { Worker } from '../workers/worker.ts';
+import { analyticsProcess } from './analytics/process.ts';
 import { createApp } from './api/app.ts';
 import { type Passwords, passwords } from './api/passwords.ts';
 import type { Operation } from './api/router.ts';
@@ -56,6 +57,12 @@ async function startApi(
     ...{ pool, heartbeat: config.STREAM_HEARTBEAT_MS, logger },
     ...{ listenUrl: listenUrl ?? ownerUrl, listenRole: listenUrl === undefined ? 'school_api' : undefined },
   });
+  const analytics = analyticsProcess({
+    url: config.ANALYTICS_DATABASE_URL ?? ownerUrl,
+    isOwnLogIn: config.ANALYTICS_DATABASE_URL !== undefined,
+    connections: config.ANALYTICS_CONNECTIONS,
+    logger,
+  });
   metrics?.watchPool('api', pool);
   metrics?.watchStreams(() => streams.count());
   // Longer than proxies and clients keep an idle connection, so that it is not cut under a request that is on its way.
@@ -76,6 +83,7 @@ async function startApi(
       tokens: tokens(config.jwtSecrets),
       passwords: hashing,
       streams,
+      analytics,
       logger,
       observeRequest: metrics?.observeRequest,
       readiness: await fingerprint().then((expected) => () => readiness(pool, expected)),
@@ -94,6 +102,7 @@ async function startApi(
         const hurry = setTimeout(() => server.closeAllConnections(), 10_000);
         await closed;
         clearTimeout(hurry);
+        await analytics.close();
         await pool.end();
       },
     };

@@ -17,8 +17,10 @@ comment on view analytics.tenants is e'@primaryKey tenant_id\nSchools with their
 comment on column analytics.tenants.price_monthly is 'The price of the plan a month.';
 comment on column analytics.tenants.trial_ends_on is 'The day the trial ends or ended, where the school is.';
 comment on column analytics.tenants.signed_up_on is 'The day the school was made, where it is.';
-comment on column analytics.tenants.students is 'Active students.';
-comment on column analytics.tenants.teachers is 'Active teachers.';
+-- `classes` of a school are those of the relation.
+comment on column analytics.tenants.students is e'@name student_count\nActive students.';
+comment on column analytics.tenants.teachers is e'@name teacher_count\nActive teachers.';
+comment on column analytics.tenants.classes is e'@name class_count\nClasses.';
 comment on column analytics.tenants.refreshed_at is 'As of when the facts of this school are; null before the first time.';
 
 create view analytics.academic_years with (security_invoker = true) as

@@ -106,6 +106,8 @@ begin
     v_user_id := v_request.user_id;
     if o.access = 'platform' and not (v_is_platform and 'admin' = any (v_request.roles)) then
       perform core.fail('forbidden', 'This needs a platform operator with the admin role.');
+    elsif o.access = 'analyst' and not (v_is_platform and v_request.roles && '{admin,analyst}') then
+      perform core.fail('forbidden', 'This needs a platform operator.');
     elsif o.access = 'tenant' and v_is_platform then
       perform core.fail('forbidden', 'An operator is not a user of a school.');
     end if;

@@ -27,7 +27,7 @@ comment on table core.default_role is 'The system roles that every school begins
 
 create table core.operation (
   name text primary key,
-  access text not null constraint operation_access_check check (access in ('public', 'token', 'feed', 'refresh', 'any', 'tenant', 'platform')),
+  access text not null constraint operation_access_check check (access in ('public', 'token', 'feed', 'refresh', 'any', 'tenant', 'platform', 'analyst')),
   permission text references core.permission (name) on delete restrict,
   own boolean not null default false,
   role text,
@@ -42,7 +42,7 @@ create table core.operation (
   errors text[] not null default '{}'
 );
 comment on table core.operation is 'Every operation that the dispatcher will run, and who may run it. Each is registered beside its function in db/api.';
-comment on column core.operation.access is 'public: nobody is logged in, the school is named; token: a one-time token names school and user; feed: the token of a calendar feed names both, and the rights are those that the user has now; refresh: a refresh token; any: a user or an operator; tenant: a user of a school; platform: an operator with the admin role.';
+comment on column core.operation.access is 'public: nobody is logged in, the school is named; token: a one-time token names school and user; feed: the token of a calendar feed names both, and the rights are those that the user has now; refresh: a refresh token; any: a user or an operator; tenant: a user of a school; platform: an operator with the admin role; analyst: an operator, whatever their role.';
 comment on column core.operation.permission is 'The permission that the user needs; null where the operation shows only what is the user''s own or harmless.';
 comment on column core.operation.own is 'True: a student or a teacher without the permission may run it too, for what is their own.';
 comment on column core.operation.role is 'The role that the user needs.';

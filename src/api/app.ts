@@ -5,6 +5,7 @@ import helmet from 'helmet';
 import { docsRouter } from './docs.ts';
 import { resources } from './endpoints/index.ts';
 import { ApiError, toApiError } from './errors.ts';
+import { graphqlRouter } from './graphql.ts';
 import { healthRouter } from './health.ts';
 import { openapiText } from './openapi.ts';
 import { entrance, passwordPage } from './pages.ts';
@@ -130,6 +131,7 @@ export function createApp(services: Services, operations: readonly Operation[]):
   app.get('/api/openapi.json', as('/api/openapi.json'), (_req, res) => {
     res.set('Content-Type', 'application/json; charset=utf-8').set('Cache-Control', 'no-cache').send(document);
   });
+  app.use('/graphql', graphqlRouter(services));
   app.use('/password', as('/password'), passwordPage());
   app.get(['/', '/api'], as('/'), entrance);
   app.use('/api', (_req, res, next) => {

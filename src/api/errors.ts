@@ -113,12 +113,16 @@ const away = /^(08|53|57|55P03|25006|40|ECONN|ENOENT|EPIPE|ETIMEDOUT|EAI_AGAIN)/
 const awayMessage =
   /timeout exceeded when trying to connect|Connection terminated|Client has encountered a connection error|not queryable|cached plan must not change|cache lookup failed/;
 
+/** The limit that a body was larger than. */
+const sizeOf = (error: object) =>
+  'limit' in error && typeof error.limit === 'number' && error.limit < 1_000_000 ? `${String(error.limit / 1024)} kB` : '1 MB';
+
 /** What express and its body parsers throw. */
 function fromExpress(error: unknown): unknown {
   if (!(error instanceof Error) || !('status' in error) || error instanceof ApiError) return error;
   const type = 'type' in error ? error.type : undefined;
   if (type === 'entity.parse.failed') return new ApiError('malformed_json', 'The body is not JSON.');
-  if (type === 'entity.too.large') return new ApiError('payload_too_large', 'The body may have 1 MB at most.');
+  if (type === 'entity.too.large') return new ApiError('payload_too_large', `The body may have ${sizeOf(error)} at most.`);
   if (error.status === 415) return new ApiError('unsupported_media_type', 'The body has a charset or encoding that is not supported.');
   if (typeof error.status === 'number' && error.status < 500) return new ApiError('validation_error', 'The request can not be read.', { cause: error });
   return error;

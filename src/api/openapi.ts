@@ -133,6 +133,7 @@ function access(endpoint: Endpoint, operation: Operation): string {
       ? `Needs the permission \`${operation.permission}\`${operation.own ? ", but for a student's or a teacher's own" : ''}.`
       : 'Needs a log-in of a school.',
     platform: 'Needs an operator.',
+    analyst: 'Needs an operator, whatever their role.',
   };
   return [
     parts[operation.access],

@@ -15,7 +15,7 @@ import { validator } from './validate.ts';
 /** Who may call an operation, from `core.operation`; the rest of that row is the dispatcher's business. */
 export interface Operation {
   name: string;
-  access: 'public' | 'token' | 'feed' | 'refresh' | 'any' | 'tenant' | 'platform';
+  access: 'public' | 'token' | 'feed' | 'refresh' | 'any' | 'tenant' | 'platform' | 'analyst';
   permission: string | null;
   own: boolean;
   role: string | null;
@@ -45,7 +45,7 @@ function origin(req: Request): CallContext {
 }
 
 /** The header X-Tenant-ID or the left-most label of the host below BASE_DOMAIN, as the dispatcher wants them. */
-function requestContext(req: Request, baseDomain: string | undefined): CallContext {
+export function requestContext(req: Request, baseDomain: string | undefined): CallContext {
   const context = origin(req);
   const tenant = req.get('x-tenant-id');
   if (tenant !== undefined) {
@@ -242,7 +242,7 @@ function isDeeper(value: unknown, most: number): boolean {
 }
 
 /** Reads a JSON body of at most `limit`; another type is refused rather than taken for an empty one. */
-function bodyReader(limit: string) {
+export function bodyReader(limit: string) {
   const json = express.json({ limit, strict: false });
   return (req: Request, res: Response, next: NextFunction): void => {
     const hasBody = req.headers['transfer-encoding'] !== undefined || Number(req.headers['content-length'] ?? 0) > 0;

@@ -1,4 +1,5 @@
 import type { Logger } from 'pino';
+import type { Analytics } from '../analytics/process.ts';
 import type { Config } from '../config.ts';
 import type { Call } from '../database/call.ts';
 import type { Metrics } from '../metrics.ts';
@@ -13,6 +14,7 @@ export interface Services {
   tokens: Tokens;
   passwords: Passwords;
   streams: Streams;
+  analytics: Analytics;
   logger: Logger;
   /** Hears of each request that was answered; undefined where nobody counts. */
   observeRequest: Metrics['observeRequest'] | undefined;

@@ -123,6 +123,15 @@ program
     process.exitCode = options.lint && lines.length > 0 ? 1 : 0;
   });
 
+program
+  .command('graphql-schema')
+  .description("print the schema of the analysts' GraphQL view")
+  .action(async () => {
+    process.env['GRAPHILE_ENV'] = 'production';
+    const { graphqlSchema } = await import('./graphql-schema.ts');
+    process.stdout.write(`${await graphqlSchema(readConfig(process.env))}\n`);
+  });
+
 const tenantId = (value: string, earlier: number[] = []) => {
   if (!/^[1-9]\d*$/.test(value)) throw new InvalidArgumentError('must be the number of a school');
   return [...earlier, Number(value)];

@@ -11,8 +11,9 @@ import { send } from '../support/wire.ts';
 const service = await serviceOfFile();
 const { endpoints, document, operations } = await registry(service);
 
-/** Operations that only a handler calls, on the way of another one. */
+/** Operations that only a handler calls, on the way of another one or of /graphql. */
 const internal = [
+  'analytics_admit',
   'auth_own_credentials',
   'auth_session_open',
   'platform_audit_logs_export_page',

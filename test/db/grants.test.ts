@@ -278,7 +278,7 @@ describe('grants', () => {
     expect(functions.length).toBeGreaterThan(60);
     const expected = functions.map(({ name, access }): [string, string[]] => [
       name,
-      access === 'platform'
+      access === 'platform' || access === 'analyst'
         ? ['school_platform EXECUTE']
         : access === 'tenant'
           ? ['school_tenant EXECUTE']

@@ -1,0 +1,168 @@
+import { randomBytes } from 'node:crypto';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { Agent, request } from 'node:http';
+import { availableParallelism, tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { Command } from 'commander';
+import { tokens } from '../src/api/tokens.ts';
+import { startEmbedded } from '../src/database/embedded.ts';
+import { withOwner } from '../src/database/pool.ts';
+import { benchDatabase } from './database.ts';
+import { startApi } from './service.ts';
+import { usage } from './usage.ts';
+
+// `npm run bench:analytics`: how long requests of schools take while nobody asks for figures, and while four queries of analysts over all schools run at
+// all times. Both take turns, since the machine is not ours alone; requests come at a steady rate, whether the ones before are answered or not.
+
+const number = (text: string) => Number(text);
+const options = new Command('bench:analytics')
+  .option('--schools <n>', 'schools with facts', number, 500)
+  .option('--rate <n>', 'requests of schools a second', number, 100)
+  .option('--seconds <n>', 'length of a turn', number, 8)
+  .option('--turns <n>', 'turns of each kind', number, 5)
+  .option('--connections <n>', 'ANALYTICS_CONNECTIONS; the default of the service without it', number)
+  .parse()
+  .opts<{ schools: number; rate: number; seconds: number; turns: number; connections?: number }>();
+const print = (text: string) => process.stdout.write(`${text}\n`);
+
+/** A year of facts for so many schools of 24 classes, in the mart alone: to queries of analysts that is all there is. */
+const facts = `
+  insert into platform.tenant (name, subdomain, contact_email, plan_id, schema_version, is_setup_complete)
+    select 'Made up ' || n, 'made-up-' || n, 'head@made-up.example', 1 + n % 3, 9999, true from generate_series(1, $SCHOOLS) n;
+  create temporary table made as select id as tenant_id, row_number() over (order by id) as n from platform.tenant where subdomain like 'made-up-%';
+  insert into platform.tenant_usage (tenant_id, students, teachers, classes) select tenant_id, 600, 40, 24 from made;
+  insert into mart.academic_year select tenant_id, 1, '2026/27', '2026-09-01', '2027-07-31', true from made;
+  insert into mart.class select tenant_id, c, 1, 'Grade ' || (c + 1) / 2, chr(65 + c % 2), 30 from made, generate_series(1, 24) c;
+  insert into mart.enrollment (tenant_id, class_id, month, gender, students, joiners, leavers)
+    select tenant_id, c, date '2026-09-01' + m * interval '1 month', g, 12, 1, 1 from made, generate_series(1, 24) c, generate_series(0, 9) m, unnest('{female,male}'::text[]) g;
+  insert into mart.attendance_day (tenant_id, class_id, date, present, late, absent)
+    select tenant_id, c, date '2026-09-01' + d, 22 + (n + c + d) % 3, d % 2, 3 - (n + c + d) % 3 from made, generate_series(1, 24) c, generate_series(0, 299) d where d % 7 < 5;
+  insert into mart.fee_month (tenant_id, academic_year_id, month, source, component, currency, billed, waived, collected, overdue)
+    select tenant_id, 1, date '2026-09-01' + m * interval '1 month', 'student_fees', f, 'USD', 1000, 0, 500 + n % 500, 0 from made, generate_series(0, 9) m, unnest('{Tuition,Transport,Books}'::text[]) f;
+  insert into mart.notification_day (tenant_id, date, event, channel, messages, pending, sent, failed, dropped, read)
+    select tenant_id, date '2026-09-01' + d, 'attendance.marked_absent', c, 40, 0, 39, 1, 0, 20 from made, generate_series(0, 299) d, unnest('{in_app,push,email}'::text[]) c;
+  analyze`;
+
+/** Whatever an analyst may ask that is dear: all days of all schools in groups, counts of what differs, relations, long pages. */
+const queries = [
+  '{ attendanceDays { groupedAggregates(groupBy: [DATE_TRUNCATED_TO_WEEK, GRADE]) { keys sum { present late marked } distinctCount { tenantId } } } }',
+  '{ tenants(first: 100) { nodes { name attendanceDays { groupedAggregates(groupBy: [DATE_TRUNCATED_TO_MONTH]) { keys sum { present late marked } } } } } }',
+  '{ tenants(first: 1000, filter: { attendanceDays: { aggregates: { sum: { absent: { greaterThan: "1000" } } } } }) { totalCount nodes { name } } }',
+  '{ attendanceDays(first: 1000, orderBy: [ATTENDANCE_RATE_ASC], filter: { tenant: { plan: { equalTo: "Standard" } } }) { totalCount nodes { date grade attendanceRate tenant { name } } } }',
+  '{ notificationDays { groupedAggregates(groupBy: [TENANT_ID, DATE_TRUNCATED_TO_MONTH, CHANNEL]) { keys sum { messages sent failed } } } }',
+  '{ attendanceDays { aggregates { distinctCount { classId date tenantId grade } average { attendanceRate } } } }',
+];
+
+const agent = new Agent({ keepAlive: true, maxSockets: 64 });
+
+/** Milliseconds of one request. @throws unless it answers 200 */
+function timed(url: string, path: string, token: string, body?: object): Promise<{ milliseconds: number; text: string }> {
+  const start = performance.now();
+  return new Promise((done, fail) => {
+    const asked = request(
+      new URL(path, url),
+      { agent, method: body ? 'POST' : 'GET', headers: { authorization: `Bearer ${token}`, ...(body ? { 'content-type': 'application/json' } : {}) } },
+      (response) => {
+        let text = '';
+        response.setEncoding('utf8');
+        response.on('data', (part: string) => (text += part));
+        response.on('end', () => {
+          if (response.statusCode === 200) done({ milliseconds: performance.now() - start, text });
+          else fail(new Error(`${path} answered ${String(response.statusCode)}: ${text.slice(0, 300)}`));
+        });
+      },
+    );
+    asked.on('error', fail);
+    asked.end(body ? JSON.stringify(body) : undefined);
+  });
+}
+
+const at = (sorted: number[], share: number) => sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * share))] ?? NaN;
+
+const folder = await mkdtemp(join(tmpdir(), 'school-bench-'));
+const server = await startEmbedded(folder);
+let stopApi = () => Promise.resolve();
+try {
+  const database = await benchDatabase(server, 4, 1000, print);
+  print(`Writing the facts of ${String(options.schools)} schools ...`);
+  const operators = await withOwner(database.url, async (owner) => {
+    await owner.query(`set synchronous_commit = off; ${facts.replace('$SCHOOLS', String(options.schools))}`);
+    await owner.query('vacuum');
+    const { rows } = await owner.query<{ id: string; user_id: string }>(
+      `with made as (insert into platform.user_account (email, password_hash, first_name, last_name, role)
+         values ('one@bench.example', '', 'Ana', 'Lyst', 'analyst'), ('two@bench.example', '', 'Ana', 'Lyst', 'analyst') returning id, email)
+       insert into platform.session (user_id, email, permissions, roles, expires_at) select id, email, '{}', '{analyst}', now() + interval '1 day' from made returning id, user_id`,
+    );
+    return rows;
+  });
+  const secret = randomBytes(32).toString('hex');
+  const settings = options.connections === undefined ? {} : { ANALYTICS_CONNECTIONS: String(options.connections) };
+  const service = await startApi(database.url, secret, 10, folder, (stop) => (stopApi = stop), [], false, settings);
+  const signer = tokens([secret]);
+  const analysts = operators.map(({ id, user_id }) => signer.sign({ session_id: Number(id), user_id: Number(user_id), tenant_id: null }));
+  const schools = database.schools.map(({ id, sessionId }) => signer.sign({ session_id: sessionId, user_id: 1, tenant_id: id }));
+  const pick = (upTo: number) => 1 + Math.floor(Math.random() * upTo);
+  const one = () => {
+    const path = pick(4) > 1 ? `/api/students/${String(pick(1000))}` : `/api/students?class_id=${String(pick(24))}&pageSize=25`;
+    return timed(service.url, path, schools[pick(schools.length) - 1] ?? '').then(({ milliseconds }) => milliseconds);
+  };
+
+  /** Requests of schools at the rate, for the length of a turn; their milliseconds. */
+  const turn = async (seconds: number): Promise<number[]> => {
+    const start = performance.now();
+    const under: Promise<number>[] = [];
+    for (let n = 0; n < options.rate * seconds; n++) {
+      const due = start + (n * 1000) / options.rate;
+      const early = due - performance.now();
+      if (early > 0) await new Promise((done) => setTimeout(done, early));
+      under.push(one());
+    }
+    return Promise.all(under);
+  };
+
+  const asked: { milliseconds: number; isWhole: boolean }[] = [];
+  /** Four queries at all times, until `signal` is aborted. */
+  const askAll = (signal: AbortSignal) =>
+    Promise.all(
+      [0, 1, 2, 3].map(async (place) => {
+        for (let n = place; !signal.aborted; n++) {
+          const { milliseconds, text } = await timed(service.url, '/graphql', analysts[place % 2] ?? '', { query: queries[n % queries.length] });
+          asked.push({ milliseconds, isWhole: !text.startsWith('{"errors"') });
+        }
+      }),
+    );
+
+  const idleMb = (await usage(service.pid)).memoryMb;
+  await turn(3);
+  await timed(service.url, '/graphql', analysts[0] ?? '', { query: '{ tenants { totalCount } }' });
+  const quiet: number[] = [];
+  const busy: number[] = [];
+  for (let n = 0; n < options.turns; n++) {
+    quiet.push(...(await turn(options.seconds)));
+    const stop = new AbortController();
+    const asking = askAll(stop.signal);
+    busy.push(...(await turn(options.seconds)));
+    stop.abort();
+    await asking;
+  }
+  const row = (name: string, values: number[]) => {
+    values.sort((a, b) => a - b);
+    return `| ${name} | ${at(values, 0.5).toFixed(1)} | ${at(values, 0.95).toFixed(1)} | ${at(values, 0.99).toFixed(1)} |`;
+  };
+  const lines = [row('nobody', quiet), row('four analysts at all times', busy)];
+  const factor = at(busy, 0.99) / at(quiet, 0.99);
+  print(`
+${String(availableParallelism())} cores; ${String(options.schools)} schools in the mart; ${String(options.rate)} requests of schools a second, ${String(options.turns)} turns of ${String(options.seconds)} s each.
+
+| who asks for figures | p50 ms | p95 ms | p99 ms |
+| --- | --: | --: | --: |
+${lines.join('\n')}
+
+p99 is ${factor.toFixed(2)} times as high (aim: at most 1.5: ${factor <= 1.5 ? 'met' : 'not met'}).
+${String(asked.length)} queries, ${String(asked.filter(({ isWhole }) => !isWhole).length)} of them cut off; ${(asked.reduce((sum, { milliseconds }) => sum + milliseconds, 0) / asked.length / 1000).toFixed(1)} s each, their waiting included.
+Memory of the API process: ${idleMb.toFixed(0)} MB idle, ${(await usage(service.pid)).memoryMb.toFixed(0)} MB at the end.`);
+} finally {
+  await stopApi();
+  await server.stop();
+  await rm(folder, { recursive: true, force: true });
+}

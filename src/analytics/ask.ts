@@ -1,0 +1,131 @@
+import type pg from 'pg';
+import { execute } from 'postgraphile/grafast';
+import {
+  type DocumentNode,
+  getOperationAST,
+  getVariableValues,
+  GraphQLError,
+  type GraphQLFormattedError,
+  OperationTypeNode,
+  parse,
+  specifiedRules,
+  validate,
+} from 'postgraphile/graphql';
+import { requestClient } from './database.ts';
+import { checkCost, checkSize, checkVariables, limits, withPages } from './limits.ts';
+import type { Reach } from './reach.ts';
+import type { AnalyticsSchema } from './schema.ts';
+
+/** What an analyst asks. */
+export interface Question {
+  query: string;
+  variables: Record<string, unknown>;
+  operationName: string | undefined;
+  reach: Reach;
+}
+
+/** What they are answered. */
+export interface Answer {
+  /** JSON, as GraphQL wants it. */
+  body: string;
+  /** Nothing was run. */
+  isRefused: boolean;
+  /** What went wrong on our side, for the log: it has no values of anybody. */
+  faults: object[];
+}
+
+/** So many documents are kept as they were checked; PostGraphile keeps its plans by them. */
+const mostDocuments = 200;
+
+/** What the log may know of an error: what Postgres says of values stays out of it. */
+function faultOf(error: unknown): object {
+  if (!(error instanceof Error)) return { name: typeof error };
+  const { code, routine } = error as { code?: string; routine?: string };
+  return { name: error.name, code, routine, ...(code ? {} : { message: error.message, stack: error.stack }) };
+}
+
+/** An error as an analyst may see it. */
+function shown(error: GraphQLError, faults: object[]): GraphQLFormattedError {
+  const { message, path, locations } = error.toJSON();
+  const where = { ...(locations ? { locations } : {}), ...(path ? { path } : {}) };
+  let cause: unknown = error;
+  while (cause instanceof GraphQLError && cause.originalError) cause = cause.originalError;
+  if (cause instanceof GraphQLError) return { message: cause.message || message, ...where, extensions: { code: 'BAD_USER_INPUT', ...cause.extensions } };
+  const code = cause instanceof Error && 'code' in cause ? String(cause.code) : '';
+  if (code.startsWith('22')) return { message: 'A value is out of range or not of its type.', ...where, extensions: { code: 'BAD_USER_INPUT' } };
+  faults.push(faultOf(cause));
+  if (/^(08|53|57|25006|ECONN|ENOENT|EPIPE|ETIMEDOUT)/.test(code) || (cause instanceof Error && /timeout exceeded|Connection terminated/.test(cause.message)))
+    return { message: 'The database is not available. Try again in a moment.', ...where, extensions: { code: 'UNAVAILABLE' } };
+  return { message: 'Something went wrong on our side.', ...where, extensions: { code: 'INTERNAL_ERROR' } };
+}
+
+/** Runs the queries of analysts on one schema and one pool. */
+export function analyst({ schema, resolvedPreset }: AnalyticsSchema, pool: pg.Pool): (question: Question) => Promise<Answer> {
+  const documents = new Map<string, DocumentNode | readonly GraphQLError[]>();
+
+  /** The document of a query with its pages, or what is wrong with it. */
+  function prepare(query: string): DocumentNode | readonly GraphQLError[] {
+    const known = documents.get(query);
+    if (known) return known;
+    let made: DocumentNode | readonly GraphQLError[];
+    try {
+      if (query.length > limits.characters) {
+        throw new GraphQLError(`The query may have ${String(limits.characters)} characters.`, { extensions: { code: 'TOO_LONG' } });
+      }
+      const document = parse(query, { maxTokens: limits.tokens });
+      checkSize(document);
+      const errors = validate(schema, document, specifiedRules, { maxErrors: 10 });
+      for (const error of errors) error.extensions['code'] = 'INVALID_QUERY';
+      made = errors.length > 0 ? errors : withPages(schema, document);
+    } catch (error) {
+      if (!(error instanceof GraphQLError)) throw error;
+      error.extensions['code'] ??= 'INVALID_QUERY';
+      made = [error];
+    }
+    const [oldest] = documents.keys();
+    if (oldest !== undefined && documents.size >= mostDocuments) documents.delete(oldest);
+    documents.set(query, made);
+    return made;
+  }
+
+  return async ({ query, variables, operationName, reach }) => {
+    const faults: object[] = [];
+    const refused = (errors: readonly GraphQLError[]): Answer => ({
+      body: JSON.stringify({ errors: errors.map((error) => shown(error, faults)) }),
+      isRefused: true,
+      faults,
+    });
+    const client = requestClient(pool, reach);
+    try {
+      const document = prepare(query);
+      if (!('definitions' in document)) return refused(document);
+      const operation = getOperationAST(document, operationName);
+      if (!operation) return refused([new GraphQLError('Name one of the operations of the query: operationName.', { extensions: { code: 'INVALID_QUERY' } })]);
+      if (operation.operation !== OperationTypeNode.QUERY)
+        return refused([new GraphQLError(`There is no ${operation.operation} here: analysts only read.`, { extensions: { code: 'READ_ONLY' } })]);
+      checkVariables(variables);
+      const { coerced, errors } = getVariableValues(schema, operation.variableDefinitions ?? [], variables, { maxErrors: 10 });
+      if (errors) return refused(errors);
+      checkCost(schema, document, operation, coerced);
+      const result = await execute({
+        schema,
+        document,
+        operationName: operationName ?? null,
+        variableValues: variables,
+        contextValue: { pgSettings: null, withPgClient: client.withPgClient },
+        resolvedPreset,
+        outputDataAsString: true,
+      });
+      if (Symbol.asyncIterator in result) throw new Error('A query answered a stream.');
+      const data = result.data as unknown as string | null | undefined;
+      const shownErrors = result.errors?.map((error) => shown(error, faults));
+      return { body: `{${shownErrors ? `"errors":${JSON.stringify(shownErrors)},` : ''}"data":${data ?? 'null'}}`, isRefused: false, faults };
+    } catch (error) {
+      return refused([
+        error instanceof GraphQLError ? error : new GraphQLError('', { originalError: error instanceof Error ? error : new Error(String(error)) }),
+      ]);
+    } finally {
+      await client.end();
+    }
+  };
+}

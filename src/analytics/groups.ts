@@ -1,0 +1,66 @@
+import { type ExecutionDetails, type GrafastResultsList, Step } from 'postgraphile/grafast';
+import type { PgSelectRowsStep, PgSelectStep } from 'postgraphile/@dataplan/pg';
+
+type Rows = readonly (readonly (string | null)[])[] | null;
+interface Details {
+  indicies: { index: number }[];
+}
+
+const compare = new Intl.Collator('en', { numeric: true }).compare;
+
+/** Puts groups in the order of their keys: pg-aggregates leaves them as Postgres finds them. */
+class GroupsStep extends Step<Rows> {
+  static override $$export = { moduleName: 'groups', exportName: 'GroupsStep' };
+  readonly #select: () => PgSelectStep;
+  readonly #rows: () => PgSelectRowsStep;
+
+  constructor($select: PgSelectStep) {
+    super();
+    const $rows = $select.items();
+    this.addDependency($rows);
+    this.addDependency($select.getGroupDetails());
+    const select = this.addRef($select);
+    const rows = this.addRef($rows);
+    this.#select = () => this.getRef(select) as PgSelectStep;
+    this.#rows = () => this.getRef(rows) as PgSelectRowsStep;
+  }
+
+  /** Arguments are for the rows, and not for their order. */
+  apply($callback: Parameters<PgSelectStep['apply']>[0]) {
+    this.#select().apply($callback);
+  }
+
+  listItem($item: Step) {
+    return this.#rows().listItem($item as never);
+  }
+
+  override execute({ indexMap, values: [lists, details] }: ExecutionDetails<[Rows, Details]>): GrafastResultsList<Rows> {
+    return indexMap((index) => {
+      const keys = details.at(index).indicies;
+      return (
+        lists.at(index)?.toSorted((a, b) => {
+          for (const { index: key } of keys) {
+            const order = compare(a[key] ?? '', b[key] ?? '');
+            if (order !== 0) return order;
+          }
+          return 0;
+        }) ?? null
+      );
+    });
+  }
+}
+
+/** Groups come in the order of their keys. */
+export const GroupsPlugin: GraphileConfig.Plugin = {
+  name: 'GroupsPlugin',
+  version: '1.0.0',
+  schema: {
+    hooks: {
+      GraphQLObjectType_fields_field(field, _build, { scope: { fieldName, isConnectionType } }) {
+        const { plan } = field;
+        if (fieldName !== 'groupedAggregates' || !(isConnectionType as boolean | undefined) || !plan) return field;
+        return { ...field, plan: ($connection, args, info) => new GroupsStep(plan($connection, args, info) as PgSelectStep) };
+      },
+    },
+  },
+};

@@ -1,0 +1,205 @@
+import { describe, expect, test } from '@jest/globals';
+import { analystOf, askGraphql, type Facts, keepFacts, writeFacts } from '../support/analysts.ts';
+import { serviceOfFile } from '../support/service.ts';
+import { send } from '../support/wire.ts';
+
+const service = await serviceOfFile();
+const facts: Facts = { absent: () => 2, billed: 1000, paid: 50, bands: { '10-19': 3 }, routes: [[30, 20]], messages: 40, failedJobs: 0 };
+const school = await service.school();
+await keepFacts(service);
+await writeFacts(service, school.id, facts);
+const analyst = await analystOf(service, null);
+
+interface Lists {
+  [name: string]: { totalCount: number; nodes: { date: string }[]; groupedAggregates: unknown[] };
+}
+const ask = <T = Lists>(query: string, variables?: unknown) => askGraphql<T>(service, analyst.token, query, variables === undefined ? {} : { variables });
+
+/** A view that sleeps for each of its rows, and one of many wide rows, seen as attendance: what a query of an analyst would take hours to come to. */
+const instead = async (columns: string, work: () => Promise<void>) => {
+  const [view] = await service.database.query<{ text: string }>("select pg_get_viewdef('analytics.jobs'::regclass) as text");
+  await service.database.query(`create or replace view analytics.jobs with (security_invoker = true) as ${columns}`);
+  try {
+    await work();
+  } finally {
+    await service.database.query(`create or replace view analytics.jobs with (security_invoker = true) as ${view?.text ?? ''}`);
+  }
+};
+const jobs = (task: string, rows: number) =>
+  `select 'job ' || n as job_key, ${task} as task, null::bigint as tenant_id, 0::bigint as ready, 0::bigint as waiting, 0::bigint as running, 0::bigint as failed,
+   null::numeric as oldest_ready_seconds from generate_series(1, ${rows}) n`;
+
+async function refused(query: string, code: string, message: RegExp, variables?: unknown) {
+  const { status, data, errors } = await ask<undefined>(query, variables);
+  expect({ status, data, codes: errors.map(({ extensions }) => extensions.code) }).toEqual({ status: 200, data: undefined, codes: [code] });
+  expect(errors[0]?.message).toMatch(message);
+}
+
+describe('a query is refused, and runs nothing,', () => {
+  const nested = (levels: number) => `{ tenants { nodes { ${'tenant: classes { nodes { tenant { '.repeat(levels)}name${' } } }'.repeat(levels)} } } }`;
+
+  test('when it is too deep, by fields or by the values of its arguments', async () => {
+    await refused(
+      `{ tenants(first: 1) { nodes { ${'classes(first: 1) { nodes { tenant { '.repeat(4)}name${' } } }'.repeat(4)} } } }`,
+      'TOO_DEEP',
+      /12 levels, and has 15/,
+    );
+    const filter = (levels: number) => `${'{ not: '.repeat(levels)}{ status: { equalTo: "active" } }${' }'.repeat(levels)}`;
+    await refused(`{ tenants(filter: ${filter(11)}) { totalCount } }`, 'TOO_DEEP', /12 levels/);
+    expect((await ask(`{ tenants(filter: ${filter(10)}) { totalCount } }`)).data).toEqual({ tenants: { totalCount: 1 } });
+    const value = JSON.parse(filter(20).replaceAll(/(\w+): /g, '"$1": ')) as unknown;
+    await refused('query ($filter: TenantFilter) { tenants(filter: $filter) { totalCount } }', 'TOO_DEEP', /12 levels/, { filter: value });
+  });
+
+  test('when fragments make it deep or long, however short it is itself', async () => {
+    const doubling = Array.from({ length: 30 }, (_, n) => `fragment f${n} on Tenant { ...f${n + 1} ...f${n + 1} }`).join(' ');
+    await refused(`{ tenants { nodes { ...f0 } } } ${doubling} fragment f30 on Tenant { name }`, 'TOO_MANY_FIELDS', /400 fields, and has \d{10}/);
+    const deep = Array.from({ length: 6 }, (_, n) => `fragment f${n} on Tenant { classes(first: 1) { nodes { tenant { ...f${n + 1} } } } }`).join(' ');
+    await refused(`{ tenants(first: 1) { nodes { ...f0 } } } ${deep} fragment f6 on Tenant { name }`, 'TOO_DEEP', /levels/);
+    const { errors } = await ask('{ tenants { nodes { ...a } } } fragment a on Tenant { ...b } fragment b on Tenant { ...a }');
+    expect(errors[0]).toMatchObject({ extensions: { code: 'INVALID_QUERY' }, message: expect.stringMatching(/Cannot spread fragment/) as unknown });
+  });
+
+  test('when it has too many fields, aliases or words, or is too long', async () => {
+    await refused(`{ tenants { nodes { ${'name '.repeat(401)} } } }`, 'TOO_MANY_FIELDS', /400 fields, and has 403/);
+    await refused(`{ ${Array.from({ length: 41 }, (_, n) => `t${n}: tenants { totalCount }`).join(' ')} }`, 'TOO_MANY_ALIASES', /40 aliases, and has 41/);
+    await refused(`{ tenants { nodes { ${'name, '.repeat(3100)} } } }`, 'INVALID_QUERY', /3000 tokens/);
+    await refused(`{ tenants { totalCount } } #${'x'.repeat(20_000)}`, 'TOO_LONG', /20000 characters/);
+  });
+
+  test('when a page has more than 1,000 rows, or nothing says how many, or less than none', async () => {
+    await refused('{ tenants(first: 1001) { nodes { name } } }', 'PAGE_TOO_LARGE', /first of tenants must be a number from 0 to 1000, not 1001/);
+    await refused('{ tenants(last: 100000) { nodes { name } } }', 'PAGE_TOO_LARGE', /last of tenants/);
+    await refused('{ tenants(first: 10, last: 100000) { nodes { name } } }', 'PAGE_TOO_LARGE', /last of tenants/);
+    await refused('{ tenants(first: -1) { nodes { name } } }', 'PAGE_TOO_LARGE', /not -1/);
+    await refused('{ tenants(first: null) { nodes { name } } }', 'PAGE_TOO_LARGE', /not nothing/);
+    const query = 'query ($n: Int) { tenants(first: $n) { nodes { name } } }';
+    await refused(query, 'PAGE_TOO_LARGE', /not 5000/, { n: 5000 });
+    await refused(query, 'PAGE_TOO_LARGE', /not nothing/, {});
+    expect((await ask(query, { n: 1000 })).data).toEqual({ tenants: { nodes: [{ name: expect.any(String) as unknown }] } });
+  });
+
+  test('when pages in pages come to more rows than anybody reads', async () => {
+    const query = (first: number) => `{ tenants(first: ${first}) { nodes { name attendanceDays { nodes { date } } } } }`;
+    await refused(query(1000), 'TOO_EXPENSIVE', /may cost 20000, and would cost 101000/);
+    expect((await ask(query(190))).errors).toBeUndefined();
+    await refused(
+      `{ tenants(first: 1000) { edges { node { ...days } } } } fragment days on Tenant { attendanceDays { nodes { date } } }`,
+      'TOO_EXPENSIVE',
+      /cost/,
+    );
+    await refused('{ tenants(first: 1000) { nodes { attendanceDays { groupedAggregates(groupBy: [DATE]) { keys } } } } }', 'TOO_EXPENSIVE', /cost 101000/);
+    await refused(nested(1), 'TOO_EXPENSIVE', /cost 20100/);
+  });
+
+  test('when it does not fit the schema, or its variables do not', async () => {
+    await refused('{ tenants { nodes { password } } }', 'INVALID_QUERY', /Cannot query field "password"/);
+    await refused('{ tenants { totalCount }', 'INVALID_QUERY', /Syntax Error/);
+    await refused('query ($n: Int!) { tenants(first: $n) { totalCount } }', 'BAD_USER_INPUT', /\$n/, {});
+    await refused('query a { tenants { totalCount } } query b { tenants { totalCount } }', 'INVALID_QUERY', /operationName/);
+    await refused('mutation { createTenant { name } }', 'READ_ONLY', /no mutation here/);
+  });
+
+  test('and is told so by the status where the client knows the type of GraphQL', async () => {
+    const answer = await send(service.url, {
+      ...{ method: 'POST', path: '/graphql', token: analyst.token, body: { query: '{ nothing }' } },
+      headers: { accept: 'application/graphql-response+json, application/json;q=0.9' },
+    });
+    expect({ status: answer.status, type: answer.headers['content-type'] }).toEqual({ status: 400, type: 'application/graphql-response+json; charset=utf-8' });
+  });
+});
+
+describe('a query is cut off', () => {
+  test('without a first after 100 rows', async () => {
+    const { data } = await ask('{ attendanceDays { totalCount nodes { date } } }');
+    expect({ all: data['attendanceDays']?.totalCount, nodes: data['attendanceDays']?.nodes.length }).toEqual({ all: 120, nodes: 100 });
+  });
+
+  test('after five seconds in the database, and says so, while its other fields are answered', async () => {
+    await instead(jobs('pg_sleep(1)::text', 60), async () => {
+      const start = performance.now();
+      const { data, errors } = await ask('{ tenants { totalCount } jobs { nodes { task } } }');
+      expect(performance.now() - start).toBeLessThan(9_000);
+      expect(data).toEqual({ tenants: { totalCount: 1 }, jobs: null });
+      expect(errors).toMatchObject([
+        { path: ['jobs'], message: expect.stringMatching(/more than 5 seconds/) as unknown, extensions: { code: 'STATEMENT_TIMEOUT' } },
+      ]);
+    });
+  });
+
+  test('after ten seconds for all of its statements', async () => {
+    await instead(jobs('pg_sleep(0.4)::text', 10), async () => {
+      const fields = Array.from({ length: 8 }, (_, n) => `j${n}: jobs(offset: ${n}) { nodes { task } }`).join(' ');
+      const { errors } = await ask(`{ ${fields} }`);
+      expect([...new Set(errors.map(({ extensions }) => extensions.code))]).toEqual(['REQUEST_TIMEOUT']);
+      expect(errors.length).toBeGreaterThan(3);
+    });
+  });
+
+  test('after 8 MB of groups', async () => {
+    await instead(jobs("repeat('x', 1000) || n", 20_000), async () => {
+      const { data, errors } = await ask('{ tenants { totalCount } jobs { groupedAggregates(groupBy: [TASK]) { keys } } }');
+      expect(data).toMatchObject({ tenants: { totalCount: 1 }, jobs: { groupedAggregates: null } });
+      expect(errors).toMatchObject([{ message: expect.stringMatching(/more than 8 MB/) as unknown, extensions: { code: 'ANSWER_TOO_LARGE' } }]);
+    });
+    expect((await ask('{ tenants { totalCount } }')).data).toEqual({ tenants: { totalCount: 1 } });
+  });
+});
+
+describe('who asks much at a time', () => {
+  const slow = '{ jobs { nodes { task } } }';
+
+  test('hears 429 at the third query of one operator, and at the fifth of all', async () => {
+    await instead(jobs('pg_sleep(0.05)::text', 10), async () => {
+      const others = await Promise.all([analystOf(service, null), analystOf(service, null)]);
+      const tokens = [analyst, analyst, analyst, ...others, ...others].map(({ token }) => token);
+      const answers = await Promise.all(tokens.map((token) => askGraphql(service, token, slow)));
+      const statuses = answers.map(({ status }) => status);
+      expect({ own: statuses.slice(0, 3).sort(), all: statuses.filter((status) => status === 200).length }).toEqual({ own: [200, 200, 429], all: 4 });
+      const [late] = answers.filter(({ status }) => status === 429);
+      expect(late).toMatchObject({ error: 'rate_limited', message: 'Too many queries are under way. Try again in a moment.' });
+      expect(Number(late?.headers['retry-after'])).toBeGreaterThan(0);
+      expect((await ask(slow)).status).toBe(200);
+    });
+  });
+});
+
+describe('a body', () => {
+  const post = (body: unknown, headers: Record<string, string> = {}) =>
+    send(service.url, { method: 'POST', path: '/graphql', token: analyst.token, body, headers });
+
+  test('is JSON of 64 kB at most, and nothing that a form of another site could send', async () => {
+    expect((await post({ query: `{ a }`, variables: { text: 'x'.repeat(70_000) } })).json).toMatchObject({
+      error: 'payload_too_large',
+      message: 'The body may have 64 kB at most.',
+    });
+    for (const type of ['application/x-www-form-urlencoded', 'text/plain', 'multipart/form-data; boundary=x', 'application/graphql'])
+      expect((await post('query=%7Btenants%7BtotalCount%7D%7D', { 'content-type': type })).json?.error).toBe('unsupported_media_type');
+    expect((await post('{"query": ')).json?.error).toBe('malformed_json');
+  });
+
+  test('has one query with its variables', async () => {
+    for (const body of [
+      {},
+      [],
+      [{ query: '{ tenants { totalCount } }' }],
+      { query: '' },
+      { query: 1 },
+      { query: '{ a }', variables: [] },
+      { query: '{ a }', operationName: 1 },
+    ])
+      expect({ body, error: (await post(body)).json?.error }).toEqual({ body, error: 'validation_error' });
+  });
+});
+
+describe('an error of the database', () => {
+  test('says what an analyst can change, and nothing of the database', async () => {
+    const { errors } = await ask('{ tenants(filter: { tenantId: { equalTo: "99999999999999999999" } }) { totalCount } }');
+    expect(errors).toMatchObject([{ message: 'A value is out of range or not of its type.', extensions: { code: 'BAD_USER_INPUT' } }]);
+    await instead(jobs('(select oid::regclass::text || secret from pg_authid cross join (select 1 / (n - 1) as secret) s limit 1)', 1), async () => {
+      const answer = await ask('{ jobs { nodes { task } } }');
+      expect(answer.errors).toMatchObject([{ message: 'Something went wrong on our side.', extensions: { code: 'INTERNAL_ERROR' } }]);
+      expect(JSON.stringify(answer.errors)).not.toMatch(/pg_authid|permission|select/);
+    });
+  });
+});

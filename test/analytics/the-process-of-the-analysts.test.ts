@@ -1,0 +1,74 @@
+import { readFileSync } from 'node:fs';
+import { readFile } from 'node:fs/promises';
+import { describe, expect, test } from '@jest/globals';
+import { analystOf, askGraphql } from '../support/analysts.ts';
+import { runProgram } from '../support/processes.ts';
+import { serviceOfFile } from '../support/service.ts';
+import { until } from '../support/until.ts';
+
+const service = await serviceOfFile();
+const analyst = await analystOf(service, null);
+const ask = () => askGraphql<{ tenants: { totalCount: number } }>(service, analyst.token, '{ tenants { totalCount } }');
+
+/** The processes of analysts that this process has started. */
+async function running(): Promise<number[]> {
+  const tasks = await readFile(`/proc/${process.pid}/task/${process.pid}/children`, 'utf8');
+  const ids = tasks.split(' ').filter(Boolean).map(Number);
+  const lines = await Promise.all(ids.map((id) => readFile(`/proc/${id}/cmdline`, 'utf8').catch(() => '')));
+  return ids.filter((_, index) => lines[index]?.includes('src/analytics/main.ts'));
+}
+
+test('the schema is the one of docs/analytics.graphql: `npm run -s school -- graphql-schema > docs/analytics.graphql` writes it', async () => {
+  const { stdout, stderr } = await runProgram('src/cli/main.ts', ['graphql-schema'], { DATABASE_URL: service.database.url });
+  expect(stderr).toBe('');
+  expect(stdout).toBe(readFileSync(new URL('../../docs/analytics.graphql', import.meta.url), 'utf8'));
+  expect(stdout).not.toMatch(/type Mutation|type Subscription/);
+});
+
+// It is looked for in /proc.
+const onLinux = process.platform === 'linux' ? test : test.skip;
+
+describe('the process that runs queries', () => {
+  onLinux('is there from the first query on, and knows no secret', async () => {
+    expect(await running()).toEqual([]);
+    expect((await ask()).data).toEqual({ tenants: { totalCount: 0 } });
+    const [pid] = await running();
+    const environment = await readFile(`/proc/${String(pid)}/environ`, 'utf8');
+    expect(
+      environment
+        .split('\0')
+        .map((line) => line.split('=')[0])
+        .filter(Boolean)
+        .sort(),
+    ).toEqual(['GRAPHILE_ENV', 'NODE_CHANNEL_FD', 'NODE_CHANNEL_SERIALIZATION_MODE', 'NODE_ENV', 'PATH', 'UV_THREADPOOL_SIZE']);
+    expect(await readFile(`/proc/${String(pid)}/stat`, 'utf8')).toMatch(/\) \S+ (\S+ ){15}10 /);
+  });
+
+  onLinux('is another one after it was killed, and whoever waited hears 503', async () => {
+    const [view] = await service.database.query<{ text: string }>("select pg_get_viewdef('analytics.jobs'::regclass) as text");
+    await service.database.query(
+      `create or replace view analytics.jobs with (security_invoker = true) as select 'one' as job_key, pg_sleep(3)::text as task, null::bigint as tenant_id, 0::bigint as ready,
+       0::bigint as waiting, 0::bigint as running, 0::bigint as failed, null::numeric as oldest_ready_seconds`,
+    );
+    const waiting = askGraphql(service, analyst.token, '{ jobs { nodes { task } } }');
+    await until(
+      async () =>
+        (await service.database.query("select from pg_stat_activity where query like '%analytics%jobs%' and application_name = 'school_graphql'")).length ||
+        undefined,
+    );
+    const [pid] = await running();
+    process.kill(pid ?? 0, 'SIGKILL');
+    expect(await waiting).toMatchObject({ status: 503, error: 'unavailable', headers: { 'retry-after': '5' } });
+    await service.database.query(`create or replace view analytics.jobs with (security_invoker = true) as ${view?.text ?? ''}`);
+    expect((await ask()).data).toEqual({ tenants: { totalCount: 0 } });
+    expect(await running()).not.toEqual([pid]);
+  });
+
+  test('answers again after its connections were cut', async () => {
+    await ask();
+    await service.database.query(
+      "select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'school_graphql' and datname = current_database()",
+    );
+    expect((await ask()).data).toEqual({ tenants: { totalCount: 0 } });
+  });
+});
