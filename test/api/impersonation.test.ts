@@ -49,7 +49,7 @@ async function acting(of: School = school, body: Record<string, unknown> = {}, b
 /** One more operator, logged in. */
 async function newOperator(role: 'admin' | 'analyst' = 'admin') {
   const email = `${unique('operator')}@test.example`;
-  const passwordHash = await (await passwords({ memoryCost: 64 })).hash(testPassword);
+  const passwordHash = await passwords({ memoryCost: 64 }).hash(testPassword);
   await withOwner(service.database.url, (owner) =>
     createOperator(owner, { email, passwordHash, firstName: 'New', lastName: 'Operator', role, tenantIds: null }),
   );
