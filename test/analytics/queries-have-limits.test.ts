@@ -10,9 +10,7 @@ await keepFacts(service);
 await writeFacts(service, school.id, facts);
 const analyst = await analystOf(service, null);
 
-interface Lists {
-  [name: string]: { totalCount: number; nodes: { date: string }[]; groupedAggregates: unknown[] };
-}
+type Lists = Record<string, { totalCount: number; nodes: { date: string }[]; groupedAggregates: unknown[] }>;
 const ask = <T = Lists>(query: string, variables?: unknown) => askGraphql<T>(service, analyst.token, query, variables === undefined ? {} : { variables });
 
 /** A view that sleeps for each of its rows, and one of many wide rows, seen as attendance: what a query of an analyst would take hours to come to. */

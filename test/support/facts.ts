@@ -4,9 +4,11 @@ import { type Acting, acting } from './tenants.ts';
 
 /** The views of analysts, from the catalogue. */
 export const viewsOf = async (database: TestDatabase): Promise<string[]> =>
-  (await database.query<{ name: string }>("select relname::text as name from pg_class where relnamespace = 'analytics'::regnamespace and relkind = 'v' order by 1")).map(
-    ({ name }) => name,
-  );
+  (
+    await database.query<{ name: string }>(
+      "select relname::text as name from pg_class where relnamespace = 'analytics'::regnamespace and relkind = 'v' order by 1",
+    )
+  ).map(({ name }) => name);
 
 /** Reads the facts of a school anew, all of them; answers what it wrote, by part. */
 export async function refresh(database: TestDatabase, tenantId: number): Promise<Record<string, number> | null | undefined> {
