@@ -205,7 +205,10 @@ begin
   if not found or not pg_try_advisory_xact_lock_shared(core.tenant_lock_key(p_tenant_id)) then
     return null;
   end if;
-  insert into mart.school (tenant_id) values (p_tenant_id) on conflict do nothing;
+  -- Asked first: on conflict would wait for whoever is at it.
+  if not exists (select from mart.school where tenant_id = p_tenant_id) then
+    insert into mart.school (tenant_id) values (p_tenant_id) on conflict do nothing;
+  end if;
   select seen into v_seen from mart.school where tenant_id = p_tenant_id for update skip locked;
   if not found then
     return null;

@@ -61,7 +61,9 @@ describe('the views', () => {
     );
     expect(open).toEqual([{ name: 'platform.plan' }]);
     expect(
-      await database.query("select relname from pg_class where relnamespace = 'mart'::regnamespace and relkind = 'r' and not (relrowsecurity and relforcerowsecurity)"),
+      await database.query(
+        "select relname from pg_class where relnamespace = 'mart'::regnamespace and relkind = 'r' and not (relrowsecurity and relforcerowsecurity)",
+      ),
     ).toEqual([]);
   });
 

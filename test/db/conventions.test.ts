@@ -29,7 +29,7 @@ describe('tables', () => {
   test('each says what it holds', async () => {
     expect(
       await names(`select c.oid::regclass::text as name from pg_class c where ${tables} and obj_description(c.oid, 'pg_class') is null`, [
-        ['core', ...schemas],
+        ['core', 'mart', ...schemas],
       ]),
     ).toEqual([]);
   });
@@ -38,7 +38,7 @@ describe('tables', () => {
     expect(
       await names(
         `select c.oid::regclass::text as name from pg_class c where ${tables} and not exists (select from pg_constraint k where k.conrelid = c.oid and k.contype = 'p')`,
-        [['core', ...schemas]],
+        [['core', 'mart', ...schemas]],
       ),
     ).toEqual([]);
   });
@@ -82,7 +82,7 @@ describe('foreign keys', () => {
     expect(
       await names(
         `select conrelid::regclass || ' ' || conname as name from pg_constraint where contype = 'f' and connamespace = any ($1::regnamespace[]) and confdeltype = 'a'`,
-        [['core', ...schemas]],
+        [['core', 'mart', ...schemas]],
       ),
     ).toEqual([]);
   });

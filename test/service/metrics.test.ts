@@ -120,6 +120,7 @@ describe('/metrics', () => {
     expect(value(samples, 'school_database_connections_max', { pool: 'worker' })).toBe(8);
     expect(value(samples, 'school_database_connections', { pool: 'worker', state: 'busy' }) ?? 0).toBeGreaterThan(0);
     expect(value(samples, 'school_database_waiting', { pool: 'api' })).toBe(0);
+    expect(value(samples, 'school_analytics_oldest_seconds')).toBeGreaterThanOrEqual(0);
     for (const name of ['nodejs_eventloop_lag_p99_seconds', 'process_resident_memory_bytes', 'school_build_info'])
       expect({ name, value: value(samples, name) }).toEqual({ name, value: expect.any(Number) });
     await service.database.query('delete from graphile_worker._private_jobs');
@@ -170,7 +171,7 @@ describe('/metrics', () => {
       const [samples] = await Promise.all([scrape(), scrape(), scrape()]);
       expect(performance.now() - begin).toBeLessThan(5_000);
       expect(value(samples, 'school_database_up')).toBe(0);
-      for (const name of ['school_jobs', 'school_job_oldest_ready_seconds', 'school_worker_alive'])
+      for (const name of ['school_jobs', 'school_job_oldest_ready_seconds', 'school_worker_alive', 'school_analytics_oldest_seconds'])
         expect({ name, value: value(samples, name) }).toEqual({ name, value: undefined });
       expect(value(samples, 'school_database_connections_max', { pool: 'api' })).toBe(8);
       const left =

@@ -186,8 +186,8 @@ describe('school jobs', () => {
     [['cancel'], 'Name jobs by their numbers, or a task by --task.\n'],
     [['cancel', '1', '--task', 'clean_up'], 'Name jobs by their numbers, or a task by --task.\n'],
     [['cancel', '1', '--failed'], '--failed goes with --task.\n'],
-    [['retry', '--task', 'send_mail'], 'There is no task "send_mail". There are: clean_up, '],
-    [['failed', '--task', ''], 'There is no task "". There are: clean_up, '],
+    [['retry', '--task', 'send_mail'], 'There is no task "send_mail". There are: analytics, '],
+    [['failed', '--task', ''], 'There is no task "". There are: analytics, '],
     [['retry', 'all'], "error: command-argument value 'all' is invalid for argument 'id'. must be the number of a job"],
     [['failed', '--limit', '0'], "error: option '--limit <count>' argument '0' is invalid. must be a whole number from 1 to 999999"],
   ])('refuses %j, and changes nothing', async (args, stderr) => {

@@ -10,5 +10,6 @@ export { resources } from '../../src/api/endpoints/index.ts';
 export { migrate } from '../../src/database/migrate.ts';
 export { reading } from '../../src/api/spreadsheets.ts';
 export { startService } from '../../src/service.ts';
+export { loadDemo } from '../../src/database/demo.ts';
 export { withOwner } from '../../src/database/pool.ts';
 export { client } from './client.ts';
