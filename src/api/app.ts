@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto';
 import cors from 'cors';
 import express, { type ErrorRequestHandler, type Express, type RequestHandler, type Response } from 'express';
 import helmet from 'helmet';
+import { consoleRouter } from './console.ts';
 import { docsRouter } from './docs.ts';
 import { resources } from './endpoints/index.ts';
 import { ApiError, toApiError } from './errors.ts';
@@ -141,6 +142,7 @@ export function createApp(services: Services, operations: readonly Operation[]):
     res.set('Content-Type', 'application/json; charset=utf-8').set('Cache-Control', 'no-cache').send(document);
   });
   app.use('/password', as('/password'), passwordPage());
+  app.use('/console', as('/console'), consoleRouter(services.logger));
   app.get(['/', '/api'], as('/'), entrance);
   app.use('/api', (_req, res, next) => {
     res.set('Cache-Control', 'private, no-cache');

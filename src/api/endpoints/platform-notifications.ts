@@ -32,7 +32,7 @@ const SettingsChange = z
   })
   .meta({ id: 'NotificationSettingsChange', description: 'Any of the settings; those that are not named stay.' });
 
-const Settings = z
+export const Settings = z
   .object({
     channels: z.object(channels),
     sender_name: z.string().nullable(),
@@ -42,7 +42,7 @@ const Settings = z
   })
   .meta({ id: 'NotificationSettings' });
 
-const Event = z
+export const Event = z
   .object({
     key: z.string().meta({ examples: ['attendance.absent'] }),
     description: z.string(),
@@ -66,7 +66,7 @@ const fields = {
 };
 
 const TemplateInput = z.strictObject(fields).meta({ id: 'PlatformNotificationTemplateInput' });
-const Template = z
+export const Template = z
   .object({ id, key: z.string(), channel, subject: z.string(), body: z.string(), is_active: z.boolean(), ...timestamps })
   .meta({ id: 'PlatformNotificationTemplate' });
 
