@@ -95,7 +95,7 @@ interface RecordOptions<R, T extends object> {
   path: string;
   answer: Pick<Answer<R>, 'data' | 'etag'>;
   toForm: (record: R) => T;
-  toBody: (changes: Partial<T>) => unknown;
+  toBody: (changes: Partial<T>, value: T) => unknown;
   labels: Record<keyof T & string, string>;
   onSaved: (answer: Answer<R>) => void;
 }
@@ -127,14 +127,14 @@ export function useRecordForm<R extends { updated_at: string }, T extends object
   };
   const isConflict = (thrown: unknown) => thrown instanceof Failure && thrown.status === 412;
 
-  const form = useForm(toForm(answer.data), async (_value, changes) => {
+  const form = useForm(toForm(answer.data), async (value, changes) => {
     setConflicts([]);
     // Some records have no version of their own: then the time of the last change has to do.
     if (version.current.etag === undefined) {
       const { data } = await ask<R>('GET', path);
       if (data.updated_at !== version.current.updatedAt && (await catchUp(changes))) return;
     }
-    const put = () => ask<R>('PUT', path, { body: toBody(changes), ifMatch: version.current.etag });
+    const put = () => ask<R>('PUT', path, { body: toBody(changes, value), ifMatch: version.current.etag });
     let saved: Answer<R>;
     try {
       saved = await put();
@@ -148,6 +148,12 @@ export function useRecordForm<R extends { updated_at: string }, T extends object
     form.rebase(version.current.form, changes);
     onSaved(saved);
   });
+  // What a step beside the form changed, a suspension for example, comes in under the edits.
+  useEffect(() => {
+    if (answer.etag === version.current.etag && answer.data.updated_at === version.current.updatedAt) return;
+    take(answer);
+    form.rebase(version.current.form);
+  }, [answer]);
   return {
     ...form,
     conflicts,
@@ -347,7 +353,7 @@ export function Check({
 }
 
 /** Save and discard, in reach as long as there is something to save. */
-export function SaveBar({ form, label = 'Save changes' }: { form: Pick<Form<object>, 'isDirty' | 'isBusy' | 'reset'>; label?: string }) {
+export function SaveBar({ form, label = 'Save changes' }: { form: { isDirty: boolean; isBusy: boolean; reset: () => void }; label?: string }) {
   if (!form.isDirty && !form.isBusy) return null;
   return (
     <div class="save-bar">

@@ -46,7 +46,8 @@ export async function isSomethingUnsaved(): Promise<boolean> {
   return 'locks' in navigator && ((await navigator.locks.query()).held ?? []).some(({ name }) => name === 'console.unsaved');
 }
 
-const mayLeave = async (): Promise<boolean> =>
+/** Asks where edits would be lost. */
+export const mayLeave = async (): Promise<boolean> =>
   unsaved.size === 0 ||
   confirm({
     title: 'Leave without saving?',
