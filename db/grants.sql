@@ -8,7 +8,8 @@ revoke all on all functions in schema core, api, platform from public, school_ap
 revoke all on all tables in schema core, platform from public, school_api, school_tenant, school_platform, school_worker;
 
 -- The API process: the dispatcher, what streams need, readiness, and the queue in numbers.
-grant execute on function core.call(text, bigint, jsonb, jsonb, bytea), core.admit(text, bigint, jsonb, jsonb), core.stream_read(bigint, bigint[], bigint[], integer, integer),
+grant execute on function core.call(text, bigint, jsonb, jsonb, bytea), core.call_impersonated(text, bigint, jsonb, jsonb, bytea), core.admit(text, bigint, jsonb, jsonb),
+  core.impersonation_note(bigint, text, bigint, text, jsonb), core.stream_read(bigint, bigint[], bigint[], integer, integer),
   core.stream_check(bigint[]), core.readiness(), core.queue() to school_api;
 grant select on core.operation to school_api;
 
@@ -16,12 +17,12 @@ grant select on core.operation to school_api;
 -- called by the roles that its access is for; the other functions of api are theirs to share.
 do $$
 declare
-  v_shared text[] := '{tenant_id,user_id,session_id,teacher_id,student_id,permissions,has_permission,has_permission_for_all,today,fail,refuse_field,diff,enqueue,enqueue_all,enabled_features,
+  v_shared text[] := '{tenant_id,user_id,session_id,impersonator,refuse_impersonator,teacher_id,student_id,permissions,has_permission,has_permission_for_all,today,fail,refuse_field,diff,enqueue,enqueue_all,enabled_features,
     page,conditions,export_page,order_by,insert,update,lock,narrow,file_content,earlier_answer,require_match,version_of,refuse_read_only,effective_rights,lock_rights,refresh_rights,session_rights,session_open,session_rotate,
     session_end,sessions_revoke,token_use,tokens_void,token_is_recent,login_attempt,login_succeeded,tenant_features,tenant_summary,
-    recipient_variables,template_names,template_format,fill,render,require_placeholders}';
-  v_of_tenant text[] := '{usage_count,tenant_usage,reaches_teacher,require_whole_school,class_staff,reach_all,reach_again,teachers_on_leave,subscription_status,subscription_plans,subscription_upgrade,school_rename,setup_complete,notify,notify_as}';
-  v_of_platform text[] := '{audit,is_reserved_subdomain,require_plan_fits,tenant_provision}';
+    recipient_variables,template_names,template_format,fill,render,as_title,as_message,require_placeholders}';
+  v_of_tenant text[] := '{usage_count,tenant_usage,reaches_teacher,require_whole_school,class_staff,reach_all,reach_again,teachers_on_leave,subscription_status,subscription_plans,subscription_upgrade,school_rename,school_allow_impersonation,is_impersonation_allowed,setup_complete,notify,notify_as}';
+  v_of_platform text[] := '{audit,impersonation_begin,is_reserved_subdomain,require_plan_fits,tenant_provision}';
   v_function record;
 begin
   for v_function in
@@ -47,7 +48,7 @@ grant execute on function platform.search_normal(text) to school_tenant, school_
 grant select on platform.tenant, platform.plan, platform.tenant_usage, platform.subscription, platform.audit_log, platform.state_transition,
   platform.user_account, platform.file, platform.idempotency_key to school_platform;
 grant insert (name, subdomain, contact_email, plan_id, trial_ends_at, feature_flags, time_zone),
-  update (name, subdomain, contact_email, plan_id, trial_ends_at, feature_flags, time_zone, status, suspended_at, deleted_at, updated_at) on platform.tenant to school_platform;
+  update (name, subdomain, contact_email, plan_id, trial_ends_at, feature_flags, time_zone, is_impersonation_allowed, status, suspended_at, deleted_at, updated_at) on platform.tenant to school_platform;
 grant update (updated_at) on platform.tenant_usage to school_platform; -- for its row lock
 grant insert (tenant_id, plan_id, status, current_period_end), update (plan_id, status, started_at, current_period_end, updated_at) on platform.subscription to school_platform;
 grant insert (name, price_monthly, max_students, max_teachers, features), update (name, price_monthly, max_students, max_teachers, features, updated_at), delete on platform.plan to school_platform;

@@ -83,7 +83,7 @@ begin
   return json_build_object('id', core.session_id());
 end $$;
 
--- {refresh_token} → {session_id, user_id, tenant_id, refresh_token}, or {refused} when the token was used before.
+-- {refresh_token} → {session_id, user_id, tenant_id, refresh_token}, or {refused, is_over} when the token was used before.
 create function api.auth_refresh(p jsonb) returns json language plpgsql as $$
 begin
   if not exists (select from user_account where id = core.user_id() and is_active and deleted_at is null) then
@@ -103,6 +103,7 @@ begin
   select json_build_object('id', u.id, 'email', u.email, 'first_name', u.first_name, 'last_name', u.last_name, 'phone', u.phone,
       'profile_picture_url', api.own_picture_url(u.profile_picture_id), 'email_verified', u.email_verified_at is not null,
       'last_login_at', u.last_login_at, 'is_platform_admin', core.tenant_id() is null, 'tenant', core.tenant_summary(),
+      'impersonated_by', (select to_json(i) from core.impersonator() i where i.id is not null),
       'roles', r.roles, 'permissions', r.permissions, 'created_at', u.created_at, 'updated_at', u.updated_at)
     into v_profile
     from user_account u cross join lateral core.effective_rights(u.id) r where u.id = core.user_id();

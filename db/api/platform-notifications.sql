@@ -8,6 +8,7 @@ insert into core.operation (name, access, writes, idempotent, record) values
   ('platform_notification_templates_get', 'platform', false, false, 'platform_notification_template'),
   ('platform_notification_templates_create', 'platform', true, true, 'platform_notification_template'),
   ('platform_notification_templates_update', 'platform', true, false, 'platform_notification_template'),
+  ('platform_notification_templates_preview', 'platform', false, false, null),
   ('platform_notification_templates_delete', 'platform', true, false, 'platform_notification_template');
 
 select core.define_record('platform_notification_template', p_table => 'notification_template', p_key => 't.id', p_source => 'notification_template t',
@@ -86,6 +87,19 @@ begin
   perform core.require_placeholders('body', p_template ->> 'body', v_known);
 end $$;
 comment on function api.check_platform_template is 'Raises validation_error for an event that there is not, and for placeholders that it does not fill in.';
+
+-- {subject, body} as a recipient would read them, with the sample of the event; raises what creating raises for words.
+create function api.platform_notification_templates_preview(p jsonb) returns json language plpgsql stable as $$
+declare
+  v_event core.notification_event;
+  v_sample jsonb;
+begin
+  perform api.check_platform_template(p);
+  select * into v_event from core.notification_event where key = p ->> 'key';
+  v_sample := '{"first_name": "Amina", "last_name": "García", "name": "Amina García", "school_name": "Green Valley School"}' || v_event.sample;
+  return json_build_object('subject', core.as_title(core.render(coalesce(p ->> 'subject', v_event.title), v_sample), v_sample ->> 'school_name'),
+    'body', core.as_message(core.render(p ->> 'body', v_sample)));
+end $$;
 
 -- Words for an event on one channel, without a subject the title of the catalogue; conflict when it has some, validation_error for an event or a
 -- placeholder that is not known. Audited.

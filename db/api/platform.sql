@@ -24,7 +24,7 @@ select core.define_record('tenant', p_table => 'tenant', p_key => 't.id',
     t.contact_email, t.feature_flags, core.enabled_features(p.features, t.feature_flags) as enabled_features,
     json_build_object('status', s.status, 'started_at', s.started_at, 'current_period_end', s.current_period_end) as subscription,
     json_build_object('total_students', coalesce(u.students, 0), 'total_teachers', coalesce(u.teachers, 0), 'total_classes', coalesce(u.classes, 0)) as stats,
-    t.time_zone, t.deleted_at, t.created_at, t.updated_at
+    t.time_zone, t.is_impersonation_allowed, t.deleted_at, t.created_at, t.updated_at
   $$,
   p_search => $$platform.search_normal(t.name || ' ' || t.subdomain || ' ' || t.contact_email)$$,
   p_filters => $${
@@ -41,7 +41,7 @@ select core.define_record('tenant', p_table => 'tenant', p_key => 't.id',
     "total_students": ["coalesce(u.students, 0)"]
   }$$,
   p_reader => 'tenant_detail', p_volatile => '{stats,recent_audit_logs}',
-  p_writable => '{name,subdomain,contact_email,plan_id,trial_ends_at,feature_flags,time_zone}');
+  p_writable => '{name,subdomain,contact_email,plan_id,trial_ends_at,feature_flags,time_zone,is_impersonation_allowed}');
 
 select core.define_record('plan', p_table => 'plan', p_key => 'p.id', p_source => 'plan p',
   p_columns => $$
@@ -59,7 +59,8 @@ select core.define_record('plan', p_table => 'plan', p_key => 'p.id', p_source =
 
 select core.define_record('audit_log', p_table => 'audit_log', p_key => 'a.id', p_source => 'audit_log a left join tenant t on t.id = a.tenant_id',
   p_columns => $$
-    a.id, json_build_object('id', a.actor_id, 'email', a.actor_email) as actor, a.action, a.tenant_id, t.name as tenant_name,
+    a.id, json_build_object('id', a.actor_id, 'email', a.actor_email) as actor,
+    case when a.impersonated_user_id is not null then json_build_object('id', a.impersonated_user_id, 'email', a.impersonated_email) end as impersonated, a.action, a.tenant_id, t.name as tenant_name,
     a.target_type, a.target_id, a.changes, a.ip, a.user_agent, a.request_id, a.created_at
   $$,
   p_search => $$platform.search_normal(a.action || ' ' || coalesce(a.actor_email, ''))$$,
@@ -146,7 +147,8 @@ begin
 end $$;
 comment on function api.tenant_changed is 'Audits the change of a school since p_before; answers the school.';
 
--- A plan that the school has outgrown is a conflict; the subscription follows the plan.
+-- A plan that the school has outgrown is a conflict; the subscription follows the plan. Where operators may not log in for the school's admins any
+-- more, those who are logged in so are out at once; to allow it again is forbidden to them.
 create function api.platform_tenants_update(p jsonb) returns json language plpgsql as $$
 declare
   v_id bigint := (p ->> 'id')::bigint;
@@ -156,6 +158,8 @@ begin
   v_before := api.tenant_record(v_id);
   if v_before ->> 'status' = 'deleted' then
     perform core.fail('invalid_state', 'This school is deleted. Restore it first.');
+  elsif (p ->> 'is_impersonation_allowed')::boolean and not (v_before ->> 'is_impersonation_allowed')::boolean then
+    perform core.refuse_field('forbidden', 'is_impersonation_allowed', 'Only an admin of the school can let operators log in again.');
   end if;
   perform core.update('tenant', p);
   if p ? 'plan_id' then

@@ -22,7 +22,8 @@ comment on function api.setup_steps is 'The steps of the setup, in order; missin
 -- What the school says of itself.
 create function api.school_info() returns json language sql stable as $$
   select json_build_object('name', core.tenant_summary() -> 'name', 'address', s.address, 'phone', s.phone, 'email', s.email, 'website', s.website,
-    'currency', coalesce(s.currency, 'USD'), 'invoice_reminders', coalesce(s.invoice_reminders, true), 'logo_url', '/api/school-setup/logo?v=' || s.logo_id)
+    'currency', coalesce(s.currency, 'USD'), 'invoice_reminders', coalesce(s.invoice_reminders, true),
+    'is_impersonation_allowed', core.is_impersonation_allowed(), 'logo_url', '/api/school-setup/logo?v=' || s.logo_id)
   from (values (true)) one left join school s on true;
 $$;
 comment on function api.school_info is 'What the school says of itself; its name stands in platform.tenant.';
@@ -57,13 +58,17 @@ begin
   return api.school_setup_status(p);
 end $$;
 
--- Changes what is given; a logo takes the place of the one before, null removes it.
+-- Changes what is given; a logo takes the place of the one before, null removes it. Whether operators may log in for admins is for an admin to
+-- say: forbidden to others.
 create function api.school_setup_school_info(p jsonb) returns json language plpgsql as $$
 declare
   v_old_logo_id bigint;
 begin
   if p ? 'name' then
     perform core.school_rename(p ->> 'name');
+  end if;
+  if p ? 'is_impersonation_allowed' then
+    perform core.school_allow_impersonation((p ->> 'is_impersonation_allowed')::boolean);
   end if;
   insert into school default values on conflict do nothing;
   select logo_id into v_old_logo_id from school for update;

@@ -81,13 +81,18 @@ begin
 end $$;
 comment on function core.archive_open is 'Opens a cursor for each part of a school''s file: its header, its tables, its sequences.';
 
+-- The school of a file; what a file of an earlier version does not say is as for a new school.
+create function core.archive_school(p_header jsonb) returns platform.tenant language sql stable set search_path = pg_catalog, pg_temp
+  return jsonb_populate_record(null::platform.tenant, '{"is_impersonation_allowed": true}' || (p_header -> 'tenant'));
+comment on function core.archive_school is 'The school of a file.';
+
 -- Makes room for the school of a file: its row, its schema at the version of the file, triggers off. Answers the statement
 -- that loads rows into each table, from an array of what stands in the lines as row. The id and the subdomain must be free
 -- or be this school's, purged; else conflict, as when the file is newer than this service or its plan is unknown.
 create function core.archive_begin(p_header jsonb) returns table (name text, statement text)
   language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
-  v_file platform.tenant := jsonb_populate_record(null::platform.tenant, p_header -> 'tenant');
+  v_file platform.tenant := core.archive_school(p_header);
   v_schema text := 'tenant_' || v_file.id;
   v_tenant platform.tenant;
   v_known integer := (select coalesce(max(version), 0) from platform.tenant_migration);
@@ -166,7 +171,7 @@ comment on function core.archive_begin is 'Makes room for the school of a file; 
 create function core.archive_end(p_header jsonb, p_sequences jsonb) returns void
   language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
-  v_file platform.tenant := jsonb_populate_record(null::platform.tenant, p_header -> 'tenant');
+  v_file platform.tenant := core.archive_school(p_header);
   v_schema text := 'tenant_' || v_file.id;
   v_table record;
   v_constraint record;

@@ -12,6 +12,10 @@ create function core.session_id() returns bigint language sql stable
   return nullif(current_setting('app.session_id', true), '')::bigint;
 comment on function core.session_id is 'The session of this request; null when nobody is logged in.';
 
+create function core.impersonator(out id bigint, out email text) language sql stable
+  return (nullif(current_setting('app.impersonator_id', true), '')::bigint, nullif(current_setting('app.impersonator_email', true), ''));
+comment on function core.impersonator is 'The operator who acts for the user of this request; nulls where users act for themselves.';
+
 create function core.teacher_id() returns bigint language sql stable
   return nullif(current_setting('app.teacher_id', true), '')::bigint;
 comment on function core.teacher_id is 'The teacher behind the user of this request, where they reach less than the whole school; else null.';
@@ -66,13 +70,17 @@ create function core.diff(p_before jsonb, p_after jsonb) returns jsonb language 
 comment on function core.diff is 'What changed between two versions of a record: {field: {before, after}}.';
 
 -- Writes the audit trail, in the transaction of the change. Security definer, since no role may write that table otherwise.
--- A number in it is an operator's; a user of a school is named by e-mail.
+-- A number in it is an operator's; a user of a school is named by e-mail. Where an operator acts for a user it has both.
 create function core.audit(p_action text, p_target_type text, p_target_id bigint, p_tenant_id bigint, p_changes jsonb) returns void
   language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+declare
+  v_actor_email text := nullif(current_setting('app.actor_email', true), '');
 begin
-  insert into platform.audit_log (actor_id, actor_email, action, tenant_id, target_type, target_id, changes, ip, user_agent, request_id)
-  values (case when core.tenant_id() is null then core.user_id() end, nullif(current_setting('app.actor_email', true), ''), p_action, p_tenant_id, p_target_type, p_target_id, coalesce(p_changes, '{}'),
-          nullif(current_setting('app.ip', true), ''), nullif(current_setting('app.user_agent', true), ''), nullif(current_setting('app.request_id', true), ''));
+  insert into platform.audit_log (actor_id, actor_email, impersonated_user_id, impersonated_email, action, tenant_id, target_type, target_id, changes, ip, user_agent, request_id)
+  select coalesce(i.id, case when core.tenant_id() is null then core.user_id() end), coalesce(i.email, v_actor_email),
+    case when i.id is not null then core.user_id() end, case when i.id is not null then v_actor_email end, p_action, p_tenant_id, p_target_type, p_target_id, coalesce(p_changes, '{}'),
+    nullif(current_setting('app.ip', true), ''), nullif(current_setting('app.user_agent', true), ''), nullif(current_setting('app.request_id', true), '')
+  from core.impersonator() i;
   perform set_config('app.audited', 'yes', true);
 end $$;
 comment on function core.audit is 'Writes one entry of the audit trail.';

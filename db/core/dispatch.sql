@@ -97,6 +97,9 @@ begin
   if o.access not in ('public', 'token', 'feed') then
     if v_request.id is null then
       perform core.fail('invalid_token', 'The session has ended. Log in again.');
+    elsif v_request.impersonator_id is not null and not ('admin' = any (v_request.roles) and coalesce((p_context ->> 'is_audited')::boolean, false)) then
+      -- The user is no admin any more, or the request came by a way that leaves no entry (not by core.call_impersonated).
+      perform core.fail('invalid_token', 'The session has ended. Log in again.');
     end if;
     v_is_platform := v_request.tenant_id is null;
     v_tenant_id := v_request.tenant_id;
@@ -176,6 +179,8 @@ begin
     end,
     'needs_person', v_is_missing,
     'actor_email', coalesce(v_request.email, ''),
+    'impersonator_id', coalesce(v_request.impersonator_id::text, ''),
+    'impersonator_email', coalesce(v_request.impersonator_email, ''),
     'time_zone', coalesce(v_request.time_zone, 'UTC')
   );
 end $$;
@@ -184,7 +189,7 @@ comment on function core.admit is 'Admits a request or refuses it; answers the o
 -- Runs one operation for one request, in its own transaction.
 --   p_session_id  from the verified access token; null without one
 --   p             path, query and body parameters, validated by the facade
---   p_context     {tenant_id?, subdomain?, request_id, ip, user_agent, if_match?, idempotency_key?, request_hash?, range?, known?, admit_only?}
+--   p_context     {tenant_id?, subdomain?, request_id, ip, user_agent, if_match?, idempotency_key?, request_hash?, range?, known?, admit_only?, is_audited?}
 --   p_content     the bytes of an upload, for an operation that takes some
 -- Answers the operation's json as text, the bytes of an operation that gives some, and the version of the record that the
 -- operation is about. Not security definer: it must be able
@@ -214,6 +219,8 @@ begin
     set_config('app.scope', s ->> 'scope', true),
     set_config('app.is_system', '', true),
     set_config('app.actor_email', s ->> 'actor_email', true),
+    set_config('app.impersonator_id', s ->> 'impersonator_id', true),
+    set_config('app.impersonator_email', s ->> 'impersonator_email', true),
     set_config('app.time_zone', s ->> 'time_zone', true),
     set_config('app.request_id', coalesce(p_context ->> 'request_id', ''), true),
     set_config('app.ip', coalesce(p_context ->> 'ip', ''), true),

@@ -37,6 +37,15 @@ create function core.render(p_template text, p_variables jsonb) returns text lan
   return core.fill(core.template_format(p_template), core.template_names(p_template), p_variables);
 comment on function core.render is 'A text with its placeholders {{name}} filled in, in one pass.';
 
+-- What was filled in as people get it: a title of one line, the name of the school where nothing is left of it; a message that is not too long.
+create function core.as_title(p_filled text, p_school text) returns text language sql immutable
+  return coalesce(nullif(left(trim(regexp_replace(p_filled, '\s+', ' ', 'g')), 200), ''), p_school);
+comment on function core.as_title is 'A title as people get it.';
+
+create function core.as_message(p_filled text) returns text language sql immutable
+  return left(trim(p_filled), 5000);
+comment on function core.as_message is 'A message as people get it.';
+
 -- Refuses a text (of the field p_path) with a placeholder that is not known; says which are.
 create function core.require_placeholders(p_path text, p_template text, p_known text[]) returns void language plpgsql stable as $$
 declare
@@ -101,9 +110,9 @@ begin
     where u.id is not null or r.user_id is null
   ), filled as materialized (
     select r.place, r.user_id, r.email, r.name, w.channels,
-      coalesce(nullif(left(trim(regexp_replace(core.fill(w.title, w.title_names, r.variables), '\s+', ' ', 'g')), 200), ''), v_setting.school) as title,
+      core.as_title(core.fill(w.title, w.title_names, r.variables), v_setting.school) as title,
       -- A stream, a push and a table of thousands of these rely on the bound.
-      left(trim(core.fill(w.message, w.message_names, r.variables)), 5000) as message
+      core.as_message(core.fill(w.message, w.message_names, r.variables)) as message
     from recipient r cross join word w
   )
   select array_agg(row(f.place, c, f.user_id, f.email, f.name, f.title, f.message)::core.notice) into v_notices

@@ -56,7 +56,7 @@ begin
   return v_token;
 end $$;
 
--- Trades a refresh token for the next one: {refresh_token}, or {refused} when it was used before. A used token that comes
+-- Trades a refresh token for the next one: {refresh_token}, or {refused, is_over} when it was used before. A used token that comes
 -- again more than 10 s later was stolen from somebody: the session ends. It answers instead of raising, so that this stays.
 create function core.session_rotate(p_token text) returns json
   language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
@@ -70,7 +70,7 @@ begin
     if v_used_at < now() - interval '10 seconds' then
       update platform.session set revoked_at = now() where id = core.session_id();
     end if;
-    return json_build_object('refused', 'This refresh token was used before.');
+    return json_build_object('refused', 'This refresh token was used before.', 'is_over', coalesce(v_used_at < now() - interval '10 seconds', false));
   end if;
   update platform.session set expires_at = now() + interval '30 days' where id = core.session_id();
   return json_build_object('refresh_token', core.refresh_token_new(core.session_id()));
@@ -139,6 +139,8 @@ declare
   v_end timestamptz := v_now + interval '15 minutes';
   v_throttle record;
 begin
+  -- Nor may they find out by trying what the password is.
+  perform core.refuse_impersonator();
   insert into platform.login_throttle as l (account, attempts, window_ends_at) values (v_account, 1, v_end)
     on conflict (account) do update set
       attempts = case when l.window_ends_at < v_now then 1 else l.attempts + 1 end,
@@ -270,6 +272,32 @@ begin
 end $$;
 comment on function core.subscription_upgrade is 'Puts this school on another plan, active from now, with an audit entry.';
 
+-- Lets operators log in for the admins of this school, or no longer: then those who are logged in so are out at once. Only for an admin of the
+-- school itself: forbidden to others, and to an operator who acts for one. Audited.
+create function core.school_allow_impersonation(p_is_allowed boolean) returns void
+  language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+declare
+  v_is_allowed boolean;
+begin
+  select is_impersonation_allowed into v_is_allowed from platform.tenant where id = core.tenant_id() for no key update;
+  if v_is_allowed = p_is_allowed then
+    return;
+  end if;
+  perform core.refuse_impersonator();
+  if not exists (select from platform.session where id = core.session_id() and 'admin' = any (roles)) then
+    perform core.refuse_field('forbidden', 'is_impersonation_allowed', 'Only an admin of the school decides whether operators may log in for its admins.');
+  end if;
+  update platform.tenant set is_impersonation_allowed = p_is_allowed where id = core.tenant_id();
+  perform core.audit('tenant.update', 'tenant', core.tenant_id(), core.tenant_id(),
+    jsonb_build_object('is_impersonation_allowed', jsonb_build_object('before', v_is_allowed, 'after', p_is_allowed)));
+end $$;
+comment on function core.school_allow_impersonation is 'Whether operators may log in for the admins of this school; audited.';
+
+create function core.is_impersonation_allowed() returns boolean
+  language sql stable security definer set search_path = pg_catalog, pg_temp
+  return (select is_impersonation_allowed from platform.tenant where id = core.tenant_id());
+comment on function core.is_impersonation_allowed is 'Whether operators may log in for the admins of this school.';
+
 -- Gives this school another name.
 create function core.school_rename(p_name text) returns void
   language sql security definer set search_path = pg_catalog, pg_temp as $$
@@ -300,6 +328,9 @@ begin
   update platform.session
     set roles = array[new.role], revoked_at = case when new.is_active and new.deleted_at is null then null else now() end
     where tenant_id is null and user_id = new.id and revoked_at is null;
+  if new.role <> 'admin' then
+    update platform.session set revoked_at = now() where impersonator_id = new.id and revoked_at is null;
+  end if;
   return null;
 end $$;
 comment on function core.operator_changed is 'Carries a change of an operator''s role or state into their sessions.';

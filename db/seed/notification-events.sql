@@ -32,5 +32,9 @@ insert into core.notification_event (key, description, channels, title, message,
     '{"email": "amina@example.org"}'),
   ('transport.expiring', 'A paper of a bus or a driver runs out; to admins and transport managers', '{in_app,push,email}',
     '{{document}} of {{subject}} runs out', '{{document}} of {{subject}} runs out on {{expires_on}}, {{in_days}}.',
-    '{"document": "The insurance", "subject": "bus KA-01-1234", "expires_on": "2 November 2026", "in_days": "in 14 days"}');
+    '{"document": "The insurance", "subject": "bus KA-01-1234", "expires_on": "2 November 2026", "in_days": "in 14 days"}'),
+  ('operator.login', 'An operator of the service logged in for an admin of the school; to its admins', '{in_app,email}',
+    'An operator logged in to {{school_name}}',
+    'On {{date}} at {{time}} {{operator_email}} logged in for {{user_name}} ({{user_email}}), until {{until}} at the latest. The reason given: {{reason}} All that is done is recorded. You can switch such log-ins off in the school info.',
+    '{"operator_email": "operator@example.org", "user_name": "Amina García", "user_email": "amina@example.org", "date": "2 November 2026", "time": "09:30", "until": "09:40", "reason": "You asked why invoices are missing."}');
 update core.notification_event set variables = array(select jsonb_object_keys(sample));

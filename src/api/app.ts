@@ -54,6 +54,7 @@ function identify(services: Services): RequestHandler {
         method: req.method,
         operation: req.operation,
         tenant: req.claims?.tenant_id,
+        impersonated_by: req.claims?.impersonated_by?.id,
         status,
         ms: Math.round(milliseconds * 10) / 10,
       });
@@ -62,21 +63,10 @@ function identify(services: Services): RequestHandler {
   };
 }
 
-/** What express and its body parsers throw. */
-function fromExpress(error: unknown): unknown {
-  if (!(error instanceof Error) || !('status' in error) || error instanceof ApiError) return error;
-  const type = 'type' in error ? error.type : undefined;
-  if (type === 'entity.parse.failed') return new ApiError('malformed_json', 'The body is not JSON.');
-  if (type === 'entity.too.large') return new ApiError('payload_too_large', 'The body may have 1 MB at most.');
-  if (error.status === 415) return new ApiError('unsupported_media_type', 'The body has a charset or encoding that is not supported.');
-  if (typeof error.status === 'number' && error.status < 500) return new ApiError('validation_error', 'The request can not be read.', { cause: error });
-  return error;
-}
-
 /** The one place where an error becomes an answer. */
 function answerError(services: Services): ErrorRequestHandler {
   return (thrown: unknown, req, res, _next) => {
-    const error = toApiError(fromExpress(thrown));
+    const error = toApiError(thrown);
     if (error.status >= 500) services.logger.error({ request_id: req.id, error: error.error, cause: safeCause(error.cause) });
     if (res.headersSent) {
       res.destroy();

@@ -113,8 +113,20 @@ const away = /^(08|53|57|55P03|25006|40|ECONN|ENOENT|EPIPE|ETIMEDOUT|EAI_AGAIN)/
 const awayMessage =
   /timeout exceeded when trying to connect|Connection terminated|Client has encountered a connection error|not queryable|cached plan must not change|cache lookup failed/;
 
+/** What express and its body parsers throw. */
+function fromExpress(error: unknown): unknown {
+  if (!(error instanceof Error) || !('status' in error) || error instanceof ApiError) return error;
+  const type = 'type' in error ? error.type : undefined;
+  if (type === 'entity.parse.failed') return new ApiError('malformed_json', 'The body is not JSON.');
+  if (type === 'entity.too.large') return new ApiError('payload_too_large', 'The body may have 1 MB at most.');
+  if (error.status === 415) return new ApiError('unsupported_media_type', 'The body has a charset or encoding that is not supported.');
+  if (typeof error.status === 'number' && error.status < 500) return new ApiError('validation_error', 'The request can not be read.', { cause: error });
+  return error;
+}
+
 /** Turns whatever was thrown into the error that is answered. */
-export function toApiError(thrown: unknown): ApiError {
+export function toApiError(given: unknown): ApiError {
+  const thrown = fromExpress(given);
   if (thrown instanceof ApiError) return thrown;
   if (isDatabaseError(thrown)) {
     const name = bySqlstate.get(thrown.code);

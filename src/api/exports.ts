@@ -62,14 +62,19 @@ async function* rowsOf(first: ExportPage, columns: ExportColumn[], most: number,
  * first page is read before the answer begins, so that what is wrong is told as everywhere; when a later one fails the
  * connection is cut, and no client takes the file for complete. One may have a few under way at a time.
  * @param name  of the file, before the day
+ * @param begin  an operation that is run before the first page, with the filters: one that notes who takes what
  */
-export function exporter(operation: string, { name, columns, pageRows = 1000 }: { name: string; columns: ExportColumn[]; pageRows?: number }): Handler {
+export function exporter(
+  operation: string,
+  { name, columns, pageRows = 1000, begin }: { name: string; columns: ExportColumn[]; pageRows?: number; begin?: string },
+): Handler {
   return async ({ req, params: { format, ...filters }, call }) => {
     const isXlsx = format === 'xlsx';
     const readPage = async (after?: unknown) =>
       JSON.parse(await call(operation, { ...filters, limit: pageRows, ...(after === undefined ? {} : { after }) })) as ExportPage;
     const giveBack = takePlaces(asker(req));
     try {
+      if (begin !== undefined) await call(begin, filters);
       const first = await readPage();
       const file = sheetFile(isXlsx ? 'xlsx' : 'csv', `${name}-${first.date}`, [
         {

@@ -127,7 +127,7 @@ function access(endpoint: Endpoint, operation: Operation): string {
     public: 'Public.',
     token: 'Public, with a one-time token.',
     feed: 'Public, with the token of a feed.',
-    refresh: 'Needs a refresh token in X-Refresh-Token.',
+    refresh: 'Needs a refresh token, in X-Refresh-Token or as a cookie.',
     any: 'Needs a log-in, of a school or of an operator.',
     tenant: operation.permission
       ? `Needs the permission \`${operation.permission}\`${operation.own ? ", but for a student's or a teacher's own" : ''}.`
@@ -156,7 +156,12 @@ function responses(endpoint: Endpoint, operation: Operation, path: string, metho
     ...(operation.record && method !== 'DELETE' ? { ETag: 'The version of the record, for If-Match and If-None-Match.' } : {}),
     ...(endpoint.isTagged ? { ETag: 'The digest of the file, for If-None-Match.' } : {}),
     ...(givesFile ? { ETag: 'The digest of the file, for If-None-Match and If-Range.', 'Accept-Ranges': '`bytes`' } : {}),
-    ...(opensSession.includes(operation.name) ? { 'X-Refresh-Token': 'The refresh token of the session, for the next refresh.' } : {}),
+    ...(opensSession.includes(operation.name)
+      ? {
+          'X-Refresh-Token': 'The refresh token of the session, for the next refresh.',
+          'Set-Cookie': 'The same as the cookie `refresh_token`, where a cookie is asked for.',
+        }
+      : {}),
   };
   const headers = headersOf(about);
   const ok = endpoint.isStream
@@ -213,7 +218,7 @@ function requestBody(endpoint: Endpoint, method: string): Pick<ZodOpenApiOperati
 
 function describe(endpoint: Endpoint, operation: Operation, section: string, path: string, method: string): ZodOpenApiOperationObject {
   const headers = {
-    ...(operation.access === 'refresh' ? { 'X-Refresh-Token': z.string() } : {}),
+    ...(operation.access === 'refresh' ? { 'X-Refresh-Token': z.string().optional().meta({ description: 'Where there is no cookie.' }) } : {}),
     ...(operation.access === 'tenant'
       ? {
           'X-Tenant-ID': z
@@ -263,6 +268,9 @@ function describe(endpoint: Endpoint, operation: Operation, section: string, pat
       ...(path.includes(':') ? { path: z.object(pathParameters(path, endpoint)) } : {}),
       ...(endpoint.query ? { query: endpoint.query } : {}),
       ...(Object.keys(headers).length > 0 ? { header: z.object(headers) } : {}),
+      ...(operation.access === 'refresh'
+        ? { cookie: z.object({ refresh_token: z.string().optional().meta({ description: 'Of a log-in with refresh_cookie.' }) }) }
+        : {}),
     },
     ...requestBody(endpoint, method),
     responses: responses(endpoint, operation, path, method),

@@ -1,11 +1,11 @@
 import { createHash } from 'node:crypto';
 import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
-import express, { type NextFunction, type Request, type RequestHandler, type Response, Router } from 'express';
-import type { CallAnswer, CallContext } from '../database/call.ts';
+import express, { type ErrorRequestHandler, type NextFunction, type Request, type RequestHandler, type Response, Router } from 'express';
+import { AuditedRefusal, type CallAnswer, type CallContext } from '../database/call.ts';
 import { z } from 'zod';
 import { type Download, type Endpoint, pathParameters, type Resource } from './endpoint.ts';
-import { ApiError, type ErrorName } from './errors.ts';
+import { ApiError, type ErrorName, toApiError } from './errors.ts';
 import { about } from './health.ts';
 import { rateLimits } from './limits.ts';
 import type { Services } from './services.ts';
@@ -33,12 +33,20 @@ export interface Operation {
 /** Whether an operation is for somebody who has not logged in. */
 export const isAnonymous = ({ access }: Operation): boolean => access === 'public' || access === 'token' || access === 'feed' || access === 'refresh';
 
+/** Where a request comes from, for the audit trail. */
+function origin(req: Request): CallContext {
+  const agent = req.get('user-agent');
+  return {
+    request_id: req.id,
+    ...(req.ip ? { ip: req.ip } : {}),
+    ...(agent ? { user_agent: agent.slice(0, 300) } : {}),
+    ...(req.claims?.impersonated_by ? { is_impersonated: true } : {}),
+  };
+}
+
 /** The header X-Tenant-ID or the left-most label of the host below BASE_DOMAIN, as the dispatcher wants them. */
 function requestContext(req: Request, baseDomain: string | undefined): CallContext {
-  const context: CallContext = { request_id: req.id };
-  if (req.ip) context.ip = req.ip;
-  const agent = req.get('user-agent');
-  if (agent) context.user_agent = agent.slice(0, 300);
+  const context = origin(req);
   const tenant = req.get('x-tenant-id');
   if (tenant !== undefined) {
     if (!/^[1-9]\d{0,14}$/.test(tenant))
@@ -267,6 +275,20 @@ function admitFirst(services: Services, operation: Operation, endpoint: Endpoint
   };
 }
 
+/**
+ * Every request of an operator who acts for a user leaves an entry in the audit trail. What the database is asked leaves it there; this is for what
+ * failed before, or by a fault.
+ */
+function auditFailures(services: Services): ErrorRequestHandler {
+  return async (error: unknown, req, _res, next) => {
+    if (req.claims?.impersonated_by && req.operation && !(error instanceof AuditedRefusal)) {
+      const context: CallContext = { ...origin(req), refused: toApiError(error).error };
+      await services.call(req.operation, String(req.claims.sid), {}, context);
+    }
+    next(error);
+  };
+}
+
 /** Express answers HEAD by the handler of GET; where that writes, it must not. */
 const refuseHead: RequestHandler = (req, _res, next) => {
   if (req.method === 'HEAD') next('route');
@@ -333,5 +355,6 @@ export function apiRouter(services: Services, resources: readonly Resource[], op
     }
     root.use(base, router);
   }
+  root.use(auditFailures(services));
   return root;
 }

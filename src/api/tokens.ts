@@ -17,17 +17,19 @@ const Claims = z.object({
   tenant_id: z.int().positive().optional(),
   is_platform_admin: z.literal(true).optional(),
   sid: z.int().positive(),
+  impersonated_by: z.object({ id: z.int().positive(), email: z.string() }).optional(),
 });
 
 /** When a token ends, in seconds since 1970: a token without an end is none of ours. */
 const Expiry = z.object({ exp: z.int().positive() });
 
-/** What an access token says: a user of a school, or an operator, and their session. */
+/** What an access token says: a user of a school, or an operator, and their session; with impersonated_by an operator who acts for the user. */
 export type Claims = z.infer<typeof Claims>;
 
 /** Signing and verifying access tokens. */
 export interface Tokens {
-  sign(session: { session_id: number; user_id: number; tenant_id: number | null }): string;
+  /** @param expiresAt  when the session ends, where that is before a token does; ISO 8601 */
+  sign(session: { session_id: number; user_id: number; tenant_id: number | null; impersonated_by?: Claims['impersonated_by'] }, expiresAt?: string): string;
   /** @throws ApiError unauthenticated without a token, invalid_token for one that is not ours or has expired */
   verify(authorization: string | undefined): Claims;
 }
@@ -46,9 +48,14 @@ export function tokens(secrets: readonly string[]): Tokens {
     return claims;
   }
   return {
-    sign({ session_id, user_id, tenant_id }) {
-      const claims: Claims = { user_id, sid: session_id, ...(tenant_id === null ? { is_platform_admin: true } : { tenant_id }) };
-      return jwt.sign(claims, signing, { algorithm: 'HS256', expiresIn: accessTokenSeconds, issuer, audience });
+    sign({ session_id, user_id, tenant_id, impersonated_by }, expiresAt) {
+      const claims: Claims = {
+        ...{ user_id, sid: session_id },
+        ...(tenant_id === null ? { is_platform_admin: true } : { tenant_id }),
+        ...(impersonated_by ? { impersonated_by } : {}),
+      };
+      const seconds = expiresAt === undefined ? accessTokenSeconds : Math.ceil((Date.parse(expiresAt) - Date.now()) / 1000);
+      return jwt.sign(claims, signing, { algorithm: 'HS256', expiresIn: seconds, issuer, audience });
     },
     verify(authorization) {
       if (!authorization) throw new ApiError('unauthenticated', 'Send an access token: Authorization: Bearer <token>.');

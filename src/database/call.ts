@@ -16,6 +16,10 @@ export interface CallContext {
   known?: string[];
   /** Only says whether the operation would be admitted; runs nothing. */
   admit_only?: true;
+  /** The session is an operator's who acts for a user: each request of it leaves an entry of the audit trail. */
+  is_impersonated?: true;
+  /** The error by which the facade refused such a request: only leaves the entry. */
+  refused?: string;
 }
 
 /** What an operation answers: its JSON as text, and the bytes of a file, for an operation that gives one. */
@@ -28,6 +32,19 @@ export interface CallAnswer {
 
 /** The dispatcher, bound to a database: runs one operation. */
 export type Call = (operation: string, sessionId: string | null, params: object, context: CallContext, content?: Buffer) => Promise<CallAnswer>;
+
+/** What an operation of an operator who acts for a user answers; `refusal` in the place of an error, since the entry of the request has to stay. */
+type ImpersonatedAnswer = CallAnswer & { refusal: { code: string; message: string } | null };
+
+/** A refusal as pg would have thrown it. */
+export class AuditedRefusal extends Error {
+  readonly code: string;
+  constructor({ message, ...rest }: { code: string; message: string }) {
+    super(message);
+    this.code = rest.code;
+    Object.assign(this, rest);
+  }
+}
 
 /** Whether the same statement may simply run again: a deadlock or a lost race leaves nothing behind. */
 function isPassing(error: unknown): boolean {
@@ -67,18 +84,20 @@ async function keeping<R extends pg.QueryResultRow>(pool: pg.Pool, query: pg.Que
 
 /**
  * Makes the one statement of the service: `core.call`. Prepared once per connection; works behind a transaction pooler.
- * @throws pg.DatabaseError, for `toApiError`
+ * @throws pg.DatabaseError, for `toApiError`; AuditedRefusal for one like it that has its entry in the audit trail
  */
 export function dispatcher(pool: pg.Pool): Call {
   return async function call(operation, sessionId, params, context, content) {
     const query = {
-      name: 'core.call',
-      text: 'select answer, content, version from core.call($1, $2, $3, $4, $5)',
+      ...(context.is_impersonated
+        ? { name: 'core.call_impersonated', text: 'select answer, content, version, refusal from core.call_impersonated($1, $2, $3, $4, $5)' }
+        : { name: 'core.call', text: 'select answer, content, version from core.call($1, $2, $3, $4, $5)' }),
       values: [operation, sessionId, JSON.stringify(params), JSON.stringify(context), content ?? null],
     };
     for (let attempt = 1; ; attempt++) {
       try {
-        const { rows } = await keeping<CallAnswer>(pool, query);
+        const { rows } = await keeping<CallAnswer & Partial<ImpersonatedAnswer>>(pool, query);
+        if (rows[0]?.refusal) throw new AuditedRefusal(rows[0].refusal);
         return rows[0] ?? { answer: 'null', content: null, version: null };
       } catch (error) {
         if (attempt === 4 || !isPassing(error)) throw error;

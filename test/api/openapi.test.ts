@@ -15,6 +15,7 @@ const { endpoints, document, operations } = await registry(service);
 const internal = [
   'auth_own_credentials',
   'auth_session_open',
+  'platform_audit_logs_export_page',
   'schedule_feeds_create_own',
   'timetable_generate_end',
   'timetable_generate_renew',
@@ -58,9 +59,9 @@ describe('routes, operations and functions', () => {
     expect(definers).toEqual([]);
   });
 
-  test('a GET only reads, but for the link that verifies an e-mail', () => {
+  test('a GET only reads, but for the link that verifies an e-mail and the export that is audited', () => {
     const odd = endpoints.filter(({ method, operation }) => method === 'GET' && operation.writes);
-    expect(odd.map(({ name }) => name)).toEqual(['GET /api/auth/email/verify']);
+    expect(odd.map(({ name }) => name)).toEqual(['GET /api/auth/email/verify', 'GET /api/platform/audit-logs/export']);
   });
 
   test('every permission, role and feature that an operation needs exists', async () => {
@@ -228,8 +229,8 @@ describe('the document', () => {
       const found = endpoints.find((endpoint) => endpoint.name === name)?.documented.responses[String(status)];
       return Object.keys((found as { headers?: object } | undefined)?.headers ?? {}).sort();
     };
-    expect(headers('POST /api/auth/login', 200)).toEqual(['X-Refresh-Token']);
-    expect(headers('POST /api/auth/refresh', 200)).toEqual(['X-Refresh-Token']);
+    expect(headers('POST /api/auth/login', 200)).toEqual(['Set-Cookie', 'X-Refresh-Token']);
+    expect(headers('POST /api/auth/refresh', 200)).toEqual(['Set-Cookie', 'X-Refresh-Token']);
     expect(headers('POST /api/students', 201)).toEqual(['ETag', 'Location']);
     expect(headers('GET /api/students/{id}', 200)).toEqual(['ETag']);
     const files = endpoints.filter(({ operation }) => operation.content === 'gives');

@@ -29,7 +29,7 @@ const functionsOf = (schema: string) => `select proname::text, proacl, proowner 
 
 /** Every function of core and platform that somebody but the owner may execute. What is not listed here, nobody may. */
 const granted: Record<string, string[]> = {
-  school_api: ['admit', 'call', 'readiness', 'stream_check', 'stream_read'],
+  school_api: ['admit', 'call', 'call_impersonated', 'impersonation_note', 'readiness', 'stream_check', 'stream_read'],
   school_worker: [
     'clean_up',
     'clean_up_school',
@@ -53,10 +53,12 @@ const granted: Record<string, string[]> = {
   ],
   school_tenant: [
     'class_staff',
+    'is_impersonation_allowed',
     'notify',
     'notify_as',
     'reaches_teacher',
     'require_whole_school',
+    'school_allow_impersonation',
     'school_rename',
     'setup_complete',
     'subscription_plans',
@@ -69,8 +71,10 @@ const granted: Record<string, string[]> = {
     'usage_count',
   ],
   'school_api and school_worker': ['queue'],
-  school_platform: ['audit', 'is_reserved_subdomain', 'require_plan_fits', 'tenant_provision'],
+  school_platform: ['audit', 'impersonation_begin', 'is_reserved_subdomain', 'require_plan_fits', 'tenant_provision'],
   'school_platform and school_tenant': [
+    'as_message',
+    'as_title',
     'conditions',
     'diff',
     'earlier_answer',
@@ -84,6 +88,7 @@ const granted: Record<string, string[]> = {
     'fill',
     'has_permission',
     'has_permission_for_all',
+    'impersonator',
     'insert',
     'lock',
     'lock_rights',
@@ -96,6 +101,7 @@ const granted: Record<string, string[]> = {
     'recipient_variables',
     'refresh_rights',
     'refuse_field',
+    'refuse_impersonator',
     'refuse_read_only',
     'render',
     'require_match',
@@ -163,7 +169,7 @@ const grantedTables: Record<string, string[]> = {
   'platform.tenant': [
     'school_platform INSERT (name, subdomain, plan_id, contact_email, trial_ends_at, feature_flags, time_zone)',
     'school_platform SELECT',
-    'school_platform UPDATE (name, subdomain, status, plan_id, contact_email, trial_ends_at, feature_flags, time_zone, suspended_at, deleted_at, updated_at)',
+    'school_platform UPDATE (name, subdomain, status, plan_id, contact_email, trial_ends_at, feature_flags, time_zone, suspended_at, deleted_at, updated_at, is_impersonation_allowed)',
   ],
   'platform.tenant_usage': ['school_platform SELECT', 'school_platform UPDATE (updated_at)'],
   'platform.user_account': [

@@ -130,6 +130,7 @@ const byHand: Record<string, Record<string, unknown> | ((id: number) => Record<s
   notifications_send: { all: true, title: 'Sample', message: 'Of a test' },
   // One of the catalogue, with words that name nothing.
   platform_notification_templates_create: { key: 'holiday.added' },
+  platform_notification_templates_preview: { key: 'holiday.added' },
   // Its own bus and driver replace none of another route; a plan is by route or by length.
   transport_exceptions_create: (id) => ({ kind: 'replaced', bus_id: id, driver_id: id }),
   transport_fee_plans_create: { min_km: null, max_km: null },

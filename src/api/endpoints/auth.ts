@@ -1,6 +1,7 @@
 import { z } from 'zod';
 import { type Exchange, type Handler, resource } from '../endpoint.ts';
-import { ApiError } from '../errors.ts';
+import { ApiError, toApiError } from '../errors.ts';
+import { clearRefreshCookie, requireSameOrigin, setRefreshCookie, tokenOfCookie } from '../refresh-cookie.ts';
 import { email, id, optionalText, password, text, timestamp, timestamps } from '../schemas.ts';
 
 const school = {
@@ -11,7 +12,15 @@ const school = {
   is_platform: z.boolean().optional().meta({ description: 'True for an operator, who names no school.' }),
 };
 
-const Login = z.strictObject({ email, password: z.string().min(1).max(200), ...school }).meta({ id: 'Login' });
+const Login = z
+  .strictObject({
+    ...{ email, password: z.string().min(1).max(200), ...school },
+    refresh_cookie: z
+      .boolean()
+      .optional()
+      .meta({ description: 'True for a page of this origin: the refresh token comes as a cookie that scripts can not read, and not as a header.' }),
+  })
+  .meta({ id: 'Login' });
 
 const UserContext = z
   .object({ id, email: z.string(), first_name: z.string(), last_name: z.string(), profile_picture_url: z.string().nullable() })
@@ -19,7 +28,7 @@ const UserContext = z
 
 const LoginAnswer = z
   .object({ access_token: z.string(), user: UserContext, permissions: z.array(z.string()), enabled_features: z.array(z.string()) })
-  .meta({ id: 'LoginAnswer', description: 'The refresh token comes in the header X-Refresh-Token.' });
+  .meta({ id: 'LoginAnswer', description: 'The refresh token comes in the header X-Refresh-Token, or as a cookie.' });
 
 export const Profile = UserContext.extend({
   phone: z.string().nullable(),
@@ -30,6 +39,10 @@ export const Profile = UserContext.extend({
     .object({ id, name: z.string(), subdomain: z.string(), time_zone: z.string(), is_setup_complete: z.boolean() })
     .nullable()
     .meta({ description: 'The school; null for an operator.' }),
+  impersonated_by: z
+    .object({ id, email: z.string() })
+    .nullable()
+    .meta({ description: 'The operator who acts for this user in this session; null for the user.' }),
   roles: z.array(z.string()),
   permissions: z.array(z.string()),
   ...timestamps,
@@ -64,29 +77,53 @@ async function verified({ call, services }: Exchange, operation: string, params:
 }
 
 const login: Handler = async (exchange) => {
-  const { password: given, ...rest } = exchange.params as z.output<typeof Login>;
+  const { password: given, refresh_cookie, ...rest } = exchange.params as z.output<typeof Login>;
   const credentials = await verified(exchange, 'auth_credentials', rest, given);
   const { session_id, refresh_token, tenant_id, ...answer } = JSON.parse(
     await exchange.call('auth_session_open', { ...rest, user_id: credentials.user_id, password_hash: credentials.password_hash }),
   ) as { session_id: number; refresh_token: string; tenant_id: number | null };
-  exchange.res.set('X-Refresh-Token', refresh_token);
+  if (refresh_cookie) setRefreshCookie(exchange, refresh_token);
+  else exchange.res.set('X-Refresh-Token', refresh_token);
   const access_token = exchange.services.tokens.sign({ session_id, user_id: credentials.user_id ?? 0, tenant_id });
   return JSON.stringify({ access_token, ...answer });
 };
 
-const refresh: Handler = async ({ req, res, call, services }) => {
-  const presented = req.get('x-refresh-token');
-  if (!presented) throw new ApiError('unauthenticated', 'Send the refresh token in the header X-Refresh-Token.');
-  const answer = JSON.parse(await call('auth_refresh', { refresh_token: presented })) as {
-    session_id: number;
-    user_id: number;
-    tenant_id: number | null;
-    refresh_token: string;
-    refused?: string;
-  };
-  if (answer.refused) throw new ApiError('invalid_token', answer.refused);
-  res.set('X-Refresh-Token', answer.refresh_token);
-  return JSON.stringify({ access_token: services.tokens.sign(answer) });
+/** The next token goes the way that the one before came. */
+const refresh: Handler = async (exchange) => {
+  const { req, res, call, services } = exchange;
+  const header = req.get('x-refresh-token');
+  const cookie = header ? undefined : tokenOfCookie(req);
+  const presented = header ?? cookie;
+  if (!presented) throw new ApiError('unauthenticated', 'Send the refresh token in the header X-Refresh-Token, or the cookie of a log-in with refresh_cookie.');
+  if (cookie) requireSameOrigin(exchange);
+  try {
+    const answer = JSON.parse(await call('auth_refresh', { refresh_token: presented })) as {
+      session_id: number;
+      user_id: number;
+      tenant_id: number | null;
+      refresh_token: string;
+      refused?: string;
+      is_over?: boolean;
+    };
+    if (answer.refused) {
+      // Of two tabs at once one has the next cookie already, which must stay.
+      if (cookie && answer.is_over) clearRefreshCookie(exchange);
+      throw new ApiError('invalid_token', answer.refused);
+    }
+    if (cookie) setRefreshCookie(exchange, answer.refresh_token);
+    else res.set('X-Refresh-Token', answer.refresh_token);
+    return JSON.stringify({ access_token: services.tokens.sign(answer) });
+  } catch (error) {
+    if (cookie && !(error instanceof ApiError) && toApiError(error).error === 'invalid_token') clearRefreshCookie(exchange);
+    throw error;
+  }
+};
+
+/** An operator who ends what they do for a user stays logged in to the console, whose cookie it is. */
+const logout: Handler = async (exchange) => {
+  const answer = await exchange.call('auth_logout', {});
+  if (tokenOfCookie(exchange.req) && !exchange.req.claims?.impersonated_by) clearRefreshCookie(exchange);
+  return answer;
 };
 
 const changePassword: Handler = async (exchange) => {
@@ -102,17 +139,26 @@ export const auth = resource('/auth', 'Auth', 'Log-in, sessions, the own profile
     operationId: 'auth_login',
     summary: 'Log in',
     description:
-      'By e-mail and password, and the school by tenant_id or subdomain; an operator sends is_platform instead. The refresh token comes in the header X-Refresh-Token.',
+      'By e-mail and password, and the school by tenant_id or subdomain; an operator sends is_platform instead. The refresh token comes in the header X-Refresh-Token; with refresh_cookie as the cookie `refresh_token`, HttpOnly and SameSite=Strict, for this path alone.',
     body: Login,
     answer: LoginAnswer,
     errors: ['invalid_credentials'],
     handler: login,
   },
-  'POST /logout': { operation: 'auth_logout', summary: 'Log out', description: 'Access and refresh token both stop at once.', answer: Identified },
+  'POST /logout': {
+    operation: 'auth_logout',
+    summary: 'Log out',
+    description: 'Access and refresh token both stop at once; the cookie of a refresh token is removed.',
+    answer: Identified,
+    handler: logout,
+  },
   'POST /refresh': {
     operation: 'auth_refresh',
     summary: 'Trade the refresh token for a new access token',
-    description: 'The next refresh token comes in the header X-Refresh-Token; the one that was sent is used up.',
+    description:
+      'From the header X-Refresh-Token or, without it, the cookie of a log-in with refresh_cookie, which is taken from pages of this origin only (403 else). ' +
+      'The next refresh token comes in the same way; the one that was sent is used up.',
+    errors: ['forbidden'],
     answer: z.object({ access_token: z.string() }).meta({ id: 'RefreshAnswer' }),
     handler: refresh,
   },

@@ -2,6 +2,7 @@ import type { Resource } from '../endpoint.ts';
 import { academicTerms } from './academic-terms.ts';
 import { academics } from './academics.ts';
 import { attendance } from './attendance.ts';
+import { auditLogs } from './audit-logs.ts';
 import { auth } from './auth.ts';
 import { balances } from './balances.ts';
 import { classSubjects } from './class-subjects.ts';
@@ -11,6 +12,7 @@ import { devices } from './devices.ts';
 import { feeStructures } from './fee-structures.ts';
 import { financeSummary } from './finance-summary.ts';
 import { holidays } from './holidays.ts';
+import { impersonation } from './impersonation.ts';
 import { imports } from './imports.ts';
 import { invoices } from './invoices.ts';
 import { masterData } from './master-data.ts';
@@ -75,6 +77,8 @@ export const resources: readonly Resource[] = [
   rbac,
   users,
   platform,
+  auditLogs,
+  impersonation,
   platformNotifications,
   schoolSetup,
   devices,

@@ -100,6 +100,13 @@ export const platformNotifications = resource('/platform', 'Platform notificatio
     answer: Template,
     isCreate: true,
   },
+  'POST /notification-templates/preview': {
+    operation: 'platform_notification_templates_preview',
+    summary: 'See words filled in',
+    description: 'As a recipient would read them, with the sample of the event; keeps nothing. Raises what adding them would.',
+    body: z.strictObject({ key: fields.key, channel, subject: fields.subject, body: fields.body }).meta({ id: 'PlatformNotificationPreviewInput' }),
+    answer: z.object({ subject: z.string(), body: z.string() }).meta({ id: 'PlatformNotificationPreview' }),
+  },
   'GET /notification-templates/:id': { operation: 'platform_notification_templates_get', summary: 'Read words of operators', answer: Template },
   'PUT /notification-templates/:id': {
     operation: 'platform_notification_templates_update',

@@ -64,6 +64,7 @@ export const Tenant = z
     }),
     stats: z.object({ total_students: z.int(), total_teachers: z.int(), total_classes: z.int() }),
     time_zone: z.string(),
+    is_impersonation_allowed: z.boolean().meta({ description: 'Whether operators may log in for its admins.' }),
     deleted_at: timestamp.nullable(),
     ...timestamps,
   })
@@ -73,6 +74,10 @@ export const AuditLog = z
   .object({
     id,
     actor: z.object({ id: id.nullable(), email: z.string().nullable() }).meta({ description: 'An operator; of a user of a school only the e-mail.' }),
+    impersonated: z
+      .object({ id, email: z.string() })
+      .nullable()
+      .meta({ description: 'The user of the school for whom the operator acted; null where they acted for themselves.' }),
     action: z.string().meta({ examples: ['tenant.suspend'] }),
     tenant_id: id.nullable(),
     tenant_name: z.string().nullable(),
@@ -122,6 +127,15 @@ export const Overview = z
   })
   .meta({ id: 'Overview' });
 
+/** What narrows the audit trail. */
+export const auditFilters = {
+  tenant_id: pathId.optional(),
+  action: text(100).optional(),
+  actor_id: pathId.optional(),
+  from_date: date.optional(),
+  to_date: date.optional(),
+};
+
 export const platform = resource('/platform', 'Platform', 'What operators do: schools, plans, the audit trail.', {
   'GET /overview': { operation: 'platform_overview', summary: 'Totals, sign-ups and the latest audit entries', answer: Overview },
   'GET /tenants': {
@@ -154,7 +168,15 @@ export const platform = resource('/platform', 'Platform', 'What operators do: sc
     operation: 'platform_tenants_update',
     summary: 'Change a school',
     description: 'Also assigns a plan; a plan that the school has outgrown is a 409.',
-    body: z.strictObject(tenantFields).partial().meta({ id: 'TenantChange' }),
+    body: z
+      .strictObject({
+        ...tenantFields,
+        is_impersonation_allowed: z.boolean().meta({
+          description: 'false ends the sessions of operators who act for its admins at once. true is a 403 where it is false: that is for the school to say.',
+        }),
+      })
+      .partial()
+      .meta({ id: 'TenantChange' }),
     answer: TenantDetail,
   },
   'DELETE /tenants/:id': {
@@ -186,10 +208,7 @@ export const platform = resource('/platform', 'Platform', 'What operators do: sc
     operation: 'platform_audit_logs_list',
     summary: 'Read the audit trail',
     description: 'Latest first. Days are in UTC, both included.',
-    query: page(
-      { tenant_id: pathId.optional(), action: text(100).optional(), actor_id: pathId.optional(), from_date: date.optional(), to_date: date.optional() },
-      ['created_at', 'action'],
-    ),
+    query: page(auditFilters, ['created_at', 'action']),
     answer: AuditLog,
     isPage: true,
   },

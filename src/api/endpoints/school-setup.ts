@@ -22,9 +22,13 @@ const SchoolInfo = z
     website: z.string().nullable(),
     currency: z.string().meta({ description: 'ISO 4217; USD until the school says another.', examples: ['GBP'] }),
     invoice_reminders: z.boolean().meta({ description: 'Whether overdue invoices are reminded of by themselves; they are until the school says no.' }),
+    is_impersonation_allowed: z.boolean().meta({ description: 'Whether operators of the service may log in for its admins.' }),
     logo_url: z.string().nullable(),
   })
   .meta({ id: 'SchoolInfo' });
+
+// A form sends text.
+const yesOrNo = z.union([z.boolean(), flag.transform((value) => value === 'true')]).optional();
 
 const SchoolInfoInput = z
   .strictObject({
@@ -37,14 +41,15 @@ const SchoolInfoInput = z
     email: z.union([email, z.literal('').transform(() => null)]).nullish(),
     website: optionalText(300).meta({ examples: ['https://green-valley.example'] }),
     currency: currency.optional(),
-    // A form sends text.
-    invoice_reminders: z
-      .union([z.boolean(), flag.transform((value) => value === 'true')])
-      .optional()
-      .meta({
-        description: 'Whether an overdue invoice is reminded of by e-mail on the day after its due date, then every 7 days, for 60 days.',
-        override: { type: 'boolean' },
-      }),
+    invoice_reminders: yesOrNo.meta({
+      description: 'Whether an overdue invoice is reminded of by e-mail on the day after its due date, then every 7 days, for 60 days.',
+      override: { type: 'boolean' },
+    }),
+    is_impersonation_allowed: yesOrNo.meta({
+      description:
+        'Whether operators of the service may log in for its admins, for ten minutes each time, of which the admins are told. Only for admins; false ends such log-ins at once.',
+      override: { type: 'boolean' },
+    }),
     logo: z.null().optional().meta({ description: 'null removes the logo. To set it, send multipart/form-data with a file.' }),
   })
   .meta({ id: 'SchoolInfoInput', description: 'What is not named stays.' });

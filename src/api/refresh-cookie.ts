@@ -1,0 +1,44 @@
+import { parse } from 'cookie';
+import type { CookieOptions, Request } from 'express';
+import type { Exchange } from './endpoint.ts';
+import { ApiError } from './errors.ts';
+
+/** The refresh token of a page that keeps none itself: no script reads it, no other site sends it, and it goes to /api/auth alone. */
+const name = 'refresh_token';
+
+/** As long as the token. */
+const milliseconds = 30 * 24 * 60 * 60 * 1000;
+
+const options = ({ req, services }: Pick<Exchange, 'req' | 'services'>): CookieOptions => ({
+  httpOnly: true,
+  sameSite: 'strict',
+  path: '/api/auth',
+  // Behind a proxy that the settings don't trust the request looks like http.
+  secure: req.secure || services.config.PUBLIC_URL?.startsWith('https:') === true,
+});
+
+/** The refresh token in the cookie of a request, as it stands there: one of ours has nothing to decode. */
+export const tokenOfCookie = (req: Request): string | undefined => parse(req.headers.cookie ?? '', { decode: (value) => value })[name] || undefined;
+
+/** Gives the page its next refresh token. */
+export function setRefreshCookie(exchange: Exchange, token: string): void {
+  exchange.res.cookie(name, token, { ...options(exchange), maxAge: milliseconds });
+}
+
+/** Takes the refresh token from the page. */
+export function clearRefreshCookie(exchange: Exchange): void {
+  exchange.res.clearCookie(name, options(exchange));
+}
+
+/**
+ * A browser sends cookies by itself: whoever comes with one must be a page of this origin. SameSite keeps other sites out, this other hosts of the same
+ * site too.
+ * @throws ApiError forbidden for any other origin, and where nothing says which it is
+ */
+export function requireSameOrigin({ req, services }: Exchange): void {
+  const site = req.get('sec-fetch-site');
+  const origin = req.get('origin');
+  const own = [`${req.protocol}://${req.host}`, services.config.PUBLIC_URL && new URL(services.config.PUBLIC_URL).origin];
+  const isOwn = site === undefined ? origin !== undefined && own.includes(origin) : site === 'same-origin';
+  if (!isOwn) throw new ApiError('forbidden', 'The refresh cookie is for pages of this origin.');
+}

@@ -1,0 +1,413 @@
+import { describe, expect, test } from '@jest/globals';
+import jwt from 'jsonwebtoken';
+import { passwords } from '../../src/api/passwords.ts';
+import { createOperator } from '../../src/database/operator.ts';
+import { withOwner } from '../../src/database/pool.ts';
+import type { Answer, Client } from '../support/client.ts';
+import { mailsTo } from '../support/mail.ts';
+import { race } from '../support/race.ts';
+import { operatorEmail, type School, serviceWithSchool, testPassword, unique } from '../support/service.ts';
+import { until } from '../support/until.ts';
+
+const { service, school } = await serviceWithSchool({ APP_URL: 'https://app.example/start' });
+
+interface Impersonation {
+  access_token: string;
+  expires_at: string;
+  impersonated_by: { id: number; email: string };
+  user: { id: number; email: string; first_name: string; last_name: string };
+  tenant: { id: number; name: string; subdomain: string };
+  url: string | null;
+}
+
+interface Entry {
+  actor: { id: number | null; email: string | null };
+  impersonated: { id: number; email: string } | null;
+  action: string;
+  tenant_id: number | null;
+  target_type: string;
+  target_id: number | null;
+  changes: Record<string, { before: unknown; after: unknown }>;
+  request_id: string;
+}
+
+const reason = 'The school asked why an invoice is missing.';
+
+const begin = (of: School = school, body: Record<string, unknown> = {}, status = 200, by: Client = service.operator) =>
+  by.post<Impersonation>(`/api/platform/tenants/${of.id}/impersonate`, { reason, ...body }, status);
+
+/** The same, whatever comes of it. */
+const tryToBegin = (of: School, body: Record<string, unknown> = {}) =>
+  service.operator.send<Impersonation>('POST', `/api/platform/tenants/${of.id}/impersonate`, { body: { reason, ...body } });
+
+/** A client with the token of an operator who acts for an admin. */
+async function acting(of: School = school, body: Record<string, unknown> = {}, by: Client = service.operator): Promise<Client & Impersonation> {
+  const { data } = await begin(of, body, 200, by);
+  return Object.assign(service.anonymous.with({ Authorization: `Bearer ${data.access_token}` }), data);
+}
+
+/** One more operator, logged in. */
+async function newOperator(role: 'admin' | 'analyst' = 'admin') {
+  const email = `${unique('operator')}@test.example`;
+  const passwordHash = await (await passwords({ memoryCost: 64 })).hash(testPassword);
+  await withOwner(service.database.url, (owner) =>
+    createOperator(owner, { email, passwordHash, firstName: 'New', lastName: 'Operator', role, tenantIds: null }),
+  );
+  const client = await service.anonymous.login({ is_platform: true, email, password: testPassword });
+  return { client, email };
+}
+
+/** The latest entries of a school, the last first. */
+const trail = async (of: School = school) => (await service.operator.get<Entry[]>(`/api/platform/audit-logs?tenant_id=${of.id}&pageSize=100`)).data;
+const allow = (of: School, is_impersonation_allowed: boolean) => of.admin.post('/api/school-setup/school-info', { is_impersonation_allowed });
+const refused = (client: Client) => client.send('GET', '/api/auth/profile', {}, 401);
+const profile = (client: Client) => client.get<{ id: number; impersonated_by: { id: number; email: string } | null }>('/api/auth/profile');
+
+describe('an operator logs in for an admin of a school', () => {
+  test('for ten minutes, as the admin, with a token that names the operator', async () => {
+    const before = Date.now();
+    const { data, headers } = await begin();
+    expect(data.user.email).toBe(school.adminEmail);
+    expect(data.impersonated_by.email).toBe(operatorEmail);
+    expect(data.tenant).toMatchObject({ id: school.id, subdomain: school.subdomain });
+    expect(headers.get('x-refresh-token')).toBeNull();
+    expect(headers.get('set-cookie')).toBeNull();
+    expect(headers.get('cache-control')).toBe('no-store');
+    const claims = jwt.decode(data.access_token) as { exp: number; sid: number; tenant_id: number; user_id: number; impersonated_by: unknown };
+    expect(claims).toMatchObject({ tenant_id: school.id, user_id: data.user.id, impersonated_by: data.impersonated_by });
+    for (const end of [claims.exp * 1000, Date.parse(data.expires_at)]) {
+      expect(end).toBeGreaterThan(before + 590_000);
+      expect(end).toBeLessThan(Date.now() + 602_000);
+    }
+    const url = new URL(data.url ?? '');
+    expect(`${url.origin}${url.pathname}${url.search}`).toBe('https://app.example/start');
+    expect(new URLSearchParams(url.hash.slice(1)).get('access_token')).toBe(data.access_token);
+    const rows = await service.database.query('select from platform.refresh_token where session_id = $1', [claims.sid]);
+    expect(rows).toHaveLength(0);
+    const { data: mine } = await profile(service.anonymous.with({ Authorization: `Bearer ${data.access_token}` }));
+    expect(mine).toMatchObject({ id: data.user.id, impersonated_by: data.impersonated_by });
+    expect((await profile(school.admin)).data.impersonated_by).toBeNull();
+  });
+
+  test('the admin is the one who is asked for, else who has been one longest; nobody else', async () => {
+    const of = await service.school();
+    const second = await of.user(['admin']);
+    const teacher = await of.user(['teacher']);
+    expect((await begin(of)).data.user.email).toBe(of.adminEmail);
+    expect((await begin(of, { user_id: second.id })).data.user.id).toBe(second.id);
+    for (const user_id of [teacher.id, 999_999]) {
+      expect(await begin(of, { user_id }, 422)).toMatchObject({ error: 'invalid_reference', details: [{ path: 'user_id' }] });
+    }
+    await of.admin.put(`/api/users/${second.id}`, { is_active: false });
+    expect((await begin(of, { user_id: second.id }, 422)).error).toBe('invalid_reference');
+    await service.database.query(`update ${of.schema}.user_account set is_active = false`);
+    expect(await begin(of, {}, 409)).toMatchObject({ error: 'invalid_state', message: 'This school has no active admin.' });
+  });
+
+  test('not without a reason, not to a school that is unknown, suspended or deleted, not as an analyst or a user of a school', async () => {
+    for (const given of [undefined, '', '   short   ', 'x'.repeat(501), 17]) {
+      expect(await begin(school, { reason: given }, 400)).toMatchObject({ error: 'validation_error', details: [{ path: 'reason' }] });
+    }
+    await service.operator.post('/api/platform/tenants/999999/impersonate', { reason }, 404);
+    const of = await service.school();
+    await service.operator.post(`/api/platform/tenants/${of.id}/suspend`, undefined);
+    expect(await begin(of, {}, 409)).toMatchObject({ error: 'invalid_state', message: 'This school is suspended: nobody can log in to it.' });
+    await service.operator.delete(`/api/platform/tenants/${of.id}`);
+    expect((await begin(of, {}, 409)).error).toBe('invalid_state');
+    expect((await begin(school, {}, 403, (await newOperator('analyst')).client)).error).toBe('forbidden');
+    expect((await begin(school, {}, 403, school.admin)).error).toBe('forbidden');
+    expect((await begin(school, {}, 403, await acting())).error).toBe('forbidden');
+  });
+
+  test('the admins read who it was, why, when and for whom, in the app and by e-mail', async () => {
+    const of = await service.school();
+    const second = await of.user(['admin']);
+    const teacher = await of.user(['teacher']);
+    await begin(of, { user_id: second.id, reason: 'You asked about 100% of {{name}}.' });
+    for (const admin of [of.admin, second]) {
+      const { data } = await admin.get<{ title: string; message: string; type: string }[]>('/api/notifications');
+      const told = data.filter(({ type }) => type === 'operator.login');
+      expect(told).toHaveLength(1);
+      expect(told[0]?.message).toContain(`${operatorEmail} logged in for Uma User (${second.email})`);
+      expect(told[0]?.message).toContain('The reason given: You asked about 100% of {{name}}.');
+      expect(told[0]?.message).toMatch(/^On \d+ \w+ \d{4} at \d\d:\d\d /);
+    }
+    expect((await teacher.get<{ type: string }[]>('/api/notifications')).data.filter(({ type }) => type === 'operator.login')).toEqual([]);
+    const mail = await until(async () => (await mailsTo(service, second.email)).find(({ subject }) => subject.startsWith('An operator logged in')));
+    expect(mail.text).toContain(operatorEmail);
+  });
+});
+
+describe('what is done so is in the audit trail with both names', () => {
+  test('the beginning with its reason, then each request: what was read, written, refused, malformed, forbidden', async () => {
+    const of = await service.school();
+    const operator = await newOperator();
+    const client = await acting(of, {}, operator.client);
+    const { classId } = await of.classroom();
+    await client.get('/api/students?search=Secretname');
+    const made = await client.post<{ id: number }>('/api/religions', { name: 'Secretreligion' }, 201);
+    await client.get(`/api/classes/${classId}`);
+    await client.get('/api/students/999999', 404);
+    await client.post('/api/religions', { name: 'Secretreligion' }, 409);
+    await client.send('POST', '/api/religions', { body: { nom: 'Secretname' } }, 400);
+    await client.send('POST', '/api/religions', { body: '{', headers: { 'Content-Type': 'application/json' } }, 400);
+    await client.send('POST', '/api/students', { body: 'a', headers: { 'Content-Type': 'text/plain' } }, 415);
+    await client.get('/api/platform/tenants', 403);
+    await client.with({ 'X-Tenant-ID': String(school.id) }).get('/api/students', 403);
+    await client.with({ 'X-Tenant-ID': 'none' }).get('/api/students', 400);
+    const entries = (await trail(of)).filter(({ actor }) => actor.email === operator.email).reverse();
+    expect(entries.map(({ action, target_id, changes }) => [action, target_id, changes['outcome']?.after])).toEqual([
+      ['tenant.impersonate', of.id, undefined],
+      ['impersonation.students_list', null, 'ok'],
+      ['impersonation.religions_create', null, 'ok'],
+      ['impersonation.classes_get', classId, 'ok'],
+      ['impersonation.students_get', 999_999, 'not_found'],
+      ['impersonation.religions_create', null, 'refused'],
+      ['impersonation.religions_create', null, 'validation_error'],
+      ['impersonation.religions_create', null, 'malformed_json'],
+      ['impersonation.students_create', null, 'unsupported_media_type'],
+      ['impersonation.platform_tenants_list', null, 'forbidden'],
+      ['impersonation.students_list', null, 'tenant_mismatch'],
+      ['impersonation.students_list', null, 'validation_error'],
+    ]);
+    expect(entries[0]?.changes['reason']).toEqual({ before: null, after: reason });
+    for (const { actor, impersonated, tenant_id, request_id } of entries) {
+      expect([actor.email, impersonated, tenant_id]).toEqual([operator.email, { id: client.user.id, email: of.adminEmail }, of.id]);
+      expect(request_id).toMatch(/\S/);
+    }
+    expect(JSON.stringify(entries)).not.toMatch(/Secret/);
+    // What was refused has left nothing; what was done is there.
+    expect((await of.admin.get<{ id: number }[]>('/api/religions')).data.map(({ id }) => id)).toContain(made.data.id);
+    const { data: found } = await service.operator.get<Entry[]>(
+      `/api/platform/audit-logs?actor_id=${client.impersonated_by.id}&action=impersonation.classes_get`,
+    );
+    expect(found).toHaveLength(1);
+  });
+
+  test('a change that has an entry of its own names the operator in it, and not the admin alone', async () => {
+    const of = await service.school({ plan_id: (await service.plan()).id });
+    const client = await acting(of);
+    await client.post('/api/subscription/upgrade', { plan_id: 3 });
+    expect((await trail(of)).slice(0, 2)).toMatchObject([
+      { action: 'impersonation.subscription_upgrade', actor: { email: operatorEmail } },
+      { action: 'subscription.upgrade', actor: { id: client.impersonated_by.id, email: operatorEmail }, impersonated: { id: client.user.id } },
+    ]);
+  });
+
+  test('a file, an upload, a stream and what waits for an Idempotency-Key too; the answer is as ever', async () => {
+    const of = await service.school();
+    const client = await acting(of);
+    const key = { headers: { 'Idempotency-Key': unique('key') }, body: { first_name: 'Ida', last_name: 'Once' } };
+    const [first, again] = [
+      await client.send<{ id: number }>('POST', '/api/students', key, 201),
+      await client.send<{ id: number }>('POST', '/api/students', key, 201),
+    ];
+    expect(again.data).toEqual(first.data);
+    const { headers } = await client.get(`/api/students/${first.data.id}`);
+    await client.send('PUT', `/api/students/${first.data.id}`, { body: { first_name: 'Eda' }, headers: { 'If-Match': headers.get('etag') ?? '' } }, 200);
+    await client.send('PUT', `/api/students/${first.data.id}`, { body: { first_name: 'Oda' }, headers: { 'If-Match': headers.get('etag') ?? '' } }, 412);
+    await client.get('/api/students/import/template');
+    await client.get('/api/notifications/stream');
+    expect((await trail(of)).slice(0, 6).map(({ action, changes }) => [action, changes['outcome']?.after])).toEqual([
+      ['impersonation.notifications_stream', 'ok'],
+      ['impersonation.imports_students_template', 'ok'],
+      ['impersonation.students_update', 'precondition_failed'],
+      ['impersonation.students_update', 'ok'],
+      ['impersonation.students_get', 'ok'],
+      ['impersonation.students_create', 'ok'],
+    ]);
+    expect((await of.admin.get<{ first_name: string }>(`/api/students/${first.data.id}`)).data.first_name).toBe('Eda');
+  });
+
+  test('a read stays a read: its transaction can write nothing but the entry', async () => {
+    const { data } = await begin();
+    const { sid } = jwt.decode(data.access_token) as { sid: number };
+    const call = (context: object) =>
+      service.database.query(`select refusal from core.call_impersonated('students_list', $1, '{}', $2)`, [sid, JSON.stringify(context)]);
+    await expect(call({})).resolves.toEqual([{ refusal: null }]);
+    await service.database.query(
+      `create function pg_temp.nothing() returns void language sql as 'select'; create or replace function api.students_list(p jsonb) returns json language plpgsql as $$
+       begin insert into religion (name) values ('never'); return '{}'; end $$`,
+    );
+    await expect(call({})).rejects.toThrow(/read-only transaction/);
+  });
+});
+
+describe('it ends', () => {
+  test('after ten minutes: the session has run out, and so has the token', async () => {
+    const client = await acting();
+    const { sid } = jwt.decode(client.access_token) as { sid: number };
+    await service.database.query(`update platform.session set expires_at = now() where id = $1`, [sid]);
+    expect((await refused(client)).error).toBe('invalid_token');
+    const late = jwt.sign({ sid, user_id: client.user.id, tenant_id: school.id }, 'another secret that is long enough as well');
+    expect((await refused(service.anonymous.with({ Authorization: `Bearer ${late}` }))).error).toBe('invalid_token');
+  });
+
+  test('by its log-out, which leaves the operator logged in', async () => {
+    const client = await acting();
+    const answer = await client.send('POST', '/api/auth/logout', { headers: { Cookie: 'refresh_token=of-the-console' } }, 200);
+    expect(answer.headers.get('set-cookie')).toBeNull();
+    await refused(client);
+    await service.operator.get('/api/platform/overview');
+  });
+
+  test('with the operator: closed, an analyst from now on, logged out, or with another password', async () => {
+    const ends: ((operator: Awaited<ReturnType<typeof newOperator>>) => Promise<unknown>)[] = [
+      ({ email }) => service.database.query('update platform.user_account set is_active = false where email = $1', [email]),
+      ({ email }) => service.database.query(`update platform.user_account set role = 'analyst' where email = $1`, [email]),
+      ({ email }) => service.database.query('delete from platform.user_account where email = $1', [email]),
+      ({ client }) => client.post('/api/auth/logout'),
+      async ({ client, email }) => {
+        const other = await service.anonymous.login({ is_platform: true, email, password: testPassword });
+        await other.post('/api/auth/password/change', { current_password: testPassword, password: 'another password' });
+        await client.get('/api/platform/overview', 401);
+      },
+    ];
+    for (const end of ends) {
+      const operator = await newOperator();
+      const client = await acting(school, {}, operator.client);
+      await profile(client);
+      await end(operator);
+      expect((await refused(client)).error).toBe('invalid_token');
+    }
+  });
+
+  test('with the admin: deactivated, removed, no admin any more, or with another password', async () => {
+    const of = await service.school();
+    const role = (await of.admin.get<{ id: number; name: string }[]>('/api/rbac/roles')).data.find(({ name }) => name === 'admin');
+    const ends: ((user: { id: number }) => Promise<unknown>)[] = [
+      ({ id }) => of.admin.put(`/api/users/${id}`, { is_active: false }),
+      ({ id }) => of.admin.delete(`/api/users/${id}`),
+      ({ id }) => of.admin.delete(`/api/rbac/users/${id}/roles/${role?.id}`),
+      ({ id }) => of.admin.put(`/api/users/${id}`, { role_ids: [] }),
+      ({ id }) => of.admin.put(`/api/users/${id}`, { password: 'another password' }),
+    ];
+    for (const end of ends) {
+      const user = await of.user(['admin', 'teacher']);
+      const client = await acting(of, { user_id: user.id });
+      await profile(client);
+      await end(user);
+      expect((await refused(client)).error).toBe('invalid_token');
+    }
+  });
+
+  test('with the school: suspended, and not alive again when it is activated', async () => {
+    const of = await service.school();
+    const client = await acting(of);
+    await service.operator.post(`/api/platform/tenants/${of.id}/suspend`, undefined);
+    await refused(client);
+    await service.operator.post(`/api/platform/tenants/${of.id}/activate`, undefined);
+    await refused(client);
+    await profile(of.admin);
+  });
+
+  test('a session of another kind can not be made of it: there is nothing to refresh, and no other school to reach', async () => {
+    const client = await acting();
+    const other = await service.school();
+    await client.send('POST', '/api/auth/refresh', {}, 401);
+    await client.send('POST', '/api/auth/refresh', { headers: { 'X-Refresh-Token': client.access_token } }, 401);
+    expect((await client.with({ 'X-Tenant-ID': String(other.id) }).get('/api/students', 403)).error).toBe('tenant_mismatch');
+    expect((await client.get('/api/platform/overview', 403)).error).toBe('forbidden');
+  });
+
+  test('a session of it that comes by another way than the audited one is refused', async () => {
+    const client = await acting();
+    const { sid } = jwt.decode(client.access_token) as { sid: number };
+    await expect(service.database.query(`select core.call('students_list', $1, '{}', '{}')`, [sid])).rejects.toThrow('The session has ended');
+    // As where the token does not say it.
+    const { exp: _, impersonated_by: __, ...claims } = jwt.decode(client.access_token) as { exp: number; impersonated_by: unknown };
+    expect(claims).not.toHaveProperty('impersonated_by');
+  });
+});
+
+describe('a school can switch it off', () => {
+  test('its admin does; what runs ends at once, and nobody can log in so until an admin switches it on', async () => {
+    const of = await service.school();
+    const client = await acting(of);
+    const open = await service.database.query<{ id: string }>(
+      'select id from platform.session where tenant_id = $1 and impersonator_id is not null and revoked_at is null',
+      [of.id],
+    );
+    expect(open).toHaveLength(1);
+    expect((await allow(of, false)).data).toMatchObject({ is_impersonation_allowed: false });
+    await refused(client);
+    expect((await begin(of, {}, 409)).message).toMatch('does not let operators log in');
+    const path = `/api/platform/tenants/${of.id}`;
+    expect((await service.operator.get<{ is_impersonation_allowed: boolean }>(path)).data.is_impersonation_allowed).toBe(false);
+    const denied = await service.operator.put(path, { is_impersonation_allowed: true }, 403);
+    expect(denied).toMatchObject({ error: 'forbidden', message: 'Only an admin of the school can let operators log in again.' });
+    expect((await trail(of)).find(({ action }) => action === 'tenant.update')).toMatchObject({
+      actor: { id: null, email: of.adminEmail },
+      changes: { is_impersonation_allowed: { before: true, after: false } },
+    });
+    await allow(of, true);
+    await refused(client);
+    await profile(await acting(of));
+  });
+
+  test('an operator switches it off, and sends a school back as it was read in either state', async () => {
+    const of = await service.school();
+    const client = await acting(of);
+    const path = `/api/platform/tenants/${of.id}`;
+    const asRead = async () => (await service.operator.get(path)).data;
+    await service.operator.put(path, await asRead());
+    await profile(client);
+    expect((await service.operator.put<{ is_impersonation_allowed: boolean }>(path, { is_impersonation_allowed: false })).data.is_impersonation_allowed).toBe(
+      false,
+    );
+    await refused(client);
+    await service.operator.put(path, await asRead());
+  });
+
+  test('nobody else of the school does, nor an operator who acts for an admin', async () => {
+    const of = await service.school();
+    const clerk = await of.user([await of.role('setup.manage')]);
+    expect((await clerk.post('/api/school-setup/school-info', { is_impersonation_allowed: false }, 403)).error).toBe('forbidden');
+    await clerk.post('/api/school-setup/school-info', { is_impersonation_allowed: true, phone: '123' });
+    const client = await acting(of);
+    expect((await client.post('/api/school-setup/school-info', { is_impersonation_allowed: false }, 403)).error).toBe('forbidden');
+    await client.post('/api/school-setup/school-info', { phone: '124' });
+  });
+
+  test('of a switch and a log-in at once either the log-in is refused or it ends', async () => {
+    const of = await service.school();
+    const lock = `select from platform.tenant where id = ${of.id} for update`;
+    for (let round = 0; round < 3; round++) {
+      const answers = await race<Answer<unknown>>(service.database, lock, 3, () => [tryToBegin(of), allow(of, false), tryToBegin(of)]);
+      for (const { status, data } of [answers[0], answers[2]] as Answer<Impersonation>[]) {
+        if (status === 200) await refused(service.anonymous.with({ Authorization: `Bearer ${data.access_token}` }));
+        else expect(status).toBe(409);
+      }
+      await allow(of, true);
+    }
+  });
+
+  test('of a log-in and the removal of its admin at once no session is left', async () => {
+    const of = await service.school();
+    for (let round = 0; round < 3; round++) {
+      const user = await of.user(['admin']);
+      const lock = `select from ${of.schema}.user_account where id = ${user.id} for update`;
+      const [begun] = await race<Answer<unknown>>(service.database, lock, 2, () => [
+        tryToBegin(of, { user_id: user.id }),
+        of.admin.delete(`/api/users/${user.id}`),
+      ]);
+      if (begun?.status === 200) await refused(service.anonymous.with({ Authorization: `Bearer ${(begun.data as Impersonation).access_token}` }));
+      else expect(begun?.status).toBe(422);
+    }
+  });
+
+  test('its streams end with it', async () => {
+    const of = await service.school();
+    const client = await acting(of);
+    const response = await fetch(`${service.url}/api/notifications/stream`, { headers: { Authorization: `Bearer ${client.access_token}` } });
+    expect(response.status).toBe(200);
+    const state = { isOver: false };
+    const reading = (async () => {
+      for await (const _ of response.body ?? []);
+      state.isOver = true;
+    })();
+    await allow(of, false);
+    await until(async () => Promise.resolve(state.isOver || undefined));
+    await reading;
+  });
+});

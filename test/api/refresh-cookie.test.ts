@@ -1,0 +1,152 @@
+import { describe, expect, test } from '@jest/globals';
+import { operatorEmail, serviceWithSchool, testPassword } from '../support/service.ts';
+import { type Answered, send } from '../support/wire.ts';
+
+const { service, school } = await serviceWithSchool({ TRUST_PROXY: '1', CORS_ORIGINS: 'https://app.example' });
+
+/** What a page of this origin sends by itself. */
+const own = { 'sec-fetch-site': 'same-origin' };
+
+/** The one cookie of an answer, taken apart; undefined without one. */
+function cookieOf({ headers }: Answered) {
+  const [line, ...more] = headers['set-cookie'] ?? [];
+  expect(more).toEqual([]);
+  if (line === undefined) return undefined;
+  const [pair = '', ...attributes] = line.split('; ');
+  const [name = '', value = ''] = pair.split('=');
+  return { name, value, attributes: attributes.filter((one) => !one.startsWith('Expires=')).toSorted() };
+}
+
+const login = async (over: Record<string, unknown> = {}, headers: Record<string, string> = {}) => {
+  const body = { is_platform: true, email: operatorEmail, password: testPassword, refresh_cookie: true, ...over };
+  const answer = await send(service.url, { method: 'POST', path: '/api/auth/login', headers, body });
+  expect(answer.status).toBe(200);
+  return { answer, cookie: cookieOf(answer), token: (answer.json?.data as { access_token: string }).access_token };
+};
+const refresh = (cookie: string | undefined, headers: Record<string, string> = own) =>
+  send(service.url, {
+    method: 'POST',
+    path: '/api/auth/refresh',
+    headers: { ...(cookie === undefined ? {} : { cookie: `theme=dark; refresh_token=${cookie}` }), ...headers },
+  });
+const cleared = { name: 'refresh_token', value: '', attributes: ['HttpOnly', 'Path=/api/auth', 'SameSite=Strict'] };
+const overview = (token: string) => send(service.url, { path: '/api/platform/overview', token });
+const tokenIn = ({ json }: Answered) => (json?.data as { access_token: string }).access_token;
+
+describe('a refresh token as a cookie', () => {
+  test('is given where a page asks for it, out of reach of scripts and of other sites, and in no header', async () => {
+    const { answer, cookie } = await login();
+    expect(cookie?.name).toBe('refresh_token');
+    expect(cookie?.value).toMatch(/^[\w-]{43}$/);
+    expect(cookie?.attributes).toEqual(['HttpOnly', `Max-Age=${30 * 24 * 60 * 60}`, 'Path=/api/auth', 'SameSite=Strict']);
+    expect(answer.headers['x-refresh-token']).toBeUndefined();
+    expect(answer.text).not.toContain(cookie?.value ?? 'none');
+    const plain = await login({ refresh_cookie: false });
+    expect(plain.cookie).toBeUndefined();
+    expect(plain.answer.headers['x-refresh-token']).toMatch(/\S/);
+    const ofSchool = await login({ is_platform: undefined, tenant_id: school.id, email: school.adminEmail });
+    expect(ofSchool.cookie?.name).toBe('refresh_token');
+  });
+
+  test('is for https alone where the request came so', async () => {
+    const { cookie } = await login({}, { 'x-forwarded-proto': 'https' });
+    expect(cookie?.attributes).toContain('Secure');
+    const next = await refresh(cookie?.value, { ...own, 'x-forwarded-proto': 'https' });
+    expect(cookieOf(next)?.attributes).toContain('Secure');
+  });
+
+  test('is traded for the next one, in the same way', async () => {
+    const { cookie } = await login();
+    const answer = await refresh(cookie?.value);
+    expect(answer.status).toBe(200);
+    expect(answer.headers['x-refresh-token']).toBeUndefined();
+    const next = cookieOf(answer);
+    expect(next?.attributes).toContain('HttpOnly');
+    expect(next?.value).not.toBe(cookie?.value);
+    expect((await overview(tokenIn(answer))).status).toBe(200);
+    expect((await refresh(next?.value)).status).toBe(200);
+  });
+
+  test('a token in the header goes before it, and is answered in the header', async () => {
+    const [{ cookie }, { answer }] = [await login(), await login({ refresh_cookie: false })];
+    const mixed = await refresh(cookie?.value, { 'x-refresh-token': String(answer.headers['x-refresh-token']) });
+    expect(mixed.status).toBe(200);
+    expect(mixed.headers['x-refresh-token']).toMatch(/\S/);
+    expect(mixed.headers['set-cookie']).toBeUndefined();
+    expect((await refresh(cookie?.value)).status).toBe(200);
+  });
+
+  test('is taken from pages of this origin only, and what another one sends uses nothing up', async () => {
+    const { cookie } = await login();
+    const host = new URL(service.url).host;
+    const foreign: Record<string, string>[] = [
+      {},
+      { 'sec-fetch-site': 'cross-site' },
+      { 'sec-fetch-site': 'same-site' },
+      { 'sec-fetch-site': 'none' },
+      { 'sec-fetch-site': 'cross-site', origin: service.url },
+      { origin: 'https://app.example' },
+      { origin: 'null' },
+      { origin: `https://${host}` },
+      { origin: `http://${host}.evil.example` },
+      { origin: `http://evil.example`, host: 'evil.example.other' },
+      { origin: '' },
+    ];
+    for (const headers of foreign) {
+      const answer = await refresh(cookie?.value, headers);
+      expect([headers, answer.status, answer.json?.error]).toEqual([headers, 403, 'forbidden']);
+      expect(answer.headers['set-cookie']).toBeUndefined();
+    }
+    const old = await refresh(cookie?.value, { origin: service.url });
+    expect(old.status).toBe(200);
+    expect((await refresh(cookieOf(old)?.value, own)).status).toBe(200);
+  });
+
+  test('of two tabs at once one is refused, and what the other one has got stays', async () => {
+    const { cookie } = await login();
+    const answers = await Promise.all([refresh(cookie?.value), refresh(cookie?.value)]);
+    const [won, lost] = answers.toSorted((a, b) => a.status - b.status);
+    expect([won?.status, lost?.status, lost?.json?.error]).toEqual([200, 401, 'invalid_token']);
+    expect(lost?.headers['set-cookie']).toBeUndefined();
+    expect((await refresh(won && cookieOf(won)?.value)).status).toBe(200);
+  });
+
+  test('that was stolen and used ends the session, and is taken away', async () => {
+    const { cookie, token } = await login();
+    const answer = await refresh(cookie?.value);
+    await service.database.query(`update platform.refresh_token set used_at = now() - interval '11 seconds' where used_at is not null`);
+    const again = await refresh(cookie?.value);
+    expect([again.status, cookieOf(again)]).toEqual([401, cleared]);
+    expect((await overview(token)).status).toBe(401);
+    const next = await refresh(cookieOf(answer)?.value);
+    expect([next.status, cookieOf(next)]).toEqual([401, cleared]);
+  });
+
+  test('that is unknown, has run out or is garbage is taken away; without one there is a 401 and no cookie', async () => {
+    for (const value of ['unknown', 'a%00b', '%E0%A4%A', 'x'.repeat(4000)]) {
+      const answer = await refresh(value);
+      expect([value, answer.status, answer.json?.error, cookieOf(answer)]).toEqual([value, 401, 'invalid_token', cleared]);
+    }
+    for (const value of [undefined, '']) {
+      const answer = await refresh(value);
+      expect([answer.status, answer.json?.error, answer.headers['set-cookie']]).toEqual([401, 'unauthenticated', undefined]);
+    }
+  });
+
+  test('goes with the log-out, of which both tokens hear', async () => {
+    const { cookie, token } = await login();
+    const answer = await send(service.url, { method: 'POST', path: '/api/auth/logout', token, headers: { cookie: `refresh_token=${cookie?.value}` } });
+    expect([answer.status, cookieOf(answer)]).toEqual([200, cleared]);
+    expect((await overview(token)).status).toBe(401);
+    expect((await refresh(cookie?.value)).status).toBe(401);
+    const without = await login({ refresh_cookie: false });
+    const plain = await send(service.url, { method: 'POST', path: '/api/auth/logout', token: without.token });
+    expect([plain.status, plain.headers['set-cookie']]).toEqual([200, undefined]);
+  });
+
+  test('is asked for by true or false, and nothing else', async () => {
+    const body = { is_platform: true, email: operatorEmail, password: testPassword, refresh_cookie: 'yes' };
+    const answer = await send(service.url, { method: 'POST', path: '/api/auth/login', body });
+    expect([answer.status, answer.json?.details?.[0]?.path]).toEqual([400, 'refresh_cookie']);
+  });
+});

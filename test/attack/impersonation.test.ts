@@ -1,0 +1,108 @@
+import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
+import { populate } from '../support/populate.ts';
+import { isForSchools, type Registered, registry, sampleRequest } from '../support/registry.ts';
+import { operatorEmail, type School, testService, unique } from '../support/service.ts';
+import { type Answered, send } from '../support/wire.ts';
+
+const service = await testService();
+afterAll(() => service.close());
+const { endpoints, document } = await registry(service);
+const ofSchools = endpoints.filter((endpoint) => isForSchools(endpoint) && endpoint.operation.name !== 'auth_logout');
+
+/** The id of the records that the school has, one in every table. */
+const id = 500_001;
+let school: School;
+let token: string;
+/** What each endpoint answered to an operator who acts for the admin, by a request that has nothing wrong. */
+const answers = new Map<Registered, Answered>();
+
+const sentence = /^An operator who is logged in for (a|the) user may not /;
+const isRefused = ({ status, json }: Answered) => status === 403 && sentence.test(json?.message ?? '');
+
+/** What says who can log in, as whom, and who gets what. */
+const logins = async () => {
+  const columns: Record<string, string> = {
+    user_account: 'id, email, password_hash, email_verified_at, is_active, deleted_at',
+    role: 'id, name, description',
+    role_permission: 'role_id, permission_id',
+    user_role: 'user_id, role_id',
+    device: 'id, user_id, token',
+    calendar_feed: 'id, user_id, token_hash',
+  };
+  const found: Record<string, unknown> = {};
+  for (const [table, names] of Object.entries(columns)) {
+    found[table] = await service.database.query(`select ${names} from ${school.schema}.${table} order by ${names}`);
+  }
+  found['sessions'] = await service.database.query('select id from platform.session where tenant_id = $1 order by id', [school.id]);
+  found['tokens'] = await service.database.query('select hash from platform.one_time_token where tenant_id = $1 order by hash', [school.id]);
+  return found;
+};
+
+/** What a request says beyond the sample, so that it would change something. */
+const bodies: Record<string, (given: { role: number }) => Record<string, unknown>> = {
+  devices_delete: () => ({ token: 'a device of the admin' }),
+  auth_password_change: () => ({ current_password: 'test-password', password: 'another password' }),
+  users_update: () => ({ email: `${unique('new')}@school.example` }),
+  students_create: () => ({ create_user_account: true, email: `${unique('new')}@school.example` }),
+  students_update: () => ({ create_user_account: true, email: `${unique('new')}@school.example` }),
+  teachers_create: () => ({ create_user_account: true, email: `${unique('new')}@school.example` }),
+  teachers_update: () => ({ create_user_account: true, email: `${unique('new')}@school.example` }),
+  rbac_roles_update: () => ({ description: 'Another one' }),
+  rbac_user_roles_add: ({ role }) => ({ role_id: role }),
+  school_setup_school_info: () => ({ is_impersonation_allowed: false }),
+};
+
+beforeAll(async () => {
+  school = await service.school();
+  await populate(service, school, { endpoints, document }, id - 1, 'School');
+  const begun = await service.operator.post<{ access_token: string }>(`/api/platform/tenants/${school.id}/impersonate`, { reason: 'To see what is refused.' });
+  token = begun.data.access_token;
+  const { data: role } = await school.admin.post<{ id: number }>('/api/rbac/roles', { name: unique('Role'), permission_ids: [] }, 201);
+  await school.admin.post('/api/devices/register', { token: 'a device of the admin', platform: 'android' });
+  const before = await logins();
+  // First what changes least, so that there is something left to be refused.
+  const order = ['GET', 'POST', 'PUT', 'PATCH', 'DELETE'];
+  for (const endpoint of ofSchools.toSorted((a, b) => order.indexOf(a.method) - order.indexOf(b.method))) {
+    const body = bodies[endpoint.operation.name]?.({ role: role.id });
+    const sample = sampleRequest(document, endpoint, { id }, body ? { body } : {});
+    const isForm = endpoint.route.upload?.isOptional === true && body !== undefined;
+    const sent = isForm ? { method: sample.method ?? 'POST', path: sample.path, body } : sample;
+    answers.set(endpoint, await send(service.url, { ...sent, token }));
+  }
+  expect(await logins()).toEqual(before);
+}, 180_000);
+
+describe('an operator who acts for an admin', () => {
+  test('changes nothing about log-ins, passwords, roles, devices, calendar feeds, and hears why; every such endpoint is on this list', () => {
+    const refused = [...answers].flatMap(([{ operation }, answer]) => (isRefused(answer) ? [operation.name] : []));
+    expect(refused.toSorted()).toEqual(
+      [
+        ...['auth_password_change', 'devices_delete', 'devices_register', 'school_setup_school_info', 'schedule_feeds_create', 'schedule_feeds_delete'],
+        ...['rbac_roles_create', 'rbac_roles_delete', 'rbac_roles_update', 'rbac_user_roles_add', 'rbac_user_roles_remove'],
+        ...['students_create', 'students_update', 'teachers_create', 'teachers_update', 'users_create', 'users_delete', 'users_update'],
+      ].toSorted(),
+    );
+  });
+
+  test('does the rest as the admin would', () => {
+    const failed = [...answers]
+      .filter(([, answer]) => answer.status === 401 || answer.status === 403 || answer.status >= 500)
+      .filter(([{ operation }, answer]) => !isRefused(answer) && operation.role === null);
+    expect(failed.map(([{ name }, { status, text }]) => `${name} ${status} ${text.slice(0, 200)}`)).toEqual([]);
+    expect([...answers.values()].filter(({ status }) => status < 300).length).toBeGreaterThan(answers.size * 0.6);
+  });
+
+  test('leaves an entry of each request, with both names', async () => {
+    const entries = await service.database.query<{ action: string; outcome: string; count: number }>(
+      `select action, count(*)::integer as count from platform.audit_log
+       where tenant_id = $1 and actor_email = $2 and impersonated_email = $3 and action like 'impersonation.%' group by action order by action`,
+      [school.id, operatorEmail, school.adminEmail],
+    );
+    const found = new Map(entries.map(({ action, count }) => [action.replace('impersonation.', ''), count]));
+    // The first that a change of the password asks for.
+    found.set('auth_password_change', found.get('auth_own_credentials') ?? 0);
+    const missing = [...answers.keys()].filter(({ operation }) => (found.get(operation.name) ?? 0) < 1).map(({ name }) => name);
+    expect(missing).toEqual([]);
+    expect([...found.values()].reduce((sum, count) => sum + count, 0)).toBeGreaterThanOrEqual(answers.size);
+  });
+});
