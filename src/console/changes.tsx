@@ -49,7 +49,7 @@ export function Changes({ changes }: { changes: AuditLog['changes'] }) {
 
 function Entry({ entry, withSchool }: { entry: AuditLog; withSchool: boolean }) {
   const [isOpen, setOpen] = useState(false);
-  const { actor, action, tenant_id, tenant_name, changes, ip, user_agent, request_id, created_at } = entry;
+  const { actor, impersonated, action, tenant_id, tenant_name, changes, ip, user_agent, request_id, created_at } = entry;
   const details = `entry-${entry.id}`;
   return (
     <li class={isOpen ? 'entry open' : 'entry'}>
@@ -66,8 +66,7 @@ function Entry({ entry, withSchool }: { entry: AuditLog; withSchool: boolean }) 
           </p>
           <p class="muted small">
             {actor.email ?? 'The service'}
-            {'impersonated' in entry && entry.impersonated ? ` as ${(entry.impersonated as { email: string }).email}` : ''} ·{' '}
-            <Moment at={created_at} form="ago" />
+            {impersonated ? ` as ${impersonated.email}` : ''} · <Moment at={created_at} form="ago" />
           </p>
         </div>
         <button

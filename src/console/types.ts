@@ -1,5 +1,6 @@
 import type { z } from 'zod';
 import type * as auth from '../api/endpoints/auth.ts';
+import type * as impersonation from '../api/endpoints/impersonation.ts';
 import type * as platform from '../api/endpoints/platform.ts';
 import type * as notifications from '../api/endpoints/platform-notifications.ts';
 
@@ -7,7 +8,7 @@ import type * as notifications from '../api/endpoints/platform-notifications.ts'
 export type Profile = z.output<typeof auth.Profile>;
 export type Overview = z.output<typeof platform.Overview>;
 export type Tenant = z.output<typeof platform.Tenant>;
-export type TenantDetail = z.output<typeof platform.TenantDetail> & { is_impersonation_allowed: boolean };
+export type TenantDetail = z.output<typeof platform.TenantDetail>;
 export type AuditLog = z.output<typeof platform.AuditLog>;
 export type Plan = z.output<typeof platform.Plan>;
 export type Settings = z.output<typeof notifications.Settings>;
@@ -15,14 +16,5 @@ export type NotificationEvent = z.output<typeof notifications.Event>;
 export type Template = z.output<typeof notifications.Template>;
 export type Channel = Template['channel'];
 export type Feature = (typeof platform.features)[number];
-export interface Impersonation {
-  access_token: string;
-  expires_at: string;
-  user: { email: string };
-  tenant: { name: string };
-  url: string | null;
-}
-export interface Preview {
-  subject: string;
-  body: string;
-}
+export type Preview = z.output<typeof notifications.Preview>;
+export type Impersonation = z.output<typeof impersonation.Impersonation>;

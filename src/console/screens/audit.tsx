@@ -46,7 +46,7 @@ function SchoolPicker({ id, onPick }: { id: string; onPick: (id: string) => void
       {(attributes) => (
         <div class="combo">
           <input
-            {...(attributes)}
+            {...attributes}
             ref={input}
             type="search"
             role="combobox"
