@@ -38,7 +38,7 @@ const menu = [
   ['/', 'overview', 'Overview'],
   ['/schools', 'schools', 'Schools'],
   ['/audit', 'audit', 'Audit log'],
-  ['/templates', 'templates', 'Notification templates'],
+  ['/templates', 'templates', 'Templates'],
   ['/settings', 'settings', 'Settings'],
 ] as const;
 

@@ -226,18 +226,19 @@ interface FieldProps {
   error?: string | undefined;
   hint?: ComponentChildren;
   isRequired?: boolean;
-  isShort?: boolean;
+  /** A filter, which nobody expects to be required. */
+  isFilter?: boolean;
   children: (attributes: FieldAttributes) => ComponentChildren;
 }
 
 /** A field with its label, a hint, and what is wrong with it. */
-export function Field({ label, name, error, hint, isRequired = false, isShort = false, children }: FieldProps) {
+export function Field({ label, name, error, hint, isRequired = false, isFilter = false, children }: FieldProps) {
   const id = useId();
   const described = [hint ? `${id}-hint` : '', error ? `${id}-error` : ''].filter(Boolean).join(' ');
   return (
-    <div class={isShort ? 'field short' : 'field'}>
+    <div class="field">
       <label for={id}>
-        {label} {!isRequired && <span class="optional">optional</span>}
+        {label} {!isRequired && !isFilter && <span class="optional">optional</span>}
       </label>
       {children({
         id,

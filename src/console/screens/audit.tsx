@@ -42,7 +42,7 @@ function SchoolPicker({ id, onPick }: { id: string; onPick: (id: string) => void
     }
   };
   return (
-    <Field label="School" name="tenant">
+    <Field label="School" name="tenant" isFilter>
       {(attributes) => (
         <div class="combo">
           <input
@@ -126,9 +126,9 @@ export function Audit() {
       <Card isFlush>
         <div class="filters" role="search">
           <SchoolPicker id={tenant_id} onPick={(to) => change({ tenant_id: to })} />
-          <Select label="Action" name="action" value={action} options={options} onChange={(to) => change({ action: to })} />
-          <Text label="From" name="from_date" value={from_date} onChange={(to) => change({ from_date: to })} input={{ type: 'date' }} />
-          <Text label="To" name="to_date" value={to_date} onChange={(to) => change({ to_date: to })} input={{ type: 'date' }} />
+          <Select label="Action" name="action" isFilter value={action} options={options} onChange={(to) => change({ action: to })} />
+          <Text label="From" name="from_date" isFilter value={from_date} onChange={(to) => change({ from_date: to })} input={{ type: 'date' }} />
+          <Text label="To" name="to_date" isFilter value={to_date} onChange={(to) => change({ to_date: to })} input={{ type: 'date' }} />
           {isFiltered && (
             <button type="button" class="button" onClick={() => setSearch({})}>
               Clear
