@@ -3,6 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type EmbeddedServer, ensureDatabase, startScratch } from '../../src/database/embedded.ts';
 import { migrate } from '../../src/database/migrate.ts';
+import { prepareConsole } from './browser-found.ts';
 
 declare global {
   var testServer: EmbeddedServer | undefined;
@@ -11,6 +12,7 @@ declare global {
 
 /** One server for the whole run, with one migrated database that every test file clones. */
 export default async function setup(): Promise<void> {
+  prepareConsole();
   const server = await startScratch();
   globalThis.testServer = server;
   try {

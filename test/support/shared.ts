@@ -12,3 +12,6 @@ export { reading } from '../../src/api/spreadsheets.ts';
 export { startService } from '../../src/service.ts';
 export { withOwner } from '../../src/database/pool.ts';
 export { client } from './client.ts';
+
+/** Drives a browser: loaded where a test has one. */
+export const playwright = () => import('playwright-core');
