@@ -34,7 +34,11 @@ test('its files have hashed names, are kept for good, and come compressed as the
     expect(path).toMatch(/^\/console\/assets\/\w+-[\w-]{8}\.(js|css|svg)$/);
     const plain = await fetch(service.url + path, { headers: { 'Accept-Encoding': 'identity' } });
     const content = Buffer.from(await plain.arrayBuffer());
-    expect([plain.status, plain.headers.get('cache-control'), plain.headers.get('vary')]).toEqual([200, 'public, max-age=31536000, immutable', 'Accept-Encoding']);
+    expect([plain.status, plain.headers.get('cache-control'), plain.headers.get('vary')]).toEqual([
+      200,
+      'public, max-age=31536000, immutable',
+      'Accept-Encoding',
+    ]);
     expect(plain.headers.get('content-encoding')).toBeNull();
     const stored = await readFile(new URL(path.slice('/console/'.length), folder));
     expect(content.equals(stored)).toBe(true);

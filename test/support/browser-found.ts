@@ -30,12 +30,16 @@ export function chromiumPath(): string | undefined {
 const root = join(import.meta.dirname, '../..');
 
 /** When the latest of some files was written. */
-const latest = (pattern: string) => Math.max(0, ...globSync(pattern, { cwd: root, withFileTypes: true }).map((entry) => statSync(join(entry.parentPath, entry.name)).mtimeMs));
+const latest = (pattern: string) =>
+  Math.max(0, ...globSync(pattern, { cwd: root, withFileTypes: true }).map((entry) => statSync(join(entry.parentPath, entry.name)).mtimeMs));
 
 /** Builds the console anew where its source is newer, and says what can not be tested here. */
 export function prepareConsole(): void {
   if (latest('src/console/**/*.*') > latest('dist/console/index.html')) {
-    const { status, stderr } = spawnSync(process.execPath, [join(root, 'node_modules/vite/bin/vite.js'), 'build', '--logLevel', 'error'], { cwd: root, encoding: 'utf8' });
+    const { status, stderr } = spawnSync(process.execPath, [join(root, 'node_modules/vite/bin/vite.js'), 'build', '--logLevel', 'error'], {
+      cwd: root,
+      encoding: 'utf8',
+    });
     if (status !== 0) throw new Error(`The console can not be built: ${stderr}`);
   }
   if (chromiumPath() === undefined && process.env['CI'] !== 'true') {

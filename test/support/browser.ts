@@ -21,7 +21,15 @@ export interface BrowserOfFile {
   reader(options?: ReaderOptions): Promise<Reader>;
 }
 
-const flags = ['--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run', '--disable-background-networking', '--disable-component-update', '--disable-sync'];
+const flags = [
+  '--no-sandbox',
+  '--disable-gpu',
+  '--disable-quic',
+  '--no-first-run',
+  '--disable-background-networking',
+  '--disable-component-update',
+  '--disable-sync',
+];
 
 /**
  * The browser of a test file, closed after its last test. What a page logs as an error, a breach of its policy for example, fails the test.
@@ -47,12 +55,23 @@ export async function browserOfFile(service: TestService): Promise<BrowserOfFile
   return {
     test,
     async reader({ as = { email: operatorEmail, password: testPassword }, ...options } = {}) {
-      const context = await browser.newContext({ baseURL: service.url, viewport: { width: 1280, height: 800 }, locale: 'en-GB', timezoneId: 'Europe/Berlin', ...options });
+      const remembered = { origin: service.url, localStorage: [{ name: 'console.has-session', value: 'yes' }] };
+      const context = await browser.newContext({
+        storageState: { cookies: [], origins: as === 'nobody' ? [] : [remembered] },
+        baseURL: service.url,
+        viewport: { width: 1280, height: 800 },
+        locale: 'en-GB',
+        timezoneId: 'Europe/Berlin',
+        ...options,
+      });
       contexts.push(context);
       context.setDefaultTimeout(8000);
       context.on('console', (message) => {
         // A browser tells of every refused request; which of them are refused rightly is for the tests to say.
-        if (message.type() === 'error' && !/^Failed to load resource: (the server responded with a status of 4|net::ERR_INTERNET_DISCONNECTED)/.test(message.text())) {
+        if (
+          message.type() === 'error' &&
+          !/^Failed to load resource: (the server responded with a status of 4|net::ERR_INTERNET_DISCONNECTED)/.test(message.text())
+        ) {
           faults.push(message.text());
         }
       });
@@ -60,7 +79,6 @@ export async function browserOfFile(service: TestService): Promise<BrowserOfFile
       if (as !== 'nobody') {
         const answer = await context.request.post('/api/auth/login', { data: { ...as, is_platform: true, refresh_cookie: true } });
         expect(answer.status()).toBe(200);
-        await context.addInitScript("if (!sessionStorage.getItem('begun')) { sessionStorage.setItem('begun', 'yes'); localStorage.setItem('console.has-session', 'yes'); }");
       }
       return {
         context,
