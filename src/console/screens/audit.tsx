@@ -26,7 +26,9 @@ function SchoolPicker({ id, onPick }: { id: string; onPick: (id: string) => void
   const options = typed === undefined || typed.trim() === '' ? [] : (found.data ?? []);
   const isOpen = options.length > 0;
   useEffect(() => setActive(0), [found.data]);
-  const pick = (to: string) => {
+  const picked = useRef<Record<string, string>>({});
+  const pick = (to: string, name = '') => {
+    picked.current[to] = name;
     setTyped(undefined);
     onPick(to);
   };
@@ -35,7 +37,7 @@ function SchoolPicker({ id, onPick }: { id: string; onPick: (id: string) => void
     else if (event.key === 'Enter' && isOpen) {
       event.preventDefault();
       const option = options[active];
-      if (option) pick(String(option.id));
+      if (option) pick(String(option.id), option.name);
     } else if (isOpen && (event.key === 'ArrowDown' || event.key === 'ArrowUp')) {
       event.preventDefault();
       setActive((now) => (now + (event.key === 'ArrowDown' ? 1 : options.length - 1)) % options.length);
@@ -58,7 +60,7 @@ function SchoolPicker({ id, onPick }: { id: string; onPick: (id: string) => void
             aria-controls={list}
             aria-autocomplete="list"
             aria-activedescendant={isOpen ? `${list}-${active}` : undefined}
-            value={typed ?? chosen.data ?? ''}
+            value={typed ?? chosen.data ?? picked.current[id] ?? ''}
             onInput={(event) => {
               setTyped(event.currentTarget.value);
               if (event.currentTarget.value === '' && id !== '') pick('');
@@ -76,7 +78,7 @@ function SchoolPicker({ id, onPick }: { id: string; onPick: (id: string) => void
                 // Before the field loses the focus, and with it the list.
                 onMouseDown={(event) => {
                   event.preventDefault();
-                  pick(String(school.id));
+                  pick(String(school.id), school.name);
                 }}
               >
                 {school.name} <small>{school.subdomain}</small>
