@@ -17,8 +17,11 @@ const options = ({ req, services }: Pick<Exchange, 'req' | 'services'>): CookieO
   secure: req.secure || services.config.PUBLIC_URL?.startsWith('https:') === true,
 });
 
-/** The refresh token in the cookie of a request, as it stands there: one of ours has nothing to decode. */
-export const tokenOfCookie = (req: Request): string | undefined => parse(req.headers.cookie ?? '', { decode: (value) => value })[name] || undefined;
+/** The refresh token in the cookie of a request, as it stands there: one of ours has nothing to decode. What is empty is none. */
+export function tokenOfCookie(req: Request): string | undefined {
+  const given = parse(req.headers.cookie ?? '', { decode: (value) => value })[name];
+  return given === '' ? undefined : given;
+}
 
 /** Gives the page its next refresh token. */
 export function setRefreshCookie(exchange: Exchange, token: string): void {

@@ -57,6 +57,13 @@ async function newOperator(role: 'admin' | 'analyst' = 'admin') {
   return { client, email };
 }
 
+/** The same token with other claims, signed by the service's own key. */
+const forged = (client: Impersonation, claims: object) => {
+  const all = { ...(jwt.decode(client.access_token) as object), ...claims };
+  const kept = Object.fromEntries(Object.entries(all).filter(([, value]) => value !== undefined));
+  return service.anonymous.with({ Authorization: `Bearer ${jwt.sign(kept, 'a secret of the tests that is long enough')}` });
+};
+
 /** The latest entries of a school, the last first. */
 const trail = async (of: School = school) => (await service.operator.get<Entry[]>(`/api/platform/audit-logs?tenant_id=${of.id}&pageSize=100`)).data;
 const allow = (of: School, is_impersonation_allowed: boolean) => of.admin.post('/api/school-setup/school-info', { is_impersonation_allowed });
@@ -135,6 +142,35 @@ describe('an operator logs in for an admin of a school', () => {
     expect((await teacher.get<{ type: string }[]>('/api/notifications')).data.filter(({ type }) => type === 'operator.login')).toEqual([]);
     const mail = await until(async () => (await mailsTo(service, second.email)).find(({ subject }) => subject.startsWith('An operator logged in')));
     expect(mail.text).toContain(operatorEmail);
+  });
+});
+
+describe('what tells the school of it', () => {
+  test('can not be read away, removed, switched off or reworded by the operator; other notifications can', async () => {
+    const of = await service.school();
+    const client = await acting(of);
+    const { data } = await of.admin.get<{ id: number; type: string }[]>('/api/notifications');
+    const told = data.find(({ type }) => type === 'operator.login')?.id;
+    const other =
+      data.find(({ type }) => type !== 'operator.login')?.id ??
+      (await of.insert('notification', { user_id: client.user.id, title: 'Other', message: 'Other' }));
+    const words = { name: 'Operator.Login', title: 'Nothing', message: 'Nothing happened' };
+    const { data: mine } = await of.admin.post<{ id: number }>('/api/notifications/templates', words, 201);
+    await client.put(`/api/notifications/templates/${mine.id}`, { title: 'Never mind' }, 403);
+    await client.delete(`/api/notifications/templates/${mine.id}`, 403);
+    await of.admin.delete(`/api/notifications/templates/${mine.id}`);
+    await client.post('/api/notifications/templates', words, 403);
+    await client.put('/api/notifications/events/operator.login', { is_enabled: false }, 403);
+    await client.post(`/api/notifications/${told}/read`, undefined, 403);
+    await client.post('/api/notifications/read-all', undefined, 403);
+    await client.delete(`/api/notifications/${told}`, 403);
+    await client.post(`/api/notifications/${other}/read`, undefined);
+    await client.put('/api/notifications/events/holiday.added', { is_enabled: false });
+    await of.admin.put('/api/notifications/events/operator.login', { is_enabled: false });
+    await of.admin.post('/api/notifications/read-all', undefined);
+    await begin(of);
+    const after = await of.admin.get<{ type: string }[]>('/api/notifications');
+    expect(after.data.filter(({ type }) => type === 'operator.login')).toHaveLength(1);
   });
 });
 
@@ -219,17 +255,27 @@ describe('what is done so is in the audit trail with both names', () => {
     expect((await of.admin.get<{ first_name: string }>(`/api/students/${first.data.id}`)).data.first_name).toBe('Eda');
   });
 
-  test('a read stays a read: its transaction can write nothing but the entry', async () => {
-    const { data } = await begin();
-    const { sid } = jwt.decode(data.access_token) as { sid: number };
-    const call = (context: object) =>
-      service.database.query(`select refusal from core.call_impersonated('students_list', $1, '{}', $2)`, [sid, JSON.stringify(context)]);
-    await expect(call({})).resolves.toEqual([{ refusal: null }]);
-    await service.database.query(
-      `create function pg_temp.nothing() returns void language sql as 'select'; create or replace function api.students_list(p jsonb) returns json language plpgsql as $$
-       begin insert into religion (name) values ('never'); return '{}'; end $$`,
-    );
-    await expect(call({})).rejects.toThrow(/read-only transaction/);
+  test('a read stays a read: its transaction can write nothing but the entry; and a fault leaves one too', async () => {
+    const of = await service.school();
+    const client = await acting(of);
+    const [before] = await service.database.query<{ body: string }>(`select pg_get_functiondef('api.holidays_list(jsonb)'::regprocedure) as body`);
+    const become = (body: string) =>
+      service.database.query(`create or replace function api.holidays_list(p jsonb) returns json language plpgsql as $$ begin ${body} return '{}'; end $$`);
+    try {
+      await become(`execute 'insert into religion (name) values (''never'')';`);
+      expect((await client.send('GET', '/api/holidays')).status).toBe(503);
+      await become(`raise 'A fault';`);
+      expect((await client.send('GET', '/api/holidays')).status).toBe(500);
+    } finally {
+      await service.database.query(before?.body ?? '');
+    }
+    await client.get('/api/holidays');
+    expect((await trail(of)).slice(0, 3).map(({ action, changes }) => [action, changes['outcome']?.after])).toEqual([
+      ['impersonation.holidays_list', 'ok'],
+      ['impersonation.holidays_list', 'internal_error'],
+      ['impersonation.holidays_list', 'unavailable'],
+    ]);
+    expect((await of.admin.get<{ name: string }[]>('/api/religions')).data.filter(({ name }) => name === 'never')).toEqual([]);
   });
 });
 
@@ -239,8 +285,10 @@ describe('it ends', () => {
     const { sid } = jwt.decode(client.access_token) as { sid: number };
     await service.database.query(`update platform.session set expires_at = now() where id = $1`, [sid]);
     expect((await refused(client)).error).toBe('invalid_token');
-    const late = jwt.sign({ sid, user_id: client.user.id, tenant_id: school.id }, 'another secret that is long enough as well');
-    expect((await refused(service.anonymous.with({ Authorization: `Bearer ${late}` }))).error).toBe('invalid_token');
+    await service.database.query(`update platform.session set expires_at = now() + interval '1 hour' where id = $1`, [sid]);
+    await profile(client);
+    const late = forged(client, { exp: Math.floor(Date.now() / 1000) - 1 });
+    expect((await refused(late)).error).toBe('invalid_token');
   });
 
   test('by its log-out, which leaves the operator logged in', async () => {
@@ -314,9 +362,9 @@ describe('it ends', () => {
     const client = await acting();
     const { sid } = jwt.decode(client.access_token) as { sid: number };
     await expect(service.database.query(`select core.call('students_list', $1, '{}', '{}')`, [sid])).rejects.toThrow('The session has ended');
-    // As where the token does not say it.
-    const { exp: _, impersonated_by: __, ...claims } = jwt.decode(client.access_token) as { exp: number; impersonated_by: unknown };
-    expect(claims).not.toHaveProperty('impersonated_by');
+    // As where a token of ours did not say so.
+    expect((await refused(forged(client, { impersonated_by: undefined }))).error).toBe('invalid_token');
+    await profile(forged(client, {}));
   });
 });
 
@@ -396,6 +444,14 @@ describe('a school can switch it off', () => {
     }
   });
 
+  test('a school that is loaded from a file of an earlier version allows it, as a new one does; another file says what it says', async () => {
+    const allowed = async (tenant: object) =>
+      (
+        await service.database.query<{ allowed: boolean }>('select (core.archive_school($1)).is_impersonation_allowed as allowed', [JSON.stringify({ tenant })])
+      )[0]?.allowed;
+    expect([await allowed({ id: 7 }), await allowed({ id: 7, is_impersonation_allowed: false })]).toEqual([true, false]);
+  });
+
   test('its streams end with it', async () => {
     const of = await service.school();
     const client = await acting(of);
@@ -403,7 +459,7 @@ describe('a school can switch it off', () => {
     expect(response.status).toBe(200);
     const state = { isOver: false };
     const reading = (async () => {
-      for await (const _ of response.body ?? []);
+      await response.arrayBuffer();
       state.isOver = true;
     })();
     await allow(of, false);

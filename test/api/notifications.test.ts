@@ -313,7 +313,7 @@ describe('the events of a school', () => {
   test('are listed with what their words may name, and switched one by one', async () => {
     expect((await events()).map(({ key }) => key)).toEqual([
       ...['account.created', 'attendance.absent', 'attendance.late', 'fee.generated', 'holiday.added', 'invoice.reminder', 'leave.decided'],
-      ...['payment.received', 'timetable.published', 'transport.expiring', 'trial.ending'],
+      ...['operator.login', 'payment.received', 'timetable.published', 'transport.expiring', 'trial.ending'],
     ]);
     const before = await holiday();
     expect(before).toMatchObject({ is_enabled: true, template_id: null, variables: expect.arrayContaining(['holiday_name', 'date', 'first_name']) });

@@ -57,7 +57,17 @@ describe('the setup of a school', () => {
       is_complete: false,
       steps_completed: [],
       steps_missing: ['school_info', 'academic_year', 'grades'],
-      school: { name: 'New School', address: null, phone: null, email: null, website: null, currency: 'USD', invoice_reminders: true, logo_url: null },
+      school: {
+        name: 'New School',
+        address: null,
+        phone: null,
+        email: null,
+        website: null,
+        currency: 'USD',
+        invoice_reminders: true,
+        is_impersonation_allowed: true,
+        logo_url: null,
+      },
       academic_year: null,
       grade_count: 0,
     });
@@ -81,7 +91,17 @@ describe('the setup of a school', () => {
       steps_completed: ['school_info', 'academic_year', 'grades'],
       steps_missing: [],
       steps: ['school_info', 'academic_year', 'grades'].map((name) => ({ name, is_complete: true, missing: null })),
-      school: { name: 'New School', address: '1 Hill', phone: null, email: null, website: null, currency: 'USD', invoice_reminders: true, logo_url: null },
+      school: {
+        name: 'New School',
+        address: '1 Hill',
+        phone: null,
+        email: null,
+        website: null,
+        currency: 'USD',
+        invoice_reminders: true,
+        is_impersonation_allowed: true,
+        logo_url: null,
+      },
       academic_year: { id: made.id, ...year },
       grade_count: 1,
     });
@@ -134,7 +154,15 @@ describe('the school info', () => {
     const [school, other] = [await service.school(), await service.school()];
     const theirs = (await status(other)).school.name;
     const sent = { name: ' Green Valley ', address: '1 Hill', phone: '+1 2', email: 'Office@Green.example', website: 'https://green.example' };
-    const stored = { ...sent, name: 'Green Valley', email: 'office@green.example', currency: 'USD', invoice_reminders: true, logo_url: null };
+    const stored = {
+      ...sent,
+      name: 'Green Valley',
+      email: 'office@green.example',
+      currency: 'USD',
+      invoice_reminders: true,
+      is_impersonation_allowed: true,
+      logo_url: null,
+    };
     expect(await info(school, sent)).toEqual(stored);
     expect(await info(school, { phone: null, website: '' })).toEqual({ ...stored, phone: null, website: null });
     expect(await info(school, {})).toEqual({ ...stored, phone: null, website: null });

@@ -40,7 +40,6 @@ const logins = async () => {
 
 /** What a request says beyond the sample, so that it would change something. */
 const bodies: Record<string, (given: { role: number }) => Record<string, unknown>> = {
-  devices_delete: () => ({ token: 'a device of the admin' }),
   auth_password_change: () => ({ current_password: 'test-password', password: 'another password' }),
   users_update: () => ({ email: `${unique('new')}@school.example` }),
   students_create: () => ({ create_user_account: true, email: `${unique('new')}@school.example` }),
@@ -58,13 +57,13 @@ beforeAll(async () => {
   const begun = await service.operator.post<{ access_token: string }>(`/api/platform/tenants/${school.id}/impersonate`, { reason: 'To see what is refused.' });
   token = begun.data.access_token;
   const { data: role } = await school.admin.post<{ id: number }>('/api/rbac/roles', { name: unique('Role'), permission_ids: [] }, 201);
-  await school.admin.post('/api/devices/register', { token: 'a device of the admin', platform: 'android' });
+  await school.admin.post('/api/devices/register', { token: 'device', platform: 'android' });
   const before = await logins();
   // First what changes least, so that there is something left to be refused.
   const order = ['GET', 'POST', 'PUT', 'PATCH', 'DELETE'];
   for (const endpoint of ofSchools.toSorted((a, b) => order.indexOf(a.method) - order.indexOf(b.method))) {
     const body = bodies[endpoint.operation.name]?.({ role: role.id });
-    const sample = sampleRequest(document, endpoint, { id }, body ? { body } : {});
+    const sample = sampleRequest(document, endpoint, { id }, { ...(body ? { body } : {}), parameters: { token: 'device' } });
     const isForm = endpoint.route.upload?.isOptional === true && body !== undefined;
     const sent = isForm ? { method: sample.method ?? 'POST', path: sample.path, body } : sample;
     answers.set(endpoint, await send(service.url, { ...sent, token }));
@@ -78,6 +77,8 @@ describe('an operator who acts for an admin', () => {
     expect(refused.toSorted()).toEqual(
       [
         ...['auth_password_change', 'devices_delete', 'devices_register', 'school_setup_school_info', 'schedule_feeds_create', 'schedule_feeds_delete'],
+        // Among all the admin's notifications is the one that tells of this.
+        'notifications_read_all',
         ...['rbac_roles_create', 'rbac_roles_delete', 'rbac_roles_update', 'rbac_user_roles_add', 'rbac_user_roles_remove'],
         ...['students_create', 'students_update', 'teachers_create', 'teachers_update', 'users_create', 'users_delete', 'users_update'],
       ].toSorted(),
