@@ -14,7 +14,20 @@ export function Value({ value }: { value: unknown }) {
   if (typeof value === 'number') return <>{value}</>;
   if (Array.isArray(value) && value.every((one) => typeof one === 'string'))
     return value.length > 0 ? <>{value.join(', ')}</> : <span class="nothing">none</span>;
-  return <code class="json">{JSON.stringify(value, null, 1)}</code>;
+  if (typeof value !== 'object' || Array.isArray(value)) return <code class="json">{JSON.stringify(value, null, 1)}</code>;
+  const parts = Object.entries(value);
+  if (parts.length === 0) return <span class="nothing">none</span>;
+  // A reference, a plan for example, is known by its name.
+  if ('name' in value && 'id' in value && parts.length === 2) return <>{String(value.name)}</>;
+  return (
+    <ul class="parts">
+      {parts.map(([name, part]) => (
+        <li key={name}>
+          {name.replaceAll('_', ' ')}: <Value value={part} />
+        </li>
+      ))}
+    </ul>
+  );
 }
 
 /** The fields that an entry changed, before and after. */

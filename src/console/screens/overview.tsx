@@ -15,7 +15,7 @@ function ceiling(highest: number): number {
 
 /** Sign-ups by month: bars to look at, and the same as a table. */
 function Chart({ months }: { months: Figures['signups_by_month'] }) {
-  const [width, height, left, bottom] = [720, 220, 36, 24];
+  const [width, height, left, bottom] = [500, 200, 30, 24];
   const top = ceiling(Math.max(...months.map(({ signups }) => signups)));
   const step = (width - left) / months.length;
   const y = (value: number) => 8 + (height - bottom - 8) * (1 - value / top);
@@ -112,7 +112,7 @@ export function Overview() {
                 <Chart months={signups_by_month} />
               </Card>
               <Card title="Recent activity" actions={<a href={href('/audit')}>All entries</a>}>
-                {recent_audit_logs.length > 0 ? <Entries entries={recent_audit_logs.slice(0, 8)} /> : <Empty title="Nothing happened yet." />}
+                {recent_audit_logs.length > 0 ? <Entries entries={recent_audit_logs.slice(0, 6)} /> : <Empty title="Nothing happened yet." />}
               </Card>
             </div>
           </>

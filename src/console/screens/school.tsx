@@ -219,7 +219,7 @@ export function School({ id = '' }: Record<string, string>) {
         actions={
           <>
             {status === 'active' && is_impersonation_allowed && (
-              <button type="button" class="button primary" onClick={() => setLoggingIn(true)}>
+              <button type="button" class="button" onClick={() => setLoggingIn(true)}>
                 Log in as admin
               </button>
             )}
