@@ -1,3 +1,4 @@
+import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
 import { actionName, Moment } from './format.tsx';
 import { Icon } from './icons.tsx';
@@ -7,7 +8,7 @@ import type { AuditLog } from './types.ts';
 const isMoment = (text: string) => /^\d{4}-\d\d-\d\dT\d\d:\d\d/.test(text);
 
 /** Any value of a record, to be read. */
-export function Value({ value }: { value: unknown }) {
+export function Value({ value }: { value: unknown }): ComponentChildren {
   if (value === null || value === undefined || value === '') return <span class="nothing">nothing</span>;
   if (typeof value === 'boolean') return <>{value ? 'yes' : 'no'}</>;
   if (typeof value === 'string') return isMoment(value) ? <Moment at={value} form="time" /> : <>{value}</>;
@@ -15,7 +16,7 @@ export function Value({ value }: { value: unknown }) {
   if (Array.isArray(value) && value.every((one) => typeof one === 'string'))
     return value.length > 0 ? <>{value.join(', ')}</> : <span class="nothing">none</span>;
   if (typeof value !== 'object' || Array.isArray(value)) return <code class="json">{JSON.stringify(value, null, 1)}</code>;
-  const parts = Object.entries(value);
+  const parts: [string, unknown][] = Object.entries(value);
   if (parts.length === 0) return <span class="nothing">none</span>;
   // A reference, a plan for example, is known by its name.
   if ('name' in value && 'id' in value && parts.length === 2) return <>{String(value.name)}</>;

@@ -149,7 +149,7 @@ export function Pager({ pagination: { page, pageSize, totalItems, totalPages }, 
   const text =
     totalItems === 0
       ? `No ${names[1]}`
-      : totalPages <= 1
+      : totalPages <= 1 || first > totalItems
         ? `${number(totalItems)} ${names[totalItems === 1 ? 0 : 1]}`
         : `${number(first)} to ${number(Math.min(totalItems, first + pageSize - 1))} of ${number(totalItems)} ${names[1]}`;
   return (
@@ -159,7 +159,7 @@ export function Pager({ pagination: { page, pageSize, totalItems, totalPages }, 
       </p>
       {totalPages > 1 && (
         <div class="pager-buttons">
-          <button type="button" class="button small-button" disabled={page <= 1} onClick={() => onPage(page - 1)}>
+          <button type="button" class="button small-button" disabled={page <= 1} onClick={() => onPage(Math.min(page - 1, totalPages))}>
             <Icon name="left" /> Previous
           </button>
           <button type="button" class="button small-button" disabled={page >= totalPages} onClick={() => onPage(page + 1)}>

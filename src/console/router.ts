@@ -92,6 +92,7 @@ addEventListener('popstate', ({ state }: PopStateEvent) => {
     return;
   }
   const steps = to - index;
+  if (steps === 0) return;
   isReturning = true;
   history.go(-steps);
   void mayLeave().then((may) => {

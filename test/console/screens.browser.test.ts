@@ -131,7 +131,7 @@ test('a school is changed: its plan, a feature, its e-mail; only what was change
   const entry = page.locator('.entry', { hasText: 'Changed school' });
   await entry.getByRole('button').click();
   expect(await entry.locator('tr', { hasText: 'contact email' }).innerText()).toContain(adminEmail);
-  await button(page, 'Save changes').waitFor({ state: 'detached' });
+  await page.locator('.save-bar').waitFor({ state: 'detached' });
 });
 
 test('when somebody else changed a school meanwhile, both changes are kept, and one is told what changed', async () => {
@@ -183,6 +183,7 @@ test('a school is suspended, activated, deleted by its subdomain, and restored, 
   await confirm.click();
   await said(page, 'is deleted.');
   expect(await status()).toBe('deleted');
+  await page.locator('fieldset:disabled').first().waitFor();
   expect(await page.getByLabel('Name', { exact: true }).isDisabled()).toBe(true);
 
   await button(page, 'Restore').click();
@@ -345,6 +346,6 @@ test('the settings of notifications are changed: a channel, quiet hours, a limit
   await page.getByLabel('Push and e-mail wait overnight').uncheck();
   await page.getByLabel('Push', { exact: true }).check();
   await button(page, 'Save changes').click();
-  await button(page, 'Save changes').waitFor({ state: 'detached' });
+  await page.locator('.save-bar').waitFor({ state: 'detached' });
   expect((await operator.get('/api/platform/notification-settings')).data).toMatchObject({ channels: { push: true }, quiet_hours: null });
 });

@@ -7,7 +7,7 @@ import { operatorEmail, type TestService, testPassword } from './service.ts';
 export interface Reader {
   context: BrowserContext;
   /** Another tab, at an address below /console. */
-  tab(path: string): Promise<Page>;
+  tab: (path: string) => Promise<Page>;
 }
 
 interface ReaderOptions extends BrowserContextOptions {
@@ -18,7 +18,7 @@ interface ReaderOptions extends BrowserContextOptions {
 export interface BrowserOfFile {
   /** `test`, or `test.skip` on a machine without a browser. */
   test: typeof test | typeof test.skip;
-  reader(options?: ReaderOptions): Promise<Reader>;
+  reader: (options?: ReaderOptions) => Promise<Reader>;
 }
 
 const flags = [

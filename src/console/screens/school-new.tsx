@@ -1,4 +1,4 @@
-import { useEffect, useState } from 'preact/hooks';
+import { useState } from 'preact/hooks';
 import { say } from '../dialogs.tsx';
 import { amount, featureName, fromLocal, number } from '../format.tsx';
 import { FormProblem, Text, useForm } from '../forms.tsx';
@@ -59,9 +59,6 @@ function NewSchool({ plans }: { plans: Plan[] }) {
     },
   );
   const { value, set, error } = form;
-  useEffect(() => {
-    if (!isOwnSubdomain) set({ subdomain: suggested(value.name) });
-  }, [value.name, isOwnSubdomain]);
   const text = (name: Exclude<keyof typeof value, 'feature_flags'>) => ({
     name,
     value: value[name],
@@ -75,7 +72,13 @@ function NewSchool({ plans }: { plans: Plan[] }) {
       <FormProblem form={form} fields={fields} />
       <Card title="School">
         <div class="form">
-          <Text {...text('name')} label="Name" isRequired input={{ autocomplete: 'off' }} />
+          <Text
+            {...text('name')}
+            label="Name"
+            isRequired
+            input={{ autocomplete: 'off' }}
+            onChange={(name) => set({ name, ...(isOwnSubdomain ? {} : { subdomain: suggested(name) }) })}
+          />
           <div class="pair">
             <Text
               {...text('subdomain')}
