@@ -444,6 +444,14 @@ describe('a school can switch it off', () => {
     }
   });
 
+  test('a school that is loaded from a file of an earlier version allows it, as a new one does; another file says what it says', async () => {
+    const allowed = async (tenant: object) =>
+      (
+        await service.database.query<{ allowed: boolean }>('select (core.archive_school($1)).is_impersonation_allowed as allowed', [JSON.stringify({ tenant })])
+      )[0]?.allowed;
+    expect([await allowed({ id: 7 }), await allowed({ id: 7, is_impersonation_allowed: false })]).toEqual([true, false]);
+  });
+
   test('its streams end with it', async () => {
     const of = await service.school();
     const client = await acting(of);
