@@ -74,10 +74,13 @@ export function analyticsProcess({ url, isOwnLogIn, connections, logger }: Analy
     return made;
   }
 
+  const isRunning = (one: Running) => running === one;
+
   return {
     async ask(question) {
       clearTimeout(idle);
-      const { child, waiting } = (running ??= start());
+      const mine = (running ??= start());
+      const { child, waiting } = mine;
       const id = ++last;
       const answer = Promise.withResolvers<Extract<Told, { kind: 'answer' }>>();
       waiting.set(id, answer);
@@ -89,7 +92,7 @@ export function analyticsProcess({ url, isOwnLogIn, connections, logger }: Analy
         return await answer.promise;
       } finally {
         clearTimeout(late);
-        if (waiting.size === 0) idle = setTimeout(() => child.disconnect(), idleLimit).unref();
+        if (waiting.size === 0 && isRunning(mine)) idle = setTimeout(() => child.connected && child.disconnect(), idleLimit).unref();
       }
     },
     async close() {

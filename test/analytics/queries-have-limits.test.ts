@@ -1,5 +1,5 @@
 import { describe, expect, test } from '@jest/globals';
-import { analystOf, askGraphql, type Facts, keepFacts, writeFacts } from '../support/analysts.ts';
+import { analystOf, askGraphql, type Facts, insteadOfJobs, keepFacts, writeFacts } from '../support/analysts.ts';
 import { serviceOfFile } from '../support/service.ts';
 import { send } from '../support/wire.ts';
 
@@ -12,20 +12,6 @@ const analyst = await analystOf(service, null);
 
 type Lists = Record<string, { totalCount: number; nodes: { date: string }[]; groupedAggregates: unknown[] }>;
 const ask = <T = Lists>(query: string, variables?: unknown) => askGraphql<T>(service, analyst.token, query, variables === undefined ? {} : { variables });
-
-/** A view that sleeps for each of its rows, and one of many wide rows, seen as attendance: what a query of an analyst would take hours to come to. */
-const instead = async (columns: string, work: () => Promise<void>) => {
-  const [view] = await service.database.query<{ text: string }>("select pg_get_viewdef('analytics.jobs'::regclass) as text");
-  await service.database.query(`create or replace view analytics.jobs with (security_invoker = true) as ${columns}`);
-  try {
-    await work();
-  } finally {
-    await service.database.query(`create or replace view analytics.jobs with (security_invoker = true) as ${view?.text ?? ''}`);
-  }
-};
-const jobs = (task: string, rows: number) =>
-  `select 'job ' || n as job_key, ${task} as task, null::bigint as tenant_id, 0::bigint as ready, 0::bigint as waiting, 0::bigint as running, 0::bigint as failed,
-   null::numeric as oldest_ready_seconds from generate_series(1, ${rows}) n`;
 
 async function refused(query: string, code: string, message: RegExp, variables?: unknown) {
   const { status, data, errors } = await ask<undefined>(query, variables);
@@ -114,7 +100,7 @@ describe('a query is cut off', () => {
   });
 
   test('after five seconds in the database, and says so, while its other fields are answered', async () => {
-    await instead(jobs('pg_sleep(1)::text', 60), async () => {
+    await insteadOfJobs(service, { task: 'pg_sleep(1)::text', count: 60 }, async () => {
       const start = performance.now();
       const { data, errors } = await ask('{ tenants { totalCount } jobs { nodes { task } } }');
       expect(performance.now() - start).toBeLessThan(9_000);
@@ -126,7 +112,7 @@ describe('a query is cut off', () => {
   });
 
   test('after ten seconds for all of its statements', async () => {
-    await instead(jobs('pg_sleep(0.4)::text', 10), async () => {
+    await insteadOfJobs(service, { task: 'pg_sleep(0.4)::text', count: 10 }, async () => {
       const fields = Array.from({ length: 8 }, (_, n) => `j${n}: jobs(offset: ${n}) { nodes { task } }`).join(' ');
       const { errors } = await ask(`{ ${fields} }`);
       expect([...new Set(errors.map(({ extensions }) => extensions.code))]).toEqual(['REQUEST_TIMEOUT']);
@@ -135,7 +121,7 @@ describe('a query is cut off', () => {
   });
 
   test('after 8 MB of groups', async () => {
-    await instead(jobs("repeat('x', 1000) || n", 20_000), async () => {
+    await insteadOfJobs(service, { task: "repeat('x', 1000) || n", count: 20_000 }, async () => {
       const { data, errors } = await ask('{ tenants { totalCount } jobs { groupedAggregates(groupBy: [TASK]) { keys } } }');
       expect(data).toMatchObject({ tenants: { totalCount: 1 }, jobs: { groupedAggregates: null } });
       expect(errors).toMatchObject([{ message: expect.stringMatching(/more than 8 MB/) as unknown, extensions: { code: 'ANSWER_TOO_LARGE' } }]);
@@ -148,7 +134,7 @@ describe('who asks much at a time', () => {
   const slow = '{ jobs { nodes { task } } }';
 
   test('hears 429 at the third query of one operator, and at the fifth of all', async () => {
-    await instead(jobs('pg_sleep(0.05)::text', 10), async () => {
+    await insteadOfJobs(service, { task: 'pg_sleep(0.05)::text', count: 10 }, async () => {
       const others = await Promise.all([analystOf(service, null), analystOf(service, null)]);
       const tokens = [analyst, analyst, analyst, ...others, ...others].map(({ token }) => token);
       const answers = await Promise.all(tokens.map((token) => askGraphql(service, token, slow)));
@@ -194,10 +180,14 @@ describe('an error of the database', () => {
   test('says what an analyst can change, and nothing of the database', async () => {
     const { errors } = await ask('{ tenants(filter: { tenantId: { equalTo: "99999999999999999999" } }) { totalCount } }');
     expect(errors).toMatchObject([{ message: 'A value is out of range or not of its type.', extensions: { code: 'BAD_USER_INPUT' } }]);
-    await instead(jobs('(select oid::regclass::text || secret from pg_authid cross join (select 1 / (n - 1) as secret) s limit 1)', 1), async () => {
-      const answer = await ask('{ jobs { nodes { task } } }');
-      expect(answer.errors).toMatchObject([{ message: 'Something went wrong on our side.', extensions: { code: 'INTERNAL_ERROR' } }]);
-      expect(JSON.stringify(answer.errors)).not.toMatch(/pg_authid|permission|select/);
-    });
+    await insteadOfJobs(
+      service,
+      { task: '(select oid::regclass::text || secret from pg_authid cross join (select 1 / (n - 1) as secret) s limit 1)', count: 1 },
+      async () => {
+        const answer = await ask('{ jobs { nodes { task } } }');
+        expect(answer.errors).toMatchObject([{ message: 'Something went wrong on our side.', extensions: { code: 'INTERNAL_ERROR' } }]);
+        expect(JSON.stringify(answer.errors)).not.toMatch(/pg_authid|permission|select/);
+      },
+    );
   });
 });
