@@ -43,7 +43,7 @@ test('an operator logs in where the link led, and stays logged in over a reload,
 });
 
 test('a log-out and a log-in in one tab hold in every tab', async () => {
-  const { tab, context } = await reader();
+  const { tab, context } = await reader({});
   const [one, two] = [await tab('/'), await tab('/schools')];
   await heading(one, 'Overview');
   await heading(two, 'Schools');
@@ -57,7 +57,7 @@ test('a log-out and a log-in in one tab hold in every tab', async () => {
 });
 
 test('an access token that has ended is renewed by the way, by one tab for all', async () => {
-  const { tab, context } = await reader();
+  const { tab, context } = await reader({});
   const pages = [await tab('/audit'), await tab('/audit'), await tab('/audit')];
   for (const page of pages) await heading(page, 'Audit log');
   const refreshes: string[] = [];
@@ -83,7 +83,7 @@ test('an access token that has ended is renewed by the way, by one tab for all',
 });
 
 test('who is logged out while they type logs in again over it, and what they sent is done', async () => {
-  const { tab } = await reader();
+  const { tab } = await reader({});
   const page = await tab(`/schools/${school.id}`);
   await page.getByLabel('Contact e-mail').fill('kept@contact.example');
   await service.database.query('update platform.session set revoked_at = now()');
@@ -100,7 +100,7 @@ test('who is logged out while they type logs in again over it, and what they sen
 });
 
 test('edits that are not saved are not lost without a warning: by a link, a step back, a reload, or a log-out in another tab', async () => {
-  const { tab } = await reader();
+  const { tab } = await reader({});
   const page = await tab('/schools');
   await page.locator('tbody a').first().click();
   const name = page.getByLabel('Name', { exact: true });
@@ -135,7 +135,7 @@ test('edits that are not saved are not lost without a warning: by a link, a step
 });
 
 test('a service that is away is said so, and asked again when the reader wants', async () => {
-  const { tab, context } = await reader();
+  const { tab, context } = await reader({});
   const page = await tab('/');
   await heading(page, 'Overview');
   await context.setOffline(true);
@@ -189,7 +189,7 @@ const screens = [
 
 test('axe finds nothing serious on any screen, in light and in dark; none scrolls sideways on a phone', async () => {
   const axe = await readFile(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
-  const { tab } = await reader();
+  const { tab } = await reader({});
   const stranger = await (await reader({ as: 'nobody' })).tab('/');
   await logInPage(stranger);
   const page = await tab('/');
