@@ -400,6 +400,17 @@ describe('it ends', () => {
     await user.get('/api/auth/profile');
   });
 
+  test.each([
+    ...['role', 'role_permission', 'user_role'].flatMap((table) => [`update ${table} set updated_at = now()`, `delete from ${table}`]),
+    `insert into user_role (user_id, role_id) select u.id, r.id from user_account u, role r`,
+    `insert into user_account (email, first_name, last_name) values ('new@school.example', 'N', 'N')`,
+    `update user_account set deleted_at = now()`,
+    `update user_account set email_verified_at = now() - interval '1 day'`,
+  ])('the tables refuse it, whichever operation it would be: %s', async (statement) => {
+    const block = `do $$ begin perform set_config('app.impersonator_id', '1', true), set_config('search_path', '${school.schema}, public', true); ${statement}; end $$`;
+    await expect(service.database.query(block)).rejects.toThrow('An operator who is logged in for a user may not change');
+  });
+
   test('a session of it that comes by another way than the audited one is refused', async () => {
     const client = await acting();
     const { sid } = jwt.decode(client.access_token) as { sid: number };
