@@ -63,7 +63,7 @@ select core.define_record('audit_log', p_table => 'audit_log', p_key => 'a.id', 
     case when a.impersonated_user_id is not null then json_build_object('id', a.impersonated_user_id, 'email', a.impersonated_email) end as impersonated, a.action, a.tenant_id, t.name as tenant_name,
     a.target_type, a.target_id, a.changes, a.ip, a.user_agent, a.request_id, a.created_at
   $$,
-  p_search => $$platform.search_normal(a.action || ' ' || coalesce(a.actor_email, ''))$$,
+  p_search => $$platform.search_normal(concat_ws(' ', a.action, a.actor_email, a.impersonated_email))$$,
   p_filters => $${
     "tenant_id": "a.tenant_id = :value::bigint",
     "action": "a.action = :value",

@@ -50,7 +50,8 @@ begin
   elsif not pg_try_advisory_xact_lock_shared(core.tenant_lock_key(p_tenant_id)) or v_tenant.schema_version < (select tenant_version from platform.installation) then
     perform core.fail('unavailable', 'This school is being migrated. Try again in a moment.');
   end if;
-  select s.id, s.user_id, s.email into v_operator from platform.session s where s.id = core.session_id() and s.revoked_at is null for share;
+  select s.id, s.user_id, s.email into v_operator from platform.session s
+    where s.id = core.session_id() and s.revoked_at is null and 'admin' = any (s.roles) for share;
   if v_operator.id is null then
     perform core.fail('invalid_token', 'The session has ended. Log in again.');
   end if;

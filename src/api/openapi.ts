@@ -160,7 +160,7 @@ function responses(endpoint: Endpoint, operation: Operation, path: string, metho
     ...(opensSession.includes(operation.name)
       ? {
           'X-Refresh-Token': 'The refresh token of the session, for the next refresh.',
-          'Set-Cookie': 'The same as the cookie `refresh_token`, where a cookie is asked for.',
+          'Set-Cookie': 'The same as the cookie `refresh_token` (`__Host-refresh_token` with https), where a cookie is asked for.',
         }
       : {}),
   };
@@ -270,7 +270,11 @@ function describe(endpoint: Endpoint, operation: Operation, section: string, pat
       ...(endpoint.query ? { query: endpoint.query } : {}),
       ...(Object.keys(headers).length > 0 ? { header: z.object(headers) } : {}),
       ...(operation.access === 'refresh'
-        ? { cookie: z.object({ refresh_token: z.string().optional().meta({ description: 'Of a log-in with refresh_cookie.' }) }) }
+        ? {
+            cookie: z.object({
+              refresh_token: z.string().optional().meta({ description: 'Of a log-in with refresh_cookie; with https it is called `__Host-refresh_token`.' }),
+            }),
+          }
         : {}),
     },
     ...requestBody(endpoint, method),

@@ -107,6 +107,10 @@ describe('an operator logs in for an admin of a school', () => {
     }
     await of.admin.put(`/api/users/${second.id}`, { is_active: false });
     expect((await begin(of, { user_id: second.id }, 422)).error).toBe('invalid_reference');
+    // Who was invited and never came is the last to be asked.
+    const third = await of.user(['admin']);
+    await service.database.query(`update ${of.schema}.user_account set password_hash = null where email = $1`, [of.adminEmail]);
+    expect((await begin(of)).data.user.id).toBe(third.id);
     await service.database.query(`update ${of.schema}.user_account set is_active = false`);
     expect(await begin(of, {}, 409)).toMatchObject({ error: 'invalid_state', message: 'This school has no active admin.' });
   });
@@ -146,6 +150,18 @@ describe('an operator logs in for an admin of a school', () => {
 });
 
 describe('what tells the school of it', () => {
+  test('does so while operators have taken its notifications away', async () => {
+    const of = await service.school();
+    const features = (feature_flags: Record<string, boolean>) => service.operator.put(`/api/platform/tenants/${of.id}`, { feature_flags });
+    await features({ notifications: false });
+    await begin(of);
+    const mail = await until(async () => (await mailsTo(service, of.adminEmail)).find(({ subject }) => subject.startsWith('An operator logged in')));
+    expect(mail.text).toContain(operatorEmail);
+    await features({});
+    const { data } = await of.admin.get<{ type: string; is_read: boolean }[]>('/api/notifications');
+    expect(data.filter(({ type }) => type === 'operator.login')).toHaveLength(1);
+  });
+
   test('can not be read away, removed, switched off or reworded by the operator; other notifications can', async () => {
     const of = await service.school();
     const client = await acting(of);
@@ -218,6 +234,9 @@ describe('what is done so is in the audit trail with both names', () => {
       `/api/platform/audit-logs?actor_id=${client.impersonated_by.id}&action=impersonation.classes_get`,
     );
     expect(found).toHaveLength(1);
+    // By whom they acted for, too.
+    const { data: ofAdmin } = await service.operator.get<Entry[]>(`/api/platform/audit-logs?search=${encodeURIComponent(of.adminEmail)}&pageSize=100`);
+    expect(ofAdmin).toHaveLength(entries.length);
   });
 
   test('a change that has an entry of its own names the operator in it, and not the admin alone', async () => {
@@ -358,6 +377,40 @@ describe('it ends', () => {
     expect((await client.get('/api/platform/overview', 403)).error).toBe('forbidden');
   });
 
+  test("whether a password is the admin's is not told, and no attempt counts against the admin", async () => {
+    const client = await acting();
+    for (const current_password of [testPassword, 'not the password']) {
+      const answer = await client.post('/api/auth/password/change', { current_password, password: 'another password' }, 403);
+      expect(answer.error).toBe('forbidden');
+    }
+    for (let i = 0; i < 10; i++) await client.post('/api/auth/password/change', { current_password: 'wrong', password: 'another password' }, 403);
+    await service.anonymous.login({ tenant_id: school.id, email: school.adminEmail, password: testPassword });
+  });
+
+  test('each part of a log-in and of a role stays as it is by itself, what is beside it can change', async () => {
+    const of = await service.school();
+    const user = await of.user(['teacher']);
+    const role = (await of.admin.get<{ id: number; name: string }[]>('/api/rbac/roles')).data.find(({ name }) => name === 'teacher');
+    const client = await acting(of);
+    for (const part of [{ is_active: false }, { password: 'another password' }, { email: `${unique('new')}@school.example` }, { role_ids: [] }]) {
+      expect([part, (await client.put(`/api/users/${user.id}`, part, 403)).error]).toEqual([part, 'forbidden']);
+    }
+    await client.put(`/api/users/${user.id}`, { phone: '+44 20 1234 5678' });
+    await client.put(`/api/rbac/roles/${role?.id}`, { permission_ids: [] }, 403);
+    await user.get('/api/auth/profile');
+  });
+
+  test.each([
+    ...['role', 'role_permission', 'user_role'].flatMap((table) => [`update ${table} set updated_at = now()`, `delete from ${table}`]),
+    `insert into user_role (user_id, role_id) select u.id, r.id from user_account u, role r`,
+    `insert into user_account (email, first_name, last_name) values ('new@school.example', 'N', 'N')`,
+    `update user_account set deleted_at = now()`,
+    `update user_account set email_verified_at = now() - interval '1 day'`,
+  ])('the tables refuse it, whichever operation it would be: %s', async (statement) => {
+    const block = `do $$ begin perform set_config('app.impersonator_id', '1', true), set_config('search_path', '${school.schema}, public', true); ${statement}; end $$`;
+    await expect(service.database.query(block)).rejects.toThrow('An operator who is logged in for a user may not change');
+  });
+
   test('a session of it that comes by another way than the audited one is refused', async () => {
     const client = await acting();
     const { sid } = jwt.decode(client.access_token) as { sid: number };
@@ -450,6 +503,21 @@ describe('a school can switch it off', () => {
         await service.database.query<{ allowed: boolean }>('select (core.archive_school($1)).is_impersonation_allowed as allowed', [JSON.stringify({ tenant })])
       )[0]?.allowed;
     expect([await allowed({ id: 7 }), await allowed({ id: 7, is_impersonation_allowed: false })]).toEqual([true, false]);
+  });
+
+  test('of a log-in and the end of what it rests on with the operator at once no session is left', async () => {
+    const ends = (email: string) => [
+      `update platform.session set revoked_at = now() where tenant_id is null and email = '${email}'`,
+      `update platform.user_account set role = 'analyst' where email = '${email}'`,
+      `update platform.user_account set is_active = false where email = '${email}'`,
+    ];
+    for (const place of [0, 1, 2]) {
+      const { client, email } = await newOperator();
+      const lock = ends(email)[place] ?? '';
+      const begun = () => client.send('POST', `/api/platform/tenants/${school.id}/impersonate`, { body: { reason } });
+      const [answer] = await race<Answer<unknown>>(service.database, lock, 1, () => [begun()]);
+      expect([place, answer?.status]).toEqual([place, 401]);
+    }
   });
 
   test('its streams end with it', async () => {

@@ -1,4 +1,5 @@
 import { describe, expect, test } from '@jest/globals';
+import jwt from 'jsonwebtoken';
 import { operatorEmail, serviceWithSchool, testPassword } from '../support/service.ts';
 import { type Answered, send } from '../support/wire.ts';
 
@@ -48,11 +49,19 @@ describe('a refresh token as a cookie', () => {
     expect(ofSchool.cookie?.name).toBe('refresh_token');
   });
 
-  test('is for https alone where the request came so', async () => {
-    const { cookie } = await login({}, { 'x-forwarded-proto': 'https' });
-    expect(cookie?.attributes).toContain('Secure');
-    const next = await refresh(cookie?.value, { ...own, 'x-forwarded-proto': 'https' });
-    expect(cookieOf(next)?.attributes).toContain('Secure');
+  test('is for https and this host alone where the request came so', async () => {
+    const { cookie, token } = await login({}, { 'x-forwarded-proto': 'https' });
+    const https = { ...own, 'x-forwarded-proto': 'https' };
+    const kept = { name: '__Host-refresh_token', attributes: ['HttpOnly', `Max-Age=${30 * 24 * 60 * 60}`, 'Path=/', 'SameSite=Strict', 'Secure'] };
+    expect(cookie).toMatchObject(kept);
+    // The other one may be of any host of the same site.
+    const both = `refresh_token=${(await login()).cookie?.value}; __Host-refresh_token=${cookie?.value}`;
+    const next = await refresh(undefined, { ...https, cookie: both });
+    expect(cookieOf(next)).toMatchObject(kept);
+    expect(jwt.decode(tokenIn(next))).toMatchObject({ sid: (jwt.decode(token) as { sid: number }).sid });
+    expect((await refresh(cookieOf(next)?.value, https)).json?.error).toBe('unauthenticated');
+    const out = await send(service.url, { method: 'POST', path: '/api/auth/logout', token, headers: { ...https, cookie: both } });
+    expect(cookieOf(out)).toEqual({ name: '__Host-refresh_token', value: '', attributes: ['HttpOnly', 'Path=/', 'SameSite=Strict', 'Secure'] });
   });
 
   test('is traded for the next one, in the same way', async () => {

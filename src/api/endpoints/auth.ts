@@ -92,7 +92,7 @@ const login: Handler = async (exchange) => {
 const refresh: Handler = async (exchange) => {
   const { req, res, call, services } = exchange;
   const header = req.get('x-refresh-token');
-  const cookie = header ? undefined : tokenOfCookie(req);
+  const cookie = header ? undefined : tokenOfCookie(exchange);
   const presented = header ?? cookie;
   if (!presented) throw new ApiError('unauthenticated', 'Send the refresh token in the header X-Refresh-Token, or the cookie of a log-in with refresh_cookie.');
   if (cookie) requireSameOrigin(exchange);
@@ -122,7 +122,7 @@ const refresh: Handler = async (exchange) => {
 /** An operator who ends what they do for a user stays logged in to the console, whose cookie it is. */
 const logout: Handler = async (exchange) => {
   const answer = await exchange.call('auth_logout', {});
-  if (tokenOfCookie(exchange.req) && !exchange.req.claims?.impersonated_by) clearRefreshCookie(exchange);
+  if (tokenOfCookie(exchange) && !exchange.req.claims?.impersonated_by) clearRefreshCookie(exchange);
   return answer;
 };
 
@@ -139,7 +139,7 @@ export const auth = resource('/auth', 'Auth', 'Log-in, sessions, the own profile
     operationId: 'auth_login',
     summary: 'Log in',
     description:
-      'By e-mail and password, and the school by tenant_id or subdomain; an operator sends is_platform instead. The refresh token comes in the header X-Refresh-Token; with refresh_cookie as the cookie `refresh_token`, HttpOnly and SameSite=Strict, for this path alone.',
+      'By e-mail and password, and the school by tenant_id or subdomain; an operator sends is_platform instead. The refresh token comes in the header X-Refresh-Token; with refresh_cookie as the cookie `refresh_token` (`__Host-refresh_token` with https), HttpOnly and SameSite=Strict.',
     body: Login,
     answer: LoginAnswer,
     errors: ['invalid_credentials'],
@@ -183,7 +183,7 @@ export const auth = resource('/auth', 'Auth', 'Log-in, sessions, the own profile
     description: 'Ends your other sessions.',
     body: z.strictObject({ current_password: z.string().min(1).max(200), password }).meta({ id: 'PasswordChange' }),
     answer: Identified,
-    errors: ['invalid_credentials'],
+    errors: ['invalid_credentials', 'forbidden'],
     handler: changePassword,
   },
   'POST /password/forgot': {
