@@ -1,5 +1,5 @@
 --! Previous: sha1:d624f8e14600047e9798d3ae4ca673fa50385c0a
---! Hash: sha1:b2eaa676da5eaa5da0598dd1ffd21779798137aa
+--! Hash: sha1:9bac6258eb51f8b4e613a82dc66767fb2f52c199
 --! Message: impersonation
 
 -- An operator may log in for an admin of a school, for ten minutes: a session of the school that names the operator.
@@ -14,8 +14,8 @@ alter table platform.session
   add constraint session_impersonator_check check (num_nonnulls(impersonator_id, impersonator_email, impersonator_session_id) in (0, 3) and (impersonator_id is null or tenant_id is not null));
 comment on column platform.session.impersonator_id is 'The operator who acts for the user; null in a session of the user''s own.';
 comment on column platform.session.impersonator_session_id is 'The operator''s own session, with which this one ends.';
-create index if not exists session_impersonator_id_idx on platform.session (impersonator_id);
-create index if not exists session_impersonator_session_id_idx on platform.session (impersonator_session_id);
+create index if not exists session_impersonator_id_idx on platform.session (impersonator_id) where impersonator_id is not null;
+create index if not exists session_impersonator_session_id_idx on platform.session (impersonator_session_id) where impersonator_session_id is not null;
 
 alter table platform.audit_log
   add column if not exists impersonated_user_id bigint,

@@ -1,5 +1,5 @@
---! Previous: sha1:b2eaa676da5eaa5da0598dd1ffd21779798137aa
---! Hash: sha1:a0359e4d0803b0b1b2c61ca93bed0d307b7abcc9
+--! Previous: sha1:9bac6258eb51f8b4e613a82dc66767fb2f52c199
+--! Hash: sha1:763856b4c3cd7817e5ccb563b83f61c66b62beb3
 --! Message: analytics
 
 -- What analysts see of all schools together: facts that the worker reads out of each school (core.analytics_refresh), behind the views of the schema analytics.
