@@ -62,7 +62,7 @@ const months = [9, 10, 11];
 
 /** Writes facts of the autumn of 2026 into the mart, the same ones at each run: two classes of 20, twenty days a month. */
 export async function writeFacts(service: TestService, tenantId: number, facts: Facts): Promise<void> {
-  const { query } = service.database;
+  const query = (text: string, values: unknown[]) => service.database.query(text, values);
   const month = (n: number) => `2026-${String(n).padStart(2, '0')}-01`;
   const insert = (table: string, rows: Record<string, unknown>[]) =>
     query(`insert into ${table} select * from jsonb_populate_recordset(null::${table}, $1)`, [
@@ -126,7 +126,12 @@ export async function writeFacts(service: TestService, tenantId: number, facts: 
   );
   await insert(
     'mart.teacher_load',
-    Object.entries(facts.bands).map(([band, teachers]) => ({ academic_year_id: 1, band, teachers, periods: band === '0' ? 0 : teachers * (parseInt(band) + 2) })),
+    Object.entries(facts.bands).map(([band, teachers]) => ({
+      academic_year_id: 1,
+      band,
+      teachers,
+      periods: band === '0' ? 0 : teachers * (parseInt(band) + 2),
+    })),
   );
   await insert(
     'mart.transport_route',
