@@ -28,8 +28,14 @@ begin
   -- 16 whoever made a role is its member, and yet may not become it.
   v_right := case when current_setting('server_version_num')::integer >= 160000 then 'set' else 'member' end;
   if not (select rolsuper from pg_roles where rolname = current_user)
-     and not (pg_has_role(current_user, 'school_api', v_right) and pg_has_role(current_user, 'school_worker', v_right) and pg_has_role(current_user, 'school_graphql', v_right)) then
-    execute format('grant school_api, school_worker, school_graphql to %I', current_user);
+     and not (pg_has_role(current_user, 'school_api', v_right) and pg_has_role(current_user, 'school_worker', v_right)) then
+    execute format('grant school_api, school_worker to %I', current_user);
+  end if;
+  if not (select rolsuper from pg_roles where rolname = current_user) and not pg_has_role(current_user, 'school_graphql', v_right) then
+    begin
+      execute format('grant school_graphql to %I', current_user);
+    exception when insufficient_privilege then null; -- roles that somebody else made: the server of analysts then needs a log-in of its own
+    end;
   end if;
   -- For API processes that log in as school_api; those that only become it set the same on their connections.
   if not exists (select from pg_db_role_setting s join pg_roles r on r.oid = s.setrole where r.rolname = 'school_api') then

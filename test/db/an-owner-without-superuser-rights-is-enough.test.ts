@@ -101,6 +101,19 @@ test('an owner who may create databases and roles, and no more, migrates, provis
   await teacher.put(`/api/students/${pupil.id}`, { is_active: true });
   expect((await green.get<{ usage: object }>('/api/subscription/status')).data.usage).toMatchObject({ students: { used: 2 }, teachers: { used: 1 } });
 
+  // The facts of a school are written under row security, and an analyst reads those of this school.
+  const analyst = await withOwner(ownerUrl, async (owner) => {
+    await owner.query('select core.analytics_refresh(id, true) from platform.tenant');
+    await owner.query('begin; set local role school_graphql; set local role school_analyst');
+    await owner.query("select set_config('app.analytics_tenants', $1, true)", [`,${String(tenants[0])},`]);
+    return (
+      await owner.query<object>(
+        'select t.subdomain, t.students, c.grade, e.students as enrolled from analytics.tenants t join analytics.classes c using (tenant_id) join analytics.enrollments e using (tenant_id, class_id)',
+      )
+    ).rows;
+  });
+  expect(analyst).toEqual([{ subdomain: 'green', students: 2, grade: 'One', enrolled: 1 }]);
+
   // With nothing said of it, passwords are hashed as OWASP recommends: tests that start many services take less.
   const hashes = await withOwner(
     own.url('leased'),

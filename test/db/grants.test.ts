@@ -182,11 +182,7 @@ const grantedTables: Record<string, string[]> = {
     'school_platform SELECT',
     'school_platform UPDATE (name, subdomain, status, plan_id, contact_email, trial_ends_at, feature_flags, time_zone, suspended_at, deleted_at, updated_at, is_impersonation_allowed)',
   ],
-  'platform.tenant_usage': [
-    'school_analyst SELECT (tenant_id, students, teachers, classes)',
-    'school_platform SELECT',
-    'school_platform UPDATE (updated_at)',
-  ],
+  'platform.tenant_usage': ['school_analyst SELECT (tenant_id, students, teachers, classes)', 'school_platform SELECT', 'school_platform UPDATE (updated_at)'],
   'platform.user_account': [
     'school_platform SELECT',
     'school_platform UPDATE (password_hash, first_name, last_name, phone, email_verified_at, profile_picture_id, last_login_at, updated_at)',
