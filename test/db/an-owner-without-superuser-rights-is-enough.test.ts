@@ -60,7 +60,7 @@ test('an owner who may create databases and roles, and no more, migrates, provis
   );
   const anonymous = await client(service.url ?? '');
   const operator = await anonymous.login({ is_platform: true, email: 'op@test.example', password: 'test-password' });
-  const tenants = [];
+  const tenants: number[] = [];
   for (const subdomain of ['green', 'blue']) {
     const admin = `admin@${subdomain}.example`;
     tenants.push(
