@@ -62,7 +62,8 @@ function shown(error: GraphQLError, faults: object[]): GraphQLFormattedError {
   const code = cause instanceof Error && 'code' in cause ? String(cause.code) : '';
   if (code.startsWith('22')) return { message: 'A value is out of range or not of its type.', ...where, extensions: { code: 'BAD_USER_INPUT' } };
   faults.push(faultOf(cause));
-  if (/^(08|53|57|25006|ECONN|ENOENT|EPIPE|ETIMEDOUT)/.test(code) || (cause instanceof Error && /timeout exceeded|Connection terminated/.test(cause.message)))
+  // 40001: a replica that has to go on ends who reads what is gone.
+  if (/^(08|40001|53|57|25006|ECONN|ENOENT|EPIPE|ETIMEDOUT)/.test(code) || (cause instanceof Error && /timeout exceeded|Connection terminated/.test(cause.message)))
     return { message: 'The database is not available. Try again in a moment.', ...where, extensions: { code: 'UNAVAILABLE' } };
   return { message: 'Something went wrong on our side.', ...where, extensions: { code: 'INTERNAL_ERROR' } };
 }

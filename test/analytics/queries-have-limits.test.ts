@@ -239,4 +239,14 @@ describe('an error of the database', () => {
       expect(JSON.stringify(answer.errors)).not.toMatch(/pg_authid|permission|select/);
     });
   });
+
+  test('of a replica that went on is one to try again', async () => {
+    await service.database.query(
+      `create function public.conflict() returns text language plpgsql as $$ begin raise 'canceling statement due to conflict with recovery' using errcode = '40001'; end $$`,
+    );
+    await instead(jobs('public.conflict()', 1), async () => {
+      const { errors } = await ask('{ jobs { nodes { task } } }');
+      expect(errors).toMatchObject([{ message: 'The database is not available. Try again in a moment.', extensions: { code: 'UNAVAILABLE' } }]);
+    });
+  });
 });
