@@ -1,4 +1,6 @@
 import { describe, expect, test } from '@jest/globals';
+import { pino } from 'pino';
+import { analyticsProcess } from '../../src/analytics/process.ts';
 import { analystOf, askGraphql, type Facts, keepFacts, writeFacts } from '../support/analysts.ts';
 import { serviceOfFile } from '../support/service.ts';
 import { send } from '../support/wire.ts';
@@ -238,6 +240,18 @@ describe('an error of the database', () => {
       expect(answer.errors).toMatchObject([{ message: 'Something went wrong on our side.', extensions: { code: 'INTERNAL_ERROR' } }]);
       expect(JSON.stringify(answer.errors)).not.toMatch(/pg_authid|permission|select/);
     });
+  });
+
+  test('is in the log by its code, and without a value of anybody', async () => {
+    const process = analyticsProcess({ url: service.database.url, isOwnLogIn: false, connections: 1, logger: pino({ level: 'silent' }) });
+    try {
+      await instead(jobs("pg_read_file('secret ' || n)", 1), async () => {
+        const { faults } = await process.ask({ query: '{ jobs { nodes { task } } }', variables: {}, operationName: undefined, reach: 'all' });
+        expect(faults).toEqual([{ name: 'error', code: '42501', routine: 'aclcheck_error' }]);
+      });
+    } finally {
+      await process.close();
+    }
   });
 
   test('of a replica that went on is one to try again', async () => {
