@@ -18,7 +18,8 @@ await writeFacts(service, third.id, { ...facts, billed: 7_777_777, bands: { '30+
 await service.database.query("update mart.academic_year set name = 'forbidden year' where tenant_id = $1", [third.id]);
 await service.database.query("update mart.class set grade = 'forbidden grade', section = 'forbidden' where tenant_id = $1", [third.id]);
 
-const own = [first.id, second.id];
+// They are made at the same time: either may be first.
+const own = [first.id, second.id].sort((a, b) => a - b);
 
 interface TypeRef {
   kind: string;
