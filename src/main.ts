@@ -72,6 +72,7 @@ function banner(config: Config, url: string, metricsUrl: string | undefined, pla
   if (config.PORT === undefined && port !== '3000') print(`Port 3000 is taken, so ${port}.`);
   print(`  API       ${url}/api`);
   print(`  Docs      ${url}/api/docs/`);
+  print(`  Console   ${url}/console/`);
   print(`  Health    ${url}/api/health/ready`);
   if (metricsUrl) print(`  Metrics   ${metricsUrl}`);
   print(`  Data      ${place}`);
@@ -82,7 +83,7 @@ function banner(config: Config, url: string, metricsUrl: string | undefined, pla
     print(`  Admin     ${demo.admin}`);
     print(`  Teacher   ${demo.teacher}`);
     print(`  Student   ${demo.student}`);
-    print(`  Operator  ${demo.operator} (is_platform: true)`);
+    print(`  Operator  ${demo.operator} (in the console; is_platform: true for the API)`);
     print();
     print('Try it:');
     print(`  TOKEN=$(curl -s ${url}/api/auth/login -H 'Content-Type: application/json' \\`);

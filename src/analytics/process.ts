@@ -75,17 +75,18 @@ export function analyticsProcess({ url, isOwnLogIn, connections, logger, idleLim
     return made;
   }
 
+  const isRunning = (one: Running) => running === one;
   /** Who asks from now on starts another: this one hears nothing any more. */
   function leave(one: Running) {
-    if (running === one) running = undefined;
+    if (isRunning(one)) running = undefined;
     if (one.child.connected) one.child.disconnect();
   }
 
   return {
     async ask(question) {
       clearTimeout(idle);
-      const asked = (running ??= start());
-      const { child, waiting } = asked;
+      const mine = (running ??= start());
+      const { child, waiting } = mine;
       const id = ++last;
       const answer = Promise.withResolvers<Extract<Told, { kind: 'answer' }>>();
       waiting.set(id, answer);
@@ -97,7 +98,7 @@ export function analyticsProcess({ url, isOwnLogIn, connections, logger, idleLim
         return await answer.promise;
       } finally {
         clearTimeout(late);
-        if (waiting.size === 0) idle = setTimeout(leave, idleLimit, asked).unref();
+        if (waiting.size === 0 && isRunning(mine)) idle = setTimeout(leave, idleLimit, mine).unref();
       }
     },
     async close() {

@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto';
 import cors from 'cors';
 import express, { type ErrorRequestHandler, type Express, type RequestHandler, type Response } from 'express';
 import helmet from 'helmet';
+import { consoleRouter } from './console.ts';
 import { docsRouter } from './docs.ts';
 import { resources } from './endpoints/index.ts';
 import { ApiError, toApiError } from './errors.ts';
@@ -133,6 +134,7 @@ export function createApp(services: Services, operations: readonly Operation[]):
   });
   app.use('/graphql', graphqlRouter(services));
   app.use('/password', as('/password'), passwordPage());
+  app.use('/console', as('/console'), consoleRouter(services.logger));
   app.get(['/', '/api'], as('/'), entrance);
   app.use('/api', (_req, res, next) => {
     res.set('Cache-Control', 'private, no-cache');

@@ -1,5 +1,5 @@
 import { describe, expect, test } from '@jest/globals';
-import { analystOf, askGraphql } from '../support/analysts.ts';
+import { analystOf, askGraphql, insteadOfJobs } from '../support/analysts.ts';
 import { serviceWithSchool, testPassword } from '../support/service.ts';
 import { send } from '../support/wire.ts';
 
@@ -78,20 +78,15 @@ describe('/graphql answers', () => {
 
 describe('what queries run as', () => {
   test('is a role that reads the views alone, in a transaction that only reads', async () => {
-    const [view] = await service.database.query<{ text: string }>("select pg_get_viewdef('analytics.jobs'::regclass) as text");
-    const shown = `concat_ws(' ', session_user = current_user, current_user, current_setting('transaction_read_only'), current_setting('transaction_isolation'), current_setting('max_parallel_workers_per_gather'), current_setting('statement_timeout'),
-      current_setting('app.analytics_tenants'), (select has_table_privilege(oid, 'select') from pg_class where relname = 'user_account' and relnamespace = (select oid from pg_namespace where nspname = 'platform'))) collate "default"`;
-    await service.database.query(
-      `create or replace view analytics.jobs with (security_invoker = true) as select 'one' as job_key, ${shown} as task, null::bigint as tenant_id, 0::bigint as ready,
-       0::bigint as waiting, 0::bigint as running, 0::bigint as failed, null::numeric as oldest_ready_seconds`,
-    );
-    try {
+    const shown = `concat_ws(' ', session_user = current_user, current_user, current_setting('transaction_read_only'),
+      current_setting('transaction_isolation'), current_setting('max_parallel_workers_per_gather'), current_setting('statement_timeout'),
+      current_setting('app.analytics_tenants'), (select has_table_privilege(oid, 'select') from pg_class where relname = 'user_account' and relnamespace =
+        (select oid from pg_namespace where nspname = 'platform')))`;
+    await insteadOfJobs(service, { task: shown, count: 1 }, async () => {
       const analyst = await analystOf(service, [7, 3]);
       const { data } = await askGraphql<{ jobs: { nodes: { task: string }[] } }>(service, analyst.token, '{ jobs { nodes { task } } }');
       expect(data.jobs.nodes[0]?.task).toBe('f school_analyst on repeatable read 0 5s ,3,7, f');
-    } finally {
-      await service.database.query(`create or replace view analytics.jobs with (security_invoker = true) as ${view?.text ?? ''}`);
-    }
+    });
   });
 
   test('sees nothing where no schools are set, and may not even look without its role', async () => {

@@ -1,7 +1,7 @@
 import { describe, expect, test } from '@jest/globals';
 import { pino } from 'pino';
 import { analyticsProcess } from '../../src/analytics/process.ts';
-import { analystOf, askGraphql, type Facts, keepFacts, writeFacts } from '../support/analysts.ts';
+import { analystOf, askGraphql, type Facts, insteadOfJobs, keepFacts, writeFacts } from '../support/analysts.ts';
 import { serviceOfFile } from '../support/service.ts';
 import { send } from '../support/wire.ts';
 
@@ -14,20 +14,6 @@ const analyst = await analystOf(service, null);
 
 type Lists = Record<string, { totalCount: number; nodes: { date: string }[]; groupedAggregates: unknown[] }>;
 const ask = <T = Lists>(query: string, variables?: unknown) => askGraphql<T>(service, analyst.token, query, variables === undefined ? {} : { variables });
-
-/** A view that sleeps for each of its rows, and one of many wide rows, seen as attendance: what a query of an analyst would take hours to come to. */
-const instead = async (columns: string, work: () => Promise<void>) => {
-  const [view] = await service.database.query<{ text: string }>("select pg_get_viewdef('analytics.jobs'::regclass) as text");
-  await service.database.query(`create or replace view analytics.jobs with (security_invoker = true) as ${columns}`);
-  try {
-    await work();
-  } finally {
-    await service.database.query(`create or replace view analytics.jobs with (security_invoker = true) as ${view?.text ?? ''}`);
-  }
-};
-const jobs = (task: string, rows: number) =>
-  `select 'job ' || n as job_key, ${task} as task, null::bigint as tenant_id, 0::bigint as ready, 0::bigint as waiting, 0::bigint as running, 0::bigint as failed,
-   null::numeric as oldest_ready_seconds from generate_series(1, ${rows}) n`;
 
 async function refused(query: string, code: string, message: RegExp, variables?: unknown) {
   const { status, data, errors } = await ask<undefined>(query, variables);
@@ -138,7 +124,7 @@ describe('a query is cut off', () => {
   });
 
   test('after five seconds in the database, and says so, while its other fields are answered', async () => {
-    await instead(jobs('pg_sleep(1)::text', 60), async () => {
+    await insteadOfJobs(service, { task: 'pg_sleep(1)::text', count: 60 }, async () => {
       const start = performance.now();
       const { data, errors } = await ask('{ tenants { totalCount } jobs { nodes { task } } }');
       expect(performance.now() - start).toBeLessThan(9_000);
@@ -150,7 +136,7 @@ describe('a query is cut off', () => {
   });
 
   test('after ten seconds for all of its statements', async () => {
-    await instead(jobs('pg_sleep(0.4)::text', 10), async () => {
+    await insteadOfJobs(service, { task: 'pg_sleep(0.4)::text', count: 10 }, async () => {
       const fields = Array.from({ length: 8 }, (_, n) => `j${n}: jobs(offset: ${n}) { nodes { task } }`).join(' ');
       const { errors } = await ask(`{ ${fields} }`);
       expect([...new Set(errors.map(({ extensions }) => extensions.code))]).toEqual(['REQUEST_TIMEOUT']);
@@ -159,7 +145,7 @@ describe('a query is cut off', () => {
   });
 
   test('after 8 MB of groups', async () => {
-    await instead(jobs("repeat('x', 1000) || n", 20_000), async () => {
+    await insteadOfJobs(service, { task: "repeat('x', 1000) || n", count: 20_000 }, async () => {
       const { data, errors } = await ask('{ tenants { totalCount } jobs { groupedAggregates(groupBy: [TASK]) { keys } } }');
       expect(data).toMatchObject({ tenants: { totalCount: 1 }, jobs: { groupedAggregates: null } });
       expect(errors).toMatchObject([{ message: expect.stringMatching(/more than 8.0 MB/) as unknown, extensions: { code: 'ANSWER_TOO_LARGE' } }]);
@@ -170,11 +156,11 @@ describe('a query is cut off', () => {
   test('after 8 MB of all its lists together, and sooner the more it repeats under other names', async () => {
     const codes = ({ errors }: { errors?: { extensions: { code: string } }[] }) => [...new Set((errors ?? []).map(({ extensions }) => extensions.code))];
     const groups = '(filter: { waiting: { equalTo: "0" } }) { groupedAggregates(groupBy: [TASK]) { keys } }';
-    await instead(jobs("repeat('x', 1000) || n", 5_000), async () => {
+    await insteadOfJobs(service, { task: "repeat('x', 1000) || n", count: 5_000 }, async () => {
       expect(codes(await ask(`{ jobs${groups} }`))).toEqual([]);
       expect(codes(await ask(`{ a: jobs${groups} b: jobs${groups.replace('0', '00')} }`))).toEqual(['ANSWER_TOO_LARGE']);
     });
-    await instead(jobs("repeat('x', 100) || n", 20_000), async () => {
+    await insteadOfJobs(service, { task: "repeat('x', 100) || n", count: 20_000 }, async () => {
       const copies = Array.from({ length: 40 }, (_, n) => `${'x'.repeat(50)}${n}: keys`).join(' ');
       expect(codes(await ask(`{ jobs { groupedAggregates(groupBy: [TASK]) { ${copies} } } }`))).toEqual(['ANSWER_TOO_LARGE']);
       expect(codes(await ask('{ jobs { groupedAggregates(groupBy: [TASK]) { keys a: keys b: keys c: keys d: keys e: keys f: keys g: keys h: keys } } }'))).toEqual([
@@ -189,7 +175,7 @@ describe('who asks much at a time', () => {
   const slow = '{ jobs { nodes { task } } }';
 
   test('hears 429 at the third query of one operator, and at the fifth of all', async () => {
-    await instead(jobs('pg_sleep(0.05)::text', 10), async () => {
+    await insteadOfJobs(service, { task: 'pg_sleep(0.05)::text', count: 10 }, async () => {
       const others = await Promise.all([analystOf(service, null), analystOf(service, null)]);
       const tokens = [analyst, analyst, analyst, ...others, ...others].map(({ token }) => token);
       const answers = await Promise.all(tokens.map((token) => askGraphql(service, token, slow)));
@@ -235,17 +221,21 @@ describe('an error of the database', () => {
   test('says what an analyst can change, and nothing of the database', async () => {
     const { errors } = await ask('{ tenants(filter: { tenantId: { equalTo: "99999999999999999999" } }) { totalCount } }');
     expect(errors).toMatchObject([{ message: 'A value is out of range or not of its type.', extensions: { code: 'BAD_USER_INPUT' } }]);
-    await instead(jobs('(select oid::regclass::text || secret from pg_authid cross join (select 1 / (n - 1) as secret) s limit 1)', 1), async () => {
-      const answer = await ask('{ jobs { nodes { task } } }');
-      expect(answer.errors).toMatchObject([{ message: 'Something went wrong on our side.', extensions: { code: 'INTERNAL_ERROR' } }]);
-      expect(JSON.stringify(answer.errors)).not.toMatch(/pg_authid|permission|select/);
-    });
+    await insteadOfJobs(
+      service,
+      { task: '(select oid::regclass::text || secret from pg_authid cross join (select 1 / (n - 1) as secret) s limit 1)', count: 1 },
+      async () => {
+        const answer = await ask('{ jobs { nodes { task } } }');
+        expect(answer.errors).toMatchObject([{ message: 'Something went wrong on our side.', extensions: { code: 'INTERNAL_ERROR' } }]);
+        expect(JSON.stringify(answer.errors)).not.toMatch(/pg_authid|permission|select/);
+      },
+    );
   });
 
   test('is in the log by its code, and without a value of anybody', async () => {
     const process = analyticsProcess({ url: service.database.url, isOwnLogIn: false, connections: 1, logger: pino({ level: 'silent' }) });
     try {
-      await instead(jobs("pg_read_file('secret ' || n)", 1), async () => {
+      await insteadOfJobs(service, { task: "pg_read_file('secret ' || n)", count: 1 }, async () => {
         const { faults } = await process.ask({ query: '{ jobs { nodes { task } } }', variables: {}, operationName: undefined, reach: 'all' });
         expect(faults).toEqual([{ name: 'error', code: '42501', routine: 'aclcheck_error' }]);
       });
@@ -258,7 +248,7 @@ describe('an error of the database', () => {
     await service.database.query(
       `create function public.conflict() returns text language plpgsql as $$ begin raise 'canceling statement due to conflict with recovery' using errcode = '40001'; end $$`,
     );
-    await instead(jobs('public.conflict()', 1), async () => {
+    await insteadOfJobs(service, { task: 'public.conflict()', count: 1 }, async () => {
       const { errors } = await ask('{ jobs { nodes { task } } }');
       expect(errors).toMatchObject([{ message: 'The database is not available. Try again in a moment.', extensions: { code: 'UNAVAILABLE' } }]);
     });

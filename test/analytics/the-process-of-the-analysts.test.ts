@@ -3,7 +3,7 @@ import { readFile } from 'node:fs/promises';
 import { describe, expect, test } from '@jest/globals';
 import { pino } from 'pino';
 import { analyticsProcess } from '../../src/analytics/process.ts';
-import { analystOf, askGraphql } from '../support/analysts.ts';
+import { analystOf, askGraphql, insteadOfJobs } from '../support/analysts.ts';
 import { runProgram } from '../support/processes.ts';
 import { serviceOfFile } from '../support/service.ts';
 import { until } from '../support/until.ts';
@@ -47,21 +47,17 @@ describe('the process that runs queries', () => {
   });
 
   onLinux('is another one after it was killed, and whoever waited hears 503', async () => {
-    const [view] = await service.database.query<{ text: string }>("select pg_get_viewdef('analytics.jobs'::regclass) as text");
-    await service.database.query(
-      `create or replace view analytics.jobs with (security_invoker = true) as select 'one' as job_key, pg_sleep(3)::text as task, null::bigint as tenant_id, 0::bigint as ready,
-       0::bigint as waiting, 0::bigint as running, 0::bigint as failed, null::numeric as oldest_ready_seconds`,
-    );
-    const waiting = askGraphql(service, analyst.token, '{ jobs { nodes { task } } }');
-    await until(
-      async () =>
-        (await service.database.query("select from pg_stat_activity where query like '%analytics%jobs%' and application_name = 'school_graphql'")).length ||
-        undefined,
-    );
     const [pid] = await running();
-    process.kill(pid ?? 0, 'SIGKILL');
-    expect(await waiting).toMatchObject({ status: 503, error: 'unavailable', headers: { 'retry-after': '5' } });
-    await service.database.query(`create or replace view analytics.jobs with (security_invoker = true) as ${view?.text ?? ''}`);
+    await insteadOfJobs(service, { task: 'pg_sleep(3)::text', count: 1 }, async () => {
+      const waiting = askGraphql(service, analyst.token, '{ jobs { nodes { task } } }');
+      await until(
+        async () =>
+          (await service.database.query("select from pg_stat_activity where query like '%analytics%jobs%' and application_name = 'school_graphql'")).length ||
+          undefined,
+      );
+      process.kill(pid ?? 0, 'SIGKILL');
+      expect(await waiting).toMatchObject({ status: 503, error: 'unavailable', headers: { 'retry-after': '5' } });
+    });
     expect((await ask()).data).toEqual({ tenants: { totalCount: 0 } });
     expect(await running()).not.toEqual([pid]);
   });

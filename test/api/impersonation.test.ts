@@ -49,7 +49,7 @@ async function acting(of: School = school, body: Record<string, unknown> = {}, b
 /** One more operator, logged in. */
 async function newOperator(role: 'admin' | 'analyst' = 'admin') {
   const email = `${unique('operator')}@test.example`;
-  const passwordHash = await (await passwords({ memoryCost: 64 })).hash(testPassword);
+  const passwordHash = await passwords({ memoryCost: 64 }).hash(testPassword);
   await withOwner(service.database.url, (owner) =>
     createOperator(owner, { email, passwordHash, firstName: 'New', lastName: 'Operator', role, tenantIds: null }),
   );
@@ -442,6 +442,14 @@ describe('a school can switch it off', () => {
       if (begun?.status === 200) await refused(service.anonymous.with({ Authorization: `Bearer ${(begun.data as Impersonation).access_token}` }));
       else expect(begun?.status).toBe(422);
     }
+  });
+
+  test('a school that is loaded from a file of an earlier version allows it, as a new one does; another file says what it says', async () => {
+    const allowed = async (tenant: object) =>
+      (
+        await service.database.query<{ allowed: boolean }>('select (core.archive_school($1)).is_impersonation_allowed as allowed', [JSON.stringify({ tenant })])
+      )[0]?.allowed;
+    expect([await allowed({ id: 7 }), await allowed({ id: 7, is_impersonation_allowed: false })]).toEqual([true, false]);
   });
 
   test('its streams end with it', async () => {

@@ -13,7 +13,7 @@ let yearId: number;
 let year: { from: string; to: string };
 
 beforeAll(async () => {
-  const passwords = await shared.passwords({ memoryCost: 64 });
+  const passwords = shared.passwords({ memoryCost: 64 });
   await database.query("delete from platform.user_account where email like '%demo.example'");
   await shared.withOwner(database.url, (owner) => shared.loadDemo(owner, passwords));
   [{ id }] = (await database.query<{ id: number }>("select id::integer from platform.tenant where subdomain = 'demo'")) as [{ id: number }];

@@ -34,6 +34,21 @@ export async function analystOf(service: TestService, tenantIds: number[] | null
   return Object.assign(await service.anonymous.login({ is_platform: true, email, password: testPassword }), { email });
 }
 
+/** Lets the view of jobs be something else while `work` is done: rows that take long, or are many, or tell what they are read as. */
+export async function insteadOfJobs(service: TestService, rows: { task: string; count: number }, work: () => Promise<void>): Promise<void> {
+  const [view] = await service.database.query<{ text: string }>("select pg_get_viewdef('analytics.jobs'::regclass) as text");
+  const become = (text: string) => service.database.query(`create or replace view analytics.jobs with (security_invoker = true) as ${text}`);
+  await become(
+    `select 'job ' || n as job_key, (${rows.task}) collate "default" as task, null::bigint as tenant_id, 0::bigint as ready, 0::bigint as waiting, 0::bigint as running,
+     0::bigint as failed, null::numeric as oldest_ready_seconds from generate_series(1, ${rows.count}) n`,
+  );
+  try {
+    await work();
+  } finally {
+    await become(view?.text ?? '');
+  }
+}
+
 /** From now on no worker reads facts out of schools: what a test writes into the mart stays. */
 export async function keepFacts(service: TestService): Promise<void> {
   await service.database.query(

@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { type EmbeddedServer, ensureDatabase, startScratch } from '../../src/database/embedded.ts';
 import { migrate } from '../../src/database/migrate.ts';
 import { makeReadySchools, scratchFolder } from './ready-schools.ts';
+import { prepareConsole } from './browser-found.ts';
 
 declare global {
   var testServer: EmbeddedServer | undefined;
@@ -12,6 +13,7 @@ declare global {
 
 /** One server for the whole run, with one migrated database that every test file clones, and one with tables for its first schools too. */
 export default async function setup(): Promise<void> {
+  prepareConsole();
   const folder = await scratchFolder();
   const server = await startScratch(folder);
   globalThis.testServer = server;

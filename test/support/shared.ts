@@ -13,3 +13,6 @@ export { startService } from '../../src/service.ts';
 export { loadDemo } from '../../src/database/demo.ts';
 export { withOwner } from '../../src/database/pool.ts';
 export { client } from './client.ts';
+
+/** Drives a browser: loaded where a test has one. */
+export const playwright = () => import('playwright-core');

@@ -30,7 +30,7 @@ const LoginAnswer = z
   .object({ access_token: z.string(), user: UserContext, permissions: z.array(z.string()), enabled_features: z.array(z.string()) })
   .meta({ id: 'LoginAnswer', description: 'The refresh token comes in the header X-Refresh-Token, or as a cookie.' });
 
-const Profile = UserContext.extend({
+export const Profile = UserContext.extend({
   phone: z.string().nullable(),
   email_verified: z.boolean(),
   last_login_at: timestamp.nullable(),

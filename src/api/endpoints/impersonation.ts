@@ -12,7 +12,7 @@ const ImpersonationInput = z
   })
   .meta({ id: 'ImpersonationInput' });
 
-const Impersonation = z
+export const Impersonation = z
   .object({
     access_token: z.string(),
     expires_at: timestamp.meta({ description: 'Ten minutes from now. There is no refresh token.' }),

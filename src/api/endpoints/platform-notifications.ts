@@ -29,7 +29,7 @@ const SettingsChange = z
   })
   .meta({ id: 'NotificationSettingsChange', description: 'Any of the settings; those that are not named stay.' });
 
-const Settings = z
+export const Settings = z
   .object({
     channels: z.object(channels),
     sender_name: z.string().nullable(),
@@ -39,7 +39,7 @@ const Settings = z
   })
   .meta({ id: 'NotificationSettings' });
 
-const Event = z
+export const Event = z
   .object({
     key: z.string().meta({ examples: ['attendance.absent'] }),
     description: z.string(),
@@ -62,9 +62,11 @@ const fields = {
 };
 
 const TemplateInput = z.strictObject(fields).meta({ id: 'PlatformNotificationTemplateInput' });
-const Template = z
+export const Template = z
   .object({ id, key: z.string(), channel, subject: z.string(), body: z.string(), is_active: z.boolean(), ...timestamps })
   .meta({ id: 'PlatformNotificationTemplate' });
+
+export const Preview = z.object({ subject: z.string(), body: z.string() }).meta({ id: 'PlatformNotificationPreview' });
 
 export const platformNotifications = resource('/platform', 'Platform notifications', 'What holds for the notifications of every school.', {
   'GET /notification-settings': { operation: 'platform_notification_settings_get', summary: 'Read the settings of notifications', answer: Settings },
@@ -101,7 +103,7 @@ export const platformNotifications = resource('/platform', 'Platform notificatio
     summary: 'See words filled in',
     description: 'As a recipient would read them, with the sample of the event; keeps nothing. Raises what adding them would.',
     body: z.strictObject({ key: fields.key, channel, subject: fields.subject, body: fields.body }).meta({ id: 'PlatformNotificationPreviewInput' }),
-    answer: z.object({ subject: z.string(), body: z.string() }).meta({ id: 'PlatformNotificationPreview' }),
+    answer: Preview,
   },
   'GET /notification-templates/:id': { operation: 'platform_notification_templates_get', summary: 'Read words of operators', answer: Template },
   'PUT /notification-templates/:id': {

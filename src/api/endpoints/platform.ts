@@ -2,7 +2,7 @@ import { z } from 'zod';
 import { resource } from '../endpoint.ts';
 import { date, Deleted, email, id, moment, page, password, pathId, text, timestamp, timestamps } from '../schemas.ts';
 
-const features = ['attendance', 'fees_management', 'timetable', 'transport', 'notifications'] as const;
+export const features = ['attendance', 'fees_management', 'timetable', 'transport', 'notifications'] as const;
 const money = z
   .number()
   .min(0)
@@ -45,7 +45,7 @@ const TenantInput = z
   })
   .meta({ id: 'TenantInput' });
 
-const Tenant = z
+export const Tenant = z
   .object({
     id,
     name: z.string(),
@@ -70,7 +70,7 @@ const Tenant = z
   })
   .meta({ id: 'Tenant' });
 
-const AuditLog = z
+export const AuditLog = z
   .object({
     id,
     actor: z.object({ id: id.nullable(), email: z.string().nullable() }).meta({ description: 'An operator; of a user of a school only the e-mail.' }),
@@ -91,7 +91,7 @@ const AuditLog = z
   })
   .meta({ id: 'AuditLog' });
 
-const TenantDetail = Tenant.extend({ recent_audit_logs: z.array(AuditLog) }).meta({ id: 'TenantDetail' });
+export const TenantDetail = Tenant.extend({ recent_audit_logs: z.array(AuditLog) }).meta({ id: 'TenantDetail' });
 
 const PlanInput = z
   .strictObject({
@@ -103,7 +103,7 @@ const PlanInput = z
   })
   .meta({ id: 'PlanInput' });
 
-const Plan = z
+export const Plan = z
   .object({
     id,
     name: z.string(),
@@ -116,7 +116,7 @@ const Plan = z
   })
   .meta({ id: 'Plan' });
 
-const Overview = z
+export const Overview = z
   .object({
     total_tenants: z.int(),
     active_tenants: z.int(),

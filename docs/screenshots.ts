@@ -1,0 +1,157 @@
+// `npm run screenshots`: makes the pictures of the console in docs/images anew, from a service with made-up schools. Needs a Chromium (CHROMIUM_PATH).
+import { join } from 'node:path';
+import { type BrowserContextOptions, chromium, type Page } from 'playwright-core';
+import { passwords } from '../src/api/passwords.ts';
+import { readConfig } from '../src/config.ts';
+import { demo, loadDemo } from '../src/database/demo.ts';
+import { ensureDatabase, startScratch } from '../src/database/embedded.ts';
+import { migrate } from '../src/database/migrate.ts';
+import { withOwner } from '../src/database/pool.ts';
+import { startService } from '../src/service.ts';
+import { chromiumPath } from '../test/support/browser-found.ts';
+
+const images = join(import.meta.dirname, 'images');
+const names = [
+  ...[
+    'Green Valley School',
+    'Riverside Academy',
+    'Lycée des Collines',
+    'Northgate Primary',
+    'Oakfield College',
+    'Escuela del Sol',
+    'Hillcrest High',
+    'St. Brigid’s',
+  ],
+  ...[
+    'Lakeview Montessori',
+    'Eastbrook School',
+    'Mönchberg-Gymnasium',
+    'Silver Birch Primary',
+    'Harbour International',
+    'Kilimani Junior',
+    'Sunrise Public School',
+  ],
+  ...[
+    'Ashford Grammar',
+    'Cedar Grove',
+    'Blue Lagoon Primary',
+    'Summit Science School',
+    'Willowdale',
+    'Fjord Skole',
+    'Maple Leaf Academy',
+    'Palmetto Prep',
+    'Starling House',
+  ],
+];
+
+const path = chromiumPath();
+if (path === undefined) throw new Error('No Chromium was found. Name one by CHROMIUM_PATH.');
+const server = await startScratch();
+const stops = [() => server.stop()];
+try {
+  await ensureDatabase(server, 'screenshots');
+  const url = server.url('screenshots');
+  await migrate({ ownerUrl: url });
+  await withOwner(url, async (owner) => loadDemo(owner, await passwords()));
+  const config = readConfig({
+    PORT: '0',
+    NODE_ENV: 'test',
+    DATA_DIR: server.dataDir,
+    LOG_LEVEL: 'silent',
+    APP_URL: 'https://app.school.example',
+    JWT_SECRETS: 'a secret of pictures that is long enough',
+  });
+  const service = await startService(config, url, ['api']);
+  stops.push(() => service.close());
+  const base = service.url ?? '';
+
+  const send = async (method: string, to: string, body: object, token = '') => {
+    const response = await fetch(base + to, {
+      method,
+      headers: { 'Content-Type': 'application/json', Authorization: `Bearer ${token}` },
+      body: JSON.stringify(body),
+    });
+    if (!response.ok) throw new Error(`${method} ${to}: ${await response.text()}`);
+    return ((await response.json()) as { data: { id: number; access_token: string } }).data;
+  };
+  const { access_token } = await send('POST', '/api/auth/login', { is_platform: true, email: demo.operator, password: demo.password });
+  const schools: number[] = [];
+  for (const [n, name] of names.entries()) {
+    const subdomain = name
+      .normalize('NFD')
+      .replace(/\p{M}/gu, '')
+      .toLowerCase()
+      .replace(/[^a-z]+/g, '-')
+      .replace(/-$/, '');
+    const body = {
+      name,
+      subdomain,
+      contact_email: `office@${subdomain}.example`,
+      plan_id: 1 + (n % 3),
+      time_zone: 'Europe/London',
+      admin_password: 'demo-password',
+    };
+    schools.push((await send('POST', '/api/platform/tenants', body, access_token)).id);
+  }
+  await withOwner(url, async (owner) => {
+    await owner.query("update platform.tenant set created_at = now() - (($1::integer - id) ^ 1.25) * interval '5.5 days' where id > 1", [schools.at(-1) ?? 0]);
+    await owner.query(
+      'update platform.tenant_usage set students = (tenant_id * 7919) % 180 + 15, teachers = (tenant_id * 31) % 15 + 3, classes = (tenant_id * 17) % 12 + 2 where tenant_id > 1',
+    );
+  });
+  const [first = 0] = schools;
+  await send('PUT', `/api/platform/tenants/${first}`, { plan_id: 2, feature_flags: { transport: true } }, access_token);
+  await send('POST', `/api/platform/tenants/${schools[3] ?? 0}/suspend`, {}, access_token);
+  await send(
+    'POST',
+    '/api/platform/notification-templates',
+    { key: 'holiday.added', channel: 'email', body: '{{holiday_name}}: no school on {{date}}.' },
+    access_token,
+  );
+
+  const browser = await chromium.launch({ executablePath: path, args: ['--no-sandbox', '--disable-gpu'] });
+  stops.push(() => browser.close());
+  /** Shows the console to a reader, and keeps pictures of it. */
+  const look = async (options: BrowserContextOptions, shots: [name: string, to: string, prepare?: (page: Page) => Promise<unknown>][]) => {
+    const origins = [{ origin: base, localStorage: [{ name: 'console.has-session', value: 'yes' }] }];
+    const context = await browser.newContext({ baseURL: base, locale: 'en-GB', storageState: { cookies: [], origins }, reducedMotion: 'reduce', ...options });
+    await context.request.post('/api/auth/login', { data: { is_platform: true, email: demo.operator, password: demo.password, refresh_cookie: true } });
+    const page = await context.newPage();
+    for (const [name, to, prepare] of shots) {
+      await page.goto(`/console${to}`);
+      await page.locator('h1').waitFor();
+      await page.locator('.skeleton').first().waitFor({ state: 'detached' });
+      await prepare?.(page);
+      await page.waitForTimeout(300);
+      await page.screenshot({ path: join(images, `console-${name}.png`) });
+    }
+    await context.close();
+  };
+  const wide = { viewport: { width: 1280, height: 800 } };
+  const phone = { viewport: { width: 390, height: 780 }, isMobile: true, hasTouch: true };
+  await look({ ...wide, colorScheme: 'light' }, [
+    ['overview', '/'],
+    ['school', `/schools/${first}`],
+    [
+      'log-in-as',
+      `/schools/${first}`,
+      async (page) => {
+        await page.getByRole('button', { name: 'Log in as admin' }).click();
+        await page.getByLabel('Reason').fill('The school asked why an invoice is missing.');
+      },
+    ],
+    ['templates', '/templates/new?key=attendance.absent&channel=email', (page) => page.locator('.preview').waitFor()],
+  ]);
+  await look({ ...wide, colorScheme: 'dark' }, [
+    ['schools-dark', '/schools'],
+    ['audit-dark', '/audit', (page) => page.getByRole('button', { name: 'Details: Changed school' }).first().click()],
+    ['settings-dark', '/settings'],
+  ]);
+  await look({ ...phone, colorScheme: 'light' }, [
+    ['phone-overview', '/'],
+    ['phone-school', `/schools/${first}`],
+  ]);
+  await look({ ...phone, colorScheme: 'dark' }, [['phone-schools-dark', '/schools']]);
+} finally {
+  for (const stop of stops.reverse()) await stop();
+}

@@ -1,0 +1,351 @@
+import { readFile } from 'node:fs/promises';
+import { expect } from '@jest/globals';
+import type { Page } from 'playwright-core';
+import { browserOfFile } from '../support/browser.ts';
+import { serviceWithSchool, unique } from '../support/service.ts';
+
+const { service, school } = await serviceWithSchool({ APP_URL: 'https://app.example/enter' });
+const { operator } = service;
+const { test, reader } = await browserOfFile(service);
+
+interface Tenant {
+  name: string;
+  status: string;
+  contact_email: string;
+  plan: { id: number };
+  feature_flags: Record<string, boolean>;
+  enabled_features: string[];
+  is_impersonation_allowed: boolean;
+}
+const tenant = async (id: number) => (await operator.get<Tenant>(`/api/platform/tenants/${id}`)).data;
+const button = (page: Page, name: string | RegExp) => page.getByRole('button', { name, exact: true });
+const heading = (page: Page, name: string) => page.getByRole('heading', { level: 1, name }).waitFor();
+/** Waits for what the page says was done. */
+const said = (page: Page, text: string) => page.locator('.notices').getByText(text).waitFor();
+
+test('the overview counts schools and sign-ups, as bars and as a table, and shows what happened last', async () => {
+  const { tab } = await reader();
+  const page = await tab('/');
+  await heading(page, 'Overview');
+  const { data } = await operator.get<{ total_tenants: number; signups_this_month: number; signups_by_month: object[] }>('/api/platform/overview');
+  const figure = (name: string) => page.locator('.figure', { hasText: name }).locator('dd').innerText();
+  expect(await figure('Schools')).toBe(String(data.total_tenants));
+  expect(await figure('Sign-ups this month')).toBe(String(data.signups_this_month));
+  expect(await page.locator('.chart .bar').count()).toBe(12);
+  await page.getByText('As a table').click();
+  expect(await page.locator('.chart tbody tr').count()).toBe(12);
+  expect(await page.locator('.chart tbody tr').last().locator('td').innerText()).toBe(String(data.signups_this_month));
+  const entry = page.locator('.entry', { hasText: 'Created school' }).first();
+  await entry.getByRole('button').click();
+  expect(
+    await entry
+      .locator('.changes')
+      .getByRole('row', { name: /^subdomain nothing/ })
+      .innerText(),
+  ).toContain(school.subdomain);
+  await page.getByRole('link', { name: 'All entries' }).click();
+  await heading(page, 'Audit log');
+});
+
+test('the list finds schools while one types, by status, in any order, page by page, and its address says all of it', async () => {
+  const word = unique('Quarry');
+  // Rows of the list alone: a school with all its tables takes a while.
+  await service.database.query(
+    `insert into platform.tenant (name, subdomain, contact_email, plan_id, status)
+     select $1 || to_char(n, ' FM00'), lower($1) || '-' || n, 'head@quarry.example', 1, case n when 5 then 'suspended' else 'active' end from generate_series(1, 22) n`,
+    [word],
+  );
+  const { tab } = await reader();
+  const page = await tab('/schools');
+  await page.getByRole('searchbox', { name: 'Search schools' }).pressSequentially(word, { delay: 15 });
+  const status = page.locator('.pager [role=status]');
+  await status.getByText('1 to 20 of 22 schools').waitFor();
+  const names = () => page.locator('tbody th a').allInnerTexts();
+
+  await button(page, 'School').click();
+  await page.locator('th[aria-sort=ascending]', { hasText: 'School' }).waitFor();
+  await page.locator('tbody tr').first().getByText(`${word} 01`).waitFor();
+  expect((await names()).slice(0, 2)).toEqual([`${word} 01`, `${word} 02`]);
+  await button(page, 'Next').click();
+  await status.getByText('21 to 22 of 22 schools').waitFor();
+  expect(await names()).toEqual([`${word} 21`, `${word} 22`]);
+  expect(page.url()).toContain(`search=${word}`);
+
+  // The address is all that another reader needs.
+  const other = await tab(page.url().split('/console')[1] ?? '');
+  await other.locator('.pager').getByText('21 to 22 of 22 schools').waitFor();
+
+  await page.getByRole('radio', { name: 'Suspended' }).check();
+  await status.getByText('1 school', { exact: true }).waitFor();
+  expect(await names()).toEqual([`${word} 05`]);
+  await page.getByRole('searchbox').fill(`${word} nowhere`);
+  await page.getByText('No school fits.').waitFor();
+  await button(page, 'Show all schools').click();
+  await page
+    .locator('.pager')
+    .getByText(/^1 to 20 of/)
+    .waitFor();
+});
+
+test('a school is created, after what is wrong was said at its fields', async () => {
+  const name = `Mönch ${unique('Academy')}`;
+  const { tab } = await reader();
+  const page = await tab('/schools/new');
+  await heading(page, 'Create school');
+  await page.getByLabel('Name', { exact: true }).fill(name);
+  const subdomain = name.toLowerCase().replace('ö', 'o').replaceAll(' ', '-');
+  expect(await page.getByLabel('Subdomain').inputValue()).toBe(subdomain);
+  await button(page, 'Create school').click();
+  const email = page.getByLabel('Contact e-mail');
+  await page.locator('[aria-invalid=true]').first().waitFor();
+  expect(await email.getAttribute('aria-invalid')).toBe('true');
+  expect(await page.evaluate('document.activeElement.name')).toBe('contact_email');
+  await page.getByText('Plan is required').waitFor();
+
+  await email.fill('head@monch.example');
+  await page.getByText('Standard', { exact: false }).first().click();
+  await page.getByText('Features of this school alone').click();
+  await page.getByRole('radiogroup', { name: 'Transport' }).getByRole('radio', { name: 'On', exact: true }).check();
+  await button(page, 'Create school').click();
+  await heading(page, name);
+  await said(page, `${name} was created.`);
+  const id = Number(/schools\/(\d+)$/.exec(page.url())?.[1]);
+  expect(await tenant(id)).toMatchObject({ name, status: 'active', plan: { id: 2 }, feature_flags: { transport: true }, contact_email: 'head@monch.example' });
+  await page.locator('.entry', { hasText: 'Created school' }).waitFor();
+});
+
+test('a school is changed: its plan, a feature, its e-mail; only what was changed is sent', async () => {
+  const { id, adminEmail } = await service.school();
+  const { tab } = await reader();
+  const page = await tab(`/schools/${id}`);
+  await page.getByLabel('Contact e-mail').fill('new@contact.example');
+  await page.getByLabel('Plan', { exact: true }).selectOption({ label: 'Standard, 149.00 a month' });
+  await page.getByRole('radiogroup', { name: 'Timetable' }).getByRole('radio', { name: 'Off', exact: true }).check();
+  const sent = page.waitForRequest((request) => request.method() === 'PUT');
+  await button(page, 'Save changes').click();
+  await said(page, 'Saved.');
+  expect((await sent).postDataJSON()).toEqual({ contact_email: 'new@contact.example', plan_id: 2, feature_flags: { timetable: false } });
+  expect((await sent).headers()['if-match']).toMatch(/^"/);
+  expect(await tenant(id)).toMatchObject({ contact_email: 'new@contact.example', plan: { id: 2 } });
+  expect((await tenant(id)).enabled_features).not.toContain('timetable');
+  const entry = page.locator('.entry', { hasText: 'Changed school' });
+  await entry.getByRole('button').click();
+  expect(await entry.locator('tr', { hasText: 'contact email' }).innerText()).toContain(adminEmail);
+  await page.locator('.save-bar').waitFor({ state: 'detached' });
+});
+
+test('when somebody else changed a school meanwhile, both changes are kept, and one is told what changed', async () => {
+  const { id } = await service.school();
+  const { tab } = await reader();
+  const page = await tab(`/schools/${id}`);
+  await page.getByLabel('Name', { exact: true }).fill('My name for it');
+  await operator.put(`/api/platform/tenants/${id}`, { name: 'Their name', contact_email: 'theirs@contact.example' });
+  await button(page, 'Save changes').click();
+  const notice = page.locator('.conflict');
+  await notice.waitFor();
+  expect(await notice.innerText()).toMatch(/Name: .+ became Their name; you changed it too/);
+  expect(await notice.innerText()).toContain('became theirs@contact.example');
+  expect((await tenant(id)).name).toBe('Their name');
+  expect(await page.getByLabel('Name', { exact: true }).inputValue()).toBe('My name for it');
+  expect(await page.getByLabel('Contact e-mail').inputValue()).toBe('theirs@contact.example');
+  await button(page, 'Save changes').click();
+  await said(page, 'Saved.');
+  expect(await tenant(id)).toMatchObject({ name: 'My name for it', contact_email: 'theirs@contact.example' });
+});
+
+test('a school is suspended, activated, deleted by its subdomain, and restored, each after what will happen was said', async () => {
+  const made = await service.school();
+  const status = async () => (await tenant(made.id)).status;
+  const { tab } = await reader();
+  const page = await tab(`/schools/${made.id}`);
+  const dialog = page.getByRole('dialog');
+
+  await button(page, 'Suspend').click();
+  await dialog.getByText('Its users are refused from their next request on').waitFor();
+  await page.keyboard.press('Escape');
+  await dialog.waitFor({ state: 'detached' });
+  expect(await status()).toBe('active');
+  expect(await page.evaluate('document.activeElement.textContent')).toBe('Suspend');
+  await button(page, 'Suspend').click();
+  await dialog.getByRole('button', { name: 'Suspend' }).click();
+  await said(page, 'is suspended.');
+  expect(await status()).toBe('suspended');
+
+  await button(page, 'Activate').click();
+  await dialog.getByRole('button', { name: 'Activate' }).click();
+  await said(page, 'is active.');
+  expect(await status()).toBe('active');
+
+  await button(page, 'Delete').click();
+  const confirm = dialog.getByRole('button', { name: 'Delete school' });
+  expect(await confirm.isDisabled()).toBe(true);
+  await dialog.getByRole('textbox').fill(made.subdomain);
+  await confirm.click();
+  await said(page, 'is deleted.');
+  expect(await status()).toBe('deleted');
+  await page.locator('fieldset:disabled').first().waitFor();
+  expect(await page.getByLabel('Name', { exact: true }).isDisabled()).toBe(true);
+
+  await button(page, 'Restore').click();
+  await dialog.getByRole('button', { name: 'Restore' }).click();
+  await said(page, 'is restored.');
+  expect(await status()).toBe('active');
+
+  // What somebody else did meanwhile is said where it stands in the way.
+  await button(page, 'Suspend').waitFor();
+  await operator.post(`/api/platform/tenants/${made.id}/suspend`);
+  await button(page, 'Suspend').click();
+  await dialog.getByRole('button', { name: 'Suspend' }).click();
+  await dialog.getByText('A tenant cannot go from suspended to suspended.').waitFor();
+});
+
+test('an operator logs in to a school for a reason, gets a link that works, and switches that off for the school', async () => {
+  const { tab } = await reader();
+  const page = await tab(`/schools/${school.id}`);
+  const dialog = page.getByRole('dialog');
+  await button(page, 'Log in as admin').click();
+  await dialog.getByLabel('Reason').fill('short');
+  await dialog.getByRole('button', { name: 'Log in as admin' }).click();
+  await dialog.locator('.error').waitFor();
+  await dialog.getByLabel('Reason').fill('The school asked why an invoice is missing.');
+  await dialog.getByRole('button', { name: 'Log in as admin' }).click();
+  const link = dialog.getByRole('link', { name: 'Open the school' });
+  const address = new URL((await link.getAttribute('href')) ?? '');
+  expect(address.origin + address.pathname).toBe('https://app.example/enter');
+  await dialog.getByText(school.adminEmail).waitFor();
+  expect(await dialog.getByRole('timer').innerText()).toMatch(/^It ends in (10:00|9:5\d)\.$/);
+  const headers = { Authorization: `Bearer ${new URLSearchParams(address.hash.slice(1)).get('access_token')}` };
+  const { data } = await service.anonymous.with(headers).get<{ email: string; impersonated_by: { email: string } }>('/api/auth/profile');
+  expect(data).toMatchObject({ email: school.adminEmail, impersonated_by: { email: 'operator@test.example' } });
+  await page.keyboard.press('Escape');
+  await page
+    .locator('.entry', { hasText: 'As an admin' })
+    .or(page.locator('.entry', { hasText: 'Logged in as an admin of the school' }))
+    .first()
+    .waitFor();
+
+  await button(page, 'Switch off').click();
+  await dialog.getByText('Only an admin of the school can allow it again.').waitFor();
+  await dialog.getByRole('button', { name: 'Switch off' }).click();
+  await page.getByText('switched off; only the school can allow it').waitFor();
+  expect((await tenant(school.id)).is_impersonation_allowed).toBe(false);
+  await button(page, 'Log in as admin').waitFor({ state: 'detached' });
+  await service.anonymous.with(headers).get('/api/auth/profile', 401);
+});
+
+test('the audit log is filtered by school, action and days, opens to before and after, and is exported', async () => {
+  const made = await service.school({ name: unique('Audited') });
+  await operator.put(`/api/platform/tenants/${made.id}`, { name: `${made.subdomain} renamed` });
+  await operator.post(`/api/platform/tenants/${made.id}/suspend`);
+  const { tab } = await reader();
+  const page = await tab('/audit');
+  await page.getByRole('combobox', { name: 'School' }).fill(made.subdomain);
+  await page.getByRole('listbox').getByRole('option').waitFor();
+  await page.keyboard.press('Enter');
+  await page.locator('.pager').getByText('3 entries').waitFor();
+  expect(await page.getByRole('combobox', { name: 'School' }).inputValue()).toBe(`${made.subdomain} renamed`);
+  await page.getByLabel('Action').selectOption('tenant.update');
+  await page.locator('.pager').getByText('1 entry', { exact: true }).waitFor();
+  await page.getByRole('button', { name: 'Details: Changed school' }).click();
+  expect(await page.locator('.changes tbody tr').allInnerTexts()).toEqual([expect.stringMatching(/^name\s+Audited-\d+\s+school-.* renamed$/)]);
+  await page.getByLabel('To').fill('2020-01-01');
+  await page.getByText('No entry fits.').waitFor();
+  await page.getByText('Days are in UTC').waitFor();
+  await page.getByLabel('To').fill('');
+  await page.locator('.pager').getByText('1 entry', { exact: true }).waitFor();
+
+  const [file] = await Promise.all([page.waitForEvent('download'), button(page, 'Export CSV').click()]);
+  expect(file.suggestedFilename()).toMatch(/^audit-log-[\d-]+\.csv$/);
+  const lines = (await readFile(await file.path(), 'utf8')).trim().split('\n');
+  expect(lines).toHaveLength(2);
+  expect(lines[1]).toContain('tenant.update');
+});
+
+test('words of an event are added with a preview, changed, and deleted', async () => {
+  const { tab } = await reader();
+  const page = await tab('/templates');
+  await page.getByRole('searchbox').fill('attendance.absent');
+  await page.getByRole('link', { name: 'attendance.absent, E-mail: default' }).click();
+  await heading(page, 'Add words');
+  await page.locator('.preview').getByText('Amina García').first().waitFor();
+  await page.getByLabel('Text').fill('Dear parents, ');
+  await button(page, 'student_name').click();
+  await page.locator('.preview').getByText('Dear parents, Amina García').waitFor();
+  await page.getByLabel('Text').pressSequentially(' {{nobody}}');
+  await page.locator('.problem', { hasText: 'nobody' }).waitFor();
+  await button(page, 'Save words').click();
+  await page.locator('.error').waitFor();
+  await page.getByLabel('Text').fill('Dear parents, {{student_name}} was absent.');
+  await button(page, 'Save words').click();
+  await said(page, 'The words are in use.');
+
+  await page.getByRole('link', { name: 'attendance.absent, E-mail: own words' }).click();
+  await page.getByLabel('Text').fill('{{student_name}} was not there.');
+  await page.getByLabel('Active').uncheck();
+  await button(page, 'Save changes').click();
+  await said(page, 'Saved.');
+  const { data } = await operator.get<{ body: string; is_active: boolean }[]>('/api/platform/notification-templates?key=attendance.absent');
+  expect(data).toMatchObject([{ body: '{{student_name}} was not there.', is_active: false }]);
+
+  await button(page, 'Delete').click();
+  await page.getByRole('dialog').getByRole('button', { name: 'Delete' }).click();
+  await said(page, 'The words are deleted.');
+  await page.getByRole('link', { name: 'attendance.absent, E-mail: default' }).waitFor();
+});
+
+test('plans are added, changed and deleted; one that is in use says so', async () => {
+  const name = unique('Village');
+  const { tab } = await reader();
+  const page = await tab('/settings');
+  const dialog = page.getByRole('dialog');
+  await button(page, 'Create plan').click();
+  await dialog.getByLabel('Name').fill(name);
+  await dialog.getByLabel('Price a month').fill('12.5');
+  await dialog.getByLabel('Students').fill('80');
+  await dialog.getByRole('button', { name: 'Create plan' }).click();
+  await dialog.getByText('Teachers is required').waitFor();
+  await dialog.getByLabel('Teachers').fill('9');
+  await dialog.getByLabel('Timetable').check();
+  await dialog.getByRole('button', { name: 'Create plan' }).click();
+  await said(page, `The plan ${name} was created.`);
+  const plans = async () => (await operator.get<{ name: string }[]>(`/api/platform/plans?search=${name}`)).data;
+  expect(await plans()).toMatchObject([{ name, price_monthly: 12.5, max_students: 80, max_teachers: 9, features_json: { features: ['timetable'] } }]);
+
+  await button(page, name).click();
+  await dialog.getByLabel('Price a month').fill('15');
+  await dialog.getByRole('button', { name: 'Save changes' }).click();
+  await said(page, `The plan ${name} is changed.`);
+  expect(await plans()).toMatchObject([{ price_monthly: 15, max_students: 80 }]);
+
+  await button(page, `Delete the plan ${name}`).click();
+  await dialog.getByRole('button', { name: 'Delete plan' }).click();
+  await said(page, `The plan ${name} is deleted.`);
+  expect(await plans()).toEqual([]);
+  await page.locator('tr', { hasText: 'Premium' }).getByText('in use').waitFor();
+});
+
+test('the settings of notifications are changed: a channel, quiet hours, a limit', async () => {
+  const { tab } = await reader();
+  const page = await tab('/settings/notifications');
+  await page.getByLabel('Push', { exact: true }).uncheck();
+  await page.getByLabel('Push and e-mail wait overnight').check();
+  await page.getByLabel('From').fill('22:00');
+  await page.getByLabel('Until').fill('22:00');
+  await button(page, 'Save changes').click();
+  await page.getByText('Until must not be the start').waitFor();
+  await page.getByLabel('Until').fill('06:30');
+  await page.getByLabel('E-mails to one address').fill('5');
+  await button(page, 'Save changes').click();
+  await said(page, 'Saved.');
+  const { data } = await operator.get('/api/platform/notification-settings');
+  expect(data).toMatchObject({
+    channels: { in_app: true, push: false, email: true },
+    quiet_hours: { start: '22:00', end: '06:30' },
+    limits: { emails_per_user_per_day: 5 },
+  });
+  await page.getByLabel('Push and e-mail wait overnight').uncheck();
+  await page.getByLabel('Push', { exact: true }).check();
+  await button(page, 'Save changes').click();
+  await page.locator('.save-bar').waitFor({ state: 'detached' });
+  expect((await operator.get('/api/platform/notification-settings')).data).toMatchObject({ channels: { push: true }, quiet_hours: null });
+});
