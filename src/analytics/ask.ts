@@ -63,7 +63,10 @@ function shown(error: GraphQLError, faults: object[]): GraphQLFormattedError {
   if (code.startsWith('22')) return { message: 'A value is out of range or not of its type.', ...where, extensions: { code: 'BAD_USER_INPUT' } };
   faults.push(faultOf(cause));
   // 40001: a replica that has to go on ends who reads what is gone.
-  if (/^(08|40001|53|57|25006|ECONN|ENOENT|EPIPE|ETIMEDOUT)/.test(code) || (cause instanceof Error && /timeout exceeded|Connection terminated/.test(cause.message)))
+  if (
+    /^(08|40001|53|57|25006|ECONN|ENOENT|EPIPE|ETIMEDOUT)/.test(code) ||
+    (cause instanceof Error && /timeout exceeded|Connection terminated/.test(cause.message))
+  )
     return { message: 'The database is not available. Try again in a moment.', ...where, extensions: { code: 'UNAVAILABLE' } };
   return { message: 'Something went wrong on our side.', ...where, extensions: { code: 'INTERNAL_ERROR' } };
 }
@@ -130,7 +133,10 @@ export function analyst({ schema, resolvedPreset }: AnalyticsSchema, pool: pg.Po
       if (Symbol.asyncIterator in result) throw new Error('A query answered a stream.');
       const data = result.data as unknown as string | null | undefined;
       if (data && data.length > mostCharacters)
-        throw cutOff('ANSWER_TOO_LARGE', `The answer has more than ${String(mostCharacters / 1024 / 1024)} MB. Group by less, filter, or ask for fewer rows or fields.`);
+        throw cutOff(
+          'ANSWER_TOO_LARGE',
+          `The answer has more than ${String(mostCharacters / 1024 / 1024)} MB. Group by less, filter, or ask for fewer rows or fields.`,
+        );
       const shownErrors = result.errors?.map((error) => shown(error, faults));
       return { body: `{${shownErrors ? `"errors":${JSON.stringify(shownErrors)},` : ''}"data":${data ?? 'null'}}`, isRefused: false, faults };
     } catch (error) {

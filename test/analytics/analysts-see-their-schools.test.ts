@@ -18,7 +18,6 @@ await writeFacts(service, third.id, { ...facts, billed: 7_777_777, bands: { '30+
 await service.database.query("update mart.academic_year set name = 'forbidden year' where tenant_id = $1", [third.id]);
 await service.database.query("update mart.class set grade = 'forbidden grade', section = 'forbidden' where tenant_id = $1", [third.id]);
 
-// They are made at the same time: either may be first.
 const own = [first.id, second.id].sort((a, b) => a - b);
 
 interface TypeRef {
@@ -51,6 +50,7 @@ const column = (field: string) => renamed[snake(field)] ?? snake(field);
 
 let analyst: Client;
 let types: Map<string, Type>;
+let root: Type;
 /** The lists at the root: what each is of, and the view behind it. */
 let lists: { field: string; row: Type; connection: Type; view: string }[];
 
@@ -65,11 +65,12 @@ async function answered<T>(query: string, token?: string): Promise<T> {
 
 const fieldsOf = (type: Type) => type.fields ?? [];
 const isLeaf = (field: Field) => ['SCALAR', 'ENUM'].includes(types.get(named(field.type))?.kind ?? '');
-const typeOf = (field: Field): Type => {
-  const type = types.get(named(field.type));
-  if (!type) throw new Error(`no type of ${field.name}`);
+const typeCalled = (name: string): Type => {
+  const type = types.get(name);
+  if (!type) throw new Error(`There is no type ${name}.`);
   return type;
 };
+const typeOf = (field: Field): Type => typeCalled(named(field.type));
 const leaves = (type: Type) =>
   fieldsOf(type)
     .filter(isLeaf)

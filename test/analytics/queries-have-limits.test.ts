@@ -163,9 +163,9 @@ describe('a query is cut off', () => {
     await insteadOfJobs(service, { task: "repeat('x', 100) || n", count: 20_000 }, async () => {
       const copies = Array.from({ length: 40 }, (_, n) => `${'x'.repeat(50)}${n}: keys`).join(' ');
       expect(codes(await ask(`{ jobs { groupedAggregates(groupBy: [TASK]) { ${copies} } } }`))).toEqual(['ANSWER_TOO_LARGE']);
-      expect(codes(await ask('{ jobs { groupedAggregates(groupBy: [TASK]) { keys a: keys b: keys c: keys d: keys e: keys f: keys g: keys h: keys } } }'))).toEqual([
-        'ANSWER_TOO_LARGE',
-      ]);
+      expect(
+        codes(await ask('{ jobs { groupedAggregates(groupBy: [TASK]) { keys a: keys b: keys c: keys d: keys e: keys f: keys g: keys h: keys } } }')),
+      ).toEqual(['ANSWER_TOO_LARGE']);
       expect(codes(await ask('{ jobs { groupedAggregates(groupBy: [TASK]) { keys } } }'))).toEqual([]);
     });
   });
