@@ -119,7 +119,7 @@ insert into core.analytics_part (place, name, target, watched, forgets_after, qu
   $$);
 
 -- What schools look like: {part: text}, another text after each change of a table that the part depends on, and one for what all depend on: the day at the
--- school (months end, fees become overdue), the functions that are installed. Postgres counts changed rows for itself; so 2,000 schools are
+-- school (months end, fees become overdue) and its time zone, the functions that are installed. Postgres counts changed rows for itself; so 2,000 schools are
 -- looked at without reading a row of theirs. A count is told after the commit of its change: what it is taken before reads at least that. After a crash counts begin
 -- anew, which is another text.
 create function core.analytics_looks(p_tenant_id bigint default null) returns table (tenant_id bigint, looks jsonb)
@@ -136,7 +136,7 @@ begin
       where c.relname = any (array(select unnest(watched) from core.analytics_part)) and c.relkind = 'r'
     )
     select part.id, jsonb_object_agg(part.name, part.look) || jsonb_build_object('all', (
-        select format('%s %s %s', s.fingerprint, s.schema_version, (now() at time zone s.time_zone)::date) from school s where s.id = part.id))
+        select format('%s %s %s %s', s.fingerprint, s.schema_version, s.time_zone, (now() at time zone s.time_zone)::date) from school s where s.id = part.id))
     from (select c.id, p.name, string_agg(c.look, ' ' order by c.relname) as look
           from counted c join core.analytics_part p on c.relname = any (p.watched) group by c.id, p.name) part
     group by part.id;

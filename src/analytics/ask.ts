@@ -1,5 +1,5 @@
 import type pg from 'pg';
-import { execute } from 'postgraphile/grafast';
+import { execute, isSafeError } from 'postgraphile/grafast';
 import {
   type DocumentNode,
   getOperationAST,
@@ -11,8 +11,8 @@ import {
   specifiedRules,
   validate,
 } from 'postgraphile/graphql';
-import { requestClient } from './database.ts';
-import { checkCost, checkSize, checkVariables, limits, withPages } from './limits.ts';
+import { cutOff, type RequestClient, requestClient } from './database.ts';
+import { checkCost, checkSize, checkVariables, limits, mostBytes, mostCharacters, type Size, withPages } from './limits.ts';
 import type { Reach } from './reach.ts';
 import type { AnalyticsSchema } from './schema.ts';
 
@@ -37,6 +37,12 @@ export interface Answer {
 /** So many documents are kept as they were checked; PostGraphile keeps its plans by them. */
 const mostDocuments = 200;
 
+/** A document that may be run on this schema, if its variables let it. */
+interface Prepared {
+  document: DocumentNode;
+  size: Size;
+}
+
 /** What the log may know of an error: what Postgres says of values stays out of it. */
 function faultOf(error: unknown): object {
   if (!(error instanceof Error)) return { name: typeof error };
@@ -51,32 +57,38 @@ function shown(error: GraphQLError, faults: object[]): GraphQLFormattedError {
   let cause: unknown = error;
   while (cause instanceof GraphQLError && cause.originalError) cause = cause.originalError;
   if (cause instanceof GraphQLError) return { message: cause.message || message, ...where, extensions: { code: 'BAD_USER_INPUT', ...cause.extensions } };
+  // What Grafast says of a cursor.
+  if (cause instanceof Error && isSafeError(cause)) return { message: cause.message, ...where, extensions: { code: 'BAD_USER_INPUT' } };
   const code = cause instanceof Error && 'code' in cause ? String(cause.code) : '';
   if (code.startsWith('22')) return { message: 'A value is out of range or not of its type.', ...where, extensions: { code: 'BAD_USER_INPUT' } };
   faults.push(faultOf(cause));
-  if (/^(08|53|57|25006|ECONN|ENOENT|EPIPE|ETIMEDOUT)/.test(code) || (cause instanceof Error && /timeout exceeded|Connection terminated/.test(cause.message)))
+  // 40001: a replica that has to go on ends who reads what is gone.
+  if (
+    /^(08|40001|53|57|25006|ECONN|ENOENT|EPIPE|ETIMEDOUT)/.test(code) ||
+    (cause instanceof Error && /timeout exceeded|Connection terminated/.test(cause.message))
+  )
     return { message: 'The database is not available. Try again in a moment.', ...where, extensions: { code: 'UNAVAILABLE' } };
   return { message: 'Something went wrong on our side.', ...where, extensions: { code: 'INTERNAL_ERROR' } };
 }
 
 /** Runs the queries of analysts on one schema and one pool. */
 export function analyst({ schema, resolvedPreset }: AnalyticsSchema, pool: pg.Pool): (question: Question) => Promise<Answer> {
-  const documents = new Map<string, DocumentNode | readonly GraphQLError[]>();
+  const documents = new Map<string, Prepared | readonly GraphQLError[]>();
 
   /** The document of a query with its pages, or what is wrong with it. */
-  function prepare(query: string): DocumentNode | readonly GraphQLError[] {
+  function prepare(query: string): Prepared | readonly GraphQLError[] {
     const known = documents.get(query);
     if (known) return known;
-    let made: DocumentNode | readonly GraphQLError[];
+    let made: Prepared | readonly GraphQLError[];
     try {
       if (query.length > limits.characters) {
         throw new GraphQLError(`The query may have ${String(limits.characters)} characters.`, { extensions: { code: 'TOO_LONG' } });
       }
       const document = parse(query, { maxTokens: limits.tokens });
-      checkSize(document);
+      const size = checkSize(document);
       const errors = validate(schema, document, specifiedRules, { maxErrors: 10 });
       for (const error of errors) error.extensions['code'] = 'INVALID_QUERY';
-      made = errors.length > 0 ? errors : withPages(schema, document);
+      made = errors.length > 0 ? errors : { document: withPages(schema, document), size };
     } catch (error) {
       if (!(error instanceof GraphQLError)) throw error;
       error.extensions['code'] ??= 'INVALID_QUERY';
@@ -95,10 +107,11 @@ export function analyst({ schema, resolvedPreset }: AnalyticsSchema, pool: pg.Po
       isRefused: true,
       faults,
     });
-    const client = requestClient(pool, reach);
+    let client: RequestClient | undefined;
     try {
-      const document = prepare(query);
-      if (!('definitions' in document)) return refused(document);
+      const prepared = prepare(query);
+      if (!('document' in prepared)) return refused(prepared);
+      const { document, size } = prepared;
       const operation = getOperationAST(document, operationName);
       if (!operation) return refused([new GraphQLError('Name one of the operations of the query: operationName.', { extensions: { code: 'INVALID_QUERY' } })]);
       if (operation.operation !== OperationTypeNode.QUERY)
@@ -107,6 +120,7 @@ export function analyst({ schema, resolvedPreset }: AnalyticsSchema, pool: pg.Po
       const { coerced, errors } = getVariableValues(schema, operation.variableDefinitions ?? [], variables, { maxErrors: 10 });
       if (errors) return refused(errors);
       checkCost(schema, document, operation, coerced);
+      client = requestClient(pool, reach, mostBytes(size));
       const result = await execute({
         schema,
         document,
@@ -118,6 +132,11 @@ export function analyst({ schema, resolvedPreset }: AnalyticsSchema, pool: pg.Po
       });
       if (Symbol.asyncIterator in result) throw new Error('A query answered a stream.');
       const data = result.data as unknown as string | null | undefined;
+      if (data && data.length > mostCharacters)
+        throw cutOff(
+          'ANSWER_TOO_LARGE',
+          `The answer has more than ${String(mostCharacters / 1024 / 1024)} MB. Group by less, filter, or ask for fewer rows or fields.`,
+        );
       const shownErrors = result.errors?.map((error) => shown(error, faults));
       return { body: `{${shownErrors ? `"errors":${JSON.stringify(shownErrors)},` : ''}"data":${data ?? 'null'}}`, isRefused: false, faults };
     } catch (error) {
@@ -125,7 +144,7 @@ export function analyst({ schema, resolvedPreset }: AnalyticsSchema, pool: pg.Po
         error instanceof GraphQLError ? error : new GraphQLError('', { originalError: error instanceof Error ? error : new Error(String(error)) }),
       ]);
     } finally {
-      await client.end();
+      await client?.end();
     }
   };
 }

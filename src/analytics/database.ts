@@ -11,8 +11,6 @@ export const loginRole = 'school_graphql';
 /** Milliseconds that one statement may take, and all statements of one request together. */
 const statementLimit = 5_000;
 const requestLimit = 10_000;
-/** Bytes that one statement may answer: of groups there is no other limit. */
-const mostBytes = 8 * 1024 * 1024;
 
 /** A statement took too long, or answered too much: what an analyst can do something about. */
 export const cutOff = (code: string, message: string) => new GraphQLError(message, { extensions: { code } });
@@ -55,8 +53,9 @@ export interface RequestClient {
 /**
  * The connection of one request: all its statements run one after the other in one read-only transaction, and see the same data. What they run
  * as is set here and nowhere else, so that no configuration can forget it.
+ * @param mostBytes  what all statements together may answer: of groups there is no other limit
  */
-export function requestClient(pool: pg.Pool, reach: Reach): RequestClient {
+export function requestClient(pool: pg.Pool, reach: Reach, mostBytes: number): RequestClient {
   if (!/^(all|,(\d+,)+|)$/.test(reach)) throw new Error('This is no reach of an analyst.');
   const begin = [
     'begin isolation level repeatable read read only',
@@ -69,15 +68,22 @@ export function requestClient(pool: pg.Pool, reach: Reach): RequestClient {
   let client: pg.PoolClient | undefined;
   let hasBegun = false;
   let spent = 0;
+  let bytes = 0;
   let last: Promise<unknown> = Promise.resolve();
 
+  const tooMuch = () =>
+    cutOff(
+      'ANSWER_TOO_LARGE',
+      `The database answered more than ${(mostBytes / 1024 / 1024).toFixed(1)} MB. Group by less, filter, or ask for fewer rows or aliases.`,
+    );
+
   async function run({ text, values, arrayMode }: Statement) {
+    if (bytes > mostBytes) throw tooMuch();
     if (spent > requestLimit) {
       throw cutOff('REQUEST_TIMEOUT', `The statements of this request took more than ${String(requestLimit / 1000)} seconds together. Ask for less at a time.`);
     }
     client ??= await pool.connect();
     const { stream } = (client as unknown as { connection: { stream: Socket } }).connection;
-    let bytes = 0;
     const count = (chunk: Buffer) => {
       bytes += chunk.length;
       if (bytes > mostBytes) stream.destroy();
@@ -91,12 +97,7 @@ export function requestClient(pool: pg.Pool, reach: Reach): RequestClient {
       return { rows, rowCount, notices: [] };
     } catch (error) {
       await release(error);
-      if (bytes > mostBytes) {
-        throw cutOff(
-          'ANSWER_TOO_LARGE',
-          `The database answered more than ${String(mostBytes / 1024 / 1024)} MB. Group by less, filter, or ask for fewer rows.`,
-        );
-      }
+      if (bytes > mostBytes) throw tooMuch();
       if (error instanceof pg.DatabaseError && error.code === '57014') {
         const message = `The database took more than ${String(statementLimit / 1000)} seconds, and was stopped. Filter by time or school, or group by less.`;
         throw cutOff('STATEMENT_TIMEOUT', message);

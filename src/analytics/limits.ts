@@ -29,6 +29,10 @@ export const limits = {
   /** Fields, with those of fragments as often as they are used. */
   fields: 400,
   aliases: 40,
+  /** Characters of an alias: it stands in the answer once for each row. */
+  alias: 60,
+  /** What one list is grouped or ordered by. */
+  keys: 10,
   /** Rows of one page, and those of a page that does not say how many. */
   page: 1_000,
   defaultPage: 100,
@@ -41,11 +45,22 @@ const refuse = (code: string, message: string, node?: ASTNode) => new GraphQLErr
 /** Introspection has limits of its own in GraphQL.js, and takes nothing from the database. */
 const isIntrospection = ({ name: { value } }: FieldNode) => value.startsWith('__');
 
-interface Size {
+export interface Size {
   fields: number;
   aliases: number;
   depth: number;
+  /** Characters of its aliases, with what stands around each in an answer. */
+  characters: number;
 }
+const nothing: Size = { fields: 0, aliases: 0, depth: 0, characters: 0 };
+
+/**
+ * Bytes that the database may answer to all of a request. Aliases are told once more for each row, and of one value there may be many: what has
+ * more of them may read less, so that no answer is too large for the process.
+ */
+export const mostBytes = ({ characters }: Size) => Math.min(8 * 1024 * 1024, Math.floor((64 * 1024 * 1024) / (3 + characters / 8)));
+/** Characters of an answer. */
+export const mostCharacters = 16 * 1024 * 1024;
 
 /** The lists and objects in one another in a value. */
 function depthOfValue(value: unknown): number {
@@ -59,34 +74,44 @@ function depthOfValue(value: unknown): number {
 /**
  * Refuses a document that is too deep or too long for anybody to go through it. Looks at each of its nodes once, whatever its fragments
  * make of them.
+ * @returns the size of its largest operation
  * @throws GraphQLError
  */
-export function checkSize(document: DocumentNode): void {
+export function checkSize(document: DocumentNode): Size {
   const fragments = new Map(document.definitions.flatMap((one) => (one.kind === Kind.FRAGMENT_DEFINITION ? [[one.name.value, one] as const] : [])));
   const sizes = new Map<string, Size>();
   const sizeOfFragment = (name: string): Size => {
     let size = sizes.get(name);
     if (!size) {
       // Fragments that contain themselves are for the validation to tell.
-      sizes.set(name, { fields: 0, aliases: 0, depth: 0 });
+      sizes.set(name, nothing);
       const fragment = fragments.get(name);
-      size = fragment ? sizeOf(fragment.selectionSet) : { fields: 0, aliases: 0, depth: 0 };
+      size = fragment ? sizeOf(fragment.selectionSet) : nothing;
       sizes.set(name, size);
     }
     return size;
   };
   function sizeOf({ selections }: SelectionSetNode): Size {
-    const total: Size = { fields: 0, aliases: 0, depth: 0 };
+    const total = { ...nothing };
     for (const selection of selections) {
       let size: Size;
       if (selection.kind === Kind.FRAGMENT_SPREAD) size = sizeOfFragment(selection.name.value);
       else if (selection.kind === Kind.INLINE_FRAGMENT) size = sizeOf(selection.selectionSet);
       else {
-        const below = selection.selectionSet ? sizeOf(selection.selectionSet) : { fields: 0, aliases: 0, depth: 0 };
-        size = { fields: below.fields + 1, aliases: below.aliases + (selection.alias ? 1 : 0), depth: isIntrospection(selection) ? 1 : below.depth + 1 };
+        const below = selection.selectionSet ? sizeOf(selection.selectionSet) : nothing;
+        const key = (selection.alias ?? selection.name).value;
+        if (selection.alias && key.length > limits.alias)
+          throw refuse('TOO_LONG', `An alias may have ${String(limits.alias)} characters, and one has ${String(key.length)}.`, selection);
+        size = {
+          fields: below.fields + 1,
+          aliases: below.aliases + (selection.alias ? 1 : 0),
+          depth: isIntrospection(selection) ? 1 : below.depth + 1,
+          characters: below.characters + (selection.alias ? key.length + 8 : 0),
+        };
       }
       total.fields += size.fields;
       total.aliases += size.aliases;
+      total.characters += size.characters;
       total.depth = Math.max(total.depth, size.depth);
     }
     return total;
@@ -99,14 +124,18 @@ export function checkSize(document: DocumentNode): void {
     inValue--;
   };
   visit(document, { ObjectValue: { enter: into, leave: out }, ListValue: { enter: into, leave: out } });
+  let largest = nothing;
   for (const definition of document.definitions) {
     if (definition.kind !== Kind.OPERATION_DEFINITION) continue;
-    const { fields, aliases, depth } = sizeOf(definition.selectionSet);
+    const size = sizeOf(definition.selectionSet);
+    const { fields, aliases, depth } = size;
+    if (size.characters > largest.characters) largest = size;
     if (depth > limits.depth) throw refuse('TOO_DEEP', `The query may have ${String(limits.depth)} levels, and has ${String(depth)}.`, definition);
     if (fields > limits.fields) throw refuse('TOO_MANY_FIELDS', `The query may have ${String(limits.fields)} fields, and has ${String(fields)}.`, definition);
     if (aliases > limits.aliases)
       throw refuse('TOO_MANY_ALIASES', `The query may have ${String(limits.aliases)} aliases, and has ${String(aliases)}.`, definition);
   }
+  return largest;
 }
 
 /** @throws GraphQLError */
@@ -153,10 +182,20 @@ function pageOf(node: FieldNode, variables: Record<string, unknown>): number {
   return rows;
 }
 
+/** @throws GraphQLError when a list is grouped or ordered by too much: each costs the database, and each group tells all its keys */
+function checkKeys(node: FieldNode, variables: Record<string, unknown>): void {
+  for (const name of ['groupBy', 'orderBy']) {
+    const given = argument(node, name);
+    const value = given?.kind === Kind.VARIABLE ? variables[given.name.value] : given?.kind === Kind.LIST ? given.values : undefined;
+    if (Array.isArray(value) && value.length > limits.keys)
+      throw refuse('TOO_MANY_KEYS', `${name} may name ${String(limits.keys)}, and names ${String(value.length)}.`, node);
+  }
+}
+
 /**
  * What a query may cost: one for each row that it can answer at most, a page in a page multiplied; 10 for what is counted or summed over all
  * rows of a list, 100 for its groups, once for each row that the list belongs to.
- * @throws GraphQLError when it is more than allowed, or a page is too large
+ * @throws GraphQLError when it is more than allowed, or a page is too large, or keys are too many
  */
 export function checkCost(schema: GraphQLSchema, document: DocumentNode, operation: OperationDefinitionNode, variables: Record<string, unknown>): void {
   const fragments = new Map<string, FragmentDefinitionNode>();
@@ -166,7 +205,9 @@ export function checkCost(schema: GraphQLSchema, document: DocumentNode, operati
     for (const selection of set.selections) {
       if (selection.kind === Kind.FIELD) {
         const field = isObjectType(type) || isInterfaceType(type) ? type.getFields()[selection.name.value] : undefined;
-        if (field) yield { node: selection, field };
+        if (!field) continue;
+        checkKeys(selection, variables);
+        yield { node: selection, field };
       } else {
         const part = selection.kind === Kind.INLINE_FRAGMENT ? selection : fragments.get(selection.name.value);
         const condition = part?.typeCondition?.name.value;

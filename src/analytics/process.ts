@@ -10,7 +10,7 @@ export type Told =
   { kind: 'ready' } | { kind: 'failed'; message: string } | { kind: 'answer'; id: number; body: Uint8Array; isRefused: boolean; faults: object[] };
 
 /** How long a process that nobody asks is kept, and how long one may take for an answer before it is ended, in milliseconds. */
-const idleLimit = 10 * 60_000;
+const usualIdleLimit = 10 * 60_000;
 const answerLimit = 90_000;
 /** Megabytes of its heap. */
 const heapLimit = 384;
@@ -22,6 +22,7 @@ export interface AnalyticsOptions {
   /** How many queries run in the database at a time; others wait. */
   connections: number;
   logger: Logger;
+  idleLimit?: number;
 }
 
 /** The process that runs the queries of analysts. */
@@ -39,7 +40,7 @@ interface Running {
 }
 
 /** Starts the process when it is first asked for, and ends it when nobody has asked it for a while. */
-export function analyticsProcess({ url, isOwnLogIn, connections, logger }: AnalyticsOptions): Analytics {
+export function analyticsProcess({ url, isOwnLogIn, connections, logger, idleLimit = usualIdleLimit }: AnalyticsOptions): Analytics {
   let running: Running | undefined;
   let idle: NodeJS.Timeout | undefined;
   let last = 0;
@@ -75,6 +76,11 @@ export function analyticsProcess({ url, isOwnLogIn, connections, logger }: Analy
   }
 
   const isRunning = (one: Running) => running === one;
+  /** Who asks from now on starts another: this one hears nothing any more. */
+  function leave(one: Running) {
+    if (isRunning(one)) running = undefined;
+    if (one.child.connected) one.child.disconnect();
+  }
 
   return {
     async ask(question) {
@@ -86,13 +92,13 @@ export function analyticsProcess({ url, isOwnLogIn, connections, logger }: Analy
       waiting.set(id, answer);
       const late = setTimeout(() => child.kill('SIGKILL'), answerLimit);
       try {
-        const asked: Asked = { kind: 'ask', id, question };
+        const message: Asked = { kind: 'ask', id, question };
         // What can't be sent is told by the end of the process.
-        child.send(asked, () => undefined);
+        child.send(message, () => undefined);
         return await answer.promise;
       } finally {
         clearTimeout(late);
-        if (waiting.size === 0 && isRunning(mine)) idle = setTimeout(() => child.connected && child.disconnect(), idleLimit).unref();
+        if (waiting.size === 0 && isRunning(mine)) idle = setTimeout(leave, idleLimit, mine).unref();
       }
     },
     async close() {

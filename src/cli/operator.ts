@@ -21,7 +21,7 @@ async function askPassword(email: string): Promise<string> {
   return password;
 }
 
-/** `school operator create`. @throws when the e-mail is taken or none, or the password does not do */
+/** `school operator create`. @throws when the e-mail is taken or none, the password does not do, or a school is none */
 export async function operatorCreate(
   config: Config,
   address: string,
@@ -29,10 +29,19 @@ export async function operatorCreate(
 ): Promise<void> {
   const { data: email } = emailSchema.safeParse(address);
   if (!email) throw new Error(`${JSON.stringify(address)} is not an e-mail address.`);
+  if (options.tenant && options.role !== 'analyst') throw new Error('An admin sees every school: --tenant goes with --role analyst.');
   const passwordHash = await passwords().hash(await askPassword(email));
   const { role, firstName, lastName, tenant } = options;
   const isNew = await withDatabase(config, (ownerUrl) =>
-    withOwner(ownerUrl, (client) => createOperator(client, { email, passwordHash, firstName, lastName, role, tenantIds: tenant ?? null })),
+    withOwner(ownerUrl, async (client) => {
+      const { rows } = await client.query<{ id: string }>(
+        "select id from unnest($1::bigint[]) id where not exists (select from platform.tenant t where t.id = id.id and t.status <> 'deleted')",
+        [tenant ?? []],
+      );
+      // A number that is nobody's now would be that of a school to come.
+      if (rows[0]) throw new Error(`There is no school with the id ${rows[0].id}.`);
+      return createOperator(client, { email, passwordHash, firstName, lastName, role, tenantIds: tenant ?? null });
+    }),
   );
   if (!isNew) throw new Error(`There is an operator ${email} already.`);
   process.stdout.write(`Operator ${email} (${role}) can log in with is_platform: true.\n`);

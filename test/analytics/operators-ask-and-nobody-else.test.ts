@@ -78,13 +78,14 @@ describe('/graphql answers', () => {
 
 describe('what queries run as', () => {
   test('is a role that reads the views alone, in a transaction that only reads', async () => {
-    const shown = `concat_ws(' ', session_user = current_user, current_user, current_setting('transaction_read_only'), current_setting('statement_timeout'),
+    const shown = `concat_ws(' ', session_user = current_user, current_user, current_setting('transaction_read_only'),
+      current_setting('transaction_isolation'), current_setting('max_parallel_workers_per_gather'), current_setting('statement_timeout'),
       current_setting('app.analytics_tenants'), (select has_table_privilege(oid, 'select') from pg_class where relname = 'user_account' and relnamespace =
         (select oid from pg_namespace where nspname = 'platform')))`;
     await insteadOfJobs(service, { task: shown, count: 1 }, async () => {
       const analyst = await analystOf(service, [7, 3]);
       const { data } = await askGraphql<{ jobs: { nodes: { task: string }[] } }>(service, analyst.token, '{ jobs { nodes { task } } }');
-      expect(data.jobs.nodes[0]?.task).toBe('f school_analyst on 5s ,3,7, f');
+      expect(data.jobs.nodes[0]?.task).toBe('f school_analyst on repeatable read 0 5s ,3,7, f');
     });
   });
 

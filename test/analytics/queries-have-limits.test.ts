@@ -1,4 +1,6 @@
 import { describe, expect, test } from '@jest/globals';
+import { pino } from 'pino';
+import { analyticsProcess } from '../../src/analytics/process.ts';
 import { analystOf, askGraphql, type Facts, insteadOfJobs, keepFacts, writeFacts } from '../support/analysts.ts';
 import { serviceOfFile } from '../support/service.ts';
 import { send } from '../support/wire.ts';
@@ -49,6 +51,28 @@ describe('a query is refused, and runs nothing,', () => {
     await refused(`{ ${Array.from({ length: 41 }, (_, n) => `t${n}: tenants { totalCount }`).join(' ')} }`, 'TOO_MANY_ALIASES', /40 aliases, and has 41/);
     await refused(`{ tenants { nodes { ${'name, '.repeat(3100)} } } }`, 'INVALID_QUERY', /3000 tokens/);
     await refused(`{ tenants { totalCount } } #${'x'.repeat(20_000)}`, 'TOO_LONG', /20000 characters/);
+  });
+
+  test('when an alias is long, since it stands in the answer once for each row', async () => {
+    await refused(`{ tenants { nodes { ${'x'.repeat(61)}: name } } }`, 'TOO_LONG', /alias may have 60 characters, and one has 61/);
+    await refused(`{ tenants { nodes { ...f } } } fragment f on Tenant { ${'x'.repeat(61)}: name }`, 'TOO_LONG', /60/);
+    expect((await ask(`{ tenants { nodes { ${'x'.repeat(60)}: plan } } }`)).errors).toBeUndefined();
+  });
+
+  test('when it groups or orders by many things, said in the query or in its variables', async () => {
+    const many = Array.from({ length: 11 }, (_, n) => (n % 2 ? 'DATE' : 'CLASS_ID'));
+    await refused(`{ attendanceDays { groupedAggregates(groupBy: [${many.join()}]) { keys } } }`, 'TOO_MANY_KEYS', /groupBy may name 10, and names 11/);
+    const grouped = 'query ($by: [AttendanceDayGroupBy!]!) { attendanceDays { groupedAggregates(groupBy: $by) { keys } } }';
+    await refused(grouped, 'TOO_MANY_KEYS', /groupBy/, { by: many });
+    expect((await ask(grouped, { by: many.slice(1) })).errors).toBeUndefined();
+    const ordered = 'query ($by: [TenantOrderBy!]) { tenants(orderBy: $by) { nodes { name } } }';
+    await refused(ordered, 'TOO_MANY_KEYS', /orderBy/, { by: Array(11).fill('FEE_MONTHS_SUM_OUTSTANDING_DESC') });
+  });
+
+  test('when a cursor is none, or one of another order', async () => {
+    const page = (cursor: string) => ask<null>(`{ tenants(orderBy: [NAME_ASC], after: "${cursor}") { nodes { name } } }`);
+    for (const cursor of ['x', Buffer.from('["natural",1]').toString('base64')])
+      expect((await page(cursor)).errors).toMatchObject([{ message: expect.stringMatching(/cursor/) as unknown, extensions: { code: 'BAD_USER_INPUT' } }]);
   });
 
   test('when a page has more than 1,000 rows, or nothing says how many, or less than none', async () => {
@@ -124,9 +148,26 @@ describe('a query is cut off', () => {
     await insteadOfJobs(service, { task: "repeat('x', 1000) || n", count: 20_000 }, async () => {
       const { data, errors } = await ask('{ tenants { totalCount } jobs { groupedAggregates(groupBy: [TASK]) { keys } } }');
       expect(data).toMatchObject({ tenants: { totalCount: 1 }, jobs: { groupedAggregates: null } });
-      expect(errors).toMatchObject([{ message: expect.stringMatching(/more than 8 MB/) as unknown, extensions: { code: 'ANSWER_TOO_LARGE' } }]);
+      expect(errors).toMatchObject([{ message: expect.stringMatching(/more than 8.0 MB/) as unknown, extensions: { code: 'ANSWER_TOO_LARGE' } }]);
     });
     expect((await ask('{ tenants { totalCount } }')).data).toEqual({ tenants: { totalCount: 1 } });
+  });
+
+  test('after 8 MB of all its lists together, and sooner the more it repeats under other names', async () => {
+    const codes = ({ errors }: { errors?: { extensions: { code: string } }[] }) => [...new Set((errors ?? []).map(({ extensions }) => extensions.code))];
+    const groups = '(filter: { waiting: { equalTo: "0" } }) { groupedAggregates(groupBy: [TASK]) { keys } }';
+    await insteadOfJobs(service, { task: "repeat('x', 1000) || n", count: 5_000 }, async () => {
+      expect(codes(await ask(`{ jobs${groups} }`))).toEqual([]);
+      expect(codes(await ask(`{ a: jobs${groups} b: jobs${groups.replace('0', '00')} }`))).toEqual(['ANSWER_TOO_LARGE']);
+    });
+    await insteadOfJobs(service, { task: "repeat('x', 100) || n", count: 20_000 }, async () => {
+      const copies = Array.from({ length: 40 }, (_, n) => `${'x'.repeat(50)}${n}: keys`).join(' ');
+      expect(codes(await ask(`{ jobs { groupedAggregates(groupBy: [TASK]) { ${copies} } } }`))).toEqual(['ANSWER_TOO_LARGE']);
+      expect(
+        codes(await ask('{ jobs { groupedAggregates(groupBy: [TASK]) { keys a: keys b: keys c: keys d: keys e: keys f: keys g: keys h: keys } } }')),
+      ).toEqual(['ANSWER_TOO_LARGE']);
+      expect(codes(await ask('{ jobs { groupedAggregates(groupBy: [TASK]) { keys } } }'))).toEqual([]);
+    });
   });
 });
 
@@ -189,5 +230,27 @@ describe('an error of the database', () => {
         expect(JSON.stringify(answer.errors)).not.toMatch(/pg_authid|permission|select/);
       },
     );
+  });
+
+  test('is in the log by its code, and without a value of anybody', async () => {
+    const process = analyticsProcess({ url: service.database.url, isOwnLogIn: false, connections: 1, logger: pino({ level: 'silent' }) });
+    try {
+      await insteadOfJobs(service, { task: "pg_read_file('secret ' || n)", count: 1 }, async () => {
+        const { faults } = await process.ask({ query: '{ jobs { nodes { task } } }', variables: {}, operationName: undefined, reach: 'all' });
+        expect(faults).toEqual([{ name: 'error', code: '42501', routine: 'aclcheck_error' }]);
+      });
+    } finally {
+      await process.close();
+    }
+  });
+
+  test('of a replica that went on is one to try again', async () => {
+    await service.database.query(
+      `create function public.conflict() returns text language plpgsql as $$ begin raise 'canceling statement due to conflict with recovery' using errcode = '40001'; end $$`,
+    );
+    await insteadOfJobs(service, { task: 'public.conflict()', count: 1 }, async () => {
+      const { errors } = await ask('{ jobs { nodes { task } } }');
+      expect(errors).toMatchObject([{ message: 'The database is not available. Try again in a moment.', extensions: { code: 'UNAVAILABLE' } }]);
+    });
   });
 });

@@ -1,4 +1,5 @@
 import { expect, test } from '@jest/globals';
+import { askGraphql } from '../support/analysts.ts';
 import { serviceOfFile } from '../support/service.ts';
 import { send } from '../support/wire.ts';
 
@@ -38,6 +39,11 @@ test('its script asks this origin alone, and keeps no token', async () => {
   const { text } = await get('/graphql/ide/ide.js');
   expect(text).not.toMatch(/localStorage|sessionStorage|document\.cookie|https?:\/\//);
   expect([...text.matchAll(/fetch\('([^']+)'/g)].map(([, path]) => path).sort()).toEqual(['/api/auth/refresh', '/graphql']);
+});
+
+test('the query that it begins with is one', async () => {
+  const [, query = ''] = /initialQuery: '([^']+)'/.exec((await get('/graphql/ide/ide.js')).text) ?? [];
+  expect((await askGraphql(service, service.operator.token, query.replaceAll('\\n', '\n'))).errors).toBeUndefined();
 });
 
 test('files of the editor come compressed where the browser takes that, as they are where not, and no other file comes', async () => {

@@ -1,6 +1,8 @@
 import { readFileSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import { describe, expect, test } from '@jest/globals';
+import { pino } from 'pino';
+import { analyticsProcess } from '../../src/analytics/process.ts';
 import { analystOf, askGraphql, insteadOfJobs } from '../support/analysts.ts';
 import { runProgram } from '../support/processes.ts';
 import { serviceOfFile } from '../support/service.ts';
@@ -58,6 +60,20 @@ describe('the process that runs queries', () => {
     });
     expect((await ask()).data).toEqual({ tenants: { totalCount: 0 } });
     expect(await running()).not.toEqual([pid]);
+  });
+
+  test('ends when nobody asks it, and who asks just then is answered by another', async () => {
+    const options = { url: service.database.url, isOwnLogIn: false, connections: 1, logger: pino({ level: 'silent' }), idleLimit: 1 };
+    const process = analyticsProcess(options);
+    try {
+      for (const wait of [3, 5]) {
+        const { body } = await process.ask({ query: '{ __typename }', variables: {}, operationName: undefined, reach: 'all' });
+        expect(Buffer.from(body).toString()).toBe('{"data":{"__typename":"Query"}}');
+        await new Promise((done) => setTimeout(done, wait));
+      }
+    } finally {
+      await process.close();
+    }
   });
 
   test('answers again after its connections were cut', async () => {

@@ -79,6 +79,24 @@ describe('school operator create', () => {
     expect(await operators()).toEqual(before);
   });
 
+  test('makes an analyst of schools that there are, and no admin of some', async () => {
+    const school = await service.school();
+    const analyst = (...args: string[]) =>
+      runProgram('src/cli/main.ts', ['operator', 'create', 'ana@test.example', ...args], { ...env, OPERATOR_PASSWORD: 'long enough' });
+    expect(await analyst('--tenant', String(school.id))).toMatchObject({
+      code: 1,
+      stderr: 'An admin sees every school: --tenant goes with --role analyst.\n',
+    });
+    expect(await analyst('--role', 'analyst', '--tenant', String(school.id), '--tenant', '987654')).toMatchObject({
+      code: 1,
+      stderr: 'There is no school with the id 987654.\n',
+    });
+    expect(await operators()).not.toContain('ana@test.example');
+    expect((await analyst('--role', 'analyst', '--tenant', String(school.id))).code).toBe(0);
+    const [made] = await service.database.query('select role, analyst_tenant_ids from platform.user_account where email = $1', ['ana@test.example']);
+    expect(made).toMatchObject({ role: 'analyst', analyst_tenant_ids: [String(school.id)] });
+  });
+
   const hasTerminals = String(spawnSync('script', ['--version']).stdout).includes('util-linux');
   (hasTerminals ? describe : describe.skip)('on a terminal', () => {
     const email = 'typist@test.example';

@@ -113,11 +113,34 @@ test('each day and each version of the functions is another look, since months e
   await work();
   expect(await look()).toMatchObject({ due: 0 });
   await database.query(
-    "update platform.tenant set time_zone = case when extract(hour from now() at time zone 'UTC') < 12 then 'Pacific/Pago_Pago' else 'Pacific/Kiritimati' end where id = $1",
+    "update platform.tenant set time_zone = case when extract(hour from now() at time zone 'UTC') < 12 then 'Pacific/Pago_Pago' else 'Africa/Lagos' end where id = $1",
     [school.id],
   );
   await look();
   expect(await queued()).toEqual([school.id]);
+});
+
+test('another time zone is another look: days begin and end at other times', async () => {
+  await look();
+  await work();
+  await database.query("update platform.tenant set time_zone = 'Africa/Lagos' where id = $1", [school.id]);
+  await look();
+  expect(await queued()).toContain(school.id);
+});
+
+test('each part watches every table that it reads, so that no change is missed', async () => {
+  const parts = await database.query<{ name: string; watched: string[]; query: string }>('select name, watched, query from core.analytics_part order by place');
+  for (const { name, watched, query } of parts) {
+    // Written with the fee that it belongs to; read whenever something else was.
+    const alsoRead = { fees: ['student_fee_item'], classes: ['grade'] }[name] ?? [];
+    const client = new shared.pg.Client({ connectionString: database.url, options: `-c search_path=${school.schema},public` });
+    await client.connect();
+    const { rows } = await client.query(`explain (format json) ${query.replaceAll('$1', "'-infinity'::date")}`).finally(() => client.end());
+    const read = new Set([...JSON.stringify(rows).matchAll(/"Relation Name":"(\w+)"/g)].map(([, table = '']) => table));
+    read.delete('notification_event');
+    expect({ name, missed: [...read].filter((table) => !watched.includes(table) && !alsoRead.includes(table)) }).toEqual({ name, missed: [] });
+    expect(read.size).toBeGreaterThan(0);
+  }
 });
 
 test('two workers share the work, and no school is read by both at once', async () => {

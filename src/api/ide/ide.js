@@ -46,7 +46,7 @@ const show = (key) =>
     React.createElement(Ruru, {
       key,
       fetcher,
-      initialQuery: '{\n  tenants {\n    totalCount\n    nodes {\n      name\n      status\n      students\n    }\n  }\n}\n',
+      initialQuery: '{\n  tenants {\n    totalCount\n    nodes {\n      name\n      status\n      studentCount\n    }\n  }\n}\n',
     }),
   );
 
