@@ -349,3 +349,124 @@ test('the settings of notifications are changed: a channel, quiet hours, a limit
   await page.locator('.save-bar').waitFor({ state: 'detached' });
   expect((await operator.get('/api/platform/notification-settings')).data).toMatchObject({ channels: { push: true }, quiet_hours: null });
 });
+
+test('names that are code, end in another direction, look like a moment or are very long are shown as what they are', async () => {
+  const named = async (name: string) => {
+    const { id } = await service.school();
+    await operator.put(`/api/platform/tenants/${id}`, { name });
+    return id;
+  };
+  const { tab } = await reader();
+  const page = await tab('/');
+  const dialog = page.getByRole('dialog');
+  for (const name of ['<img src=x onerror=alert(1)>', '2026-99-99T99:99:99Z', 'W'.repeat(200)]) {
+    await page.goto(`/console/schools/${await named(name)}`);
+    await page.locator('.entry', { hasText: 'Changed school' }).getByRole('button').click();
+    expect(await page.locator('.changes .after').first().innerText()).toBe(name);
+    await page.setViewportSize({ width: 320, height: 700 });
+    await button(page, 'Suspend').click();
+    expect(await dialog.getByRole('heading').innerText()).toBe(`Suspend ${name}?`);
+    expect(await page.evaluate("(() => { const { scrollWidth, clientWidth } = document.querySelector('dialog'); return scrollWidth - clientWidth; })()")).toBe(
+      0,
+    );
+    expect(await page.evaluate('document.documentElement.scrollWidth')).toBe(320);
+    await page.setViewportSize({ width: 1280, height: 800 });
+  }
+  // What follows a name that turns the direction of writing stays where it is: the question mark, the badge.
+  await page.goto(`/console/schools/${await named('\u202egnp.exe')}`);
+  await button(page, 'Suspend').click();
+  const sides = (name: string, after: string) =>
+    page.evaluate(`(() => {
+    const range = document.createRange();
+    const left = (node) => (range.selectNode(node), range.getBoundingClientRect().left);
+    return left(${after}) > left(${name});
+  })()`);
+  expect(await sides("document.querySelector('dialog h2 bdi')", "document.querySelector('dialog h2').lastChild")).toBe(true);
+  expect(await sides("document.querySelector('h1 bdi')", "document.querySelector('h1 .badge')")).toBe(true);
+});
+
+test('an address that names nothing, not even in its spelling, and a page past the end of a list lead somewhere', async () => {
+  const { tab } = await reader();
+  const page = await tab('/schools/%E0%A4%A');
+  await heading(page, 'Nothing here');
+  for (const [list, first] of [
+    ['/schools?page=999', 'tbody tr'],
+    ['/audit?page=999', '.entry'],
+  ] as const) {
+    await page.goto(`/console${list}`);
+    await button(page, 'To its first page').click();
+    await page.locator(first).first().waitFor();
+    expect(page.url()).not.toContain('page=');
+  }
+});
+
+test('who types on while a search comes back loses no letter', async () => {
+  const { tab } = await reader();
+  const page = await tab('/schools');
+  const box = page.getByRole('searchbox');
+  await box.fill('a');
+  // The next letter comes between the search of the first and what it changes on the page.
+  await page.evaluate(`new Promise((done) => {
+    const replace = history.replaceState;
+    history.replaceState = function (...args) {
+      history.replaceState = replace;
+      const field = document.querySelector('[type=search]');
+      replace.apply(this, args);
+      field.value = 'ab';
+      field.dispatchEvent(new Event('input', { bubbles: true }));
+      done();
+    };
+  })`);
+  await page.waitForURL(/search=ab$/);
+  expect(await box.inputValue()).toBe('ab');
+});
+
+test('half a number is not taken for none', async () => {
+  await operator.put('/api/platform/notification-settings', { limits: { emails_per_user_per_day: 50 } });
+  const { tab } = await reader();
+  const page = await tab('/settings/notifications');
+  const sent: string[] = [];
+  page.on('request', (request) => sent.push(request.method()));
+  const limit = page.getByLabel('E-mails to one address');
+  await limit.press('End');
+  await limit.pressSequentially('e');
+  await button(page, 'Save changes').click();
+  expect(await page.evaluate('document.activeElement.name')).toBe('emails');
+  expect(sent).not.toContain('PUT');
+  await limit.fill('51');
+  await button(page, 'Save changes').click();
+  await said(page, 'Saved.');
+  expect((await operator.get('/api/platform/notification-settings')).data).toMatchObject({ limits: { emails_per_user_per_day: 51 } });
+  await operator.put('/api/platform/notification-settings', { limits: { emails_per_user_per_day: null } });
+});
+
+test('what somebody else changed is told also when a suspension brought it in; the focus and the questions go with the page', async () => {
+  const { id } = await service.school();
+  const { tab } = await reader();
+  const page = await tab('/schools');
+  const dialog = page.getByRole('dialog');
+  await page.locator(`tbody a[href$="/schools/${id}"]`).click();
+  await button(page, 'Suspend').click();
+  await page.goBack();
+  await heading(page, 'Schools');
+  await dialog.waitFor({ state: 'detached' });
+  await page.goForward();
+  await page.getByLabel('Name', { exact: true }).fill('Mine');
+  await operator.put(`/api/platform/tenants/${id}`, { name: 'Theirs' });
+  await button(page, 'Suspend').click();
+  expect(await page.evaluate('document.activeElement.textContent')).toBe('Cancel');
+  expect(await page.evaluate("document.getElementById(document.querySelector('dialog').getAttribute('aria-describedby')).textContent")).toContain(
+    'are refused',
+  );
+  await dialog.getByRole('button', { name: 'Suspend' }).click();
+  await said(page, 'is suspended.');
+  expect(await page.locator('.conflict').innerText()).toMatch(/Name: .+ became Theirs; you changed it too/);
+  expect(await page.evaluate('document.activeElement.className')).toContain('conflict');
+  await button(page, 'Discard').click();
+  expect(await page.getByLabel('Name', { exact: true }).inputValue()).toBe('Theirs');
+  await button(page, 'Activate').click();
+  await dialog.getByRole('button', { name: 'Activate' }).click();
+  await button(page, 'Suspend').waitFor();
+  await dialog.waitFor({ state: 'detached' });
+  expect(await page.evaluate('document.activeElement.tagName')).toBe('H1');
+});

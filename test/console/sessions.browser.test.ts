@@ -99,6 +99,22 @@ test('who is logged out while they type logs in again over it, and what they sen
   expect((await again.get<{ contact_email: string }>(`/api/platform/tenants/${school.id}`)).data.contact_email).toBe('kept@contact.example');
 });
 
+test('what one operator typed is never saved in the name of another who logged in meanwhile', async () => {
+  const { tab, context } = await reader();
+  const page = await tab(`/schools/${school.id}`);
+  await page.getByLabel('Contact e-mail').fill('whose@contact.example');
+  const data = { ...(await another('second@test.example', 'admin')), is_platform: true, refresh_cookie: true };
+  expect((await context.request.post('/api/auth/login', { data })).status()).toBe(200);
+  const sent: string[] = [];
+  page.on('request', (request) => sent.push(request.method()));
+  page.on('dialog', (dialog) => void dialog.accept());
+  await page.clock.install();
+  await page.clock.fastForward('16:00');
+  await button(page, 'Save changes').click();
+  await page.locator('.who').getByText('second@test.example').waitFor();
+  expect(sent).not.toContain('PUT');
+});
+
 test('edits that are not saved are not lost without a warning: by a link, a step back, a reload, or a log-out in another tab', async () => {
   const { tab } = await reader();
   const page = await tab('/schools');
