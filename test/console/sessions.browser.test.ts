@@ -163,6 +163,25 @@ test('a service that is away is said so, and asked again when the reader wants',
   expect(await page.getByText('The service cannot be reached.').count()).toBe(0);
 });
 
+test('a service that is busy is asked again soon by itself, and later when it said so', async () => {
+  const { tab } = await reader();
+  const page = await tab('/profile');
+  await heading(page, 'Your profile');
+  let asked = 0;
+  const busy = (seconds: number) => ({
+    status: 429,
+    headers: { 'Retry-After': String(seconds) },
+    json: { success: false, error: 'rate_limited', message: 'Too many requests.' },
+  });
+  await page.route('**/api/platform/overview', (route) => (asked++ === 0 ? route.fulfill(busy(1)) : route.continue()));
+  await page.getByRole('link', { name: 'Overview', exact: true }).click();
+  await page.locator('.figures').waitFor();
+  expect(asked).toBe(2);
+  await page.route('**/api/platform/audit-logs?*', (route) => route.fulfill(busy(40)));
+  await page.getByRole('link', { name: 'Audit log', exact: true }).click();
+  expect(await page.getByRole('button', { name: /^Try again in (40|39) s$/ }).isDisabled()).toBe(true);
+});
+
 test('an operator changes their name and their password', async () => {
   const as = await another('changes@test.example', 'admin');
   const { tab } = await reader({ as });
