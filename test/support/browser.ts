@@ -31,18 +31,27 @@ const flags = [
   '--disable-sync',
 ];
 
+async function launch(): Promise<Browser | undefined> {
+  const executablePath = chromiumPath();
+  if (executablePath === undefined) {
+    if (process.env['CI'] === 'true') throw new Error('No Chromium was found, and CI=true: install it, or name one by CHROMIUM_PATH.');
+    return undefined;
+  }
+  const { chromium } = await shared.playwright();
+  return chromium.launch({ executablePath, args: flags });
+}
+
 /**
  * The browser of a test file, closed after its last test. What a page logs as an error, a breach of its policy for example, fails the test.
  * @throws where there is none though CI=true
  */
 export async function browserOfFile(service: TestService): Promise<BrowserOfFile> {
-  const path = chromiumPath();
-  if (path === undefined) {
-    if (process.env['CI'] === 'true') throw new Error('No Chromium was found, and CI=true: install it, or name one by CHROMIUM_PATH.');
-    return { test: test.skip, reader: () => Promise.reject(new Error('There is no browser.')) };
-  }
-  const { chromium } = await shared.playwright();
-  const browser: Browser = await chromium.launch({ executablePath: path, args: flags });
+  const browser = await launch().catch(async (error: unknown) => {
+    // Jest runs no afterAll of a file that failed to load.
+    await service.close();
+    throw error;
+  });
+  if (!browser) return { test: test.skip, reader: () => Promise.reject(new Error('There is no browser.')) };
   const faults: string[] = [];
   let contexts: BrowserContext[] = [];
   afterEach(async () => {
