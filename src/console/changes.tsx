@@ -5,13 +5,14 @@ import { Icon } from './icons.tsx';
 import { href } from './router.ts';
 import type { AuditLog } from './types.ts';
 
-const isMoment = (text: string) => /^\d{4}-\d\d-\d\dT\d\d:\d\d/.test(text);
+/** A name can begin like one. */
+const isMoment = (text: string) => /^\d{4}-\d\d-\d\dT\d\d:\d\d[\d:.]*(Z|[+-]\d\d:\d\d)$/.test(text) && !Number.isNaN(Date.parse(text));
 
 /** Any value of a record, to be read. */
 export function Value({ value }: { value: unknown }): ComponentChildren {
   if (value === null || value === undefined || value === '') return <span class="nothing">nothing</span>;
   if (typeof value === 'boolean') return <>{value ? 'yes' : 'no'}</>;
-  if (typeof value === 'string') return isMoment(value) ? <Moment at={value} form="time" /> : <>{value}</>;
+  if (typeof value === 'string') return isMoment(value) ? <Moment at={value} form="time" /> : <bdi>{value}</bdi>;
   if (typeof value === 'number') return <>{value}</>;
   if (Array.isArray(value) && value.every((one) => typeof one === 'string'))
     return value.length > 0 ? <>{value.join(', ')}</> : <span class="nothing">none</span>;
@@ -19,7 +20,7 @@ export function Value({ value }: { value: unknown }): ComponentChildren {
   const parts: [string, unknown][] = Object.entries(value);
   if (parts.length === 0) return <span class="nothing">none</span>;
   // A reference, a plan for example, is known by its name.
-  if ('name' in value && 'id' in value && parts.length === 2) return <>{String(value.name)}</>;
+  if ('name' in value && 'id' in value && parts.length === 2) return <bdi>{String(value.name)}</bdi>;
   return (
     <ul class="parts">
       {parts.map(([name, part]) => (

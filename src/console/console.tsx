@@ -1,8 +1,8 @@
 import { useSignalEffect } from '@preact/signals';
 import type { ComponentType } from 'preact';
-import { useEffect, useRef, useState } from 'preact/hooks';
+import { useEffect, useErrorBoundary, useRef, useState } from 'preact/hooks';
 import { confirm, Confirmations, Dialog, Notices, say } from './dialogs.tsx';
-import { asFailure, isGivenUp } from './http.ts';
+import { asFailure, Failure, isGivenUp } from './http.ts';
 import { Icon } from './icons.tsx';
 import { forget } from './load.ts';
 import { Empty, Head, Problem } from './parts.tsx';
@@ -63,6 +63,18 @@ function Screen() {
   return <NotFound />;
 }
 
+/** What a fault leaves of a screen: the menu and a way out, not an empty page. */
+function GuardedScreen() {
+  const [fault] = useErrorBoundary((thrown) => reportError(thrown));
+  if (fault === undefined) return <Screen />;
+  return (
+    <>
+      <Head title="This did not work" />
+      <Problem failure={new Failure(0, 'internal_error', 'This page cannot be shown, by a fault of ours.')} onRetry={() => location.reload()} />
+    </>
+  );
+}
+
 async function leave(): Promise<void> {
   if (await isSomethingUnsaved()) {
     const text = 'Changes in this or another tab are not saved yet. They are lost when you log out.';
@@ -71,7 +83,7 @@ async function leave(): Promise<void> {
   try {
     await logOut();
   } catch (thrown) {
-    if (!isGivenUp(thrown)) say(`You are still logged in: ${asFailure(thrown).message}`);
+    if (!isGivenUp(thrown)) say(`You are still logged in: ${asFailure(thrown).message}`, true);
   }
 }
 
@@ -161,12 +173,12 @@ function Shell() {
         </button>
         <Brand />
       </header>
-      <div class="side">
+      <header class="side">
         <Brand />
         <Menu />
-      </div>
+      </header>
       <main id="main" ref={main} tabIndex={-1}>
-        <Screen />
+        <GuardedScreen key={path} />
       </main>
       {isMenuOpen && (
         <Dialog title="Menu" isPanel onClose={() => setMenuOpen(false)}>

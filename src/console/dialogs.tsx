@@ -4,7 +4,9 @@ import { useId, useLayoutEffect, useRef, useState } from 'preact/hooks';
 import { Icon } from './icons.tsx';
 
 interface DialogProps {
-  title: string;
+  title: ComponentChildren;
+  /** The element that says what it is about. */
+  describedBy?: string;
   onClose: () => void;
   children: ComponentChildren;
   /** A panel from the side, for the menu. */
@@ -15,7 +17,7 @@ interface DialogProps {
 }
 
 /** A modal dialog: the browser keeps the focus inside and closes it on Escape. */
-export function Dialog({ title, onClose, children, isPanel = false, isWide = false, isFixed = false }: DialogProps) {
+export function Dialog({ title, describedBy, onClose, children, isPanel = false, isWide = false, isFixed = false }: DialogProps) {
   const dialog = useRef<HTMLDialogElement>(null);
   const heading = useId();
   const isOver = useRef(false);
@@ -23,10 +25,14 @@ export function Dialog({ title, onClose, children, isPanel = false, isWide = fal
     const before = document.activeElement;
     const element = dialog.current;
     element?.showModal();
+    // What is to be filled in, else the button that does nothing: not the cross, which comes first.
+    (element?.querySelector<HTMLElement>('.dialog-body :is(input, textarea)') ?? element?.querySelector<HTMLElement>('.dialog-foot button'))?.focus();
     return () => {
       isOver.current = true;
       element?.close();
       if (before instanceof HTMLElement && before.isConnected) before.focus();
+      // The button is gone with what it was for: a school that is suspended can not be suspended.
+      else document.querySelector<HTMLElement>('main h1')?.focus({ preventScroll: true });
     };
   }, []);
   return (
@@ -34,6 +40,7 @@ export function Dialog({ title, onClose, children, isPanel = false, isWide = fal
       ref={dialog}
       class={isPanel ? 'panel' : isWide ? 'dialog wide' : 'dialog'}
       aria-labelledby={heading}
+      {...(describedBy ? { 'aria-describedby': describedBy } : {})}
       onCancel={(event) => {
         event.preventDefault();
         onClose();
@@ -62,7 +69,7 @@ export function Dialog({ title, onClose, children, isPanel = false, isWide = fal
 }
 
 export interface Question {
-  title: string;
+  title: ComponentChildren;
   text: ComponentChildren;
   action: string;
   cancel?: string;
@@ -81,11 +88,18 @@ export const confirm = (question: Question): Promise<boolean> =>
     open.value = [...open.value, { ...question, answer }];
   });
 
+/** Takes back what is asked: the reader has left the place that it is about. */
+export function dismiss(): void {
+  const questions = open.value;
+  open.value = [];
+  for (const { answer } of questions) answer(false);
+}
+
 function Confirmation({ question, onDone }: { question: Question; onDone: (yes: boolean) => void }) {
   const [typed, setTyped] = useState('');
   const [isBusy, setBusy] = useState(false);
   const [problem, setProblem] = useState<string>();
-  const field = useId();
+  const [field, about] = [useId(), useId()];
   const { title, text, action, cancel = 'Cancel', isDangerous = false, work } = question;
   const submit = async (event: Event) => {
     event.preventDefault();
@@ -101,10 +115,12 @@ function Confirmation({ question, onDone }: { question: Question; onDone: (yes: 
     }
   };
   return (
-    <Dialog title={title} onClose={() => onDone(false)}>
+    <Dialog title={title} describedBy={about} onClose={() => onDone(false)}>
       <form onSubmit={(event) => void submit(event)}>
         <div class="dialog-body">
-          <div class="prose">{text}</div>
+          <div class="prose" id={about}>
+            {text}
+          </div>
           {question.typed !== undefined && (
             <div class="field">
               <label for={field}>
@@ -160,12 +176,12 @@ export function Confirmations() {
   );
 }
 
-const notice = signal<{ text: string; serial: number }>({ text: '', serial: 0 });
+const notice = signal<{ text: ComponentChildren; isProblem: boolean; serial: number }>({ text: '', isProblem: false, serial: 0 });
 let timer: ReturnType<typeof setTimeout> | undefined;
 
-/** Says shortly that something was done. */
-export function say(text: string): void {
-  notice.value = { text, serial: notice.value.serial + 1 };
+/** Says shortly that something was done, or was not. Not while a dialog is open, which hides it from those who hear the page. */
+export function say(text: ComponentChildren, isProblem = false): void {
+  notice.value = { text, isProblem, serial: notice.value.serial + 1 };
   clearTimeout(timer);
   timer = setTimeout(() => {
     notice.value = { ...notice.value, text: '' };
@@ -178,7 +194,7 @@ export function Notices() {
     <div class="notices" role="status" aria-live="polite">
       {notice.value.text && (
         <p key={notice.value.serial} class="notice">
-          <Icon name="check" /> {notice.value.text}
+          <Icon name={notice.value.isProblem ? 'warning' : 'check'} /> <span>{notice.value.text}</span>
         </p>
       )}
     </div>

@@ -52,6 +52,12 @@ export function useForm<T extends object>(initial: T, save: (value: T, changes: 
   const submit = (event: Event) => {
     event.preventDefault();
     if (isBusy) return;
+    // Half a date, a number with a letter: the browser tells us that the field is empty, which would be saved.
+    const unread = [...(ref.current?.elements ?? [])].find((field) => field instanceof HTMLInputElement && field.validity.badInput);
+    if (unread instanceof HTMLInputElement) {
+      unread.reportValidity();
+      return;
+    }
     setBusy(true);
     setFailure(undefined);
     save(value, changes)
@@ -112,9 +118,8 @@ export function useRecordForm<R extends { updated_at: string }, T extends object
     version.current = { etag, updatedAt: data.updated_at, form: toForm(data) };
   };
 
-  /** Takes what is there now. @returns what of it is news to this form */
-  const catchUp = async (changes: Partial<T>): Promise<boolean> => {
-    const now = await ask<R>('GET', path);
+  /** Takes what is there now, under the edits. @returns whether some of it is news to this form */
+  const absorb = (now: Pick<Answer<R>, 'data' | 'etag'>, changes: Partial<T>): boolean => {
     const before = version.current.form;
     take(now);
     const theirs = version.current.form;
@@ -122,9 +127,11 @@ export function useRecordForm<R extends { updated_at: string }, T extends object
     const news = names.filter((name) => !same(theirs[name], before[name]));
     if (news.length === 0) return false;
     form.rebase(theirs);
-    setConflicts(news.map((name) => ({ label: labels[name], before: before[name], after: theirs[name], isBoth: name in changes })));
+    if (Object.keys(changes).length > 0)
+      setConflicts(news.map((name) => ({ label: labels[name], before: before[name], after: theirs[name], isBoth: name in changes })));
     return true;
   };
+  const catchUp = async (changes: Partial<T>): Promise<boolean> => absorb(await ask<R>('GET', path), changes);
   const isConflict = (thrown: unknown) => thrown instanceof Failure && thrown.status === 412;
 
   const form = useForm(toForm(answer.data), async (value, changes) => {
@@ -148,12 +155,14 @@ export function useRecordForm<R extends { updated_at: string }, T extends object
     form.rebase(version.current.form, changes);
     onSaved(saved);
   });
-  // What a step beside the form changed, a suspension for example, comes in under the edits.
+  // What is read anew beside the form, after a suspension for example, comes in too.
   useEffect(() => {
     if (answer.etag === version.current.etag && answer.data.updated_at === version.current.updatedAt) return;
-    take(answer);
-    form.rebase(version.current.form);
+    absorb(answer, form.changes);
   }, [answer]);
+  useEffect(() => {
+    if (conflicts.length > 0) form.ref.current?.querySelector<HTMLElement>('.conflict')?.focus();
+  }, [conflicts]);
   return {
     ...form,
     conflicts,

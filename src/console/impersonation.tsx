@@ -32,7 +32,7 @@ function Result({ made, onClose }: { made: Impersonation; onClose: () => void })
     <>
       <div class="dialog-body">
         <p>
-          You can act as <strong>{user.email}</strong> in {tenant.name}. <Countdown until={expires_at} />
+          You can act as <strong>{user.email}</strong> in <bdi>{tenant.name}</bdi>. <Countdown until={expires_at} />
         </p>
         {url === null ? (
           <>
@@ -71,7 +71,14 @@ export function Impersonate({ school, onClose, onDone }: { school: TenantDetail;
     onDone();
   });
   return (
-    <Dialog title={`Log in to ${school.name}`} onClose={onClose}>
+    <Dialog
+      title={
+        <>
+          Log in to <bdi>{school.name}</bdi>
+        </>
+      }
+      onClose={onClose}
+    >
       {made ? (
         <Result made={made} onClose={onClose} />
       ) : (

@@ -33,7 +33,7 @@ export function Head({
       <div class="page-title">
         <div>
           <h1 tabIndex={-1}>
-            {title} {badge}
+            <bdi>{title}</bdi> {badge}
           </h1>
           {lead && <p class="lead">{lead}</p>}
         </div>
@@ -171,6 +171,15 @@ export function Pager({ pagination: { page, pageSize, totalItems, totalPages }, 
   );
 }
 
+/** A page that an old address names, of a list that has become shorter. */
+export const PastEnd = ({ onFirst }: { onFirst: () => void }) => (
+  <Empty title="The list is shorter by now.">
+    <button type="button" class="button" onClick={onFirst}>
+      To its first page
+    </button>
+  </Empty>
+);
+
 interface SortProps {
   name: string;
   sort: string;
@@ -201,13 +210,21 @@ export function SortHead({ name, sort, order, onSort, children, class: more = ''
 /** Copies a text, and says so on its button. */
 export function Copy({ text, children }: { text: string; children: ComponentChildren }) {
   const [isDone, setDone] = useState(false);
+  const [isByHand, setByHand] = useState(false);
   const timer = useRef<ReturnType<typeof setTimeout>>(undefined);
   const copy = async () => {
-    await navigator.clipboard.writeText(text);
+    try {
+      await navigator.clipboard.writeText(text);
+    } catch {
+      // Browsers allow it over https only, and when the reader has not forbidden it.
+      setByHand(true);
+      return;
+    }
     setDone(true);
     clearTimeout(timer.current);
     timer.current = setTimeout(() => setDone(false), 2000);
   };
+  if (isByHand) return <input readOnly class="by-hand" aria-label="To copy by hand" value={text} ref={(input) => input?.select()} />;
   return (
     <button type="button" class="button" onClick={() => void copy()}>
       <Icon name={isDone ? 'check' : 'copy'} /> <span aria-live="polite">{isDone ? 'Copied' : children}</span>

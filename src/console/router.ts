@@ -1,6 +1,6 @@
 import { signal } from '@preact/signals';
 import { useEffect } from 'preact/hooks';
-import { confirm } from './dialogs.tsx';
+import { confirm, dismiss } from './dialogs.tsx';
 
 const base = '/console';
 
@@ -46,16 +46,20 @@ export async function isSomethingUnsaved(): Promise<boolean> {
   return 'locks' in navigator && ((await navigator.locks.query()).held ?? []).some(({ name }) => name === 'console.unsaved');
 }
 
-/** Asks where edits would be lost. */
+let asked: Promise<boolean> | undefined;
+
+/** Asks where edits would be lost; once, however often the reader tries to leave meanwhile. */
 export const mayLeave = async (): Promise<boolean> =>
   unsaved.size === 0 ||
-  confirm({
+  (asked ??= confirm({
     title: 'Leave without saving?',
     text: 'Your changes on this page are not saved yet. They are lost when you leave.',
     action: 'Leave',
     isDangerous: true,
     cancel: 'Stay',
-  });
+  }).finally(() => {
+    asked = undefined;
+  }));
 
 let index = (history.state as { index?: number } | null)?.index ?? 0;
 history.replaceState({ index }, '');
@@ -88,6 +92,7 @@ addEventListener('popstate', ({ state }: PopStateEvent) => {
   }
   if (unsaved.size === 0) {
     index = to;
+    dismiss();
     place.value = here();
     return;
   }
@@ -119,8 +124,13 @@ export function match(pattern: string, path: string): Record<string, string> | u
   const found: Record<string, string> = {};
   for (const [n, part] of wanted.entries()) {
     const value = given[n] ?? '';
-    if (part.startsWith(':')) found[part.slice(1)] = decodeURIComponent(value);
-    else if (part !== value) return undefined;
+    if (part.startsWith(':')) {
+      try {
+        found[part.slice(1)] = decodeURIComponent(value);
+      } catch {
+        return undefined;
+      }
+    } else if (part !== value) return undefined;
   }
   return found;
 }

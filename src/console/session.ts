@@ -45,12 +45,12 @@ function read(token: string): Access {
 async function adopt(token: string): Promise<void> {
   const next = read(token);
   const before = operator.value;
-  access = next;
   if (before && before.id !== next.userId) {
-    // Somebody else: nothing of the one before stays.
+    // Somebody else: nothing of the one before stays, and nothing that the one before sent is done in their name.
     location.reload();
-    return;
+    throw new DOMException('Somebody else logged in.', 'AbortError');
   }
+  access = next;
   if (!before) {
     const response = await send('/api/auth/profile', { headers: { Authorization: `Bearer ${token}` } });
     if (!response.ok) throw await failureOf(response);

@@ -12,6 +12,7 @@ interface Tenant {
   name: string;
   status: string;
   contact_email: string;
+  trial_ends_at: string | null;
   plan: { id: number };
   feature_flags: Record<string, boolean>;
   enabled_features: string[];
@@ -57,9 +58,15 @@ test('the list finds schools while one types, by status, in any order, page by p
   );
   const { tab } = await reader();
   const page = await tab('/schools');
-  await page.getByRole('searchbox', { name: 'Search schools' }).pressSequentially(word, { delay: 15 });
+  const searches: string[] = [];
+  page.on('request', (request) => {
+    if (request.url().includes('search=')) searches.push(request.url());
+  });
+  const box = page.getByRole('searchbox', { name: 'Search schools' });
+  await box.pressSequentially(word, { delay: 15 });
   const status = page.locator('.pager [role=status]');
   await status.getByText('1 to 20 of 22 schools').waitFor();
+  expect(searches.length).toBeLessThan(word.length / 2);
   const names = () => page.locator('tbody th a').allInnerTexts();
 
   await button(page, 'School').click();
@@ -75,6 +82,10 @@ test('the list finds schools while one types, by status, in any order, page by p
   const other = await tab(page.url().split('/console')[1] ?? '');
   await other.locator('.pager').getByText('21 to 22 of 22 schools').waitFor();
 
+  await button(page, 'School').click();
+  await page.locator('th[aria-sort=descending]', { hasText: 'School' }).waitFor();
+  expect(await page.locator('th[aria-sort]').count()).toBe(1);
+
   await page.getByRole('radio', { name: 'Suspended' }).check();
   await status.getByText('1 school', { exact: true }).waitFor();
   expect(await names()).toEqual([`${word} 05`]);
@@ -85,6 +96,18 @@ test('the list finds schools while one types, by status, in any order, page by p
     .locator('.pager')
     .getByText(/^1 to 20 of/)
     .waitFor();
+
+  // An answer that comes late does not take the place of the one that was asked for after it.
+  await page.route(/search=[^&]*-1&/, async (route) => {
+    await new Promise((done) => setTimeout(done, 900));
+    await route.continue().catch(() => undefined);
+  });
+  await box.fill(`${word}-1`);
+  await page.waitForURL(/-1$/);
+  await box.fill(`${word}-12`);
+  await page.locator('tbody tr').first().getByText(`${word} 12`).waitFor();
+  await page.waitForTimeout(900);
+  expect(await names()).toEqual([`${word} 12`]);
 });
 
 test('a school is created, after what is wrong was said at its fields', async () => {
@@ -104,14 +127,23 @@ test('a school is created, after what is wrong was said at its fields', async ()
 
   await email.fill('head@monch.example');
   await page.getByText('Standard', { exact: false }).first().click();
+  await page.getByLabel('Trial ends').fill('2040-07-01T10:00');
   await page.getByText('Features of this school alone').click();
   await page.getByRole('radiogroup', { name: 'Transport' }).getByRole('radio', { name: 'On', exact: true }).check();
-  await button(page, 'Create school').click();
+  const posts: (string | undefined)[] = [];
+  page.on('request', (request) => {
+    if (request.method() === 'POST') posts.push(request.headers()['idempotency-key']);
+  });
+  await button(page, 'Create school').dblclick();
   await heading(page, name);
+  expect(posts).toEqual([expect.stringMatching(/^[0-9a-f]{32}$/)]);
   await said(page, `${name} was created.`);
   const id = Number(/schools\/(\d+)$/.exec(page.url())?.[1]);
   expect(await tenant(id)).toMatchObject({ name, status: 'active', plan: { id: 2 }, feature_flags: { transport: true }, contact_email: 'head@monch.example' });
   await page.locator('.entry', { hasText: 'Created school' }).waitFor();
+  // Ten in the morning in Berlin, in summer.
+  expect(new Date((await tenant(id)).trial_ends_at ?? '').toISOString()).toBe('2040-07-01T08:00:00.000Z');
+  expect(await page.getByLabel('Trial ends').inputValue()).toBe('2040-07-01T10:00');
 });
 
 test('a school is changed: its plan, a feature, its e-mail; only what was changed is sent', async () => {
@@ -252,6 +284,9 @@ test('the audit log is filtered by school, action and days, opens to before and 
   await page.getByText('No entry fits.').waitFor();
   await page.getByText('Days are in UTC').waitFor();
   await page.getByLabel('To').fill('');
+  await page.getByLabel('From').fill('2099-01-01');
+  await page.getByText('No entry fits.').waitFor();
+  await page.getByLabel('From').fill('');
   await page.locator('.pager').getByText('1 entry', { exact: true }).waitFor();
 
   const [file] = await Promise.all([page.waitForEvent('download'), button(page, 'Export CSV').click()]);
@@ -321,7 +356,16 @@ test('plans are added, changed and deleted; one that is in use says so', async (
   await dialog.getByRole('button', { name: 'Delete plan' }).click();
   await said(page, `The plan ${name} is deleted.`);
   expect(await plans()).toEqual([]);
-  await page.locator('tr', { hasText: 'Premium' }).getByText('in use').waitFor();
+  const premium = page.locator('tr', { hasText: 'Premium' });
+  await premium.getByText('in use').waitFor();
+  const schools = await premium.locator('td a').innerText();
+  await premium.locator('td a').click();
+  await page.getByText('Only schools on one plan.').waitFor();
+  await page
+    .locator('.pager')
+    .getByText(new RegExp(`(^|of )${schools} schools?$`))
+    .waitFor();
+  expect(new Set(await page.locator('tbody td:nth-child(3)').allInnerTexts())).toEqual(new Set(['Premium']));
 });
 
 test('the settings of notifications are changed: a channel, quiet hours, a limit', async () => {
@@ -348,4 +392,125 @@ test('the settings of notifications are changed: a channel, quiet hours, a limit
   await button(page, 'Save changes').click();
   await page.locator('.save-bar').waitFor({ state: 'detached' });
   expect((await operator.get('/api/platform/notification-settings')).data).toMatchObject({ channels: { push: true }, quiet_hours: null });
+});
+
+test('names that are code, end in another direction, look like a moment or are very long are shown as what they are', async () => {
+  const named = async (name: string) => {
+    const { id } = await service.school();
+    await operator.put(`/api/platform/tenants/${id}`, { name });
+    return id;
+  };
+  const { tab } = await reader();
+  const page = await tab('/');
+  const dialog = page.getByRole('dialog');
+  for (const name of ['<img src=x onerror=alert(1)>', '2026-99-99T99:99:99Z', 'W'.repeat(200)]) {
+    await page.goto(`/console/schools/${await named(name)}`);
+    await page.locator('.entry', { hasText: 'Changed school' }).getByRole('button').click();
+    expect(await page.locator('.changes .after').first().innerText()).toBe(name);
+    await page.setViewportSize({ width: 320, height: 700 });
+    await button(page, 'Suspend').click();
+    expect(await dialog.getByRole('heading').innerText()).toBe(`Suspend ${name}?`);
+    expect(await page.evaluate("(() => { const { scrollWidth, clientWidth } = document.querySelector('dialog'); return scrollWidth - clientWidth; })()")).toBe(
+      0,
+    );
+    expect(await page.evaluate('document.documentElement.scrollWidth')).toBe(320);
+    await page.setViewportSize({ width: 1280, height: 800 });
+  }
+  // What follows a name that turns the direction of writing stays where it is: the question mark, the badge.
+  await page.goto(`/console/schools/${await named('\u202egnp.exe')}`);
+  await button(page, 'Suspend').click();
+  const sides = (name: string, after: string) =>
+    page.evaluate(`(() => {
+    const range = document.createRange();
+    const left = (node) => (range.selectNode(node), range.getBoundingClientRect().left);
+    return left(${after}) > left(${name});
+  })()`);
+  expect(await sides("document.querySelector('dialog h2 bdi')", "document.querySelector('dialog h2').lastChild")).toBe(true);
+  expect(await sides("document.querySelector('h1 bdi')", "document.querySelector('h1 .badge')")).toBe(true);
+});
+
+test('an address that names nothing, not even in its spelling, and a page past the end of a list lead somewhere', async () => {
+  const { tab } = await reader();
+  const page = await tab('/schools/%E0%A4%A');
+  await heading(page, 'Nothing here');
+  for (const [list, first] of [
+    ['/schools?page=999', 'tbody tr'],
+    ['/audit?page=999', '.entry'],
+  ] as const) {
+    await page.goto(`/console${list}`);
+    await button(page, 'To its first page').click();
+    await page.locator(first).first().waitFor();
+    expect(page.url()).not.toContain('page=');
+  }
+});
+
+test('who types on while a search comes back loses no letter', async () => {
+  const { tab } = await reader();
+  const page = await tab('/schools');
+  const box = page.getByRole('searchbox');
+  await box.fill('a');
+  // The next letter comes between the search of the first and what it changes on the page.
+  await page.evaluate(`new Promise((done) => {
+    const replace = history.replaceState;
+    history.replaceState = function (...args) {
+      history.replaceState = replace;
+      const field = document.querySelector('[type=search]');
+      replace.apply(this, args);
+      field.value = 'ab';
+      field.dispatchEvent(new Event('input', { bubbles: true }));
+      done();
+    };
+  })`);
+  await page.waitForURL(/search=ab$/);
+  expect(await box.inputValue()).toBe('ab');
+});
+
+test('half a number is not taken for none', async () => {
+  await operator.put('/api/platform/notification-settings', { limits: { emails_per_user_per_day: 50 } });
+  const { tab } = await reader();
+  const page = await tab('/settings/notifications');
+  const sent: string[] = [];
+  page.on('request', (request) => sent.push(request.method()));
+  const limit = page.getByLabel('E-mails to one address');
+  await limit.press('End');
+  await limit.pressSequentially('e');
+  await button(page, 'Save changes').click();
+  expect(await page.evaluate('document.activeElement.name')).toBe('emails');
+  expect(sent).not.toContain('PUT');
+  await limit.fill('51');
+  await button(page, 'Save changes').click();
+  await said(page, 'Saved.');
+  expect((await operator.get('/api/platform/notification-settings')).data).toMatchObject({ limits: { emails_per_user_per_day: 51 } });
+  await operator.put('/api/platform/notification-settings', { limits: { emails_per_user_per_day: null } });
+});
+
+test('what somebody else changed is told also when a suspension brought it in; the focus and the questions go with the page', async () => {
+  const { id } = await service.school();
+  const { tab } = await reader();
+  const page = await tab('/schools');
+  const dialog = page.getByRole('dialog');
+  await page.locator(`tbody a[href$="/schools/${id}"]`).click();
+  await button(page, 'Suspend').click();
+  await page.goBack();
+  await heading(page, 'Schools');
+  await dialog.waitFor({ state: 'detached' });
+  await page.goForward();
+  await page.getByLabel('Name', { exact: true }).fill('Mine');
+  await operator.put(`/api/platform/tenants/${id}`, { name: 'Theirs' });
+  await button(page, 'Suspend').click();
+  expect(await page.evaluate('document.activeElement.textContent')).toBe('Cancel');
+  expect(await page.evaluate("document.getElementById(document.querySelector('dialog').getAttribute('aria-describedby')).textContent")).toContain(
+    'are refused',
+  );
+  await dialog.getByRole('button', { name: 'Suspend' }).click();
+  await said(page, 'is suspended.');
+  expect(await page.locator('.conflict').innerText()).toMatch(/Name: .+ became Theirs; you changed it too/);
+  expect(await page.evaluate('document.activeElement.className')).toContain('conflict');
+  await button(page, 'Discard').click();
+  expect(await page.getByLabel('Name', { exact: true }).inputValue()).toBe('Theirs');
+  await button(page, 'Activate').click();
+  await dialog.getByRole('button', { name: 'Activate' }).click();
+  await button(page, 'Suspend').waitFor();
+  await dialog.waitFor({ state: 'detached' });
+  expect(await page.evaluate('document.activeElement.tagName')).toBe('H1');
 });

@@ -75,10 +75,13 @@ test('an access token that has ended is renewed by the way, by one tab for all',
   // A quarter of an hour later all of them need another one.
   for (const page of pages) await page.clock.install();
   for (const page of pages) await page.clock.fastForward('16:00');
-  for (const page of pages) {
-    await page.getByRole('link', { name: 'Schools', exact: true }).click();
-    await page.locator('tbody tr').first().waitFor();
-  }
+  // Slow, so that all of them find it under way.
+  await context.route('**/api/auth/refresh', async (route) => {
+    await new Promise((done) => setTimeout(done, 700));
+    await route.continue();
+  });
+  await Promise.all(pages.map((page) => page.getByRole('link', { name: 'Schools', exact: true }).click()));
+  for (const page of pages) await page.locator('tbody tr').first().waitFor();
   expect(refreshes).toHaveLength(2);
 });
 
@@ -97,6 +100,22 @@ test('who is logged out while they type logs in again over it, and what they sen
   await page.locator('.notices').getByText('Saved.').waitFor();
   const again = await service.anonymous.login({ is_platform: true, email: operatorEmail, password: testPassword });
   expect((await again.get<{ contact_email: string }>(`/api/platform/tenants/${school.id}`)).data.contact_email).toBe('kept@contact.example');
+});
+
+test('what one operator typed is never saved in the name of another who logged in meanwhile', async () => {
+  const { tab, context } = await reader();
+  const page = await tab(`/schools/${school.id}`);
+  await page.getByLabel('Contact e-mail').fill('whose@contact.example');
+  const data = { ...(await another('second@test.example', 'admin')), is_platform: true, refresh_cookie: true };
+  expect((await context.request.post('/api/auth/login', { data })).status()).toBe(200);
+  const sent: string[] = [];
+  page.on('request', (request) => sent.push(request.method()));
+  page.on('dialog', (dialog) => void dialog.accept());
+  await page.clock.install();
+  await page.clock.fastForward('16:00');
+  await button(page, 'Save changes').click();
+  await page.locator('.who').getByText('second@test.example').waitFor();
+  expect(sent).not.toContain('PUT');
 });
 
 test('edits that are not saved are not lost without a warning: by a link, a step back, a reload, or a log-out in another tab', async () => {
@@ -145,6 +164,25 @@ test('a service that is away is said so, and asked again when the reader wants',
   await button(page, 'Try again').click();
   await page.locator('.entry').first().waitFor();
   expect(await page.getByText('The service cannot be reached.').count()).toBe(0);
+});
+
+test('a service that is busy is asked again soon by itself, and later when it said so', async () => {
+  const { tab } = await reader();
+  const page = await tab('/profile');
+  await heading(page, 'Your profile');
+  let asked = 0;
+  const busy = (seconds: number) => ({
+    status: 429,
+    headers: { 'Retry-After': String(seconds) },
+    json: { success: false, error: 'rate_limited', message: 'Too many requests.' },
+  });
+  await page.route('**/api/platform/overview', (route) => (asked++ === 0 ? route.fulfill(busy(1)) : route.continue()));
+  await page.getByRole('link', { name: 'Overview', exact: true }).click();
+  await page.locator('.figures').waitFor();
+  expect(asked).toBe(2);
+  await page.route('**/api/platform/audit-logs?*', (route) => route.fulfill(busy(40)));
+  await page.getByRole('link', { name: 'Audit log', exact: true }).click();
+  expect(await page.getByRole('button', { name: /^Try again in (40|39) s$/ }).isDisabled()).toBe(true);
 });
 
 test('an operator changes their name and their password', async () => {

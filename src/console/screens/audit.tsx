@@ -6,7 +6,7 @@ import { Field, Select, Text } from '../forms.tsx';
 import { asFailure, ask, download, isGivenUp } from '../http.ts';
 import { Icon } from '../icons.tsx';
 import { useLoad, useSettled } from '../load.ts';
-import { Card, Empty, Head, Pager, Show } from '../parts.tsx';
+import { Card, Empty, Head, Pager, PastEnd, Show } from '../parts.tsx';
 import { place, setSearch } from '../router.ts';
 import type { AuditLog, Tenant } from '../types.ts';
 
@@ -106,7 +106,7 @@ export function Audit() {
       await download('/api/platform/audit-logs/export', { ...filters, format: 'csv' });
       say('The audit log was exported.');
     } catch (thrown) {
-      if (!isGivenUp(thrown)) say(asFailure(thrown).message);
+      if (!isGivenUp(thrown)) say(asFailure(thrown).message, true);
     }
     setExporting(false);
   };
@@ -141,7 +141,13 @@ export function Audit() {
         <Show what={entries} lines={8}>
           {({ data, pagination }) => (
             <div aria-busy={entries.isLoading} class={entries.isLoading ? 'stale' : undefined}>
-              {data.length > 0 ? <Entries entries={data} /> : <Empty title={isFiltered ? 'No entry fits.' : 'Nothing happened yet.'} />}
+              {data.length > 0 ? (
+                <Entries entries={data} />
+              ) : pagination.totalItems > 0 ? (
+                <PastEnd onFirst={() => change({})} />
+              ) : (
+                <Empty title={isFiltered ? 'No entry fits.' : 'Nothing happened yet.'} />
+              )}
               <Pager pagination={pagination} names={['entry', 'entries']} onPage={(to) => change({ page: String(to) })} />
             </div>
           )}

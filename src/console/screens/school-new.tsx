@@ -54,7 +54,11 @@ function NewSchool({ plans }: { plans: Plan[] }) {
       const given = Object.fromEntries(Object.entries(rest).filter(([, one]) => one !== ''));
       const body = { ...given, ...(plan_id ? { plan_id: Number(plan_id) } : {}), trial_ends_at: fromLocal(trial_ends_at) };
       const { data } = await ask<TenantDetail>('POST', '/api/platform/tenants', { body, idempotencyKey: key(body) });
-      say(`${data.name} was created.`);
+      say(
+        <>
+          <bdi>{data.name}</bdi> was created.
+        </>,
+      );
       await go(`/schools/${data.id}`, { force: true });
     },
   );

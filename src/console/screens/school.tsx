@@ -1,6 +1,7 @@
+import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
 import { Entries } from '../changes.tsx';
-import { confirm, say } from '../dialogs.tsx';
+import { confirm, type Question, say } from '../dialogs.tsx';
 import { featureName, fromLocal, Moment, number, toLocal } from '../format.tsx';
 import { Conflicts, FormProblem, SaveBar, Text, useRecordForm } from '../forms.tsx';
 import { type Answer, ask } from '../http.ts';
@@ -109,70 +110,93 @@ function Count({ label, value, most }: { label: string; value: number; most?: nu
 
 /** What an operator can do to a school, each with what it does said before. */
 function useSteps(school: Loaded<Read>) {
-  const step = async (path: string, method: 'POST' | 'DELETE' | 'PUT', done: string, body?: object) => {
-    await ask(method, path, body ? { body } : {});
-    say(done);
-    await school.reload();
+  const step = async (question: Question, path: string, method: 'POST' | 'DELETE' | 'PUT', done: ComponentChildren, body?: object) => {
+    const work = async () => {
+      await ask(method, path, body ? { body } : {});
+      await school.reload();
+    };
+    if (await confirm({ ...question, work })) say(done);
   };
   return (data: TenantDetail) => {
     const path = `/api/platform/tenants/${data.id}`;
-    const { name } = data;
+    const name = <bdi>{data.name}</bdi>;
     return {
       suspend: () =>
-        confirm({
-          title: `Suspend ${name}?`,
-          text: (
-            <ul>
-              <li>Its users are refused from their next request on; open pages stop.</li>
-              <li>Nothing is deleted. You can activate the school again at any time.</li>
-            </ul>
-          ),
-          action: 'Suspend',
-          isDangerous: true,
-          work: () => step(`${path}/suspend`, 'POST', `${name} is suspended.`),
-        }),
+        step(
+          {
+            title: <>Suspend {name}?</>,
+            text: (
+              <ul>
+                <li>Its users are refused from their next request on; open pages stop.</li>
+                <li>Nothing is deleted. You can activate the school again at any time.</li>
+              </ul>
+            ),
+            action: 'Suspend',
+            isDangerous: true,
+          },
+          `${path}/suspend`,
+          'POST',
+          <>{name} is suspended.</>,
+        ),
       activate: () =>
-        confirm({
-          title: `Activate ${name}?`,
-          text: <p>Its users can log in and work again at once.</p>,
-          action: 'Activate',
-          work: () => step(`${path}/activate`, 'POST', `${name} is active.`),
-        }),
+        step(
+          {
+            title: <>Activate {name}?</>,
+            text: <p>Its users can log in and work again at once.</p>,
+            action: 'Activate',
+          },
+          `${path}/activate`,
+          'POST',
+          <>{name} is active.</>,
+        ),
       remove: () =>
-        confirm({
-          title: `Delete ${name}?`,
-          text: (
-            <ul>
-              <li>Its users are refused at once, and it leaves the list of schools.</li>
-              <li>Its data is kept for a while: until then you can restore it. After that it is exported to a file and dropped.</li>
-              <li>Its subdomain stays taken.</li>
-            </ul>
-          ),
-          typed: data.subdomain,
-          action: 'Delete school',
-          isDangerous: true,
-          work: () => step(path, 'DELETE', `${name} is deleted.`),
-        }),
+        step(
+          {
+            title: <>Delete {name}?</>,
+            text: (
+              <ul>
+                <li>Its users are refused at once, and it leaves the list of schools.</li>
+                <li>Its data is kept for a while: until then you can restore it. After that it is exported to a file and dropped.</li>
+                <li>Its subdomain stays taken.</li>
+              </ul>
+            ),
+            typed: data.subdomain,
+            action: 'Delete school',
+            isDangerous: true,
+          },
+          path,
+          'DELETE',
+          <>{name} is deleted.</>,
+        ),
       restore: () =>
-        confirm({
-          title: `Restore ${name}?`,
-          text: <p>It comes back with all its data, in the state that it had: a school that was suspended stays suspended.</p>,
-          action: 'Restore',
-          work: () => step(`${path}/restore`, 'POST', `${name} is restored.`),
-        }),
+        step(
+          {
+            title: <>Restore {name}?</>,
+            text: <p>It comes back with all its data, in the state that it had: a school that was suspended stays suspended.</p>,
+            action: 'Restore',
+          },
+          `${path}/restore`,
+          'POST',
+          <>{name} is restored.</>,
+        ),
       forbidImpersonation: () =>
-        confirm({
-          title: 'Switch log-ins by operators off?',
-          text: (
-            <ul>
-              <li>No operator can log in as an admin of {name} any more; log-ins under way end at once.</li>
-              <li>Only an admin of the school can allow it again.</li>
-            </ul>
-          ),
-          action: 'Switch off',
-          isDangerous: true,
-          work: () => step(path, 'PUT', `Operators can no longer log in to ${name}.`, { is_impersonation_allowed: false }),
-        }),
+        step(
+          {
+            title: 'Switch log-ins by operators off?',
+            text: (
+              <ul>
+                <li>No operator can log in as an admin of {name} any more; log-ins under way end at once.</li>
+                <li>Only an admin of the school can allow it again.</li>
+              </ul>
+            ),
+            action: 'Switch off',
+            isDangerous: true,
+          },
+          path,
+          'PUT',
+          <>Operators can no longer log in to {name}.</>,
+          { is_impersonation_allowed: false },
+        ),
     };
   };
 }

@@ -1,9 +1,9 @@
-import { useEffect, useState } from 'preact/hooks';
+import { useEffect, useRef, useState } from 'preact/hooks';
 import { Moment, number } from '../format.tsx';
 import { ask } from '../http.ts';
 import { Icon } from '../icons.tsx';
 import { useLoad, useSettled } from '../load.ts';
-import { Badge, Card, Empty, Head, Pager, Show, SortHead } from '../parts.tsx';
+import { Badge, Card, Empty, Head, Pager, PastEnd, Show, SortHead } from '../parts.tsx';
 import { href, place, setSearch } from '../router.ts';
 import type { Tenant } from '../types.ts';
 
@@ -21,12 +21,17 @@ export function Schools() {
 
   const [typed, setTyped] = useState(search);
   const settled = useSettled(typed, 200);
+  const sent = useRef(search);
   useEffect(() => {
-    if (settled.trim() !== search) change({ search: settled.trim() });
+    if (settled.trim() === search) return;
+    sent.current = settled.trim();
+    change({ search: sent.current });
   }, [settled]);
-  // A link or a step back that brings another search.
+  // A link or a step back that brings another search; our own comes when the reader has typed on already.
   useEffect(() => {
-    if (search !== typed.trim()) setTyped(search);
+    if (search === sent.current) return;
+    sent.current = search;
+    setTyped(search);
   }, [search]);
 
   const query = { search, status, plan_id, sort, order, page };
@@ -120,6 +125,8 @@ export function Schools() {
                     ))}
                   </tbody>
                 </table>
+              ) : pagination.totalItems > 0 ? (
+                <PastEnd onFirst={() => change({})} />
               ) : (
                 <Empty title={isFiltered ? 'No school fits.' : 'There is no school yet.'}>
                   {isFiltered ? (

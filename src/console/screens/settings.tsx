@@ -152,18 +152,19 @@ function PlanDialog({ plan, ...props }: PlanDialogProps & { plan: Plan | 'new' }
 function Plans() {
   const plans = usePlans();
   const [open, setOpen] = useState<Plan | 'new'>();
-  const remove = (plan: Plan) =>
-    confirm({
+  const remove = async (plan: Plan) => {
+    const isDone = await confirm({
       title: `Delete the plan ${plan.name}?`,
       text: <p>No school can be put on it any more.</p>,
       action: 'Delete plan',
       isDangerous: true,
       work: async () => {
         await ask('DELETE', `/api/platform/plans/${plan.id}`);
-        say(`The plan ${plan.name} is deleted.`);
         await plans.reload();
       },
     });
+    if (isDone) say(`The plan ${plan.name} is deleted.`);
+  };
   return (
     <>
       <Card
