@@ -21,7 +21,7 @@ async function logIn(page: Page, password = testPassword, email = operatorEmail)
 
 /** Another operator. */
 async function another(email: string, role: 'admin' | 'analyst') {
-  const passwordHash = await (await passwords({ memoryCost: 64 })).hash(testPassword);
+  const passwordHash = await passwords({ memoryCost: 64 }).hash(testPassword);
   await withOwner(service.database.url, (owner) => createOperator(owner, { email, passwordHash, firstName: 'Ana', lastName: 'Lyst', role, tenantIds: null }));
   return { email, password: testPassword };
 }
