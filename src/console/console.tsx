@@ -65,7 +65,7 @@ function Screen() {
 
 /** What a fault leaves of a screen: the menu and a way out, not an empty page. */
 function GuardedScreen() {
-  const [fault] = useErrorBoundary((thrown) => reportError(thrown));
+  const [fault] = useErrorBoundary((thrown) => reportError(thrown)) as [unknown, () => void];
   if (fault === undefined) return <Screen />;
   return (
     <>

@@ -48,7 +48,11 @@ export async function browserOfFile(service: TestService): Promise<BrowserOfFile
     await service.close();
     throw error;
   });
-  if (!browser) return { test: test.skip, reader: () => Promise.reject(new Error('There is no browser.')) };
+  if (!browser) {
+    // Nor of one whose tests are all skipped: the service would keep Jest waiting for ever.
+    await service.close();
+    return { test: test.skip, reader: () => Promise.reject(new Error('There is no browser.')) };
+  }
   const faults: string[] = [];
   let contexts: BrowserContext[] = [];
   let common: Promise<Reader> | undefined;
