@@ -52,7 +52,7 @@ try {
   await ensureDatabase(server, 'screenshots');
   const url = server.url('screenshots');
   await migrate({ ownerUrl: url });
-  await withOwner(url, async (owner) => loadDemo(owner, await passwords()));
+  await withOwner(url, (owner) => loadDemo(owner, passwords()));
   const config = readConfig({
     PORT: '0',
     NODE_ENV: 'test',
