@@ -76,12 +76,33 @@ tabs.addEventListener('message', ({ data }: MessageEvent<Message>) => {
   } else if (status.value !== 'starting') void adopt(data.token).catch(() => undefined);
 });
 
-/** One tab after the other, where the browser can (it can not over plain http). */
-const inTurn = <T>(work: () => Promise<T>): Promise<T> => ('locks' in navigator ? navigator.locks.request('console.refresh', work) : work());
+const turn = 'console.refresh';
+
+/** Waits for what another tab tells, a second at most. */
+const heard = () =>
+  new Promise<void>((done) => {
+    const timer = setTimeout(done, 1_000);
+    const end = () => {
+      clearTimeout(timer);
+      done();
+    };
+    tabs.addEventListener('message', end, { once: true });
+  });
+
+/** One tab after the other, where the browser can (it can not over plain http). What the tab before has told may come later than the turn. */
+async function inTurn<T>(stale: string | undefined, work: () => Promise<T>): Promise<T> {
+  if (!('locks' in navigator)) return work();
+  const own = await navigator.locks.request(turn, { ifAvailable: true }, async (lock) => (lock ? { result: await work() } : undefined));
+  if (own) return own.result;
+  return navigator.locks.request(turn, async () => {
+    if (access?.token === stale) await heard();
+    return work();
+  });
+}
 
 /** Trades the cookie for the next access token. @returns undefined when there is no session any more */
 async function refresh(stale: string | undefined): Promise<string | undefined> {
-  return inTurn(async () => {
+  return inTurn(stale, async () => {
     // Another tab was first, and has told.
     if (access && access.token !== stale && access.endsAt - margin > Date.now()) return access.token;
     for (let attempt = 0; ; attempt++) {
