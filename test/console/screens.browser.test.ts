@@ -498,19 +498,19 @@ test('what somebody else changed is told also when a suspension brought it in; t
   await page.getByLabel('Name', { exact: true }).fill('Mine');
   await operator.put(`/api/platform/tenants/${id}`, { name: 'Theirs' });
   await button(page, 'Suspend').click();
-  expect(await page.evaluate('document.activeElement.textContent')).toBe('Cancel');
+  await dialog.locator('button:focus', { hasText: /^Cancel$/ }).waitFor();
   expect(await page.evaluate("document.getElementById(document.querySelector('dialog').getAttribute('aria-describedby')).textContent")).toContain(
     'are refused',
   );
   await dialog.getByRole('button', { name: 'Suspend' }).click();
   await said(page, 'is suspended.');
   expect(await page.locator('.conflict').innerText()).toMatch(/Name: .+ became Theirs; you changed it too/);
-  expect(await page.evaluate('document.activeElement.className')).toContain('conflict');
+  await page.locator('.conflict:focus').waitFor();
   await button(page, 'Discard').click();
   expect(await page.getByLabel('Name', { exact: true }).inputValue()).toBe('Theirs');
   await button(page, 'Activate').click();
   await dialog.getByRole('button', { name: 'Activate' }).click();
   await button(page, 'Suspend').waitFor();
   await dialog.waitFor({ state: 'detached' });
-  expect(await page.evaluate('document.activeElement.tagName')).toBe('H1');
+  await page.locator('h1:focus').waitFor();
 });
