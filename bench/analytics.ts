@@ -4,7 +4,7 @@ import { Agent, request } from 'node:http';
 import { availableParallelism, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Command } from 'commander';
-import { tokens } from '../src/api/tokens.ts';
+import { tokens } from '../src/http/tokens.ts';
 import { startEmbedded } from '../src/database/embedded.ts';
 import { withOwner } from '../src/database/pool.ts';
 import { benchDatabase } from './database.ts';
@@ -56,12 +56,21 @@ const queries = [
 const agent = new Agent({ keepAlive: true, maxSockets: 64 });
 
 /** Milliseconds of one request. @throws unless it answers 200 */
-function timed(url: string, path: string, token: string, body?: object): Promise<{ milliseconds: number; text: string }> {
+function timed(
+  url: string,
+  path: string,
+  token: string,
+  body?: object,
+): Promise<{ milliseconds: number; text: string }> {
   const start = performance.now();
   return new Promise((done, fail) => {
     const asked = request(
       new URL(path, url),
-      { agent, method: body ? 'POST' : 'GET', headers: { authorization: `Bearer ${token}`, ...(body ? { 'content-type': 'application/json' } : {}) } },
+      {
+        agent,
+        method: body ? 'POST' : 'GET',
+        headers: { authorization: `Bearer ${token}`, ...(body ? { 'content-type': 'application/json' } : {}) },
+      },
       (response) => {
         let text = '';
         response.setEncoding('utf8');
@@ -77,7 +86,8 @@ function timed(url: string, path: string, token: string, body?: object): Promise
   });
 }
 
-const at = (sorted: number[], share: number) => sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * share))] ?? NaN;
+const at = (sorted: number[], share: number) =>
+  sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * share))] ?? NaN;
 
 const folder = await mkdtemp(join(tmpdir(), 'school-bench-'));
 const server = await startEmbedded(folder);
@@ -99,11 +109,16 @@ try {
   const settings = options.connections === undefined ? {} : { ANALYTICS_CONNECTIONS: String(options.connections) };
   const service = await startApi(database.url, secret, 10, folder, (stop) => (stopApi = stop), [], false, settings);
   const signer = tokens([secret]);
-  const analysts = operators.map(({ id, user_id }) => signer.sign({ session_id: Number(id), user_id: Number(user_id), tenant_id: null }));
-  const schools = database.schools.map(({ id, sessionId }) => signer.sign({ session_id: sessionId, user_id: 1, tenant_id: id }));
+  const analysts = operators.map(({ id, user_id }) =>
+    signer.sign({ session_id: Number(id), user_id: Number(user_id), tenant_id: null }),
+  );
+  const schools = database.schools.map(({ id, sessionId }) =>
+    signer.sign({ session_id: sessionId, user_id: 1, tenant_id: id }),
+  );
   const pick = (upTo: number) => 1 + Math.floor(Math.random() * upTo);
   const one = () => {
-    const path = pick(4) > 1 ? `/api/students/${String(pick(1000))}` : `/api/students?class_id=${String(pick(24))}&pageSize=25`;
+    const path =
+      pick(4) > 1 ? `/api/students/${String(pick(1000))}` : `/api/students?class_id=${String(pick(24))}&pageSize=25`;
     return timed(service.url, path, schools[pick(schools.length) - 1] ?? '').then(({ milliseconds }) => milliseconds);
   };
 
@@ -126,7 +141,9 @@ try {
     Promise.all(
       [0, 1, 2, 3].map(async (place) => {
         for (let n = place; !signal.aborted; n++) {
-          const { milliseconds, text } = await timed(service.url, '/graphql', analysts[place % 2] ?? '', { query: queries[n % queries.length] });
+          const { milliseconds, text } = await timed(service.url, '/graphql', analysts[place % 2] ?? '', {
+            query: queries[n % queries.length],
+          });
           asked.push({ milliseconds, isWhole: !text.startsWith('{"errors"') });
         }
       }),
@@ -157,7 +174,8 @@ try {
       .sort((a, b) => a - b);
     return at(each, 0.5);
   };
-  const row = (name: string, turns: number[][]) => `| ${name} | ${[0.5, 0.95, 0.99].map((share) => typical(turns, share).toFixed(1)).join(' | ')} |`;
+  const row = (name: string, turns: number[][]) =>
+    `| ${name} | ${[0.5, 0.95, 0.99].map((share) => typical(turns, share).toFixed(1)).join(' | ')} |`;
   const lines = [row('nobody', quiet), row('four analysts at all times', busy)];
   const factor = typical(busy, 0.99) / typical(quiet, 0.99);
   print(`

@@ -54,7 +54,11 @@ const inClass = (classId: number, students: number) =>
 
 const pick = <T>(...values: T[]): T => values[Math.floor(Math.random() * values.length)] as T;
 const mark = (classId: number, date: string, students: number, statuses: string[]): CaseRequest => {
-  const body = { class_id: classId, date, records: inClass(classId, students).map((student_id) => ({ student_id, status: pick(...statuses) })) };
+  const body = {
+    class_id: classId,
+    date,
+    records: inClass(classId, students).map((student_id) => ({ student_id, status: pick(...statuses) })),
+  };
   return { method: 'POST', path: '/api/attendance/mark', body, operation: 'attendance_mark', params: body };
 };
 
@@ -67,7 +71,11 @@ export const cases: BenchCase[] = [
     title: 'get a student',
     floor: 'statement',
     aim: 0.7,
-    request: ({ student }) => ({ path: `/api/students/${student}`, operation: 'students_get', params: { id: student } }),
+    request: ({ student }) => ({
+      path: `/api/students/${student}`,
+      operation: 'students_get',
+      params: { id: student },
+    }),
   },
   {
     name: 'list',
@@ -102,7 +110,11 @@ export const cases: BenchCase[] = [
     name: 'class-day',
     title: 'the day of a class',
     floor: 'statement',
-    request: ({ classId }) => ({ path: `/api/schedule/class/${classId}`, operation: 'schedule_class', params: { class_id: classId } }),
+    request: ({ classId }) => ({
+      path: `/api/schedule/class/${classId}`,
+      operation: 'schedule_class',
+      params: { class_id: classId },
+    }),
   },
   {
     name: 'login',
@@ -138,7 +150,13 @@ export const cases: BenchCase[] = [
     title: 'mark the attendance of a class',
     floor: 'statement',
     request: ({ classId, students }) =>
-      mark(classId, dayOfYear(Math.floor(Math.random() * daysSoFar)), students, ['present', 'present', 'present', 'absent', 'late']),
+      mark(classId, dayOfYear(Math.floor(Math.random() * daysSoFar)), students, [
+        'present',
+        'present',
+        'present',
+        'absent',
+        'late',
+      ]),
     undo: unmark,
   },
   {
@@ -194,7 +212,11 @@ export const cases: BenchCase[] = [
     title: 'the invoices of a student, of 100,000',
     floor: 'statement',
     isOfInvoices: true,
-    request: ({ student }) => ({ path: `/api/fees/invoices?student_id=${student}`, operation: 'invoices_list', params: { student_id: student } }),
+    request: ({ student }) => ({
+      path: `/api/fees/invoices?student_id=${student}`,
+      operation: 'invoices_list',
+      params: { student_id: student },
+    }),
   },
   {
     name: 'pdf',
@@ -202,7 +224,11 @@ export const cases: BenchCase[] = [
     connections: 3,
     floor: 'print',
     isOfInvoices: true,
-    request: ({ student }) => ({ path: `/api/fees/invoices/${student}/download`, operation: 'invoices_download', params: { id: student } }),
+    request: ({ student }) => ({
+      path: `/api/fees/invoices/${student}/download`,
+      operation: 'invoices_download',
+      params: { id: student },
+    }),
   },
   {
     name: 'transport',
@@ -216,6 +242,10 @@ export const cases: BenchCase[] = [
     // A user has two exports under way at most.
     connections: 1,
     floor: 'statement',
-    request: () => ({ path: '/api/transport/export/contact-sheet', operation: 'transport_contact_sheet', params: { limit: 5000 } }),
+    request: () => ({
+      path: '/api/transport/export/contact-sheet',
+      operation: 'transport_contact_sheet',
+      params: { limit: 5000 },
+    }),
   },
 ];

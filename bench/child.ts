@@ -20,7 +20,10 @@ export async function end(child: ChildProcess): Promise<void> {
 
 /** Starts `bench/<module>` as a child. It ends with this process, since its channel to us closes then. */
 export function startChild(module: string, args: string[] = []): Child {
-  const child = fork(join(import.meta.dirname, module), args, { stdio: ['ignore', 'inherit', 'inherit', 'ipc'], execArgv: [] });
+  const child = fork(join(import.meta.dirname, module), args, {
+    stdio: ['ignore', 'inherit', 'inherit', 'ipc'],
+    execArgv: [],
+  });
   return {
     pid: child.pid,
     ask<Answer>(message: object): Promise<Answer> {

@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { passwords } from '../src/api/passwords.ts';
+import { passwords } from '../src/domain/passwords.ts';
 import { dispatcher } from '../src/database/call.ts';
 import { type EmbeddedServer, ensureDatabase } from '../src/database/embedded.ts';
 import { sqlFiles } from '../src/database/install.ts';
@@ -33,10 +33,23 @@ export interface BenchDatabase {
 }
 
 /** Fills a new database: so many schools, two at a time, each in its own transaction. */
-async function seed(url: string, seedSql: string, schools: number, students: number, print: (line: string) => void): Promise<void> {
+async function seed(
+  url: string,
+  seedSql: string,
+  schools: number,
+  students: number,
+  print: (line: string) => void,
+): Promise<void> {
   const hash = await passwords().hash(benchPassword);
   await withOwner(url, (owner) =>
-    createOperator(owner, { email: 'operator@bench.example', passwordHash: hash, firstName: 'Olu', lastName: 'Operator', role: 'admin', tenantIds: null }),
+    createOperator(owner, {
+      email: 'operator@bench.example',
+      passwordHash: hash,
+      firstName: 'Olu',
+      lastName: 'Operator',
+      role: 'admin',
+      tenantIds: null,
+    }),
   );
   const numbers = Array.from({ length: schools }, (_, n) => n + 1).values();
   const work = () =>
@@ -56,11 +69,16 @@ async function seed(url: string, seedSql: string, schools: number, students: num
 }
 
 /** Opens a session for the admin of every school and for the operator, as a log-in does once the password is verified. */
-async function openSessions(url: string, passwordHash: string): Promise<Pick<BenchDatabase, 'schools' | 'schoolOfInvoices' | 'operator'>> {
+async function openSessions(
+  url: string,
+  passwordHash: string,
+): Promise<Pick<BenchDatabase, 'schools' | 'schoolOfInvoices' | 'operator'>> {
   const ids = await withOwner(url, async (owner) => {
     await owner.query('truncate platform.session, platform.refresh_token, platform.login_throttle');
     return (
-      await owner.query<{ id: string }>("select id from platform.tenant where subdomain ~ '^school-\\d+$|^invoices$' order by subdomain = 'invoices', id")
+      await owner.query<{ id: string }>(
+        "select id from platform.tenant where subdomain ~ '^school-\\d+$|^invoices$' order by subdomain = 'invoices', id",
+      )
     ).rows.map((row) => Number(row.id));
   });
   const pool = rolePool('school_api', url, undefined, 1);
@@ -83,13 +101,27 @@ async function openSessions(url: string, passwordHash: string): Promise<Pick<Ben
  * The database of the benchmark, made unless there is one of these very migrations, this seed and this size. The functions
  * of core and api are brought up to date either way.
  */
-export async function benchDatabase(server: EmbeddedServer, schools: number, students: number, print: (line: string) => void): Promise<BenchDatabase> {
+export async function benchDatabase(
+  server: EmbeddedServer,
+  schools: number,
+  students: number,
+  print: (line: string) => void,
+): Promise<BenchDatabase> {
   const seedSql = await readFile(join(import.meta.dirname, 'seed.sql'), 'utf8');
-  const made = [schools, students, seedSql, await sqlFiles('migrations/committed'), await sqlFiles('migrations/tenant')];
+  const made = [
+    schools,
+    students,
+    seedSql,
+    await sqlFiles('migrations/committed'),
+    await sqlFiles('migrations/tenant'),
+  ];
   const name = `bench_${createHash('sha256').update(JSON.stringify(made)).digest('hex').slice(0, 12)}`;
   const existing = await withOwner(server.url('postgres'), async (owner) => {
-    const { rows } = await owner.query<{ datname: string }>("select datname from pg_database where datname like 'bench\\_%'");
-    for (const { datname } of rows.filter((row) => row.datname !== name)) await owner.query(`drop database ${owner.escapeIdentifier(datname)}`);
+    const { rows } = await owner.query<{ datname: string }>(
+      "select datname from pg_database where datname like 'bench\\_%'",
+    );
+    for (const { datname } of rows.filter((row) => row.datname !== name))
+      await owner.query(`drop database ${owner.escapeIdentifier(datname)}`);
     return rows.some((row) => row.datname === name);
   });
   if (!existing) {
@@ -102,7 +134,9 @@ export async function benchDatabase(server: EmbeddedServer, schools: number, stu
   }
   const url = server.url(name);
   await migrate({ ownerUrl: url });
-  const { rows } = await withOwner(url, (owner) => owner.query<{ password_hash: string }>('select password_hash from platform.user_account where id = 1'));
+  const { rows } = await withOwner(url, (owner) =>
+    owner.query<{ password_hash: string }>('select password_hash from platform.user_account where id = 1'),
+  );
   const passwordHash = rows[0]?.password_hash ?? '';
   const sessions = await openSessions(url, passwordHash);
   await withOwner(url, (owner) => owner.query('analyze platform.session'));

@@ -3,7 +3,7 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { get } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { tokens } from '../src/api/tokens.ts';
+import { tokens } from '../src/http/tokens.ts';
 import { dispatcher } from '../src/database/call.ts';
 import { startEmbedded } from '../src/database/embedded.ts';
 import { rolePool, withOwner } from '../src/database/pool.ts';
@@ -53,17 +53,20 @@ try {
   const service = await startApi(database.url, secret, 10, folder, (stop) => (stopApi = stop));
   const authorization = `Bearer ${tokens([secret]).sign({ session_id: school.sessionId, user_id: 1, tenant_id: school.id })}`;
 
-  const take = async (path: string, mostPerSecond = Infinity): Promise<Taken> => {
+  const take = async (path: string, maxPerSecond = Infinity): Promise<Taken> => {
     const before = await usage(service.pid);
     let highest = before.memoryMb;
-    const timer = setInterval(() => void usage(service.pid).then(({ memoryMb }) => (highest = Math.max(highest, memoryMb))), 20);
+    const timer = setInterval(
+      () => void usage(service.pid).then(({ memoryMb }) => (highest = Math.max(highest, memoryMb))),
+      20,
+    );
     const start = performance.now();
     const bytes = await new Promise<number>((done, fail) => {
       get(`${service.url}${path}`, { headers: { authorization } }, (response) => {
         let count = 0;
         response.on('data', (chunk: Buffer) => {
           count += chunk.length;
-          if (count / mostPerSecond < (performance.now() - start) / 1000) return;
+          if (count / maxPerSecond < (performance.now() - start) / 1000) return;
           response.pause();
           setTimeout(() => response.resume(), 20);
         });
@@ -85,7 +88,12 @@ try {
     const call = dispatcher(pool);
     const start = performance.now();
     for (let after: unknown = undefined; after !== null;) {
-      const { answer } = await call(operation, String(school.sessionId), { limit: 1000, ...(after === undefined ? {} : { after }) }, {});
+      const { answer } = await call(
+        operation,
+        String(school.sessionId),
+        { limit: 1000, ...(after === undefined ? {} : { after }) },
+        {},
+      );
       after = (JSON.parse(answer) as { next: unknown }).next;
     }
     await pool.end();
@@ -100,13 +108,17 @@ try {
     for (const format of ['csv', 'xlsx', 'csv', 'xlsx']) {
       const { seconds, bytes, memoryMb, cpuSeconds } = await take(`${path}?format=${format}`);
       const speed = `${(rows / seconds).toFixed(0)} rows/s, ${seconds.toFixed(2)} s, ${(bytes / 1e6).toFixed(1)} MB`;
-      print(`${path} ${format}: ${speed}; processor ${cpuSeconds.toFixed(2)} s; memory at its highest ${memoryMb.toFixed(0)} MB`);
+      print(
+        `${path} ${format}: ${speed}; processor ${cpuSeconds.toFixed(2)} s; memory at its highest ${memoryMb.toFixed(0)} MB`,
+      );
     }
     const seconds = await floor(operation);
     print(`${operation}, the pages by pg alone: ${(rows / seconds).toFixed(0)} rows/s`);
   }
   const slow = await take('/api/fees/payments/export', 3_000_000);
-  print(`payments to a slow client (3 MB/s): ${slow.seconds.toFixed(1)} s; memory at its highest ${slow.memoryMb.toFixed(0)} MB`);
+  print(
+    `payments to a slow client (3 MB/s): ${slow.seconds.toFixed(1)} s; memory at its highest ${slow.memoryMb.toFixed(0)} MB`,
+  );
 } finally {
   await stopApi();
   await server.stop();

@@ -7,7 +7,10 @@ import type { EmbeddedServer } from '../src/database/embedded.ts';
  * The migration pending is the latest one of the repository, its body replaced in the clone by adding one column.
  * @returns schools migrated, seconds
  */
-export async function measureFanout(server: EmbeddedServer, database: string): Promise<{ schools: number; seconds: number }> {
+export async function measureFanout(
+  server: EmbeddedServer,
+  database: string,
+): Promise<{ schools: number; seconds: number }> {
   const clone = 'bench_clone';
   const admin = (text: string) => withOwner(server.url('postgres'), (owner) => owner.query(text));
   await admin(`drop database if exists ${clone}`);

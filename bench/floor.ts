@@ -1,6 +1,6 @@
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { passwords } from '../src/api/passwords.ts';
+import { passwords } from '../src/domain/passwords.ts';
 import { type Call, dispatcher } from '../src/database/call.ts';
 import { rolePool } from '../src/database/pool.ts';
 import type { InvoiceData } from '../src/documents/invoice.ts';
@@ -31,7 +31,8 @@ let statements: Statement[] = [];
 let constant: Buffer | undefined;
 
 const call = dispatcher(pool);
-const run = async (statement: Statement | undefined): Promise<string> => (statement ? (await call(...statement)).answer : '');
+const run = async (statement: Statement | undefined): Promise<string> =>
+  statement ? (await call(...statement)).answer : '';
 
 const server = createServer((req, res) => {
   const answer = (body: string | Buffer) => {
@@ -49,7 +50,11 @@ await new Promise<void>((done) => server.listen(0, '127.0.0.1', done));
 const url = `http://127.0.0.1:${String((server.address() as AddressInfo).port)}`;
 
 /** Does `work` over and over for some seconds, so many at a time. */
-async function loop(work: (n: number) => Promise<unknown>, seconds: number, concurrency: number): Promise<{ perSecond: number }> {
+async function loop(
+  work: (n: number) => Promise<unknown>,
+  seconds: number,
+  concurrency: number,
+): Promise<{ perSecond: number }> {
   const start = performance.now();
   let n = 0;
   let done = 0;
@@ -75,7 +80,9 @@ answerParent(async (message: FloorMessage) => {
     case 'loop':
       return loop((n) => run(message.statements[n % message.statements.length]), message.seconds, message.concurrency);
     case 'print': {
-      const invoices = await Promise.all(message.statements.slice(0, 100).map(async (statement) => JSON.parse(await run(statement)) as InvoiceData));
+      const invoices = await Promise.all(
+        message.statements.slice(0, 100).map(async (statement) => JSON.parse(await run(statement)) as InvoiceData),
+      );
       const write = (data: InvoiceData | undefined) => (data ? print({ kind: 'invoice', data }) : undefined);
       return loop((n) => Promise.resolve(write(invoices[n % invoices.length])), message.seconds, message.concurrency);
     }

@@ -32,6 +32,13 @@ answerParent(async ({ url, requests, connections, seconds }: Load): Promise<Meas
   });
   const bad = result.non2xx + result.errors + result.timeouts;
   if (bad > 0)
-    throw new Error(`${bad} of ${result.requests.total} requests to ${url}${requests[0]?.path ?? ''} failed: ${JSON.stringify(result.statusCodeStats)}`);
-  return { answers: result['2xx'], perSecond: result['2xx'] / result.duration, p50: result.latency.p50, p99: result.latency.p99 };
+    throw new Error(
+      `${bad} of ${result.requests.total} requests to ${url}${requests[0]?.path ?? ''} failed: ${JSON.stringify(result.statusCodeStats)}`,
+    );
+  return {
+    answers: result['2xx'],
+    perSecond: result['2xx'] / result.duration,
+    p50: result.latency.p50,
+    p99: result.latency.p99,
+  };
 });

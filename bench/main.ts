@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto';
 import { writeFile } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
 import { Command, InvalidArgumentError, Option } from 'commander';
-import { tokens } from '../src/api/tokens.ts';
+import { tokens } from '../src/http/tokens.ts';
 import { claim, startEmbedded } from '../src/database/embedded.ts';
 import { withOwner } from '../src/database/pool.ts';
 import { cases } from './cases.ts';
@@ -16,7 +16,8 @@ import { usage } from './usage.ts';
 
 const folder = resolve(import.meta.dirname, '../.bench');
 /** Progress goes to stderr, so that stdout is the report. */
-const note = (line: string) => process.stderr.write(`${String(Math.round(performance.now() / 1000)).padStart(4)} s  ${line}\n`);
+const note = (line: string) =>
+  process.stderr.write(`${String(Math.round(performance.now() / 1000)).padStart(4)} s  ${line}\n`);
 
 function count(text: string): number {
   const value = Number(text);
@@ -25,19 +26,33 @@ function count(text: string): number {
 }
 
 const options = new Command('bench')
-  .description('Measures the service beside its floors on this machine; see docs/benchmarks.md for what the columns mean.')
+  .description(
+    'Measures the service beside its floors on this machine; see docs/benchmarks.md for what the columns mean.',
+  )
   .option('--tenants <n>', 'schools', count, 300)
   .option('--students <n>', 'students of each school', count, 1000)
   .option('--seconds <n>', 'length of one measurement', count, 4)
   .option('--rounds <n>', 'measurements of each kind, of which the median counts', count, 3)
   .option('--connections <n>', 'requests at a time, and connections to the database', count, 10)
   .addOption(
-    new Option('--only <case...>', 'some cases alone; `figures` are memory, provisioning and migration').choices([...cases.map((c) => c.name), 'figures']),
+    new Option('--only <case...>', 'some cases alone; `figures` are memory, provisioning and migration').choices([
+      ...cases.map((c) => c.name),
+      'figures',
+    ]),
   )
   .option('--metrics', 'let the service count its requests for Prometheus')
   .option('--profile', 'write a CPU profile of the API process to .bench/')
   .parse()
-  .opts<{ tenants: number; students: number; seconds: number; rounds: number; connections: number; only?: string[]; metrics?: boolean; profile?: boolean }>();
+  .opts<{
+    tenants: number;
+    students: number;
+    seconds: number;
+    rounds: number;
+    connections: number;
+    only?: string[];
+    metrics?: boolean;
+    profile?: boolean;
+  }>();
 
 /** What to undo, last first, at the end. */
 const cleanups: (() => Promise<void>)[] = [];
@@ -78,24 +93,53 @@ async function run(): Promise<string> {
     database.url,
     async (owner) => (await owner.query<{ server_version: string }>('show server_version')).rows[0]?.server_version,
   );
-  const report: Report = { postgres: postgres?.split(' ')[0] ?? '', schools, students, connections, seconds, rounds, cases: [], figures: [] };
+  const report: Report = {
+    postgres: postgres?.split(' ')[0] ?? '',
+    schools,
+    students,
+    connections,
+    seconds,
+    rounds,
+    cases: [],
+    figures: [],
+  };
   for (const bench of cases.filter(({ name }) => only?.includes(name) ?? true)) {
     note(`${bench.title}: one school ...`);
-    const one = await measure(rig, bench, bench.isOfInvoices ? [database.schoolOfInvoices] : database.schools.slice(0, 1));
+    const one = await measure(
+      rig,
+      bench,
+      bench.isOfInvoices ? [database.schoolOfInvoices] : database.schools.slice(0, 1),
+    );
     if (!bench.isOfInvoices) note(`${bench.title}: random schools ...`);
-    report.cases.push({ bench, one, random: bench.isOfInvoices ? undefined : await measure(rig, bench, database.schools) });
+    report.cases.push({
+      bench,
+      one,
+      random: bench.isOfInvoices ? undefined : await measure(rig, bench, database.schools),
+    });
   }
   if (only?.includes('figures') ?? true) {
     note('memory, provisioning, migration ...');
     report.figures.push(
       { what: 'memory of the API process, idle', measured: idle, unit: 'MB', below: 200 },
-      ...(report.cases.length > 0 ? [{ what: 'memory of the API process, after the load', measured: await memory(), unit: 'MB', below: 200 }] : []),
-      { what: 'a new school by POST /api/platform/tenants', measured: await measureProvisioning(rig), unit: 'ms', below: 500 },
+      ...(report.cases.length > 0
+        ? [{ what: 'memory of the API process, after the load', measured: await memory(), unit: 'MB', below: 200 }]
+        : []),
+      {
+        what: 'a new school by POST /api/platform/tenants',
+        measured: await measureProvisioning(rig),
+        unit: 'ms',
+        below: 500,
+      },
     );
     const year = await measureSchoolYear(rig);
     report.figures.push(
       { what: 'import 5,000 students from CSV', measured: year.importing, unit: 'ms' },
-      { what: 'bill 5,000 students, four components each', measured: year.billing, unit: 'ms', floor: year.billingFloor },
+      {
+        what: 'bill 5,000 students, four components each',
+        measured: year.billing,
+        unit: 'ms',
+        floor: year.billingFloor,
+      },
       { what: 'bill them again: nothing to do', measured: year.billingAgain, unit: 'ms' },
       { what: 'promote 500 students', measured: year.promoting, unit: 'ms' },
     );
@@ -103,7 +147,12 @@ async function run(): Promise<string> {
     await floor.stop();
     await stopService();
     const fanout = await measureFanout(server, database.name);
-    report.figures.push({ what: `migrate, one small migration in ${fanout.schools} schools`, measured: fanout.seconds, unit: 's', below: 20 });
+    report.figures.push({
+      what: `migrate, one small migration in ${fanout.schools} schools`,
+      measured: fanout.seconds,
+      unit: 's',
+      below: 20,
+    });
   }
   return markdown(report);
 }

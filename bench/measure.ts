@@ -1,6 +1,6 @@
 import type autocannon from 'autocannon';
 import { withOwner } from '../src/database/pool.ts';
-import type { Tokens } from '../src/api/tokens.ts';
+import type { Tokens } from '../src/http/tokens.ts';
 import type { BenchCase, CaseRequest } from './cases.ts';
 import type { Child } from './child.ts';
 import type { BenchDatabase, School } from './database.ts';
@@ -42,13 +42,28 @@ const pick = (upTo: number) => 1 + Math.floor(Math.random() * upTo);
 const median = (values: number[]): number => values.sort((a, b) => a - b)[Math.floor(values.length / 2)] ?? NaN;
 
 /** Requests of a case with the sessions to make them with, and the statements that they come down to. */
-function prepare(rig: Rig, bench: BenchCase, schools: School[]): { requests: autocannon.Request[]; statements: Statement[] } {
+function prepare(
+  rig: Rig,
+  bench: BenchCase,
+  schools: School[],
+): { requests: autocannon.Request[]; statements: Statement[] } {
   const made = Array.from({ length: 2000 }, () => {
     const school = schools[pick(schools.length) - 1] ?? { id: 0, sessionId: 0 };
-    const request: CaseRequest = bench.request({ tenantId: school.id, student: pick(rig.students), classId: pick(24), user: pick(20), students: rig.students });
+    const request: CaseRequest = bench.request({
+      tenantId: school.id,
+      student: pick(rig.students),
+      classId: pick(24),
+      user: pick(20),
+      students: rig.students,
+    });
     return { school, request };
   });
-  const authorization = new Map(schools.map(({ id, sessionId }) => [id, `Bearer ${rig.tokens.sign({ session_id: sessionId, user_id: 1, tenant_id: id })}`]));
+  const authorization = new Map(
+    schools.map(({ id, sessionId }) => [
+      id,
+      `Bearer ${rig.tokens.sign({ session_id: sessionId, user_id: 1, tenant_id: id })}`,
+    ]),
+  );
   return {
     requests: made.map(({ school, request }) => ({
       method: request.method ?? 'GET',
@@ -74,7 +89,8 @@ async function undo(rig: Rig, bench: BenchCase, schools: School[]): Promise<void
   if (!sql) return;
   await withOwner(rig.database.url, async (owner) => {
     // Whoever was cut off at the end of the load may still be at it.
-    const busy = "select from pg_stat_activity where datname = current_database() and application_name = 'school_api' and state <> 'idle'";
+    const busy =
+      "select from pg_stat_activity where datname = current_database() and application_name = 'school_api' and state <> 'idle'";
     while ((await owner.query(busy)).rowCount) await new Promise((done) => setTimeout(done, 20));
     for (const { id } of schools) await owner.query(`set search_path = tenant_${id}, public; ${sql(rig.students)}`);
     if (schools.length === 1) await owner.query('vacuum student, enrollment, counter');
@@ -88,14 +104,19 @@ async function undo(rig: Rig, bench: BenchCase, schools: School[]): Promise<void
 export async function measure(rig: Rig, bench: BenchCase, schools: School[]): Promise<CaseResult> {
   const { service, seconds } = rig;
   const connections = bench.connections ?? rig.connections;
-  const press = async (url: string, requests: autocannon.Request[], time = seconds): Promise<Measured & { cpu: number }> => {
+  const press = async (
+    url: string,
+    requests: autocannon.Request[],
+    time = seconds,
+  ): Promise<Measured & { cpu: number }> => {
     const { pid } = url === service.url ? service : rig.floor;
     const before = await usage(pid);
     const measured = await rig.load.ask<Measured>({ url, requests, connections, seconds: time } satisfies Load);
     return { ...measured, cpu: (((await usage(pid)).cpuSeconds - before.cpuSeconds) / measured.answers) * 1e6 };
   };
   const ask = <T>(message: FloorMessage) => rig.floor.ask<T>(message);
-  const byNumber = (count: number): autocannon.Request[] => Array.from({ length: count }, (_, n) => ({ path: `/${n}` }));
+  const byNumber = (count: number): autocannon.Request[] =>
+    Array.from({ length: count }, (_, n) => ({ path: `/${n}` }));
 
   const runService = async (time?: number) => {
     const answer = await press(service.url, prepare(rig, bench, schools).requests, time);
@@ -105,12 +126,26 @@ export async function measure(rig: Rig, bench: BenchCase, schools: School[]): Pr
   const runFloor = async (time = seconds) => {
     if (bench.floor === 'argon2') {
       const { passwordHash: hash } = rig.database;
-      const password = (bench.request({ tenantId: 0, student: 0, classId: 0, user: 1, students: 0 }).body as { password: string }).password;
-      return { ...(await ask<{ perSecond: number }>({ be: 'argon2', hash, password, seconds: time, concurrency: connections })), cpu: undefined };
+      const password = (
+        bench.request({ tenantId: 0, student: 0, classId: 0, user: 1, students: 0 }).body as { password: string }
+      ).password;
+      return {
+        ...(await ask<{ perSecond: number }>({
+          be: 'argon2',
+          hash,
+          password,
+          seconds: time,
+          concurrency: connections,
+        })),
+        cpu: undefined,
+      };
     }
     const { statements } = prepare(rig, bench, schools);
     if (bench.floor === 'print')
-      return { ...(await ask<{ perSecond: number }>({ be: 'print', statements, seconds: time, concurrency: connections })), cpu: undefined };
+      return {
+        ...(await ask<{ perSecond: number }>({ be: 'print', statements, seconds: time, concurrency: connections })),
+        cpu: undefined,
+      };
     const { url } = await ask<{ url: string }>({ be: 'statements', statements });
     const answer = await press(url, byNumber(statements.length), time);
     await undo(rig, bench, schools);
@@ -118,7 +153,12 @@ export async function measure(rig: Rig, bench: BenchCase, schools: School[]): Pr
   };
   const runLoop = async () => {
     const { statements } = prepare(rig, bench, schools);
-    const { perSecond } = await ask<{ perSecond: number }>({ be: 'loop', statements, seconds, concurrency: connections });
+    const { perSecond } = await ask<{ perSecond: number }>({
+      be: 'loop',
+      statements,
+      seconds,
+      concurrency: connections,
+    });
     await undo(rig, bench, schools);
     return perSecond;
   };
@@ -155,7 +195,10 @@ export async function measure(rig: Rig, bench: BenchCase, schools: School[]): Pr
     loop: bench.floor === 'statement' ? await runLoop() : undefined,
     constant: await runConstant(),
     ratio: result.perSecond / floor,
-    cpu: { service: median(services.map((s) => s.cpu)), floor: bench.floor === 'statement' ? median(floors.map((f) => f.cpu ?? NaN)) : undefined },
+    cpu: {
+      service: median(services.map((s) => s.cpu)),
+      floor: bench.floor === 'statement' ? median(floors.map((f) => f.cpu ?? NaN)) : undefined,
+    },
   };
 }
 
@@ -170,11 +213,15 @@ async function make(
 ): Promise<{ id: number }> {
   const response = await fetch(`${rig.service.url}/api${path}`, {
     method,
-    headers: { authorization: `Bearer ${rig.tokens.sign(claims)}`, ...(body instanceof FormData ? {} : { 'content-type': 'application/json' }) },
+    headers: {
+      authorization: `Bearer ${rig.tokens.sign(claims)}`,
+      ...(body instanceof FormData ? {} : { 'content-type': 'application/json' }),
+    },
     body: body instanceof FormData ? body : body ? JSON.stringify(body) : null,
   });
   const text = await response.text();
-  if (response.status !== status) throw new Error(`${method} ${path} answered ${response.status}: ${text.slice(0, 500)}`);
+  if (response.status !== status)
+    throw new Error(`${method} ${path} answered ${response.status}: ${text.slice(0, 500)}`);
   return (JSON.parse(text) as { data: { id: number } }).data;
 }
 
@@ -188,13 +235,20 @@ const timed = async (work: () => Promise<unknown>): Promise<number> => {
 function newSchool(rig: Rig): Promise<{ id: number }> {
   const { operator } = rig.database;
   const name = `bench-${crypto.randomUUID().slice(0, 8)}`;
-  return make(rig, { session_id: operator.sessionId, user_id: operator.userId, tenant_id: null }, 201, 'POST', '/platform/tenants', {
-    name,
-    subdomain: name,
-    contact_email: 'new@bench.example',
-    plan_id: 3,
-    admin_password: 'a new password',
-  });
+  return make(
+    rig,
+    { session_id: operator.sessionId, user_id: operator.userId, tenant_id: null },
+    201,
+    'POST',
+    '/platform/tenants',
+    {
+      name,
+      subdomain: name,
+      contact_email: 'new@bench.example',
+      plan_id: 3,
+      admin_password: 'a new password',
+    },
+  );
 }
 
 /** How long it takes to write the fees and items of a school once more, by nothing but an insert for each, in ms. */
@@ -239,27 +293,55 @@ export async function measureSchoolYear(
     const admin = { session_id: sessionId, user_id: 1, tenant_id: id };
     const add = (path: string, body: object) => make(rig, admin, 201, 'POST', path, body);
     const grade = await add('/grades', { name: 'One' });
-    const year = await add('/academics/years', { name: 'Now', start_date: '2026-08-01', end_date: '2027-07-31', is_current: true });
+    const year = await add('/academics/years', {
+      name: 'Now',
+      start_date: '2026-08-01',
+      end_date: '2027-07-31',
+      is_current: true,
+    });
     const nextYear = await add('/academics/years', { name: 'Next', start_date: '2027-08-01', end_date: '2028-07-31' });
     const present = await add('/classes', { name: 'Now', grade_id: grade.id, academic_year_id: year.id });
     const next = await add('/classes', { name: 'Next', grade_id: grade.id, academic_year_id: nextYear.id });
-    const lines = Array.from({ length: 5000 }, (_, row) => `Benedikt,Benchmark ${row},2015-04-01,male,Berta Benchmark,${present.id}`);
+    const lines = Array.from(
+      { length: 5000 },
+      (_, row) => `Benedikt,Benchmark ${row},2015-04-01,male,Berta Benchmark,${present.id}`,
+    );
     const form = new FormData();
-    form.append('file', new Blob([['first_name,last_name,date_of_birth,gender,parent_name,class_id', ...lines].join('\n')]), 'students.csv');
+    form.append(
+      'file',
+      new Blob([['first_name,last_name,date_of_birth,gender,parent_name,class_id', ...lines].join('\n')]),
+      'students.csv',
+    );
     importing.push(await timed(() => make(rig, admin, 201, 'POST', '/students/import', form)));
     const structure = await add('/finance/fee-structures', {
       name: 'Fees',
       academic_year_id: year.id,
       class_ids: [present.id],
-      components: ['one_time', 'monthly', 'quarterly', 'annual'].map((frequency) => ({ name: frequency, amount: 100, frequency })),
+      components: ['one_time', 'monthly', 'quarterly', 'annual'].map((frequency) => ({
+        name: frequency,
+        amount: 100,
+        frequency,
+      })),
     });
-    const bill = () => timed(() => make(rig, admin, 200, 'POST', '/finance/student-fees/generate', { fee_structure_id: structure.id, date: '2027-07-31' }));
+    const bill = () =>
+      timed(() =>
+        make(rig, admin, 200, 'POST', '/finance/student-fees/generate', {
+          fee_structure_id: structure.id,
+          date: '2027-07-31',
+        }),
+      );
     billing.push(await bill());
     billingFloor.push(await measureFees(rig, id));
     billingAgain.push(await bill());
     const student_ids = Array.from({ length: 500 }, (_, student) => student + 1);
     promoting.push(
-      await timed(() => make(rig, admin, 200, 'POST', '/students/promote', { student_ids, to_class_id: next.id, to_academic_year_id: nextYear.id })),
+      await timed(() =>
+        make(rig, admin, 200, 'POST', '/students/promote', {
+          student_ids,
+          to_class_id: next.id,
+          to_academic_year_id: nextYear.id,
+        }),
+      ),
     );
   }
   await removeNew(rig);
@@ -273,7 +355,8 @@ export async function measureSchoolYear(
 async function removeNew(rig: Rig): Promise<void> {
   await withOwner(rig.database.url, async (owner) => {
     const { rows } = await owner.query<{ id: string }>("select id from platform.tenant where subdomain like 'bench-%'");
-    for (const { id } of rows) await owner.query(`drop schema tenant_${id} cascade; delete from platform.tenant where id = ${id}`);
+    for (const { id } of rows)
+      await owner.query(`drop schema tenant_${id} cascade; delete from platform.tenant where id = ${id}`);
   });
 }
 

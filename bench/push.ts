@@ -69,7 +69,10 @@ try {
     );
     const browser = () => {
       const p256dh = createECDH('prime256v1').generateKeys('base64url');
-      return JSON.stringify({ endpoint: `${url}/push/${randomBytes(8).toString('hex')}`, keys: { p256dh, auth: randomBytes(16).toString('base64url') } });
+      return JSON.stringify({
+        endpoint: `${url}/push/${randomBytes(8).toString('hex')}`,
+        keys: { p256dh, auth: randomBytes(16).toString('base64url') },
+      });
     };
     for (const platform of ['android', 'web']) {
       const tokens = Array.from({ length: users }, (_, n) => (platform === 'web' ? browser() : `token-${n}`));

@@ -51,7 +51,9 @@ export function markdown(report: Report): string {
     return [perSecond(service.perSecond), whole(service.p50), whole(service.p99), perSecond(floor), percent(ratio)];
   };
   const verdict = ({ bench, one, random }: CaseReport) =>
-    bench.aim === undefined ? '' : `${percent(bench.aim)}: ${one.ratio >= bench.aim && (random?.ratio ?? 1) >= bench.aim ? 'met' : 'missed'}`;
+    bench.aim === undefined
+      ? ''
+      : `${percent(bench.aim)}: ${one.ratio >= bench.aim && (random?.ratio ?? 1) >= bench.aim ? 'met' : 'missed'}`;
   const boundsHead = [
     'bounds, answers/s',
     'node:http, constant',
@@ -68,7 +70,11 @@ export function markdown(report: Report): string {
   ];
   if (report.cases.length > 0) {
     parts.push(
-      table([head, rule(head), ...report.cases.map((c) => [c.bench.title, ...cells(c.one), ...cells(c.random), verdict(c)])]),
+      table([
+        head,
+        rule(head),
+        ...report.cases.map((c) => [c.bench.title, ...cells(c.one), ...cells(c.random), verdict(c)]),
+      ]),
       'Floor: the same `core.call` through a bare `node:http` server and `pg`; for a log-in, argon2 alone, for a PDF its writing, two at a time.',
       table([
         boundsHead,

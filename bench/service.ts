@@ -42,27 +42,31 @@ export async function startApi(
   const port = await freePort();
   const log = createWriteStream(join(folder, 'api.log'));
   await new Promise((done) => log.once('open', done));
-  const child = spawn(process.execPath, ['--max-semi-space-size=2', ...nodeOptions, join(import.meta.dirname, '../src/main.ts'), '--only', 'api'], {
-    // Not in the terminal's process group: Ctrl-C reaches it through us.
-    detached: true,
-    stdio: ['ignore', log, 'inherit'],
-    env: {
-      PATH: process.env['PATH'],
-      NODE_ENV: 'production',
-      DATABASE_URL: databaseUrl,
-      DATABASE_POOL_SIZE: String(poolSize),
-      MIGRATE_ON_START: 'false',
-      PORT: String(port),
-      PUBLIC_URL: `http://127.0.0.1:${port}`,
-      JWT_SECRETS: secret,
-      RATE_LIMIT_PER_MINUTE: '0',
-      PUBLIC_RATE_LIMIT_PER_MINUTE: '0',
-      LOG_LEVEL: 'info',
-      // A port by chance: nobody reads the metrics, they only cost.
-      ...(hasMetrics ? { METRICS_PORT: '0' } : {}),
-      ...settings,
+  const child = spawn(
+    process.execPath,
+    ['--max-semi-space-size=2', ...nodeOptions, join(import.meta.dirname, '../src/main.ts'), '--only', 'api'],
+    {
+      // Not in the terminal's process group: Ctrl-C reaches it through us.
+      detached: true,
+      stdio: ['ignore', log, 'inherit'],
+      env: {
+        PATH: process.env['PATH'],
+        NODE_ENV: 'production',
+        DATABASE_URL: databaseUrl,
+        DATABASE_POOL_SIZE: String(poolSize),
+        MIGRATE_ON_START: 'false',
+        PORT: String(port),
+        PUBLIC_URL: `http://127.0.0.1:${port}`,
+        JWT_SECRETS: secret,
+        RATE_LIMIT_PER_MINUTE: '0',
+        PUBLIC_RATE_LIMIT_PER_MINUTE: '0',
+        LOG_LEVEL: 'info',
+        // A port by chance: nobody reads the metrics, they only cost.
+        ...(hasMetrics ? { METRICS_PORT: '0' } : {}),
+        ...settings,
+      },
     },
-  });
+  );
   onStop(async () => {
     await end(child);
     log.end();
@@ -72,7 +76,8 @@ export async function startApi(
     const response = await fetch(`${url}/api/health`, { signal: AbortSignal.timeout(500) }).catch(() => undefined);
     await response?.arrayBuffer();
     if (response?.ok) break;
-    if (child.exitCode !== null || attempt === 200) throw new Error(`The service did not start, see ${join(folder, 'api.log')}.`);
+    if (child.exitCode !== null || attempt === 200)
+      throw new Error(`The service did not start, see ${join(folder, 'api.log')}.`);
     await new Promise((done) => setTimeout(done, 50));
   }
   return { url, pid: child.pid };

@@ -3,8 +3,8 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { request } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { passwords } from '../src/api/passwords.ts';
-import { tokens } from '../src/api/tokens.ts';
+import { passwords } from '../src/domain/passwords.ts';
+import { tokens } from '../src/http/tokens.ts';
 import { ensureDatabase, startEmbedded } from '../src/database/embedded.ts';
 import { migrate } from '../src/database/migrate.ts';
 import { createOperator } from '../src/database/operator.ts';
@@ -24,18 +24,23 @@ const cleanups: (() => Promise<unknown>)[] = [];
 /** An open stream; onText takes what comes. */
 function open(url: string, token: string, onText: (text: string) => void): Promise<() => void> {
   return new Promise((done, fail) => {
-    const sent = request(`${url}/api/notifications/stream`, { agent: false, headers: { Authorization: `Bearer ${token}` } }, (response) => {
-      if (response.statusCode !== 200) fail(new Error(`A stream was refused: ${String(response.statusCode)}`));
-      response.setEncoding('utf8').on('data', onText);
-      response.on('error', () => undefined);
-      done(() => response.destroy());
-    });
+    const sent = request(
+      `${url}/api/notifications/stream`,
+      { agent: false, headers: { Authorization: `Bearer ${token}` } },
+      (response) => {
+        if (response.statusCode !== 200) fail(new Error(`A stream was refused: ${String(response.statusCode)}`));
+        response.setEncoding('utf8').on('data', onText);
+        response.on('error', () => undefined);
+        done(() => response.destroy());
+      },
+    );
     sent.on('error', fail);
     sent.end();
   });
 }
 
-const quantile = (sorted: readonly number[], part: number) => (sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * part))] ?? NaN).toFixed(1);
+const quantile = (sorted: readonly number[], part: number) =>
+  (sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * part))] ?? NaN).toFixed(1);
 const figures = (times: number[]) => {
   const sorted = times.toSorted((a, b) => a - b);
   return `p50 ${quantile(sorted, 0.5)} ms, p99 ${quantile(sorted, 0.99)} ms, most ${quantile(sorted, 1)} ms`;
@@ -55,7 +60,14 @@ async function run(): Promise<void> {
   const signing = tokens([secret]);
 
   const [tenantId, sessions] = await withOwner(databaseUrl, async (owner) => {
-    await createOperator(owner, { email: 'operator@bench.example', passwordHash, firstName: 'Olu', lastName: 'Operator', role: 'admin', tenantIds: null });
+    await createOperator(owner, {
+      email: 'operator@bench.example',
+      passwordHash,
+      firstName: 'Olu',
+      lastName: 'Operator',
+      role: 'admin',
+      tenantIds: null,
+    });
     const operator = signing.sign({ session_id: await session(null, 1), user_id: 1, tenant_id: null });
     async function session(tenant: number | null, user: number): Promise<number> {
       const { rows } = await owner.query<{ id: string }>(
@@ -84,7 +96,10 @@ async function run(): Promise<void> {
       [most, data.id],
     );
     await owner.query('vacuum analyze');
-    return [data.id, rows.map((row) => ({ user_id: Number(row.user_id), session_id: Number(row.session_id), tenant_id: data.id }))] as const;
+    return [
+      data.id,
+      rows.map((row) => ({ user_id: Number(row.user_id), session_id: Number(row.session_id), tenant_id: data.id })),
+    ] as const;
   });
   const users = sessions.map((session) => ({ ...session, token: signing.sign(session) }));
   const [sender] = users;
@@ -117,7 +132,9 @@ async function run(): Promise<void> {
   const idle = await usage(service.pid);
   await pause(25_000);
   const later = await usage(service.pid);
-  print(`idle, with heartbeats and checks: ${(((later.cpuSeconds - idle.cpuSeconds) / 25) * 100).toFixed(1)} % of a processor`);
+  print(
+    `idle, with heartbeats and checks: ${(((later.cpuSeconds - idle.cpuSeconds) / 25) * 100).toFixed(1)} % of a processor`,
+  );
 
   let serial = 0;
   /** Sends, and waits until `count` streams have heard it. @returns milliseconds from the request to each event */
@@ -128,7 +145,11 @@ async function run(): Promise<void> {
     const answer = await fetch(`${service.url}/api/notifications/send`, {
       method: 'POST',
       headers: { Authorization: `Bearer ${sender?.token ?? ''}`, 'Content-Type': 'application/json' },
-      body: JSON.stringify({ ...body, title: `Title ${String(serial)}.`, message: 'School ends at noon today. Buses leave at 12:15.' }),
+      body: JSON.stringify({
+        ...body,
+        title: `Title ${String(serial)}.`,
+        message: 'School ends at noon today. Buses leave at 12:15.',
+      }),
     });
     if (!answer.ok) throw new Error(`It was not sent: ${await answer.text()}`);
     await answer.arrayBuffer();
@@ -140,7 +161,8 @@ async function run(): Promise<void> {
 
   async function measure(open: number): Promise<void> {
     const one: number[] = [];
-    for (let n = 0; n < 300; n++) one.push(...(await send({ user_ids: [users[Math.floor(Math.random() * open)]?.user_id] }, 1)));
+    for (let n = 0; n < 300; n++)
+      one.push(...(await send({ user_ids: [users[Math.floor(Math.random() * open)]?.user_id] }, 1)));
     print(`${String(open)} streams, from a send to one user to its event: ${figures(one.slice(50))}`);
     const everybody: number[] = [];
     const user_ids = users.slice(0, open).map(({ user_id }) => user_id);

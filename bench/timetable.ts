@@ -5,9 +5,9 @@ import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { Worker } from 'node:worker_threads';
 import type { Generated, Id, Placed, Problem } from '../src/timetable/problem.ts';
-import { judge, type Verdict } from '../test/support/judge.ts';
-import { instances } from '../test/support/stored-problems.ts';
-import { feasibleProblem, plainSchool, type School } from '../test/support/made-up-problems.ts';
+import { judge, type Verdict } from '../test/support/fixtures/judge.ts';
+import { instances } from '../test/support/fixtures/stored-problems.ts';
+import { feasibleProblem, plainSchool, type School } from '../test/support/fixtures/made-up-problems.ts';
 
 // `npm run bench:timetable -- [effort] [names,...]`: the generator on all instances and on made-up schools, and FET beside it where `fet-cl` is installed.
 
@@ -18,7 +18,17 @@ const run = promisify(execFile);
 const schools: Record<string, Partial<School>> = {
   'full, half without slack': { classes: 24, full: 1, load: 0.8, tight: 0.5, exactLimits: true },
   'half-time teachers': { classes: 24, full: 0.95, load: 0.5, partTime: 0.6 },
-  'half-time, full, no slack': { classes: 40, full: 1, load: 0.5, tight: 0.9, partTime: 0.5, exactLimits: true, days: 6, periods: 7, lunch: [4] },
+  'half-time, full, no slack': {
+    classes: 40,
+    full: 1,
+    load: 0.5,
+    tight: 0.9,
+    partTime: 0.5,
+    exactLimits: true,
+    days: 6,
+    periods: 7,
+    lunch: [4],
+  },
   'one teacher for all': { classes: 30, full: 1, load: 0.7, oneForAll: true, tight: 0.3 },
   'twelve periods': { classes: 20, full: 1, load: 0.7, days: 6, periods: 12, lunch: [5, 6], tight: 0.3, doubles: 0.3 },
   'eighty classes': { classes: 80, full: 0.95, load: 0.65, days: 6, periods: 9, partTime: 0.2, tight: 0.1 },
@@ -59,22 +69,34 @@ const tag = (name: string, content: string | number) => `<${name}>${content}</${
  * FET's own format. Rules and class gaps at 100 %, spread at 95 % (not for lessons that come more than once a day); teachers' gaps at 100 % if asked for, else not at all.
  * It can't say that a lesson outside the plan counts to the limit of its day: there FET has more room than we have.
  */
-function fetFile(problem: Problem, asksForGaps: boolean): { xml: string; lessonOf: Map<number, Problem['lessons'][number]> } {
+function fetFile(
+  problem: Problem,
+  asksForGaps: boolean,
+): { xml: string; lessonOf: Map<number, Problem['lessons'][number]> } {
   const days = Array.from({ length: problem.days }, (_, index) => `D${index + 1}`);
   const hours = Array.from({ length: problem.periods_per_day }, (_, index) => `H${index + 1}`);
   const lessonOf = new Map<number, Problem['lessons'][number]>();
   const activities: string[] = [];
   const constraints: string[] = [];
   const constraint = (name: string, weight: number, content: string) =>
-    constraints.push(tag(name, tag('Weight_Percentage', weight) + content + tag('Active', 'true') + tag('Comments', '')));
+    constraints.push(
+      tag(name, tag('Weight_Percentage', weight) + content + tag('Active', 'true') + tag('Comments', '')),
+    );
   constraint('ConstraintBasicCompulsoryTime', 100, '');
   let id = 0;
   for (const lesson of problem.lessons) {
     const ids = Array.from({ length: lesson.periods_per_week }, () => ++id);
     for (const each of ids) {
       lessonOf.set(each, lesson);
-      const who = tag('Teacher', text(lesson.teacher)) + tag('Subject', text(lesson.subject)) + tag('Students', text(lesson.class));
-      const lasts = tag('Duration', 1) + tag('Total_Duration', ids.length) + tag('Id', each) + tag('Activity_Group_Id', ids.length > 1 ? (ids[0] ?? 0) : 0);
+      const who =
+        tag('Teacher', text(lesson.teacher)) +
+        tag('Subject', text(lesson.subject)) +
+        tag('Students', text(lesson.class));
+      const lasts =
+        tag('Duration', 1) +
+        tag('Total_Duration', ids.length) +
+        tag('Id', each) +
+        tag('Activity_Group_Id', ids.length > 1 ? (ids[0] ?? 0) : 0);
       activities.push(tag('Activity', who + lasts + tag('Active', 'true') + tag('Comments', '')));
     }
     if (ids.length > 1 && ids.length <= problem.days) {
@@ -89,16 +111,26 @@ function fetFile(problem: Problem, asksForGaps: boolean): { xml: string; lessonO
     }
   }
   const times = (name: string, all: readonly (readonly [number, number])[]) =>
-    tag(`Number_of_${name}`, all.length) + all.map(([day, hour]) => tag(name.slice(0, -1), tag('Day', `D${day}`) + tag('Hour', `H${hour}`))).join('');
+    tag(`Number_of_${name}`, all.length) +
+    all.map(([day, hour]) => tag(name.slice(0, -1), tag('Day', `D${day}`) + tag('Hour', `H${hour}`))).join('');
   const breaks = problem.lunch_periods.flatMap((hour) => days.map((_, day) => [day + 1, hour] as const));
   if (breaks.length > 0) constraint('ConstraintBreakTimes', 100, times('Break_Times', breaks));
   constraint('ConstraintStudentsEarlyMaxBeginningsAtSecondHour', 100, tag('Max_Beginnings_At_Second_Hour', 0));
   constraint('ConstraintStudentsMaxGapsPerWeek', 100, tag('Max_Gaps', 0));
   for (const { id: teacher, unavailable = [], busy = [], max_per_day } of problem.teachers) {
     const away = [...unavailable, ...busy];
-    if (away.length > 0) constraint('ConstraintTeacherNotAvailableTimes', 100, tag('Teacher', text(teacher)) + times('Not_Available_Times', away));
+    if (away.length > 0)
+      constraint(
+        'ConstraintTeacherNotAvailableTimes',
+        100,
+        tag('Teacher', text(teacher)) + times('Not_Available_Times', away),
+      );
     if (max_per_day != null)
-      constraint('ConstraintTeacherMaxHoursDaily', 100, tag('Teacher_Name', text(teacher)) + tag('Maximum_Hours_Daily', Math.max(1, max_per_day)));
+      constraint(
+        'ConstraintTeacherMaxHoursDaily',
+        100,
+        tag('Teacher_Name', text(teacher)) + tag('Maximum_Hours_Daily', Math.max(1, max_per_day)),
+      );
   }
   if (asksForGaps) constraint('ConstraintTeachersMaxGapsPerWeek', 100, tag('Max_Gaps', 0));
   const classes = problem.classes.map((each) => (typeof each === 'object' ? each.id : each));
@@ -107,18 +139,32 @@ function fetFile(problem: Problem, asksForGaps: boolean): { xml: string; lessonO
     tag('Institution_Name', 'bench') +
     tag('Comments', '') +
     tag('Days_List', tag('Number_of_Days', days.length) + days.map((name) => tag('Day', tag('Name', name))).join('')) +
-    tag('Hours_List', tag('Number_of_Hours', hours.length) + hours.map((name) => tag('Hour', tag('Name', name))).join('')) +
+    tag(
+      'Hours_List',
+      tag('Number_of_Hours', hours.length) + hours.map((name) => tag('Hour', tag('Name', name))).join(''),
+    ) +
     tag('Subjects_List', subjects.map((name) => tag('Subject', tag('Name', name) + tag('Comments', ''))).join('')) +
     tag('Activity_Tags_List', '') +
     tag(
       'Teachers_List',
       problem.teachers
         .map((teacher) =>
-          tag('Teacher', tag('Name', text(teacher.id)) + tag('Target_Number_of_Hours', 0) + tag('Qualified_Subjects', '') + tag('Comments', '')),
+          tag(
+            'Teacher',
+            tag('Name', text(teacher.id)) +
+              tag('Target_Number_of_Hours', 0) +
+              tag('Qualified_Subjects', '') +
+              tag('Comments', ''),
+          ),
         )
         .join(''),
     ) +
-    tag('Students_List', classes.map((name) => tag('Year', tag('Name', text(name)) + tag('Number_of_Students', 0) + tag('Comments', ''))).join('')) +
+    tag(
+      'Students_List',
+      classes
+        .map((name) => tag('Year', tag('Name', text(name)) + tag('Number_of_Students', 0) + tag('Comments', '')))
+        .join(''),
+    ) +
     tag('Activities_List', activities.join('')) +
     tag('Buildings_List', '') +
     tag('Rooms_List', '') +
@@ -138,18 +184,35 @@ async function fet(problem: Problem, asksForGaps: boolean, limit: number): Promi
     const { xml, lessonOf } = fetFile(problem, asksForGaps);
     await writeFile(join(folder, 'school.fet'), xml);
     const begin = performance.now();
-    const options = [`--inputfile=${join(folder, 'school.fet')}`, `--outputdir=${folder}`, `--timelimitseconds=${limit}`];
-    const said = await run('fet-cl', options).catch((error: unknown) => ({ stdout: error instanceof Error ? error.message : '' }));
+    const options = [
+      `--inputfile=${join(folder, 'school.fet')}`,
+      `--outputdir=${folder}`,
+      `--timelimitseconds=${limit}`,
+    ];
+    const said = await run('fet-cl', options).catch((error: unknown) => ({
+      stdout: error instanceof Error ? error.message : '',
+    }));
     const took = (performance.now() - begin) / 1000;
-    const solution = await readFile(join(folder, 'timetables', 'school', 'school_activities.xml'), 'utf8').catch(() => undefined);
+    const solution = await readFile(join(folder, 'timetables', 'school', 'school_activities.xml'), 'utf8').catch(
+      () => undefined,
+    );
     if (solution === undefined) {
       if (process.env['VERBOSE']) print(said.stdout);
       return undefined;
     }
     const placed: Placed[] = [];
-    for (const [, id, day, period] of solution.matchAll(/<Id>(\d+)<\/Id>\s*<Day>D(\d+)<\/Day>\s*<Hour>H(\d+)<\/Hour>/g)) {
+    for (const [, id, day, period] of solution.matchAll(
+      /<Id>(\d+)<\/Id>\s*<Day>D(\d+)<\/Day>\s*<Hour>H(\d+)<\/Hour>/g,
+    )) {
       const lesson = lessonOf.get(Number(id));
-      if (lesson) placed.push({ class: lesson.class, subject: lesson.subject, teacher: lesson.teacher, day: Number(day), period: Number(period) });
+      if (lesson)
+        placed.push({
+          class: lesson.class,
+          subject: lesson.subject,
+          teacher: lesson.teacher,
+          day: Number(day),
+          period: Number(period),
+        });
     }
     return { seconds: took, processor: null, megabytes: null, placed };
   } finally {
@@ -166,16 +229,23 @@ function row(name: string, { seconds: took, processor, megabytes }: Attempt, ver
   );
 }
 
-const made = Object.entries(schools).map(([name, school]) => ({ name, problem: feasibleProblem({ ...plainSchool, ...school }, 1).problem }));
+const made = Object.entries(schools).map(([name, school]) => ({
+  name,
+  problem: feasibleProblem({ ...plainSchool, ...school }, 1).problem,
+}));
 const hasFet = await run('fet-cl', ['--version']).then(
   () => true,
   () => false,
 );
 print(
-  hasFet ? 'FET beside it, without and with the wish for no gaps of teachers.' : 'fet-cl is not installed (Debian: apt-get install fet), so FET is left out.',
+  hasFet
+    ? 'FET beside it, without and with the wish for no gaps of teachers.'
+    : 'fet-cl is not installed (Debian: apt-get install fet), so FET is left out.',
 );
 print(`Effort ${effort}; FET may take as many seconds.`);
-print(`${''.padEnd(34)}${['seconds', 'cpu', 'unplaced', 'broken', 'spread', 'class', 'teacher', 'MB'].map((head) => head.padStart(8)).join('')}`);
+print(
+  `${''.padEnd(34)}${['seconds', 'cpu', 'unplaced', 'broken', 'spread', 'class', 'teacher', 'MB'].map((head) => head.padStart(8)).join('')}`,
+);
 for (const { name, problem } of [...instances, ...made]) {
   if (names && !names.split(',').includes(name)) continue;
   const attempt = await ours(problem);

@@ -1,6 +1,6 @@
 -- Which errors each operation raises by name: core.fail and core.refuse_field in its function, and in the functions of api and core
 -- that those name, however far; and what triggers raise, by the tables that they write. What constraints raise stands in
--- src/api/openapi.ts.
+-- src/http/openapi.ts.
 with recursive body as (
   select p.oid, (n.nspname || '.' || p.proname) collate "default" as name, case when p.prosqlbody is null then p.prosrc else pg_get_functiondef(p.oid) end as text
   from pg_proc p join pg_namespace n on n.oid = p.pronamespace and n.nspname in ('api', 'core') and p.prokind = 'f'

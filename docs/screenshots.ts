@@ -1,14 +1,14 @@
 // `npm run screenshots`: makes the pictures of the console in docs/images anew, from a service with made-up schools. Needs a Chromium (CHROMIUM_PATH).
 import { join } from 'node:path';
 import { type BrowserContextOptions, chromium, type Page } from 'playwright-core';
-import { passwords } from '../src/api/passwords.ts';
-import { readConfig } from '../src/config.ts';
-import { demo, loadDemo } from '../src/database/demo.ts';
+import { passwords } from '../src/domain/passwords.ts';
+import { readConfig } from '../src/process/config.ts';
+import { demo, loadDemo } from '../src/process/demo.ts';
 import { ensureDatabase, startScratch } from '../src/database/embedded.ts';
 import { migrate } from '../src/database/migrate.ts';
 import { withOwner } from '../src/database/pool.ts';
-import { startService } from '../src/service.ts';
-import { chromiumPath } from '../test/support/browser-found.ts';
+import { startService } from '../src/process/service.ts';
+import { chromiumPath } from '../test/support/server/browser-found.ts';
 
 const images = join(import.meta.dirname, 'images');
 const names = [
@@ -74,7 +74,11 @@ try {
     if (!response.ok) throw new Error(`${method} ${to}: ${await response.text()}`);
     return ((await response.json()) as { data: { id: number; access_token: string } }).data;
   };
-  const { access_token } = await send('POST', '/api/auth/login', { is_platform: true, email: demo.operator, password: demo.password });
+  const { access_token } = await send('POST', '/api/auth/login', {
+    is_platform: true,
+    email: demo.operator,
+    password: demo.password,
+  });
   const schools: number[] = [];
   for (const [n, name] of names.entries()) {
     const subdomain = name
@@ -94,7 +98,10 @@ try {
     schools.push((await send('POST', '/api/platform/tenants', body, access_token)).id);
   }
   await withOwner(url, async (owner) => {
-    await owner.query("update platform.tenant set created_at = now() - (($1::integer - id) ^ 1.25) * interval '5.5 days' where id > 1", [schools.at(-1) ?? 0]);
+    await owner.query(
+      "update platform.tenant set created_at = now() - (($1::integer - id) ^ 1.25) * interval '5.5 days' where id > 1",
+      [schools.at(-1) ?? 0],
+    );
     await owner.query(
       'update platform.tenant_usage set students = (tenant_id * 7919) % 180 + 15, teachers = (tenant_id * 31) % 15 + 3, classes = (tenant_id * 17) % 12 + 2 where tenant_id > 1',
     );
@@ -112,10 +119,21 @@ try {
   const browser = await chromium.launch({ executablePath: path, args: ['--no-sandbox', '--disable-gpu'] });
   stops.push(() => browser.close());
   /** Shows the console to a reader, and keeps pictures of it. */
-  const look = async (options: BrowserContextOptions, shots: [name: string, to: string, prepare?: (page: Page) => Promise<unknown>][]) => {
+  const look = async (
+    options: BrowserContextOptions,
+    shots: [name: string, to: string, prepare?: (page: Page) => Promise<unknown>][],
+  ) => {
     const origins = [{ origin: base, localStorage: [{ name: 'console.has-session', value: 'yes' }] }];
-    const context = await browser.newContext({ baseURL: base, locale: 'en-GB', storageState: { cookies: [], origins }, reducedMotion: 'reduce', ...options });
-    await context.request.post('/api/auth/login', { data: { is_platform: true, email: demo.operator, password: demo.password, refresh_cookie: true } });
+    const context = await browser.newContext({
+      baseURL: base,
+      locale: 'en-GB',
+      storageState: { cookies: [], origins },
+      reducedMotion: 'reduce',
+      ...options,
+    });
+    await context.request.post('/api/auth/login', {
+      data: { is_platform: true, email: demo.operator, password: demo.password, refresh_cookie: true },
+    });
     const page = await context.newPage();
     for (const [name, to, prepare] of shots) {
       await page.goto(`/console${to}`);

@@ -1,15 +1,15 @@
-import './threads.ts';
+import './process/thread-pool-size.ts';
 import { join } from 'node:path';
 import { Command, Option } from 'commander';
-import { passwords } from './api/passwords.ts';
+import { passwords } from './domain/passwords.ts';
 import { checkReachable, databaseName, foundNotice, placeOf } from './cli/database.ts';
-import { type Config, ConfigError, readConfig } from './config.ts';
-import { demo, loadDemo } from './database/demo.ts';
+import { type Config, ConfigError, readConfig } from './process/config.ts';
+import { demo, loadDemo } from './process/demo.ts';
 import { claim, ensureDatabase, startEmbedded } from './database/embedded.ts';
 import { checkVersion, migrate } from './database/migrate.ts';
 import { createOperator } from './database/operator.ts';
 import { withOwner } from './database/pool.ts';
-import { type Part, startService } from './service.ts';
+import { type Part, startService } from './process/service.ts';
 
 const print = (text = '') => process.stdout.write(`${text}\n`);
 
@@ -25,7 +25,8 @@ function undoable<T>(work: Promise<T>, undo: (result: T) => Promise<void>): Prom
 /** Undoes everything, also when a part of it fails, and what comes meanwhile. @throws the first failure */
 async function stop(): Promise<void> {
   const failures: unknown[] = [];
-  for (let cleanup = cleanups.pop(); cleanup; cleanup = cleanups.pop()) await cleanup().catch((error: unknown) => failures.push(error));
+  for (let cleanup = cleanups.pop(); cleanup; cleanup = cleanups.pop())
+    await cleanup().catch((error: unknown) => failures.push(error));
   if (failures.length > 0) throw failures[0];
 }
 
@@ -47,7 +48,8 @@ async function openDatabase(config: Config): Promise<{ ownerUrl: string; place: 
 async function prepare(config: Config, ownerUrl: string): Promise<boolean> {
   if (config.migrateOnStart) {
     const { failed } = await migrate({ ownerUrl });
-    for (const { tenant, error } of failed) print(`School ${tenant} could not be migrated and answers 503: ${error ?? ''}`);
+    for (const { tenant, error } of failed)
+      print(`School ${tenant} could not be migrated and answers 503: ${error ?? ''}`);
   } else {
     await checkVersion(ownerUrl);
   }
@@ -56,7 +58,14 @@ async function prepare(config: Config, ownerUrl: string): Promise<boolean> {
   return withOwner(ownerUrl, async (client) => {
     if (PLATFORM_ADMIN_EMAIL && PLATFORM_ADMIN_PASSWORD) {
       const passwordHash = await hashing.hash(PLATFORM_ADMIN_PASSWORD);
-      await createOperator(client, { email: PLATFORM_ADMIN_EMAIL, passwordHash, firstName: 'Platform', lastName: 'Admin', role: 'admin', tenantIds: null });
+      await createOperator(client, {
+        email: PLATFORM_ADMIN_EMAIL,
+        passwordHash,
+        firstName: 'Platform',
+        lastName: 'Admin',
+        role: 'admin',
+        tenantIds: null,
+      });
     }
     if (config.isProduction) return false;
     if (config.DEMO !== false) await loadDemo(client, hashing);
@@ -65,7 +74,14 @@ async function prepare(config: Config, ownerUrl: string): Promise<boolean> {
   });
 }
 
-function banner(config: Config, url: string, metricsUrl: string | undefined, place: string, hasDemo: boolean, seconds: string): void {
+function banner(
+  config: Config,
+  url: string,
+  metricsUrl: string | undefined,
+  place: string,
+  hasDemo: boolean,
+  seconds: string,
+): void {
   const { port } = new URL(url);
   print();
   print(`School management service, ready in ${seconds} s`);
@@ -101,7 +117,8 @@ async function start(parts: readonly Part[]): Promise<void> {
   const { ownerUrl, place } = await openDatabase(config);
   const hasDemo = await prepare(config, ownerUrl);
   const service = await undoable(startService(config, ownerUrl, parts), (running) => running.close());
-  if (service.url) banner(config, service.url, service.metricsUrl, place, hasDemo, ((performance.now() - begin) / 1000).toFixed(1));
+  if (service.url)
+    banner(config, service.url, service.metricsUrl, place, hasDemo, ((performance.now() - begin) / 1000).toFixed(1));
   else print(`Worker ready.${service.metricsUrl ? ` Metrics at ${service.metricsUrl} .` : ''} Stop with Ctrl-C.`);
 }
 
@@ -137,7 +154,8 @@ for (const signal of ['SIGINT', 'SIGTERM'] as const) {
 start(only ? [only] : ['api', 'worker']).catch(async (error: unknown) => {
   // It was stopped half-way, and the database is going away under it.
   if (isStopping) return;
-  const lines = error instanceof ConfigError ? error.problems : [error instanceof Error ? error.message : String(error)];
+  const lines =
+    error instanceof ConfigError ? error.problems : [error instanceof Error ? error.message : String(error)];
   process.stderr.write(`${lines.join('\n')}\n`);
   await stop().catch(() => undefined);
   process.exit(1);

@@ -7,7 +7,8 @@ import type pg from 'pg';
 export async function eachSchool(pool: pg.Pool, schools: string, work: string): Promise<void> {
   const { rows } = await pool.query<{ id: string }>(`select id from ${schools} id`);
   const failures: [string, unknown][] = [];
-  for (const { id } of rows) await pool.query(`select ${work}($1)`, [id]).catch((error: unknown) => failures.push([id, error]));
+  for (const { id } of rows)
+    await pool.query(`select ${work}($1)`, [id]).catch((error: unknown) => failures.push([id, error]));
   const [first] = failures;
   if (!first) return;
   const [id, error] = first;

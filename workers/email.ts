@@ -50,23 +50,38 @@ const verbatim = (contentType: string, content: string) => ({
 export function emailSender(options: { smtpUrl: string | undefined; from: string; outbox: string }): SendEmail {
   const { smtpUrl, from: defaultFrom, outbox } = options;
   const address = /<([^<>]*)>\s*$/.exec(defaultFrom)?.[1] ?? defaultFrom.trim();
-  const identity = ({ messageId }: Email) => messageId !== undefined && { messageId: `<${messageId}@${address.replace(/^.*@/, '')}>` };
+  const identity = ({ messageId }: Email) =>
+    messageId !== undefined && { messageId: `<${messageId}@${address.replace(/^.*@/, '')}>` };
   const from = ({ fromName }: Email) => (fromName === undefined ? defaultFrom : { name: fromName, address });
   if (smtpUrl) {
     // Who has taken a message may look at it for a while before they say so.
-    const transport = createTransport({ url: smtpUrl, connectionTimeout: 10_000, greetingTimeout: 10_000, socketTimeout: 60_000 });
+    const transport = createTransport({
+      url: smtpUrl,
+      connectionTimeout: 10_000,
+      greetingTimeout: 10_000,
+      socketTimeout: 60_000,
+    });
     return async (email) => {
       const { to, subject, text, html, attachments = [] } = email;
-      await transport.sendMail({ from: from(email), to, subject, text, html, attachments, ...identity(email) }).catch((error: unknown) => {
-        throw new EmailRefused(error);
-      });
+      await transport
+        .sendMail({ from: from(email), to, subject, text, html, attachments, ...identity(email) })
+        .catch((error: unknown) => {
+          throw new EmailRefused(error);
+        });
     };
   }
   const transport = createTransport({ streamTransport: true, buffer: true });
   return async (email) => {
     const { to, subject, text, html, attachments = [] } = email;
     const alternatives = [verbatim('text/plain', text), verbatim('text/html', html)];
-    const { message } = await transport.sendMail({ from: from(email), to, subject, alternatives, attachments, ...identity(email) });
+    const { message } = await transport.sendMail({
+      from: from(email),
+      to,
+      subject,
+      alternatives,
+      attachments,
+      ...identity(email),
+    });
     await mkdir(outbox, { recursive: true, mode: 0o700 });
     const name = `${new Date().toISOString().replaceAll(':', '-')}-${randomUUID().slice(0, 8)}`;
     await writeFile(join(outbox, `.${name}`), message as Buffer, { mode: 0o600 });

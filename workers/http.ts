@@ -26,7 +26,7 @@ export class NoReply extends Error {}
 
 const timeoutMs = 10_000;
 /** Nobody answers a push with more. */
-const mostBytes = 64 * 1024;
+const maxBytes = 64 * 1024;
 
 /** What is no public address: RFC 6890 and what else is reserved. */
 const reserved = new BlockList();
@@ -40,14 +40,19 @@ const block = (family: 'ipv4' | 'ipv6', nets: string) => {
     reserved.addSubnet(address, Number(prefix), family);
   }
 };
-block('ipv4', '0.0.0.0/8 10.0.0.0/8 100.64.0.0/10 127.0.0.0/8 169.254.0.0/16 172.16.0.0/12 192.0.0.0/24 192.0.2.0/24 192.88.99.0/24 192.168.0.0/16');
+block(
+  'ipv4',
+  '0.0.0.0/8 10.0.0.0/8 100.64.0.0/10 127.0.0.0/8 169.254.0.0/16 172.16.0.0/12 192.0.0.0/24 192.0.2.0/24 192.88.99.0/24 192.168.0.0/16',
+);
 block('ipv4', '198.18.0.0/15 198.51.100.0/24 203.0.113.0/24 224.0.0.0/4 240.0.0.0/4');
 // Of global unicast, what leads elsewhere or nowhere.
 block('ipv6', '2001::/23 2001:db8::/32 2002::/16 3fff::/20');
 
 /** Whether an address is of the internet, and not of a network of somebody's own. */
 export const isPublic = (address: string): boolean =>
-  isIP(address) === 6 ? global.check(address, 'ipv6') && !reserved.check(address, 'ipv6') : isIP(address) === 4 && !reserved.check(address, 'ipv4');
+  isIP(address) === 6
+    ? global.check(address, 'ipv6') && !reserved.check(address, 'ipv6')
+    : isIP(address) === 4 && !reserved.check(address, 'ipv4');
 
 /** Looks a name up for the very connection that is made, so that it can't stand for something else a moment later. */
 const lookupPublic: LookupFunction = (name, options, callback) => {
@@ -77,7 +82,11 @@ export interface Http {
 
 export function http(): Http {
   const keep = { keepAlive: true, maxFreeSockets: 50 };
-  const agents = { http: new HttpAgent(keep), https: new HttpsAgent(keep), foreign: new HttpsAgent({ ...keep, lookup: lookupPublic }) };
+  const agents = {
+    http: new HttpAgent(keep),
+    https: new HttpsAgent(keep),
+    foreign: new HttpsAgent({ ...keep, lookup: lookupPublic }),
+  };
 
   const send = ({ url, headers, body, isForeign }: Post): Promise<Reply> =>
     new Promise((done, fail) => {
@@ -93,7 +102,8 @@ export function http(): Http {
         agent,
         signal,
       });
-      const lost = (error: Error & { code?: string }) => fail(new NoReply(signal.aborted ? 'ETIMEDOUT' : (error.code ?? 'ECONNRESET')));
+      const lost = (error: Error & { code?: string }) =>
+        fail(new NoReply(signal.aborted ? 'ETIMEDOUT' : (error.code ?? 'ECONNRESET')));
       req.on('error', lost);
       req.on('response', (res) => {
         const chunks: Buffer[] = [];
@@ -106,7 +116,7 @@ export function http(): Http {
         res.on('data', (chunk: Buffer) => {
           chunks.push(chunk);
           size += chunk.length;
-          if (size > mostBytes) res.destroy();
+          if (size > maxBytes) res.destroy();
         });
         res.on('error', () => undefined);
         res.on('close', finish);

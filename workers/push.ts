@@ -1,6 +1,5 @@
 import type { JWT } from 'google-auth-library';
-import type { Config } from '../src/config.ts';
-import { allowsEndpoint, isNamed, readSubscription } from '../src/push.ts';
+import { allowsEndpoint, isNamed, type PushHost, readSubscription } from '../src/domain/push.ts';
 import { type Http, http, NoReply, type Reply } from './http.ts';
 
 /** One message to one device. */
@@ -32,30 +31,49 @@ export interface Push {
   close(): void;
 }
 
-type Settings = Pick<Config, 'FCM_CREDENTIALS' | 'FCM_URL' | 'VAPID_PUBLIC_KEY' | 'VAPID_PRIVATE_KEY' | 'VAPID_SUBJECT' | 'WEB_PUSH_HOSTS'>;
+/** A Google service account, as far as this module reads it. */
+export interface FcmCredentials {
+  project_id: string;
+  client_email: string;
+  private_key: string;
+  token_uri: string;
+}
+
+/** The credentials of the push services; a service without credentials is not used. */
+export interface PushSettings {
+  FCM_CREDENTIALS?: FcmCredentials | undefined;
+  FCM_URL: string;
+  VAPID_PUBLIC_KEY?: string | undefined;
+  VAPID_PRIVATE_KEY?: string | undefined;
+  VAPID_SUBJECT?: string | undefined;
+  WEB_PUSH_HOSTS: readonly PushHost[];
+}
 
 /** Push services keep a message for a device that is off for so long. After it a message is of no use: what it says is in the app. */
 const keptForSeconds = 24 * 3600;
 /** Push services take 4,096 bytes, of which some are theirs. */
-const mostBytes = 3600;
+const maxBytes = 3600;
 
 /** JSON of a message, its text shortened until all of it is small enough to be taken. */
 function fitted<T>(message: string, make: (message: string) => T): T {
   let letters = Array.from(message);
   let made = make(message);
-  while (letters.length > 0 && Buffer.byteLength(JSON.stringify(made)) > mostBytes) {
+  while (letters.length > 0 && Buffer.byteLength(JSON.stringify(made)) > maxBytes) {
     letters = letters.slice(0, Math.floor(letters.length * 0.8));
     made = make(`${letters.join('').trimEnd()}…`);
   }
   return made;
 }
 
-const given = (data: PushMessage['data']) => Object.fromEntries(Object.entries(data).filter((entry): entry is [string, string] => entry[1] !== null));
+const given = (data: PushMessage['data']) =>
+  Object.fromEntries(Object.entries(data).filter((entry): entry is [string, string] => entry[1] !== null));
 
 /** What holds of every service: later is better, or never. */
 function otherwise({ status, retryAfter }: Reply, carrier: string, code = String(status)): Outcome {
   const reason = `${carrier}_${code}`;
-  return status === 408 || status === 429 || status >= 500 ? { status: 'retry', reason, after: retryAfter } : { status: 'failed', reason };
+  return status === 408 || status === 429 || status >= 500
+    ? { status: 'retry', reason, after: retryAfter }
+    : { status: 'failed', reason };
 }
 
 const unreachable = (error: unknown, carrier: string): Outcome => {
@@ -79,22 +97,31 @@ function fcmFault(body: string): { code: string | undefined; isAboutToken: boole
   const fields = details.flatMap(({ fieldViolations }) => fieldViolations ?? []).map(({ field }) => field);
   return {
     code: details.map(({ errorCode }) => errorCode).find((code) => code !== undefined && /^[A-Z_]{1,40}$/.test(code)),
-    isAboutToken: fields.length > 0 ? fields.every((field) => field === 'message.token') : /registration token/i.test(error?.message ?? ''),
+    isAboutToken:
+      fields.length > 0
+        ? fields.every((field) => field === 'message.token')
+        : /registration token/i.test(error?.message ?? ''),
   };
 }
 
 /** Firebase Cloud Messaging, HTTP v1. */
-function firebase(connection: Http, account: NonNullable<Settings['FCM_CREDENTIALS']>, baseUrl: string) {
+function firebase(connection: Http, account: FcmCredentials, baseUrl: string) {
   const url = `${baseUrl.replace(/\/$/, '')}/v1/projects/${account.project_id}/messages:send`;
   let client: Promise<JWT> | undefined;
 
   async function signIn(): Promise<JWT> {
     const { JWT } = await import('google-auth-library');
     const { client_email: email, private_key: key, token_uri } = account;
-    const made = new JWT({ email, key, scopes: ['https://www.googleapis.com/auth/firebase.messaging'], additionalClaims: { aud: token_uri } });
+    const made = new JWT({
+      email,
+      key,
+      scopes: ['https://www.googleapis.com/auth/firebase.messaging'],
+      additionalClaims: { aud: token_uri },
+    });
     // The library asks Google, whatever the account says.
     made.transporter.interceptors.request.add({
-      resolved: (options) => Promise.resolve({ ...options, url: new URL(token_uri), timeout: 10_000, retryConfig: { retry: 0 } }),
+      resolved: (options) =>
+        Promise.resolve({ ...options, url: new URL(token_uri), timeout: 10_000, retryConfig: { retry: 0 } }),
     });
     return made;
   }
@@ -114,16 +141,25 @@ function firebase(connection: Http, account: NonNullable<Settings['FCM_CREDENTIA
         data: { ...given(data), id },
         // Not collapse_key: of more than four different ones a phone that is off gets only some.
         android: { ttl: `${String(keptForSeconds)}s`, notification: { tag: id } },
-        apns: { headers: { 'apns-collapse-id': id, 'apns-expiration': String(Math.floor(Date.now() / 1000) + keptForSeconds) } },
+        apns: {
+          headers: {
+            'apns-collapse-id': id,
+            'apns-expiration': String(Math.floor(Date.now() / 1000) + keptForSeconds),
+          },
+        },
       },
     }));
     const headers = { Authorization: `Bearer ${bearer ?? ''}`, 'Content-Type': 'application/json; charset=utf-8' };
-    const reply = await connection.post({ url, headers, body: JSON.stringify(body), isForeign: false }).catch((error: unknown) => unreachable(error, 'fcm'));
+    const reply = await connection
+      .post({ url, headers, body: JSON.stringify(body), isForeign: false })
+      .catch((error: unknown) => unreachable(error, 'fcm'));
     if (!('body' in reply)) return reply;
     if (reply.status === 200) return { status: 'sent' };
     const { code, isAboutToken } = fcmFault(reply.body);
-    if (reply.status === 404 && code === 'UNREGISTERED') return { status: 'failed', reason: 'fcm_unregistered', isGone: true };
-    if (reply.status === 400 && code === 'INVALID_ARGUMENT' && isAboutToken) return { status: 'failed', reason: 'fcm_invalid_token', isGone: true };
+    if (reply.status === 404 && code === 'UNREGISTERED')
+      return { status: 'failed', reason: 'fcm_unregistered', isGone: true };
+    if (reply.status === 400 && code === 'INVALID_ARGUMENT' && isAboutToken)
+      return { status: 'failed', reason: 'fcm_invalid_token', isGone: true };
     if (reply.status === 401) {
       client = undefined;
       return { status: 'retry', reason: 'fcm_401' };
@@ -133,14 +169,21 @@ function firebase(connection: Http, account: NonNullable<Settings['FCM_CREDENTIA
 }
 
 /** Web Push (RFC 8030), encrypted (RFC 8291), in the name of this installation (RFC 8292). */
-function browsers(connection: Http, vapid: { subject: string; publicKey: string; privateKey: string }, hosts: Settings['WEB_PUSH_HOSTS']) {
+function browsers(
+  connection: Http,
+  vapid: { subject: string; publicKey: string; privateKey: string },
+  hosts: readonly PushHost[],
+) {
   const { subject, publicKey, privateKey } = vapid;
   /** Who we are, signed for each service; it holds for half a day and is made anew each hour, since signing costs more than all else. */
   const signed = new Map<string, { authorization: string; at: number }>();
   const authorization = (audience: string, sign: typeof import('web-push').getVapidHeaders): string => {
     let found = signed.get(audience);
     if (!found || performance.now() - found.at > 3600_000) {
-      found = { authorization: sign(audience, subject, publicKey, privateKey, 'aes128gcm').Authorization, at: performance.now() };
+      found = {
+        authorization: sign(audience, subject, publicKey, privateKey, 'aes128gcm').Authorization,
+        at: performance.now(),
+      };
       // Hosts below a domain that is known have names without end.
       if (signed.size >= 100) signed.clear();
       signed.set(audience, found);
@@ -176,11 +219,19 @@ function browsers(connection: Http, vapid: { subject: string; publicKey: string;
 }
 
 /** The ways to devices that the settings open. Libraries are loaded with the first message. */
-export function push(settings: Settings): Push {
-  const { FCM_CREDENTIALS, VAPID_PUBLIC_KEY: publicKey, VAPID_PRIVATE_KEY: privateKey, VAPID_SUBJECT: subject } = settings;
+export function push(settings: PushSettings): Push {
+  const {
+    FCM_CREDENTIALS,
+    VAPID_PUBLIC_KEY: publicKey,
+    VAPID_PRIVATE_KEY: privateKey,
+    VAPID_SUBJECT: subject,
+  } = settings;
   const connection = http();
   const mobile = FCM_CREDENTIALS && firebase(connection, FCM_CREDENTIALS, settings.FCM_URL);
-  const web = publicKey && privateKey && subject ? browsers(connection, { subject, publicKey, privateKey }, settings.WEB_PUSH_HOSTS) : undefined;
+  const web =
+    publicKey && privateKey && subject
+      ? browsers(connection, { subject, publicKey, privateKey }, settings.WEB_PUSH_HOSTS)
+      : undefined;
   return {
     platforms: [...(mobile ? (['ios', 'android'] as const) : []), ...(web ? (['web'] as const) : [])],
     carrier({ platform, token }) {

@@ -1,9 +1,7 @@
 import { EventEmitter } from 'node:events';
 import { Logger, parseCrontab, run, type Task, type WorkerEvents } from 'graphile-worker';
 import type pg from 'pg';
-import type { Logger as Log } from 'pino';
-import type { SendEmail } from './email.ts';
-import type { Push } from './push.ts';
+import type { TaskContext } from './task-context.ts';
 import { analytics } from './tasks/analytics.ts';
 import { analytics_schools } from './tasks/analytics_schools.ts';
 import { clean_up } from './tasks/clean_up.ts';
@@ -15,21 +13,18 @@ import { purge_tenants } from './tasks/purge_tenants.ts';
 import { send_email } from './tasks/send_email.ts';
 import { send_invoice_reminder } from './tasks/send_invoice_reminder.ts';
 
-/** What a task works with. */
-export interface TaskContext {
-  /** Connections as school_worker. */
-  pool: pg.Pool;
-  sendEmail: SendEmail;
-  push: Push;
-  logger: Log;
-  links: { publicUrl: string; passwordPageUrl: string | undefined; appUrl: string | undefined };
-  /** What becomes of deleted schools: the folder of their files, and when. */
-  retention: { exports: string; days: number };
-  /** The worker is to stop: what takes long leaves the rest to another one. */
-  stopping: AbortSignal;
-}
-
-const tasks = { deliver, send_email, send_invoice_reminder, clean_up, purge_tenants, daily, daily_school, notify_daily, analytics, analytics_schools };
+const tasks = {
+  deliver,
+  send_email,
+  send_invoice_reminder,
+  clean_up,
+  purge_tenants,
+  daily,
+  daily_school,
+  notify_daily,
+  analytics,
+  analytics_schools,
+};
 
 /**
  * When jobs run by themselves, in UTC. `daily` looks where it has become six in the morning; a worker that was not there looks when it
@@ -83,13 +78,19 @@ export async function startWorker(
         async (payload, helpers) => {
           const start = performance.now();
           await task(payload, context, helpers.job);
-          logger.info({ task: name, job: helpers.job.id, attempt: helpers.job.attempts, ms: Math.round(performance.now() - start) });
+          logger.info({
+            task: name,
+            job: helpers.job.id,
+            attempt: helpers.job.attempts,
+            ms: Math.round(performance.now() - start),
+          });
         },
       ]),
     ),
     preset: { worker: { concurrentJobs: concurrency, pollInterval: 1000 } },
     logger: new Logger(() => (level, message, meta) => {
-      if (level === 'error' || level === 'warning') logger.warn({ worker: message, error: meta['error'] instanceof Error ? meta['error'].message : undefined });
+      if (level === 'error' || level === 'warning')
+        logger.warn({ worker: message, error: meta['error'] instanceof Error ? meta['error'].message : undefined });
     }),
   });
   let alive = true;
@@ -117,7 +118,9 @@ export async function startWorker(
  */
 async function untilWrittenOff(pool: pg.Pool, lockedBy: string): Promise<void> {
   for (let attempt = 0; attempt < 250; attempt++) {
-    const { rowCount } = await pool.query('select from graphile_worker._private_jobs where locked_by = $1', [lockedBy]).catch(() => ({ rowCount: 0 }));
+    const { rowCount } = await pool
+      .query('select from graphile_worker._private_jobs where locked_by = $1', [lockedBy])
+      .catch(() => ({ rowCount: 0 }));
     if (!rowCount) return;
     await new Promise((done) => setTimeout(done, 20));
   }
@@ -127,7 +130,7 @@ async function untilWrittenOff(pool: pg.Pool, lockedBy: string): Promise<void> {
  * Gives jobs back to the queue whose worker is dead, within some 15 seconds; graphile-worker by itself waits for four hours.
  * @returns stops it
  */
-function freeJobsOfTheDead(pool: pg.Pool, logger: Log, lookEveryMs: number): () => Promise<void> {
+function freeJobsOfTheDead(pool: pg.Pool, logger: TaskContext['logger'], lookEveryMs: number): () => Promise<void> {
   const seen = new Map<string, number>();
   const look = async () => {
     const { rows } = await pool.query<{ name: string }>(
@@ -165,7 +168,11 @@ async function holdAliveLock(pool: pg.Pool, name: string, isAlive: () => boolean
       client = undefined;
       taken.release(true);
     });
-    await taken.query('select pg_advisory_lock_shared($1, $2), pg_advisory_lock_shared($3, hashtext($4))', [...aliveLock, ownLock, name]);
+    await taken.query('select pg_advisory_lock_shared($1, $2), pg_advisory_lock_shared($3, hashtext($4))', [
+      ...aliveLock,
+      ownLock,
+      name,
+    ]);
     client = taken;
   };
   await take();

@@ -9,7 +9,7 @@ create table core.error (
   sqlstate text not null unique,
   status integer not null
 );
-comment on table core.error is 'The error registry, filled from src/api/errors.ts at installation.';
+comment on table core.error is 'The error registry, filled from src/domain/errors.ts at installation.';
 
 create table core.permission (
   id integer primary key,

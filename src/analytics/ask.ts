@@ -12,7 +12,16 @@ import {
   validate,
 } from 'postgraphile/graphql';
 import { cutOff, type RequestClient, requestClient } from './database.ts';
-import { checkCost, checkSize, checkVariables, limits, mostBytes, mostCharacters, type Size, withPages } from './limits.ts';
+import {
+  checkCost,
+  checkSize,
+  checkVariables,
+  limits,
+  maxBytes,
+  maxCharacters,
+  type Size,
+  withPages,
+} from './limits.ts';
 import type { Reach } from './reach.ts';
 import type { AnalyticsSchema } from './schema.ts';
 
@@ -35,7 +44,7 @@ export interface Answer {
 }
 
 /** So many documents are kept as they were checked; PostGraphile keeps its plans by them. */
-const mostDocuments = 200;
+const maxDocuments = 200;
 
 /** A document that may be run on this schema, if its variables let it. */
 interface Prepared {
@@ -56,23 +65,33 @@ function shown(error: GraphQLError, faults: object[]): GraphQLFormattedError {
   const where = { ...(locations ? { locations } : {}), ...(path ? { path } : {}) };
   let cause: unknown = error;
   while (cause instanceof GraphQLError && cause.originalError) cause = cause.originalError;
-  if (cause instanceof GraphQLError) return { message: cause.message || message, ...where, extensions: { code: 'BAD_USER_INPUT', ...cause.extensions } };
+  if (cause instanceof GraphQLError)
+    return { message: cause.message || message, ...where, extensions: { code: 'BAD_USER_INPUT', ...cause.extensions } };
   // What Grafast says of a cursor.
-  if (cause instanceof Error && isSafeError(cause)) return { message: cause.message, ...where, extensions: { code: 'BAD_USER_INPUT' } };
+  if (cause instanceof Error && isSafeError(cause))
+    return { message: cause.message, ...where, extensions: { code: 'BAD_USER_INPUT' } };
   const code = cause instanceof Error && 'code' in cause ? String(cause.code) : '';
-  if (code.startsWith('22')) return { message: 'A value is out of range or not of its type.', ...where, extensions: { code: 'BAD_USER_INPUT' } };
+  if (code.startsWith('22'))
+    return { message: 'A value is out of range or not of its type.', ...where, extensions: { code: 'BAD_USER_INPUT' } };
   faults.push(faultOf(cause));
   // 40001: a replica that has to go on ends who reads what is gone.
   if (
     /^(08|40001|53|57|25006|ECONN|ENOENT|EPIPE|ETIMEDOUT)/.test(code) ||
     (cause instanceof Error && /timeout exceeded|Connection terminated/.test(cause.message))
   )
-    return { message: 'The database is not available. Try again in a moment.', ...where, extensions: { code: 'UNAVAILABLE' } };
+    return {
+      message: 'The database is not available. Try again in a moment.',
+      ...where,
+      extensions: { code: 'UNAVAILABLE' },
+    };
   return { message: 'Something went wrong on our side.', ...where, extensions: { code: 'INTERNAL_ERROR' } };
 }
 
 /** Runs the queries of analysts on one schema and one pool. */
-export function analyst({ schema, resolvedPreset }: AnalyticsSchema, pool: pg.Pool): (question: Question) => Promise<Answer> {
+export function analyst(
+  { schema, resolvedPreset }: AnalyticsSchema,
+  pool: pg.Pool,
+): (question: Question) => Promise<Answer> {
   const documents = new Map<string, Prepared | readonly GraphQLError[]>();
 
   /** The document of a query with its pages, or what is wrong with it. */
@@ -82,7 +101,9 @@ export function analyst({ schema, resolvedPreset }: AnalyticsSchema, pool: pg.Po
     let made: Prepared | readonly GraphQLError[];
     try {
       if (query.length > limits.characters) {
-        throw new GraphQLError(`The query may have ${String(limits.characters)} characters.`, { extensions: { code: 'TOO_LONG' } });
+        throw new GraphQLError(`The query may have ${String(limits.characters)} characters.`, {
+          extensions: { code: 'TOO_LONG' },
+        });
       }
       const document = parse(query, { maxTokens: limits.tokens });
       const size = checkSize(document);
@@ -95,7 +116,7 @@ export function analyst({ schema, resolvedPreset }: AnalyticsSchema, pool: pg.Po
       made = [error];
     }
     const [oldest] = documents.keys();
-    if (oldest !== undefined && documents.size >= mostDocuments) documents.delete(oldest);
+    if (oldest !== undefined && documents.size >= maxDocuments) documents.delete(oldest);
     documents.set(query, made);
     return made;
   }
@@ -113,14 +134,25 @@ export function analyst({ schema, resolvedPreset }: AnalyticsSchema, pool: pg.Po
       if (!('document' in prepared)) return refused(prepared);
       const { document, size } = prepared;
       const operation = getOperationAST(document, operationName);
-      if (!operation) return refused([new GraphQLError('Name one of the operations of the query: operationName.', { extensions: { code: 'INVALID_QUERY' } })]);
+      if (!operation)
+        return refused([
+          new GraphQLError('Name one of the operations of the query: operationName.', {
+            extensions: { code: 'INVALID_QUERY' },
+          }),
+        ]);
       if (operation.operation !== OperationTypeNode.QUERY)
-        return refused([new GraphQLError(`There is no ${operation.operation} here: analysts only read.`, { extensions: { code: 'READ_ONLY' } })]);
+        return refused([
+          new GraphQLError(`There is no ${operation.operation} here: analysts only read.`, {
+            extensions: { code: 'READ_ONLY' },
+          }),
+        ]);
       checkVariables(variables);
-      const { coerced, errors } = getVariableValues(schema, operation.variableDefinitions ?? [], variables, { maxErrors: 10 });
+      const { coerced, errors } = getVariableValues(schema, operation.variableDefinitions ?? [], variables, {
+        maxErrors: 10,
+      });
       if (errors) return refused(errors);
       checkCost(schema, document, operation, coerced);
-      client = requestClient(pool, reach, mostBytes(size));
+      client = requestClient(pool, reach, maxBytes(size));
       const result = await execute({
         schema,
         document,
@@ -132,16 +164,22 @@ export function analyst({ schema, resolvedPreset }: AnalyticsSchema, pool: pg.Po
       });
       if (Symbol.asyncIterator in result) throw new Error('A query answered a stream.');
       const data = result.data as unknown as string | null | undefined;
-      if (data && data.length > mostCharacters)
+      if (data && data.length > maxCharacters)
         throw cutOff(
           'ANSWER_TOO_LARGE',
-          `The answer has more than ${String(mostCharacters / 1024 / 1024)} MB. Group by less, filter, or ask for fewer rows or fields.`,
+          `The answer has more than ${String(maxCharacters / 1024 / 1024)} MB. Group by less, filter, or ask for fewer rows or fields.`,
         );
       const shownErrors = result.errors?.map((error) => shown(error, faults));
-      return { body: `{${shownErrors ? `"errors":${JSON.stringify(shownErrors)},` : ''}"data":${data ?? 'null'}}`, isRefused: false, faults };
+      return {
+        body: `{${shownErrors ? `"errors":${JSON.stringify(shownErrors)},` : ''}"data":${data ?? 'null'}}`,
+        isRefused: false,
+        faults,
+      };
     } catch (error) {
       return refused([
-        error instanceof GraphQLError ? error : new GraphQLError('', { originalError: error instanceof Error ? error : new Error(String(error)) }),
+        error instanceof GraphQLError
+          ? error
+          : new GraphQLError('', { originalError: error instanceof Error ? error : new Error(String(error)) }),
       ]);
     } finally {
       await client?.end();

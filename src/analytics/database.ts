@@ -53,9 +53,9 @@ export interface RequestClient {
 /**
  * The connection of one request: all its statements run one after the other in one read-only transaction, and see the same data. What they run
  * as is set here and nowhere else, so that no configuration can forget it.
- * @param mostBytes  what all statements together may answer: of groups there is no other limit
+ * @param maxBytes  what all statements together may answer: of groups there is no other limit
  */
-export function requestClient(pool: pg.Pool, reach: Reach, mostBytes: number): RequestClient {
+export function requestClient(pool: pg.Pool, reach: Reach, maxBytes: number): RequestClient {
   if (!/^(all|,(\d+,)+|)$/.test(reach)) throw new Error('This is no reach of an analyst.');
   const begin = [
     'begin isolation level repeatable read read only',
@@ -74,30 +74,37 @@ export function requestClient(pool: pg.Pool, reach: Reach, mostBytes: number): R
   const tooMuch = () =>
     cutOff(
       'ANSWER_TOO_LARGE',
-      `The database answered more than ${(mostBytes / 1024 / 1024).toFixed(1)} MB. Group by less, filter, or ask for fewer rows or aliases.`,
+      `The database answered more than ${(maxBytes / 1024 / 1024).toFixed(1)} MB. Group by less, filter, or ask for fewer rows or aliases.`,
     );
 
   async function run({ text, values, arrayMode }: Statement) {
-    if (bytes > mostBytes) throw tooMuch();
+    if (bytes > maxBytes) throw tooMuch();
     if (spent > requestLimit) {
-      throw cutOff('REQUEST_TIMEOUT', `The statements of this request took more than ${String(requestLimit / 1000)} seconds together. Ask for less at a time.`);
+      throw cutOff(
+        'REQUEST_TIMEOUT',
+        `The statements of this request took more than ${String(requestLimit / 1000)} seconds together. Ask for less at a time.`,
+      );
     }
     client ??= await pool.connect();
     const { stream } = (client as unknown as { connection: { stream: Socket } }).connection;
     const count = (chunk: Buffer) => {
       bytes += chunk.length;
-      if (bytes > mostBytes) stream.destroy();
+      if (bytes > maxBytes) stream.destroy();
     };
     const start = performance.now();
     stream.on('data', count);
     try {
       if (!hasBegun) await client.query(begin);
       hasBegun = true;
-      const { rows, rowCount } = await client.query({ text, values: [...(values ?? [])], ...(arrayMode ? { rowMode: 'array' } : {}) });
+      const { rows, rowCount } = await client.query({
+        text,
+        values: [...(values ?? [])],
+        ...(arrayMode ? { rowMode: 'array' } : {}),
+      });
       return { rows, rowCount, notices: [] };
     } catch (error) {
       await release(error);
-      if (bytes > mostBytes) throw tooMuch();
+      if (bytes > maxBytes) throw tooMuch();
       if (error instanceof pg.DatabaseError && error.code === '57014') {
         const message = `The database took more than ${String(statementLimit / 1000)} seconds, and was stopped. Filter by time or school, or group by less.`;
         throw cutOff('STATEMENT_TIMEOUT', message);

@@ -14,7 +14,8 @@ export const DatesPlugin: GraphileConfig.Plugin = {
     hooks: {
       build(build) {
         const { sql, dataplanPg, pgAggregateGroupBySpecs, pgAggregateSpecs } = build;
-        if (!sql || !dataplanPg || !pgAggregateGroupBySpecs || !pgAggregateSpecs) throw new Error('DatesPlugin needs PgAggregatesSpecsPlugin before it.');
+        if (!sql || !dataplanPg || !pgAggregateGroupBySpecs || !pgAggregateSpecs)
+          throw new Error('DatesPlugin needs PgAggregatesSpecsPlugin before it.');
         const { TYPES } = dataplanPg;
         const isDate = (codec: unknown) => codec === TYPES.date;
         const isMoment = (codec: unknown) => codec === TYPES.timestamptz || codec === TYPES.timestamp;

@@ -34,7 +34,10 @@ class GroupsStep extends Step<Rows> {
     return this.#rows().listItem($item as never);
   }
 
-  override execute({ indexMap, values: [lists, details] }: ExecutionDetails<[Rows, Details]>): GrafastResultsList<Rows> {
+  override execute({
+    indexMap,
+    values: [lists, details],
+  }: ExecutionDetails<[Rows, Details]>): GrafastResultsList<Rows> {
     return indexMap((index) => {
       const keys = details.at(index).indicies;
       return (
@@ -59,7 +62,10 @@ export const GroupsPlugin: GraphileConfig.Plugin = {
       GraphQLObjectType_fields_field(field, _build, { scope: { fieldName, isConnectionType } }) {
         const { plan } = field;
         if (fieldName !== 'groupedAggregates' || !(isConnectionType as boolean | undefined) || !plan) return field;
-        return { ...field, plan: ($connection, args, info) => new GroupsStep(plan($connection, args, info) as PgSelectStep) };
+        return {
+          ...field,
+          plan: ($connection, args, info) => new GroupsStep(plan($connection, args, info) as PgSelectStep),
+        };
       },
     },
   },

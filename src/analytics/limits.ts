@@ -40,7 +40,8 @@ export const limits = {
   cost: 20_000,
 };
 
-const refuse = (code: string, message: string, node?: ASTNode) => new GraphQLError(message, { nodes: node ?? null, extensions: { code } });
+const refuse = (code: string, message: string, node?: ASTNode) =>
+  new GraphQLError(message, { nodes: node ?? null, extensions: { code } });
 
 /** Introspection has limits of its own in GraphQL.js, and takes nothing from the database. */
 const isIntrospection = ({ name: { value } }: FieldNode) => value.startsWith('__');
@@ -58,9 +59,10 @@ const nothing: Size = { fields: 0, aliases: 0, depth: 0, characters: 0 };
  * Bytes that the database may answer to all of a request. Aliases are told once more for each row, and of one value there may be many: what has
  * more of them may read less, so that no answer is too large for the process.
  */
-export const mostBytes = ({ characters }: Size) => Math.min(8 * 1024 * 1024, Math.floor((64 * 1024 * 1024) / (3 + characters / 8)));
+export const maxBytes = ({ characters }: Size) =>
+  Math.min(8 * 1024 * 1024, Math.floor((64 * 1024 * 1024) / (3 + characters / 8)));
 /** Characters of an answer. */
-export const mostCharacters = 16 * 1024 * 1024;
+export const maxCharacters = 16 * 1024 * 1024;
 
 /** The lists and objects in one another in a value. */
 function depthOfValue(value: unknown): number {
@@ -78,7 +80,11 @@ function depthOfValue(value: unknown): number {
  * @throws GraphQLError
  */
 export function checkSize(document: DocumentNode): Size {
-  const fragments = new Map(document.definitions.flatMap((one) => (one.kind === Kind.FRAGMENT_DEFINITION ? [[one.name.value, one] as const] : [])));
+  const fragments = new Map(
+    document.definitions.flatMap((one) =>
+      one.kind === Kind.FRAGMENT_DEFINITION ? [[one.name.value, one] as const] : [],
+    ),
+  );
   const sizes = new Map<string, Size>();
   const sizeOfFragment = (name: string): Size => {
     let size = sizes.get(name);
@@ -101,7 +107,11 @@ export function checkSize(document: DocumentNode): Size {
         const below = selection.selectionSet ? sizeOf(selection.selectionSet) : nothing;
         const key = (selection.alias ?? selection.name).value;
         if (selection.alias && key.length > limits.alias)
-          throw refuse('TOO_LONG', `An alias may have ${String(limits.alias)} characters, and one has ${String(key.length)}.`, selection);
+          throw refuse(
+            'TOO_LONG',
+            `An alias may have ${String(limits.alias)} characters, and one has ${String(key.length)}.`,
+            selection,
+          );
         size = {
           fields: below.fields + 1,
           aliases: below.aliases + (selection.alias ? 1 : 0),
@@ -118,7 +128,8 @@ export function checkSize(document: DocumentNode): Size {
   }
   let inValue = 0;
   const into = (node: ASTNode) => {
-    if (++inValue > limits.depth) throw refuse('TOO_DEEP', `Values of arguments may have ${String(limits.depth)} levels.`, node);
+    if (++inValue > limits.depth)
+      throw refuse('TOO_DEEP', `Values of arguments may have ${String(limits.depth)} levels.`, node);
   };
   const out = () => {
     inValue--;
@@ -130,20 +141,36 @@ export function checkSize(document: DocumentNode): Size {
     const size = sizeOf(definition.selectionSet);
     const { fields, aliases, depth } = size;
     if (size.characters > largest.characters) largest = size;
-    if (depth > limits.depth) throw refuse('TOO_DEEP', `The query may have ${String(limits.depth)} levels, and has ${String(depth)}.`, definition);
-    if (fields > limits.fields) throw refuse('TOO_MANY_FIELDS', `The query may have ${String(limits.fields)} fields, and has ${String(fields)}.`, definition);
+    if (depth > limits.depth)
+      throw refuse(
+        'TOO_DEEP',
+        `The query may have ${String(limits.depth)} levels, and has ${String(depth)}.`,
+        definition,
+      );
+    if (fields > limits.fields)
+      throw refuse(
+        'TOO_MANY_FIELDS',
+        `The query may have ${String(limits.fields)} fields, and has ${String(fields)}.`,
+        definition,
+      );
     if (aliases > limits.aliases)
-      throw refuse('TOO_MANY_ALIASES', `The query may have ${String(limits.aliases)} aliases, and has ${String(aliases)}.`, definition);
+      throw refuse(
+        'TOO_MANY_ALIASES',
+        `The query may have ${String(limits.aliases)} aliases, and has ${String(aliases)}.`,
+        definition,
+      );
   }
   return largest;
 }
 
 /** @throws GraphQLError */
 export function checkVariables(variables: unknown): void {
-  if (depthOfValue(variables) > limits.depth + 1) throw refuse('TOO_DEEP', `Values of variables may have ${String(limits.depth)} levels.`);
+  if (depthOfValue(variables) > limits.depth + 1)
+    throw refuse('TOO_DEEP', `Values of variables may have ${String(limits.depth)} levels.`);
 }
 
-const takesPages = (field: Pick<GraphQLField<unknown, unknown>, 'args'>) => field.args.some(({ name }) => name === 'first');
+const takesPages = (field: Pick<GraphQLField<unknown, unknown>, 'args'>) =>
+  field.args.some(({ name }) => name === 'first');
 const argument = (node: FieldNode, name: string) => node.arguments?.find((one) => one.name.value === name)?.value;
 
 /** Gives each list that does not say how many rows it wants a `first`. */
@@ -172,10 +199,19 @@ function pageOf(node: FieldNode, variables: Record<string, unknown>): number {
   for (const name of ['first', 'last']) {
     const given = argument(node, name);
     if (!given) continue;
-    const value = given.kind === Kind.VARIABLE ? variables[given.name.value] : given.kind === Kind.INT ? Number(given.value) : undefined;
+    const value =
+      given.kind === Kind.VARIABLE
+        ? variables[given.name.value]
+        : given.kind === Kind.INT
+          ? Number(given.value)
+          : undefined;
     if (typeof value !== 'number' || value < 0 || value > limits.page) {
       const has = typeof value === 'number' ? String(value) : 'nothing';
-      throw refuse('PAGE_TOO_LARGE', `${name} of ${node.name.value} must be a number from 0 to ${String(limits.page)}, not ${has}.`, node);
+      throw refuse(
+        'PAGE_TOO_LARGE',
+        `${name} of ${node.name.value} must be a number from 0 to ${String(limits.page)}, not ${has}.`,
+        node,
+      );
     }
     rows = Math.max(rows, value);
   }
@@ -186,9 +222,18 @@ function pageOf(node: FieldNode, variables: Record<string, unknown>): number {
 function checkKeys(node: FieldNode, variables: Record<string, unknown>): void {
   for (const name of ['groupBy', 'orderBy']) {
     const given = argument(node, name);
-    const value = given?.kind === Kind.VARIABLE ? variables[given.name.value] : given?.kind === Kind.LIST ? given.values : undefined;
+    const value =
+      given?.kind === Kind.VARIABLE
+        ? variables[given.name.value]
+        : given?.kind === Kind.LIST
+          ? given.values
+          : undefined;
     if (Array.isArray(value) && value.length > limits.keys)
-      throw refuse('TOO_MANY_KEYS', `${name} may name ${String(limits.keys)}, and names ${String(value.length)}.`, node);
+      throw refuse(
+        'TOO_MANY_KEYS',
+        `${name} may name ${String(limits.keys)}, and names ${String(value.length)}.`,
+        node,
+      );
   }
 }
 
@@ -197,11 +242,19 @@ function checkKeys(node: FieldNode, variables: Record<string, unknown>): void {
  * rows of a list, 100 for its groups, once for each row that the list belongs to.
  * @throws GraphQLError when it is more than allowed, or a page is too large, or keys are too many
  */
-export function checkCost(schema: GraphQLSchema, document: DocumentNode, operation: OperationDefinitionNode, variables: Record<string, unknown>): void {
+export function checkCost(
+  schema: GraphQLSchema,
+  document: DocumentNode,
+  operation: OperationDefinitionNode,
+  variables: Record<string, unknown>,
+): void {
   const fragments = new Map<string, FragmentDefinitionNode>();
   for (const one of document.definitions) if (one.kind === Kind.FRAGMENT_DEFINITION) fragments.set(one.name.value, one);
 
-  function* fieldsOf(set: SelectionSetNode, type: GraphQLNamedType): Generator<{ node: FieldNode; field: GraphQLField<unknown, unknown> }> {
+  function* fieldsOf(
+    set: SelectionSetNode,
+    type: GraphQLNamedType,
+  ): Generator<{ node: FieldNode; field: GraphQLField<unknown, unknown> }> {
     for (const selection of set.selections) {
       if (selection.kind === Kind.FIELD) {
         const field = isObjectType(type) || isInterfaceType(type) ? type.getFields()[selection.name.value] : undefined;
@@ -211,11 +264,13 @@ export function checkCost(schema: GraphQLSchema, document: DocumentNode, operati
       } else {
         const part = selection.kind === Kind.INLINE_FRAGMENT ? selection : fragments.get(selection.name.value);
         const condition = part?.typeCondition?.name.value;
-        if (part) yield* fieldsOf(part.selectionSet, condition === undefined ? type : (schema.getType(condition) ?? type));
+        if (part)
+          yield* fieldsOf(part.selectionSet, condition === undefined ? type : (schema.getType(condition) ?? type));
       }
     }
   }
-  const below = (node: FieldNode, field: GraphQLField<unknown, unknown>) => (node.selectionSet ? costOf(node.selectionSet, getNamedType(field.type)) : 0);
+  const below = (node: FieldNode, field: GraphQLField<unknown, unknown>) =>
+    node.selectionSet ? costOf(node.selectionSet, getNamedType(field.type)) : 0;
 
   function costOfList(node: FieldNode, field: GraphQLField<unknown, unknown>): number {
     const rows = pageOf(node, variables);

@@ -1,13 +1,17 @@
 import { type ChildProcess, fork } from 'node:child_process';
 import { availableParallelism } from 'node:os';
 import type { Logger } from 'pino';
-import { ApiError } from '../api/errors.ts';
+import { ApiError } from '../domain/errors.ts';
 import type { Question } from './ask.ts';
 
 /** What the process is asked, and what it tells. */
-export type Asked = { kind: 'begin'; url: string; isOwnLogIn: boolean; connections: number } | { kind: 'ask'; id: number; question: Question };
+export type Asked =
+  | { kind: 'begin'; url: string; isOwnLogIn: boolean; connections: number }
+  | { kind: 'ask'; id: number; question: Question };
 export type Told =
-  { kind: 'ready' } | { kind: 'failed'; message: string } | { kind: 'answer'; id: number; body: Uint8Array; isRefused: boolean; faults: object[] };
+  | { kind: 'ready' }
+  | { kind: 'failed'; message: string }
+  | { kind: 'answer'; id: number; body: Uint8Array; isRefused: boolean; faults: object[] };
 
 /** How long a process that nobody asks is kept, and how long one may take for an answer before it is ended, in milliseconds. */
 const usualIdleLimit = 10 * 60_000;
@@ -40,7 +44,13 @@ interface Running {
 }
 
 /** Starts the process when it is first asked for, and ends it when nobody has asked it for a while. */
-export function analyticsProcess({ url, isOwnLogIn, connections, logger, idleLimit = usualIdleLimit }: AnalyticsOptions): Analytics {
+export function analyticsProcess({
+  url,
+  isOwnLogIn,
+  connections,
+  logger,
+  idleLimit = usualIdleLimit,
+}: AnalyticsOptions): Analytics {
   let running: Running | undefined;
   let idle: NodeJS.Timeout | undefined;
   let last = 0;
@@ -50,7 +60,12 @@ export function analyticsProcess({ url, isOwnLogIn, connections, logger, idleLim
       serialization: 'advanced',
       execArgv: [`--max-old-space-size=${String(heapLimit)}`],
       // Nothing of ours that it does not need: no secret of the tokens, no address of another database.
-      env: { PATH: process.env['PATH'], NODE_ENV: 'production', GRAPHILE_ENV: 'production', UV_THREADPOOL_SIZE: String(Math.min(2, availableParallelism())) },
+      env: {
+        PATH: process.env['PATH'],
+        NODE_ENV: 'production',
+        GRAPHILE_ENV: 'production',
+        UV_THREADPOOL_SIZE: String(Math.min(2, availableParallelism())),
+      },
       stdio: ['ignore', 'ignore', 'ignore', 'ipc'],
     });
     const made: Running = { child, waiting: new Map(), reason: undefined };
@@ -64,7 +79,9 @@ export function analyticsProcess({ url, isOwnLogIn, connections, logger, idleLim
     const end = (why: string) => {
       if (running === made) running = undefined;
       if (made.waiting.size > 0) logger.error({ cause: made.reason ?? why }, 'The process of the analysts has ended.');
-      const error = new ApiError('unavailable', 'The view of the analysts is not available. Try again in a moment.', { retryAfter: 5 });
+      const error = new ApiError('unavailable', 'The view of the analysts is not available. Try again in a moment.', {
+        retryAfter: 5,
+      });
       for (const { reject } of made.waiting.values()) reject(error);
       made.waiting.clear();
     };

@@ -22,12 +22,19 @@ export interface AnalyticsSchema {
  */
 export async function analyticsSchema(pool: pg.Pool): Promise<AnalyticsSchema> {
   return makeSchema({
-    extends: [PostGraphileAmberPreset, PgSimplifyInflectionPreset, PostGraphileConnectionFilterPreset, PgAggregatesPreset],
+    extends: [
+      PostGraphileAmberPreset,
+      PgSimplifyInflectionPreset,
+      PostGraphileConnectionFilterPreset,
+      PgAggregatesPreset,
+    ],
     plugins: [DatesPlugin, GroupsPlugin],
     // A view has a key and relations by its comment; an id of our own for each row would only be noise.
     // Filters say what conditions say, and more.
     disablePlugins: ['NodePlugin', 'QueryQueryPlugin', 'PgConditionArgumentPlugin', 'PgConditionCustomFieldsPlugin'],
-    pgServices: [makePgService({ pool, schemas: ['analytics'], pubsub: false, pgSettingsForIntrospection: { role: analystRole } })],
+    pgServices: [
+      makePgService({ pool, schemas: ['analytics'], pubsub: false, pgSettingsForIntrospection: { role: analystRole } }),
+    ],
     schema: {
       defaultBehavior: '-insert -update -delete -mutationField',
       connectionFilterRelations: true,

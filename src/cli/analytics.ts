@@ -1,4 +1,4 @@
-import type { Config } from '../config.ts';
+import type { Config } from '../process/config.ts';
 import { withOwner } from '../database/pool.ts';
 import { withDatabase } from './database.ts';
 
@@ -17,7 +17,10 @@ export async function analyticsRefresh(config: Config, { tenant }: { tenant?: st
       const start = performance.now();
       // A connection for each, since it remembers the catalogue of every school that it was in.
       const outcome = await withOwner(ownerUrl, async (client) => {
-        const answer = await client.query<{ parts: Record<string, number> | null }>('select core.analytics_refresh($1, true) as parts', [id]);
+        const answer = await client.query<{ parts: Record<string, number> | null }>(
+          'select core.analytics_refresh($1, true) as parts',
+          [id],
+        );
         const parts = answer.rows[0]?.parts;
         if (!parts) throw new Error('it is yet to be migrated, or a worker is at it');
         const changed = Object.values(parts).reduce((sum, count) => sum + count, 0);

@@ -20,7 +20,8 @@ export async function commitMigration(message: string): Promise<void> {
         shadowConnectionString: server.url('shadow'),
         rootConnectionString: server.url('postgres'),
         migrationsFolder,
-        blankMigrationContent: '-- The shared migration being written; `npm run school -- commit-migration` moves it to committed/.\n',
+        blankMigrationContent:
+          '-- The shared migration being written; `npm run school -- commit-migration` moves it to committed/.\n',
       },
       message,
     );

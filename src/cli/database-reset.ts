@@ -1,4 +1,4 @@
-import type { Config } from '../config.ts';
+import type { Config } from '../process/config.ts';
 import { claim, findCluster, removeCluster } from '../database/embedded.ts';
 import { minute } from './database.ts';
 import { ask, isInteractive } from './prompt.ts';
@@ -6,7 +6,9 @@ import { ask, isInteractive } from './prompt.ts';
 /** `school database reset`: removes the embedded database, once somebody has confirmed it. @throws when it is not ours, or in use */
 export async function databaseReset(config: Config, options: { yes?: boolean }): Promise<void> {
   if (config.DATABASE_URL)
-    throw new Error('DATABASE_URL is set, and only the embedded database is removed here. Drop and create that one with the tools of its server.');
+    throw new Error(
+      'DATABASE_URL is set, and only the embedded database is removed here. Drop and create that one with the tools of its server.',
+    );
   const release = await claim(config.DATA_DIR);
   try {
     const found = await findCluster(config.DATA_DIR);

@@ -1,6 +1,13 @@
 import pg from 'pg';
-import type { Config } from '../config.ts';
-import { claim, type EmbeddedServer, ensureDatabase, findRunning, startEmbedded, startScratch } from '../database/embedded.ts';
+import type { Config } from '../process/config.ts';
+import {
+  claim,
+  type EmbeddedServer,
+  ensureDatabase,
+  findRunning,
+  startEmbedded,
+  startScratch,
+} from '../database/embedded.ts';
 
 /** The database of the embedded server. */
 export const databaseName = 'school';
@@ -11,10 +18,17 @@ export const minute = (moment: Date): string => `${moment.toISOString().slice(0,
 /** What stands in an address of a database, but for the password. */
 function parts(url: string): { client: pg.Client; where: string } {
   try {
-    const client = new pg.Client({ connectionString: url, application_name: 'school_owner', connectionTimeoutMillis: 10_000 });
+    const client = new pg.Client({
+      connectionString: url,
+      application_name: 'school_owner',
+      connectionTimeoutMillis: 10_000,
+    });
     return { client, where: `${client.host}:${String(client.port)}` };
   } catch (cause) {
-    throw new Error('DATABASE_URL can not be read as an address. Is a character of the password like @ : / # % not written as %40 %3A %2F %23 %25?', { cause });
+    throw new Error(
+      'DATABASE_URL can not be read as an address. Is a character of the password like @ : / # % not written as %40 %3A %2F %23 %25?',
+      { cause },
+    );
   }
 }
 
@@ -27,9 +41,12 @@ export function placeOf(url: string): string {
 /** Why there is no connection, in one line that says what to check. */
 function explain(error: unknown, client: pg.Client, where: string): string {
   const { code = '', message } = error as { code?: string; message: string };
-  if (code === '3D000') return `The server at ${where} has no database ${client.database ?? ''}. Create it, or check the name in DATABASE_URL.`;
-  if (code.startsWith('28')) return `The database at ${where} refuses the user ${client.user ?? ''} (${message}). Check user and password in DATABASE_URL.`;
-  if (code === 'ENOTFOUND' || code === 'EAI_AGAIN') return `There is no host ${client.host} (${code}). Check the host in DATABASE_URL.`;
+  if (code === '3D000')
+    return `The server at ${where} has no database ${client.database ?? ''}. Create it, or check the name in DATABASE_URL.`;
+  if (code.startsWith('28'))
+    return `The database at ${where} refuses the user ${client.user ?? ''} (${message}). Check user and password in DATABASE_URL.`;
+  if (code === 'ENOTFOUND' || code === 'EAI_AGAIN')
+    return `There is no host ${client.host} (${code}). Check the host in DATABASE_URL.`;
   if (/^(E[A-Z]+|57.*|08.*|)$/.test(code))
     return `The database at ${where} does not answer (${code || message}). Is Postgres running there? Check host and port in DATABASE_URL.`;
   return `The database at ${where} can not be used: ${message}`;
@@ -50,7 +67,10 @@ export async function checkReachable(url: string): Promise<void> {
 
 /** What to say when a new data directory was led to older data; undefined when it was not. */
 export function foundNotice({ cluster, foundFrom }: EmbeddedServer): string | undefined {
-  return foundFrom && `Found older data, begun on ${minute(foundFrom)}, in ${cluster}. To begin anew, stop and run: npm run school -- database reset`;
+  return (
+    foundFrom &&
+    `Found older data, begun on ${minute(foundFrom)}, in ${cluster}. To begin anew, stop and run: npm run school -- database reset`
+  );
 }
 
 /**

@@ -1,7 +1,7 @@
 import { lexicographicSortSchema, printSchema } from 'postgraphile/graphql';
 import { analyticsPool } from '../analytics/database.ts';
 import { analyticsSchema } from '../analytics/schema.ts';
-import type { Config } from '../config.ts';
+import type { Config } from '../process/config.ts';
 import { ensureDatabase } from '../database/embedded.ts';
 import { migrate } from '../database/migrate.ts';
 import { withScratchServer } from './database.ts';

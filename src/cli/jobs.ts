@@ -1,5 +1,5 @@
 import type pg from 'pg';
-import type { Config } from '../config.ts';
+import type { Config } from '../process/config.ts';
 import { type Queue, readQueue } from '../database/queue.ts';
 import { withOwner } from '../database/pool.ts';
 import { minute, withDatabase } from './database.ts';
@@ -10,14 +10,19 @@ interface Format {
 
 const print = (text: string) => process.stdout.write(`${text}\n`);
 
-const withQueue = <T>(config: Config, work: (client: pg.Client) => Promise<T>): Promise<T> => withDatabase(config, (ownerUrl) => withOwner(ownerUrl, work));
+const withQueue = <T>(config: Config, work: (client: pg.Client) => Promise<T>): Promise<T> =>
+  withDatabase(config, (ownerUrl) => withOwner(ownerUrl, work));
 
 /** Rows below a head, in columns as wide as they need to be; numbers stand right. */
 function table(head: readonly string[], rows: readonly (readonly (string | number)[])[]): string {
   const widths = head.map((name, column) => Math.max(name.length, ...rows.map((row) => String(row[column]).length)));
   const isNumber = head.map((_, column) => rows.every((row) => typeof row[column] === 'number'));
   return [head, ...rows]
-    .map((row) => row.map((cell, column) => (isNumber[column] ? String(cell).padStart(widths[column] ?? 0) : String(cell).padEnd(widths[column] ?? 0))))
+    .map((row) =>
+      row.map((cell, column) =>
+        isNumber[column] ? String(cell).padStart(widths[column] ?? 0) : String(cell).padEnd(widths[column] ?? 0),
+      ),
+    )
     .map((cells) => `${cells.join('  ').trimEnd()}\n`)
     .join('');
 }
@@ -44,7 +49,8 @@ function duration(seconds: number): string {
 const schoolOf = ({ tenant_id, subdomain }: { tenant_id: string | number | null; subdomain: string | null }) =>
   tenant_id === null ? '-' : subdomain === null ? String(tenant_id) : `${String(tenant_id)} (${subdomain})`;
 
-const total = (tasks: Queue['tasks'], state: 'ready' | 'waiting' | 'running' | 'failed') => tasks.reduce((sum, each) => sum + each[state], 0);
+const total = (tasks: Queue['tasks'], state: 'ready' | 'waiting' | 'running' | 'failed') =>
+  tasks.reduce((sum, each) => sum + each[state], 0);
 
 /** `school jobs list`: the lengths of the queue by task and state. */
 export async function jobsList(config: Config, { json }: Format): Promise<void> {
@@ -58,10 +64,22 @@ export async function jobsList(config: Config, { json }: Format): Promise<void> 
   const rows = [
     ...tasks.map((each) => ({ ...each, oldest: each.oldest_ready_seconds })),
     {
-      ...{ task: 'all', ready: total(tasks, 'ready'), waiting: total(tasks, 'waiting'), running: total(tasks, 'running') },
+      ...{
+        task: 'all',
+        ready: total(tasks, 'ready'),
+        waiting: total(tasks, 'waiting'),
+        running: total(tasks, 'running'),
+      },
       ...{ failed: total(tasks, 'failed'), oldest: oldest.length > 0 ? Math.max(...oldest) : null },
     },
-  ].map(({ task, ready, waiting, running, failed, oldest: seconds }) => [task, ready, waiting, running, failed, seconds === null ? '-' : duration(seconds)]);
+  ].map(({ task, ready, waiting, running, failed, oldest: seconds }) => [
+    task,
+    ready,
+    waiting,
+    running,
+    failed,
+    seconds === null ? '-' : duration(seconds),
+  ]);
   process.stdout.write(table(['TASK', 'READY', 'WAITING', 'RUNNING', 'FAILED', 'OLDEST READY'], rows));
   if (!queue.worker) print('No worker is alive: nothing is worked through.');
 }
@@ -83,19 +101,28 @@ async function checkTask(client: pg.Client, task: string | undefined): Promise<v
   if (task === undefined) return;
   const { tasks } = await readQueue(client);
   if (!tasks.some((each) => each.task === task)) {
-    throw new Error(`There is no task ${JSON.stringify(task)}. There are: ${tasks.map((each) => each.task).join(', ')}.`);
+    throw new Error(
+      `There is no task ${JSON.stringify(task)}. There are: ${tasks.map((each) => each.task).join(', ')}.`,
+    );
   }
 }
 
 /** `school jobs failed`: jobs that have failed, with their errors. */
-export async function jobsFailed(config: Config, { task, limit, json }: Format & { task?: string; limit: number }): Promise<void> {
+export async function jobsFailed(
+  config: Config,
+  { task, limit, json }: Format & { task?: string; limit: number },
+): Promise<void> {
   const rows = await withQueue(config, async (client) => {
     await checkTask(client, task);
     return (await client.query<FailedJob>('select * from core.failed_jobs($1, $2)', [task, limit])).rows;
   });
   const count = Number(rows[0]?.total ?? 0);
   if (json) {
-    const jobs = rows.map(({ id, tenant_id, total: _total, ...job }) => ({ id: Number(id), tenant_id: tenant_id === null ? null : Number(tenant_id), ...job }));
+    const jobs = rows.map(({ id, tenant_id, total: _total, ...job }) => ({
+      id: Number(id),
+      tenant_id: tenant_id === null ? null : Number(tenant_id),
+      ...job,
+    }));
     print(JSON.stringify({ total: count, jobs }));
     return;
   }
@@ -137,7 +164,10 @@ interface Job {
 
 /** `school jobs show`: one job. @throws when there is none */
 export async function jobsShow(config: Config, id: number, { json }: Format): Promise<void> {
-  const job = await withQueue(config, async (client) => (await client.query<{ job: Job | null }>('select core.job($1) as job', [id])).rows[0]?.job);
+  const job = await withQueue(
+    config,
+    async (client) => (await client.query<{ job: Job | null }>('select core.job($1) as job', [id])).rows[0]?.job,
+  );
   if (!job) throw new Error(`There is no job ${String(id)}. One that is done is removed.`);
   if (json) {
     print(JSON.stringify(job));
@@ -168,7 +198,8 @@ interface Changed {
 const jobsOf = (count: number) => (count === 1 ? '1 job' : `${String(count)} jobs`);
 
 /** Some numbers, of which nobody reads thousands. */
-const numbers = (ids: number[]) => `${ids.slice(0, 20).join(', ')}${ids.length > 20 ? ` and ${String(ids.length - 20)} more` : ''}`;
+const numbers = (ids: number[]) =>
+  `${ids.slice(0, 20).join(', ')}${ids.length > 20 ? ` and ${String(ids.length - 20)} more` : ''}`;
 
 /** `school jobs retry` and `school jobs cancel`. @returns the exit code: 1 when a job that was named is running or not there */
 export async function jobsChange(
@@ -181,7 +212,12 @@ export async function jobsChange(
   if (action === 'cancel' && failed && task === undefined) throw new Error('--failed goes with --task.');
   const changed = await withQueue(config, async (client) => {
     await checkTask(client, task);
-    const { rows } = await client.query<{ changed: Changed }>('select core.change_jobs($1, $2, $3, $4) as changed', [action, ids, task, failed]);
+    const { rows } = await client.query<{ changed: Changed }>('select core.change_jobs($1, $2, $3, $4) as changed', [
+      action,
+      ids,
+      task,
+      failed,
+    ]);
     return rows[0]?.changed ?? { done: {}, running: [], unknown: [] };
   });
   const { done, running, unknown } = changed;

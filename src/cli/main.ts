@@ -1,8 +1,10 @@
 #!/usr/bin/env node
 import { Command, InvalidArgumentError, Option } from 'commander';
-import { ConfigError, readConfig } from '../config.ts';
+import { ConfigError, readConfig } from '../process/config.ts';
 
-const program = new Command('school').description('Run and look after the school management service.').showHelpAfterError();
+const program = new Command('school')
+  .description('Run and look after the school management service.')
+  .showHelpAfterError();
 
 program
   .command('commit-migration')
@@ -49,7 +51,9 @@ const jobs = program.command('jobs').description('the queue of background jobs')
 
 jobs
   .command('list')
-  .description('how many jobs of each task are ready, wait for their time, run, or have failed for good; and how long the oldest ready one waits')
+  .description(
+    'how many jobs of each task are ready, wait for their time, run, or have failed for good; and how long the oldest ready one waits',
+  )
   .option('--json', 'for programs')
   .action(async (options: { json?: boolean }) => {
     const { jobsList } = await import('./jobs.ts');
@@ -147,10 +151,15 @@ program
   .option('--first-name <name>', 'first name', 'Platform')
   .option('--last-name <name>', 'last name', 'Operator')
   .option('--tenant <id>', 'a school that an analyst may see; again for each; without it all', tenantId)
-  .action(async (email: string, options: { role: 'admin' | 'analyst'; firstName: string; lastName: string; tenant?: number[] }) => {
-    const { operatorCreate } = await import('./operator.ts');
-    await operatorCreate(readConfig(process.env), email, options);
-  });
+  .action(
+    async (
+      email: string,
+      options: { role: 'admin' | 'analyst'; firstName: string; lastName: string; tenant?: number[] },
+    ) => {
+      const { operatorCreate } = await import('./operator.ts');
+      await operatorCreate(readConfig(process.env), email, options);
+    },
+  );
 
 const tenant = program.command('tenant').description('schools');
 
@@ -184,6 +193,8 @@ tenant
 try {
   await program.parseAsync();
 } catch (error) {
-  process.stderr.write(`${error instanceof ConfigError ? error.problems.join('\n') : error instanceof Error ? error.message : String(error)}\n`);
+  process.stderr.write(
+    `${error instanceof ConfigError ? error.problems.join('\n') : error instanceof Error ? error.message : String(error)}\n`,
+  );
   process.exitCode = 1;
 }

@@ -1,12 +1,16 @@
-import type { Config } from '../config.ts';
+import type { Config } from '../process/config.ts';
 import { migrate } from '../database/migrate.ts';
 import { withOwner } from '../database/pool.ts';
 import { withDatabase } from './database.ts';
 
 /** `school migrate`: one line per school; answers the exit code, 1 when a school failed. */
-export async function migrateCommand(config: Config, options: { tenant?: string; dryRun?: boolean; parallel: string }): Promise<number> {
+export async function migrateCommand(
+  config: Config,
+  options: { tenant?: string; dryRun?: boolean; parallel: string },
+): Promise<number> {
   const parallel = Number(options.parallel);
-  if (!Number.isInteger(parallel) || parallel < 1 || parallel > 64) throw new Error('--parallel takes a whole number from 1 to 64');
+  if (!Number.isInteger(parallel) || parallel < 1 || parallel > 64)
+    throw new Error('--parallel takes a whole number from 1 to 64');
   const print = (line: string) => process.stdout.write(`${line}\n`);
   const start = performance.now();
   return withDatabase(config, async (ownerUrl) => {
@@ -30,7 +34,9 @@ export async function migrateCommand(config: Config, options: { tenant?: string;
     );
     // Analysts need not wait for the clock.
     if (tenants.length > failed.length && !options.dryRun) {
-      await withOwner(ownerUrl, (client) => client.query("select graphile_worker.add_job('analytics', job_key => 'analytics')"));
+      await withOwner(ownerUrl, (client) =>
+        client.query("select graphile_worker.add_job('analytics', job_key => 'analytics')"),
+      );
     }
     return failed.length > 0 ? 1 : 0;
   });

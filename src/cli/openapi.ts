@@ -1,6 +1,6 @@
-import { resources } from '../api/endpoints/index.ts';
-import { openapiDocument } from '../api/openapi.ts';
-import type { Operation } from '../api/router.ts';
+import { resources } from '../endpoints/index.ts';
+import { openapiDocument } from '../http/openapi.ts';
+import type { Operation } from '../http/router.ts';
 import { withScratchServer } from './database.ts';
 import { ensureDatabase } from '../database/embedded.ts';
 import { migrate } from '../database/migrate.ts';
@@ -11,9 +11,16 @@ export async function openapi(publicUrl: string | undefined): Promise<string> {
   const operations = await withScratchServer(async (server) => {
     await ensureDatabase(server, 'school');
     await migrate({ ownerUrl: server.url('school') });
-    return withOwner(server.url('school'), async (client) => (await client.query<Operation>('select * from core.operation')).rows);
+    return withOwner(
+      server.url('school'),
+      async (client) => (await client.query<Operation>('select * from core.operation')).rows,
+    );
   });
-  return JSON.stringify(openapiDocument(resources, new Map(operations.map((operation) => [operation.name, operation])), publicUrl), null, 2);
+  return JSON.stringify(
+    openapiDocument(resources, new Map(operations.map((operation) => [operation.name, operation])), publicUrl),
+    null,
+    2,
+  );
 }
 
 /** The specification has both /teachers/<id>/leaves and /teachers/leaves/<id>; an identifier is a number, so that no path fits both. */

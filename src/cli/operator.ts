@@ -1,13 +1,14 @@
-import { passwords } from '../api/passwords.ts';
-import { email as emailSchema, password as passwordSchema } from '../api/schemas.ts';
-import type { Config } from '../config.ts';
+import { passwords } from '../domain/passwords.ts';
+import { email as emailSchema, password as passwordSchema } from '../http/schemas.ts';
+import type { Config } from '../process/config.ts';
 import { createOperator } from '../database/operator.ts';
 import { withOwner } from '../database/pool.ts';
 import { withDatabase } from './database.ts';
 import { ask, isInteractive } from './prompt.ts';
 
 function checkPassword(password: string): string {
-  if (!passwordSchema.safeParse(password).success) throw new Error('A password has 8 to 200 characters, and no control characters.');
+  if (!passwordSchema.safeParse(password).success)
+    throw new Error('A password has 8 to 200 characters, and no control characters.');
   return password;
 }
 
@@ -15,9 +16,13 @@ function checkPassword(password: string): string {
 async function askPassword(email: string): Promise<string> {
   const given = process.env['OPERATOR_PASSWORD'];
   if (given) return checkPassword(given);
-  if (!isInteractive()) throw new Error('There is no terminal to ask for the password. Set OPERATOR_PASSWORD to the password of the new operator.');
+  if (!isInteractive())
+    throw new Error(
+      'There is no terminal to ask for the password. Set OPERATOR_PASSWORD to the password of the new operator.',
+    );
   const password = checkPassword(await ask(`Password of ${email}: `, { hidden: true }));
-  if ((await ask('The same again: ', { hidden: true })) !== password) throw new Error('The two passwords differ; nothing was changed.');
+  if ((await ask('The same again: ', { hidden: true })) !== password)
+    throw new Error('The two passwords differ; nothing was changed.');
   return password;
 }
 
@@ -29,7 +34,8 @@ export async function operatorCreate(
 ): Promise<void> {
   const { data: email } = emailSchema.safeParse(address);
   if (!email) throw new Error(`${JSON.stringify(address)} is not an e-mail address.`);
-  if (options.tenant && options.role !== 'analyst') throw new Error('An admin sees every school: --tenant goes with --role analyst.');
+  if (options.tenant && options.role !== 'analyst')
+    throw new Error('An admin sees every school: --tenant goes with --role analyst.');
   const passwordHash = await passwords().hash(await askPassword(email));
   const { role, firstName, lastName, tenant } = options;
   const isNew = await withDatabase(config, (ownerUrl) =>

@@ -8,7 +8,12 @@ export const isInteractive = (): boolean => process.stdin.isTTY && process.stder
 /** Asks on the terminal; what is typed in answer to a hidden question is not shown. @throws when Ctrl-C or Ctrl-D comes instead of an answer */
 export async function ask(question: string, { hidden = false } = {}): Promise<string> {
   const nowhere = new Writable({ write: (_chunk, _encoding, done) => done() });
-  const prompt = createInterface({ input: process.stdin, output: hidden ? nowhere : process.stderr, terminal: true, historySize: 0 });
+  const prompt = createInterface({
+    input: process.stdin,
+    output: hidden ? nowhere : process.stderr,
+    terminal: true,
+    historySize: 0,
+  });
   // Only now: until the terminal has been told to show nothing, it shows what a fast typist types.
   if (hidden) process.stderr.write(question);
   const left = once(prompt, 'close').then(() => undefined);

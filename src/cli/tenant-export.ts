@@ -1,5 +1,5 @@
 import { join, resolve } from 'node:path';
-import type { Config } from '../config.ts';
+import type { Config } from '../process/config.ts';
 import { archiveName, exportsFolder, exportTenant } from '../database/archive.ts';
 import { withOwner } from '../database/pool.ts';
 import { withDatabase } from './database.ts';
@@ -17,7 +17,11 @@ export async function tenantExport(config: Config, school: string, options: { fi
       // Held until the connection ends: no migration and no purge meanwhile.
       await client.query('select pg_advisory_lock_shared(core.tenant_lock_key($1))', [tenant.id]);
       const file = options.file ? resolve(options.file) : join(exportsFolder(config), archiveName(tenant));
-      const count = await exportTenant(client, { text: 'select name, at_a_time from core.archive_open($1)', values: [tenant.id] }, file);
+      const count = await exportTenant(
+        client,
+        { text: 'select name, at_a_time from core.archive_open($1)', values: [tenant.id] },
+        file,
+      );
       process.stdout.write(`School ${tenant.id} (${tenant.subdomain}): ${String(count)} lines in ${file}\n`);
     }),
   );

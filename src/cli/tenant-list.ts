@@ -1,4 +1,4 @@
-import type { Config } from '../config.ts';
+import type { Config } from '../process/config.ts';
 import { withOwner } from '../database/pool.ts';
 import { withDatabase } from './database.ts';
 

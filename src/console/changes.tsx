@@ -6,7 +6,8 @@ import { href } from './router.ts';
 import type { AuditLog } from './types.ts';
 
 /** A name can begin like one. */
-const isMoment = (text: string) => /^\d{4}-\d\d-\d\dT\d\d:\d\d[\d:.]*(Z|[+-]\d\d:\d\d)$/.test(text) && !Number.isNaN(Date.parse(text));
+const isMoment = (text: string) =>
+  /^\d{4}-\d\d-\d\dT\d\d:\d\d[\d:.]*(Z|[+-]\d\d:\d\d)$/.test(text) && !Number.isNaN(Date.parse(text));
 
 /** Any value of a record, to be read. */
 export function Value({ value }: { value: unknown }): ComponentChildren {
@@ -16,7 +17,8 @@ export function Value({ value }: { value: unknown }): ComponentChildren {
   if (typeof value === 'number') return <>{value}</>;
   if (Array.isArray(value) && value.every((one) => typeof one === 'string'))
     return value.length > 0 ? <>{value.join(', ')}</> : <span class="nothing">none</span>;
-  if (typeof value !== 'object' || Array.isArray(value)) return <code class="json">{JSON.stringify(value, null, 1)}</code>;
+  if (typeof value !== 'object' || Array.isArray(value))
+    return <code class="json">{JSON.stringify(value, null, 1)}</code>;
   const parts: [string, unknown][] = Object.entries(value);
   if (parts.length === 0) return <span class="nothing">none</span>;
   // A reference, a plan for example, is known by its name.
@@ -64,7 +66,8 @@ export function Changes({ changes }: { changes: AuditLog['changes'] }) {
 
 function Entry({ entry, withSchool }: { entry: AuditLog; withSchool: boolean }) {
   const [isOpen, setOpen] = useState(false);
-  const { actor, impersonated, action, tenant_id, tenant_name, changes, ip, user_agent, request_id, created_at } = entry;
+  const { actor, impersonated, action, tenant_id, tenant_name, changes, ip, user_agent, request_id, created_at } =
+    entry;
   const details = `entry-${entry.id}`;
   return (
     <li class={isOpen ? 'entry open' : 'entry'}>

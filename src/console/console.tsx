@@ -70,7 +70,10 @@ function GuardedScreen() {
   return (
     <>
       <Head title="This did not work" />
-      <Problem failure={new Failure(0, 'internal_error', 'This page cannot be shown, by a fault of ours.')} onRetry={() => location.reload()} />
+      <Problem
+        failure={new Failure(0, 'internal_error', 'This page cannot be shown, by a fault of ours.')}
+        onRetry={() => location.reload()}
+      />
     </>
   );
 }
@@ -78,7 +81,10 @@ function GuardedScreen() {
 async function leave(): Promise<void> {
   if (await isSomethingUnsaved()) {
     const text = 'Changes in this or another tab are not saved yet. They are lost when you log out.';
-    if (!(await confirm({ title: 'Log out without saving?', text, action: 'Log out', isDangerous: true, cancel: 'Stay' }))) return;
+    if (
+      !(await confirm({ title: 'Log out without saving?', text, action: 'Log out', isDangerous: true, cancel: 'Stay' }))
+    )
+      return;
   }
   try {
     await logOut();
@@ -113,7 +119,12 @@ function Menu({ onGo }: { onGo?: () => void }) {
           <legend class="hidden">Colours</legend>
           {themes.map((one) => (
             <label key={one}>
-              <input type="radio" name={onGo ? 'theme-panel' : 'theme'} checked={theme.value === one} onChange={() => setTheme(one)} />
+              <input
+                type="radio"
+                name={onGo ? 'theme-panel' : 'theme'}
+                checked={theme.value === one}
+                onChange={() => setTheme(one)}
+              />
               <span>{themeNames[one]}</span>
             </label>
           ))}

@@ -17,7 +17,15 @@ interface DialogProps {
 }
 
 /** A modal dialog: the browser keeps the focus inside and closes it on Escape. */
-export function Dialog({ title, describedBy, onClose, children, isPanel = false, isWide = false, isFixed = false }: DialogProps) {
+export function Dialog({
+  title,
+  describedBy,
+  onClose,
+  children,
+  isPanel = false,
+  isWide = false,
+  isFixed = false,
+}: DialogProps) {
   const dialog = useRef<HTMLDialogElement>(null);
   const heading = useId();
   const isOver = useRef(false);
@@ -26,7 +34,10 @@ export function Dialog({ title, describedBy, onClose, children, isPanel = false,
     const element = dialog.current;
     element?.showModal();
     // What is to be filled in, else the button that does nothing: not the cross, which comes first.
-    (element?.querySelector<HTMLElement>('.dialog-body :is(input, textarea)') ?? element?.querySelector<HTMLElement>('.dialog-foot button'))?.focus();
+    (
+      element?.querySelector<HTMLElement>('.dialog-body :is(input, textarea)') ??
+      element?.querySelector<HTMLElement>('.dialog-foot button')
+    )?.focus();
     return () => {
       isOver.current = true;
       element?.close();
@@ -176,7 +187,11 @@ export function Confirmations() {
   );
 }
 
-const notice = signal<{ text: ComponentChildren; isProblem: boolean; serial: number }>({ text: '', isProblem: false, serial: 0 });
+const notice = signal<{ text: ComponentChildren; isProblem: boolean; serial: number }>({
+  text: '',
+  isProblem: false,
+  serial: 0,
+});
 let timer: ReturnType<typeof setTimeout> | undefined;
 
 /** Says shortly that something was done, or was not. Not while a dialog is open, which hides it from those who hear the page. */

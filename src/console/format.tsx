@@ -2,7 +2,13 @@
 const language = navigator.languages.find((one) => one.startsWith('en')) ?? 'en-GB';
 
 const day = new Intl.DateTimeFormat(language, { day: 'numeric', month: 'short', year: 'numeric' });
-const dayAndTime = new Intl.DateTimeFormat(language, { day: 'numeric', month: 'short', year: 'numeric', hour: '2-digit', minute: '2-digit' });
+const dayAndTime = new Intl.DateTimeFormat(language, {
+  day: 'numeric',
+  month: 'short',
+  year: 'numeric',
+  hour: '2-digit',
+  minute: '2-digit',
+});
 const exact = new Intl.DateTimeFormat(language, { dateStyle: 'full', timeStyle: 'long' });
 const relative = new Intl.RelativeTimeFormat(language, { numeric: 'auto' });
 const count = new Intl.NumberFormat(language);
@@ -13,12 +19,15 @@ const monthAndYear = new Intl.DateTimeFormat(language, { month: 'long', year: 'n
 export const number = (value: number): string => count.format(value);
 export const amount = (value: number): string => price.format(value);
 /** The name of a month like 2026-09. */
-export const monthName = (value: string, isLong = false): string => (isLong ? monthAndYear : month).format(new Date(`${value}-01T00:00:00Z`));
+export const monthName = (value: string, isLong = false): string =>
+  (isLong ? monthAndYear : month).format(new Date(`${value}-01T00:00:00Z`));
 
 function ago(at: Date): string {
   const minutes = Math.round((at.getTime() - Date.now()) / 60_000);
   if (Math.abs(minutes) < 1) return 'just now';
-  return Math.abs(minutes) < 60 ? relative.format(minutes, 'minute') : relative.format(Math.round(minutes / 60), 'hour');
+  return Math.abs(minutes) < 60
+    ? relative.format(minutes, 'minute')
+    : relative.format(Math.round(minutes / 60), 'hour');
 }
 
 /** A moment in the zone of the reader: how long ago where that is less than a day; the exact one is told on pointing at it. */
@@ -88,5 +97,7 @@ export function actionName(action: string): string {
   if (sentence) return sentence;
   const [object = '', verb = ''] = action.split('.');
   if (object === 'impersonation') return `As an admin: ${verb.replaceAll('_', ' ')}`;
-  return verbs[verb] ? `${verbs[verb]} ${objects[object] ?? object.replaceAll('_', ' ')}` : action.replaceAll('_', ' ').replace('.', ': ');
+  return verbs[verb]
+    ? `${verbs[verb]} ${objects[object] ?? object.replaceAll('_', ' ')}`
+    : action.replaceAll('_', ' ').replace('.', ': ');
 }

@@ -37,13 +37,19 @@ export function useForm<T extends object>(initial: T, save: (value: T, changes: 
   const [failure, setFailure] = useState<Failure>();
   const [isBusy, setBusy] = useState(false);
   const ref = useRef<HTMLFormElement>(null);
-  const changes = Object.fromEntries(Object.entries(value).filter(([name, now]) => !same(now, before[name as keyof T]))) as Partial<T>;
+  const changes = Object.fromEntries(
+    Object.entries(value).filter(([name, now]) => !same(now, before[name as keyof T])),
+  ) as Partial<T>;
   const isDirty = Object.keys(changes).length > 0;
   useUnsaved(isDirty);
 
   // What was refused is where the reader goes on.
   useEffect(() => {
-    if (failure) (ref.current?.querySelector<HTMLElement>('[aria-invalid=true]') ?? ref.current?.querySelector<HTMLElement>('.problem'))?.focus();
+    if (failure)
+      (
+        ref.current?.querySelector<HTMLElement>('[aria-invalid=true]') ??
+        ref.current?.querySelector<HTMLElement>('.problem')
+      )?.focus();
   }, [failure]);
 
   const fail = (thrown: unknown) => {
@@ -53,7 +59,9 @@ export function useForm<T extends object>(initial: T, save: (value: T, changes: 
     event.preventDefault();
     if (isBusy) return;
     // Half a date, a number with a letter: the browser tells us that the field is empty, which would be saved.
-    const unread = [...(ref.current?.elements ?? [])].find((field) => field instanceof HTMLInputElement && field.validity.badInput);
+    const unread = [...(ref.current?.elements ?? [])].find(
+      (field) => field instanceof HTMLInputElement && field.validity.badInput,
+    );
     if (unread instanceof HTMLInputElement) {
       unread.reportValidity();
       return;
@@ -71,7 +79,8 @@ export function useForm<T extends object>(initial: T, save: (value: T, changes: 
     isDirty,
     isBusy,
     failure,
-    error: (path) => failure?.details.find((detail) => detail.path === path || detail.path.startsWith(`${path}.`))?.message,
+    error: (path) =>
+      failure?.details.find((detail) => detail.path === path || detail.path.startsWith(`${path}.`))?.message,
     reset: (to) => {
       setValue(to ?? before);
       if (to) setBefore(to);
@@ -79,8 +88,12 @@ export function useForm<T extends object>(initial: T, save: (value: T, changes: 
     },
     rebase: (to, but = {}) => {
       setBefore(to);
-      const isEdit = (name: string, now: unknown) => !same(now, before[name as keyof T]) && !(name in but && same(now, but[name as keyof T]));
-      setValue((now) => ({ ...to, ...Object.fromEntries(Object.entries(now).filter(([name, one]) => isEdit(name, one))) }));
+      const isEdit = (name: string, now: unknown) =>
+        !same(now, before[name as keyof T]) && !(name in but && same(now, but[name as keyof T]));
+      setValue((now) => ({
+        ...to,
+        ...Object.fromEntries(Object.entries(now).filter(([name, one]) => isEdit(name, one))),
+      }));
     },
     fail,
     submit,
@@ -110,7 +123,9 @@ interface RecordOptions<R, T extends object> {
  * A form that changes a record. Where somebody else changed it meanwhile, their changes come in, the edits stay, and what changed is said
  * before it is saved again.
  */
-export function useRecordForm<R extends { updated_at: string }, T extends object>(options: RecordOptions<R, T>): Form<T> & { conflicts: Conflict[] } {
+export function useRecordForm<R extends { updated_at: string }, T extends object>(
+  options: RecordOptions<R, T>,
+): Form<T> & { conflicts: Conflict[] } {
   const { path, answer, toForm, toBody, labels, onSaved } = options;
   const version = useRef({ etag: answer.etag, updatedAt: answer.data.updated_at, form: toForm(answer.data) });
   const [conflicts, setConflicts] = useState<Conflict[]>([]);
@@ -128,7 +143,14 @@ export function useRecordForm<R extends { updated_at: string }, T extends object
     if (news.length === 0) return false;
     form.rebase(theirs);
     if (Object.keys(changes).length > 0)
-      setConflicts(news.map((name) => ({ label: labels[name], before: before[name], after: theirs[name], isBoth: name in changes })));
+      setConflicts(
+        news.map((name) => ({
+          label: labels[name],
+          before: before[name],
+          after: theirs[name],
+          isBoth: name in changes,
+        })),
+      );
     return true;
   };
   const catchUp = async (changes: Partial<T>): Promise<boolean> => absorb(await ask<R>('GET', path), changes);
@@ -181,8 +203,8 @@ export function Conflicts({ conflicts }: { conflicts: Conflict[] }) {
       <Icon name="warning" />
       <div>
         <p>
-          <strong>Somebody else changed this while you were editing.</strong> Nothing is saved yet, and your edits are still here. Look at them again, then
-          save.
+          <strong>Somebody else changed this while you were editing.</strong> Nothing is saved yet, and your edits are
+          still here. Look at them again, then save.
         </p>
         <ul>
           {conflicts.map(({ label, before, after, isBoth }) => (
@@ -198,14 +220,26 @@ export function Conflicts({ conflicts }: { conflicts: Conflict[] }) {
 }
 
 /** What was refused, in one sentence and with those parts that have no field of their own here. */
-export function FormProblem({ form: { failure }, fields }: { form: { failure: Failure | undefined }; fields: readonly string[] }) {
+export function FormProblem({
+  form: { failure },
+  fields,
+}: {
+  form: { failure: Failure | undefined };
+  fields: readonly string[];
+}) {
   if (!failure) return null;
-  const shown = failure.details.filter(({ path }) => fields.some((field) => path === field || path.startsWith(`${field}.`)));
+  const shown = failure.details.filter(({ path }) =>
+    fields.some((field) => path === field || path.startsWith(`${field}.`)),
+  );
   const rest = failure.details.filter((detail) => !shown.includes(detail) && detail.message !== failure.message);
   return (
     <div class="problem" role="alert" tabIndex={-1}>
       <div>
-        <p>{failure.details.length > 0 && failure.code === 'validation_error' ? 'Some of it cannot be taken as it is.' : failure.message}</p>
+        <p>
+          {failure.details.length > 0 && failure.code === 'validation_error'
+            ? 'Some of it cannot be taken as it is.'
+            : failure.message}
+        </p>
         {rest.length > 0 && (
           <ul>
             {rest.map(({ path, message }) => (
@@ -363,7 +397,13 @@ export function Check({
 }
 
 /** Save and discard, in reach as long as there is something to save. */
-export function SaveBar({ form, label = 'Save changes' }: { form: { isDirty: boolean; isBusy: boolean; reset: () => void }; label?: string }) {
+export function SaveBar({
+  form,
+  label = 'Save changes',
+}: {
+  form: { isDirty: boolean; isBusy: boolean; reset: () => void };
+  label?: string;
+}) {
   if (!form.isDirty && !form.isBusy) return null;
   return (
     <div class="save-bar">

@@ -32,7 +32,9 @@ export class Failure extends Error {
 
 /** Anything thrown, as a failure to show. */
 export const asFailure = (thrown: unknown): Failure =>
-  thrown instanceof Failure ? thrown : new Failure(0, 'internal_error', thrown instanceof Error ? thrown.message : 'Something went wrong.');
+  thrown instanceof Failure
+    ? thrown
+    : new Failure(0, 'internal_error', thrown instanceof Error ? thrown.message : 'Something went wrong.');
 
 /** A request that nobody waits for any more. */
 export const isGivenUp = (thrown: unknown): boolean => thrown instanceof DOMException && thrown.name === 'AbortError';
@@ -58,7 +60,8 @@ interface Options {
 /** The path with what is not empty of a query. */
 export function withQuery(path: string, query: Options['query'] = {}): string {
   const params = new URLSearchParams();
-  for (const [name, value] of Object.entries(query)) if (value !== undefined && value !== '') params.set(name, String(value));
+  for (const [name, value] of Object.entries(query))
+    if (value !== undefined && value !== '') params.set(name, String(value));
   return params.size > 0 ? `${path}?${params}` : path;
 }
 
@@ -74,13 +77,23 @@ export async function send(path: string, init: RequestInit): Promise<Response> {
 
 /** Reads why a request was refused. */
 export async function failureOf(response: Response): Promise<Failure> {
-  const said = (await response.json().catch(() => ({}))) as { error?: string; message?: string; details?: Detail[]; request_id?: string };
+  const said = (await response.json().catch(() => ({}))) as {
+    error?: string;
+    message?: string;
+    details?: Detail[];
+    request_id?: string;
+  };
   const seconds = Number(response.headers.get('Retry-After') ?? NaN);
-  return new Failure(response.status, said.error ?? 'internal_error', said.message ?? `The service answered ${response.status}.`, {
-    details: said.details ?? [],
-    requestId: said.request_id,
-    retryAfter: Number.isNaN(seconds) ? undefined : seconds,
-  });
+  return new Failure(
+    response.status,
+    said.error ?? 'internal_error',
+    said.message ?? `The service answered ${response.status}.`,
+    {
+      details: said.details ?? [],
+      requestId: said.request_id,
+      retryAfter: Number.isNaN(seconds) ? undefined : seconds,
+    },
+  );
 }
 
 const wait = (milliseconds: number, signal?: AbortSignal) =>
@@ -122,7 +135,11 @@ async function answered(method: string, path: string, options: Options): Promise
 }
 
 /** Asks the API; an access token that has ended is renewed on the way. @throws Failure, or AbortError when it is given up */
-export async function ask<T>(method: 'GET' | 'POST' | 'PUT' | 'DELETE', path: string, options: Options = {}): Promise<Answer<T>> {
+export async function ask<T>(
+  method: 'GET' | 'POST' | 'PUT' | 'DELETE',
+  path: string,
+  options: Options = {},
+): Promise<Answer<T>> {
   const response = await answered(method, path, options);
   const { data, pagination } = (await response.json()) as Answer<T>;
   return { data, pagination, etag: response.headers.get('ETag') ?? undefined };
@@ -146,7 +163,10 @@ export function idempotencyKeys(): (body: unknown) => string {
   return (body) => {
     const content = JSON.stringify(body);
     if (last?.content !== content)
-      last = { content, key: [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, '0')).join('') };
+      last = {
+        content,
+        key: [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, '0')).join(''),
+      };
     return last.key;
   };
 }

@@ -36,7 +36,10 @@ function Result({ made, onClose }: { made: Impersonation; onClose: () => void })
         </p>
         {url === null ? (
           <>
-            <p class="muted">This installation names no app (APP_URL), so there is no link. Use the access token with the API of the school:</p>
+            <p class="muted">
+              This installation names no app (APP_URL), so there is no link. Use the access token with the API of the
+              school:
+            </p>
             <p class="code token" tabIndex={0} aria-label="Access token">
               {access_token}
             </p>
@@ -62,7 +65,15 @@ function Result({ made, onClose }: { made: Impersonation; onClose: () => void })
 }
 
 /** Logs the operator in as an admin of a school, for a reason, and shows them the way in. */
-export function Impersonate({ school, onClose, onDone }: { school: TenantDetail; onClose: () => void; onDone: () => void }) {
+export function Impersonate({
+  school,
+  onClose,
+  onDone,
+}: {
+  school: TenantDetail;
+  onClose: () => void;
+  onDone: () => void;
+}) {
   const [made, setMade] = useState<Impersonation>();
   const form = useForm({ reason: '' }, async (body) => {
     const { data } = await ask<Impersonation>('POST', `/api/platform/tenants/${school.id}/impersonate`, { body });
@@ -92,9 +103,21 @@ export function Impersonate({ school, onClose, onDone }: { school: TenantDetail;
                 <li>Everything you do is in the audit log, in your name and theirs.</li>
               </ul>
             </div>
-            <Field label="Reason" name="reason" isRequired error={form.error('reason')} hint="10 characters or more; the school reads it.">
+            <Field
+              label="Reason"
+              name="reason"
+              isRequired
+              error={form.error('reason')}
+              hint="10 characters or more; the school reads it."
+            >
               {(attributes) => (
-                <textarea {...attributes} class="low" rows={3} value={form.value.reason} onInput={(event) => form.set({ reason: event.currentTarget.value })} />
+                <textarea
+                  {...attributes}
+                  class="low"
+                  rows={3}
+                  value={form.value.reason}
+                  onInput={(event) => form.set({ reason: event.currentTarget.value })}
+                />
               )}
             </Field>
           </div>

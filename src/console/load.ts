@@ -22,13 +22,19 @@ export interface Loaded<T> {
  * @param options.isFresh  for what is edited: never from memory
  * @param options.keep     shows what was there while the next is read, as lists do
  */
-export function useLoad<T>(key: string, load: (signal: AbortSignal) => Promise<T>, { isFresh = false, keep = false } = {}): Loaded<T> {
+export function useLoad<T>(
+  key: string,
+  load: (signal: AbortSignal) => Promise<T>,
+  { isFresh = false, keep = false } = {},
+): Loaded<T> {
   const remembered = (): T | undefined => (isFresh ? undefined : (cache.get(key) as T | undefined));
-  const [state, setState] = useState<{ key: string; data: T | undefined; failure?: Failure; isLoading: boolean }>(() => ({
-    key,
-    data: remembered(),
-    isLoading: true,
-  }));
+  const [state, setState] = useState<{ key: string; data: T | undefined; failure?: Failure; isLoading: boolean }>(
+    () => ({
+      key,
+      data: remembered(),
+      isLoading: true,
+    }),
+  );
   const run = useRef<AbortController>(undefined);
   const loader = useRef(load);
   loader.current = load;
@@ -60,7 +66,13 @@ export function useLoad<T>(key: string, load: (signal: AbortSignal) => Promise<T
   };
   // The render between a new key and its effect must not show what belongs to the old one.
   const isOld = state.key !== key && !keep;
-  return { data: isOld ? remembered() : state.data, failure: isOld ? undefined : state.failure, isLoading: isOld || state.isLoading, reload, set };
+  return {
+    data: isOld ? remembered() : state.data,
+    failure: isOld ? undefined : state.failure,
+    isLoading: isOld || state.isLoading,
+    reload,
+    set,
+  };
 }
 
 /** A value that has stood still for a while. */

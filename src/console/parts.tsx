@@ -127,7 +127,15 @@ export function Problem({ failure, onRetry }: { failure: Failure; onRetry?: () =
 }
 
 /** What was read, or that it is on its way, or why it is not there. */
-export function Show<T>({ what, children, lines = 4 }: { what: Loaded<T>; children: (data: T) => ComponentChildren; lines?: number }) {
+export function Show<T>({
+  what,
+  children,
+  lines = 4,
+}: {
+  what: Loaded<T>;
+  children: (data: T) => ComponentChildren;
+  lines?: number;
+}) {
   return (
     <>
       {what.failure && <Problem failure={what.failure} onRetry={() => void what.reload()} />}
@@ -159,10 +167,20 @@ export function Pager({ pagination: { page, pageSize, totalItems, totalPages }, 
       </p>
       {totalPages > 1 && (
         <div class="pager-buttons">
-          <button type="button" class="button small-button" disabled={page <= 1} onClick={() => onPage(Math.min(page - 1, totalPages))}>
+          <button
+            type="button"
+            class="button small-button"
+            disabled={page <= 1}
+            onClick={() => onPage(Math.min(page - 1, totalPages))}
+          >
             <Icon name="left" /> Previous
           </button>
-          <button type="button" class="button small-button" disabled={page >= totalPages} onClick={() => onPage(page + 1)}>
+          <button
+            type="button"
+            class="button small-button"
+            disabled={page >= totalPages}
+            onClick={() => onPage(page + 1)}
+          >
             Next <Icon name="right" />
           </button>
         </div>
@@ -224,7 +242,10 @@ export function Copy({ text, children }: { text: string; children: ComponentChil
     clearTimeout(timer.current);
     timer.current = setTimeout(() => setDone(false), 2000);
   };
-  if (isByHand) return <input readOnly class="by-hand" aria-label="To copy by hand" value={text} ref={(input) => input?.select()} />;
+  if (isByHand)
+    return (
+      <input readOnly class="by-hand" aria-label="To copy by hand" value={text} ref={(input) => input?.select()} />
+    );
   return (
     <button type="button" class="button" onClick={() => void copy()}>
       <Icon name={isDone ? 'check' : 'copy'} /> <span aria-live="polite">{isDone ? 'Copied' : children}</span>

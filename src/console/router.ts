@@ -8,7 +8,10 @@ const base = '/console';
 export const place = signal(here());
 
 function here(): { path: string; search: URLSearchParams } {
-  return { path: location.pathname.slice(base.length).replace(/\/+$/, '') || '/', search: new URLSearchParams(location.search) };
+  return {
+    path: location.pathname.slice(base.length).replace(/\/+$/, '') || '/',
+    search: new URLSearchParams(location.search),
+  };
 }
 
 /** The address of a place. */
@@ -43,7 +46,9 @@ export function useUnsaved(isDirty: boolean): void {
 /** Whether edits in any tab are not saved. */
 export async function isSomethingUnsaved(): Promise<boolean> {
   if (unsaved.size > 0) return true;
-  return 'locks' in navigator && ((await navigator.locks.query()).held ?? []).some(({ name }) => name === 'console.unsaved');
+  return (
+    'locks' in navigator && ((await navigator.locks.query()).held ?? []).some(({ name }) => name === 'console.unsaved')
+  );
 }
 
 let asked: Promise<boolean> | undefined;
@@ -109,7 +114,8 @@ addEventListener('popstate', ({ state }: PopStateEvent) => {
 
 // Links are plain ones; those that stay within the console need no new page.
 document.addEventListener('click', (event) => {
-  if (event.defaultPrevented || event.button !== 0 || event.metaKey || event.ctrlKey || event.shiftKey || event.altKey) return;
+  if (event.defaultPrevented || event.button !== 0 || event.metaKey || event.ctrlKey || event.shiftKey || event.altKey)
+    return;
   const link = event.target instanceof Element ? event.target.closest('a') : null;
   if (!link || link.target || link.hasAttribute('download') || link.origin !== location.origin || link.hash) return;
   if (link.pathname !== base && !link.pathname.startsWith(`${base}/`)) return;

@@ -6,7 +6,11 @@ import { useLoad } from './load.ts';
 import type { Plan } from './types.ts';
 
 /** The plans, by price. */
-export const usePlans = () => useLoad('plans', async (signal) => (await ask<Plan[]>('GET', '/api/platform/plans', { query: { pageSize: 100 }, signal })).data);
+export const usePlans = () =>
+  useLoad(
+    'plans',
+    async (signal) => (await ask<Plan[]>('GET', '/api/platform/plans', { query: { pageSize: 100 }, signal })).data,
+  );
 
 const zones = Intl.supportedValuesOf('timeZone');
 
@@ -44,7 +48,9 @@ export function PlanField({ plans, ...props }: FieldProps & { plans: Plan[] }) {
       label="Plan"
       name="plan_id"
       isRequired
-      options={plans.map(({ id, name, price_monthly }) => [String(id), `${name}, ${amount(price_monthly)} a month`] as const)}
+      options={plans.map(
+        ({ id, name, price_monthly }) => [String(id), `${name}, ${amount(price_monthly)} a month`] as const,
+      )}
       hint={
         chosen &&
         `Up to ${number(chosen.max_students)} students and ${number(chosen.max_teachers)} teachers. ${chosen.features_json.features.map(featureName).join(', ') || 'No features'}.`
@@ -88,7 +94,13 @@ export function FeatureFields({
             <div class="segments">
               {choices.map(([value, label]) => (
                 <label key={label}>
-                  <input type="radio" name={`${group}-${name}`} checked={flags[name] === value} disabled={isDisabled} onChange={() => choose(value)} />
+                  <input
+                    type="radio"
+                    name={`${group}-${name}`}
+                    checked={flags[name] === value}
+                    disabled={isDisabled}
+                    onChange={() => choose(value)}
+                  />
                   <span>{label}</span>
                 </label>
               ))}

@@ -38,7 +38,11 @@ const remember = (has: boolean) => {
 
 function read(token: string): Access {
   const [, payload = ''] = token.split('.');
-  const claims = JSON.parse(atob(payload.replaceAll('-', '+').replaceAll('_', '/'))) as { user_id: number; iat: number; exp: number };
+  const claims = JSON.parse(atob(payload.replaceAll('-', '+').replaceAll('_', '/'))) as {
+    user_id: number;
+    iat: number;
+    exp: number;
+  };
   return { token, userId: claims.user_id, endsAt: Date.now() + (claims.exp - claims.iat) * 1000 };
 }
 
@@ -92,7 +96,9 @@ const heard = () =>
 /** One tab after the other, where the browser can (it can not over plain http). What the tab before has told may come later than the turn. */
 async function inTurn<T>(stale: string | undefined, work: () => Promise<T>): Promise<T> {
   if (!('locks' in navigator)) return work();
-  const own = await navigator.locks.request(turn, { ifAvailable: true }, async (lock) => (lock ? { result: await work() } : undefined));
+  const own = await navigator.locks.request(turn, { ifAvailable: true }, async (lock) =>
+    lock ? { result: await work() } : undefined,
+  );
   if (own) return own.result;
   return navigator.locks.request(turn, async () => {
     if (access?.token === stale) await heard();
@@ -177,7 +183,10 @@ export async function logIn(email: string, password: string): Promise<void> {
 export async function logOut(): Promise<void> {
   // A session that is over already has nothing to end.
   if (status.value === 'in') {
-    const response = await send('/api/auth/logout', { method: 'POST', headers: { Authorization: `Bearer ${await token()}` } });
+    const response = await send('/api/auth/logout', {
+      method: 'POST',
+      headers: { Authorization: `Bearer ${await token()}` },
+    });
     if (!response.ok && response.status !== 401) throw await failureOf(response);
   }
   tell({ kind: 'out' });

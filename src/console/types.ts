@@ -1,8 +1,8 @@
 import type { z } from 'zod';
-import type * as auth from '../api/endpoints/auth.ts';
-import type * as impersonation from '../api/endpoints/impersonation.ts';
-import type * as platform from '../api/endpoints/platform.ts';
-import type * as notifications from '../api/endpoints/platform-notifications.ts';
+import type * as auth from '../endpoints/auth.ts';
+import type * as impersonation from '../endpoints/impersonation.ts';
+import type * as platform from '../endpoints/platform.ts';
+import type * as notifications from '../endpoints/platform-notifications.ts';
 
 // What the API answers, by the schemas that it documents and checks: there is no second description to fall behind.
 export type Profile = z.output<typeof auth.Profile>;

@@ -16,10 +16,17 @@ export const archiveName = (tenant: { id: string; subdomain: string }): string =
   `${tenant.subdomain}-${tenant.id}-${new Date().toISOString().replace(/[:.]/g, '')}.jsonl.gz`;
 
 /** The lines of a school's file but for the last one, some at a time, from open cursors. */
-async function* readCursors(client: pg.ClientBase, cursors: { name: string; at_a_time: number }[], onLines: (count: number) => void): AsyncGenerator<string> {
+async function* readCursors(
+  client: pg.ClientBase,
+  cursors: { name: string; at_a_time: number }[],
+  onLines: (count: number) => void,
+): AsyncGenerator<string> {
   for (const { name, at_a_time } of cursors) {
     for (;;) {
-      const { rows } = await client.query<[string]>({ text: `fetch ${String(at_a_time)} from ${JSON.stringify(name)}`, rowMode: 'array' });
+      const { rows } = await client.query<[string]>({
+        text: `fetch ${String(at_a_time)} from ${JSON.stringify(name)}`,
+        rowMode: 'array',
+      });
       if (rows.length === 0) break;
       onLines(rows.length);
       yield rows.map(([line]) => `${line}\n`).join('');
@@ -34,7 +41,11 @@ async function* readCursors(client: pg.ClientBase, cursors: { name: string; at_a
  * @param cursors  the query that opens the cursors: `core.archive_open`, or what the caller may call instead of it
  * @returns the number of lines; undefined, without a file, when the query opened none
  */
-export async function exportTenant(client: pg.ClientBase, cursors: { text: string; values: unknown[] }, file: string): Promise<number | undefined> {
+export async function exportTenant(
+  client: pg.ClientBase,
+  cursors: { text: string; values: unknown[] },
+  file: string,
+): Promise<number | undefined> {
   const folder = dirname(file);
   const draft = join(folder, `.${basename(file)}.${String(process.pid)}`);
   await mkdir(folder, { recursive: true, mode: 0o700 });
@@ -49,7 +60,11 @@ export async function exportTenant(client: pg.ClientBase, cursors: { text: strin
     };
     await rm(draft, { force: true });
     // flush: the file is on the disk before it gets its name.
-    await pipeline(Readable.from(text(), { objectMode: false }), createGzip(), createWriteStream(draft, { flags: 'wx', mode: 0o600, flush: true }));
+    await pipeline(
+      Readable.from(text(), { objectMode: false }),
+      createGzip(),
+      createWriteStream(draft, { flags: 'wx', mode: 0o600, flush: true }),
+    );
     await rename(draft, file);
     const directory = await open(folder);
     await directory.sync().finally(() => directory.close());
@@ -112,7 +127,10 @@ async function load(client: pg.ClientBase, lines: AsyncGenerator<string, void>, 
   const { value: headerText } = await lines.next();
   const header = typeof headerText === 'string' ? parseLine(Header, headerText) : undefined;
   if (!header) throw foreign;
-  const begun = await client.query<{ name: string; statement: string }>('select name, statement from core.archive_begin($1)', [headerText]);
+  const begun = await client.query<{ name: string; statement: string }>(
+    'select name, statement from core.archive_begin($1)',
+    [headerText],
+  );
   const statements = new Map(begun.rows.map(({ name, statement }) => [name, statement]));
   const sequences: z.output<typeof Sequence>[] = [];
   let seen = 1;
@@ -157,17 +175,23 @@ export async function importTenant(client: pg.ClientBase, file: string): Promise
   let imported: Imported | undefined;
   await client.query('begin');
   try {
-    await pipeline(createReadStream(file), createGunzip({ chunkSize: 256 * 1024 }), async (source: AsyncIterable<Buffer>) => {
-      imported = await load(client, splitLines(source), file);
-    });
+    await pipeline(
+      createReadStream(file),
+      createGunzip({ chunkSize: 256 * 1024 }),
+      async (source: AsyncIterable<Buffer>) => {
+        imported = await load(client, splitLines(source), file);
+      },
+    );
     await client.query('commit');
   } catch (error) {
     await client.query('rollback').catch(() => undefined);
     const code = (error as NodeJS.ErrnoException).code ?? '';
     if (code === 'Z_BUF_ERROR') throw new Error(`${file} is truncated. Nothing has changed.`, { cause: error });
     // Rows that contradict each other: a line is missing, or was changed.
-    if (/^2[23]/.test(code)) throw new Error(`${file} is no export of a school. Nothing has changed.`, { cause: error });
-    if (code.startsWith('Z_')) throw new Error(`${file} is damaged or no export of a school. Nothing has changed.`, { cause: error });
+    if (/^2[23]/.test(code))
+      throw new Error(`${file} is no export of a school. Nothing has changed.`, { cause: error });
+    if (code.startsWith('Z_'))
+      throw new Error(`${file} is damaged or no export of a school. Nothing has changed.`, { cause: error });
     throw error;
   }
   if (!imported) throw new Error(`${file} is empty.`);

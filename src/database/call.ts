@@ -31,7 +31,13 @@ export interface CallAnswer {
 }
 
 /** The dispatcher, bound to a database: runs one operation. */
-export type Call = (operation: string, sessionId: string | null, params: object, context: CallContext, content?: Buffer) => Promise<CallAnswer>;
+export type Call = (
+  operation: string,
+  sessionId: string | null,
+  params: object,
+  context: CallContext,
+  content?: Buffer,
+) => Promise<CallAnswer>;
 
 /** What an operation of an operator who acts for a user answers; `refusal` in the place of an error, since the entry of the request has to stay. */
 type ImpersonatedAnswer = CallAnswer & { refusal: { code: string; message: string } | null };
@@ -90,7 +96,10 @@ export function dispatcher(pool: pg.Pool): Call {
   return async function call(operation, sessionId, params, context, content) {
     const query = {
       ...(context.is_impersonated
-        ? { name: 'core.call_impersonated', text: 'select answer, content, version, refusal from core.call_impersonated($1, $2, $3, $4, $5)' }
+        ? {
+            name: 'core.call_impersonated',
+            text: 'select answer, content, version, refusal from core.call_impersonated($1, $2, $3, $4, $5)',
+          }
         : { name: 'core.call', text: 'select answer, content, version from core.call($1, $2, $3, $4, $5)' }),
       values: [operation, sessionId, JSON.stringify(params), JSON.stringify(context), content ?? null],
     };

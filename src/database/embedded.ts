@@ -1,6 +1,20 @@
 import { spawn } from 'node:child_process';
 import { createHash } from 'node:crypto';
-import { chmod, chown, cp, lstat, mkdir, mkdtemp, readFile, readlink, rename, rm, stat, symlink, writeFile } from 'node:fs/promises';
+import {
+  chmod,
+  chown,
+  cp,
+  lstat,
+  mkdir,
+  mkdtemp,
+  readFile,
+  readlink,
+  rename,
+  rm,
+  stat,
+  symlink,
+  writeFile,
+} from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { dirname, join, resolve } from 'node:path';
 import { withOwner } from './pool.ts';
@@ -67,7 +81,10 @@ async function installedBinaries(): Promise<Binaries> {
   try {
     return (await import(name)) as Binaries;
   } catch (cause) {
-    throw new Error(`${name} is not installed: run npm ci with optional dependencies, or set DATABASE_URL to a Postgres server.`, { cause });
+    throw new Error(
+      `${name} is not installed: run npm ci with optional dependencies, or set DATABASE_URL to a Postgres server.`,
+      { cause },
+    );
   }
 }
 
@@ -79,7 +96,9 @@ async function serverAccount(): Promise<Account | undefined> {
     const gid = Number(await run('id', ['-g', name]).catch(() => NaN));
     if (uid > 0 && gid > 0) return { uid, gid };
   }
-  throw new Error('Postgres does not run as root, and there is no user postgres or nobody to run it as. Start as an ordinary user, or set DATABASE_URL.');
+  throw new Error(
+    'Postgres does not run as root, and there is no user postgres or nobody to run it as. Start as an ordinary user, or set DATABASE_URL.',
+  );
 }
 
 const shelter = '/var/lib/school-management';
@@ -96,16 +115,22 @@ async function linkedCluster(dataDir: string): Promise<{ cluster: string; isLink
 async function locate(dataDir: string, account: Account | undefined): Promise<{ cluster: string; wantsLink: boolean }> {
   const { cluster, isLink } = await linkedCluster(dataDir);
   if (isLink || !account || (await canEnter(dataDir, account))) return { cluster, wantsLink: false };
-  return { cluster: join(shelter, createHash('sha256').update(dataDir).digest('hex').slice(0, 16), 'postgres'), wantsLink: true };
+  return {
+    cluster: join(shelter, createHash('sha256').update(dataDir).digest('hex').slice(0, 16), 'postgres'),
+    wantsLink: true,
+  };
 }
 
 /** When a cluster was made; undefined when there is none. @throws when it is somebody else's */
-async function madeAt(cluster: string): Promise<Date | undefined> {
+async function locationBase(cluster: string): Promise<Date | undefined> {
   try {
     return (await stat(join(cluster, 'PG_VERSION'))).mtime;
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code !== 'EACCES') return undefined;
-    throw new Error(`The data in ${cluster} belong to another user. Start as that user, or set DATA_DIR to another place.`, { cause: error });
+    throw new Error(
+      `The data in ${cluster} belong to another user. Start as that user, or set DATA_DIR to another place.`,
+      { cause: error },
+    );
   }
 }
 
@@ -118,7 +143,7 @@ async function findHome(dataDir: string): Promise<Home> {
   const binaries = await installedBinaries();
   await mkdir(dataDir, { recursive: true });
   const { cluster, wantsLink } = await locate(dataDir, account);
-  const home: Home = { binaries, cluster, account, foundFrom: wantsLink ? await madeAt(cluster) : undefined };
+  const home: Home = { binaries, cluster, account, foundFrom: wantsLink ? await locationBase(cluster) : undefined };
   if (!account) return home;
   if (wantsLink) {
     await mkdir(dirname(cluster), { recursive: true, mode: 0o755 });
@@ -135,7 +160,11 @@ async function findHome(dataDir: string): Promise<Home> {
       await run('chmod', ['-R', 'a+rX', draft]);
       await rename(draft, copy).catch(() => rm(draft, { recursive: true, force: true }));
     }
-    home.binaries = { postgres: join(copy, 'bin/postgres'), initdb: join(copy, 'bin/initdb'), pg_ctl: join(copy, 'bin/pg_ctl') };
+    home.binaries = {
+      postgres: join(copy, 'bin/postgres'),
+      initdb: join(copy, 'bin/initdb'),
+      pg_ctl: join(copy, 'bin/pg_ctl'),
+    };
   }
   return home;
 }
@@ -155,11 +184,14 @@ async function isProcess(pid: number, marker: string): Promise<boolean> {
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code !== 'EPERM') return false;
   }
-  const command = await readFile(`/proc/${String(pid)}/cmdline`, 'utf8').catch(() => run('ps', ['-o', 'args=', '-p', String(pid)]).catch(() => ''));
+  const command = await readFile(`/proc/${String(pid)}/cmdline`, 'utf8').catch(() =>
+    run('ps', ['-o', 'args=', '-p', String(pid)]).catch(() => ''),
+  );
   return command.includes(marker);
 }
 
-const serverAt = (socketDirectory: string) => (database: string) => `postgres://${superuser}@/${database}?host=${encodeURIComponent(socketDirectory)}`;
+const serverAt = (socketDirectory: string) => (database: string) =>
+  `postgres://${superuser}@/${database}?host=${encodeURIComponent(socketDirectory)}`;
 
 /** The address of the server that another process runs in this data directory, if one does. */
 export async function findRunning(dataDir: string): Promise<((database: string) => string) | undefined> {
@@ -177,7 +209,7 @@ const stopServer = (binaries: Binaries, cluster: string, account: Account | unde
  */
 export async function startEmbedded(dataDir: string, settings: string[] = []): Promise<EmbeddedServer> {
   const { binaries, cluster, account, foundFrom } = await findHome(dataDir);
-  if (!(await madeAt(cluster))) {
+  if (!(await locationBase(cluster))) {
     await rm(cluster, { recursive: true, force: true });
     await mkdir(cluster, { recursive: true, mode: 0o700 });
     await chmod(cluster, 0o700);
@@ -207,7 +239,10 @@ export async function startEmbedded(dataDir: string, settings: string[] = []): P
   try {
     await run(
       binaries.pg_ctl,
-      [...['start', '-D', cluster, '-w', '-t', '60', '-l', join(cluster, 'server.log')], ...['-o', options.map((option) => `-c '${option}'`).join(' ')]],
+      [
+        ...['start', '-D', cluster, '-w', '-t', '60', '-l', join(cluster, 'server.log')],
+        ...['-o', options.map((option) => `-c '${option}'`).join(' ')],
+      ],
       account,
     );
   } catch (cause) {
@@ -247,7 +282,7 @@ export async function startScratch(folder = tmpdir()): Promise<EmbeddedServer & 
 /** The cluster of a data directory and when it was made; undefined when there is none. */
 export async function findCluster(dataDir: string): Promise<{ cluster: string; from: Date } | undefined> {
   const { cluster } = await locate(dataDir, await serverAccount());
-  const from = await madeAt(cluster);
+  const from = await locationBase(cluster);
   return from && { cluster, from };
 }
 
@@ -272,7 +307,9 @@ export async function claim(dataDir: string): Promise<() => Promise<void>> {
   await mkdir(dataDir, { recursive: true });
   const owner = Number(await readFile(file, 'utf8').catch(() => '0'));
   if (owner && owner !== process.pid && (await isProcess(owner, 'main.ts'))) {
-    throw new Error(`The data directory ${dataDir} is in use by process ${String(owner)}. Stop it, or set DATA_DIR to another place.`);
+    throw new Error(
+      `The data directory ${dataDir} is in use by process ${String(owner)}. Stop it, or set DATA_DIR to another place.`,
+    );
   }
   await writeFile(file, String(process.pid));
   return () => rm(file, { force: true });

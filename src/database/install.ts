@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto';
 import { readdir, readFile } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
 import type pg from 'pg';
-import { errors } from '../api/errors.ts';
+import { errors } from '../domain/errors.ts';
 
 const root = join(import.meta.dirname, '../..');
 
@@ -49,7 +49,10 @@ export const fingerprint = async (): Promise<string> => digest(await manifest())
 /** The error registry as SQL. */
 const errorRows = (client: pg.Client) =>
   Object.entries(errors)
-    .map(([name, { sqlstate, status }]) => `(${client.escapeLiteral(name)}, ${client.escapeLiteral(sqlstate)}, ${String(status)})`)
+    .map(
+      ([name, { sqlstate, status }]) =>
+        `(${client.escapeLiteral(name)}, ${client.escapeLiteral(sqlstate)}, ${String(status)})`,
+    )
     .join(', ');
 
 /**
@@ -81,14 +84,19 @@ async function installOnce(client: pg.Client): Promise<boolean> {
   try {
     // Every request reads this table first: whoever has it locks nobody out half-way. A long request is not waited for.
     await client.query("set local lock_timeout = '2s'");
-    await client.query("do $$ begin if to_regclass('core.operation') is not null then lock table core.operation in access exclusive mode; end if; end $$");
+    await client.query(
+      "do $$ begin if to_regclass('core.operation') is not null then lock table core.operation in access exclusive mode; end if; end $$",
+    );
     await client.query('set local check_function_bodies = off');
-    await client.query('drop schema if exists analytics cascade; drop schema if exists api cascade; drop schema if exists core cascade');
+    await client.query(
+      'drop schema if exists analytics cascade; drop schema if exists api cascade; drop schema if exists core cascade',
+    );
     for (const file of files) {
       await client.query(file.text).catch((error: unknown) => {
         throw new Error(`${file.name}: ${error instanceof Error ? error.message : String(error)}`, { cause: error });
       });
-      if (file.name.endsWith('/registry.sql')) await client.query(`insert into core.error (name, sqlstate, status) values ${errorRows(client)}`);
+      if (file.name.endsWith('/registry.sql'))
+        await client.query(`insert into core.error (name, sqlstate, status) values ${errorRows(client)}`);
     }
     await client.query(
       `insert into platform.installation (fingerprint, tenant_version) values ($1, $2)

@@ -29,7 +29,8 @@ const longest = 5_000;
 const patience = 10_000;
 
 /** Ends a connection that may be half dead, and would not end by words. */
-const cut = (client: pg.Client) => (client as unknown as { connection: { stream: { destroy(): void } } }).connection.stream.destroy();
+const cut = (client: pg.Client) =>
+  (client as unknown as { connection: { stream: { destroy(): void } } }).connection.stream.destroy();
 
 /** Keeps one connection with LISTEN; a lost one is made again, with growing pauses. */
 export function listener({ url, role, channel, onPayload, onListening, logger }: ListenerOptions): Listener {
@@ -45,7 +46,8 @@ export function listener({ url, role, channel, onPayload, onListening, logger }:
     if (!isStopped) {
       const message = cause instanceof Error ? cause.message : String(cause);
       // Once for each time that the database is away.
-      if (failures === 0) logger.warn({ channel, cause: message }, 'The connection that listens is gone, and made again.');
+      if (failures === 0)
+        logger.warn({ channel, cause: message }, 'The connection that listens is gone, and made again.');
       const wait = Math.min(shortest * 2 ** failures, longest) * (0.5 + Math.random() / 2);
       failures++;
       timer = setTimeout(connect, wait);
@@ -92,7 +94,10 @@ export function listener({ url, role, channel, onPayload, onListening, logger }:
       try {
         const { rows } = await mine.query<{ channel: string }>('select pg_listening_channels() as channel');
         if (rows.some((row) => row.channel === channel)) return true;
-        logger.error({ channel }, 'The connection does not listen: LISTEN_DATABASE_URL must lead to Postgres itself, not to a pooler of transactions.');
+        logger.error(
+          { channel },
+          'The connection does not listen: LISTEN_DATABASE_URL must lead to Postgres itself, not to a pooler of transactions.',
+        );
         return false;
       } catch (error) {
         lost(mine, error);

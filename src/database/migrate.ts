@@ -59,13 +59,16 @@ async function withPool(ownerUrl: string, work: (pool: pg.Pool) => Promise<void>
 }
 
 const tableExists = async (client: pg.Client, table: string) =>
-  (await client.query<{ exists: boolean }>('select to_regclass($1) is not null as exists', [table])).rows[0]?.exists ?? false;
+  (await client.query<{ exists: boolean }>('select to_regclass($1) is not null as exists', [table])).rows[0]?.exists ??
+  false;
 
 /** The shared migrations that this version has, and those that the database has seen. */
 async function sharedMigrations(client: pg.Client): Promise<{ here: string[]; seen: string[] }> {
   const here = (await sqlFiles('migrations/committed')).map(({ name }) => name.split('/').at(-1) ?? name);
   if (!(await tableExists(client, 'graphile_migrate.migrations'))) return { here, seen: [] };
-  const { rows } = await client.query<{ filename: string }>('select filename from graphile_migrate.migrations order by filename');
+  const { rows } = await client.query<{ filename: string }>(
+    'select filename from graphile_migrate.migrations order by filename',
+  );
   return { here, seen: rows.map(({ filename }) => filename) };
 }
 
@@ -95,7 +98,12 @@ async function readTenantMigrations(folder: string): Promise<TenantMigration[]> 
     const base = name.split('/').at(-1) ?? name;
     const version = Number(/^\d{4}(?=-[a-z0-9-]+\.sql$)/.exec(base)?.[0]);
     if (!version) throw new Error(`${name}: a tenant migration is called NNNN-what-it-does.sql`);
-    return { version, name: base.replace(/\.sql$/, ''), body: text, checksum: createHash('sha256').update(text).digest('hex') };
+    return {
+      version,
+      name: base.replace(/\.sql$/, ''),
+      body: text,
+      checksum: createHash('sha256').update(text).digest('hex'),
+    };
   });
 }
 
@@ -106,12 +114,16 @@ async function refuseNewer(client: pg.Client, files: TenantMigration[]): Promise
   const { here, seen } = await sharedMigrations(client);
   const tenant = (await tableExists(client, 'platform.tenant_migration'))
     ? (
-        await client.query<{ name: string }>('select name from platform.tenant_migration where version <> all ($1) order by version', [
-          files.map((file) => file.version),
-        ])
+        await client.query<{ name: string }>(
+          'select name from platform.tenant_migration where version <> all ($1) order by version',
+          [files.map((file) => file.version)],
+        )
       ).rows
     : [];
-  const unknown = [...without(seen, here).map((name) => `committed/${name}`), ...tenant.map(({ name }) => `tenant/${name}.sql`)];
+  const unknown = [
+    ...without(seen, here).map((name) => `committed/${name}`),
+    ...tenant.map(({ name }) => `tenant/${name}.sql`),
+  ];
   if (unknown.length === 0) return;
   throw new Error(
     `The database is newer than this code, which does not have ${unknown.join(', ')}. Start the version that made it or a later one, or ${beginAnew}.`,
@@ -125,10 +137,11 @@ export const checkVersion = (ownerUrl: string): Promise<void> =>
 /** Publishes the tenant migrations of this version in the database. @throws when a released one was edited */
 async function publishTenantMigrations(client: pg.Client, files: TenantMigration[], dryRun: boolean): Promise<void> {
   const known = new Map(
-    (await client.query<{ version: number; checksum: string }>('select version, checksum from platform.tenant_migration')).rows.map((row) => [
-      row.version,
-      row.checksum,
-    ]),
+    (
+      await client.query<{ version: number; checksum: string }>(
+        'select version, checksum from platform.tenant_migration',
+      )
+    ).rows.map((row) => [row.version, row.checksum]),
   );
   for (const file of files) {
     const checksum = known.get(file.version);
@@ -137,12 +150,10 @@ async function publishTenantMigrations(client: pg.Client, files: TenantMigration
         `The tenant migration ${file.name}.sql was edited after its release: it is already applied and changed since. Restore the file and write a new migration, or ${beginAnew}.`,
       );
     if (!checksum && !dryRun) {
-      await client.query('insert into platform.tenant_migration (version, name, body, checksum) values ($1, $2, $3, $4)', [
-        file.version,
-        file.name,
-        file.body,
-        file.checksum,
-      ]);
+      await client.query(
+        'insert into platform.tenant_migration (version, name, body, checksum) values ($1, $2, $3, $4)',
+        [file.version, file.name, file.body, file.checksum],
+      );
     }
   }
 }
@@ -168,7 +179,12 @@ async function patiently<T>(work: () => Promise<T>): Promise<T> {
 /** Migrates the schools that are behind, some at a time, each in its own transaction; a failure stays with its school. */
 async function migrateTenants(options: MigrateOptions, versions: number[], latest: number): Promise<TenantResult[]> {
   const { ownerUrl, tenant, dryRun = false, parallel = 2, onTenant } = options;
-  const pool = new pg.Pool({ connectionString: ownerUrl, max: parallel, application_name: 'school_owner', options: '-c lock_timeout=500ms' });
+  const pool = new pg.Pool({
+    connectionString: ownerUrl,
+    max: parallel,
+    application_name: 'school_owner',
+    options: '-c lock_timeout=500ms',
+  });
   pool.on('error', () => undefined);
   try {
     const { rows } = await pool.query<{ id: string; subdomain: string; schema_version: number }>(
@@ -176,7 +192,9 @@ async function migrateTenants(options: MigrateOptions, versions: number[], lates
       [latest, tenant ?? null],
     );
     if (tenant && rows.length === 0) {
-      const { rowCount } = await pool.query('select from platform.tenant where id::text = $1 or subdomain = $1', [tenant]);
+      const { rowCount } = await pool.query('select from platform.tenant where id::text = $1 or subdomain = $1', [
+        tenant,
+      ]);
       if (!rowCount) throw new Error(`There is no school with the id or subdomain ${tenant}.`);
     }
     const results: TenantResult[] = [];
@@ -184,10 +202,17 @@ async function migrateTenants(options: MigrateOptions, versions: number[], lates
     const work = async () => {
       for (const { id, subdomain, schema_version } of queue) {
         const start = performance.now();
-        const result: TenantResult = { tenant: id, subdomain, applied: versions.filter((version) => version > schema_version).length, milliseconds: 0 };
+        const result: TenantResult = {
+          tenant: id,
+          subdomain,
+          applied: versions.filter((version) => version > schema_version).length,
+          milliseconds: 0,
+        };
         if (!dryRun) {
           try {
-            const answer = await patiently(() => pool.query<{ applied: number }>('select core.tenant_migrate($1) as applied', [id]));
+            const answer = await patiently(() =>
+              pool.query<{ applied: number }>('select core.tenant_migrate($1) as applied', [id]),
+            );
             result.applied = answer.rows[0]?.applied ?? 0;
           } catch (error) {
             result.applied = 0;
@@ -215,7 +240,9 @@ async function migrateTenants(options: MigrateOptions, versions: number[], lates
 export async function migrate(options: MigrateOptions): Promise<MigrateResult> {
   const { ownerUrl, dryRun = false, onStep = () => undefined } = options;
   return withOwner(ownerUrl, async (client) => {
-    const { rows } = await client.query<{ version: number }>("select current_setting('server_version_num')::integer / 10000 as version");
+    const { rows } = await client.query<{ version: number }>(
+      "select current_setting('server_version_num')::integer / 10000 as version",
+    );
     if ((rows[0]?.version ?? 0) < 15) throw new Error('This needs Postgres 15 or later.');
     await client.query('select pg_advisory_lock($1)', [migratorLock]);
     const files = await readTenantMigrations(options.tenantMigrations ?? tenantFolder);
@@ -227,7 +254,12 @@ export async function migrate(options: MigrateOptions): Promise<MigrateResult> {
     } else {
       await client.query((await sqlFile('db/roles.sql')).text);
       await client.query((await sqlFile('db/search.sql')).text);
-      await migrateShared({ connectionString: ownerUrl, migrationsFolder, logger: quiet, manageGraphileMigrateSchema: true });
+      await migrateShared({
+        connectionString: ownerUrl,
+        migrationsFolder,
+        logger: quiet,
+        manageGraphileMigrateSchema: true,
+      });
       // Else its pool idles for 200 ms and, when the server goes away meanwhile, ends this process.
       clearAllPools();
       await withPool(ownerUrl, (pgPool) => migrateQueue({ pgPool, logger: new QueueLogger(() => () => undefined) }));
@@ -240,7 +272,9 @@ export async function migrate(options: MigrateOptions): Promise<MigrateResult> {
     const tenants = await migrateTenants(options, versions, latest);
     const failed = tenants.filter((result) => result.error);
     // The functions of this version need every school to be at its version: with --tenant the others may not be there yet.
-    const { rows: behind } = await client.query<{ count: number }>(`select count(*)::integer as count ${behindSql}`, [latest]);
+    const { rows: behind } = await client.query<{ count: number }>(`select count(*)::integer as count ${behindSql}`, [
+      latest,
+    ]);
     const others = (behind[0]?.count ?? 0) - failed.length;
     if (!dryRun && options.tenant && others > 0) {
       onStep(`functions: left as they are, ${String(others)} schools are still to be migrated`);

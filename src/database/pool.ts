@@ -15,7 +15,11 @@ export function rolePool(role: DatabaseRole, ownerUrl: string, ownUrl: string | 
     // Backends keep the catalogue of every school they touch: a connection lives a quarter of an hour at most.
     maxLifetimeSeconds: 900,
     application_name: role,
-    ...(ownUrl ? {} : { options: `-c role=${role} ${role === 'school_api' ? '-c statement_timeout=15000 -c lock_timeout=5000' : ''}` }),
+    ...(ownUrl
+      ? {}
+      : {
+          options: `-c role=${role} ${role === 'school_api' ? '-c statement_timeout=15000 -c lock_timeout=5000' : ''}`,
+        }),
   });
   // An idle connection that breaks is replaced at the next request; without a listener it would end the process.
   pool.on('error', () => undefined);

@@ -44,9 +44,9 @@ export async function readQueueWithin(pool: pg.Pool, milliseconds: number): Prom
     timer = setTimeout(() => fail(new Error('The database did not answer in time.')), milliseconds);
   });
   // Two statements in one message, so that it holds behind a pooler as well.
-  const reading = pool.query(`set local statement_timeout = ${String(milliseconds / 2)}; ${text}`) as unknown as Promise<
-    pg.QueryResult<{ queue: Queue; facts: Facts }>[]
-  >;
+  const reading = pool.query(
+    `set local statement_timeout = ${String(milliseconds / 2)}; ${text}`,
+  ) as unknown as Promise<pg.QueryResult<{ queue: Queue; facts: Facts }>[]>;
   try {
     const answer = (await Promise.race([reading, late]))[1]?.rows[0];
     if (!answer) throw new Error('The database does not know its queue.');

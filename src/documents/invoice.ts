@@ -1,5 +1,16 @@
-import { moneyFormat, writtenDay } from '../money.ts';
-import { bottom, closeDocument, colours, type Heading, type Letterhead, margin, openDocument, printable, writeFoot, writeHead } from './page.ts';
+import { moneyFormat, writtenDay } from '../domain/money.ts';
+import {
+  bottom,
+  closeDocument,
+  colours,
+  type Heading,
+  type Letterhead,
+  margin,
+  openDocument,
+  printable,
+  writeFoot,
+  writeHead,
+} from './page.ts';
 import { cut, type Document, fonts, lineHeight, type TextStyle, wrap, writeLine, writeLines } from './text.ts';
 
 interface Payment {
@@ -83,7 +94,14 @@ const bold: TextStyle = { font: 'bold', size: 9 };
 const padding = 4;
 const line = lineHeight(body.size);
 
-const stateNames = { draft: 'Draft', sent: 'To be paid', partially_paid: 'Partially paid', paid: 'Paid', overdue: 'Overdue', void: 'Void' };
+const stateNames = {
+  draft: 'Draft',
+  sent: 'To be paid',
+  partially_paid: 'Partially paid',
+  paid: 'Paid',
+  overdue: 'Overdue',
+  void: 'Void',
+};
 
 const pageWidth = (doc: Document) => doc.page.width - 2 * margin;
 
@@ -100,7 +118,8 @@ function table(doc: Document, columns: Column[], rows: string[][]): Block[] {
     height: line + 2 * padding,
     draw(y) {
       doc.rect(margin, y, width, line + 2 * padding).fill(colours.shade);
-      for (const [n, { title, align }] of columns.entries()) writeLine(doc, title, { ...bold, align }, { x: 0, width: 0, ...boxes[n], y: y + padding });
+      for (const [n, { title, align }] of columns.entries())
+        writeLine(doc, title, { ...bold, align }, { x: 0, width: 0, ...boxes[n], y: y + padding });
     },
   };
   return rows.map((given, position) => {
@@ -108,7 +127,12 @@ function table(doc: Document, columns: Column[], rows: string[][]): Block[] {
       const { align = 'left', isLine = true } = columns[n] ?? {};
       const box = { x: 0, width: 0, ...boxes[n] };
       const shown = printable(doc, text);
-      return { style: { ...body, align }, box, text: shown, lines: isLine ? undefined : (wrap(doc, shown, body, box.width, true) ?? []) };
+      return {
+        style: { ...body, align },
+        box,
+        text: shown,
+        lines: isLine ? undefined : (wrap(doc, shown, body, box.width, true) ?? []),
+      };
     });
     const height = Math.max(1, ...cells.map(({ lines }) => lines?.length ?? 1)) * line + 2 * padding;
     const draw = (y: number) => {
@@ -142,8 +166,15 @@ function particulars(doc: Document, title: string, who: string[], facts: [string
   const [name = '', ...rest] = who.map((one) => printable(doc, one));
   const names = cut(doc, name, nameStyle, half, 3);
   const others = rest.map((one) => cut(doc, one, body, half, 2));
-  const shown = facts.map(([what, value]) => ({ what, lines: cut(doc, printable(doc, value), body, half - labels, 5) }));
-  const leftHeight = 14 + names.length * lineHeight(nameStyle.size) + 3 + others.reduce((sum, lines) => sum + lines.length * line + 2, 0);
+  const shown = facts.map(([what, value]) => ({
+    what,
+    lines: cut(doc, printable(doc, value), body, half - labels, 5),
+  }));
+  const leftHeight =
+    14 +
+    names.length * lineHeight(nameStyle.size) +
+    3 +
+    others.reduce((sum, lines) => sum + lines.length * line + 2, 0);
   return {
     height:
       Math.max(
@@ -231,7 +262,13 @@ function paragraph(doc: Document, title: string, text: string): Block[] {
 }
 
 /** Puts blocks on as many pages as they need, each with its head, its foot and its number. */
-async function onPages(doc: Document, heading: Heading, letterhead: Letterhead, blocks: Block[], watermark?: Stamp): Promise<Buffer> {
+async function onPages(
+  doc: Document,
+  heading: Heading,
+  letterhead: Letterhead,
+  blocks: Block[],
+  watermark?: Stamp,
+): Promise<Buffer> {
   const top = margin + 60;
   const end = bottom(doc) - 4;
   const pages: { block: Block; y: number }[][] = [[]];
@@ -263,12 +300,20 @@ async function onPages(doc: Document, heading: Heading, letterhead: Letterhead, 
     writeFoot(doc, heading);
     const number = `Page ${String(n + 1)} of ${String(pages.length)}`;
     const style: TextStyle = { font: 'regular', size: 7, colour: colours.quiet, align: 'center' };
-    writeLine(doc, number, style, { x: margin, y: doc.page.height - margin - lineHeight(style.size), width: pageWidth(doc) });
+    writeLine(doc, number, style, {
+      x: margin,
+      y: doc.page.height - margin - lineHeight(style.size),
+      width: pageWidth(doc),
+    });
   }
   return closeDocument(doc);
 }
 
-const studentLines = (student: { student_name: string; admission_number: string }, className: string | null, parent: string | null): string[] => [
+const studentLines = (
+  student: { student_name: string; admission_number: string },
+  className: string | null,
+  parent: string | null,
+): string[] => [
   student.student_name,
   ...(parent ? [`c/o ${parent}`] : []),
   `Admission number ${student.admission_number}`,
@@ -305,7 +350,12 @@ export async function invoicePdf(data: InvoiceData): Promise<Buffer> {
       { title: 'Price', share: 0.2, align: 'right', isLine: true },
       { title: 'Total', share: 0.2, align: 'right', isLine: true },
     ],
-    invoice.items.map((item) => [item.description, item.quantity.toLocaleString('en'), money(item.amount), money(item.line_total)]),
+    invoice.items.map((item) => [
+      item.description,
+      item.quantity.toLocaleString('en'),
+      money(item.amount),
+      money(item.line_total),
+    ]),
   );
   const payments = table(
     doc,
@@ -324,9 +374,15 @@ export async function invoicePdf(data: InvoiceData): Promise<Buffer> {
       money(payment.amount),
     ]),
   );
-  const paid = status === 'draft' || status === 'void' ? [] : ([['Paid', money(invoice.paid_amount)]] as [string, string][]);
+  const paid =
+    status === 'draft' || status === 'void' ? [] : ([['Paid', money(invoice.paid_amount)]] as [string, string][]);
   const blocks = [
-    particulars(doc, isReceipt ? 'Received for' : 'Bill to', studentLines(invoice, invoice.class_name, data.parent_name), facts),
+    particulars(
+      doc,
+      isReceipt ? 'Received for' : 'Bill to',
+      studentLines(invoice, invoice.class_name, data.parent_name),
+      facts,
+    ),
     ...items,
     sums(doc, [['Total', money(invoice.total)], ...paid, ['Balance', money(invoice.balance)]], stamps[status]),
     ...(payments.length > 0 ? [gap(6), ...payments] : []),
@@ -355,13 +411,22 @@ export async function paymentPdf(data: PaymentData): Promise<Buffer> {
       ['Recorded by', payment.recorded_by_name],
     ] as [string, string | null][]
   ).filter((fact): fact is [string, string] => fact[1] !== null && fact[1] !== '');
-  const stamp = payment.is_reversed ? { text: 'REVERSED', colour: '#b3261e' } : isReversal ? undefined : { text: 'PAID', colour: '#1c7c4a' };
+  const stamp = payment.is_reversed
+    ? { text: 'REVERSED', colour: '#b3261e' }
+    : isReversal
+      ? undefined
+      : { text: 'PAID', colour: '#1c7c4a' };
   const columns: Column[] = [
     { title: isReversal ? 'Taken back from' : 'Paid for', share: 0.7, align: 'left', isLine: false },
     { title: 'Amount', share: 0.3, align: 'right', isLine: true },
   ];
   const blocks = [
-    particulars(doc, isReversal ? 'Given back to' : 'Received from', studentLines(payment, data.class_name, data.parent_name), facts),
+    particulars(
+      doc,
+      isReversal ? 'Given back to' : 'Received from',
+      studentLines(payment, data.class_name, data.parent_name),
+      facts,
+    ),
     ...table(doc, columns, [[purpose, money(payment.amount)]]),
     sums(doc, [[isReversal ? 'Taken back' : 'Received', money(payment.amount)]], stamp),
     ...(payment.notes ? paragraph(doc, isReversal ? 'Reason' : 'Notes', payment.notes) : []),

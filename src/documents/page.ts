@@ -28,7 +28,11 @@ export const colours = { text: '#1f2933', quiet: '#5f6b7a', line: '#c3cad3', sha
 const unknown = '\u25a1';
 
 /** A document of A4 pages, with its first one. */
-export function openDocument({ title, printed_on }: Heading, letterhead: Letterhead, layout: 'portrait' | 'landscape'): Document {
+export function openDocument(
+  { title, printed_on }: Heading,
+  letterhead: Letterhead,
+  layout: 'portrait' | 'landscape',
+): Document {
   return new PDFDocument({
     ...{ size: 'A4', layout, font: fonts.regular },
     // pdfkit begins a new page for whatever touches the margin; documents keep theirs themselves.
@@ -57,12 +61,16 @@ const joiners = /[\u034f\u200c\u200d]/g;
 /** Text as the fonts can show it, on one line, with a box for each character that they can't. Both fonts have the same ones. */
 export function printable(doc: Document, text: string): string {
   // Not in pdfkit's types: the fontkit font behind the present one.
-  const { font: glyphs } = (doc.font(fonts.regular) as unknown as { _font: { font: { hasGlyphForCodePoint: (code: number) => boolean } } })._font;
+  const { font: glyphs } = (
+    doc.font(fonts.regular) as unknown as { _font: { font: { hasGlyphForCodePoint: (code: number) => boolean } } }
+  )._font;
   const shown = (tifinagh.test(text) ? text.replace(joiners, '') : text)
     .replace(/\s+/g, ' ')
     .trim()
     .normalize('NFC')
-    .replace(/[^]/gu, (character) => (glyphs.hasGlyphForCodePoint(character.codePointAt(0) ?? 0) ? character : unknown));
+    .replace(/[^]/gu, (character) =>
+      glyphs.hasGlyphForCodePoint(character.codePointAt(0) ?? 0) ? character : unknown,
+    );
   if (shown.includes(unknown)) missing.add(doc);
   return shown;
 }
@@ -72,7 +80,9 @@ function drawLogo(doc: Document, logo: string | null, x: number, y: number, widt
   if (logo === null) return 0;
   try {
     // openImage is not in pdfkit's types.
-    const image = (doc as unknown as { openImage: (bytes: Buffer) => { width: number; height: number } }).openImage(drawable(Buffer.from(logo, 'base64')));
+    const image = (doc as unknown as { openImage: (bytes: Buffer) => { width: number; height: number } }).openImage(
+      drawable(Buffer.from(logo, 'base64')),
+    );
     const scale = Math.min(width / image.width, height / image.height);
     doc.image(image as unknown as Buffer, x, y, { width: image.width * scale, height: image.height * scale });
     return image.width * scale;
@@ -89,14 +99,21 @@ export function writeHead(doc: Document, letterhead: Letterhead, { title, subtit
   const logo = drawLogo(doc, letterhead.logo, margin, margin, 90, headHeight);
   const left = margin + (logo && logo + 10);
   const half = width * 0.56 - (left - margin);
-  const contact = [letterhead.address, letterhead.phone, letterhead.email, letterhead.website].filter((part) => part !== null && part !== '').join('  ·  ');
+  const contact = [letterhead.address, letterhead.phone, letterhead.email, letterhead.website]
+    .filter((part) => part !== null && part !== '')
+    .join('  ·  ');
   const small: TextStyle = { font: 'regular', size: 7.5, colour: colours.quiet };
   const second = margin + 22;
   writeLine(doc, printable(doc, letterhead.name), { font: 'bold', size: 15 }, { x: left, y: margin, width: half }, 9);
   writeLines(doc, cut(doc, printable(doc, contact), small, half, 2), small, { x: left, y: second, width: half });
   const right = { x: margin + width * 0.58, width: width * 0.42 };
   writeLine(doc, printable(doc, title), { font: 'bold', size: 15, align: 'right' }, { ...right, y: margin }, 9);
-  writeLine(doc, printable(doc, subtitle), { font: 'regular', size: 9, colour: colours.quiet, align: 'right' }, { ...right, y: second });
+  writeLine(
+    doc,
+    printable(doc, subtitle),
+    { font: 'regular', size: 9, colour: colours.quiet, align: 'right' },
+    { ...right, y: second },
+  );
   return margin + headHeight + 10;
 }
 

@@ -67,9 +67,18 @@ function readPng(file: Buffer): Png {
   const [bits = 0, colours = 0, compression, filter, interlacing] = header.subarray(8);
   const kind = colourTypes[colours];
   if (!kind) throw new PictureError('is damaged.');
-  whole(width > 0 && height > 0 && kind.bits.includes(bits) && compression === 0 && filter === 0 && (interlacing === 0 || interlacing === 1));
-  if (width * height > most.pixels) throw new PictureError(`has ${String(width)} × ${String(height)} pixels; 4 million at most can be printed.`);
-  if (interlacing === 1 && (bits < 8 || width < leastInterlacedWidth)) throw new PictureError('is interlaced, which can not be printed. Save it without.');
+  whole(
+    width > 0 &&
+      height > 0 &&
+      kind.bits.includes(bits) &&
+      compression === 0 &&
+      filter === 0 &&
+      (interlacing === 0 || interlacing === 1),
+  );
+  if (width * height > most.pixels)
+    throw new PictureError(`has ${String(width)} × ${String(height)} pixels; 4 million at most can be printed.`);
+  if (interlacing === 1 && (bits < 8 || width < leastInterlacedWidth))
+    throw new PictureError('is interlaced, which can not be printed. Save it without.');
 
   const passes = interlacing === 1 ? interlaced : [[0, 0, 1, 1] as const];
   const rows = passes.map(([x, y, dx, dy]) => ({
@@ -112,12 +121,14 @@ function checkJpeg(file: Buffer): void {
     const length = file.readUInt16BE(at + 2);
     if (length < 2 || at + 2 + length > file.length) throw new PictureError('is damaged.');
     // Baseline, extended, progressive; the others no reader of PDF knows.
-    if (marker >= 0xc3 && marker <= 0xcf && ![0xc4, 0xc8, 0xcc].includes(marker)) throw new PictureError('is a JPEG of a kind that can not be printed.');
+    if (marker >= 0xc3 && marker <= 0xcf && ![0xc4, 0xc8, 0xcc].includes(marker))
+      throw new PictureError('is a JPEG of a kind that can not be printed.');
     if (marker >= 0xc0 && marker <= 0xc2) frame = file.subarray(at + 4, at + 2 + length);
     at += 2 + length;
   }
   if (!frame || frame.length < 9) throw new PictureError('is damaged.');
-  const isDrawable = frame[0] === 8 && frame.readUInt16BE(1) > 0 && frame.readUInt16BE(3) > 0 && [1, 3, 4].includes(frame[5] ?? 0);
+  const isDrawable =
+    frame[0] === 8 && frame.readUInt16BE(1) > 0 && frame.readUInt16BE(3) > 0 && [1, 3, 4].includes(frame[5] ?? 0);
   if (!isDrawable) throw new PictureError('is a JPEG of a kind that can not be printed.');
 }
 

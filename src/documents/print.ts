@@ -1,17 +1,20 @@
-import { ApiError } from '../api/errors.ts';
-import { type Asker, places } from '../api/places.ts';
-import { ThreadLimitError, threadLine } from '../thread.ts';
+import { ApiError } from '../domain/errors.ts';
+import { type Asker, places } from '../concurrency/concurrency-limit.ts';
+import { ThreadLimitError, threadLine } from '../concurrency/thread-pool.ts';
 import type { InvoiceData, PaymentData } from './invoice.ts';
 import type { TimetableData } from './timetable.ts';
 
 /** What is to be printed; each kind of document has its writer in a file of its own here. */
-export type PrintJob = { kind: 'timetable'; data: TimetableData } | { kind: 'invoice'; data: InvoiceData } | { kind: 'payment'; data: PaymentData };
+export type PrintJob =
+  | { kind: 'timetable'; data: TimetableData }
+  | { kind: 'invoice'; data: InvoiceData }
+  | { kind: 'payment'; data: PaymentData };
 
 const line = threadLine<Uint8Array<ArrayBuffer>>({
   script: new URL('print.worker.ts', import.meta.url),
   resourceLimits: { maxOldGenerationSizeMb: 256, maxYoungGenerationSizeMb: 32, stackSizeMb: 4 },
   most: 2,
-  mostWaiting: 32,
+  maxWaiting: 32,
   // To parse the fonts takes most of the time of a first document.
   keepMilliseconds: 10_000,
   busy: 'Too many documents are being printed. Try again in a moment.',
@@ -22,7 +25,10 @@ export interface Printer extends Asker {
   signal: AbortSignal;
 }
 
-const takePlaces = places({ school: 6, user: 3 }, 'Other documents of yours are still being printed. Try again in a moment.');
+const takePlaces = places(
+  { school: 6, user: 3 },
+  'Other documents of yours are still being printed. Try again in a moment.',
+);
 
 /**
  * Makes a PDF in a thread, since laying out text takes tens of milliseconds. A logo that can not be drawn after all is left out.

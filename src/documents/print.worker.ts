@@ -1,4 +1,4 @@
-import { answerWith } from '../thread-side.ts';
+import { answerWith } from '../concurrency/thread-worker.ts';
 import { invoicePdf, paymentPdf } from './invoice.ts';
 import type { PrintJob } from './print.ts';
 import { timetablePdf } from './timetable.ts';

@@ -66,7 +66,13 @@ function* pieces(doc: Document, word: string, style: TextStyle, width: number): 
 const longestMeasured = 60;
 
 /** The lines of a text in this width, one after the other; breaks at spaces, after hyphens, and words where they are too wide. Null in the place of a word that must not be broken. */
-function* linesOf(doc: Document, text: string, style: TextStyle, width: number, breaksWords: boolean): Generator<string | null> {
+function* linesOf(
+  doc: Document,
+  text: string,
+  style: TextStyle,
+  width: number,
+  breaksWords: boolean,
+): Generator<string | null> {
   for (const paragraph of text.split('\n')) {
     let line = '';
     let taken = 0;
@@ -99,7 +105,13 @@ function* linesOf(doc: Document, text: string, style: TextStyle, width: number, 
 }
 
 /** The lines of a text in this width, which breaks at spaces and after hyphens; undefined where a word had to be broken and must not. */
-export function wrap(doc: Document, text: string, style: TextStyle, width: number, breaksWords = false): string[] | undefined {
+export function wrap(
+  doc: Document,
+  text: string,
+  style: TextStyle,
+  width: number,
+  breaksWords = false,
+): string[] | undefined {
   const lines: string[] = [];
   for (const line of linesOf(doc, text, style, width, breaksWords)) {
     if (line === null) return undefined;
@@ -144,7 +156,13 @@ export function cut(doc: Document, text: string, style: TextStyle, width: number
 
 /** Writes one line in the largest size, from that of the style down to `smallest`, in which it fits; then it is cut. */
 export function writeLine(doc: Document, text: string, style: TextStyle, box: Box, smallest = 6): void {
-  const size = Math.max(Math.min(smallest, style.size), Math.min(style.size, (style.size * box.width) / Math.max(1, widthOf(doc, text, style))));
+  const size = Math.max(
+    Math.min(smallest, style.size),
+    Math.min(style.size, (style.size * box.width) / Math.max(1, widthOf(doc, text, style))),
+  );
   const fitted = { ...style, size };
-  writeLines(doc, cut(doc, text, fitted, box.width, 1), fitted, { ...box, y: box.y + (lineHeight(style.size) - lineHeight(size)) / 2 });
+  writeLines(doc, cut(doc, text, fitted, box.width, 1), fitted, {
+    ...box,
+    y: box.y + (lineHeight(style.size) - lineHeight(size)) / 2,
+  });
 }

@@ -1,5 +1,15 @@
 import { dayNames } from '../timetable/school.ts';
-import { bottom, closeDocument, colours, type Letterhead, margin, openDocument, printable, writeFoot, writeHead } from './page.ts';
+import {
+  bottom,
+  closeDocument,
+  colours,
+  type Letterhead,
+  margin,
+  openDocument,
+  printable,
+  writeFoot,
+  writeHead,
+} from './page.ts';
 import { type Box, cut, type Document, lineHeight, wrap, writeLine, writeLines } from './text.ts';
 
 interface Row {
@@ -23,7 +33,18 @@ export interface TimetableData {
 }
 
 /** Pale, so that they are told apart on a screen and cost no ink. */
-const fills = ['#e8f0fe', '#fdeee3', '#e6f5ea', '#f6e9f7', '#fff7d6', '#e3f4f6', '#fbe7ea', '#eceff1', '#eef4d9', '#ece8fb'];
+const fills = [
+  '#e8f0fe',
+  '#fdeee3',
+  '#e6f5ea',
+  '#f6e9f7',
+  '#fff7d6',
+  '#e3f4f6',
+  '#fbe7ea',
+  '#eceff1',
+  '#eef4d9',
+  '#ece8fb',
+];
 
 const timeWidth = 66;
 const headerHeight = 20;
@@ -36,7 +57,11 @@ const smallest = 5;
 /** Subject and what else belongs to it, as large as they fit into the box, in the middle of it. */
 function writeSlot(doc: Document, subject: string, details: string[], { x, y, width }: Box, height: number): void {
   const layouts = [details.join('\n'), ...(details.length > 1 ? [details.join(' · ')] : [])];
-  const styles = (size: number) => [{ font: 'bold', size, align: 'center' } as const, { font: 'regular', size: size - 0.5, align: 'center' } as const] as const;
+  const styles = (size: number) =>
+    [
+      { font: 'bold', size, align: 'center' } as const,
+      { font: 'regular', size: size - 0.5, align: 'center' } as const,
+    ] as const;
   const put = (size: number, head: string[], below: string[]) => {
     const [bold, regular] = styles(size);
     const top = y + (height - head.length * lineHeight(bold.size) - below.length * lineHeight(regular.size)) / 2;
@@ -47,7 +72,8 @@ function writeSlot(doc: Document, subject: string, details: string[], { x, y, wi
     const head = wrap(doc, subject, bold, width);
     for (const layout of head ? layouts : []) {
       const below = layout ? wrap(doc, layout, regular, width) : [];
-      if (!head || !below || head.length * lineHeight(bold.size) + below.length * lineHeight(regular.size) > height) continue;
+      if (!head || !below || head.length * lineHeight(bold.size) + below.length * lineHeight(regular.size) > height)
+        continue;
       put(size, head, below);
       return;
     }
@@ -56,7 +82,11 @@ function writeSlot(doc: Document, subject: string, details: string[], { x, y, wi
   const [bold, regular] = styles(smallest);
   const lines = Math.max(1, Math.floor(height / lineHeight(smallest)));
   const head = cut(doc, subject, bold, width, Math.ceil(lines / 2));
-  put(smallest, head, lines > head.length && details.length > 0 ? cut(doc, details.join(' · '), regular, width, lines - head.length) : []);
+  put(
+    smallest,
+    head,
+    lines > head.length && details.length > 0 ? cut(doc, details.join(' · '), regular, width, lines - head.length) : [],
+  );
 }
 
 /** The row of a break or of a lunch that nobody teaches in. */
@@ -74,7 +104,13 @@ function writePeriod(doc: Document, period: string, times: string, { x, y, width
   const size = Math.min(10, height / 2.6);
   const top = y + (height - lineHeight(size) - lineHeight(size - 2)) / 2;
   writeLine(doc, period, { font: 'bold', size, align: 'center' }, { x, y: top, width }, 4);
-  writeLine(doc, times, { font: 'regular', size: size - 2, colour: colours.quiet, align: 'center' }, { x, y: top + lineHeight(size), width }, 4);
+  writeLine(
+    doc,
+    times,
+    { font: 'regular', size: size - 2, colour: colours.quiet, align: 'center' },
+    { x, y: top + lineHeight(size), width },
+    4,
+  );
 }
 
 /** A week of a class or a teacher as one A4 page: days are columns, periods rows, however many there are. */
@@ -97,7 +133,8 @@ export async function timetablePdf(data: TimetableData): Promise<Buffer> {
   const taken = new Set(slots.map(({ period }) => period));
   const subjects = [...new Set(slots.map(({ subject }) => subject))].sort();
   // Who has a lesson at lunch needs the room for it.
-  const pauseHeight = ({ kind, period }: Row) => (kind === 'break' ? breakHeight : kind === 'lunch' && !taken.has(period ?? 0) ? lunchHeight : undefined);
+  const pauseHeight = ({ kind, period }: Row) =>
+    kind === 'break' ? breakHeight : kind === 'lunch' && !taken.has(period ?? 0) ? lunchHeight : undefined;
   const lessonRows = rows.filter((row) => pauseHeight(row) === undefined).length;
   const free = bottom(doc) - top - headerHeight - rows.reduce((sum, row) => sum + (pauseHeight(row) ?? 0), 0);
   const rowHeight = Math.min(64, free / Math.max(1, lessonRows));
@@ -107,7 +144,8 @@ export async function timetablePdf(data: TimetableData): Promise<Buffer> {
   const edges: [number, number, number, number][] = [];
 
   doc.rect(left, top, right - left, headerHeight).fill(colours.shade);
-  for (const [n, day] of days.entries()) writeLine(doc, dayNames[day - 1] ?? '', { font: 'bold', size: 9.5, align: 'center' }, cell(n, top + 4));
+  for (const [n, day] of days.entries())
+    writeLine(doc, dayNames[day - 1] ?? '', { font: 'bold', size: 9.5, align: 'center' }, cell(n, top + 4));
   edges.push([left, top, right, top], ...columns.map((x): (typeof edges)[number] => [x, top, x, top + headerHeight]));
 
   let y = top + headerHeight;
@@ -116,7 +154,8 @@ export async function timetablePdf(data: TimetableData): Promise<Buffer> {
     const height = pause ?? rowHeight;
     const times = `${row.start_time}–${row.end_time}`;
     edges.push([left, y, right, y], [columns[0] ?? left, y, columns[0] ?? left, y + height]);
-    if (pause !== undefined) writePause(doc, row.kind === 'break' ? 'Break' : 'Lunch', times, { x: left, y, width: right - left }, height);
+    if (pause !== undefined)
+      writePause(doc, row.kind === 'break' ? 'Break' : 'Lunch', times, { x: left, y, width: right - left }, height);
     else {
       writePeriod(doc, String(row.period), times, { x: left, y, width: timeWidth }, height);
       for (const [n, day] of days.entries()) {

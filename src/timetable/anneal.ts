@@ -1,5 +1,11 @@
 import type { Board, Totals } from './board.ts';
-import { bits, classGaps as gapsOfClass, lessonsAgainstRules, type Model, teacherGaps as gapsOfTeacher } from './model.ts';
+import {
+  bits,
+  classGaps as gapsOfClass,
+  lessonsAgainstRules,
+  type Model,
+  teacherGaps as gapsOfTeacher,
+} from './model.ts';
 import { xorshift } from './random.ts';
 
 /**
@@ -53,7 +59,8 @@ const exponents = Float64Array.from({ length: 8192 }, (_, index) => -Math.log((i
 
 export function annealer(model: Model, board: Board, seed: number, isLate: () => boolean): Annealer {
   const { days, length, classOf, teacherOf, classClosed, teacherAway, teacherBusy, dayLimit } = model;
-  const { classAt, teacherAt, classMask, teacherMask, classHard, classGap, teacherHard, teacherGap, above, totals } = board;
+  const { classAt, teacherAt, classMask, teacherMask, classHard, classGap, teacherHard, teacherGap, above, totals } =
+    board;
   const allDays = days + 1;
   const slots = allDays * length;
   const classes = model.classIds.length;
@@ -326,7 +333,11 @@ export function annealer(model: Model, board: Board, seed: number, isLate: () =>
         }
       }
       work += links;
-      if (hard * dHard + waiting * dWaiting + spread * dSpread + classGaps * dClass + teacherGaps * dTeacher > threshold) continue;
+      if (
+        hard * dHard + waiting * dWaiting + spread * dSpread + classGaps * dClass + teacherGaps * dTeacher >
+        threshold
+      )
+        continue;
       apply(one, two, end, otherEnd);
       if (isBetter(totals, best)) {
         Object.assign(best, totals);

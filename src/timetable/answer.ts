@@ -14,7 +14,9 @@ export function keepRules(model: Model, classAt: Int32Array): Int32Array {
   const onDay = new Int32Array(model.teacherIds.length * days);
   const { teacherAt } = countBoard(model, classAt);
   const isClosed = (kind: number, day: number, period: number) =>
-    ((model.classClosed[classOf[kind]! * days + day]! | model.teacherAway[teacherOf[kind]! * days + day]! | model.teacherBusy[teacherOf[kind]! * days + day]!) &
+    ((model.classClosed[classOf[kind]! * days + day]! |
+      model.teacherAway[teacherOf[kind]! * days + day]! |
+      model.teacherBusy[teacherOf[kind]! * days + day]!) &
       (1 << period)) !==
     0;
   for (let who = 0; who < model.classIds.length; who++) {
@@ -38,7 +40,12 @@ export function keepRules(model: Model, classAt: Int32Array): Int32Array {
       const day = Math.floor(slot / length);
       const at = teacherOf[kind]! * days + day;
       if (classAt[classOf[kind]! * slots + slot]! >= 0 || teacherAt[teacherOf[kind]! * slots + slot]! >= 0) continue;
-      if (isClosed(kind, day, slot % length) || onDay[at]! >= model.dayLimit[at]! || inWeek[teacherOf[kind]!]! >= model.weekLimit[teacherOf[kind]!]!) continue;
+      if (
+        isClosed(kind, day, slot % length) ||
+        onDay[at]! >= model.dayLimit[at]! ||
+        inWeek[teacherOf[kind]!]! >= model.weekLimit[teacherOf[kind]!]!
+      )
+        continue;
       classAt[classOf[kind]! * slots + slot] = kind;
       teacherAt[teacherOf[kind]! * slots + slot] = kind;
       onDay[at]!++;
@@ -99,13 +106,15 @@ export function unplacedLessons(model: Model, classAt: Int32Array, missing: Int3
       else if (model.teacherAway[teacher * days + day]! & bit) periods.teacher_unavailable++;
       else if (model.teacherBusy[teacher * days + day]! & bit) periods.teacher_busy++;
       else if (teacherAt[teacher * slots + slot]! >= 0) periods.teacher_clash++;
-      else if (bits(teacherMask[teacher * (days + 1) + day]!) >= model.dayLimit[teacher * days + day]!) periods.teacher_day_limit++;
+      else if (bits(teacherMask[teacher * (days + 1) + day]!) >= model.dayLimit[teacher * days + day]!)
+        periods.teacher_day_limit++;
     }
     const whileFree = ['teacher_unavailable', 'teacher_busy', 'teacher_clash', 'teacher_day_limit'] as const;
     const most = whileFree.reduce((a, b) => (periods[b] > periods[a] ? b : a));
     let inWeek = 0;
     for (let day = 0; day < days; day++) inWeek += bits(teacherMask[teacher * (days + 1) + day]!);
-    const reason = periods.class_taken === open ? 'class_full' : inWeek >= model.weekLimit[teacher]! ? 'teacher_week_limit' : most;
+    const reason =
+      periods.class_taken === open ? 'class_full' : inWeek >= model.weekLimit[teacher]! ? 'teacher_week_limit' : most;
     const count = missing[kind]!;
     unplaced.push({
       class: model.classIds[who]!,

@@ -53,7 +53,8 @@ export function countBoard(model: Model, classAt: Int32Array): Board {
     totals: { hard: 0, waiting: 0, spread: 0, classGaps: 0, teacherGaps: 0 },
   };
   for (let kind = 0; kind < model.count.length; kind++) {
-    for (let day = 0; day < allDays; day++) board.above[kind * allDays + day] = day === days ? never : -Math.ceil(model.count[kind]! / days);
+    for (let day = 0; day < allDays; day++)
+      board.above[kind * allDays + day] = day === days ? never : -Math.ceil(model.count[kind]! / days);
   }
   for (let who = 0; who < classes; who++) {
     for (let slot = 0; slot < slots; slot++) {
@@ -80,10 +81,15 @@ export function countBoard(model: Model, classAt: Int32Array): Board {
       const mask = board.teacherMask[who * allDays + day]!;
       const away = model.teacherAway[who * days + day]!;
       const busy = model.teacherBusy[who * days + day]!;
-      totals.hard += board.teacherHard[who * allDays + day] = lessonsAgainstRules(mask, away | busy, model.dayLimit[who * days + day]!);
+      totals.hard += board.teacherHard[who * allDays + day] = lessonsAgainstRules(
+        mask,
+        away | busy,
+        model.dayLimit[who * days + day]!,
+      );
       totals.teacherGaps += board.teacherGap[who * allDays + day] = teacherGaps(mask, away, busy);
     }
-    for (let kind = 0; kind < model.count.length; kind++) totals.spread += Math.max(0, board.above[kind * allDays + day]!);
+    for (let kind = 0; kind < model.count.length; kind++)
+      totals.spread += Math.max(0, board.above[kind * allDays + day]!);
   }
   for (let who = 0; who < classes; who++) totals.waiting += bits(board.classMask[who * allDays + days]!);
   return board;
@@ -127,7 +133,10 @@ export function firstBoard(model: Model, random: () => number): Int32Array {
       if (!isClassFree || !isTeacherFree) continue;
       const day = Math.floor(slot / length);
       const bit = 1 << (slot % length);
-      const away = model.teacherAway[teacher * days + day]! | model.teacherBusy[teacher * days + day]! | model.classClosed[who * days + day]!;
+      const away =
+        model.teacherAway[teacher * days + day]! |
+        model.teacherBusy[teacher * days + day]! |
+        model.classClosed[who * days + day]!;
       const value = (away & bit ? 1000 : 0) + onDay[kind * days + day]! * 100 + (slot % length) * 4 + (random() & 3);
       if (value < bestValue) {
         bestValue = value;

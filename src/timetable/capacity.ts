@@ -23,7 +23,7 @@ interface Loads {
   teacherLoad: number[];
   openPeriods: number[];
   freePeriods: number[];
-  mostLessons: number[];
+  maxLessons: number[];
 }
 
 interface Given {
@@ -47,7 +47,8 @@ function loadsOf(model: Model): Loads {
   const teachers = [...teacherIds.keys()];
   const days = Array.from({ length: model.days }, (_, day) => day);
   const open = (who: number, day: number) => allPeriods & ~model.classClosed[who * model.days + day]!;
-  const free = (who: number, day: number) => allPeriods & ~(model.teacherAway[who * model.days + day]! | model.teacherBusy[who * model.days + day]!);
+  const free = (who: number, day: number) =>
+    allPeriods & ~(model.teacherAway[who * model.days + day]! | model.teacherBusy[who * model.days + day]!);
   const most = (who: number, day: number) => Math.min(model.dayLimit[who * model.days + day]!, bits(free(who, day)));
   const withTeacher = classes.map((): Shares => new Map());
   const withClass = teachers.map((): Shares => new Map());
@@ -70,13 +71,13 @@ function loadsOf(model: Model): Loads {
     teacherLoad: withClass.map((shares) => sum([...shares.values()])),
     openPeriods: classes.map((who) => sum(days.map((day) => bits(open(who, day))))),
     freePeriods: teachers.map((who) => sum(days.map((day) => bits(free(who, day))))),
-    mostLessons: teachers.map((who) => sum(days.map((day) => most(who, day)))),
+    maxLessons: teachers.map((who) => sum(days.map((day) => most(who, day)))),
   };
 }
 
 /** Who has more lessons than there is room for; they are looked at no further. */
 function counts(loads: Loads, report: Report): { classes: Set<number>; teachers: Set<number> } {
-  const { model, classLoad, teacherLoad, openPeriods, freePeriods, mostLessons } = loads;
+  const { model, classLoad, teacherLoad, openPeriods, freePeriods, maxLessons } = loads;
   const refused = { classes: new Set<number>(), teachers: new Set<number>() };
   for (const who of loads.classes) {
     const [required, available] = [classLoad[who]!, openPeriods[who]!];
@@ -95,8 +96,10 @@ function counts(loads: Loads, report: Report): { classes: Set<number>; teachers:
     };
     const room = Math.max(0, model.weekLimit[who]!);
     refuse('teacher_week_limit', room, `room for ${room} under the week limit`);
-    if (required > freePeriods[who]!) refuse('teacher_periods', freePeriods[who]!, `is available in ${freePeriods[who]!} periods`);
-    else refuse('teacher_day_limit', mostLessons[who]!, `may have ${mostLessons[who]!} under the day limit when available`);
+    if (required > freePeriods[who]!)
+      refuse('teacher_periods', freePeriods[who]!, `is available in ${freePeriods[who]!} periods`);
+    else
+      refuse('teacher_day_limit', maxLessons[who]!, `may have ${maxLessons[who]!} under the day limit when available`);
   }
   return refused;
 }
@@ -106,20 +109,20 @@ function counts(loads: Loads, report: Report): { classes: Set<number>; teachers:
  * a day than they may have.
  * @param shares  how many lessons with each of the others
  * @param both    the periods of a day in which both are there
- * @param mostOfOne, mostOfOther  the lessons of a day that the one may have, and each of the others with the one
+ * @param maxOfOne, maxOfOther  the lessons of a day that the one may have, and each of the others with the one
  * @returns how many lessons find no period, and who is to blame
  */
 function oneToMany(
   { model: { length }, days }: Loads,
   shares: [other: number, lessons: number][],
   both: (other: number, day: number) => number,
-  mostOfOne: (day: number) => number,
-  mostOfOther: (other: number, day: number) => number,
+  maxOfOne: (day: number) => number,
+  maxOfOther: (other: number, day: number) => number,
 ) {
   const net = network();
   const slots = days.flatMap((day) => {
     const onDay = net.node();
-    net.pipe(onDay, sink, mostOfOne(day));
+    net.pipe(onDay, sink, maxOfOne(day));
     return Array.from({ length }, () => {
       const slot = net.node();
       net.pipe(slot, onDay, 1);
@@ -131,8 +134,9 @@ function oneToMany(
     net.pipe(source, node, lessons);
     for (const day of days) {
       const onDay = net.node();
-      net.pipe(node, onDay, mostOfOther(other, day));
-      for (let period = 0; period < length; period++) if (both(other, day) & (1 << period)) net.pipe(onDay, slots[day * length + period]!, 1);
+      net.pipe(node, onDay, maxOfOther(other, day));
+      for (let period = 0; period < length; period++)
+        if (both(other, day) & (1 << period)) net.pipe(onDay, slots[day * length + period]!, 1);
     }
     return node;
   });
@@ -151,7 +155,11 @@ function eachAlone(loads: Loads, refused: ReturnType<typeof counts>, report: Rep
     const { lacking, required, available, blamed } = oneToMany(loads, shares, (teacher, day) => open(who, day) & free(teacher, day), () => model.length, most); // prettier-ignore
     if (lacking === 0) continue;
     const message = `{class} has ${required} lessons a week with {teachers}, and they can come in ${available} of its periods.`;
-    report({ kind: 'class', id: model.classIds[who]!, reason: 'class_teachers', required, available, message }, [who], blamed);
+    report(
+      { kind: 'class', id: model.classIds[who]!, reason: 'class_teachers', required, available, message },
+      [who],
+      blamed,
+    );
   }
   for (const who of loads.teachers) {
     if (refused.teachers.has(who)) continue;
@@ -160,14 +168,23 @@ function eachAlone(loads: Loads, refused: ReturnType<typeof counts>, report: Rep
     const { lacking, required, available, blamed } = oneToMany(loads, shares, both, (day) => most(who, day), () => model.length); // prettier-ignore
     if (lacking === 0) continue;
     const message = `{teacher} has ${required} lessons a week to give in {classes}, and they fit in ${available} periods in which both are there.`;
-    report({ kind: 'teacher', id: model.teacherIds[who]!, reason: 'teacher_classes', required, available, message }, blamed, [who]);
+    report(
+      { kind: 'teacher', id: model.teacherIds[who]!, reason: 'teacher_classes', required, available, message },
+      blamed,
+      [who],
+    );
   }
 }
 
 /** What a class needs on a day at least, since its other days have no room for it, and what its teachers can give then; and the same for teachers. */
 function perDay(loads: Loads, report: Report): void {
-  const { open, free, most, classLoad, teacherLoad, openPeriods, mostLessons } = loads;
-  const flow = (needs: [who: number, need: number][], shares: Shares[], room: (other: number) => number, both: (who: number, other: number) => number) => {
+  const { open, free, most, classLoad, teacherLoad, openPeriods, maxLessons } = loads;
+  const flow = (
+    needs: [who: number, need: number][],
+    shares: Shares[],
+    room: (other: number) => number,
+    both: (who: number, other: number) => number,
+  ) => {
     const net = network();
     const rooms = new Map<number, number>();
     const needing = needs.filter(([, need]) => need > 0).map(([who, need]) => ({ who, need, node: net.node() })); // prettier-ignore
@@ -191,14 +208,20 @@ function perDay(loads: Loads, report: Report): void {
   };
   for (const day of loads.days) {
     const at = { kind: 'day', id: day + 1, day: day + 1 } as const;
-    const classNeeds = loads.classes.map((who): [number, number] => [who, classLoad[who]! - (openPeriods[who]! - bits(open(who, day)))]);
+    const classNeeds = loads.classes.map((who): [number, number] => [
+      who,
+      classLoad[who]! - (openPeriods[who]! - bits(open(who, day))),
+    ]);
     const byClass = flow(classNeeds, loads.withTeacher, (who) => most(who, day), (who, other) => open(who, day) & free(other, day)); // prettier-ignore
     if (byClass.lacking > 0) {
       const { required, available, blamed, others } = byClass;
       const message = `On {day} {classes} need ${required} lessons, and their teachers can give ${available}.`;
       report({ ...at, reason: 'day_teachers', required, available, message }, blamed, others);
     }
-    const teacherNeeds = loads.teachers.map((who): [number, number] => [who, teacherLoad[who]! - (mostLessons[who]! - most(who, day))]);
+    const teacherNeeds = loads.teachers.map((who): [number, number] => [
+      who,
+      teacherLoad[who]! - (maxLessons[who]! - most(who, day)),
+    ]);
     const byTeacher = flow(teacherNeeds, loads.withClass, (who) => bits(open(who, day)), (who, other) => open(other, day) & free(who, day)); // prettier-ignore
     if (byTeacher.lacking > 0) {
       const { required, available, blamed, others } = byTeacher;
@@ -272,7 +295,8 @@ function wholeWeek({ model, teachers, days, free, most, teacherLoad }: Loads, at
     for (const day of days) {
       const onDay = net.node();
       net.pipe(node, onDay, most(who, day));
-      for (let period = 0; period < model.length; period++) if (free(who, day) & (1 << period)) net.pipe(onDay, slots[day * model.length + period]!, 1);
+      for (let period = 0; period < model.length; period++)
+        if (free(who, day) & (1 << period)) net.pipe(onDay, slots[day * model.length + period]!, 1);
     }
   }
   const available = net.maxFlow();
@@ -314,7 +338,7 @@ export function overCapacity(model: Model): OverCapacity[] {
  * @returns how many of each kind stay
  */
 export function withinCapacity(model: Model): Int32Array {
-  const { classes, teachers, openPeriods, mostLessons } = loadsOf(model);
+  const { classes, teachers, openPeriods, maxLessons } = loadsOf(model);
   const net = network();
   const classNodes = classes.map((who) => {
     const node = net.node();
@@ -323,14 +347,15 @@ export function withinCapacity(model: Model): Int32Array {
   });
   const teacherNodes = teachers.map((who) => {
     const node = net.node();
-    net.pipe(source, node, Math.min(mostLessons[who]!, Math.max(0, model.weekLimit[who]!)));
+    net.pipe(source, node, Math.min(maxLessons[who]!, Math.max(0, model.weekLimit[who]!)));
     return node;
   });
   // A period of each after the other, so that each has one before any has two: what flows once stays as much.
   const pipes = [...model.count.keys()].map((): number[] => []);
   for (let round = 0; round < Math.max(0, ...model.count); round++) {
     for (const [kind, n] of model.count.entries()) {
-      if (round < n) pipes[kind]!.push(net.pipe(teacherNodes[model.teacherOf[kind]!]!, classNodes[model.classOf[kind]!]!, 1));
+      if (round < n)
+        pipes[kind]!.push(net.pipe(teacherNodes[model.teacherOf[kind]!]!, classNodes[model.classOf[kind]!]!, 1));
     }
     net.maxFlow();
   }

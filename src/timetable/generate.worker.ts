@@ -1,4 +1,4 @@
-import { answerWith } from '../thread-side.ts';
+import { answerWith } from '../concurrency/thread-worker.ts';
 import { generate } from './generate.ts';
 import type { GenerateInThread } from './in-a-thread.ts';
 

@@ -1,5 +1,5 @@
 import { availableParallelism } from 'node:os';
-import { ThreadLimitError, threadLine } from '../thread.ts';
+import { ThreadLimitError, threadLine } from '../concurrency/thread-pool.ts';
 import { defaultTimeLimit } from './generate.ts';
 import type { Generated, Options, Problem } from './problem.ts';
 
@@ -13,7 +13,7 @@ const run = threadLine<Generated>({
   script: new URL('generate.worker.ts', import.meta.url),
   resourceLimits: { maxOldGenerationSizeMb: 256, maxYoungGenerationSizeMb: 16, stackSizeMb: 4 },
   most: Math.max(1, availableParallelism() - 1),
-  mostWaiting: 4,
+  maxWaiting: 4,
   keepMilliseconds: 10_000,
   busy: 'Too many timetables are being generated. Try again in a moment.',
 });
@@ -36,7 +36,11 @@ export interface Signals {
  * `generate` in a thread of its own, some at a time, for it takes a processor for as long as it runs.
  * @throws GeneratorLimitError, the signals' reasons, or what `threadLine` throws when too many wait
  */
-export async function generateInThread(problem: Problem, options: Options = {}, { signal, patience }: Signals = {}): Promise<Generated> {
+export async function generateInThread(
+  problem: Problem,
+  options: Options = {},
+  { signal, patience }: Signals = {},
+): Promise<Generated> {
   const maxMilliseconds = (options.time_limit_ms ?? defaultTimeLimit) + graceMilliseconds;
   try {
     return await run({ problem, options } satisfies GenerateInThread, { maxMilliseconds, signal, patience });

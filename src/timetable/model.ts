@@ -46,11 +46,15 @@ export function numbered(problem: Problem): Model {
   requireInteger(days, 1, 14, 'days');
   requireInteger(periods_per_day, 1, 30, 'periods_per_day');
   const lunch = new Set(problem.lunch_periods);
-  const periods = Array.from({ length: periods_per_day }, (_, index) => index + 1).filter((period) => !lunch.has(period));
+  const periods = Array.from({ length: periods_per_day }, (_, index) => index + 1).filter(
+    (period) => !lunch.has(period),
+  );
   const indexOf = new Map(periods.map((period, index) => [period, index]));
   const length = periods.length;
 
-  const classes = problem.classes.map((each) => (typeof each === 'object' ? each : { id: each })).sort((a, b) => compareIds(a.id, b.id));
+  const classes = problem.classes
+    .map((each) => (typeof each === 'object' ? each : { id: each }))
+    .sort((a, b) => compareIds(a.id, b.id));
   const teachers = [...problem.teachers].sort((a, b) => compareIds(a.id, b.id));
   const numbers = (ids: Id[], what: string) => {
     const map = new Map(ids.map((id, index) => [key(id), index]));
@@ -68,13 +72,20 @@ export function numbered(problem: Problem): Model {
   for (const lesson of problem.lessons) {
     requireInteger(lesson.periods_per_week, 0, 100_000, 'periods_per_week');
     if (lesson.periods_per_week === 0) continue;
-    const kind = { class: classNumber(lesson.class), subject: lesson.subject, teacher: teacherNumber(lesson.teacher), count: lesson.periods_per_week };
+    const kind = {
+      class: classNumber(lesson.class),
+      subject: lesson.subject,
+      teacher: teacherNumber(lesson.teacher),
+      count: lesson.periods_per_week,
+    };
     const name = `${kind.class} ${kind.teacher} ${key(kind.subject)}`;
     const known = merged.get(name);
     if (known) known.count += kind.count;
     else merged.set(name, kind);
   }
-  const kinds = [...merged.values()].sort((a, b) => a.class - b.class || compareIds(a.subject, b.subject) || a.teacher - b.teacher);
+  const kinds = [...merged.values()].sort(
+    (a, b) => a.class - b.class || compareIds(a.subject, b.subject) || a.teacher - b.teacher,
+  );
 
   /** Times outside the days and at lunch tell nothing. */
   const masks = (all: (readonly Time[] | undefined)[]) => {
@@ -82,7 +93,8 @@ export function numbered(problem: Problem): Model {
     for (const [who, times] of all.entries()) {
       for (const [day, period] of times ?? []) {
         const bit = indexOf.get(period);
-        if (bit !== undefined && day >= 1 && day <= days) mask[who * days + day - 1] = (mask[who * days + day - 1] ?? 0) | (1 << bit);
+        if (bit !== undefined && day >= 1 && day <= days)
+          mask[who * days + day - 1] = (mask[who * days + day - 1] ?? 0) | (1 << bit);
       }
     }
     return mask;

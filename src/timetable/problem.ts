@@ -77,7 +77,13 @@ export interface Unplaced {
   /** English, with `{class}`, `{subject}` and `{teacher}` where names belong: see `withNames`. */
   message: string;
   /** All periods of the week in which there is school, each counted once, by the first of these that holds. */
-  periods: { class_taken: number; teacher_unavailable: number; teacher_busy: number; teacher_clash: number; teacher_day_limit: number };
+  periods: {
+    class_taken: number;
+    teacher_unavailable: number;
+    teacher_busy: number;
+    teacher_clash: number;
+    teacher_day_limit: number;
+  };
 }
 
 export type CapacityReason =

@@ -35,7 +35,11 @@ export const dayNames = ['Monday', 'Tuesday', 'Wednesday', 'Thursday', 'Friday',
 
 /** The slots of the school's week. */
 export const slotsOf = (begun: Begun, placed: readonly Placed[]) =>
-  placed.map((one) => ({ ...who(begun, one.class, one.subject, one.teacher), day_of_week: dayOfWeek(begun, one.day), period: one.period }));
+  placed.map((one) => ({
+    ...who(begun, one.class, one.subject, one.teacher),
+    day_of_week: dayOfWeek(begun, one.day),
+    period: one.period,
+  }));
 
 /** What has no place, and why: first what nobody teaches. */
 export function unplacedOf(begun: Begun, unplaced: readonly Unplaced[]) {
@@ -48,18 +52,25 @@ export function unplacedOf(begun: Begun, unplaced: readonly Unplaced[]) {
     ...begun.problem.untaught.map(({ class: classId, subject, teacher, periods_per_week }) =>
       teacher === null
         ? line(classId, subject, null, periods_per_week, 'no_teacher', '{subject} in {class} has no teacher.')
-        : line(classId, subject, teacher, periods_per_week, 'teacher_inactive', '{subject} in {class} is taught by {teacher}, who is not active.'),
+        : line(
+            classId,
+            subject,
+            teacher,
+            periods_per_week,
+            'teacher_inactive',
+            '{subject} in {class} is taught by {teacher}, who is not active.',
+          ),
     ),
     ...unplaced.map((one) => line(one.class, one.subject, one.teacher, one.missing, one.reason, one.message)),
   ];
 }
 
-const mostNames = 8;
+const maxNames = 8;
 const list = (ids: readonly Id[], names: Record<string, string>) =>
   ids
-    .slice(0, mostNames)
+    .slice(0, maxNames)
     .map((id) => names[id] ?? String(id))
-    .join(', ') + (ids.length > mostNames ? ` and ${String(ids.length - mostNames)} more` : '');
+    .join(', ') + (ids.length > maxNames ? ` and ${String(ids.length - maxNames)} more` : '');
 
 /**
  * Who is asked for more than there is, each once, by name. The path is `class.<id>`, `teacher.<id>`, `day.<day_of_week>`, `period.<day_of_week>.<period>` or
@@ -70,7 +81,10 @@ export function overCapacityOf(begun: Begun, over: readonly OverCapacity[]): { p
   const lines = over.map(({ kind, id, day, period, classes, teachers, message }) => {
     const inWeek = day === null ? null : dayOfWeek(begun, day);
     return {
-      path: [kind, ...(kind === 'class' || kind === 'teacher' ? [id] : [inWeek, period].filter((part) => part !== null))].join('.'),
+      path: [
+        kind,
+        ...(kind === 'class' || kind === 'teacher' ? [id] : [inWeek, period].filter((part) => part !== null)),
+      ].join('.'),
       message: withNames(message, {
         class: names.classes[id ?? ''] ?? '',
         teacher: names.teachers[id ?? ''] ?? '',

@@ -49,7 +49,13 @@ export function search(model: Model, { seed, budget, isLate }: Search): Int32Arr
   const isPerfect = (totals: Totals) => isFair(totals) && totals.teacherGaps === 0;
 
   /** Rounds from a part of the budget on, until the work reaches another part of it. */
-  const rounds = (weights: Weights, first: number, until: number, isDone: (totals: Totals) => boolean, mayWait = false) => {
+  const rounds = (
+    weights: Weights,
+    first: number,
+    until: number,
+    isDone: (totals: Totals) => boolean,
+    mayWait = false,
+  ) => {
     const end = budget * until;
     let { hard } = weights;
     for (let part = first; annealing.work < end && !isDone(best); part *= 2) {

@@ -1,10 +1,18 @@
 import { beforeAll, describe, expect, test } from '@jest/globals';
-import { analystOf, askGraphql, type Facts, keepFacts, writeFacts } from '../support/analysts.ts';
-import type { Client } from '../support/client.ts';
-import { serviceOfFile } from '../support/service.ts';
+import { analystOf, askGraphql, type Facts, keepFacts, writeFacts } from '../support/fixtures/analysts.ts';
+import type { Client } from '../support/client/client.ts';
+import { serviceOfFile } from '../support/server/service.ts';
 
 const service = await serviceOfFile();
-const facts: Facts = { absent: () => 2, billed: 1000, paid: 50, bands: { '10-19': 3 }, routes: [[30, 20]], messages: 40, failedJobs: 1 };
+const facts: Facts = {
+  absent: () => 2,
+  billed: 1000,
+  paid: 50,
+  bands: { '10-19': 3 },
+  routes: [[30, 20]],
+  messages: 40,
+  failedJobs: 1,
+};
 const [first, second, third] = await Promise.all([
   service.school({ name: 'First' }),
   service.school({ name: 'Second' }),
@@ -14,9 +22,19 @@ await keepFacts(service);
 await writeFacts(service, first.id, facts);
 await writeFacts(service, second.id, facts);
 // What is of the third school alone would be seen in any answer.
-await writeFacts(service, third.id, { ...facts, billed: 7_777_777, bands: { '30+': 77 }, routes: [[777, 77]], messages: 77_777, failedJobs: 7 });
+await writeFacts(service, third.id, {
+  ...facts,
+  billed: 7_777_777,
+  bands: { '30+': 77 },
+  routes: [[777, 77]],
+  messages: 77_777,
+  failedJobs: 7,
+});
 await service.database.query("update mart.academic_year set name = 'forbidden year' where tenant_id = $1", [third.id]);
-await service.database.query("update mart.class set grade = 'forbidden grade', section = 'forbidden' where tenant_id = $1", [third.id]);
+await service.database.query(
+  "update mart.class set grade = 'forbidden grade', section = 'forbidden' where tenant_id = $1",
+  [third.id],
+);
 
 const own = [first.id, second.id].sort((a, b) => a - b);
 
@@ -45,7 +63,11 @@ const introspection = `{ __schema { mutationType { name } subscriptionType { nam
 const named = (type: TypeRef): string => (type.ofType ? named(type.ofType) : (type.name ?? ''));
 const snake = (name: string) => name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
 /** The columns of `tenants` that have other names in GraphQL. */
-const renamed: Record<string, string> = { student_count: 'students', teacher_count: 'teachers', class_count: 'classes' };
+const renamed: Record<string, string> = {
+  student_count: 'students',
+  teacher_count: 'teachers',
+  class_count: 'classes',
+};
 const column = (field: string) => renamed[snake(field)] ?? snake(field);
 
 let analyst: Client;
@@ -95,7 +117,9 @@ beforeAll(async () => {
 
 describe('an analyst of two schools', () => {
   test('has a list for each view, and there is nothing else at the root than lists and single rows of them', async () => {
-    const views = await service.database.query<{ name: string }>("select viewname as name from pg_views where schemaname = 'analytics' order by 1");
+    const views = await service.database.query<{ name: string }>(
+      "select viewname as name from pg_views where schemaname = 'analytics' order by 1",
+    );
     expect(lists.map(({ view }) => view).sort()).toEqual(views.map(({ name }) => name));
     expect(views.length).toBeGreaterThan(10);
     expect(fieldsOf(root)).toHaveLength(2 * lists.length);
@@ -111,14 +135,23 @@ describe('an analyst of two schools', () => {
          select count(*) filter (where tenant_id = any ($1))::integer as own, count(*) filter (where tenant_id = $2)::integer as foreign from setting, analytics.${view}`,
         [own, third.id],
       );
-      expect({ field, seen: [...new Set(data[field]?.nodes.map(({ tenantId }) => Number(tenantId)))].sort((a, b) => a - b) }).toEqual({ field, seen: own });
-      expect({ field, totalCount: data[field]?.totalCount, rows: data[field]?.nodes.length }).toEqual({ field, totalCount: there?.own, rows: there?.own });
+      expect({
+        field,
+        seen: [...new Set(data[field]?.nodes.map(({ tenantId }) => Number(tenantId)))].sort((a, b) => a - b),
+      }).toEqual({ field, seen: own });
+      expect({ field, totalCount: data[field]?.totalCount, rows: data[field]?.nodes.length }).toEqual({
+        field,
+        totalCount: there?.own,
+        rows: there?.own,
+      });
       expect({ field, hasForeign: (there?.foreign ?? 0) > 0 }).toEqual({ field, hasForeign: true });
     }
   });
 
   test('reads no single row of a third by its key, and those of their own', async () => {
-    const singles = fieldsOf(root).filter((field) => field.args.length > 0 && !field.args.some(({ name }) => name === 'first'));
+    const singles = fieldsOf(root).filter(
+      (field) => field.args.length > 0 && !field.args.some(({ name }) => name === 'first'),
+    );
     expect(singles).toHaveLength(lists.length);
     for (const { name, args, type } of singles) {
       const view = lists.find(({ row }) => row.name === named(type))?.view ?? '';
@@ -133,7 +166,11 @@ describe('an analyst of two schools', () => {
         );
         const given = args.map((arg) => `${arg.name}: ${JSON.stringify(row?.[arg.name])}`).join();
         const data = await answered<Record<string, { tenantId: string } | null>>(`{ ${name}(${given}) { tenantId } }`);
-        expect({ name, given, tenantId: data[name]?.tenantId }).toEqual({ name, given, tenantId: isSeen ? String(schoolId) : undefined });
+        expect({ name, given, tenantId: data[name]?.tenantId }).toEqual({
+          name,
+          given,
+          tenantId: isSeen ? String(schoolId) : undefined,
+        });
       }
     }
   });
@@ -142,12 +179,14 @@ describe('an analyst of two schools', () => {
     for (const { field, connection, view } of lists) {
       const aggregates = fieldsOf(connection).find(({ name }) => name === 'aggregates');
       const kinds = aggregates ? fieldsOf(typeOf(aggregates)).filter((kind) => !isLeaf(kind)) : [];
-      expect(kinds.map(({ name }) => name).sort()).toEqual(expect.arrayContaining(['average', 'distinctCount', 'max', 'min', 'sum']));
+      expect(kinds.map(({ name }) => name).sort()).toEqual(
+        expect.arrayContaining(['average', 'distinctCount', 'max', 'min', 'sum']),
+      );
       const wanted = kinds.map((kind) => ({ kind: kind.name, fields: leaves(typeOf(kind)) }));
       const selection = wanted.map(({ kind, fields }) => `${kind} { ${fields.join(' ')} }`).join(' ');
-      const data = await answered<Record<string, { aggregates: Record<string, Record<string, string | number | null>> }>>(
-        `{ ${field} { aggregates { ${selection} } } }`,
-      );
+      const data = await answered<
+        Record<string, { aggregates: Record<string, Record<string, string | number | null>> }>
+      >(`{ ${field} { aggregates { ${selection} } } }`);
       const sql: Record<string, (name: string) => string> = {
         sum: (name) => `coalesce(sum(${name}), 0)`,
         distinctCount: (name) => `count(distinct ${name})`,
@@ -155,7 +194,9 @@ describe('an analyst of two schools', () => {
         max: (name) => `max(${name})`,
         average: (name) => `avg(${name})`,
       };
-      const columns = wanted.flatMap(({ kind, fields }) => fields.map((name) => ({ kind, name, sql: sql[kind]?.(column(name)) ?? '' })));
+      const columns = wanted.flatMap(({ kind, fields }) =>
+        fields.map((name) => ({ kind, name, sql: sql[kind]?.(column(name)) ?? '' })),
+      );
       const [expected] = await service.database.query<Record<string, string | null>>(
         `with setting as materialized (select set_config('app.analytics_tenants', 'all', false), set_config('timezone', 'UTC', false))
          select ${columns.map((one) => `to_json(${one.sql}) #>> '{}' as "${one.kind} ${one.name}"`).join()} from setting, analytics.${view} where tenant_id = any ($1)`,
@@ -164,7 +205,12 @@ describe('an analyst of two schools', () => {
       for (const { kind, name } of columns) {
         const value = data[field]?.aggregates[kind]?.[name];
         const shown = value === null || value === undefined ? null : String(value).replace('.000000+', '+');
-        expect({ field, kind, name, value: shown }).toEqual({ field, kind, name, value: expected?.[`${kind} ${name}`] ?? null });
+        expect({ field, kind, name, value: shown }).toEqual({
+          field,
+          kind,
+          name,
+          value: expected?.[`${kind} ${name}`] ?? null,
+        });
       }
       const groups = await answered<Record<string, { groupedAggregates: { keys: string[] }[] }>>(
         `{ ${field} { groupedAggregates(groupBy: [${field === 'tenants' ? 'NAME' : 'TENANT_ID'}]) { keys } } }`,
@@ -187,13 +233,19 @@ describe('an analyst of two schools', () => {
         const data = await answered<Record<string, { nodes: Record<string, unknown>[] }>>(
           `{ ${field}(first: 30) { nodes { tenantId ${relation.name} ${selection} } } }`,
         );
-        const reached = new Set((JSON.stringify(data).match(/"tenantId":"(\d+)"/g) ?? []).map((text) => Number(/\d+/.exec(text)?.[0])));
+        const reached = new Set(
+          (JSON.stringify(data).match(/"tenantId":"(\d+)"/g) ?? []).map((text) => Number(/\d+/.exec(text)?.[0])),
+        );
         expect({ field, relation: relation.name, reached: [...reached].filter((id) => !own.includes(id)) }).toEqual({
           field,
           relation: relation.name,
           reached: [],
         });
-        expect({ field, relation: relation.name, isThere: reached.size > 0 }).toEqual({ field, relation: relation.name, isThere: true });
+        expect({ field, relation: relation.name, isThere: reached.size > 0 }).toEqual({
+          field,
+          relation: relation.name,
+          isThere: true,
+        });
       }
     }
     expect(relations).toBeGreaterThan(30);
@@ -201,8 +253,13 @@ describe('an analyst of two schools', () => {
 
   test('finds nothing of a third by filters on it, on its relations, or on sums of those', async () => {
     for (const { field, row } of lists) {
-      const filter = field === 'tenants' ? `{ tenantId: { equalTo: "${third.id}" } }` : `{ tenant: { name: { startsWith: "Forb" } } }`;
-      const data = await answered<Record<string, { totalCount: number }>>(`{ ${field}(filter: ${filter}) { totalCount } }`);
+      const filter =
+        field === 'tenants'
+          ? `{ tenantId: { equalTo: "${third.id}" } }`
+          : `{ tenant: { name: { startsWith: "Forb" } } }`;
+      const data = await answered<Record<string, { totalCount: number }>>(
+        `{ ${field}(filter: ${filter}) { totalCount } }`,
+      );
       expect({ row: row.name, totalCount: data[field]?.totalCount }).toEqual({ row: row.name, totalCount: 0 });
     }
     const filters = [
@@ -210,8 +267,11 @@ describe('an analyst of two schools', () => {
       '{ feeMonths: { aggregates: { sum: { billed: { greaterThan: "7000000" } } } } }',
       '{ classes: { some: { grade: { equalTo: "forbidden grade" } } } }',
     ];
-    for (const filter of filters) expect(await answered(`{ tenants(filter: ${filter}) { totalCount } }`)).toEqual({ tenants: { totalCount: 0 } });
-    expect(await answered('{ tenants(orderBy: [FEE_MONTHS_SUM_BILLED_DESC], first: 1) { nodes { tenantId } } }')).toEqual({
+    for (const filter of filters)
+      expect(await answered(`{ tenants(filter: ${filter}) { totalCount } }`)).toEqual({ tenants: { totalCount: 0 } });
+    expect(
+      await answered('{ tenants(orderBy: [FEE_MONTHS_SUM_BILLED_DESC], first: 1) { nodes { tenantId } } }'),
+    ).toEqual({
       tenants: { nodes: [{ tenantId: expect.any(String) as unknown }] },
     });
   });
@@ -241,10 +301,16 @@ describe('whom the schools are limited for', () => {
   test('a list that changes counts at the next request, and a school that is deleted is gone', async () => {
     const other = await analystOf(service, [first.id]);
     expect(await names(other.token)).toEqual(['First']);
-    await service.database.query('update platform.user_account set analyst_tenant_ids = $1 where email = $2', [[second.id], other.email]);
+    await service.database.query('update platform.user_account set analyst_tenant_ids = $1 where email = $2', [
+      [second.id],
+      other.email,
+    ]);
     expect(await names(other.token)).toEqual(['Second']);
     const gone = await service.school({ name: 'Gone' });
-    await service.database.query('update platform.user_account set analyst_tenant_ids = $1 where email = $2', [[second.id, gone.id], other.email]);
+    await service.database.query('update platform.user_account set analyst_tenant_ids = $1 where email = $2', [
+      [second.id, gone.id],
+      other.email,
+    ]);
     expect(await names(other.token)).toEqual(['Gone', 'Second']);
     await service.operator.delete(`/api/platform/tenants/${gone.id}`, 200);
     expect(await names(other.token)).toEqual(['Second']);

@@ -1,7 +1,7 @@
 import { describe, expect, test } from '@jest/globals';
-import { analystOf, askGraphql, insteadOfJobs } from '../support/analysts.ts';
-import { serviceWithSchool, testPassword } from '../support/service.ts';
-import { send } from '../support/wire.ts';
+import { analystOf, askGraphql, insteadOfJobs } from '../support/fixtures/analysts.ts';
+import { serviceWithSchool, testPassword } from '../support/server/service.ts';
+import { send } from '../support/client/wire.ts';
 
 const { service, school } = await serviceWithSchool();
 const query = '{ tenants { totalCount } }';
@@ -11,19 +11,28 @@ const ask = (token: string) => askGraphql<{ tenants: { totalCount: number } }>(s
 describe('/graphql answers', () => {
   test('operators, analysts and admins alike', async () => {
     const analyst = await analystOf(service, null);
-    for (const { token } of [analyst, service.operator]) expect(await ask(token)).toMatchObject({ status: 200, data: { tenants: { totalCount: 1 } } });
+    for (const { token } of [analyst, service.operator])
+      expect(await ask(token)).toMatchObject({ status: 200, data: { tenants: { totalCount: 1 } } });
   });
 
   test('nobody without a token, or with a wrong one, not even what it could be asked', async () => {
     for (const text of [query, introspection]) {
-      expect(await askGraphql(service, '', text)).toMatchObject({ status: 401, error: 'unauthenticated', headers: { 'www-authenticate': 'Bearer' } });
+      expect(await askGraphql(service, '', text)).toMatchObject({
+        status: 401,
+        error: 'unauthenticated',
+        headers: { 'www-authenticate': 'Bearer' },
+      });
       expect(await askGraphql(service, 'abc', text)).toMatchObject({ status: 401, error: 'invalid_token' });
     }
   });
 
   test('no user of a school, whatever their role', async () => {
     for (const { token } of [school.admin, await school.user(['teacher'])]) {
-      expect(await askGraphql(service, token, introspection)).toMatchObject({ status: 403, error: 'forbidden', message: 'This needs a platform operator.' });
+      expect(await askGraphql(service, token, introspection)).toMatchObject({
+        status: 403,
+        error: 'forbidden',
+        message: 'This needs a platform operator.',
+      });
     }
   });
 
@@ -34,14 +43,19 @@ describe('/graphql answers', () => {
     await analyst.post('/api/auth/logout', undefined, 200);
     expect(await ask(analyst.token)).toMatchObject({ status: 401, error: 'invalid_token' });
     expect((await ask(again.token)).status).toBe(200);
-    await service.database.query('update platform.user_account set is_active = false where email = $1', [analyst.email]);
+    await service.database.query('update platform.user_account set is_active = false where email = $1', [
+      analyst.email,
+    ]);
     expect(await ask(again.token)).toMatchObject({ status: 401, error: 'invalid_token' });
   });
 
   test('an analyst only here, and an admin who becomes an analyst with the schools of one', async () => {
     const analyst = await analystOf(service, [school.id]);
     await analyst.get('/api/platform/tenants', 403);
-    await service.database.query("update platform.user_account set role = 'admin', analyst_tenant_ids = '{}' where email = $1", [analyst.email]);
+    await service.database.query(
+      "update platform.user_account set role = 'admin', analyst_tenant_ids = '{}' where email = $1",
+      [analyst.email],
+    );
     const admin = await service.anonymous.login({ is_platform: true, email: analyst.email, password: testPassword });
     expect((await ask(admin.token)).data.tenants.totalCount).toBe(1);
     await service.database.query("update platform.user_account set role = 'analyst' where email = $1", [analyst.email]);
@@ -59,8 +73,13 @@ describe('/graphql answers', () => {
       allow: 'POST, OPTIONS',
       error: 'method_not_allowed',
     });
-    expect((await send(service.url, { method: 'PUT', path: '/graphql', token: service.operator.token, body: { query } })).status).toBe(405);
-    expect((await send(service.url, { path: '/graphql', headers: { accept: 'text/html' } })).headers['location']).toBe('/graphql/ide/');
+    expect(
+      (await send(service.url, { method: 'PUT', path: '/graphql', token: service.operator.token, body: { query } }))
+        .status,
+    ).toBe(405);
+    expect((await send(service.url, { path: '/graphql', headers: { accept: 'text/html' } })).headers['location']).toBe(
+      '/graphql/ide/',
+    );
     expect((await ask(service.operator.token)).headers['cache-control']).toBe('private, no-store');
   });
 
@@ -84,7 +103,11 @@ describe('what queries run as', () => {
         (select oid from pg_namespace where nspname = 'platform')))`;
     await insteadOfJobs(service, { task: shown, count: 1 }, async () => {
       const analyst = await analystOf(service, [7, 3]);
-      const { data } = await askGraphql<{ jobs: { nodes: { task: string }[] } }>(service, analyst.token, '{ jobs { nodes { task } } }');
+      const { data } = await askGraphql<{ jobs: { nodes: { task: string }[] } }>(
+        service,
+        analyst.token,
+        '{ jobs { nodes { task } } }',
+      );
       expect(data.jobs.nodes[0]?.task).toBe('f school_analyst on repeatable read 0 5s ,3,7, f');
     });
   });

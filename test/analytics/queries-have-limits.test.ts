@@ -1,28 +1,49 @@
 import { describe, expect, test } from '@jest/globals';
 import { pino } from 'pino';
 import { analyticsProcess } from '../../src/analytics/process.ts';
-import { analystOf, askGraphql, type Facts, insteadOfJobs, keepFacts, writeFacts } from '../support/analysts.ts';
-import { serviceOfFile } from '../support/service.ts';
-import { send } from '../support/wire.ts';
+import {
+  analystOf,
+  askGraphql,
+  type Facts,
+  insteadOfJobs,
+  keepFacts,
+  writeFacts,
+} from '../support/fixtures/analysts.ts';
+import { serviceOfFile } from '../support/server/service.ts';
+import { send } from '../support/client/wire.ts';
 
 const service = await serviceOfFile();
-const facts: Facts = { absent: () => 2, billed: 1000, paid: 50, bands: { '10-19': 3 }, routes: [[30, 20]], messages: 40, failedJobs: 0 };
+const facts: Facts = {
+  absent: () => 2,
+  billed: 1000,
+  paid: 50,
+  bands: { '10-19': 3 },
+  routes: [[30, 20]],
+  messages: 40,
+  failedJobs: 0,
+};
 const school = await service.school();
 await keepFacts(service);
 await writeFacts(service, school.id, facts);
 const analyst = await analystOf(service, null);
 
 type Lists = Record<string, { totalCount: number; nodes: { date: string }[]; groupedAggregates: unknown[] }>;
-const ask = <T = Lists>(query: string, variables?: unknown) => askGraphql<T>(service, analyst.token, query, variables === undefined ? {} : { variables });
+const ask = <T = Lists>(query: string, variables?: unknown) =>
+  askGraphql<T>(service, analyst.token, query, variables === undefined ? {} : { variables });
 
 async function refused(query: string, code: string, message: RegExp, variables?: unknown) {
   const { status, data, errors } = await ask<undefined>(query, variables);
-  expect({ status, data, codes: errors.map(({ extensions }) => extensions.code) }).toEqual({ status: 200, data: undefined, codes: [code] });
+  expect({ status, data, codes: errors.map(({ extensions }) => extensions.code) }).toEqual({
+    status: 200,
+    data: undefined,
+    codes: [code],
+  });
   expect(errors[0]?.message).toMatch(message);
 }
 
 describe('a query is refused, and runs nothing,', () => {
-  const nested = (levels: number) => `{ tenants { nodes { ${'tenant: classes { nodes { tenant { '.repeat(levels)}name${' } } }'.repeat(levels)} } } }`;
+  const nested = (levels: number) =>
+    `{ tenants { nodes { ${'tenant: classes { nodes { tenant { '.repeat(levels)}name${' } } }'.repeat(levels)} } } }`;
 
   test('when it is too deep, by fields or by the values of its arguments', async () => {
     await refused(
@@ -30,39 +51,79 @@ describe('a query is refused, and runs nothing,', () => {
       'TOO_DEEP',
       /12 levels, and has 15/,
     );
-    const filter = (levels: number) => `${'{ not: '.repeat(levels)}{ status: { equalTo: "active" } }${' }'.repeat(levels)}`;
+    const filter = (levels: number) =>
+      `${'{ not: '.repeat(levels)}{ status: { equalTo: "active" } }${' }'.repeat(levels)}`;
     await refused(`{ tenants(filter: ${filter(11)}) { totalCount } }`, 'TOO_DEEP', /12 levels/);
-    expect((await ask(`{ tenants(filter: ${filter(10)}) { totalCount } }`)).data).toEqual({ tenants: { totalCount: 1 } });
+    expect((await ask(`{ tenants(filter: ${filter(10)}) { totalCount } }`)).data).toEqual({
+      tenants: { totalCount: 1 },
+    });
     const value = JSON.parse(filter(20).replaceAll(/(\w+): /g, '"$1": ')) as unknown;
-    await refused('query ($filter: TenantFilter) { tenants(filter: $filter) { totalCount } }', 'TOO_DEEP', /12 levels/, { filter: value });
+    await refused(
+      'query ($filter: TenantFilter) { tenants(filter: $filter) { totalCount } }',
+      'TOO_DEEP',
+      /12 levels/,
+      { filter: value },
+    );
   });
 
   test('when fragments make it deep or long, however short it is itself', async () => {
-    const doubling = Array.from({ length: 30 }, (_, n) => `fragment f${n} on Tenant { ...f${n + 1} ...f${n + 1} }`).join(' ');
-    await refused(`{ tenants { nodes { ...f0 } } } ${doubling} fragment f30 on Tenant { name }`, 'TOO_MANY_FIELDS', /400 fields, and has \d{10}/);
-    const deep = Array.from({ length: 6 }, (_, n) => `fragment f${n} on Tenant { classes(first: 1) { nodes { tenant { ...f${n + 1} } } } }`).join(' ');
-    await refused(`{ tenants(first: 1) { nodes { ...f0 } } } ${deep} fragment f6 on Tenant { name }`, 'TOO_DEEP', /levels/);
-    const { errors } = await ask('{ tenants { nodes { ...a } } } fragment a on Tenant { ...b } fragment b on Tenant { ...a }');
-    expect(errors[0]).toMatchObject({ extensions: { code: 'INVALID_QUERY' }, message: expect.stringMatching(/Cannot spread fragment/) as unknown });
+    const doubling = Array.from(
+      { length: 30 },
+      (_, n) => `fragment f${n} on Tenant { ...f${n + 1} ...f${n + 1} }`,
+    ).join(' ');
+    await refused(
+      `{ tenants { nodes { ...f0 } } } ${doubling} fragment f30 on Tenant { name }`,
+      'TOO_MANY_FIELDS',
+      /400 fields, and has \d{10}/,
+    );
+    const deep = Array.from(
+      { length: 6 },
+      (_, n) => `fragment f${n} on Tenant { classes(first: 1) { nodes { tenant { ...f${n + 1} } } } }`,
+    ).join(' ');
+    await refused(
+      `{ tenants(first: 1) { nodes { ...f0 } } } ${deep} fragment f6 on Tenant { name }`,
+      'TOO_DEEP',
+      /levels/,
+    );
+    const { errors } = await ask(
+      '{ tenants { nodes { ...a } } } fragment a on Tenant { ...b } fragment b on Tenant { ...a }',
+    );
+    expect(errors[0]).toMatchObject({
+      extensions: { code: 'INVALID_QUERY' },
+      message: expect.stringMatching(/Cannot spread fragment/) as unknown,
+    });
   });
 
   test('when it has too many fields, aliases or words, or is too long', async () => {
     await refused(`{ tenants { nodes { ${'name '.repeat(401)} } } }`, 'TOO_MANY_FIELDS', /400 fields, and has 403/);
-    await refused(`{ ${Array.from({ length: 41 }, (_, n) => `t${n}: tenants { totalCount }`).join(' ')} }`, 'TOO_MANY_ALIASES', /40 aliases, and has 41/);
+    await refused(
+      `{ ${Array.from({ length: 41 }, (_, n) => `t${n}: tenants { totalCount }`).join(' ')} }`,
+      'TOO_MANY_ALIASES',
+      /40 aliases, and has 41/,
+    );
     await refused(`{ tenants { nodes { ${'name, '.repeat(3100)} } } }`, 'INVALID_QUERY', /3000 tokens/);
     await refused(`{ tenants { totalCount } } #${'x'.repeat(20_000)}`, 'TOO_LONG', /20000 characters/);
   });
 
   test('when an alias is long, since it stands in the answer once for each row', async () => {
-    await refused(`{ tenants { nodes { ${'x'.repeat(61)}: name } } }`, 'TOO_LONG', /alias may have 60 characters, and one has 61/);
+    await refused(
+      `{ tenants { nodes { ${'x'.repeat(61)}: name } } }`,
+      'TOO_LONG',
+      /alias may have 60 characters, and one has 61/,
+    );
     await refused(`{ tenants { nodes { ...f } } } fragment f on Tenant { ${'x'.repeat(61)}: name }`, 'TOO_LONG', /60/);
     expect((await ask(`{ tenants { nodes { ${'x'.repeat(60)}: plan } } }`)).errors).toBeUndefined();
   });
 
   test('when it groups or orders by many things, said in the query or in its variables', async () => {
     const many = Array.from({ length: 11 }, (_, n) => (n % 2 ? 'DATE' : 'CLASS_ID'));
-    await refused(`{ attendanceDays { groupedAggregates(groupBy: [${many.join()}]) { keys } } }`, 'TOO_MANY_KEYS', /groupBy may name 10, and names 11/);
-    const grouped = 'query ($by: [AttendanceDayGroupBy!]!) { attendanceDays { groupedAggregates(groupBy: $by) { keys } } }';
+    await refused(
+      `{ attendanceDays { groupedAggregates(groupBy: [${many.join()}]) { keys } } }`,
+      'TOO_MANY_KEYS',
+      /groupBy may name 10, and names 11/,
+    );
+    const grouped =
+      'query ($by: [AttendanceDayGroupBy!]!) { attendanceDays { groupedAggregates(groupBy: $by) { keys } } }';
     await refused(grouped, 'TOO_MANY_KEYS', /groupBy/, { by: many });
     expect((await ask(grouped, { by: many.slice(1) })).errors).toBeUndefined();
     const ordered = 'query ($by: [TenantOrderBy!]) { tenants(orderBy: $by) { nodes { name } } }';
@@ -70,13 +131,20 @@ describe('a query is refused, and runs nothing,', () => {
   });
 
   test('when a cursor is none, or one of another order', async () => {
-    const page = (cursor: string) => ask<null>(`{ tenants(orderBy: [NAME_ASC], after: "${cursor}") { nodes { name } } }`);
+    const page = (cursor: string) =>
+      ask<null>(`{ tenants(orderBy: [NAME_ASC], after: "${cursor}") { nodes { name } } }`);
     for (const cursor of ['x', Buffer.from('["natural",1]').toString('base64')])
-      expect((await page(cursor)).errors).toMatchObject([{ message: expect.stringMatching(/cursor/) as unknown, extensions: { code: 'BAD_USER_INPUT' } }]);
+      expect((await page(cursor)).errors).toMatchObject([
+        { message: expect.stringMatching(/cursor/) as unknown, extensions: { code: 'BAD_USER_INPUT' } },
+      ]);
   });
 
   test('when a page has more than 1,000 rows, or nothing says how many, or less than none', async () => {
-    await refused('{ tenants(first: 1001) { nodes { name } } }', 'PAGE_TOO_LARGE', /first of tenants must be a number from 0 to 1000, not 1001/);
+    await refused(
+      '{ tenants(first: 1001) { nodes { name } } }',
+      'PAGE_TOO_LARGE',
+      /first of tenants must be a number from 0 to 1000, not 1001/,
+    );
     await refused('{ tenants(last: 100000) { nodes { name } } }', 'PAGE_TOO_LARGE', /last of tenants/);
     await refused('{ tenants(first: 10, last: 100000) { nodes { name } } }', 'PAGE_TOO_LARGE', /last of tenants/);
     await refused('{ tenants(first: -1) { nodes { name } } }', 'PAGE_TOO_LARGE', /not -1/);
@@ -84,11 +152,14 @@ describe('a query is refused, and runs nothing,', () => {
     const query = 'query ($n: Int) { tenants(first: $n) { nodes { name } } }';
     await refused(query, 'PAGE_TOO_LARGE', /not 5000/, { n: 5000 });
     await refused(query, 'PAGE_TOO_LARGE', /not nothing/, {});
-    expect((await ask(query, { n: 1000 })).data).toEqual({ tenants: { nodes: [{ name: expect.any(String) as unknown }] } });
+    expect((await ask(query, { n: 1000 })).data).toEqual({
+      tenants: { nodes: [{ name: expect.any(String) as unknown }] },
+    });
   });
 
   test('when pages in pages come to more rows than anybody reads', async () => {
-    const query = (first: number) => `{ tenants(first: ${first}) { nodes { name attendanceDays { nodes { date } } } } }`;
+    const query = (first: number) =>
+      `{ tenants(first: ${first}) { nodes { name attendanceDays { nodes { date } } } } }`;
     await refused(query(1000), 'TOO_EXPENSIVE', /may cost 20000, and would cost 101000/);
     expect((await ask(query(190))).errors).toBeUndefined();
     await refused(
@@ -96,7 +167,11 @@ describe('a query is refused, and runs nothing,', () => {
       'TOO_EXPENSIVE',
       /cost/,
     );
-    await refused('{ tenants(first: 1000) { nodes { attendanceDays { groupedAggregates(groupBy: [DATE]) { keys } } } } }', 'TOO_EXPENSIVE', /cost 101000/);
+    await refused(
+      '{ tenants(first: 1000) { nodes { attendanceDays { groupedAggregates(groupBy: [DATE]) { keys } } } } }',
+      'TOO_EXPENSIVE',
+      /cost 101000/,
+    );
     await refused(nested(1), 'TOO_EXPENSIVE', /cost 20100/);
   });
 
@@ -104,7 +179,11 @@ describe('a query is refused, and runs nothing,', () => {
     await refused('{ tenants { nodes { password } } }', 'INVALID_QUERY', /Cannot query field "password"/);
     await refused('{ tenants { totalCount }', 'INVALID_QUERY', /Syntax Error/);
     await refused('query ($n: Int!) { tenants(first: $n) { totalCount } }', 'BAD_USER_INPUT', /\$n/, {});
-    await refused('query a { tenants { totalCount } } query b { tenants { totalCount } }', 'INVALID_QUERY', /operationName/);
+    await refused(
+      'query a { tenants { totalCount } } query b { tenants { totalCount } }',
+      'INVALID_QUERY',
+      /operationName/,
+    );
     await refused('mutation { createTenant { name } }', 'READ_ONLY', /no mutation here/);
   });
 
@@ -113,14 +192,20 @@ describe('a query is refused, and runs nothing,', () => {
       ...{ method: 'POST', path: '/graphql', token: analyst.token, body: { query: '{ nothing }' } },
       headers: { accept: 'application/graphql-response+json, application/json;q=0.9' },
     });
-    expect({ status: answer.status, type: answer.headers['content-type'] }).toEqual({ status: 400, type: 'application/graphql-response+json; charset=utf-8' });
+    expect({ status: answer.status, type: answer.headers['content-type'] }).toEqual({
+      status: 400,
+      type: 'application/graphql-response+json; charset=utf-8',
+    });
   });
 });
 
 describe('a query is cut off', () => {
   test('without a first after 100 rows', async () => {
     const { data } = await ask('{ attendanceDays { totalCount nodes { date } } }');
-    expect({ all: data['attendanceDays']?.totalCount, nodes: data['attendanceDays']?.nodes.length }).toEqual({ all: 120, nodes: 100 });
+    expect({ all: data['attendanceDays']?.totalCount, nodes: data['attendanceDays']?.nodes.length }).toEqual({
+      all: 120,
+      nodes: 100,
+    });
   });
 
   test('after five seconds in the database, and says so, while its other fields are answered', async () => {
@@ -130,7 +215,11 @@ describe('a query is cut off', () => {
       expect(performance.now() - start).toBeLessThan(9_000);
       expect(data).toEqual({ tenants: { totalCount: 1 }, jobs: null });
       expect(errors).toMatchObject([
-        { path: ['jobs'], message: expect.stringMatching(/more than 5 seconds/) as unknown, extensions: { code: 'STATEMENT_TIMEOUT' } },
+        {
+          path: ['jobs'],
+          message: expect.stringMatching(/more than 5 seconds/) as unknown,
+          extensions: { code: 'STATEMENT_TIMEOUT' },
+        },
       ]);
     });
   });
@@ -146,25 +235,39 @@ describe('a query is cut off', () => {
 
   test('after 8 MB of groups', async () => {
     await insteadOfJobs(service, { task: "repeat('x', 1000) || n", count: 20_000 }, async () => {
-      const { data, errors } = await ask('{ tenants { totalCount } jobs { groupedAggregates(groupBy: [TASK]) { keys } } }');
+      const { data, errors } = await ask(
+        '{ tenants { totalCount } jobs { groupedAggregates(groupBy: [TASK]) { keys } } }',
+      );
       expect(data).toMatchObject({ tenants: { totalCount: 1 }, jobs: { groupedAggregates: null } });
-      expect(errors).toMatchObject([{ message: expect.stringMatching(/more than 8.0 MB/) as unknown, extensions: { code: 'ANSWER_TOO_LARGE' } }]);
+      expect(errors).toMatchObject([
+        { message: expect.stringMatching(/more than 8.0 MB/) as unknown, extensions: { code: 'ANSWER_TOO_LARGE' } },
+      ]);
     });
     expect((await ask('{ tenants { totalCount } }')).data).toEqual({ tenants: { totalCount: 1 } });
   });
 
   test('after 8 MB of all its lists together, and sooner the more it repeats under other names', async () => {
-    const codes = ({ errors }: { errors?: { extensions: { code: string } }[] }) => [...new Set((errors ?? []).map(({ extensions }) => extensions.code))];
+    const codes = ({ errors }: { errors?: { extensions: { code: string } }[] }) => [
+      ...new Set((errors ?? []).map(({ extensions }) => extensions.code)),
+    ];
     const groups = '(filter: { waiting: { equalTo: "0" } }) { groupedAggregates(groupBy: [TASK]) { keys } }';
     await insteadOfJobs(service, { task: "repeat('x', 1000) || n", count: 5_000 }, async () => {
       expect(codes(await ask(`{ jobs${groups} }`))).toEqual([]);
-      expect(codes(await ask(`{ a: jobs${groups} b: jobs${groups.replace('0', '00')} }`))).toEqual(['ANSWER_TOO_LARGE']);
+      expect(codes(await ask(`{ a: jobs${groups} b: jobs${groups.replace('0', '00')} }`))).toEqual([
+        'ANSWER_TOO_LARGE',
+      ]);
     });
     await insteadOfJobs(service, { task: "repeat('x', 100) || n", count: 20_000 }, async () => {
       const copies = Array.from({ length: 40 }, (_, n) => `${'x'.repeat(50)}${n}: keys`).join(' ');
-      expect(codes(await ask(`{ jobs { groupedAggregates(groupBy: [TASK]) { ${copies} } } }`))).toEqual(['ANSWER_TOO_LARGE']);
+      expect(codes(await ask(`{ jobs { groupedAggregates(groupBy: [TASK]) { ${copies} } } }`))).toEqual([
+        'ANSWER_TOO_LARGE',
+      ]);
       expect(
-        codes(await ask('{ jobs { groupedAggregates(groupBy: [TASK]) { keys a: keys b: keys c: keys d: keys e: keys f: keys g: keys h: keys } } }')),
+        codes(
+          await ask(
+            '{ jobs { groupedAggregates(groupBy: [TASK]) { keys a: keys b: keys c: keys d: keys e: keys f: keys g: keys h: keys } } }',
+          ),
+        ),
       ).toEqual(['ANSWER_TOO_LARGE']);
       expect(codes(await ask('{ jobs { groupedAggregates(groupBy: [TASK]) { keys } } }'))).toEqual([]);
     });
@@ -180,9 +283,15 @@ describe('who asks much at a time', () => {
       const tokens = [analyst, analyst, analyst, ...others, ...others].map(({ token }) => token);
       const answers = await Promise.all(tokens.map((token) => askGraphql(service, token, slow)));
       const statuses = answers.map(({ status }) => status);
-      expect({ own: statuses.slice(0, 3).sort(), all: statuses.filter((status) => status === 200).length }).toEqual({ own: [200, 200, 429], all: 4 });
+      expect({ own: statuses.slice(0, 3).sort(), all: statuses.filter((status) => status === 200).length }).toEqual({
+        own: [200, 200, 429],
+        all: 4,
+      });
       const [late] = answers.filter(({ status }) => status === 429);
-      expect(late).toMatchObject({ error: 'rate_limited', message: 'Too many queries are under way. Try again in a moment.' });
+      expect(late).toMatchObject({
+        error: 'rate_limited',
+        message: 'Too many queries are under way. Try again in a moment.',
+      });
       expect(Number(late?.headers['retry-after'])).toBeGreaterThan(0);
       expect((await ask(slow)).status).toBe(200);
     });
@@ -198,8 +307,15 @@ describe('a body', () => {
       error: 'payload_too_large',
       message: 'The body may have 64 kB at most.',
     });
-    for (const type of ['application/x-www-form-urlencoded', 'text/plain', 'multipart/form-data; boundary=x', 'application/graphql'])
-      expect((await post('query=%7Btenants%7BtotalCount%7D%7D', { 'content-type': type })).json?.error).toBe('unsupported_media_type');
+    for (const type of [
+      'application/x-www-form-urlencoded',
+      'text/plain',
+      'multipart/form-data; boundary=x',
+      'application/graphql',
+    ])
+      expect((await post('query=%7Btenants%7BtotalCount%7D%7D', { 'content-type': type })).json?.error).toBe(
+        'unsupported_media_type',
+      );
     expect((await post('{"query": ')).json?.error).toBe('malformed_json');
   });
 
@@ -219,24 +335,43 @@ describe('a body', () => {
 
 describe('an error of the database', () => {
   test('says what an analyst can change, and nothing of the database', async () => {
-    const { errors } = await ask('{ tenants(filter: { tenantId: { equalTo: "99999999999999999999" } }) { totalCount } }');
-    expect(errors).toMatchObject([{ message: 'A value is out of range or not of its type.', extensions: { code: 'BAD_USER_INPUT' } }]);
+    const { errors } = await ask(
+      '{ tenants(filter: { tenantId: { equalTo: "99999999999999999999" } }) { totalCount } }',
+    );
+    expect(errors).toMatchObject([
+      { message: 'A value is out of range or not of its type.', extensions: { code: 'BAD_USER_INPUT' } },
+    ]);
     await insteadOfJobs(
       service,
-      { task: '(select oid::regclass::text || secret from pg_authid cross join (select 1 / (n - 1) as secret) s limit 1)', count: 1 },
+      {
+        task: '(select oid::regclass::text || secret from pg_authid cross join (select 1 / (n - 1) as secret) s limit 1)',
+        count: 1,
+      },
       async () => {
         const answer = await ask('{ jobs { nodes { task } } }');
-        expect(answer.errors).toMatchObject([{ message: 'Something went wrong on our side.', extensions: { code: 'INTERNAL_ERROR' } }]);
+        expect(answer.errors).toMatchObject([
+          { message: 'Something went wrong on our side.', extensions: { code: 'INTERNAL_ERROR' } },
+        ]);
         expect(JSON.stringify(answer.errors)).not.toMatch(/pg_authid|permission|select/);
       },
     );
   });
 
   test('is in the log by its code, and without a value of anybody', async () => {
-    const process = analyticsProcess({ url: service.database.url, isOwnLogIn: false, connections: 1, logger: pino({ level: 'silent' }) });
+    const process = analyticsProcess({
+      url: service.database.url,
+      isOwnLogIn: false,
+      connections: 1,
+      logger: pino({ level: 'silent' }),
+    });
     try {
       await insteadOfJobs(service, { task: "pg_read_file('secret ' || n)", count: 1 }, async () => {
-        const { faults } = await process.ask({ query: '{ jobs { nodes { task } } }', variables: {}, operationName: undefined, reach: 'all' });
+        const { faults } = await process.ask({
+          query: '{ jobs { nodes { task } } }',
+          variables: {},
+          operationName: undefined,
+          reach: 'all',
+        });
         expect(faults).toEqual([{ name: 'error', code: '42501', routine: 'aclcheck_error' }]);
       });
     } finally {
@@ -250,7 +385,9 @@ describe('an error of the database', () => {
     );
     await insteadOfJobs(service, { task: 'public.conflict()', count: 1 }, async () => {
       const { errors } = await ask('{ jobs { nodes { task } } }');
-      expect(errors).toMatchObject([{ message: 'The database is not available. Try again in a moment.', extensions: { code: 'UNAVAILABLE' } }]);
+      expect(errors).toMatchObject([
+        { message: 'The database is not available. Try again in a moment.', extensions: { code: 'UNAVAILABLE' } },
+      ]);
     });
   });
 });

@@ -1,13 +1,21 @@
 import { readFileSync, writeFileSync } from 'node:fs';
 import { afterAll, describe, expect, test } from '@jest/globals';
-import { analystOf, askGraphql, type Facts, keepFacts, writeFacts } from '../support/analysts.ts';
-import { serviceOfFile } from '../support/service.ts';
+import { analystOf, askGraphql, type Facts, keepFacts, writeFacts } from '../support/fixtures/analysts.ts';
+import { serviceOfFile } from '../support/server/service.ts';
 
 /** Four schools in the autumn of 2026: their answers stand in docs/analytics.md. */
 const schools: { name: string; planId: number; signedUp: string; students: number; facts: Facts }[] = [
   {
     ...{ name: 'Ashgrove', planId: 1, signedUp: '2026-02-10', students: 40 },
-    facts: { absent: () => 2, billed: 4000, paid: 90, bands: { '0': 1, '10-19': 4, '20-29': 2 }, routes: [[30, 28]], messages: 60, failedJobs: 0 },
+    facts: {
+      absent: () => 2,
+      billed: 4000,
+      paid: 90,
+      bands: { '0': 1, '10-19': 4, '20-29': 2 },
+      routes: [[30, 28]],
+      messages: 60,
+      failedJobs: 0,
+    },
   },
   {
     ...{ name: 'Birch Hill', planId: 2, signedUp: '2026-05-04', students: 120 },
@@ -38,7 +46,15 @@ const schools: { name: string; planId: number; signedUp: string; students: numbe
   },
   {
     ...{ name: 'Dunmore', planId: 3, signedUp: '2026-08-30', students: 300 },
-    facts: { absent: () => 1, billed: 12000, paid: 100, bands: { '10-19': 9, '20-29': 7 }, routes: [], messages: 300, failedJobs: 0 },
+    facts: {
+      absent: () => 1,
+      billed: 12000,
+      paid: 100,
+      bands: { '10-19': 9, '20-29': 7 },
+      routes: [],
+      messages: 300,
+      failedJobs: 0,
+    },
   },
 ];
 
@@ -47,7 +63,10 @@ await keepFacts(service);
 const ids: number[] = [];
 for (const { name, planId, signedUp, students, facts } of schools) {
   const { id } = await service.school({ name, plan_id: planId });
-  await service.database.query('update platform.tenant set created_at = $2 where id = $1', [id, `${signedUp}T12:00:00Z`]);
+  await service.database.query('update platform.tenant set created_at = $2 where id = $1', [
+    id,
+    `${signedUp}T12:00:00Z`,
+  ]);
   await service.database.query('update platform.tenant_usage set students = $2 where tenant_id = $1', [id, students]);
   await writeFacts(service, id, facts);
   ids.push(id);
@@ -65,7 +84,8 @@ function laidOut(value: unknown, indent = ''): string {
   const line = JSON.stringify(value, null, 1).replace(/\n\s*/g, ' ').replace(/\[ /g, '[').replace(/ \]/g, ']');
   if (typeof value !== 'object' || value === null || line.length + indent.length < 130) return line;
   const deeper = `${indent}  `;
-  if (Array.isArray(value)) return `[\n${value.map((one) => `${deeper}${laidOut(one, deeper)}`).join(',\n')}\n${indent}]`;
+  if (Array.isArray(value))
+    return `[\n${value.map((one) => `${deeper}${laidOut(one, deeper)}`).join(',\n')}\n${indent}]`;
   return `{\n${Object.entries(value)
     .map(([name, one]) => `${deeper}${JSON.stringify(name)}: ${laidOut(one, deeper)}`)
     .join(',\n')}\n${indent}}`;
@@ -90,11 +110,14 @@ describe('the questions of docs/analytics.md', () => {
   });
 
   test.each(questions)('$title', async ({ query, variables, answer }) => {
-    const { data, errors } = await askGraphql<object>(service, analyst.token, query, { variables: variables ? (JSON.parse(variables) as object) : {} });
+    const { data, errors } = await askGraphql<object>(service, analyst.token, query, {
+      variables: variables ? (JSON.parse(variables) as object) : {},
+    });
     expect(errors).toBeUndefined();
     if (isWriting)
-      written = written.replace(`${query}\`\`\`${variables ? `\n\n\`\`\`json variables\n${variables}\`\`\`` : ''}\n\n\`\`\`json\n${answer}\`\`\``, (found) =>
-        found.replace(/```json\n[^`]*```$/, `\`\`\`json\n${laidOut(data)}\n\`\`\``),
+      written = written.replace(
+        `${query}\`\`\`${variables ? `\n\n\`\`\`json variables\n${variables}\`\`\`` : ''}\n\n\`\`\`json\n${answer}\`\`\``,
+        (found) => found.replace(/```json\n[^`]*```$/, `\`\`\`json\n${laidOut(data)}\n\`\`\``),
       );
     else expect(data).toEqual(JSON.parse(answer));
   });

@@ -1,7 +1,7 @@
 import { expect, test } from '@jest/globals';
-import { askGraphql } from '../support/analysts.ts';
-import { serviceOfFile } from '../support/service.ts';
-import { send } from '../support/wire.ts';
+import { askGraphql } from '../support/fixtures/analysts.ts';
+import { serviceOfFile } from '../support/server/service.ts';
+import { send } from '../support/client/wire.ts';
 
 const service = await serviceOfFile();
 const get = (path: string, headers: Record<string, string> = {}) => send(service.url, { path, headers });
@@ -30,15 +30,21 @@ test('all that the page loads comes from this origin, and nothing inline runs', 
     'frame-ancestors': ["'none'"],
   });
   expect(text).not.toMatch(/https?:\/\/|<script(?![^>]* src=)|\son\w+=|<style/);
-  const loaded = [...text.matchAll(/(?:src|href)="([^"#:]+)"/g)].map(([, path = '']) => path).filter((path) => !path.startsWith('/'));
+  const loaded = [...text.matchAll(/(?:src|href)="([^"#:]+)"/g)]
+    .map(([, path = '']) => path)
+    .filter((path) => !path.startsWith('/'));
   expect(loaded.length).toBeGreaterThan(2);
-  for (const path of loaded) expect({ path, status: (await get(`/graphql/ide/${path}`)).status }).toEqual({ path, status: 200 });
+  for (const path of loaded)
+    expect({ path, status: (await get(`/graphql/ide/${path}`)).status }).toEqual({ path, status: 200 });
 });
 
 test('its script asks this origin alone, and keeps no token', async () => {
   const { text } = await get('/graphql/ide/ide.js');
   expect(text).not.toMatch(/localStorage|sessionStorage|document\.cookie|https?:\/\//);
-  expect([...text.matchAll(/fetch\('([^']+)'/g)].map(([, path]) => path).sort()).toEqual(['/api/auth/refresh', '/graphql']);
+  expect([...text.matchAll(/fetch\('([^']+)'/g)].map(([, path]) => path).sort()).toEqual([
+    '/api/auth/refresh',
+    '/graphql',
+  ]);
 });
 
 test('the query that it begins with is one', async () => {
@@ -48,12 +54,24 @@ test('the query that it begins with is one', async () => {
 
 test('files of the editor come compressed where the browser takes that, as they are where not, and no other file comes', async () => {
   const compressed = await get('/graphql/ide/ruru/ruru.css', { 'accept-encoding': 'br, gzip' });
-  expect(compressed.headers).toMatchObject({ 'content-encoding': 'br', 'content-type': 'text/css; charset=utf-8', 'x-content-type-options': 'nosniff' });
+  expect(compressed.headers).toMatchObject({
+    'content-encoding': 'br',
+    'content-type': 'text/css; charset=utf-8',
+    'x-content-type-options': 'nosniff',
+  });
   const plain = await get('/graphql/ide/ruru/ruru.css');
   expect(plain.headers['content-encoding']).toBeUndefined();
   expect(plain.text).toContain('graphiql');
-  for (const worker of ['editorWorker.js', 'graphqlWorker.js', 'jsonWorker.js']) expect((await get(`/graphql/ide/ruru/${worker}`)).status).toBe(200);
-  for (const path of ['nothing.js', 'ruru.js.map', '..%2f..%2fpackage.json', '%2e%2e%2fpackage.json', '__proto__', 'constructor'])
+  for (const worker of ['editorWorker.js', 'graphqlWorker.js', 'jsonWorker.js'])
+    expect((await get(`/graphql/ide/ruru/${worker}`)).status).toBe(200);
+  for (const path of [
+    'nothing.js',
+    'ruru.js.map',
+    '..%2f..%2fpackage.json',
+    '%2e%2e%2fpackage.json',
+    '__proto__',
+    'constructor',
+  ])
     expect({ path, status: (await get(`/graphql/ide/ruru/${path}`)).status }).toEqual({ path, status: 404 });
 });
 

@@ -3,10 +3,10 @@ import { readFile } from 'node:fs/promises';
 import { describe, expect, test } from '@jest/globals';
 import { pino } from 'pino';
 import { analyticsProcess } from '../../src/analytics/process.ts';
-import { analystOf, askGraphql, insteadOfJobs } from '../support/analysts.ts';
-import { runProgram } from '../support/processes.ts';
-import { serviceOfFile } from '../support/service.ts';
-import { until } from '../support/until.ts';
+import { analystOf, askGraphql, insteadOfJobs } from '../support/fixtures/analysts.ts';
+import { runProgram } from '../support/server/processes.ts';
+import { serviceOfFile } from '../support/server/service.ts';
+import { until } from '../support/client/until.ts';
 
 const service = await serviceOfFile();
 const analyst = await analystOf(service, null);
@@ -21,7 +21,9 @@ async function running(): Promise<number[]> {
 }
 
 test('the schema is the one of docs/analytics.graphql: `npm run -s school -- graphql-schema > docs/analytics.graphql` writes it', async () => {
-  const { stdout, stderr } = await runProgram('src/cli/main.ts', ['graphql-schema'], { DATABASE_URL: service.database.url });
+  const { stdout, stderr } = await runProgram('src/cli/main.ts', ['graphql-schema'], {
+    DATABASE_URL: service.database.url,
+  });
   expect(stderr).toBe('');
   expect(stdout).toBe(readFileSync(new URL('../../docs/analytics.graphql', import.meta.url), 'utf8'));
   expect(stdout).not.toMatch(/type Mutation|type Subscription/);
@@ -42,7 +44,14 @@ describe('the process that runs queries', () => {
         .map((line) => line.split('=')[0])
         .filter(Boolean)
         .sort(),
-    ).toEqual(['GRAPHILE_ENV', 'NODE_CHANNEL_FD', 'NODE_CHANNEL_SERIALIZATION_MODE', 'NODE_ENV', 'PATH', 'UV_THREADPOOL_SIZE']);
+    ).toEqual([
+      'GRAPHILE_ENV',
+      'NODE_CHANNEL_FD',
+      'NODE_CHANNEL_SERIALIZATION_MODE',
+      'NODE_ENV',
+      'PATH',
+      'UV_THREADPOOL_SIZE',
+    ]);
     expect(await readFile(`/proc/${String(pid)}/stat`, 'utf8')).toMatch(/\) \S+ (\S+ ){15}10 /);
   });
 
@@ -52,8 +61,11 @@ describe('the process that runs queries', () => {
       const waiting = askGraphql(service, analyst.token, '{ jobs { nodes { task } } }');
       await until(
         async () =>
-          (await service.database.query("select from pg_stat_activity where query like '%analytics%jobs%' and application_name = 'school_graphql'")).length ||
-          undefined,
+          (
+            await service.database.query(
+              "select from pg_stat_activity where query like '%analytics%jobs%' and application_name = 'school_graphql'",
+            )
+          ).length || undefined,
       );
       process.kill(pid ?? 0, 'SIGKILL');
       expect(await waiting).toMatchObject({ status: 503, error: 'unavailable', headers: { 'retry-after': '5' } });
@@ -63,11 +75,22 @@ describe('the process that runs queries', () => {
   });
 
   test('ends when nobody asks it, and who asks just then is answered by another', async () => {
-    const options = { url: service.database.url, isOwnLogIn: false, connections: 1, logger: pino({ level: 'silent' }), idleLimit: 1 };
+    const options = {
+      url: service.database.url,
+      isOwnLogIn: false,
+      connections: 1,
+      logger: pino({ level: 'silent' }),
+      idleLimit: 1,
+    };
     const process = analyticsProcess(options);
     try {
       for (const wait of [3, 5]) {
-        const { body } = await process.ask({ query: '{ __typename }', variables: {}, operationName: undefined, reach: 'all' });
+        const { body } = await process.ask({
+          query: '{ __typename }',
+          variables: {},
+          operationName: undefined,
+          reach: 'all',
+        });
         expect(Buffer.from(body).toString()).toBe('{"data":{"__typename":"Query"}}');
         await new Promise((done) => setTimeout(done, wait));
       }

@@ -1,7 +1,7 @@
 import { beforeAll, describe, expect, test } from '@jest/globals';
-import { ids, inOrder, plain, walk } from '../support/pages.ts';
-import { race } from '../support/race.ts';
-import { type School, serviceWithSchool } from '../support/service.ts';
+import { ids, inOrder, plain, walk } from '../support/client/pages.ts';
+import { race } from '../support/client/race.ts';
+import { type School, serviceWithSchool } from '../support/server/service.ts';
 
 const { service, school } = await serviceWithSchool();
 /** 2020 and 2021, each from January to December. */
@@ -52,10 +52,19 @@ describe('a term', () => {
     expect(made.data).toMatchObject({ ...sent, academic_year_name: 'Year 2020' });
     expect((await school.admin.get<Term>(path)).data).toEqual(made.data);
     const changed = await school.admin.put<Term>(path, { ...made.data, name: 'Winter', end_date: '2020-01-30' });
-    expect(changed.data).toEqual({ ...made.data, name: 'Winter', end_date: '2020-01-30', updated_at: changed.data.updated_at });
+    expect(changed.data).toEqual({
+      ...made.data,
+      name: 'Winter',
+      end_date: '2020-01-30',
+      updated_at: changed.data.updated_at,
+    });
     expect((await school.admin.get<Term>(path)).data).toEqual(changed.data);
     expect((await school.admin.delete(path)).data).toEqual({ id: made.data.id });
-    for (const again of [school.admin.get(path, 404), school.admin.put(path, { name: 'X' }, 404), school.admin.delete(path, 404)]) {
+    for (const again of [
+      school.admin.get(path, 404),
+      school.admin.put(path, { name: 'X' }, 404),
+      school.admin.delete(path, 404),
+    ]) {
       expect((await again).error).toBe('not_found');
     }
   });
@@ -64,14 +73,23 @@ describe('a term', () => {
     const made = await add('02-01', '02-20');
     const path = `/api/academic-terms/${made.id}`;
     const other = years[1]?.id;
-    expect((await school.admin.put(path, { academic_year_id: other }, 400)).details).toMatchObject([{ path: 'start_date' }]);
+    expect((await school.admin.put(path, { academic_year_id: other }, 400)).details).toMatchObject([
+      { path: 'start_date' },
+    ]);
     expect((await school.admin.get<Term>(path)).data).toEqual(made);
-    const moved = await school.admin.put<Term>(path, { academic_year_id: other, start_date: '2021-02-01', end_date: '2021-02-20' });
+    const moved = await school.admin.put<Term>(path, {
+      academic_year_id: other,
+      start_date: '2021-02-01',
+      end_date: '2021-02-20',
+    });
     expect(moved.data).toMatchObject({ academic_year_id: other, academic_year_name: 'Year 2021' });
   });
 
   test.each<[Record<string, unknown>, string[]]>([
-    [{ name: undefined, academic_year_id: undefined, start_date: undefined, end_date: undefined }, ['academic_year_id', 'end_date', 'name', 'start_date']],
+    [
+      { name: undefined, academic_year_id: undefined, start_date: undefined, end_date: undefined },
+      ['academic_year_id', 'end_date', 'name', 'start_date'],
+    ],
     [{ name: ' ' }, ['name']],
     [{ academic_year_id: 'one' }, ['academic_year_id']],
     [{ end_date: '2020-03-01' }, ['end_date']],
@@ -88,7 +106,11 @@ describe('a term', () => {
   });
 
   test('of a year that does not exist is a 422 that names the field', async () => {
-    const refused = await school.admin.post('/api/academic-terms', term('03-01', '03-02', { academic_year_id: 999_999 }), 422);
+    const refused = await school.admin.post(
+      '/api/academic-terms',
+      term('03-01', '03-02', { academic_year_id: 999_999 }),
+      422,
+    );
     expect(refused).toMatchObject({ error: 'invalid_reference', details: [{ path: 'academic_year_id' }] });
   });
 
@@ -97,7 +119,9 @@ describe('a term', () => {
     const overlap = { error: 'conflict', details: [{ path: 'start_date' }] };
     expect(await school.admin.post('/api/academic-terms', term('04-10', '04-20'), 409)).toMatchObject(overlap);
     const next = await add('04-11', '04-20');
-    expect(await school.admin.put(`/api/academic-terms/${next.id}`, { start_date: '2020-04-10' }, 409)).toMatchObject(overlap);
+    expect(await school.admin.put(`/api/academic-terms/${next.id}`, { start_date: '2020-04-10' }, 409)).toMatchObject(
+      overlap,
+    );
     expect((await school.admin.get<Term>(`/api/academic-terms/${next.id}`)).data).toEqual(next);
   });
 
@@ -105,35 +129,56 @@ describe('a term', () => {
     await add('05-01', '05-10', { name: 'May' });
     const twin = await school.admin.post('/api/academic-terms', term('05-11', '05-20', { name: 'MAY' }), 409);
     expect(twin).toMatchObject({ error: 'conflict', details: [{ path: 'name' }] });
-    await add('05-01', '05-10', { name: 'May', academic_year_id: years[1]?.id, start_date: '2021-05-01', end_date: '2021-05-10' });
+    await add('05-01', '05-10', {
+      name: 'May',
+      academic_year_id: years[1]?.id,
+      start_date: '2021-05-01',
+      end_date: '2021-05-10',
+    });
   });
 
   test('that has changed since it was read is a 412 for an If-Match of the version before', async () => {
     const path = `/api/academic-terms/${(await add('06-01', '06-10')).id}`;
     const etag = (await school.admin.get(path)).headers.get('etag') ?? '';
     await school.admin.put(path, { name: 'Later' });
-    expect((await school.admin.send('PUT', path, { body: { name: 'Stale' }, headers: { 'If-Match': etag } })).status).toBe(412);
+    expect(
+      (await school.admin.send('PUT', path, { body: { name: 'Stale' }, headers: { 'If-Match': etag } })).status,
+    ).toBe(412);
   });
 
   test('sent twice with one Idempotency-Key is made once', async () => {
-    const send = () => school.admin.with({ 'Idempotency-Key': 'term' }).post<Term>('/api/academic-terms', term('07-01', '07-10'), 201);
+    const send = () =>
+      school.admin.with({ 'Idempotency-Key': 'term' }).post<Term>('/api/academic-terms', term('07-01', '07-10'), 201);
     expect((await send()).data).toEqual((await send()).data);
     expect((await school.admin.get<Term[]>('/api/academic-terms?search=07-01')).data).toHaveLength(1);
   });
 
   test('of two that overlap and are added at once one is made', async () => {
-    const answers = await race(service.database, `select from ${school.schema}.academic_year where id = ${years[0]?.id ?? 0} for update`, 2, () =>
-      ['Left', 'Right'].map((name) => school.admin.send('POST', '/api/academic-terms', { body: term('08-01', '08-10', { name }) })),
+    const answers = await race(
+      service.database,
+      `select from ${school.schema}.academic_year where id = ${years[0]?.id ?? 0} for update`,
+      2,
+      () =>
+        ['Left', 'Right'].map((name) =>
+          school.admin.send('POST', '/api/academic-terms', { body: term('08-01', '08-10', { name }) }),
+        ),
     );
     expect(answers.map(({ status }) => status).sort()).toEqual([201, 409]);
   });
 
   test('never lies outside its year: of a term and a shorter year that race one wins', async () => {
     const { id } = await addYear(school, 2030);
-    const answers = await race(service.database, `select from ${school.schema}.academic_year where id = ${id} for update`, 2, () => [
-      school.admin.send('PUT', `/api/academics/years/${id}`, { body: { end_date: '2030-06-30' } }),
-      school.admin.send('POST', '/api/academic-terms', { body: { name: 'Late', academic_year_id: id, start_date: '2030-07-01', end_date: '2030-12-31' } }),
-    ]);
+    const answers = await race(
+      service.database,
+      `select from ${school.schema}.academic_year where id = ${id} for update`,
+      2,
+      () => [
+        school.admin.send('PUT', `/api/academics/years/${id}`, { body: { end_date: '2030-06-30' } }),
+        school.admin.send('POST', '/api/academic-terms', {
+          body: { name: 'Late', academic_year_id: id, start_date: '2030-07-01', end_date: '2030-12-31' },
+        }),
+      ],
+    );
     expect([
       [200, 400],
       [400, 201],
@@ -155,16 +200,30 @@ describe('the list of terms', () => {
     for (const [n, name] of ['Été', 'autumn', 'Zürich', 'Été', 'autumn', 'Spring'].entries()) {
       const year = 2020 + (n % 2);
       const day = `${year}-0${6 - n}`;
-      await lists.admin.post('/api/academic-terms', { name, academic_year_id: ofYears[n % 2], start_date: `${day}-01`, end_date: `${day}-20` }, 201);
+      await lists.admin.post(
+        '/api/academic-terms',
+        { name, academic_year_id: ofYears[n % 2], start_date: `${day}-01`, end_date: `${day}-20` },
+        201,
+      );
     }
     all = (await lists.admin.get<Term[]>('/api/academic-terms')).data;
   });
 
   test('has the earliest first', () => {
-    expect(all.map(({ start_date }) => start_date)).toEqual(['2020-02-01', '2020-04-01', '2020-06-01', '2021-01-01', '2021-03-01', '2021-05-01']);
+    expect(all.map(({ start_date }) => start_date)).toEqual([
+      '2020-02-01',
+      '2020-04-01',
+      '2020-06-01',
+      '2021-01-01',
+      '2021-03-01',
+      '2021-05-01',
+    ]);
   });
 
-  const keys: Record<string, (one: Term) => string[]> = { name: ({ name }) => [plain(name)], start_date: ({ start_date }) => [start_date] };
+  const keys: Record<string, (one: Term) => string[]> = {
+    name: ({ name }) => [plain(name)],
+    start_date: ({ start_date }) => [start_date],
+  };
   test.each(Object.keys(keys).flatMap((sort) => (['asc', 'desc'] as const).map((order) => [sort, order] as const)))(
     'sorted by %s %s has every term once, in order, ties by id',
     async (sort, order) => {
@@ -177,7 +236,9 @@ describe('the list of terms', () => {
     const found = async (query: string) => ids((await lists.admin.get<Term[]>(`/api/academic-terms?${query}`)).data);
     const of = (index: number) => all.filter(({ academic_year_id }) => academic_year_id === ofYears[index]);
     expect(await found(`academic_year_id=${ofYears[0] ?? 0}`)).toEqual(ids(of(0)));
-    expect(await found(`academic_year_id=${ofYears[1] ?? 0}&search=ETE`)).toEqual(ids(of(1).filter(({ name }) => name === 'Été')));
+    expect(await found(`academic_year_id=${ofYears[1] ?? 0}&search=ETE`)).toEqual(
+      ids(of(1).filter(({ name }) => name === 'Été')),
+    );
     expect(await found('search=zurich')).toEqual(ids(all.filter(({ name }) => name === 'Zürich')));
     expect(await found('academic_year_id=999999')).toEqual([]);
   });

@@ -1,7 +1,7 @@
 import { beforeAll, describe, expect, test } from '@jest/globals';
-import { ids, inOrder, plain, walk } from '../support/pages.ts';
-import { race } from '../support/race.ts';
-import { type School, serviceOfFile } from '../support/service.ts';
+import { ids, inOrder, plain, walk } from '../support/client/pages.ts';
+import { race } from '../support/client/race.ts';
+import { type School, serviceOfFile } from '../support/server/service.ts';
 
 const service = await serviceOfFile();
 
@@ -27,7 +27,8 @@ const add = async (at: School, from: number, fields: Record<string, unknown> = {
 
 const years = async (at: School) => (await at.admin.get<Year[]>('/api/academics/years')).data;
 const current = async (at: School) => (await years(at)).filter(({ is_current }) => is_current).map(({ name }) => name);
-const sql = (at: School, text: string, values: unknown[] = []) => service.database.query<{ id: string }>(text.replaceAll('@', `${at.schema}.`), values);
+const sql = (at: School, text: string, values: unknown[] = []) =>
+  service.database.query<{ id: string }>(text.replaceAll('@', `${at.schema}.`), values);
 
 describe('an academic year', () => {
   let school: School;
@@ -43,7 +44,12 @@ describe('an academic year', () => {
     expect(made.data).toMatchObject({ ...year(2021), is_current: false });
     expect((await school.admin.get<Year>(path)).data).toEqual(made.data);
     const changed = await school.admin.put<Year>(path, { name: '  Autumn ', end_date: '2022-07-30' });
-    expect(changed.data).toEqual({ ...made.data, name: 'Autumn', end_date: '2022-07-30', updated_at: changed.data.updated_at });
+    expect(changed.data).toEqual({
+      ...made.data,
+      name: 'Autumn',
+      end_date: '2022-07-30',
+      updated_at: changed.data.updated_at,
+    });
     expect((await school.admin.get<Year>(path)).data).toEqual(changed.data);
     expect((await school.admin.delete(path)).data).toEqual({ id: made.data.id });
     expect((await school.admin.get(path, 404)).error).toBe('not_found');
@@ -54,8 +60,15 @@ describe('an academic year', () => {
   test('may be sent back as it was read, and refuses a change of what only the service sets', async () => {
     const { data } = await school.admin.get<Year[]>('/api/academics/years?search=2020');
     const read = data[0];
-    expect((await school.admin.put<Year>(`/api/academics/years/${read?.id}`, read)).data).toMatchObject({ name: '2020/2021', is_current: true });
-    const refused = await school.admin.put(`/api/academics/years/${read?.id}`, { created_at: '2020-01-01T00:00:00Z' }, 400);
+    expect((await school.admin.put<Year>(`/api/academics/years/${read?.id}`, read)).data).toMatchObject({
+      name: '2020/2021',
+      is_current: true,
+    });
+    const refused = await school.admin.put(
+      `/api/academics/years/${read?.id}`,
+      { created_at: '2020-01-01T00:00:00Z' },
+      400,
+    );
     expect(refused.details).toMatchObject([{ path: 'created_at' }]);
   });
 
@@ -84,14 +97,19 @@ describe('an academic year', () => {
       [{ end_date: '2030-08-01' }, 'end_date'],
       [{ start_date: '2031-07-31' }, 'end_date'],
     ] as const) {
-      expect((await school.admin.put(`/api/academics/years/${made.id}`, fields, 400)).details).toMatchObject([{ path }]);
+      expect((await school.admin.put(`/api/academics/years/${made.id}`, fields, 400)).details).toMatchObject([
+        { path },
+      ]);
     }
     expect((await school.admin.get<Year>(`/api/academics/years/${made.id}`)).data).toEqual(made);
   });
 
   test('that overlaps another by a day is a conflict, made or changed so; one that begins the day after is not', async () => {
     const overlapping = year(2019, { end_date: '2020-08-01', is_current: true });
-    expect(await school.admin.post('/api/academics/years', overlapping, 409)).toMatchObject({ error: 'conflict', details: [{ path: 'start_date' }] });
+    expect(await school.admin.post('/api/academics/years', overlapping, 409)).toMatchObject({
+      error: 'conflict',
+      details: [{ path: 'start_date' }],
+    });
     expect(await current(school)).toEqual(['2020/2021']);
     const before = await add(school, 2019);
     const refused = await school.admin.put(`/api/academics/years/${before.id}`, { end_date: '2020-08-01' }, 409);
@@ -109,13 +127,20 @@ describe('an academic year', () => {
 
   test('keeps its terms inside: dates that leave one outside are a 400 that names the date', async () => {
     const made = await add(school, 2060);
-    await school.admin.post('/api/academic-terms', { name: 'T', academic_year_id: made.id, start_date: '2060-08-01', end_date: '2061-07-31' }, 201);
+    await school.admin.post(
+      '/api/academic-terms',
+      { name: 'T', academic_year_id: made.id, start_date: '2060-08-01', end_date: '2061-07-31' },
+      201,
+    );
     for (const [fields, path] of [
       [{ start_date: '2060-08-02' }, 'start_date'],
       [{ end_date: '2061-07-30' }, 'end_date'],
     ] as const) {
       const refused = await school.admin.put(`/api/academics/years/${made.id}`, fields, 400);
-      expect(refused).toMatchObject({ error: 'validation_error', details: [{ path, message: 'A term of this academic year lies outside these dates.' }] });
+      expect(refused).toMatchObject({
+        error: 'validation_error',
+        details: [{ path, message: 'A term of this academic year lies outside these dates.' }],
+      });
     }
     await school.admin.put(`/api/academics/years/${made.id}`, { start_date: '2060-07-01', end_date: '2061-07-31' });
   });
@@ -124,7 +149,10 @@ describe('an academic year', () => {
     const made = await add(school, 2070);
     const path = `/api/academics/years/${made.id}`;
     const rows = [
-      ['term', "insert into @term (name, academic_year_id, start_date, end_date) values ('T', $1, '2070-08-01', '2070-09-01')"],
+      [
+        'term',
+        "insert into @term (name, academic_year_id, start_date, end_date) values ('T', $1, '2070-08-01', '2070-09-01')",
+      ],
       [
         'class',
         "with g as (insert into @grade (name) values ('In use') returning id) insert into @class (name, grade_id, academic_year_id) select 'C', id, $1 from g",
@@ -149,7 +177,8 @@ describe('an academic year', () => {
   });
 
   test('sent twice with one Idempotency-Key is made once', async () => {
-    const send = () => school.admin.with({ 'Idempotency-Key': 'year' }).post<Year>('/api/academics/years', year(2090), 201);
+    const send = () =>
+      school.admin.with({ 'Idempotency-Key': 'year' }).post<Year>('/api/academics/years', year(2090), 201);
     expect((await send()).data).toEqual((await send()).data);
     expect((await school.admin.get<Year[]>('/api/academics/years?search=2090')).data).toHaveLength(1);
   });
@@ -162,7 +191,9 @@ describe('the current year', () => {
     const second = await add(school, 2021);
     expect(second.is_current).toBe(false);
     expect(await current(school)).toEqual(['2020/2021']);
-    expect((await school.admin.put<Year>(`/api/academics/years/${second.id}`, { is_current: true })).data.is_current).toBe(true);
+    expect(
+      (await school.admin.put<Year>(`/api/academics/years/${second.id}`, { is_current: true })).data.is_current,
+    ).toBe(true);
     expect(await current(school)).toEqual(['2021/2022']);
     expect(await add(school, 2022, { is_current: true })).toMatchObject({ is_current: true });
     expect(await current(school)).toEqual(['2022/2023']);
@@ -176,7 +207,10 @@ describe('the current year', () => {
     expect(stopped).toMatchObject({ error: 'conflict', details: [{ path: 'is_current' }] });
     expect(stopped.message).toMatch(/Make another year current/);
     const removed = await school.admin.delete(path, 409);
-    expect([removed.error, removed.message]).toEqual(['conflict', 'This is the current year. Make another year current first.']);
+    expect([removed.error, removed.message]).toEqual([
+      'conflict',
+      'This is the current year. Make another year current first.',
+    ]);
     expect(await years(school)).toEqual([second, first]);
     await school.admin.put(`/api/academics/years/${second.id}`, { is_current: true });
     await school.admin.delete(path);
@@ -190,7 +224,9 @@ describe('the current year', () => {
   test('is one when two first years are added at once', async () => {
     const school = await service.school();
     const answers = await race(service.database, lock(school), 2, () =>
-      [2020, 2021].map((from) => school.admin.send<Year>('POST', '/api/academics/years', { body: year(from, { is_current: true }) })),
+      [2020, 2021].map((from) =>
+        school.admin.send<Year>('POST', '/api/academics/years', { body: year(from, { is_current: true }) }),
+      ),
     );
     expect(answers.map(({ status }) => status)).toEqual([201, 201]);
     expect(await current(school)).toHaveLength(1);
@@ -201,7 +237,9 @@ describe('the current year', () => {
     await add(school, 2019);
     const made = [await add(school, 2020), await add(school, 2021)];
     const answers = await race(service.database, lock(school), 2, () =>
-      made.map(({ id }) => school.admin.send<Year>('PUT', `/api/academics/years/${id}`, { body: { is_current: true } })),
+      made.map(({ id }) =>
+        school.admin.send<Year>('PUT', `/api/academics/years/${id}`, { body: { is_current: true } }),
+      ),
     );
     expect(answers.map(({ status, data }) => [status, data.is_current])).toEqual([
       [200, true],
@@ -246,7 +284,15 @@ describe('the list of years', () => {
   const names = (found: Year[]) => found.map(({ name }) => name);
 
   test('has the latest first', () => {
-    expect(all.map(({ start_date }) => start_date.slice(0, 4))).toEqual(['2006', '2005', '2004', '2003', '2002', '2001', '2000']);
+    expect(all.map(({ start_date }) => start_date.slice(0, 4))).toEqual([
+      '2006',
+      '2005',
+      '2004',
+      '2003',
+      '2002',
+      '2001',
+      '2000',
+    ]);
   });
 
   const keys: Record<string, (one: Year) => string[]> = {
@@ -294,7 +340,8 @@ describe('permissions', () => {
       expect((await user.delete(`/api/academics/years/${made.id}`, 403)).error).toBe('forbidden');
     }
     const student = await school.user(['student']);
-    for (const path of ['years', `years/${made.id}`, 'overview']) expect((await student.get(`/api/academics/${path}`, 403)).error).toBe('forbidden');
+    for (const path of ['years', `years/${made.id}`, 'overview'])
+      expect((await student.get(`/api/academics/${path}`, 403)).error).toBe('forbidden');
     expect(await years(school)).toEqual([made]);
   });
 });
@@ -319,9 +366,16 @@ describe('the overview', () => {
   let classes: [number, number, number];
   let teachers: number[];
   let students: number[];
-  const overview = async (query = '', client = school.admin) => (await client.get<Overview>(`/api/academics/overview${query}`)).data;
+  const overview = async (query = '', client = school.admin) =>
+    (await client.get<Overview>(`/api/academics/overview${query}`)).data;
   const enrolled = async (class_id: number) =>
-    (await school.admin.post<{ id: number }>('/api/students', { first_name: 'Sam', last_name: 'Student', class_id }, 201)).data.id;
+    (
+      await school.admin.post<{ id: number }>(
+        '/api/students',
+        { first_name: 'Sam', last_name: 'Student', class_id },
+        201,
+      )
+    ).data.id;
   const idOf = async (text: string, values: unknown[] = []) => Number((await sql(school, text, values))[0]?.id);
 
   beforeAll(async () => {
@@ -331,14 +385,24 @@ describe('the overview', () => {
       ['Second', '2026-01-10', '2026-07-01'],
       ['First', '2025-08-01', '2025-12-20'],
     ])
-      await school.admin.post('/api/academic-terms', { name, academic_year_id: now.id, start_date: start, end_date: end }, 201);
+      await school.admin.post(
+        '/api/academic-terms',
+        { name, academic_year_id: now.id, start_date: start, end_date: end },
+        201,
+      );
     const grade = await idOf("insert into @grade (name) values ('One') returning id");
     const insertClass = (name: string, yearId: number) =>
-      idOf('insert into @class (name, grade_id, academic_year_id) values ($1, $2, $3) returning id', [name, grade, yearId]);
+      idOf('insert into @class (name, grade_id, academic_year_id) values ($1, $2, $3) returning id', [
+        name,
+        grade,
+        yearId,
+      ]);
     classes = [await insertClass('A', now.id), await insertClass('B', now.id), await insertClass('Old', last.id)];
     teachers = [];
     for (const last_name of ['Class', 'Subject', 'Other', 'Old', 'Idle', 'Away', 'Gone']) {
-      teachers.push(await idOf("insert into @teacher (first_name, last_name) values ('T', $1) returning id", [last_name]));
+      teachers.push(
+        await idOf("insert into @teacher (first_name, last_name) values ('T', $1) returning id", [last_name]),
+      );
     }
     const [ofClass, ofSubject, other, old, , away, gone] = teachers;
     await sql(school, 'update @teacher set is_active = false where id = $1', [away]);
@@ -346,15 +410,24 @@ describe('the overview', () => {
     await sql(school, 'update @class set class_teacher_id = $1 where id = $2', [ofClass, classes[0]]);
     await sql(school, 'update @class set class_teacher_id = $1 where id = $2', [old, classes[2]]);
     const subject = await idOf("insert into @subject (name, code) values ('Art', 'ART') returning id");
-    await sql(school, 'insert into @class_subject (class_id, subject_id, teacher_id, periods_per_week) values ($1, $3, $4, 2), ($2, $3, $4, 2)', [
-      classes[0],
+    await sql(
+      school,
+      'insert into @class_subject (class_id, subject_id, teacher_id, periods_per_week) values ($1, $3, $4, 2), ($2, $3, $4, 2)',
+      [classes[0], classes[1], subject, ofSubject],
+    );
+    await sql(school, 'insert into @class_teacher (class_id, teacher_id) values ($1, $2), ($1, $3), ($1, $4)', [
       classes[1],
-      subject,
-      ofSubject,
+      other,
+      away,
+      gone,
     ]);
-    await sql(school, 'insert into @class_teacher (class_id, teacher_id) values ($1, $2), ($1, $3), ($1, $4)', [classes[1], other, away, gone]);
     // Three of this year, of whom one changed class and one was there last year; one who was withdrawn from it.
-    students = [await enrolled(classes[2]), await enrolled(classes[0]), await enrolled(classes[0]), await enrolled(classes[0])];
+    students = [
+      await enrolled(classes[2]),
+      await enrolled(classes[0]),
+      await enrolled(classes[0]),
+      await enrolled(classes[0]),
+    ];
     await school.admin.put(`/api/students/${students[0] ?? 0}`, { class_id: classes[1] });
     await school.admin.put(`/api/students/${students[1] ?? 0}`, { class_id: classes[1] });
     await school.admin.put(`/api/students/${students[3] ?? 0}`, { class_id: null });
@@ -364,13 +437,21 @@ describe('the overview', () => {
     const empty = await service.school();
     expect((await empty.admin.get('/api/academics/overview', 404)).error).toBe('not_found');
     expect((await school.admin.get('/api/academics/overview?academic_year_id=999999', 404)).error).toBe('not_found');
-    expect((await school.admin.get('/api/academics/overview?academic_year_id=x', 400)).details).toMatchObject([{ path: 'academic_year_id' }]);
+    expect((await school.admin.get('/api/academics/overview?academic_year_id=x', 400)).details).toMatchObject([
+      { path: 'academic_year_id' },
+    ]);
   });
 
   test('of the current year has its terms in order, its classes, who is enrolled, and who teaches', async () => {
     const found = await overview();
     expect(found).toMatchObject({
-      academic_year: { id: now.id, name: '2025/2026', start_date: '2025-08-01', end_date: '2026-07-31', is_current: true },
+      academic_year: {
+        id: now.id,
+        name: '2025/2026',
+        start_date: '2025-08-01',
+        end_date: '2026-07-31',
+        is_current: true,
+      },
       term_count: 2,
       classes: 2,
       students: 3,
@@ -429,7 +510,8 @@ describe('the overview', () => {
   });
 
   test('has what was billed and collected as numbers, for who may see fees; of a waived fee only what was paid', async () => {
-    const structure = (yearId: number) => idOf("insert into @fee_structure (name, academic_year_id) values ('Fee', $1) returning id", [yearId]);
+    const structure = (yearId: number) =>
+      idOf("insert into @fee_structure (name, academic_year_id) values ('Fee', $1) returning id", [yearId]);
     expect((await overview()).fees).toEqual({ billed: 0, collected: 0 });
     const [ofNow, ofLast] = [await structure(now.id), await structure(last.id)];
     await sql(
@@ -449,13 +531,18 @@ describe('the overview', () => {
   });
 
   test('has no fees for somebody who may see only their own: fee.read of the student role is not for the school', async () => {
-    const { data: roles } = await school.admin.get<{ id: number; name: string; permission_ids: number[] }[]>('/api/rbac/roles');
+    const { data: roles } =
+      await school.admin.get<{ id: number; name: string; permission_ids: number[] }[]>('/api/rbac/roles');
     const { data: permissions } = await school.admin.get<{ id: number; name: string }[]>('/api/rbac/permissions');
     const student = roles.find(({ name }) => name === 'student');
     await school.admin.put(`/api/rbac/roles/${student?.id ?? 0}`, {
       permission_ids: ids(permissions.filter(({ name }) => ['timetable.read', 'fee.read'].includes(name))),
     });
-    expect(await overview('', await school.user(['student', await school.role('academic.read')]))).toMatchObject({ classes: 2, students: 3, fees: null });
+    expect(await overview('', await school.user(['student', await school.role('academic.read')]))).toMatchObject({
+      classes: 2,
+      students: 3,
+      fees: null,
+    });
   });
 
   test('shows a teacher the classes they teach and no fees, also when another role may see fees', async () => {
@@ -468,8 +555,20 @@ describe('the overview', () => {
     for (const roles of [['teacher'], ['teacher', await school.role('fee.read')]]) {
       const teacher = await school.user(roles);
       await sql(school, 'update @teacher set user_id = $1 where id = $2', [teacher.id, teachers[0]]);
-      expect(await overview('', teacher)).toMatchObject({ classes: 1, students: 1, teachers: 2, active_teachers: 5, attendance_rate: 100, fees: null });
-      expect(await overview(`?academic_year_id=${last.id}`, teacher)).toMatchObject({ classes: 0, students: 0, teachers: 0, attendance_rate: null });
+      expect(await overview('', teacher)).toMatchObject({
+        classes: 1,
+        students: 1,
+        teachers: 2,
+        active_teachers: 5,
+        attendance_rate: 100,
+        fees: null,
+      });
+      expect(await overview(`?academic_year_id=${last.id}`, teacher)).toMatchObject({
+        classes: 0,
+        students: 0,
+        teachers: 0,
+        attendance_rate: null,
+      });
     }
   });
 });

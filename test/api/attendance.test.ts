@@ -1,9 +1,9 @@
 import { afterEach, beforeAll, describe, expect, test } from '@jest/globals';
-import type { Answer, Client } from '../support/client.ts';
-import { walk } from '../support/pages.ts';
-import { race } from '../support/race.ts';
-import { dayIn, farZones, steadyDay } from '../support/days.ts';
-import { type School, serviceWithSchool, unique } from '../support/service.ts';
+import type { Answer, Client } from '../support/client/client.ts';
+import { walk } from '../support/client/pages.ts';
+import { race } from '../support/client/race.ts';
+import { dayIn, farZones, steadyDay } from '../support/fixtures/days.ts';
+import { type School, serviceWithSchool, unique } from '../support/server/service.ts';
 
 await steadyDay();
 const { service, school } = await serviceWithSchool();
@@ -54,7 +54,11 @@ interface Register {
   to_date: string;
   summary: OfStudent['summary'];
   days: { date: string; present: number; absent: number; late: number; total: number }[];
-  students: (OfStudent['summary'] & { student_id: number; student_name: string; marks: { date: string; status: Status }[] })[];
+  students: (OfStudent['summary'] & {
+    student_id: number;
+    student_name: string;
+    marks: { date: string; status: Status }[];
+  })[];
 }
 interface Day {
   date: string;
@@ -81,11 +85,23 @@ async function classOf(count: number, at = school): Promise<{ classId: number; s
     [day(-60)],
   );
   const students = [];
-  for (let n = 1; n <= count; n++) students.push(await addStudent(classId, { last_name: `Pupil ${n}`, roll_number: String(n) }, at));
+  for (let n = 1; n <= count; n++)
+    students.push(await addStudent(classId, { last_name: `Pupil ${n}`, roll_number: String(n) }, at));
   return { classId, students };
 }
-async function addStudent(classId: number, fields: Record<string, unknown> = {}, at = school, since = '2020-01-01'): Promise<number> {
-  const id = await at.insert('student', { first_name: 'Sam', last_name: 'Pupil', admission_number: unique('A'), class_id: classId, ...fields });
+async function addStudent(
+  classId: number,
+  fields: Record<string, unknown> = {},
+  at = school,
+  since = '2020-01-01',
+): Promise<number> {
+  const id = await at.insert('student', {
+    first_name: 'Sam',
+    last_name: 'Pupil',
+    admission_number: unique('A'),
+    class_id: classId,
+    ...fields,
+  });
   await service.database.query(`update ${at.schema}.enrollment set starts_on = $2 where student_id = $1`, [id, since]);
   return id;
 }
@@ -96,7 +112,10 @@ const move = (student: number, classId: number | null, at = school) =>
 async function teacherOf(classId: number, roles = ['teacher'], at = school) {
   const who = await at.user(roles, { first_name: 'Tea', last_name: unique('Cher') });
   const teacherId = await at.insert('teacher', { first_name: 'Tea', last_name: 'Cher', user_id: who.id });
-  await service.database.query(`update ${at.schema}.class set class_teacher_id = $2 where id = $1`, [classId, teacherId]);
+  await service.database.query(`update ${at.schema}.class set class_teacher_id = $2 where id = $1`, [
+    classId,
+    teacherId,
+  ]);
   return Object.assign(who, { teacherId });
 }
 
@@ -105,13 +124,25 @@ const body = (class_id: number, date: string, marks: Record<number, Status>) => 
   date,
   records: Object.entries(marks).map(([student_id, status]) => ({ student_id: Number(student_id), status })),
 });
-const all = (students: number[], status: Status): Record<number, Status> => Object.fromEntries(students.map((student) => [student, status]));
-async function mark(classId: number, date: string, marks: Record<number, Status>, who: Client = school.admin): Promise<Marked> {
+const all = (students: number[], status: Status): Record<number, Status> =>
+  Object.fromEntries(students.map((student) => [student, status]));
+async function mark(
+  classId: number,
+  date: string,
+  marks: Record<number, Status>,
+  who: Client = school.admin,
+): Promise<Marked> {
   return (await who.post<Marked>(`${path}/mark`, body(classId, date, marks))).data;
 }
-const refuse = (classId: number, date: string, marks: Record<number, Status>, status: number, who: Client = school.admin) =>
-  who.post(`${path}/mark`, body(classId, date, marks), status);
-const sheet = async (classId: number, query = '', who: Client = school.admin) => (await who.get<Mark[]>(`${path}/class/${classId}?pageSize=100&${query}`)).data;
+const refuse = (
+  classId: number,
+  date: string,
+  marks: Record<number, Status>,
+  status: number,
+  who: Client = school.admin,
+) => who.post(`${path}/mark`, body(classId, date, marks), status);
+const sheet = async (classId: number, query = '', who: Client = school.admin) =>
+  (await who.get<Mark[]>(`${path}/class/${classId}?pageSize=100&${query}`)).data;
 const statuses = (marks: Mark[]) => marks.map(({ student_id, status }) => [student_id, status]);
 /** Every mark of a student in the tables, by day. */
 const stored = (student: number) =>
@@ -140,7 +171,16 @@ describe('marking a class', () => {
     const [a = 0, b = 0, c = 0, d = 0] = students;
     const teacher = await teacherOf(classId);
     const answer = await mark(classId, today, { [a]: 'present', [b]: 'absent', [c]: 'late' }, teacher);
-    expect(answer).toEqual({ class_id: classId, date: today, marked: 3, present: 1, absent: 1, late: 1, corrected: 0, unchanged: 0 });
+    expect(answer).toEqual({
+      class_id: classId,
+      date: today,
+      marked: 3,
+      present: 1,
+      absent: 1,
+      late: 1,
+      corrected: 0,
+      unchanged: 0,
+    });
     const marks = await sheet(classId);
     expect(statuses(marks)).toEqual([
       [a, 'present'],
@@ -157,7 +197,14 @@ describe('marking a class', () => {
       corrections: [],
     });
     expect(Date.now() - Date.parse(marks[0]?.marked_at ?? '')).toBeLessThan(60_000);
-    expect(marks[3]).toMatchObject({ id: null, status: null, marked_by: null, marked_by_name: null, marked_at: null, corrections: [] });
+    expect(marks[3]).toMatchObject({
+      id: null,
+      status: null,
+      marked_by: null,
+      marked_by_name: null,
+      marked_at: null,
+      corrections: [],
+    });
     await expectTotals();
   });
 
@@ -165,7 +212,12 @@ describe('marking a class', () => {
     const { classId, students } = await classOf(3);
     await mark(classId, today, all(students, 'present'));
     const before = await sheet(classId);
-    expect(await mark(classId, today, all(students, 'present'))).toMatchObject({ marked: 3, present: 3, corrected: 0, unchanged: 3 });
+    expect(await mark(classId, today, all(students, 'present'))).toMatchObject({
+      marked: 3,
+      present: 3,
+      corrected: 0,
+      unchanged: 3,
+    });
     expect(await sheet(classId)).toEqual(before);
   });
 
@@ -175,7 +227,11 @@ describe('marking a class', () => {
     const teacher = await teacherOf(classId);
     await mark(classId, day(-1), all(students, 'present'), teacher);
     const [first] = await sheet(classId, `date=${day(-1)}`);
-    expect(await mark(classId, day(-1), { [a]: 'late', [b]: 'present' })).toMatchObject({ marked: 2, corrected: 1, unchanged: 1 });
+    expect(await mark(classId, day(-1), { [a]: 'late', [b]: 'present' })).toMatchObject({
+      marked: 2,
+      corrected: 1,
+      unchanged: 1,
+    });
     expect(await mark(classId, day(-1), { [a]: 'absent' }, teacher)).toMatchObject({ corrected: 1 });
     const marks = await sheet(classId, `date=${day(-1)}`);
     expect(statuses(marks).map(([, status]) => status)).toEqual(['absent', 'present', 'present']);
@@ -183,7 +239,12 @@ describe('marking a class', () => {
     const byTeacher = { marked_by_name: first?.marked_by_name };
     expect(marks[0]?.corrections).toMatchObject([
       { status: 'present', class_id: classId, ...byTeacher, marked_at: first?.marked_at },
-      { status: 'late', class_id: classId, corrected_by_name: first?.marked_by_name, corrected_at: marks[0]?.marked_at },
+      {
+        status: 'late',
+        class_id: classId,
+        corrected_by_name: first?.marked_by_name,
+        corrected_at: marks[0]?.marked_at,
+      },
     ]);
     expect(marks[0]?.corrections[0]?.corrected_by_name).toBe(marks[0]?.corrections[1]?.marked_by_name);
     expect(marks[0]?.corrections[0]?.corrected_at).toBe(marks[0]?.corrections[1]?.marked_at);
@@ -197,7 +258,9 @@ describe('marking a class', () => {
       `select array_agg(verb) filter (where has_any_column_privilege('school_tenant', '${school.schema}.attendance_correction', verb)) as verbs from unnest('{select,insert,update}'::text[]) verb`,
     );
     expect(row?.verbs).toEqual(['select', 'insert']);
-    const [removes] = await service.database.query(`select has_table_privilege('school_tenant', '${school.schema}.attendance_correction', 'delete') as may`);
+    const [removes] = await service.database.query(
+      `select has_table_privilege('school_tenant', '${school.schema}.attendance_correction', 'delete') as may`,
+    );
     expect(removes).toEqual({ may: false });
   });
 
@@ -205,7 +268,10 @@ describe('marking a class', () => {
     const [one, other] = [await classOf(2), await classOf(12)];
     const [a = 0, b = 0] = one.students;
     const strangers = other.students;
-    const records = [a, strangers[0], b, strangers[1], 999_999].map((student_id) => ({ student_id, status: 'present' }));
+    const records = [a, strangers[0], b, strangers[1], 999_999].map((student_id) => ({
+      student_id,
+      status: 'present',
+    }));
     const refused = await school.admin.post(`${path}/mark`, { class_id: one.classId, date: today, records }, 422);
     expect(refused.error).toBe('invalid_reference');
     expect(refused.details.map((detail) => detail.path)).toEqual([1, 3, 4].map((n) => `records.${n}.student_id`));
@@ -230,7 +296,11 @@ describe('marking a class', () => {
     ['no record', { records: [] }, 'records'],
     ['another status', { records: [{ student_id: 1, status: 'excused' }] }, 'records.0.status'],
     ['a record of more', { records: [{ student_id: 1, status: 'late', note: 'bus' }] }, 'records.0.note'],
-    ['501 records', { records: Array.from({ length: 501 }, (_, n) => ({ student_id: n + 1, status: 'present' })) }, 'records'],
+    [
+      '501 records',
+      { records: Array.from({ length: 501 }, (_, n) => ({ student_id: n + 1, status: 'present' })) },
+      'records',
+    ],
     ['a day that is none', { date: '2026-02-30' }, 'date'],
     ['a moment', { date: `${today}T08:00:00Z` }, 'date'],
     ['a class that is no number', { class_id: '1' }, 'class_id'],
@@ -244,9 +314,17 @@ describe('marking a class', () => {
     const { classId, students } = await classOf(1, own);
     const [a = 0] = students;
     await own.admin.post('/api/holidays', { name: 'Founders', date: day(-3) }, 201);
-    await own.insert('holiday', { name: 'Every year', date: `${Number(day(-5).slice(0, 4)) - 4}${day(-5).slice(4)}`, is_recurring: true });
+    await own.insert('holiday', {
+      name: 'Every year',
+      date: `${Number(day(-5).slice(0, 4)) - 4}${day(-5).slice(4)}`,
+      is_recurring: true,
+    });
     const refused = await refuse(classId, day(-3), { [a]: 'present' }, 409, own.admin);
-    expect(refused).toMatchObject({ error: 'conflict', message: `${day(-3)} is a holiday: Founders.`, details: [{ path: 'date' }] });
+    expect(refused).toMatchObject({
+      error: 'conflict',
+      message: `${day(-3)} is a holiday: Founders.`,
+      details: [{ path: 'date' }],
+    });
     await refuse(classId, day(-5), { [a]: 'present' }, 409, own.admin);
     // All days of a week: one of them at least is none of the timetable.
     for (let n = -13; n < -6; n++) expect((await mark(classId, day(n), { [a]: 'present' }, own.admin)).marked).toBe(1);
@@ -259,7 +337,9 @@ describe('marking a class', () => {
     await mark(classId, day(-3), { [a]: 'present' }, own.admin);
     await own.insert('holiday', { name: 'Storm', date: day(-3) });
     expect(await mark(classId, day(-3), { [a]: 'absent' }, own.admin)).toMatchObject({ marked: 1, corrected: 1 });
-    expect((await refuse(classId, day(-3), { [a]: 'late', [b]: 'late' }, 409, own.admin)).message).toBe(`${day(-3)} is a holiday: Storm.`);
+    expect((await refuse(classId, day(-3), { [a]: 'late', [b]: 'late' }, 409, own.admin)).message).toBe(
+      `${day(-3)} is a holiday: Storm.`,
+    );
     expect(statuses(await sheet(classId, `date=${day(-3)}`, own.admin))).toEqual([
       [a, 'absent'],
       [b, null],
@@ -272,7 +352,10 @@ describe('marking a class', () => {
     await service.database.query(`update ${own.schema}.academic_year set start_date = $1`, [day(-2)]);
     await mark(classId, day(-2), all(students, 'present'), own.admin);
     for (const date of [day(-3), '1000-01-01'])
-      expect(await refuse(classId, date, all(students, 'present'), 400, own.admin)).toMatchObject({ error: 'validation_error', details: [{ path: 'date' }] });
+      expect(await refuse(classId, date, all(students, 'present'), 400, own.admin)).toMatchObject({
+        error: 'validation_error',
+        details: [{ path: 'date' }],
+      });
   });
 
   test('the mark of a class that a student was not in that day either is for the class that they are in now', async () => {
@@ -291,15 +374,26 @@ describe('marking a class', () => {
     await mark(past.classId, day(-5), { [a]: 'present' });
     await mark(past.classId, day(-5), { [a]: 'late' });
     await move(a, present.classId);
-    await service.database.query(`update ${school.schema}.enrollment set ends_on = $2 where student_id = $1 and ends_on is not null`, [a, day(-1)]);
-    await service.database.query(`update ${school.schema}.enrollment set starts_on = $2 where student_id = $1 and ends_on is null`, [a, day(-1)]);
+    await service.database.query(
+      `update ${school.schema}.enrollment set ends_on = $2 where student_id = $1 and ends_on is not null`,
+      [a, day(-1)],
+    );
+    await service.database.query(
+      `update ${school.schema}.enrollment set starts_on = $2 where student_id = $1 and ends_on is null`,
+      [a, day(-1)],
+    );
     for (const status of ['absent', 'late'] as const) {
       const refused = await refuse(present.classId, day(-5), { [a]: status }, 409, after);
-      expect([refused.error, refused.details.map((detail) => detail.path)]).toEqual(['conflict', ['records.0.student_id']]);
+      expect([refused.error, refused.details.map((detail) => detail.path)]).toEqual([
+        'conflict',
+        ['records.0.student_id'],
+      ]);
       const [marked] = await sheet(past.classId, `date=${day(-5)}`);
       expect(refused.message).toBe(`Student ${a} was in ${marked?.class_name} on ${day(-5)}, and was marked there.`);
     }
-    expect((await sheet(past.classId, `date=${day(-5)}`)).map(({ status, corrections }) => [status, corrections.length])).toEqual([['late', 1]]);
+    expect(
+      (await sheet(past.classId, `date=${day(-5)}`)).map(({ status, corrections }) => [status, corrections.length]),
+    ).toEqual([['late', 1]]);
     // Nobody marked them the day before, and on the day of the move both may.
     await mark(present.classId, day(-6), { [a]: 'absent' }, after);
     await mark(past.classId, day(-1), { [a]: 'present' });
@@ -324,36 +418,57 @@ describe('marking a class', () => {
       error: 'validation_error',
       details: [{ path: 'date' }],
     });
-    await refuse(early.classId, new Date(Date.parse(inEast) + 86_400_000).toISOString().slice(0, 10), all(early.students, 'present'), 400, east.admin);
+    await refuse(
+      early.classId,
+      new Date(Date.parse(inEast) + 86_400_000).toISOString().slice(0, 10),
+      all(early.students, 'present'),
+      400,
+      east.admin,
+    );
   });
 
-  test.each(farZones)('what is asked for without a day is of the day that it is at the school, in %s too', async (time_zone) => {
-    const own = await service.school({ time_zone });
-    const there = dayIn(time_zone);
-    const { classId, students } = await classOf(1, own);
-    const [a = 0] = students;
-    await mark(classId, there, { [a]: 'late' }, own.admin);
-    const { data } = await own.admin.get<Mark[]>(`${path}/class/${classId}`);
-    expect(data).toMatchObject([{ date: there, status: 'late' }]);
-    expect((await own.admin.get(`${path}/my-classes`)).data).toMatchObject([{ marked_today: 1, is_marked_today: true }]);
-    expect((await own.admin.get<Register>(`${path}/class/${classId}/summary`)).data.from_date).toBe(`${there.slice(0, 8)}01`);
-    expect((await own.admin.get<Day[]>(`${path}/calendar-holidays`)).data[0]?.date).toBe(`${there.slice(0, 8)}01`);
-    expect(dayIn(time_zone)).toBe(there);
-  });
+  test.each(farZones)(
+    'what is asked for without a day is of the day that it is at the school, in %s too',
+    async (time_zone) => {
+      const own = await service.school({ time_zone });
+      const there = dayIn(time_zone);
+      const { classId, students } = await classOf(1, own);
+      const [a = 0] = students;
+      await mark(classId, there, { [a]: 'late' }, own.admin);
+      const { data } = await own.admin.get<Mark[]>(`${path}/class/${classId}`);
+      expect(data).toMatchObject([{ date: there, status: 'late' }]);
+      expect((await own.admin.get(`${path}/my-classes`)).data).toMatchObject([
+        { marked_today: 1, is_marked_today: true },
+      ]);
+      expect((await own.admin.get<Register>(`${path}/class/${classId}/summary`)).data.from_date).toBe(
+        `${there.slice(0, 8)}01`,
+      );
+      expect((await own.admin.get<Day[]>(`${path}/calendar-holidays`)).data[0]?.date).toBe(`${there.slice(0, 8)}01`);
+      expect(dayIn(time_zone)).toBe(there);
+    },
+  );
 
   test('the list of a day says whether there was school', async () => {
     const own = await service.school();
     const { classId } = await classOf(1, own);
     const id = await own.insert('holiday', { name: 'Storm', date: day(-3) });
-    const of = async (query: string) => (await own.admin.get(`${path}/class/${classId}?${query}`)) as unknown as { day?: object };
+    const of = async (query: string) =>
+      (await own.admin.get(`${path}/class/${classId}?${query}`)) as unknown as { day?: object };
     const weekday = (date: string) => ((new Date(date).getUTCDay() + 6) % 7) + 1;
-    expect((await of(`date=${day(-3)}`)).day).toEqual({ date: day(-3), is_working_day: weekday(day(-3)) < 6, holiday: { id, name: 'Storm' } });
+    expect((await of(`date=${day(-3)}`)).day).toEqual({
+      date: day(-3),
+      is_working_day: weekday(day(-3)) < 6,
+      holiday: { id, name: 'Storm' },
+    });
     expect((await of('')).day).toEqual({ date: today, is_working_day: weekday(today) < 6, holiday: null });
     expect((await of(`from_date=${day(-3)}`)).day).toBeUndefined();
   });
 
   test('a class that does not exist is a 422 that names it', async () => {
-    expect(await refuse(999_999, today, { 1: 'present' }, 422)).toMatchObject({ error: 'invalid_reference', details: [{ path: 'class_id' }] });
+    expect(await refuse(999_999, today, { 1: 'present' }, 422)).toMatchObject({
+      error: 'invalid_reference',
+      details: [{ path: 'class_id' }],
+    });
   });
 
   test('a student can be marked by the class they were in on that day, and for earlier days by the class they are in now', async () => {
@@ -367,7 +482,10 @@ describe('marking a class', () => {
       { date: day(-30), status: 'late', class_id: past.classId },
     ]);
     // Of the class that they left two days ago they are no more.
-    await service.database.query(`update ${school.schema}.enrollment set ends_on = $2 where student_id = $1 and ends_on is not null`, [a, day(-2)]);
+    await service.database.query(
+      `update ${school.schema}.enrollment set ends_on = $2 where student_id = $1 and ends_on is not null`,
+      [a, day(-2)],
+    );
     await refuse(past.classId, day(-1), { [a]: 'present' }, 422);
     await mark(past.classId, day(-2), { [a]: 'present' });
   });
@@ -376,7 +494,9 @@ describe('marking a class', () => {
     const [past, present] = [await classOf(0), await classOf(0)];
     const student = await addStudent(past.classId, {}, school, day(-10));
     await move(student, present.classId);
-    expect(await refuse(past.classId, day(-11), { [student]: 'present' }, 422)).toMatchObject({ details: [{ path: 'records.0.student_id' }] });
+    expect(await refuse(past.classId, day(-11), { [student]: 'present' }, 422)).toMatchObject({
+      details: [{ path: 'records.0.student_id' }],
+    });
     expect((await mark(past.classId, day(-10), { [student]: 'present' })).marked).toBe(1);
   });
 
@@ -386,11 +506,21 @@ describe('marking a class', () => {
     const [before, after] = [await teacherOf(morning.classId), await teacherOf(noon.classId)];
     await mark(morning.classId, today, all(morning.students, 'absent'), before);
     await move(a, noon.classId);
-    expect(await mark(noon.classId, today, { [a]: 'absent' }, after)).toMatchObject({ marked: 1, corrected: 1, unchanged: 0 });
+    expect(await mark(noon.classId, today, { [a]: 'absent' }, after)).toMatchObject({
+      marked: 1,
+      corrected: 1,
+      unchanged: 0,
+    });
     expect(await stored(a)).toEqual([{ date: today, status: 'absent', class_id: noon.classId }]);
     const [moved] = (await sheet(noon.classId, '', after)).filter(({ student_id }) => student_id === a);
-    expect(moved).toMatchObject({ status: 'absent', marked_by: after.id, corrections: [{ status: 'absent', class_id: morning.classId }] });
-    expect((await sheet(morning.classId, '', before)).map(({ student_id }) => student_id)).toEqual([morning.students[1]]);
+    expect(moved).toMatchObject({
+      status: 'absent',
+      marked_by: after.id,
+      corrections: [{ status: 'absent', class_id: morning.classId }],
+    });
+    expect((await sheet(morning.classId, '', before)).map(({ student_id }) => student_id)).toEqual([
+      morning.students[1],
+    ]);
     await expectTotals();
   });
 
@@ -398,11 +528,26 @@ describe('marking a class', () => {
     const { classId, students } = await classOf(1);
     const [a = 0] = students;
     const send = () =>
-      school.admin.send<Marked>('POST', `${path}/mark`, { body: body(classId, today, { [a]: 'absent' }), headers: { 'Idempotency-Key': unique('key') } }, 200);
+      school.admin.send<Marked>(
+        'POST',
+        `${path}/mark`,
+        { body: body(classId, today, { [a]: 'absent' }), headers: { 'Idempotency-Key': unique('key') } },
+        200,
+      );
     const headers = { 'Idempotency-Key': unique('mark') };
-    const first = await school.admin.send<Marked>('POST', `${path}/mark`, { body: body(classId, today, { [a]: 'absent' }), headers }, 200);
+    const first = await school.admin.send<Marked>(
+      'POST',
+      `${path}/mark`,
+      { body: body(classId, today, { [a]: 'absent' }), headers },
+      200,
+    );
     await mark(classId, today, { [a]: 'late' });
-    const again = await school.admin.send<Marked>('POST', `${path}/mark`, { body: body(classId, today, { [a]: 'absent' }), headers }, 200);
+    const again = await school.admin.send<Marked>(
+      'POST',
+      `${path}/mark`,
+      { body: body(classId, today, { [a]: 'absent' }), headers },
+      200,
+    );
     expect(again.data).toEqual(first.data);
     expect(await stored(a)).toMatchObject([{ status: 'late' }]);
     expect((await send()).data.corrected).toBe(1);
@@ -411,22 +556,34 @@ describe('marking a class', () => {
 
 describe('of several at once', () => {
   /** A lock that keeps every mark of a class from being written until it is let go. */
-  const total = (classId: number) => `insert into ${school.schema}.attendance_total (class_id, marks, attended) values (${classId}, 0, 0)
+  const total = (
+    classId: number,
+  ) => `insert into ${school.schema}.attendance_total (class_id, marks, attended) values (${classId}, 0, 0)
     on conflict (class_id) do update set marks = attendance_total.marks`;
   const ok = (answers: Answer<Marked>[]) => {
     expect(answers.map(({ status }) => status)).toEqual(answers.map(() => 200));
   };
   // The service tries again what a deadlock ended: only the database tells that there was one.
   afterEach(async () => {
-    expect(await service.database.query('select deadlocks::integer from pg_stat_database where datname = current_database()')).toEqual([{ deadlocks: 0 }]);
+    expect(
+      await service.database.query(
+        'select deadlocks::integer from pg_stat_database where datname = current_database()',
+      ),
+    ).toEqual([{ deadlocks: 0 }]);
   });
   const send = (classId: number, marks: Record<number, Status>, records = body(classId, today, marks).records) =>
     school.admin.send<Marked>('POST', `${path}/mark`, { body: { class_id: classId, date: today, records } });
 
   test('two who mark the same class, one from the top and one from the bottom, both succeed; the later mark stands, and the other is kept', async () => {
     const { classId, students } = await classOf(30);
-    const [up, down] = [body(classId, today, all(students, 'present')).records, body(classId, today, all(students, 'absent')).records.reverse()];
-    const answers = await race(service.database, total(classId), 2, () => [send(classId, {}, up), send(classId, {}, down)]);
+    const [up, down] = [
+      body(classId, today, all(students, 'present')).records,
+      body(classId, today, all(students, 'absent')).records.reverse(),
+    ];
+    const answers = await race(service.database, total(classId), 2, () => [
+      send(classId, {}, up),
+      send(classId, {}, down),
+    ]);
     ok(answers);
     expect(answers.map(({ data }) => data.corrected).sort((a, b) => a - b)).toEqual([0, 30]);
     const last = answers.find(({ data }) => data.corrected === 30)?.data.present === 30 ? 'present' : 'absent';
@@ -443,7 +600,10 @@ describe('of several at once', () => {
   test('two who correct the same class, one from the top and one from the bottom, never each hold what the other waits for', async () => {
     const { classId, students } = await classOf(9);
     await mark(classId, today, all(students, 'present'));
-    const [up, down] = [body(classId, today, all(students, 'late')).records, body(classId, today, all(students, 'absent')).records.reverse()];
+    const [up, down] = [
+      body(classId, today, all(students, 'late')).records,
+      body(classId, today, all(students, 'absent')).records.reverse(),
+    ];
     // Each comes as far as the mark in the middle, and goes on from there when it is let go.
     const middle = `select from ${school.schema}.attendance where student_id = ${students[4] ?? 0} and date = '${today}' for update`;
     ok(await race(service.database, middle, 2, () => [send(classId, {}, up), send(classId, {}, down)]));
@@ -453,7 +613,9 @@ describe('of several at once', () => {
 
   test('two who mark the same at once make no correction', async () => {
     const { classId, students } = await classOf(5);
-    const answers = await race(service.database, total(classId), 2, () => [1, 2].map(() => send(classId, all(students, 'late'))));
+    const answers = await race(service.database, total(classId), 2, () =>
+      [1, 2].map(() => send(classId, all(students, 'late'))),
+    );
     ok(answers);
     expect(answers.map(({ data }) => [data.corrected, data.unchanged]).sort()).toEqual([
       [0, 0],
@@ -465,7 +627,12 @@ describe('of several at once', () => {
     const { classId, students } = await classOf(10);
     await mark(classId, today, all(students, 'present'));
     const [half, rest] = [students.slice(0, 6), students.slice(4)];
-    ok(await race(service.database, total(classId), 2, () => [send(classId, all(half, 'late')), send(classId, all(rest, 'absent'))]));
+    ok(
+      await race(service.database, total(classId), 2, () => [
+        send(classId, all(half, 'late')),
+        send(classId, all(rest, 'absent')),
+      ]),
+    );
     const marks = await sheet(classId, 'sort=roll_number');
     expect(marks.slice(0, 4).map(({ status }) => status)).toEqual(Array(4).fill('late'));
     expect(marks.slice(6).map(({ status }) => status)).toEqual(Array(4).fill('absent'));
@@ -482,7 +649,12 @@ describe('of several at once', () => {
       [inOne, inOther] = [inOther, inOne];
       for (const student of inOne) await move(student, one.classId);
       for (const student of inOther) await move(student, other.classId);
-      ok(await race(service.database, total(lock.classId), 2, () => [send(one.classId, all(inOne, 'late')), send(other.classId, all(inOther, 'absent'))]));
+      ok(
+        await race(service.database, total(lock.classId), 2, () => [
+          send(one.classId, all(inOne, 'late')),
+          send(other.classId, all(inOther, 'absent')),
+        ]),
+      );
       expect(statuses(await sheet(one.classId))).toEqual(inOne.map((student) => [student, 'late']));
       expect(statuses(await sheet(other.classId))).toEqual(inOther.map((student) => [student, 'absent']));
       await expectTotals();
@@ -513,7 +685,9 @@ describe('the list of a class', () => {
     const [a = 0, b = 0] = students;
     await move(a, null);
     await move(b, null);
-    await service.database.query(`update ${school.schema}.enrollment set status = 'completed' where student_id = $1`, [a]);
+    await service.database.query(`update ${school.schema}.enrollment set status = 'completed' where student_id = $1`, [
+      a,
+    ]);
     expect(statuses(await sheet(classId))).toEqual([[a, null]]);
   });
 
@@ -535,14 +709,38 @@ describe('the list of a class', () => {
     const key = ({ date, student_id }: Mark) => `${date} ${student_id}`;
     const expected = [day(-2), day(-1)].flatMap((date) => students.map((student) => `${date} ${student}`));
     expect((await sheet(classId, range)).map(key)).toEqual(expected);
-    expect((await walk<Mark & { id: number }>(school.admin, `${path}/class/${classId}?${range}`, 4)).map(key)).toEqual(expected);
-    expect((await sheet(classId, `${range}&sort=student_name&order=desc`)).map(({ student_id }) => student_id)).toEqual([c, c, b, b, a, a]);
-    expect((await sheet(classId, `${range}&sort=roll_number`)).map(({ student_id }) => student_id)).toEqual([a, a, b, b, c, c]);
-    expect((await sheet(classId, `${range}&sort=status`)).map(({ status }) => status)).toEqual(['absent', 'absent', 'late', 'late', 'present', 'present']);
+    expect((await walk<Mark & { id: number }>(school.admin, `${path}/class/${classId}?${range}`, 4)).map(key)).toEqual(
+      expected,
+    );
+    expect((await sheet(classId, `${range}&sort=student_name&order=desc`)).map(({ student_id }) => student_id)).toEqual(
+      [c, c, b, b, a, a],
+    );
+    expect((await sheet(classId, `${range}&sort=roll_number`)).map(({ student_id }) => student_id)).toEqual([
+      a,
+      a,
+      b,
+      b,
+      c,
+      c,
+    ]);
+    expect((await sheet(classId, `${range}&sort=status`)).map(({ status }) => status)).toEqual([
+      'absent',
+      'absent',
+      'late',
+      'late',
+      'present',
+      'present',
+    ]);
     expect((await sheet(classId, `${range}&search=quentin`)).map(({ student_id }) => student_id)).toEqual([b, b]);
-    expect((await sheet(classId, `from_date=${day(-1)}`)).map(key)).toEqual(students.map((student) => `${day(-1)} ${student}`));
-    expect((await sheet(classId, `to_date=${day(-3)}`)).map(key)).toEqual(students.map((student) => `${day(-3)} ${student}`));
-    expect((await school.admin.get(`${path}/class/${classId}?pageSize=2&sort=student_name&date=${day(-1)}`)).pagination).toEqual({
+    expect((await sheet(classId, `from_date=${day(-1)}`)).map(key)).toEqual(
+      students.map((student) => `${day(-1)} ${student}`),
+    );
+    expect((await sheet(classId, `to_date=${day(-3)}`)).map(key)).toEqual(
+      students.map((student) => `${day(-3)} ${student}`),
+    );
+    expect(
+      (await school.admin.get(`${path}/class/${classId}?pageSize=2&sort=student_name&date=${day(-1)}`)).pagination,
+    ).toEqual({
       page: 1,
       pageSize: 2,
       totalItems: 3,
@@ -558,7 +756,10 @@ describe('the list of a class', () => {
     const next = await classOf(0);
     for (const student of students) await move(student, next.classId);
     expect(await sheet(classId, `date=${day(-1)}`, teacher)).toEqual(before);
-    expect((await teacher.get<Register>(`${path}/class/${classId}/summary?from_date=${day(-1)}&to_date=${day(-1)}`)).data.students).toHaveLength(2);
+    expect(
+      (await teacher.get<Register>(`${path}/class/${classId}/summary?from_date=${day(-1)}&to_date=${day(-1)}`)).data
+        .students,
+    ).toHaveLength(2);
     // No more than the marks of the class is within their reach.
     await teacher.get(`/api/students/${students[0] ?? 0}`, 404);
     await teacher.get(`${path}/student/${students[0] ?? 0}`, 404);
@@ -572,7 +773,9 @@ describe('the list of a class', () => {
     ['sort=id', 'sort'],
     ['status=excused', 'status'],
   ])('%s is a 400 that names the parameter', async (query, parameter) => {
-    expect((await school.admin.get(`${path}/class/1?${query}`, 400)).details.map((detail) => detail.path)).toEqual([parameter]);
+    expect((await school.admin.get(`${path}/class/1?${query}`, 400)).details.map((detail) => detail.path)).toEqual([
+      parameter,
+    ]);
   });
 
   test('a class that does not exist is a 404', async () => {
@@ -587,7 +790,9 @@ describe('the register of a class', () => {
     const [a = 0, b = 0, c = 0] = students;
     await mark(classId, day(-2), { [a]: 'present', [b]: 'absent' });
     await mark(classId, day(-1), { [a]: 'late', [b]: 'absent' });
-    const { data } = await school.admin.get<Register>(`${path}/class/${classId}/summary?from_date=${day(-5)}&to_date=${today}`);
+    const { data } = await school.admin.get<Register>(
+      `${path}/class/${classId}/summary?from_date=${day(-5)}&to_date=${today}`,
+    );
     expect(data).toMatchObject({
       class_id: classId,
       from_date: day(-5),
@@ -619,23 +824,38 @@ describe('the register of a class', () => {
   test('has its rates to a hundredth of a percent, in the register as of a student, and late is there', async () => {
     const { classId, students } = await classOf(1);
     const [a = 0] = students;
-    for (const [n, status] of (['late', 'absent', 'absent'] as const).entries()) await mark(classId, day(-n), { [a]: status });
+    for (const [n, status] of (['late', 'absent', 'absent'] as const).entries())
+      await mark(classId, day(-n), { [a]: status });
     const days = `from_date=${day(-5)}&to_date=${today}`;
     const { data } = await school.admin.get<Register>(`${path}/class/${classId}/summary?${days}`);
     expect([data.summary.attendance_rate, data.students[0]?.attendance_rate]).toEqual([33.33, 33.33]);
-    expect((await school.admin.get<OfStudent>(`${path}/student/${a}?${days}`)).data.summary.attendance_rate).toBe(33.33);
+    expect((await school.admin.get<OfStudent>(`${path}/student/${a}?${days}`)).data.summary.attendance_rate).toBe(
+      33.33,
+    );
     await mark(classId, day(-1), { [a]: 'present' });
-    expect((await school.admin.get<Register>(`${path}/class/${classId}/summary?${days}`)).data.students[0]?.attendance_rate).toBe(66.67);
+    expect(
+      (await school.admin.get<Register>(`${path}/class/${classId}/summary?${days}`)).data.students[0]?.attendance_rate,
+    ).toBe(66.67);
   });
 
   test('has its students by their names, whoever was on the roll on one of the days, and nobody who left before', async () => {
     const { classId } = await classOf(0);
     const add = (last_name: string, first_name: string) => addStudent(classId, { last_name, first_name });
-    const [quill, abel, adam, gone] = [await add('Quill', 'Zoë'), await add('Ábel', 'Ben'), await add('abel', 'Ann'), await add('Aaron', 'Al')];
+    const [quill, abel, adam, gone] = [
+      await add('Quill', 'Zoë'),
+      await add('Ábel', 'Ben'),
+      await add('abel', 'Ann'),
+      await add('Aaron', 'Al'),
+    ];
     await move(gone, null);
     await move(quill, null);
-    await service.database.query(`update ${school.schema}.enrollment set ends_on = $2 where student_id = $1`, [gone, day(-3)]);
-    const { data } = await school.admin.get<Register>(`${path}/class/${classId}/summary?from_date=${day(-2)}&to_date=${today}`);
+    await service.database.query(`update ${school.schema}.enrollment set ends_on = $2 where student_id = $1`, [
+      gone,
+      day(-3),
+    ]);
+    const { data } = await school.admin.get<Register>(
+      `${path}/class/${classId}/summary?from_date=${day(-2)}&to_date=${today}`,
+    );
     expect(data.students.map(({ student_id }) => student_id)).toEqual([adam, abel, quill]);
   });
 
@@ -643,7 +863,13 @@ describe('the register of a class', () => {
     const { classId } = await classOf(0);
     const { data } = await school.admin.get<Register>(`${path}/class/${classId}/summary`);
     const last = new Date(Date.UTC(thisYear, Number(today.slice(5, 7)), 0)).toISOString().slice(0, 10);
-    expect(data).toMatchObject({ from_date: `${today.slice(0, 8)}01`, to_date: last, days: [], students: [], summary: { total: 0, attendance_rate: null } });
+    expect(data).toMatchObject({
+      from_date: `${today.slice(0, 8)}01`,
+      to_date: last,
+      days: [],
+      students: [],
+      summary: { total: 0, attendance_rate: null },
+    });
   });
 });
 
@@ -658,11 +884,21 @@ describe('the attendance of a student', () => {
 
   beforeAll(async () => {
     ({ classId } = await classOf(0));
-    await service.database.query(`update ${school.schema}.academic_year set start_date = $1, end_date = $2 where is_current`, [begin, end]);
+    await service.database.query(
+      `update ${school.schema}.academic_year set start_date = $1, end_date = $2 where is_current`,
+      [begin, end],
+    );
     student = await addStudent(classId, { first_name: 'Zoë', last_name: 'Quill' });
     const year = await school.insert('academic_year', { name: 'Before', start_date: pastBegin, end_date: pastEnd });
-    const [grade] = await service.database.query<{ id: number }>(`select id::integer from ${school.schema}.grade limit 1`);
-    const pastClass = await school.insert('class', { name: 'Past', section: 'B', grade_id: grade?.id, academic_year_id: year });
+    const [grade] = await service.database.query<{ id: number }>(
+      `select id::integer from ${school.schema}.grade limit 1`,
+    );
+    const pastClass = await school.insert('class', {
+      name: 'Past',
+      section: 'B',
+      grade_id: grade?.id,
+      academic_year_id: year,
+    });
     past = { year, classId: pastClass };
     await school.insert('enrollment', {
       student_id: student,
@@ -693,8 +929,17 @@ describe('the attendance of a student', () => {
   test('academic_year_id, from_date and to_date say of which days, and narrow each other', async () => {
     const dates = async (query: string) => (await read(query)).records.map(({ date }) => date);
     expect(await dates(`academic_year_id=${past.year}`)).toEqual([one, next]);
-    expect((await read(`academic_year_id=${past.year}`)).summary).toEqual({ present: 1, absent: 1, late: 0, total: 2, attendance_rate: 50 });
-    expect((await read(`academic_year_id=${past.year}`)).records[0]).toMatchObject({ class_id: past.classId, class_name: 'Past B' });
+    expect((await read(`academic_year_id=${past.year}`)).summary).toEqual({
+      present: 1,
+      absent: 1,
+      late: 0,
+      total: 2,
+      attendance_rate: 50,
+    });
+    expect((await read(`academic_year_id=${past.year}`)).records[0]).toMatchObject({
+      class_id: past.classId,
+      class_name: 'Past B',
+    });
     expect(await dates(`academic_year_id=${past.year}&from_date=${next}`)).toEqual([next]);
     expect(await dates(`academic_year_id=${past.year}&to_date=${one}`)).toEqual([one]);
     expect(await dates(`academic_year_id=${past.year}&from_date=${begin}`)).toEqual([]);
@@ -710,7 +955,9 @@ describe('the attendance of a student', () => {
     ['from_date=2026-01-02&to_date=2026-01-01', 'to_date'],
     ['academic_year_id=last', 'academic_year_id'],
   ])('%s is a 400 that names the parameter', async (query, parameter) => {
-    expect((await school.admin.get(`${path}/student/1?${query}`, 400)).details.map((detail) => detail.path)).toEqual([parameter]);
+    expect((await school.admin.get(`${path}/student/1?${query}`, 400)).details.map((detail) => detail.path)).toEqual([
+      parameter,
+    ]);
   });
 
   test('a student reads their own, also of a class that they left, and that of nobody else', async () => {
@@ -718,7 +965,11 @@ describe('the attendance of a student', () => {
     const [own, other] = [await classOf(2), await classOf(0)];
     const [a = 0, b = 0] = own.students;
     await service.database.query(`update ${school.schema}.student set user_id = $2 where id = $1`, [a, pupil.id]);
-    const again = await service.anonymous.login({ tenant_id: school.id, email: pupil.email, password: 'test-password' });
+    const again = await service.anonymous.login({
+      tenant_id: school.id,
+      email: pupil.email,
+      password: 'test-password',
+    });
     await mark(own.classId, today, all(own.students, 'late'));
     await move(a, other.classId);
     const { data } = await again.get<OfStudent>(`${path}/me`);
@@ -748,8 +999,14 @@ describe('who may', () => {
       error: 'invalid_reference',
       details: [{ path: 'class_id', message: `There is no class ${other.classId}.` }],
     });
-    expect(await refuse(own.classId, today, all(other.students, 'present'), 422, teacher)).toMatchObject({ details: [{ path: 'records.0.student_id' }] });
-    for (const what of [`class/${other.classId}`, `class/${other.classId}/summary`, `student/${other.students[0] ?? 0}`])
+    expect(await refuse(own.classId, today, all(other.students, 'present'), 422, teacher)).toMatchObject({
+      details: [{ path: 'records.0.student_id' }],
+    });
+    for (const what of [
+      `class/${other.classId}`,
+      `class/${other.classId}/summary`,
+      `student/${other.students[0] ?? 0}`,
+    ])
       await teacher.get(`${path}/${what}`, 404);
     expect((await teacher.get<OfStudent>(`${path}/student/${own.students[0] ?? 0}`)).data.summary.total).toBe(1);
   });
@@ -763,7 +1020,13 @@ describe('who may', () => {
     expect((await mark(other.classId, today, all(other.students, 'late'), manager)).marked).toBe(1);
     const both = await teacherOf((await classOf(0)).classId, ['teacher', await school.role('attendance.manage')]);
     expect((await mark(other.classId, today, all(other.students, 'absent'), both)).corrected).toBe(1);
-    await refuse(own.classId, today, all(own.students, 'absent'), 403, await school.user([await school.role('attendance.manage')]));
+    await refuse(
+      own.classId,
+      today,
+      all(own.students, 'absent'),
+      403,
+      await school.user([await school.role('attendance.manage')]),
+    );
   });
 
   test('attendance.manage of the role teacher reaches no further than the classes that they teach', async () => {
@@ -775,13 +1038,20 @@ describe('who may', () => {
     );
     const teacher = await service.anonymous.login({ tenant_id: at.id, email, password: 'test-password' });
     expect((await mark(own.classId, today, all(own.students, 'present'), teacher)).marked).toBe(1);
-    expect((await refuse(other.classId, today, all(other.students, 'present'), 422, teacher)).error).toBe('invalid_reference');
-    expect((await teacher.get<{ class_id: number }[]>(`${path}/my-classes`)).data.map(({ class_id }) => class_id)).toEqual([own.classId]);
+    expect((await refuse(other.classId, today, all(other.students, 'present'), 422, teacher)).error).toBe(
+      'invalid_reference',
+    );
+    expect(
+      (await teacher.get<{ class_id: number }[]>(`${path}/my-classes`)).data.map(({ class_id }) => class_id),
+    ).toEqual([own.classId]);
   });
 
   test('my-classes are none for who may not mark, whatever else they may', async () => {
     await classOf(1);
-    expect((await (await school.user([await school.role('attendance.manage', 'attendance.read')])).get(`${path}/my-classes`)).data).toEqual([]);
+    expect(
+      (await (await school.user([await school.role('attendance.manage', 'attendance.read')])).get(`${path}/my-classes`))
+        .data,
+    ).toEqual([]);
   });
 
   test('my-classes come by grade as the school orders them, then by class', async () => {
@@ -794,11 +1064,17 @@ describe('who may', () => {
     ] as const) {
       // prettier-ignore
       const { classId, gradeId } = await own.classroom(name);
-      await service.database.query(`update ${own.schema}.grade set sequence = $2, name = $3 where id = $1`, [gradeId, sequence, `${name} of ${sequence}`]);
+      await service.database.query(`update ${own.schema}.grade set sequence = $2, name = $3 where id = $1`, [
+        gradeId,
+        sequence,
+        `${name} of ${sequence}`,
+      ]);
       made.push(classId);
     }
     const [b, a, c] = made;
-    expect((await own.admin.get<{ class_id: number }[]>(`${path}/my-classes`)).data.map(({ class_id }) => class_id)).toEqual([c, a, b]);
+    expect(
+      (await own.admin.get<{ class_id: number }[]>(`${path}/my-classes`)).data.map(({ class_id }) => class_id),
+    ).toEqual([c, a, b]);
   });
 
   test('my-classes are those that the user can mark, with the marks of today', async () => {
@@ -809,10 +1085,13 @@ describe('who may', () => {
       `insert into ${own.schema}.class (name, grade_id, academic_year_id) select 'Old', grade_id, (select id from ${own.schema}.academic_year where name = 'Old') from ${own.schema}.class limit 1`,
     );
     const teacher = await teacherOf(one.classId, ['teacher'], own);
-    const list = async (who: Client, query = '') => (await who.get<{ class_id: number }[]>(`${path}/my-classes?${query}`)).data;
+    const list = async (who: Client, query = '') =>
+      (await who.get<{ class_id: number }[]>(`${path}/my-classes?${query}`)).data;
     await mark(one.classId, today, { [one.students[0] ?? 0]: 'late' }, own.admin);
     await mark(two.classId, today, all(two.students, 'absent'), own.admin);
-    expect(await list(teacher)).toMatchObject([{ class_id: one.classId, student_count: 2, marked_today: 1, is_marked_today: false }]);
+    expect(await list(teacher)).toMatchObject([
+      { class_id: one.classId, student_count: 2, marked_today: 1, is_marked_today: false },
+    ]);
     expect(await list(own.admin, 'sort=class_name&order=desc')).toMatchObject([
       { class_id: two.classId, student_count: 1, marked_today: 1, is_marked_today: true },
       { class_id: one.classId },
@@ -821,7 +1100,9 @@ describe('who may', () => {
     expect(row?.class_id).toBe(two.classId);
     // Who was marked has left; who is still there was not.
     await own.admin.put(`/api/students/${one.students[0] ?? 0}`, { class_id: two.classId });
-    expect(await list(teacher)).toMatchObject([{ class_id: one.classId, student_count: 1, marked_today: 1, is_marked_today: false }]);
+    expect(await list(teacher)).toMatchObject([
+      { class_id: one.classId, student_count: 1, marked_today: 1, is_marked_today: false },
+    ]);
     await mark(one.classId, today, { [one.students[1] ?? 0]: 'present' }, own.admin);
     expect(await list(own.admin)).toEqual(
       expect.arrayContaining([
@@ -830,7 +1111,10 @@ describe('who may', () => {
       ]),
     );
     await service.database.query(`update ${own.schema}.grade set sequence = 100 - id`);
-    expect((await list(own.admin, 'sort=class_name')).map(({ class_id }) => class_id)).toEqual([two.classId, one.classId]);
+    expect((await list(own.admin, 'sort=class_name')).map(({ class_id }) => class_id)).toEqual([
+      two.classId,
+      one.classId,
+    ]);
     expect(await list(await own.user(['accountant']))).toEqual([]);
     expect(await list(await own.user(['teacher']))).toEqual([]);
   });
@@ -849,7 +1133,8 @@ describe('the calendar', () => {
   let own: School;
   let taught: { classId: number; students: number[] };
   let other: { classId: number; students: number[] };
-  const calendar = async (who: Client, query: string) => (await who.get<Day[]>(`${path}/calendar-holidays?${query}`)).data;
+  const calendar = async (who: Client, query: string) =>
+    (await who.get<Day[]>(`${path}/calendar-holidays?${query}`)).data;
 
   beforeAll(async () => {
     own = await service.school();
@@ -865,9 +1150,22 @@ describe('the calendar', () => {
   test('has every day once, with the day of the week, its holidays, and the marks of all the school for who reads them', async () => {
     const days = await calendar(own.admin, 'from_date=2026-02-28&to_date=2026-03-03');
     expect(days).toMatchObject([
-      { date: '2026-02-28', day_of_week: 6, is_working_day: false, holiday: { name: 'Leap' }, status: null, counts: { present: 0, absent: 0, late: 0 } },
+      {
+        date: '2026-02-28',
+        day_of_week: 6,
+        is_working_day: false,
+        holiday: { name: 'Leap' },
+        status: null,
+        counts: { present: 0, absent: 0, late: 0 },
+      },
       { date: '2026-03-01', day_of_week: 7, is_working_day: false, holiday: null },
-      { date: '2026-03-02', day_of_week: 1, is_working_day: true, holiday: null, counts: { present: 3, absent: 1, late: 1 } },
+      {
+        date: '2026-03-02',
+        day_of_week: 1,
+        is_working_day: true,
+        holiday: null,
+        counts: { present: 3, absent: 1, late: 1 },
+      },
       { date: '2026-03-03', day_of_week: 2, is_working_day: true, holiday: { name: 'Spring, Dance' } },
     ]);
     expect(days).toHaveLength(4);
@@ -883,13 +1181,22 @@ describe('the calendar', () => {
   test('shows the marks of a student to whoever may read them: a teacher those of their classes, a student their own', async () => {
     const day = (studentId: number) => `from_date=2026-03-02&to_date=2026-03-02&student_id=${studentId}`;
     const [b = 0, c = 0, far = 0] = [taught.students[1], taught.students[2], other.students[0]];
-    const statusOf = async (who: Client, studentId: number) => (await calendar(who, day(studentId))).map(({ status }) => status);
-    expect([await statusOf(own.admin, b), await statusOf(own.admin, c), await statusOf(own.admin, far)]).toEqual([['absent'], ['late'], ['present']]);
+    const statusOf = async (who: Client, studentId: number) =>
+      (await calendar(who, day(studentId))).map(({ status }) => status);
+    expect([await statusOf(own.admin, b), await statusOf(own.admin, c), await statusOf(own.admin, far)]).toEqual([
+      ['absent'],
+      ['late'],
+      ['present'],
+    ]);
     const teacher = await teacherOf(taught.classId, ['teacher', 'accountant'], own);
     expect(await statusOf(teacher, b)).toEqual(['absent']);
     const student = await own.user(['student']);
     await service.database.query(`update ${own.schema}.student set user_id = $1 where id = $2`, [student.id, b]);
-    const self = await service.anonymous.login({ subdomain: own.subdomain, email: student.email, password: 'test-password' });
+    const self = await service.anonymous.login({
+      subdomain: own.subdomain,
+      email: student.email,
+      password: 'test-password',
+    });
     expect(await statusOf(self, b)).toEqual(['absent']);
     for (const [who, asked] of [
       [teacher, far],
@@ -903,7 +1210,9 @@ describe('the calendar', () => {
     // Who came from a class of others brings no marks of theirs.
     await own.admin.put(`/api/students/${far}`, { class_id: taught.classId });
     expect([await statusOf(teacher, far), await statusOf(own.admin, far)]).toEqual([[null], ['present']]);
-    expect((await own.admin.get(`${path}/calendar-holidays?student_id=x`, 400)).details).toMatchObject([{ path: 'student_id' }]);
+    expect((await own.admin.get(`${path}/calendar-holidays?student_id=x`, 400)).details).toMatchObject([
+      { path: 'student_id' },
+    ]);
   });
 
   test('is of this month unless days are named, one of which means its month', async () => {
@@ -916,7 +1225,9 @@ describe('the calendar', () => {
     expect(await month('to_date=2026-02-10')).toEqual(['2026-02-01', '2026-02-10']);
     expect(await calendar(own.admin, 'from_date=2024-01-01&to_date=2024-12-31')).toHaveLength(366);
     for (const query of ['from_date=2026-01-01&to_date=2027-01-02', 'from_date=2026-01-02&to_date=2026-01-01']) {
-      expect((await own.admin.get(`${path}/calendar-holidays?${query}`, 400)).details).toMatchObject([{ path: 'to_date' }]);
+      expect((await own.admin.get(`${path}/calendar-holidays?${query}`, 400)).details).toMatchObject([
+        { path: 'to_date' },
+      ]);
     }
   });
 });

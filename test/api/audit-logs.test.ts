@@ -1,6 +1,6 @@
 import { describe, expect, test } from '@jest/globals';
-import { operatorEmail, serviceWithSchool, unique } from '../support/service.ts';
-import { send } from '../support/wire.ts';
+import { operatorEmail, serviceWithSchool, unique } from '../support/server/service.ts';
+import { send } from '../support/client/wire.ts';
 
 const { service, school } = await serviceWithSchool();
 const { operator } = service;
@@ -32,9 +32,13 @@ describe('the audit trail', () => {
   });
 
   test('finds the actions of a long trail by as many looks at the index as there are actions', async () => {
-    await service.database.query(`insert into platform.audit_log (action, target_type) select 'long.' || n % 5, 'test' from generate_series(1, 50000) n`);
+    await service.database.query(
+      `insert into platform.audit_log (action, target_type) select 'long.' || n % 5, 'test' from generate_series(1, 50000) n`,
+    );
     await service.database.query('analyze platform.audit_log');
-    const source = await service.database.query<{ prosrc: string }>(`select prosrc from pg_proc where proname = 'platform_audit_logs_actions'`);
+    const source = await service.database.query<{ prosrc: string }>(
+      `select prosrc from pg_proc where proname = 'platform_audit_logs_actions'`,
+    );
     const plan = await service.database.query(
       `explain (analyze, buffers, format json) ${source[0]?.prosrc.replaceAll('audit_log ', 'platform.audit_log ') ?? ''}`,
     );
@@ -53,7 +57,12 @@ describe('the audit trail', () => {
     expect(head).toBe(
       'id,created_at,actor_id,actor_email,impersonated_user_id,impersonated_email,action,tenant_id,tenant_name,target_type,target_id,changes,ip,user_agent,request_id',
     );
-    expect(lines.map((line) => line.split(',')[6])).toEqual(['tenant.create', 'tenant.update', 'tenant.suspend', 'audit_log.export']);
+    expect(lines.map((line) => line.split(',')[6])).toEqual([
+      'tenant.create',
+      'tenant.update',
+      'tenant.suspend',
+      'audit_log.export',
+    ]);
     expect(lines[1]).toContain(operatorEmail);
     expect(lines[1]).toContain(`'=cmd()`);
     expect(lines[1]).toContain('""after"": ""=cmd()""');
@@ -65,7 +74,9 @@ describe('the audit trail', () => {
   });
 
   test('has every entry of more pages than one, each once', async () => {
-    await service.database.query(`insert into platform.audit_log (action, target_type, actor_id) select 'many', 'test', 77 from generate_series(1, 2500)`);
+    await service.database.query(
+      `insert into platform.audit_log (action, target_type, actor_id) select 'many', 'test', 77 from generate_series(1, 2500)`,
+    );
     const { lines } = await download('&actor_id=77');
     const ids = lines.map((line) => Number(line.split(',')[0]));
     expect(ids).toHaveLength(2500);
@@ -84,7 +95,10 @@ describe('the audit trail', () => {
     });
     await operator.get('/api/platform/audit-logs/export?format=pdf', 400);
     await operator.get('/api/platform/audit-logs/export?tenant_id=x', 400);
-    expect((await send(service.url, { method: 'HEAD', path: '/api/platform/audit-logs/export', token: operator.token })).status).toBe(405);
+    expect(
+      (await send(service.url, { method: 'HEAD', path: '/api/platform/audit-logs/export', token: operator.token }))
+        .status,
+    ).toBe(405);
     expect(await list('&action=audit_log.export')).toHaveLength(before + 1);
     expect((await school.admin.get('/api/platform/audit-logs/export', 403)).error).toBe('forbidden');
   });
@@ -101,7 +115,10 @@ describe('words of operators', () => {
       subject: '  {{holiday_name}}\n at {{school_name}} ',
       body: 'Dear {{ name }}: {{date}}. 100% {{first_name}}',
     };
-    expect((await preview(words)).data).toEqual({ subject: "Founders' Day at Green Valley School", body: 'Dear Amina García: 2 November 2026. 100% Amina' });
+    expect((await preview(words)).data).toEqual({
+      subject: "Founders' Day at Green Valley School",
+      body: 'Dear Amina García: 2 November 2026. 100% Amina',
+    });
     expect((await preview({ ...words, subject: undefined })).data.subject).toBe("Holiday: Founders' Day");
     const { pagination } = await operator.get('/api/platform/notification-templates');
     expect(pagination.totalItems).toBe(0);
@@ -126,7 +143,9 @@ describe('words of operators', () => {
   });
 
   test('can be tried for every event of the catalogue with its own words', async () => {
-    const { data } = await operator.get<{ key: string; title: string; message: string }[]>('/api/platform/notification-events');
+    const { data } = await operator.get<{ key: string; title: string; message: string }[]>(
+      '/api/platform/notification-events',
+    );
     for (const { key, title, message } of data) {
       const shown = (await preview({ key, channel: 'in_app', subject: title, body: message })).data;
       expect([key, shown.subject, shown.body].join(' ')).not.toMatch(/[{}]/);

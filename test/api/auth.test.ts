@@ -1,16 +1,24 @@
 import { beforeEach, describe, expect, test } from '@jest/globals';
 import jwt from 'jsonwebtoken';
-import type { Client } from '../support/client.ts';
-import { mailsTo, mailTo, queueIsEmpty } from '../support/mail.ts';
-import { fileForm, jpeg, png } from '../support/pictures.ts';
-import { raw } from '../support/raw.ts';
-import { operatorEmail, serviceWithSchool, testPassword } from '../support/service.ts';
+import type { Client } from '../support/client/client.ts';
+import { mailsTo, mailTo, queueIsEmpty } from '../support/fakes/mail.ts';
+import { fileForm, jpeg, png } from '../support/fixtures/pictures.ts';
+import { raw } from '../support/client/raw.ts';
+import { operatorEmail, serviceWithSchool, testPassword } from '../support/server/service.ts';
 
 const newSecret = 'the secret that signs and is long enough';
 const oldSecret = 'the secret of yesterday and long enough';
-const issued = { algorithm: 'HS256', issuer: 'school-management-service', audience: 'school-management-api', expiresIn: 900 } as const;
+const issued = {
+  algorithm: 'HS256',
+  issuer: 'school-management-service',
+  audience: 'school-management-api',
+  expiresIn: 900,
+} as const;
 
-const { service, school } = await serviceWithSchool({ JWT_SECRETS: `${newSecret},${oldSecret}`, BASE_DOMAIN: 'school.test' });
+const { service, school } = await serviceWithSchool({
+  JWT_SECRETS: `${newSecret},${oldSecret}`,
+  BASE_DOMAIN: 'school.test',
+});
 const other = await service.school();
 
 interface Login {
@@ -50,7 +58,12 @@ const login = (body: Record<string, unknown>, status: number, headers: Record<st
   service.anonymous.send<Login>('POST', '/api/auth/login', { body, headers }, status);
 
 const refresh = (token: string, status: number) =>
-  service.anonymous.send<{ access_token: string }>('POST', '/api/auth/refresh', { headers: { 'X-Refresh-Token': token } }, status);
+  service.anonymous.send<{ access_token: string }>(
+    'POST',
+    '/api/auth/refresh',
+    { headers: { 'X-Refresh-Token': token } },
+    status,
+  );
 
 const claimsOf = (token: string) => jwt.decode(token) as Claims;
 
@@ -76,9 +89,18 @@ describe('log-in', () => {
 
   test('the answer is the token, the user, what they may do and what is enabled, and nothing else', async () => {
     const teacher = await school.user(['teacher'], { first_name: 'Tara', last_name: 'Teacher' });
-    const { data, headers } = await login({ tenant_id: school.id, email: teacher.email.toUpperCase(), password: testPassword }, 200);
+    const { data, headers } = await login(
+      { tenant_id: school.id, email: teacher.email.toUpperCase(), password: testPassword },
+      200,
+    );
     expect(Object.keys(data).sort()).toEqual(['access_token', 'enabled_features', 'permissions', 'user']);
-    expect(data.user).toEqual({ id: teacher.id, email: teacher.email, first_name: 'Tara', last_name: 'Teacher', profile_picture_url: null });
+    expect(data.user).toEqual({
+      id: teacher.id,
+      email: teacher.email,
+      first_name: 'Tara',
+      last_name: 'Teacher',
+      profile_picture_url: null,
+    });
     expect([...data.permissions].sort()).toEqual([
       'academic.read',
       'attendance.mark',
@@ -103,7 +125,11 @@ describe('log-in', () => {
   test('the access token names user, school and session, and lives 15 minutes', () => {
     const claims = claimsOf(school.admin.token);
     expect(Object.keys(claims).sort()).toEqual(['aud', 'exp', 'iat', 'iss', 'sid', 'tenant_id', 'user_id']);
-    expect(claims).toMatchObject({ tenant_id: school.id, iss: 'school-management-service', aud: 'school-management-api' });
+    expect(claims).toMatchObject({
+      tenant_id: school.id,
+      iss: 'school-management-service',
+      aud: 'school-management-api',
+    });
     expect(claims.exp - claims.iat).toBe(15 * 60);
   });
 
@@ -117,12 +143,20 @@ describe('log-in', () => {
   });
 
   test('an operator is unknown to a school, and a user of a school to the platform', async () => {
-    expect((await login({ tenant_id: school.id, email: operatorEmail, password: testPassword }, 401)).error).toBe('invalid_credentials');
-    expect((await login({ is_platform: true, email: school.adminEmail, password: testPassword }, 401)).error).toBe('invalid_credentials');
+    expect((await login({ tenant_id: school.id, email: operatorEmail, password: testPassword }, 401)).error).toBe(
+      'invalid_credentials',
+    );
+    expect((await login({ is_platform: true, email: school.adminEmail, password: testPassword }, 401)).error).toBe(
+      'invalid_credentials',
+    );
   });
 
   test('the same e-mail in two schools is two people', async () => {
-    await other.admin.post('/api/users', { email: school.adminEmail, first_name: 'Same', last_name: 'Address', password: 'another password' }, 201);
+    await other.admin.post(
+      '/api/users',
+      { email: school.adminEmail, first_name: 'Same', last_name: 'Address', password: 'another password' },
+      201,
+    );
     const here = await login({ tenant_id: school.id, email: school.adminEmail, password: testPassword }, 200);
     const there = await login({ tenant_id: other.id, email: school.adminEmail, password: 'another password' }, 200);
     expect(here.data.user.first_name).toBe('School');
@@ -141,14 +175,29 @@ describe('log-in', () => {
     const credentials = { email: school.adminEmail, password: testPassword };
     const none = await login(credentials, 400);
     expect(none).toMatchObject({ error: 'validation_error', details: [{ path: 'tenant_id' }] });
-    expect((await login({ ...credentials, tenant_id: school.id, subdomain: other.subdomain }, 403)).error).toBe('tenant_mismatch');
-    expect((await login({ ...credentials, tenant_id: school.id }, 403, { 'X-Tenant-ID': String(other.id) })).error).toBe('tenant_mismatch');
+    expect((await login({ ...credentials, tenant_id: school.id, subdomain: other.subdomain }, 403)).error).toBe(
+      'tenant_mismatch',
+    );
+    expect(
+      (await login({ ...credentials, tenant_id: school.id }, 403, { 'X-Tenant-ID': String(other.id) })).error,
+    ).toBe('tenant_mismatch');
   });
 
   test('header, host and token must name the same school', async () => {
-    expect((await school.admin.send('GET', '/api/auth/profile', { headers: { 'X-Tenant-ID': String(other.id) } }, 403)).error).toBe('tenant_mismatch');
-    expect((await school.admin.send('GET', '/api/auth/profile', { headers: { 'X-Tenant-ID': String(school.id) } }, 200)).status).toBe(200);
-    const get = (label: string) => raw(service.url, { path: '/api/auth/profile', token: school.admin.token, headers: { Host: `${label}.school.test` } });
+    expect(
+      (await school.admin.send('GET', '/api/auth/profile', { headers: { 'X-Tenant-ID': String(other.id) } }, 403))
+        .error,
+    ).toBe('tenant_mismatch');
+    expect(
+      (await school.admin.send('GET', '/api/auth/profile', { headers: { 'X-Tenant-ID': String(school.id) } }, 200))
+        .status,
+    ).toBe(200);
+    const get = (label: string) =>
+      raw(service.url, {
+        path: '/api/auth/profile',
+        token: school.admin.token,
+        headers: { Host: `${label}.school.test` },
+      });
     expect((await get(other.subdomain)).status).toBe(403);
     expect((await get(school.subdomain)).status).toBe(200);
     const malformed = await school.admin.send('GET', '/api/auth/profile', { headers: { 'X-Tenant-ID': 'abc' } }, 400);
@@ -171,10 +220,18 @@ describe('log-in', () => {
       });
     const wrong = await attempt(school.adminEmail, 'not the password');
     expect(wrong.status).toBe(401);
-    expect(JSON.parse(wrong.body)).toMatchObject({ success: false, error: 'invalid_credentials', request_id: 'the-same' });
+    expect(JSON.parse(wrong.body)).toMatchObject({
+      success: false,
+      error: 'invalid_credentials',
+      request_id: 'the-same',
+    });
     for (const email of [`nobody@${school.subdomain}.example`, invited, inactive.email, deleted.email]) {
       const answer = await attempt(email, testPassword);
-      expect([answer.status, answer.body, Object.keys(answer.headers)]).toEqual([401, wrong.body, Object.keys(wrong.headers)]);
+      expect([answer.status, answer.body, Object.keys(answer.headers)]).toEqual([
+        401,
+        wrong.body,
+        Object.keys(wrong.headers),
+      ]);
     }
   });
 });
@@ -203,7 +260,10 @@ describe('ten failed log-ins', () => {
     const wait = Number(closed.headers.get('retry-after'));
     expect(wait).toBeGreaterThan(14 * 60);
     expect(wait).toBeLessThanOrEqual(15 * 60);
-    expect((await login({ subdomain: school.subdomain, email: victim.email.toUpperCase(), password: testPassword }, 429)).error).toBe('rate_limited');
+    expect(
+      (await login({ subdomain: school.subdomain, email: victim.email.toUpperCase(), password: testPassword }, 429))
+        .error,
+    ).toBe('rate_limited');
     await login({ tenant_id: school.id, email: bystander.email, password: testPassword }, 200);
     await victim.get('/api/auth/profile');
     await login({ tenant_id: school.id, email: victim.email, password: testPassword }, 429);
@@ -231,10 +291,16 @@ describe('ten failed log-ins', () => {
 
   test('in one school do not close the account of the same e-mail in another, and a success there opens none here', async () => {
     const user = await school.user(['teacher']);
-    await other.admin.post('/api/users', { email: user.email, first_name: 'Same', last_name: 'Address', password: 'another password' }, 201);
+    await other.admin.post(
+      '/api/users',
+      { email: user.email, first_name: 'Same', last_name: 'Address', password: 'another password' },
+      201,
+    );
     await failed(user.email, 10);
     await login({ tenant_id: other.id, email: user.email, password: 'another password' }, 200);
-    expect((await login({ tenant_id: school.id, email: user.email, password: testPassword }, 429)).error).toBe('rate_limited');
+    expect((await login({ tenant_id: school.id, email: user.email, password: testPassword }, 429)).error).toBe(
+      'rate_limited',
+    );
   });
 
   test('close an unknown e-mail likewise, so that the 429 tells nobody who has an account', async () => {
@@ -255,10 +321,22 @@ describe('ten failed log-ins', () => {
 
   test('count for the change of the own password too, so that a stolen session can not try passwords', async () => {
     const user = await school.user(['teacher']);
-    const refused = await user.post('/api/auth/password/change', { current_password: 'wrong password', password: 'a new password' }, 401);
+    const refused = await user.post(
+      '/api/auth/password/change',
+      { current_password: 'wrong password', password: 'a new password' },
+      401,
+    );
     expect(refused.error).toBe('invalid_credentials');
     await countedLast('attempts = 10');
-    expect((await user.post('/api/auth/password/change', { current_password: testPassword, password: 'a new password' }, 429)).error).toBe('rate_limited');
+    expect(
+      (
+        await user.post(
+          '/api/auth/password/change',
+          { current_password: testPassword, password: 'a new password' },
+          429,
+        )
+      ).error,
+    ).toBe('rate_limited');
   });
 });
 
@@ -282,7 +360,12 @@ describe('tokens', () => {
     ];
     const found: [string, string][] = [];
     for (const [what, token] of wrong) {
-      const { error } = await service.anonymous.send('GET', '/api/auth/profile', { headers: { Authorization: `Bearer ${token}` } }, 401);
+      const { error } = await service.anonymous.send(
+        'GET',
+        '/api/auth/profile',
+        { headers: { Authorization: `Bearer ${token}` } },
+        401,
+      );
       found.push([what, error]);
     }
     expect(found).toEqual(wrong.map(([what]) => [what, 'invalid_token']));
@@ -292,13 +375,22 @@ describe('tokens', () => {
     expect(() => jwt.verify(school.admin.token, newSecret)).not.toThrow();
     const { user_id, tenant_id, sid } = claimsOf(school.admin.token);
     const ofYesterday = jwt.sign({ user_id, tenant_id, sid }, oldSecret, issued);
-    const { data } = await service.anonymous.send<Profile>('GET', '/api/auth/profile', { headers: { Authorization: `Bearer ${ofYesterday}` } }, 200);
+    const { data } = await service.anonymous.send<Profile>(
+      'GET',
+      '/api/auth/profile',
+      { headers: { Authorization: `Bearer ${ofYesterday}` } },
+      200,
+    );
     expect(data.email).toBe(school.adminEmail);
   });
 
   test('log-out ends access and refresh token at once, and this session only', async () => {
     const user = await school.user(['teacher']);
-    const elsewhere = await service.anonymous.login({ tenant_id: school.id, email: user.email, password: testPassword });
+    const elsewhere = await service.anonymous.login({
+      tenant_id: school.id,
+      email: user.email,
+      password: testPassword,
+    });
     await user.post('/api/auth/logout');
     expect((await user.get('/api/auth/profile', 401)).error).toBe('invalid_token');
     expect((await refresh(user.refreshToken, 401)).error).toBe('invalid_token');
@@ -312,7 +404,11 @@ describe('tokens', () => {
     const next = traded.headers.get('x-refresh-token') ?? '';
     expect(next).toMatch(/^[\w-]{43}$/);
     expect(next).not.toBe(user.refreshToken);
-    expect(claimsOf(traded.data.access_token)).toMatchObject({ user_id: user.id, tenant_id: school.id, sid: claimsOf(user.token).sid });
+    expect(claimsOf(traded.data.access_token)).toMatchObject({
+      user_id: user.id,
+      tenant_id: school.id,
+      sid: claimsOf(user.token).sid,
+    });
     const { data } = await service.anonymous.send<Profile>(
       'GET',
       '/api/auth/profile',
@@ -326,7 +422,9 @@ describe('tokens', () => {
   test('refresh prolongs the session to thirty days from now', async () => {
     const user = await school.user(['teacher']);
     const { sid } = claimsOf(user.token);
-    await service.database.query("update platform.session set expires_at = now() + interval '1 hour' where id = $1", [sid]);
+    await service.database.query("update platform.session set expires_at = now() + interval '1 hour' where id = $1", [
+      sid,
+    ]);
     await refresh(user.refreshToken, 200);
     const [row] = await service.database.query<{ days: string }>(
       'select round(extract(epoch from expires_at - now()) / 86400) as days from platform.session where id = $1',
@@ -372,7 +470,10 @@ describe('tokens', () => {
     const user = await school.user(['teacher']);
     expect((await refresh('x'.repeat(43), 401)).error).toBe('invalid_token');
     expect((await service.anonymous.post('/api/auth/refresh', undefined, 401)).error).toBe('unauthenticated');
-    await service.database.query(`update platform.refresh_token set expires_at = now() where hash = sha256(convert_to($1, 'UTF8'))`, [user.refreshToken]);
+    await service.database.query(
+      `update platform.refresh_token set expires_at = now() where hash = sha256(convert_to($1, 'UTF8'))`,
+      [user.refreshToken],
+    );
     expect((await refresh(user.refreshToken, 401)).error).toBe('invalid_token');
     await user.get('/api/auth/profile');
   });
@@ -389,7 +490,11 @@ describe('tokens', () => {
 
 describe('the own profile', () => {
   test('shows user, school, roles and permissions', async () => {
-    const user = await school.user(['accountant', 'teacher'], { first_name: 'Pia', last_name: 'Profile', phone: '+49 30 1234' });
+    const user = await school.user(['accountant', 'teacher'], {
+      first_name: 'Pia',
+      last_name: 'Profile',
+      phone: '+49 30 1234',
+    });
     const { data } = await user.get<Profile>('/api/auth/profile');
     expect(data).toMatchObject({
       id: user.id,
@@ -413,7 +518,10 @@ describe('the own profile', () => {
     const changed = await user.put<Profile>('/api/auth/profile', { first_name: 'Ümit', phone: '123' });
     expect(changed.data).toMatchObject({ first_name: 'Ümit', last_name: 'User', phone: '123' });
     expect((await user.get<Profile>('/api/auth/profile')).data).toEqual(changed.data);
-    expect((await user.put<Profile>('/api/auth/profile', { phone: null })).data).toMatchObject({ first_name: 'Ümit', phone: null });
+    expect((await user.put<Profile>('/api/auth/profile', { phone: null })).data).toMatchObject({
+      first_name: 'Ümit',
+      phone: null,
+    });
   });
 
   test('may be sent back as it was read, and a change of anything but name and phone is refused by its name', async () => {
@@ -426,9 +534,14 @@ describe('the own profile', () => {
       ['roles', ['admin']],
     ] as const) {
       const refused = await user.put('/api/auth/profile', { ...data, [field]: value }, 400);
-      expect(refused.details).toEqual([{ path: field, message: expect.stringMatching(/^This field can't be set here\./) }]);
+      expect(refused.details).toEqual([
+        { path: field, message: expect.stringMatching(/^This field can't be set here\./) },
+      ]);
     }
-    expect((await user.get<Profile>('/api/auth/profile')).data).toMatchObject({ email: user.email, last_name: 'Changed' });
+    expect((await user.get<Profile>('/api/auth/profile')).data).toMatchObject({
+      email: user.email,
+      last_name: 'Changed',
+    });
   });
 
   test('refuses an empty name and an unknown field', async () => {
@@ -439,7 +552,13 @@ describe('the own profile', () => {
 
   test('an operator has one too, of no school', async () => {
     const { data } = await service.operator.put<Profile>('/api/auth/profile', { phone: '555' });
-    expect(data).toMatchObject({ email: operatorEmail, phone: '555', tenant: null, is_platform_admin: true, permissions: [] });
+    expect(data).toMatchObject({
+      email: operatorEmail,
+      phone: '555',
+      tenant: null,
+      is_platform_admin: true,
+      permissions: [],
+    });
     expect((await service.operator.get<Profile>('/api/auth/profile')).data).toEqual(data);
   });
 });
@@ -447,7 +566,11 @@ describe('the own profile', () => {
 describe('passwords', () => {
   test('a change ends the other sessions, not this one, and the old password is over', async () => {
     const user = await school.user(['teacher']);
-    const elsewhere = await service.anonymous.login({ tenant_id: school.id, email: user.email, password: testPassword });
+    const elsewhere = await service.anonymous.login({
+      tenant_id: school.id,
+      email: user.email,
+      password: testPassword,
+    });
     await user.post('/api/auth/password/change', { current_password: testPassword, password: 'the new password' });
     expect((await elsewhere.get('/api/auth/profile', 401)).error).toBe('invalid_token');
     await refresh(elsewhere.refreshToken, 401);
@@ -459,10 +582,20 @@ describe('passwords', () => {
 
   test('a change needs the present password, and the new one 8 characters', async () => {
     const user = await school.user(['teacher']);
-    expect((await user.post('/api/auth/password/change', { current_password: 'wrong password', password: 'the new password' }, 401)).error).toBe(
-      'invalid_credentials',
+    expect(
+      (
+        await user.post(
+          '/api/auth/password/change',
+          { current_password: 'wrong password', password: 'the new password' },
+          401,
+        )
+      ).error,
+    ).toBe('invalid_credentials');
+    const short = await user.post(
+      '/api/auth/password/change',
+      { current_password: testPassword, password: '1234567' },
+      400,
     );
-    const short = await user.post('/api/auth/password/change', { current_password: testPassword, password: '1234567' }, 400);
     expect(short.details).toMatchObject([{ path: 'password' }]);
     await user.post('/api/auth/password/change', { password: 'the new password' }, 400);
     await login({ tenant_id: school.id, email: user.email, password: testPassword }, 200);
@@ -474,7 +607,11 @@ describe('passwords', () => {
     const inactive = await school.user(['teacher']);
     await school.admin.put(`/api/users/${inactive.id}`, { is_active: false });
     const ask = (email: string) =>
-      raw(service.url, { method: 'POST', path: '/api/auth/password/forgot', body: JSON.stringify({ email, tenant_id: school.id }) });
+      raw(service.url, {
+        method: 'POST',
+        path: '/api/auth/password/forgot',
+        body: JSON.stringify({ email, tenant_id: school.id }),
+      });
     const answers = [await ask(unknown), await ask(inactive.email), await ask(user.email.toUpperCase())];
     expect(answers.map(({ status, body }) => [status, body])).toEqual(Array(3).fill([200, answers[0]?.body]));
     const mail = await mailTo(service, user.email, 'Reset your password');
@@ -502,7 +639,11 @@ describe('passwords', () => {
       expect((await user.get('/api/auth/profile', 401)).error).toBe('invalid_token');
       await refresh(user.refreshToken, 401);
       await login({ tenant_id: school.id, email: user.email, password: testPassword }, 401);
-      const again = await service.anonymous.login({ tenant_id: school.id, email: user.email, password: 'a reset password' });
+      const again = await service.anonymous.login({
+        tenant_id: school.id,
+        email: user.email,
+        password: 'a reset password',
+      });
       expect((await again.get<Profile>('/api/auth/profile')).data.email_verified).toBe(true);
     });
 
@@ -567,7 +708,10 @@ describe('passwords', () => {
 
   test('an operator resets theirs in the same way, without a school', async () => {
     const email = 'second-operator@test.example';
-    await service.database.query(`insert into platform.user_account (email, first_name, last_name) values ($1, 'Second', 'Operator')`, [email]);
+    await service.database.query(
+      `insert into platform.user_account (email, first_name, last_name) values ($1, 'Second', 'Operator')`,
+      [email],
+    );
     await service.anonymous.post('/api/auth/password/forgot', { email, is_platform: true });
     const { token } = await mailTo(service, email, 'Reset your password');
     await service.anonymous.post('/api/auth/password/reset', { token, password: 'a reset password' });
@@ -585,18 +729,31 @@ describe('passwords', () => {
       [token],
     );
     expect(Number(row?.hours)).toBe(7 * 24);
-    expect((await service.anonymous.post('/api/auth/password/reset', { token, password: 'my first password' }, 401)).error).toBe('invalid_token');
+    expect(
+      (await service.anonymous.post('/api/auth/password/reset', { token, password: 'my first password' }, 401)).error,
+    ).toBe('invalid_token');
   });
 
   test('an invitation sets the first password, once, and verifies the address', async () => {
     const email = `newcomer@${school.subdomain}.example`;
-    const { data } = await school.admin.post<{ id: number }>('/api/users', { email, first_name: 'New', last_name: 'Comer' }, 201);
+    const { data } = await school.admin.post<{ id: number }>(
+      '/api/users',
+      { email, first_name: 'New', last_name: 'Comer' },
+      201,
+    );
     const mail = await mailTo(service, email, 'Your log-in');
     expect(mail.text).toContain('7 days');
     await service.anonymous.post('/api/auth/password/reset', { token: mail.token, password: 'my first password' });
-    await service.anonymous.post('/api/auth/password/reset', { token: mail.token, password: 'my second password' }, 401);
+    await service.anonymous.post(
+      '/api/auth/password/reset',
+      { token: mail.token, password: 'my second password' },
+      401,
+    );
     const newcomer = await service.anonymous.login({ tenant_id: school.id, email, password: 'my first password' });
-    expect((await newcomer.get<Profile>('/api/auth/profile')).data).toMatchObject({ id: data.id, email_verified: true });
+    expect((await newcomer.get<Profile>('/api/auth/profile')).data).toMatchObject({
+      id: data.id,
+      email_verified: true,
+    });
   });
 });
 
@@ -608,7 +765,9 @@ describe('verifying an e-mail address', () => {
     const verified = await service.anonymous.get(`/api/auth/email/verify?token=${mail.token}`);
     expect(verified.data).toEqual({ id: user.id, email_verified: true });
     expect((await user.get<Profile>('/api/auth/profile')).data.email_verified).toBe(true);
-    expect((await service.anonymous.get(`/api/auth/email/verify?token=${mail.token}`, 401)).error).toBe('invalid_token');
+    expect((await service.anonymous.get(`/api/auth/email/verify?token=${mail.token}`, 401)).error).toBe(
+      'invalid_token',
+    );
   });
 
   test('works by POST, once, for 24 hours, and sets no password', async () => {
@@ -620,19 +779,25 @@ describe('verifying an e-mail address', () => {
     );
     expect(Number(row?.hours)).toBe(24);
     await service.anonymous.post('/api/auth/password/reset', { token, password: 'a reset password' }, 401);
-    expect((await service.anonymous.post('/api/auth/email/verify', { token })).data).toEqual({ id: user.id, email_verified: true });
+    expect((await service.anonymous.post('/api/auth/email/verify', { token })).data).toEqual({
+      id: user.id,
+      email_verified: true,
+    });
     expect((await service.anonymous.post('/api/auth/email/verify', { token }, 401)).error).toBe('invalid_token');
   });
 
   test('needs a token that somebody made', async () => {
     expect((await service.anonymous.get('/api/auth/email/verify?token=guess', 401)).error).toBe('invalid_token');
     expect((await service.anonymous.get('/api/auth/email/verify', 400)).details).toMatchObject([{ path: 'token' }]);
-    expect((await service.anonymous.post('/api/auth/email/verify', {}, 400)).details).toMatchObject([{ path: 'token' }]);
+    expect((await service.anonymous.post('/api/auth/email/verify', {}, 400)).details).toMatchObject([
+      { path: 'token' },
+    ]);
   });
 });
 
 describe('the picture', () => {
-  const set = (who: Client, form: FormData, status: number) => who.send<Profile>('POST', '/api/auth/profile/picture', { body: form }, status);
+  const set = (who: Client, form: FormData, status: number) =>
+    who.send<Profile>('POST', '/api/auth/profile/picture', { body: form }, status);
 
   test('a PNG and a JPEG are taken by content, whatever their name says, and served back as they came', async () => {
     const user = await school.user(['teacher']);
@@ -646,7 +811,9 @@ describe('the picture', () => {
       expect(served.data.equals(content)).toBe(true);
       expect(served.headers.get('content-type')).toBe(type);
       expect(served.headers.get('x-content-type-options')).toBe('nosniff');
-      expect(served.headers.get('content-disposition')).toMatch(new RegExp(`^inline; filename="[\\w-]+\\.${extension}"`));
+      expect(served.headers.get('content-disposition')).toMatch(
+        new RegExp(`^inline; filename="[\\w-]+\\.${extension}"`),
+      );
       expect(served.headers.get('content-security-policy')).toBe("default-src 'none'; sandbox");
       expect(served.headers.get('cache-control')).toContain('private');
     }
@@ -677,7 +844,9 @@ describe('the picture', () => {
   test('no file is a 400 that names the field; JSON is a 415', async () => {
     const refused = await set(school.admin, fileForm(png, 'picture.png', 'image/png', 'portrait'), 400);
     expect(refused.details).toMatchObject([{ path: 'picture' }]);
-    expect((await school.admin.post('/api/auth/profile/picture', { picture: 'x' }, 415)).error).toBe('unsupported_media_type');
+    expect((await school.admin.post('/api/auth/profile/picture', { picture: 'x' }, 415)).error).toBe(
+      'unsupported_media_type',
+    );
   });
 
   test('the next picture takes the place of the one before it, whose bytes go', async () => {
@@ -709,16 +878,26 @@ describe('the picture', () => {
     const { data } = await set(service.operator, fileForm(png, 'a.png', 'image/png'), 200);
     expect((await service.operator.get<Buffer>(data.profile_picture_url ?? '')).data.equals(png)).toBe(true);
     await set(service.operator, fileForm(jpeg, 'a.jpg', 'image/jpeg'), 200);
-    expect(await service.database.query('select content_type from platform.file')).toEqual([{ content_type: 'image/jpeg' }]);
+    expect(await service.database.query('select content_type from platform.file')).toEqual([
+      { content_type: 'image/jpeg' },
+    ]);
   });
 });
 
 describe('enabled features', () => {
   test("are the plan's, overridden by the school's flags, at the next request", async () => {
     const small = await service.school({ plan_id: 1, feature_flags: { transport: true, attendance: false } });
-    expect((await small.admin.get<string[]>('/api/auth/enabled-features')).data).toEqual(['notifications', 'transport']);
+    expect((await small.admin.get<string[]>('/api/auth/enabled-features')).data).toEqual([
+      'notifications',
+      'transport',
+    ]);
     await service.operator.put(`/api/platform/tenants/${small.id}`, { feature_flags: {}, plan_id: 2 });
-    expect((await small.admin.get<string[]>('/api/auth/enabled-features')).data).toEqual(['attendance', 'fees_management', 'notifications', 'timetable']);
+    expect((await small.admin.get<string[]>('/api/auth/enabled-features')).data).toEqual([
+      'attendance',
+      'fees_management',
+      'notifications',
+      'timetable',
+    ]);
     expect((await service.operator.get<string[]>('/api/auth/enabled-features')).data).toEqual([]);
   });
 });

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
-import { readSheet } from '../../src/api/spreadsheets.ts';
-import { feeSchool } from '../support/fees.ts';
-import { testService } from '../support/service.ts';
+import { readSheet } from '../../src/documents/spreadsheets.ts';
+import { feeSchool } from '../support/fixtures/fees.ts';
+import { testService } from '../support/server/service.ts';
 
 const service = await testService();
 afterAll(() => service.close());
@@ -20,7 +20,12 @@ beforeAll(async () => {
 async function balances(query = '') {
   const { data } = await world.school.admin.get<Buffer>(path + query);
   const rows = (await readSheet({ content: data, contentType: 'text/csv' }, 5000)).slice(1).map(({ cells }) => cells);
-  return rows.map(([number = '', student, className, ...figures]) => [number, student, className, ...figures.map(Number)]);
+  return rows.map(([number = '', student, className, ...figures]) => [
+    number,
+    student,
+    className,
+    ...figures.map(Number),
+  ]);
 }
 const invoice = async (student_id: number, amount: number, due_date: string, fields: object = {}) =>
   (
@@ -55,7 +60,9 @@ test('there is a row for each student who was billed: fees and invoices together
   await invoice(open, 10.05, `${year + 1}-06-01`);
   await invoice(paid, 5, `${year - 1}-06-01`);
   await invoice(drafted, 5, `${year}-06-01`, { status: 'draft' });
-  await school.admin.post(`/api/fees/invoices/${await invoice(voided, 5, `${year}-06-01`)}/void`, { reason: 'A mistake' });
+  await school.admin.post(`/api/fees/invoices/${await invoice(voided, 5, `${year}-06-01`)}/void`, {
+    reason: 'A mistake',
+  });
   const rows = [
     ['OPEN', 'Stu OPEN', 'Red', 110.15, 0.3, 0, 109.85, 99.8],
     ['PAID', 'Stu PAID', 'Blue', 105.1, 100.1, 0, 5, 5],
@@ -73,19 +80,35 @@ test('there is a row for each student who was billed: fees and invoices together
 test('a year and a class narrow what counts, as in the summary: the columns add up to its figures', async () => {
   const { school } = world;
   const later = (
-    await school.admin.post<{ id: number }>('/api/academics/years', { name: 'Next', start_date: `${year + 1}-01-01`, end_date: `${year + 1}-12-31` }, 201)
+    await school.admin.post<{ id: number }>(
+      '/api/academics/years',
+      { name: 'Next', start_date: `${year + 1}-01-01`, end_date: `${year + 1}-12-31` },
+      201,
+    )
   ).data.id;
-  const nextClass = (await school.admin.post<{ id: number }>('/api/classes', { name: 'Green', grade_id: world.gradeId, academic_year_id: later }, 201)).data.id;
+  const nextClass = (
+    await school.admin.post<{ id: number }>(
+      '/api/classes',
+      { name: 'Green', grade_id: world.gradeId, academic_year_id: later },
+      201,
+    )
+  ).data.id;
   const structure = await school.admin.post<{ id: number }>(
     '/api/finance/fee-structures',
-    { name: 'Next', academic_year_id: later, components: [{ name: 'Tuition', amount: 77.77, frequency: 'annual' }], class_ids: [nextClass] },
+    {
+      name: 'Next',
+      academic_year_id: later,
+      components: [{ name: 'Tuition', amount: 77.77, frequency: 'annual' }],
+      class_ids: [nextClass],
+    },
     201,
   );
   const mover = await world.addStudent(red, `${year}-01-01`, { admission_number: 'MOVER' });
   await invoice(mover, 1.01, `${year - 1}-01-01`);
   await school.admin.put(`/api/students/${mover}`, { class_id: nextClass });
   await world.generate(structure.data.id, { student_ids: [mover] });
-  const of = async (query: string) => (await balances(query)).filter(([number]) => number === 'MOVER').map((row) => row.slice(2));
+  const of = async (query: string) =>
+    (await balances(query)).filter(([number]) => number === 'MOVER').map((row) => row.slice(2));
   expect(await of('')).toEqual([['Green', 78.78, 0, 0, 78.78, 1.01]]);
   expect(await of(`?academic_year_id=${world.yearId}`)).toEqual([['Green', 1.01, 0, 0, 1.01, 1.01]]);
   expect(await of(`?academic_year_id=${later}`)).toEqual([['Green', 77.77, 0, 0, 77.77, 0]]);
@@ -95,9 +118,14 @@ test('a year and a class narrow what counts, as in the summary: the columns add 
       `/api/finance/summary?academic_year_id=${academicYear}`,
     );
     for (const figures of [data, ...data.by_class]) {
-      const rows = await balances(`?academic_year_id=${academicYear}${figures === data ? '' : `&class_id=${figures['class_id']}`}`);
-      const sum = (column: number) => rows.reduce((total, row) => total + Math.round(Number(row[column]) * 100), 0) / 100;
-      expect([3, 4, 5, 6, 7].map(sum)).toEqual(['billed', 'collected', 'waived', 'outstanding', 'overdue'].map((name) => figures[name]));
+      const rows = await balances(
+        `?academic_year_id=${academicYear}${figures === data ? '' : `&class_id=${figures['class_id']}`}`,
+      );
+      const sum = (column: number) =>
+        rows.reduce((total, row) => total + Math.round(Number(row[column]) * 100), 0) / 100;
+      expect([3, 4, 5, 6, 7].map(sum)).toEqual(
+        ['billed', 'collected', 'waived', 'outstanding', 'overdue'].map((name) => figures[name]),
+      );
     }
   }
 });
@@ -114,7 +142,9 @@ test('of thousands of students it is whole, by their number, while students and 
     `insert into ${schema}.invoice_item (invoice_id, student_id, description, amount) select id, student_id, 'Book', student_id from ${schema}.invoice`,
   );
   const { data } = await admin.get<Buffer>(`${path}?format=xlsx`);
-  const rows = (await readSheet({ content: data, contentType: 'xlsx' }, 5000)).slice(1).map(({ cells }) => [cells[0], Number(cells[6])]);
+  const rows = (await readSheet({ content: data, contentType: 'xlsx' }, 5000))
+    .slice(1)
+    .map(({ cells }) => [cells[0], Number(cells[6])]);
   const expected = await service.database.query<{ number: string; amount: number }>(
     `select s.admission_number as number, i.amount::float as amount from ${schema}.invoice i join ${schema}.student s on s.id = i.student_id order by s.id`,
   );
@@ -131,7 +161,12 @@ test('it is for who has fee.read for the whole school; of a year that is not the
   await service.database.query(
     `insert into ${school.schema}.role_permission (role_id, permission_id) select r.id, p.id from ${school.schema}.role r, core.permission p where r.name = 'teacher' and p.name = 'fee.read'`,
   );
-  expect(await (await school.user(['teacher'])).get(path, 403)).toMatchObject({ error: 'forbidden', message: 'These are figures of the whole school.' });
-  expect((await school.admin.get(`${path}?academic_year_id=999999`, 404)).message).toBe('There is no academic year 999999.');
+  expect(await (await school.user(['teacher'])).get(path, 403)).toMatchObject({
+    error: 'forbidden',
+    message: 'These are figures of the whole school.',
+  });
+  expect((await school.admin.get(`${path}?academic_year_id=999999`, 404)).message).toBe(
+    'There is no academic year 999999.',
+  );
   expect((await school.admin.get(`${path}?only_open=yes`, 400)).details).toMatchObject([{ path: 'only_open' }]);
 });

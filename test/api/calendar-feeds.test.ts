@@ -1,14 +1,14 @@
 import { beforeAll, describe, expect, test } from '@jest/globals';
 import ICAL from 'ical.js';
 import pg from 'pg';
-import { type CalendarData, calendarText } from '../../src/api/calendar.ts';
-import type { Client } from '../support/client.ts';
-import { steadyDay } from '../support/days.ts';
-import { race } from '../support/race.ts';
-import { serviceWithSchool } from '../support/service.ts';
-import { acting } from '../support/tenants.ts';
-import { type Planned, planned } from '../support/planned-school.ts';
-import { send } from '../support/wire.ts';
+import { type CalendarData, calendarText } from '../../src/documents/calendar.ts';
+import type { Client } from '../support/client/client.ts';
+import { steadyDay } from '../support/fixtures/days.ts';
+import { race } from '../support/client/race.ts';
+import { serviceWithSchool } from '../support/server/service.ts';
+import { acting } from '../support/database/tenants.ts';
+import { type Planned, planned } from '../support/fixtures/planned-school.ts';
+import { send } from '../support/client/wire.ts';
 
 await steadyDay();
 const { service, school: elsewhere } = await serviceWithSchool();
@@ -43,9 +43,11 @@ beforeAll(async () => {
   await one.sql('update @timetable_slot set day_of_week = $1', [weekday]);
 });
 
-const make = async (client: Pick<Client, 'post'>, body: object) => (await client.post<Feed>('/api/schedule/feeds', body, 201)).data;
+const make = async (client: Pick<Client, 'post'>, body: object) =>
+  (await client.post<Feed>('/api/schedule/feeds', body, 201)).data;
 const pathOf = (feed: Feed) => new URL(feed.url).pathname;
-const read = (path: string, headers: Record<string, string> = {}, method = 'GET') => send(service.url, { method, path, headers });
+const read = (path: string, headers: Record<string, string> = {}, method = 'GET') =>
+  send(service.url, { method, path, headers });
 
 /** The calendar as another program reads it. */
 async function events(feed: Feed) {
@@ -63,7 +65,9 @@ const isNothing = async (path: string) => {
 describe('a calendar', () => {
   test('of a class is read by another program: subject, teacher, room, and moments in UTC; from four weeks ago to the end of the year', async () => {
     const found = await events(await make(one.school.admin, { kind: 'class', class_id: one.classId }));
-    expect(moments(found)).toEqual([-28, -21, -14, -7, 0, 7, 14].flatMap((n) => ['08:00', '08:45', '10:15'].map((time) => `${day(n)}T${time}:00Z`)));
+    expect(moments(found)).toEqual(
+      [-28, -21, -14, -7, 0, 7, 14].flatMap((n) => ['08:00', '08:45', '10:15'].map((time) => `${day(n)}T${time}:00Z`)),
+    );
     const [first] = found;
     expect([first?.summary, first?.description, first?.location, first?.endDate.toString()]).toEqual([
       'Mathematics',
@@ -72,15 +76,23 @@ describe('a calendar', () => {
       `${day(-28)}T08:45:00Z`,
     ]);
     expect(new Set(found.map(({ uid }) => uid)).size).toBe(found.length);
-    const stamps = found.map(({ component }) => [component.getFirstPropertyValue('dtstamp'), component.getFirstPropertyValue('last-modified')].map(String));
-    expect(stamps.every(([stamp, modified]) => stamp === modified && /^\d{4}-\d\d-\d\dT[\d:]+Z$/.test(stamp ?? ''))).toBe(true);
+    const stamps = found.map(({ component }) =>
+      [component.getFirstPropertyValue('dtstamp'), component.getFirstPropertyValue('last-modified')].map(String),
+    );
+    expect(
+      stamps.every(([stamp, modified]) => stamp === modified && /^\d{4}-\d\d-\d\dT[\d:]+Z$/.test(stamp ?? '')),
+    ).toBe(true);
     expect(found.every(({ sequence }) => sequence > 0)).toBe(true);
   });
 
   test('has identifiers of its own: another school with lessons of the same numbers has others', async () => {
     const uids = async (school: Planned) => {
-      await school.sql("update @academic_year set start_date = now() - interval '20 days', end_date = now() + interval '20 days'");
-      return (await events(await make(school.school.admin, { kind: 'class', class_id: school.classId }))).map(({ uid }) => uid);
+      await school.sql(
+        "update @academic_year set start_date = now() - interval '20 days', end_date = now() + interval '20 days'",
+      );
+      return (await events(await make(school.school.admin, { kind: 'class', class_id: school.classId }))).map(
+        ({ uid }) => uid,
+      );
     };
     const [first, second] = [await uids(await planned(service)), await uids(await planned(service))];
     expect(first.length).toBeGreaterThan(0);
@@ -89,11 +101,18 @@ describe('a calendar', () => {
   });
 
   test('is read 60 times in a minute at most, and others go on being read', async () => {
-    const [busy, quiet] = [await make(one.school.admin, { kind: 'holidays' }), await make(one.school.admin, { kind: 'holidays' })];
+    const [busy, quiet] = [
+      await make(one.school.admin, { kind: 'holidays' }),
+      await make(one.school.admin, { kind: 'holidays' }),
+    ];
     const answers = await Promise.all(Array.from({ length: 62 }, () => read(pathOf(busy))));
     expect(answers.filter(({ status }) => status === 200)).toHaveLength(60);
     const [refused] = answers.filter(({ status }) => status !== 200);
-    expect([refused?.status, refused?.json?.error, Number(refused?.headers['retry-after']) > 0]).toEqual([429, 'rate_limited', true]);
+    expect([refused?.status, refused?.json?.error, Number(refused?.headers['retry-after']) > 0]).toEqual([
+      429,
+      'rate_limited',
+      true,
+    ]);
     expect((await read(pathOf(quiet))).status).toBe(200);
   });
 
@@ -102,7 +121,9 @@ describe('a calendar', () => {
     await school.sql("update platform.tenant set time_zone = 'Europe/London' where id = $1", [school.school.id]);
     const [year] = await school.sql<{ year: number }>('select extract(year from now())::integer as year');
     // A year around today that goes on into the May after the next January, and lessons every day.
-    await school.sql("update @academic_year set start_date = now() - interval '150 days', end_date = now() + interval '540 days'");
+    await school.sql(
+      "update @academic_year set start_date = now() - interval '150 days', end_date = now() + interval '540 days'",
+    );
     await school.sql("update @timetable_config set working_days = '{1,2,3,4,5,6,7}'");
     await school.sql(
       'insert into @timetable_slot (class_id, academic_year_id, subject_id, day_of_week, period) select $1, $2, $3, n, 5 from generate_series(1, 7) n',
@@ -110,7 +131,8 @@ describe('a calendar', () => {
     );
     const hours = new Map<string, number>();
     for (const event of await events(await make(school.student.client, { kind: 'own' })))
-      if (event.description.endsWith('Period 5')) hours.set(event.startDate.toString().slice(0, 10), event.startDate.hour);
+      if (event.description.endsWith('Period 5'))
+        hours.set(event.startDate.toString().slice(0, 10), event.startDate.hour);
     const next = (year?.year ?? 0) + 1;
     expect([hours.get(`${next}-01-15`), hours.get(`${next}-05-15`)]).toEqual([11, 10]);
   });
@@ -121,7 +143,14 @@ describe('a calendar', () => {
     const next = await school.insert('academic_year', { name: 'Next', start_date: day(60), end_date: day(100) });
     const grown = await school.insert('class', { name: '6', grade_id: school.gradeId, academic_year_id: next });
     await school.insert('timetable_slot', {
-      ...{ class_id: grown, academic_year_id: next, subject_id: school.maths, teacher_id: school.teacher.id, day_of_week: 2, period: 1 },
+      ...{
+        class_id: grown,
+        academic_year_id: next,
+        subject_id: school.maths,
+        teacher_id: school.teacher.id,
+        day_of_week: 2,
+        period: 1,
+      },
     });
     const feed = await make(school.teacher.client, { kind: 'own' });
     const last = async () => moments(await events(feed)).at(-1) ?? '';
@@ -145,9 +174,17 @@ describe('a calendar', () => {
       ...{ status: 'approved', decided_at: '2030-10-01' },
     });
     const own = await events(await make(one.teacher.client, { kind: 'own' }));
-    expect(moments(own).filter((moment) => moment >= day(0))).toEqual([day(7), `${day(14)}T08:00:00Z`, `${day(14)}T08:45:00Z`]);
+    expect(moments(own).filter((moment) => moment >= day(0))).toEqual([
+      day(7),
+      `${day(14)}T08:00:00Z`,
+      `${day(14)}T08:45:00Z`,
+    ]);
     const off = own.find(({ startDate }) => startDate.isDate);
-    expect([off?.summary, off?.startDate.toString(), off?.endDate.toString()]).toEqual(['Day of the; river,\nand all', day(7), day(8)]);
+    expect([off?.summary, off?.startDate.toString(), off?.endDate.toString()]).toEqual([
+      'Day of the; river,\nand all',
+      day(7),
+      day(8),
+    ]);
     const ofClass = await make(one.student.client, { kind: 'own' });
     const today = (await events(ofClass)).filter(({ startDate }) => startDate.toString().startsWith(day(0)));
     expect(today.map(({ description }) => description)).toEqual([
@@ -164,7 +201,9 @@ describe('a calendar', () => {
   test('holds names in any script, commas, semicolons, backslashes and line breaks, in lines of at most 75 octets', async () => {
     const school = await planned(service);
     const name = `Οικολογία; «біо», ${'Nguyễn '.repeat(8)}\\n end`;
-    await school.sql("update @academic_year set start_date = now() - interval '20 days', end_date = now() + interval '20 days'");
+    await school.sql(
+      "update @academic_year set start_date = now() - interval '20 days', end_date = now() + interval '20 days'",
+    );
     await school.sql("update @timetable_config set working_days = '{1,2,3,4,5,6,7}'");
     await school.sql('update @subject set name = $1', [name]);
     await school.sql("update @class set name = e'5\\nBEGIN:VEVENT'");
@@ -174,7 +213,9 @@ describe('a calendar', () => {
     expect(new Set(found.map(({ summary }) => summary))).toEqual(new Set([name]));
     const lines = (await read(pathOf(feed))).text.split('\r\n');
     expect(lines.filter((line) => Buffer.byteLength(line) > 75)).toEqual([]);
-    expect(lines.filter((line) => line.startsWith('X-WR-CALNAME'))).toEqual([expect.stringMatching(/^X-WR-CALNAME:5 BEGIN:VEVENT A\\, School/)]);
+    expect(lines.filter((line) => line.startsWith('X-WR-CALNAME'))).toEqual([
+      expect.stringMatching(/^X-WR-CALNAME:5 BEGIN:VEVENT A\\, School/),
+    ]);
   });
 
   test('is text/calendar for its reader alone, with an ETag that changes when a lesson does, and a UID that stays', async () => {
@@ -198,7 +239,8 @@ describe('a calendar', () => {
     expect(after.map(({ uid }) => uid)).toEqual(before.map(({ uid }) => uid));
     const changed = after.filter(({ summary }) => summary === 'Arts');
     expect(changed.length).toBeGreaterThan(3);
-    for (const event of changed) expect(event.sequence).toBeGreaterThan(before.find(({ uid }) => uid === event.uid)?.sequence ?? Infinity);
+    for (const event of changed)
+      expect(event.sequence).toBeGreaterThan(before.find(({ uid }) => uid === event.uid)?.sequence ?? Infinity);
     await one.sql("update @subject set name = 'Art' where id = $1", [one.art]);
   });
 
@@ -257,7 +299,9 @@ describe('a feed', () => {
       await client.delete(`/api/schedule/feeds/${feed.id}`, 404);
     }
     expect((await read(pathOf(feed))).status).toBe(200);
-    expect((await one.teacher.client.delete<{ id: number }>(`/api/schedule/feeds/${feed.id}`)).data).toEqual({ id: feed.id });
+    expect((await one.teacher.client.delete<{ id: number }>(`/api/schedule/feeds/${feed.id}`)).data).toEqual({
+      id: feed.id,
+    });
     expect(await isNothing(pathOf(feed))).toBe(true);
     await one.teacher.client.delete(`/api/schedule/feeds/${feed.id}`, 404);
   });
@@ -265,14 +309,20 @@ describe('a feed', () => {
   test('is for what its maker reaches: a student no other class, a teacher neither a class not theirs nor a colleague', async () => {
     const far = await one.insert('class', { name: 'Far away', grade_id: one.gradeId, academic_year_id: one.yearId });
     for (const client of [one.student.client, one.teacher.client]) {
-      expect((await client.post('/api/schedule/feeds', { kind: 'class', class_id: far }, 422)).details).toMatchObject([{ path: 'class_id' }]);
-      expect((await client.post('/api/schedule/feeds', { kind: 'teacher', teacher_id: one.other.id }, 422)).details).toMatchObject([{ path: 'teacher_id' }]);
+      expect((await client.post('/api/schedule/feeds', { kind: 'class', class_id: far }, 422)).details).toMatchObject([
+        { path: 'class_id' },
+      ]);
+      expect(
+        (await client.post('/api/schedule/feeds', { kind: 'teacher', teacher_id: one.other.id }, 422)).details,
+      ).toMatchObject([{ path: 'teacher_id' }]);
       await make(client, { kind: 'class', class_id: one.classId });
     }
     await make(one.teacher.client, { kind: 'teacher', teacher_id: one.teacher.id });
     await make(one.school.admin, { kind: 'teacher', teacher_id: one.other.id });
     const accountant = await one.school.user(['accountant']);
-    expect((await accountant.post('/api/schedule/feeds', { kind: 'class', class_id: one.classId }, 403)).error).toBe('forbidden');
+    expect((await accountant.post('/api/schedule/feeds', { kind: 'class', class_id: one.classId }, 403)).error).toBe(
+      'forbidden',
+    );
     await make(accountant, { kind: 'holidays' });
   });
 
@@ -283,12 +333,20 @@ describe('a feed', () => {
     [{ kind: 'own', teacher_id: 1 }, ['teacher_id']],
     [{ kind: 'own', token_hash: 'x' }, ['token_hash']],
   ])('%j is a 400 that names the fields', async (body, paths) => {
-    expect((await one.school.admin.post('/api/schedule/feeds', body, 400)).details.map(({ path }) => path).sort()).toEqual(paths);
+    expect(
+      (await one.school.admin.post('/api/schedule/feeds', body, 400)).details.map(({ path }) => path).sort(),
+    ).toEqual(paths);
   });
 
   test('that is asked for twice by one Idempotency-Key is one, and the second answer has no address, since that is kept nowhere', async () => {
     const user = await one.school.user([]);
-    const ask = () => user.send<Feed>('POST', '/api/schedule/feeds', { body: { kind: 'holidays' }, headers: { 'idempotency-key': 'once' } }, 201);
+    const ask = () =>
+      user.send<Feed>(
+        'POST',
+        '/api/schedule/feeds',
+        { body: { kind: 'holidays' }, headers: { 'idempotency-key': 'once' } },
+        201,
+      );
     const [first, second] = [(await ask()).data, (await ask()).data];
     expect(second).toEqual({ ...first, url: null });
     expect((await user.get<Feed[]>('/api/schedule/feeds')).data.map(({ id }) => id)).toEqual([first.id]);
@@ -301,8 +359,11 @@ describe('a feed', () => {
       "insert into @calendar_feed (user_id, kind, token_hash) select $1::bigint, 'holidays', md5($1::bigint::text || n) || md5(n::text) from generate_series(1, 49) n",
       [user.id],
     );
-    const answers = await race(service.database, `select from ${one.school.schema}.user_account where id = ${user.id} for update`, 3, () =>
-      [1, 2, 3].map(() => user.send('POST', '/api/schedule/feeds', { body: { kind: 'holidays' } })),
+    const answers = await race(
+      service.database,
+      `select from ${one.school.schema}.user_account where id = ${user.id} for update`,
+      3,
+      () => [1, 2, 3].map(() => user.send('POST', '/api/schedule/feeds', { body: { kind: 'holidays' } })),
     );
     expect(answers.map(({ status }) => status).sort()).toEqual([201, 409, 409]);
   });
@@ -314,12 +375,34 @@ describe('an address', () => {
     const secret = /\.([\w-]{43})\.ics$/.exec(feed.url)?.[1] ?? '';
     const other = secret.replace(/^./, (first) => (first === 'A' ? 'B' : 'A'));
     const tokens = [
-      ...[`${one.school.id}.${other}`, `${elsewhere.id}.${secret}`, `999999999.${secret}`, `999999999999999.${secret}`, `0.${secret}`, secret, `.${secret}`],
-      ...[`${one.school.id}.${secret.slice(1)}`, `${one.school.id}.${secret}A`, `${one.school.id}`, 'x', '1.1', '%00', `1'--.${secret}`, 'a'.repeat(5000)],
+      ...[
+        `${one.school.id}.${other}`,
+        `${elsewhere.id}.${secret}`,
+        `999999999.${secret}`,
+        `999999999999999.${secret}`,
+        `0.${secret}`,
+        secret,
+        `.${secret}`,
+      ],
+      ...[
+        `${one.school.id}.${secret.slice(1)}`,
+        `${one.school.id}.${secret}A`,
+        `${one.school.id}`,
+        'x',
+        '1.1',
+        '%00',
+        `1'--.${secret}`,
+        'a'.repeat(5000),
+      ],
     ];
     const answers = await Promise.all(tokens.map((token) => read(`/api/calendar/${token}.ics`)));
     for (const { status, json } of answers)
-      expect([status, json?.error, json?.message, json?.details]).toEqual([404, 'not_found', 'There is no such calendar.', undefined]);
+      expect([status, json?.error, json?.message, json?.details]).toEqual([
+        404,
+        'not_found',
+        'There is no such calendar.',
+        undefined,
+      ]);
     expect((await read(pathOf(feed))).status).toBe(200);
     // The token of a session opens none, and that of a feed no session.
     const bySecret = await send(service.url, { path: '/api/auth/profile', token: secret });
@@ -344,14 +427,16 @@ describe('an address', () => {
       await make(school.other.client, { kind: 'own' }),
       await make(school.other.client, { kind: 'teacher', teacher_id: school.other.id }),
     ];
-    const open = async () => Promise.all([ofClass, own, ofTeacher].map(async (feed) => (await read(pathOf(feed))).status));
+    const open = async () =>
+      Promise.all([ofClass, own, ofTeacher].map(async (feed) => (await read(pathOf(feed))).status));
     expect(await open()).toEqual([200, 200, 200]);
     await school.sql('update @timetable_slot set teacher_id = null where teacher_id = $1', [school.other.id]);
     expect(await open()).toEqual([404, 200, 200]);
     const again = await school.insert('class_teacher', { class_id: school.classId, teacher_id: school.other.id });
     expect(await open()).toEqual([200, 200, 200]);
     // Without the role what is one's own stays, and with another role nothing more comes.
-    const roles = (await school.sql<{ id: number }>("select id::integer from @role where name = 'teacher'"))[0]?.id ?? 0;
+    const roles =
+      (await school.sql<{ id: number }>("select id::integer from @role where name = 'teacher'"))[0]?.id ?? 0;
     await school.school.admin.delete(`/api/rbac/users/${school.other.userId}/roles/${roles}`);
     expect(await open()).toEqual([200, 200, 200]);
     await school.sql('update @teacher set user_id = null where id = $1', [school.other.id]);
@@ -365,7 +450,10 @@ describe('an address', () => {
     expect((await read(pathOf(feed))).status).toBe(200);
     await school.sql('update @teacher set deleted_at = now() where id = $1', [school.other.id]);
     expect((await read(pathOf(feed))).status).toBe(404);
-    expect((await school.school.admin.post('/api/schedule/feeds', { kind: 'teacher', teacher_id: school.other.id }, 422)).error).toBe('invalid_reference');
+    expect(
+      (await school.school.admin.post('/api/schedule/feeds', { kind: 'teacher', teacher_id: school.other.id }, 422))
+        .error,
+    ).toBe('invalid_reference');
   });
 
   test('of an admin who is made an accountant stops for classes and teachers, and not for holidays', async () => {
@@ -395,40 +483,66 @@ describe('an address', () => {
     expect(await isNothing(pathOf(feed))).toBe(true);
     await operator.post(`/api/platform/tenants/${school.school.id}/activate`);
     expect(await status()).toBe(200);
-    await service.database.query('update platform.tenant set schema_version = schema_version - 1 where id = $1', [school.school.id]);
+    await service.database.query('update platform.tenant set schema_version = schema_version - 1 where id = $1', [
+      school.school.id,
+    ]);
     expect(await status()).toBe(503);
-    await service.database.query('update platform.tenant set schema_version = schema_version + 1 where id = $1', [school.school.id]);
+    await service.database.query('update platform.tenant set schema_version = schema_version + 1 where id = $1', [
+      school.school.id,
+    ]);
     await operator.delete(`/api/platform/tenants/${school.school.id}`);
     expect(await isNothing(pathOf(feed))).toBe(true);
   });
 });
 
 test('what needs no permission is refused in the database for any other kind, whoever calls it', async () => {
-  const { sid } = JSON.parse(Buffer.from(one.student.client.token.split('.')[1] ?? '', 'base64url').toString()) as { sid: number };
+  const { sid } = JSON.parse(Buffer.from(one.student.client.token.split('.')[1] ?? '', 'base64url').toString()) as {
+    sid: number;
+  };
   const body = { kind: 'class', class_id: one.classId, token_hash: 'a'.repeat(64) };
-  await expect(one.sql("select core.call('schedule_feeds_create_own', $1, $2, '{}')", [sid, body])).rejects.toThrow('timetable.read');
+  await expect(one.sql("select core.call('schedule_feeds_create_own', $1, $2, '{}')", [sid, body])).rejects.toThrow(
+    'timetable.read',
+  );
 });
 
 describe('in the database', () => {
   /** What the role of a school sees and changes of the feeds, with these settings: each by its user. */
   const reach = (settings: Record<string, string>) =>
-    acting(service.database.url, 'school_tenant', { 'app.tenant_id': String(one.school.id), 'app.scope': 'all', ...settings }, async ({ rows, attempt }) => {
-      const table = `${one.school.schema}.calendar_feed`;
-      const seen = await rows<{ user: number }>(`select user_id::integer as user from ${table} order by 1`);
-      return { seen: [...new Set(seen.map(({ user }) => user))], changed: await attempt(`update ${table} set kind = kind`), all: seen.length };
-    });
-  const userOf = (client: Client) => (JSON.parse(Buffer.from(client.token.split('.')[1] ?? '', 'base64url').toString()) as { user_id: number }).user_id;
+    acting(
+      service.database.url,
+      'school_tenant',
+      { 'app.tenant_id': String(one.school.id), 'app.scope': 'all', ...settings },
+      async ({ rows, attempt }) => {
+        const table = `${one.school.schema}.calendar_feed`;
+        const seen = await rows<{ user: number }>(`select user_id::integer as user from ${table} order by 1`);
+        return {
+          seen: [...new Set(seen.map(({ user }) => user))],
+          changed: await attempt(`update ${table} set kind = kind`),
+          all: seen.length,
+        };
+      },
+    );
+  const userOf = (client: Client) =>
+    (JSON.parse(Buffer.from(client.token.split('.')[1] ?? '', 'base64url').toString()) as { user_id: number }).user_id;
 
   test("a feed is its user's alone, or of whoever shows its token, and only the service itself sees all", async () => {
     const [mine, theirs] = [one.teacher.client, one.other.client].map(userOf) as [number, number];
     await make(one.teacher.client, { kind: 'holidays' });
     await make(one.other.client, { kind: 'holidays' });
-    const [shown] = await one.sql<{ hash: string }>('select token_hash as hash from @calendar_feed where user_id = $1', [theirs]);
-    for (const off of [{}, { 'app.is_system': '' }, { 'app.is_system': 'no' }, { 'app.is_system': 'true' }] as Record<string, string>[]) {
+    const [shown] = await one.sql<{ hash: string }>(
+      'select token_hash as hash from @calendar_feed where user_id = $1',
+      [theirs],
+    );
+    for (const off of [{}, { 'app.is_system': '' }, { 'app.is_system': 'no' }, { 'app.is_system': 'true' }] as Record<
+      string,
+      string
+    >[]) {
       const own = await reach({ ...off, 'app.user_id': String(mine) });
       expect([own.seen, own.changed]).toEqual([[mine], own.all]);
       expect(await reach({ ...off, 'app.user_id': '' })).toMatchObject({ seen: [], changed: 0 });
-      expect((await reach({ ...off, 'app.user_id': String(mine), 'app.feed': shown?.hash ?? '' })).seen.sort()).toEqual([mine, theirs].sort());
+      expect((await reach({ ...off, 'app.user_id': String(mine), 'app.feed': shown?.hash ?? '' })).seen.sort()).toEqual(
+        [mine, theirs].sort(),
+      );
     }
     expect((await reach({ 'app.is_system': 'yes' })).seen).toEqual(expect.arrayContaining([mine, theirs]));
   });
@@ -440,12 +554,17 @@ describe('in the database', () => {
       create function api.probe(p jsonb) returns json language plpgsql stable as $$ begin
         return json_build_object('is_system', current_setting('app.is_system', true), 'users', (select count(distinct user_id) from calendar_feed)); end $$;
       grant execute on function api.probe(jsonb) to school_tenant`);
-    const { sid } = JSON.parse(Buffer.from(one.teacher.client.token.split('.')[1] ?? '', 'base64url').toString()) as { sid: number };
+    const { sid } = JSON.parse(Buffer.from(one.teacher.client.token.split('.')[1] ?? '', 'base64url').toString()) as {
+      sid: number;
+    };
     const connection = new pg.Client({ connectionString: database.url });
     await connection.connect();
     try {
       await connection.query("set app.is_system = 'yes'; set role school_api");
-      const { rows } = await connection.query<{ answer: string }>("select answer from core.call('probe', $1, '{}', '{}')", [sid]);
+      const { rows } = await connection.query<{ answer: string }>(
+        "select answer from core.call('probe', $1, '{}', '{}')",
+        [sid],
+      );
       expect(JSON.parse(rows[0]?.answer ?? '')).toEqual({ is_system: '', users: 1 });
     } finally {
       await connection.end();
@@ -469,13 +588,23 @@ test('a feed that was made has the ETag that reading it has', async () => {
   const made = await one.school.admin.post<Feed>('/api/schedule/feeds', { kind: 'holidays' }, 201);
   const version = (headers: Headers) => headers.get('etag')?.split('.')[0];
   expect(version(made.headers)).toMatch(/^"\w+$/);
-  expect(version(made.headers)).toBe(version((await one.school.admin.get(`/api/schedule/feeds/${made.data.id}`)).headers));
+  expect(version(made.headers)).toBe(
+    version((await one.school.admin.get(`/api/schedule/feeds/${made.data.id}`)).headers),
+  );
 });
 
 test('where calendars are waited for, a school takes half of the places at most, and whoever finds none is told to come again', async () => {
-  const data = JSON.stringify({ kind: 'holidays', tenant_id: 1, school: 'One', whose: null, events: [] } satisfies CalendarData);
-  const of = (tenantId: number, count: number) => Array.from({ length: count }, () => calendarText(data, { tenantId, host: 'localhost' }));
-  const made = async (all: Promise<string>[]) => (await Promise.allSettled(all)).map((one): unknown => (one.status === 'rejected' ? one.reason : one.status));
+  const data = JSON.stringify({
+    kind: 'holidays',
+    tenant_id: 1,
+    school: 'One',
+    whose: null,
+    events: [],
+  } satisfies CalendarData);
+  const of = (tenantId: number, count: number) =>
+    Array.from({ length: count }, () => calendarText(data, { tenantId, host: 'localhost' }));
+  const made = async (all: Promise<string>[]) =>
+    (await Promise.allSettled(all)).map((one): unknown => (one.status === 'rejected' ? one.reason : one.status));
   const busy = expect.objectContaining({ error: 'unavailable', retryAfter: 10 });
   const [first, second, third] = await Promise.all([made(of(1, 26)), made(of(2, 25)), made(of(3, 1))]);
   expect([first.slice(0, 25), first[25]]).toEqual([Array(25).fill('fulfilled'), busy]);

@@ -1,7 +1,7 @@
 import { beforeAll, describe, expect, test } from '@jest/globals';
-import type { Client } from '../support/client.ts';
-import { inOrder, plain, walk } from '../support/pages.ts';
-import { type School, serviceWithSchool, unique } from '../support/service.ts';
+import type { Client } from '../support/client/client.ts';
+import { inOrder, plain, walk } from '../support/client/pages.ts';
+import { type School, serviceWithSchool, unique } from '../support/server/service.ts';
 
 const { service, school } = await serviceWithSchool();
 
@@ -22,9 +22,16 @@ interface ClassSubject {
 
 const path = '/api/class-subjects';
 
-const addTeacher = (fields: Record<string, unknown> = {}, at = school) => at.insert('teacher', { first_name: 'Tia', last_name: 'Teacher', ...fields });
+const addTeacher = (fields: Record<string, unknown> = {}, at = school) =>
+  at.insert('teacher', { first_name: 'Tia', last_name: 'Teacher', ...fields });
 const addSubject = async (fields: Record<string, unknown> = {}, at = school) =>
-  (await at.admin.post<{ id: number; code: string }>('/api/subjects', { name: 'Subject', code: unique('CODE'), ...fields }, 201)).data;
+  (
+    await at.admin.post<{ id: number; code: string }>(
+      '/api/subjects',
+      { name: 'Subject', code: unique('CODE'), ...fields },
+      201,
+    )
+  ).data;
 
 async function add(fields: Record<string, unknown> = {}, at = school): Promise<ClassSubject> {
   const class_id = fields['class_id'] ?? (await at.classroom(unique('Class'))).classId;
@@ -36,7 +43,12 @@ const read = async (id: number) => (await school.admin.get<ClassSubject>(`${path
 describe('class subjects', () => {
   test('one that was added is read back with the names beside the ids, changed in part, and detached', async () => {
     const { classId, gradeId, yearId } = await school.classroom(unique('Class'));
-    const class_id = await school.insert('class', { name: 'Year 5', section: 'B', grade_id: gradeId, academic_year_id: yearId });
+    const class_id = await school.insert('class', {
+      name: 'Year 5',
+      section: 'B',
+      grade_id: gradeId,
+      academic_year_id: yearId,
+    });
     const subject = await addSubject({ name: 'History' });
     const teacher_id = await addTeacher({ first_name: 'Noor', last_name: 'Haddad' });
     const sent = { class_id, subject_id: subject.id, periods_per_week: 4, teacher_id };
@@ -65,15 +77,31 @@ describe('class subjects', () => {
 
   test('class, subject and periods are enough, and needed', async () => {
     expect(await add()).toMatchObject({ periods_per_week: 5, teacher_id: null, teacher_name: null });
-    expect((await school.admin.post(path, {}, 400)).details.map((detail) => detail.path).sort()).toEqual(['class_id', 'periods_per_week', 'subject_id']);
+    expect((await school.admin.post(path, {}, 400)).details.map((detail) => detail.path).sort()).toEqual([
+      'class_id',
+      'periods_per_week',
+      'subject_id',
+    ]);
   });
 
   test('what does not fit is a 400 that names each field', async () => {
-    const refused = await school.admin.post(path, { class_id: '1', subject_id: 0, periods_per_week: 0, teacher_id: 1.5, class_name: 'X' }, 400);
-    expect(refused.details.map((detail) => detail.path).sort()).toEqual(['class_id', 'class_name', 'periods_per_week', 'subject_id', 'teacher_id']);
+    const refused = await school.admin.post(
+      path,
+      { class_id: '1', subject_id: 0, periods_per_week: 0, teacher_id: 1.5, class_name: 'X' },
+      400,
+    );
+    expect(refused.details.map((detail) => detail.path).sort()).toEqual([
+      'class_id',
+      'class_name',
+      'periods_per_week',
+      'subject_id',
+      'teacher_id',
+    ]);
     const { id } = await add();
     for (const body of [{ periods_per_week: 61 }, { periods_per_week: null }, { periods_per_week: 1.5 }]) {
-      expect((await school.admin.put(`${path}/${id}`, body, 400)).details).toMatchObject([{ path: 'periods_per_week' }]);
+      expect((await school.admin.put(`${path}/${id}`, body, 400)).details).toMatchObject([
+        { path: 'periods_per_week' },
+      ]);
     }
   });
 
@@ -81,7 +109,10 @@ describe('class subjects', () => {
     const { class_id } = await add();
     const body = { class_id, subject_id: (await addSubject()).id, periods_per_week: 5 };
     for (const field of ['class_id', 'subject_id', 'teacher_id']) {
-      expect(await school.admin.post(path, { ...body, [field]: 999_999 }, 422)).toMatchObject({ error: 'invalid_reference', details: [{ path: field }] });
+      expect(await school.admin.post(path, { ...body, [field]: 999_999 }, 422)).toMatchObject({
+        error: 'invalid_reference',
+        details: [{ path: field }],
+      });
     }
     expect((await school.admin.get(`${path}?class_id=${class_id}`)).pagination.totalItems).toBe(1);
   });
@@ -100,23 +131,45 @@ describe('class subjects', () => {
   });
 
   test('a create with an Idempotency-Key that comes twice adds once', async () => {
-    const body = { class_id: (await school.classroom(unique('Class'))).classId, subject_id: (await addSubject()).id, periods_per_week: 5 };
-    const send = () => school.admin.send<ClassSubject>('POST', path, { body, headers: { 'Idempotency-Key': 'class-subject-twice' } }, 201);
+    const body = {
+      class_id: (await school.classroom(unique('Class'))).classId,
+      subject_id: (await addSubject()).id,
+      periods_per_week: 5,
+    };
+    const send = () =>
+      school.admin.send<ClassSubject>(
+        'POST',
+        path,
+        { body, headers: { 'Idempotency-Key': 'class-subject-twice' } },
+        201,
+      );
     expect((await send()).data).toEqual((await send()).data);
   });
 
   test('only an active teacher can be given; one who left meanwhile may stay until somebody else comes', async () => {
-    const [active, inactive, deleted] = [await addTeacher(), await addTeacher({ is_active: false }), await addTeacher({ deleted_at: new Date() })];
+    const [active, inactive, deleted] = [
+      await addTeacher(),
+      await addTeacher({ is_active: false }),
+      await addTeacher({ deleted_at: new Date() }),
+    ];
     const classSubject = await add({ teacher_id: active });
     const body = { class_id: classSubject.class_id, subject_id: (await addSubject()).id, periods_per_week: 5 };
     for (const teacher_id of [inactive, deleted]) {
-      const refusal = { error: 'invalid_reference', details: [{ path: 'teacher_id', message: `There is no active teacher ${teacher_id}.` }] };
+      const refusal = {
+        error: 'invalid_reference',
+        details: [{ path: 'teacher_id', message: `There is no active teacher ${teacher_id}.` }],
+      };
       expect(await school.admin.post(path, { ...body, teacher_id }, 422)).toMatchObject(refusal);
-      expect(await school.admin.put(`${path}/${classSubject.id}`, { periods_per_week: 1, teacher_id }, 422)).toMatchObject(refusal);
+      expect(
+        await school.admin.put(`${path}/${classSubject.id}`, { periods_per_week: 1, teacher_id }, 422),
+      ).toMatchObject(refusal);
     }
     expect(await read(classSubject.id)).toEqual(classSubject);
     await service.database.query(`update ${school.schema}.teacher set is_active = false where id = $1`, [active]);
-    const { data } = await school.admin.put<ClassSubject>(`${path}/${classSubject.id}`, { ...classSubject, periods_per_week: 2 });
+    const { data } = await school.admin.put<ClassSubject>(`${path}/${classSubject.id}`, {
+      ...classSubject,
+      periods_per_week: 2,
+    });
     expect(data).toMatchObject({ teacher_id: active, periods_per_week: 2 });
     await school.admin.put(`${path}/${classSubject.id}`, { teacher_id: await addTeacher() });
     await school.admin.put(`${path}/${classSubject.id}`, { teacher_id: active }, 422);
@@ -128,7 +181,9 @@ describe('class subjects', () => {
     expect(data).toEqual({ ...classSubject, updated_at: data.updated_at });
     for (const field of ['class_id', 'subject_id', 'academic_year_id']) {
       const other = { ...classSubject, [field]: 999_999 };
-      expect((await school.admin.put(`${path}/${classSubject.id}`, other, 400)).details).toMatchObject([{ path: field }]);
+      expect((await school.admin.put(`${path}/${classSubject.id}`, other, 400)).details).toMatchObject([
+        { path: field },
+      ]);
     }
   });
 
@@ -162,13 +217,29 @@ describe('the list', () => {
     teacherId = await addTeacher({ first_name: 'Zoë', last_name: 'Quixote' }, lists);
     const [beta, alpha] = [await lists.classroom('Béta'), await lists.classroom('alpha')];
     yearId = beta.yearId;
-    const year = await lists.insert('academic_year', { name: 'Before', start_date: '1990-01-01', end_date: '1990-12-31' });
-    before = { year, class: await lists.insert('class', { name: 'Béta', section: 'Old', grade_id: beta.gradeId, academic_year_id: year }) };
+    const year = await lists.insert('academic_year', {
+      name: 'Before',
+      start_date: '1990-01-01',
+      end_date: '1990-12-31',
+    });
+    before = {
+      year,
+      class: await lists.insert('class', {
+        name: 'Béta',
+        section: 'Old',
+        grade_id: beta.gradeId,
+        academic_year_id: year,
+      }),
+    };
     const subjects = [];
-    for (const name of ['Écology', 'drama', 'Zoology']) subjects.push(await addSubject({ name, code: `${name.slice(-6)}1` }, lists));
+    for (const name of ['Écology', 'drama', 'Zoology'])
+      subjects.push(await addSubject({ name, code: `${name.slice(-6)}1` }, lists));
     for (const [n, { id: subject_id }] of subjects.entries()) {
       for (const class_id of [beta.classId, alpha.classId, before.class]) {
-        await add({ class_id, subject_id, periods_per_week: 1 + (n % 2), teacher_id: n === 2 ? teacherId : null }, lists);
+        await add(
+          { class_id, subject_id, periods_per_week: 1 + (n % 2), teacher_id: n === 2 ? teacherId : null },
+          lists,
+        );
       }
     }
     everybody = await walk<ClassSubject>(lists.admin, path, 100);
@@ -178,7 +249,9 @@ describe('the list', () => {
 
   test('is by class, then by subject, in any case and without accents', () => {
     expect(everybody.map(({ class_name, subject_name }) => `${class_name}: ${subject_name}`)).toEqual(
-      ['alpha', 'Béta', 'Béta Old'].flatMap((one) => ['drama', 'Écology', 'Zoology'].map((subject) => `${one}: ${subject}`)),
+      ['alpha', 'Béta', 'Béta Old'].flatMap((one) =>
+        ['drama', 'Écology', 'Zoology'].map((subject) => `${one}: ${subject}`),
+      ),
     );
   });
 
@@ -203,7 +276,11 @@ describe('the list', () => {
       [`academic_year_id=${yearId}`, (one) => one.academic_year_id === yearId, 6],
       [`subject_id=${first.subject_id}`, (one) => one.subject_id === first.subject_id, 3],
       [`teacher_id=${teacherId}`, (one) => one.teacher_id === teacherId, 3],
-      [`teacher_id=${teacherId}&academic_year_id=${before.year}`, (one) => one.teacher_id === teacherId && one.academic_year_id === before.year, 1],
+      [
+        `teacher_id=${teacherId}&academic_year_id=${before.year}`,
+        (one) => one.teacher_id === teacherId && one.academic_year_id === before.year,
+        1,
+      ],
       [`class_id=${before.class}&academic_year_id=${yearId}`, () => false, 0],
     ];
     for (const [query, fits, count] of filters) {
@@ -214,7 +291,8 @@ describe('the list', () => {
   });
 
   test('searches class, subject and teacher', async () => {
-    const search = async (words: string) => (await found(`search=${words}`)).map(({ class_name, subject_name }) => `${class_name}: ${subject_name}`);
+    const search = async (words: string) =>
+      (await found(`search=${words}`)).map(({ class_name, subject_name }) => `${class_name}: ${subject_name}`);
     expect(await search('ALPHA eco')).toEqual(['alpha: Écology']);
     expect(await search('beta old')).toEqual(['Béta Old: drama', 'Béta Old: Écology', 'Béta Old: Zoology']);
     expect(await search('zoe quix alpha')).toEqual(['alpha: Zoology']);
@@ -254,28 +332,47 @@ describe('who may', () => {
 
   test('a teacher whom the school lets change classes changes those that they teach, and no other', async () => {
     const own = await service.school();
-    const { data: roles } = await own.admin.get<{ id: number; name: string; permission_ids: number[] }[]>('/api/rbac/roles');
+    const { data: roles } =
+      await own.admin.get<{ id: number; name: string; permission_ids: number[] }[]>('/api/rbac/roles');
     const { data: permissions } = await own.admin.get<{ id: number; name: string }[]>('/api/rbac/permissions');
     const role = roles.find(({ name }) => name === 'teacher');
     const permission = permissions.find(({ name }) => name === 'class.update')?.id ?? 0;
-    await own.admin.put(`/api/rbac/roles/${role?.id ?? 0}`, { permission_ids: [...(role?.permission_ids ?? []), permission] });
+    await own.admin.put(`/api/rbac/roles/${role?.id ?? 0}`, {
+      permission_ids: [...(role?.permission_ids ?? []), permission],
+    });
     const who = await own.user(['teacher']);
-    const [taught, other] = [await add({ teacher_id: await addTeacher({ user_id: who.id }, own) }, own), await add({}, own)];
+    const [taught, other] = [
+      await add({ teacher_id: await addTeacher({ user_id: who.id }, own) }, own),
+      await add({}, own),
+    ];
     const subject_id = (await addSubject({}, own)).id;
 
-    expect((await who.put<ClassSubject>(`${path}/${taught.id}`, { periods_per_week: 9 })).data.periods_per_week).toBe(9);
-    const { data: added } = await who.post<ClassSubject>(path, { class_id: taught.class_id, subject_id, periods_per_week: 1 }, 201);
+    expect((await who.put<ClassSubject>(`${path}/${taught.id}`, { periods_per_week: 9 })).data.periods_per_week).toBe(
+      9,
+    );
+    const { data: added } = await who.post<ClassSubject>(
+      path,
+      { class_id: taught.class_id, subject_id, periods_per_week: 1 },
+      201,
+    );
     await who.delete(`${path}/${added.id}`);
     await who.put(`${path}/${other.id}`, { periods_per_week: 9 }, 404);
     await who.delete(`${path}/${other.id}`, 404);
     const refused = await who.post(path, { class_id: other.class_id, subject_id, periods_per_week: 1 }, 422);
-    expect(refused).toMatchObject({ error: 'invalid_reference', details: [{ path: 'class_id', message: `There is no class ${other.class_id}.` }] });
+    expect(refused).toMatchObject({
+      error: 'invalid_reference',
+      details: [{ path: 'class_id', message: `There is no class ${other.class_id}.` }],
+    });
     expect((await own.admin.get<ClassSubject>(`${path}/${other.id}`)).data).toEqual(other);
   });
 
   test('class.read reads, class.update writes, a student does neither', async () => {
     const somebody = async (permission: string) => school.user([await school.role(permission)]);
-    const [reader, writer, pupil] = [await somebody('class.read'), await somebody('class.update'), await school.user(['student'])];
+    const [reader, writer, pupil] = [
+      await somebody('class.read'),
+      await somebody('class.update'),
+      await school.user(['student']),
+    ];
     const { id, class_id } = await add();
     const body = { class_id, subject_id: (await addSubject()).id, periods_per_week: 1 };
     expect((await reader.get<ClassSubject>(`${path}/${id}`)).data.class_id).toBe(class_id);

@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from '@jest/globals';
-import type { Client } from '../support/client.ts';
-import { ids, inOrder, plain, walk } from '../support/pages.ts';
-import { race } from '../support/race.ts';
-import { type School, testService, type TestService, unique } from '../support/service.ts';
+import type { Client } from '../support/client/client.ts';
+import { ids, inOrder, plain, walk } from '../support/client/pages.ts';
+import { race } from '../support/client/race.ts';
+import { type School, testService, type TestService, unique } from '../support/server/service.ts';
 
 let service: TestService;
 let school: School;
@@ -60,7 +60,12 @@ interface Copied {
 async function makeYears(at: School): Promise<typeof years> {
   const year = new Date().getUTCFullYear();
   return {
-    now: await at.insert('academic_year', { name: 'Now', start_date: `${year}-01-01`, end_date: `${year}-12-31`, is_current: true }),
+    now: await at.insert('academic_year', {
+      name: 'Now',
+      start_date: `${year}-01-01`,
+      end_date: `${year}-12-31`,
+      is_current: true,
+    }),
     past: await at.insert('academic_year', { name: 'Long ago', start_date: '1990-01-01', end_date: '1990-12-31' }),
     future: await at.insert('academic_year', { name: 'Far ahead', start_date: '2190-01-01', end_date: '2190-12-31' }),
   };
@@ -75,21 +80,39 @@ beforeAll(async () => {
 afterAll(() => service.close());
 
 const newGrade = () => school.insert('grade', { name: unique('Grade') });
-const newTeacher = (fields: Record<string, unknown> = {}) => school.insert('teacher', { first_name: 'Te', last_name: unique('Acher'), ...fields });
+const newTeacher = (fields: Record<string, unknown> = {}) =>
+  school.insert('teacher', { first_name: 'Te', last_name: unique('Acher'), ...fields });
 const newSubject = async (fields: { name?: string; code?: string } = {}) => {
   const subject = { name: unique('Subject'), code: unique('CODE'), ...fields };
   return { id: await school.insert('subject', subject), ...subject };
 };
 
 const add = async (fields: Record<string, unknown> = {}) =>
-  (await school.admin.post<Class>('/api/classes', { name: unique('Class'), grade_id: gradeId, academic_year_id: years.now, ...fields }, 201)).data;
+  (
+    await school.admin.post<Class>(
+      '/api/classes',
+      { name: unique('Class'), grade_id: gradeId, academic_year_id: years.now, ...fields },
+      201,
+    )
+  ).data;
 const read = async (id: number) => (await school.admin.get<Class>(`/api/classes/${id}`)).data;
 const addStudent = async (fields: Record<string, unknown> = {}) =>
-  (await school.admin.post<Student>('/api/students', { first_name: 'Sam', last_name: unique('Student'), ...fields }, 201)).data;
-const teachersOf = async (id: number) => (await school.admin.get<ClassTeacher[]>(`/api/classes/${id}/teachers?pageSize=100`)).data;
-const studentsOf = async (id: number) => (await school.admin.get<Student[]>(`/api/classes/${id}/students?pageSize=100`)).data;
+  (
+    await school.admin.post<Student>(
+      '/api/students',
+      { first_name: 'Sam', last_name: unique('Student'), ...fields },
+      201,
+    )
+  ).data;
+const teachersOf = async (id: number) =>
+  (await school.admin.get<ClassTeacher[]>(`/api/classes/${id}/teachers?pageSize=100`)).data;
+const studentsOf = async (id: number) =>
+  (await school.admin.get<Student[]>(`/api/classes/${id}/students?pageSize=100`)).data;
 const enrollments = (studentId: number) =>
-  service.database.query(`select class_id::integer, status from ${school.schema}.enrollment where student_id = $1 order by id`, [studentId]);
+  service.database.query(
+    `select class_id::integer, status from ${school.schema}.enrollment where student_id = $1 order by id`,
+    [studentId],
+  );
 const classSubjects = (classId: number) =>
   service.database.query(
     `select subject_id::integer, periods_per_week, teacher_id::integer from ${school.schema}.class_subject where class_id = $1 order by subject_id`,
@@ -142,21 +165,41 @@ describe('classes', () => {
 
   test('name, grade and academic year are enough, and each of them is needed', async () => {
     const name = unique('Bare');
-    expect(await read((await add({ name })).id)).toMatchObject({ name, section: null, class_teacher_id: null, capacity: null, room: null, medium_id: null });
+    expect(await read((await add({ name })).id)).toMatchObject({
+      name,
+      section: null,
+      class_teacher_id: null,
+      capacity: null,
+      room: null,
+      medium_id: null,
+    });
     const refused = await school.admin.post('/api/classes', {}, 400);
     expect(refused.details.map(({ path }) => path).sort()).toEqual(['academic_year_id', 'grade_id', 'name']);
   });
 
   test('names are trimmed, and an empty section is none', async () => {
     const name = unique('Trimmed');
-    expect(await add({ name: `  ${name} `, section: ' ', room: '' })).toMatchObject({ name, section: null, room: null });
+    expect(await add({ name: `  ${name} `, section: ' ', room: '' })).toMatchObject({
+      name,
+      section: null,
+      room: null,
+    });
   });
 
   test('what does not fit is a 400 that names each field, and nothing is written', async () => {
     const before = (await school.admin.get('/api/classes?pageSize=1')).pagination.totalItems;
     const refused = await school.admin.post(
       '/api/classes',
-      { name: '', section: 'x'.repeat(51), grade_id: 'five', academic_year_id: 1.5, capacity: 0, room: 7, colour: 'red', student_count: 3 },
+      {
+        name: '',
+        section: 'x'.repeat(51),
+        grade_id: 'five',
+        academic_year_id: 1.5,
+        capacity: 0,
+        room: 7,
+        colour: 'red',
+        student_count: 3,
+      },
       400,
     );
     expect(refused.details.map(({ path }) => path).sort()).toEqual(
@@ -188,7 +231,11 @@ describe('classes', () => {
   test.each(['grade_id', 'academic_year_id', 'class_teacher_id', 'school_unit_id', 'programme_id', 'medium_id'])(
     'a %s that does not exist is a 422 that names it, for a new class and for an old one',
     async (field) => {
-      const refused = await school.admin.post('/api/classes', { name: unique('None'), grade_id: gradeId, academic_year_id: years.now, [field]: 999_999 }, 422);
+      const refused = await school.admin.post(
+        '/api/classes',
+        { name: unique('None'), grade_id: gradeId, academic_year_id: years.now, [field]: 999_999 },
+        422,
+      );
       expect(refused).toMatchObject({ error: 'invalid_reference', details: [{ path: field }] });
       const known = await add();
       await addStudent({ class_id: known.id });
@@ -203,7 +250,10 @@ describe('classes', () => {
     await add({ name });
     const base = { grade_id: gradeId, academic_year_id: years.now };
     for (const same of [{ name: name.toUpperCase(), section: 'a' }, { name }]) {
-      expect(await school.admin.post('/api/classes', { ...base, ...same }, 409)).toMatchObject({ error: 'conflict', details: [{ path: 'name' }] });
+      expect(await school.admin.post('/api/classes', { ...base, ...same }, 409)).toMatchObject({
+        error: 'conflict',
+        details: [{ path: 'name' }],
+      });
     }
     const other = await add({ name, section: 'B' });
     await add({ name, section: 'A', academic_year_id: years.past });
@@ -217,17 +267,22 @@ describe('classes', () => {
       [1, 2].map(() => school.admin.send('POST', '/api/classes', { body })),
     );
     expect(statuses(answers)).toEqual([201, 409]);
-    expect((await school.admin.get(`/api/classes?search=${encodeURIComponent(body.name)}`)).pagination.totalItems).toBe(1);
+    expect((await school.admin.get(`/api/classes?search=${encodeURIComponent(body.name)}`)).pagination.totalItems).toBe(
+      1,
+    );
   });
 
   test('an Idempotency-Key adds one class however often the request comes', async () => {
     const body = { name: unique('Key'), grade_id: gradeId, academic_year_id: years.now };
-    const post = () => school.admin.send<Class>('POST', '/api/classes', { body, headers: { 'Idempotency-Key': 'class-1' } }, 201);
+    const post = () =>
+      school.admin.send<Class>('POST', '/api/classes', { body, headers: { 'Idempotency-Key': 'class-1' } }, 201);
     expect((await post()).data).toEqual((await post()).data);
   });
 
   test('a class counts in what the platform shows of the school, from when it comes until it goes', async () => {
-    const total = async () => (await service.operator.get<{ stats: { total_classes: number } }>(`/api/platform/tenants/${school.id}`)).data.stats.total_classes;
+    const total = async () =>
+      (await service.operator.get<{ stats: { total_classes: number } }>(`/api/platform/tenants/${school.id}`)).data
+        .stats.total_classes;
     const before = await total();
     const { id } = await add();
     expect(await total()).toBe(before + 1);
@@ -258,7 +313,9 @@ describe('a change of a class', () => {
     const nulls = Object.fromEntries(Object.keys(full).map((key) => [key, null]));
     expect((await school.admin.put<Class>(`/api/classes/${known.id}`, nulls)).data).toMatchObject(nulls);
     for (const field of ['name', 'grade_id', 'academic_year_id']) {
-      expect((await school.admin.put(`/api/classes/${known.id}`, { [field]: null }, 400)).details).toMatchObject([{ path: field }]);
+      expect((await school.admin.put(`/api/classes/${known.id}`, { [field]: null }, 400)).details).toMatchObject([
+        { path: field },
+      ]);
     }
   });
 
@@ -267,7 +324,9 @@ describe('a change of a class', () => {
     await addStudent({ class_id: known.id });
     const { data } = await school.admin.put<Class>(`/api/classes/${known.id}`, { ...known, room: 'R9' });
     expect(data).toEqual({ ...known, room: 'R9', student_count: 1, updated_at: data.updated_at });
-    expect((await school.admin.put(`/api/classes/${known.id}`, { ...data, grade_name: 'Other' }, 400)).details).toMatchObject([{ path: 'grade_name' }]);
+    expect(
+      (await school.admin.put(`/api/classes/${known.id}`, { ...data, grade_name: 'Other' }, 400)).details,
+    ).toMatchObject([{ path: 'grade_name' }]);
   });
 
   test('goes through with a fresh If-Match and is a 412 with a stale one; a student more is no other version', async () => {
@@ -275,7 +334,8 @@ describe('a change of a class', () => {
     const path = `/api/classes/${known.id}`;
     const etag = (await school.admin.get(path)).headers.get('etag') ?? '';
     await addStudent({ class_id: known.id });
-    const put = (status: number) => school.admin.send('PUT', path, { body: { room: 'R3' }, headers: { 'If-Match': etag } }, status);
+    const put = (status: number) =>
+      school.admin.send('PUT', path, { body: { room: 'R3' }, headers: { 'If-Match': etag } }, status);
     await put(200);
     expect((await put(412)).error).toBe('precondition_failed');
   });
@@ -294,17 +354,26 @@ describe('a change of a class', () => {
   test('of the grade, while a student enters, leaves the student in the grade of the class', async () => {
     const to = await newGrade();
     const known = await add();
-    const answers = await race(service.database, `select from ${school.schema}.class where id = ${known.id} for update`, 2, () => [
-      school.admin.send<{ id: number }>('PUT', `/api/classes/${known.id}`, { body: { grade_id: to } }),
-      school.admin.send<{ id: number }>('POST', '/api/students', { body: { first_name: 'Just', last_name: 'Coming', class_id: known.id } }),
-    ]);
+    const answers = await race(
+      service.database,
+      `select from ${school.schema}.class where id = ${known.id} for update`,
+      2,
+      () => [
+        school.admin.send<{ id: number }>('PUT', `/api/classes/${known.id}`, { body: { grade_id: to } }),
+        school.admin.send<{ id: number }>('POST', '/api/students', {
+          body: { first_name: 'Just', last_name: 'Coming', class_id: known.id },
+        }),
+      ],
+    );
     expect(statuses(answers)).toEqual([200, 201]);
     expect((await studentsOf(known.id)).map(({ grade_id }) => grade_id)).toEqual([to]);
   });
 
   test('of the academic year is a 409 once somebody was enrolled, and goes through before', async () => {
     const known = await add();
-    expect((await school.admin.put<Class>(`/api/classes/${known.id}`, { academic_year_id: years.future })).data).toMatchObject({
+    expect(
+      (await school.admin.put<Class>(`/api/classes/${known.id}`, { academic_year_id: years.future })).data,
+    ).toMatchObject({
       academic_year_id: years.future,
       is_current_year: false,
     });
@@ -314,14 +383,19 @@ describe('a change of a class', () => {
       const refused = await school.admin.put(`/api/classes/${known.id}`, { academic_year_id: years.now }, 409);
       expect(refused).toMatchObject({ error: 'conflict', details: [{ path: 'academic_year_id' }] });
     }
-    expect((await school.admin.put<Class>(`/api/classes/${known.id}`, { academic_year_id: years.future, room: 'R1' })).data.room).toBe('R1');
+    expect(
+      (await school.admin.put<Class>(`/api/classes/${known.id}`, { academic_year_id: years.future, room: 'R1' })).data
+        .room,
+    ).toBe('R1');
   });
 
   test('of the academic year, while a student enters, never leaves an enrollment of another year than its class', async () => {
     const known = await add();
     await race(service.database, `select from ${school.schema}.class where id = ${known.id} for update`, 2, () => [
       school.admin.send('PUT', `/api/classes/${known.id}`, { body: { academic_year_id: years.future } }),
-      school.admin.send('POST', '/api/students', { body: { first_name: 'Just', last_name: 'Coming', class_id: known.id } }),
+      school.admin.send('POST', '/api/students', {
+        body: { first_name: 'Just', last_name: 'Coming', class_id: known.id },
+      }),
     ]);
     const enrolled = await service.database.query(
       `select e.academic_year_id = c.academic_year_id as agree from ${school.schema}.enrollment e join ${school.schema}.class c on c.id = e.class_id where c.id = $1`,
@@ -335,7 +409,11 @@ describe('the class teacher', () => {
   test('of one class is that of no other in the same year; in another year they may be', async () => {
     const class_teacher_id = await newTeacher();
     const first = await add({ class_teacher_id });
-    const refused = await school.admin.post('/api/classes', { name: unique('Class'), grade_id: gradeId, academic_year_id: years.now, class_teacher_id }, 409);
+    const refused = await school.admin.post(
+      '/api/classes',
+      { name: unique('Class'), grade_id: gradeId, academic_year_id: years.now, class_teacher_id },
+      409,
+    );
     expect(refused).toMatchObject({ error: 'conflict', details: [{ path: 'class_teacher_id' }] });
     expect(refused.message).toContain(first.name);
     const other = await add();
@@ -353,23 +431,36 @@ describe('the class teacher', () => {
       const refused = await school.admin.put(`/api/classes/${known.id}`, { class_teacher_id }, 422);
       expect(refused).toMatchObject({ error: 'invalid_reference', details: [{ path: 'class_teacher_id' }] });
       const body = { name: unique('Class'), grade_id: gradeId, academic_year_id: years.now, class_teacher_id };
-      expect((await school.admin.post('/api/classes', body, 422)).details).toMatchObject([{ path: 'class_teacher_id' }]);
+      expect((await school.admin.post('/api/classes', body, 422)).details).toMatchObject([
+        { path: 'class_teacher_id' },
+      ]);
     }
-    await service.database.query(`update ${school.schema}.teacher set is_active = false where id = $1`, [known.class_teacher_id]);
-    expect((await school.admin.put<Class>(`/api/classes/${known.id}`, { ...known, room: 'R5' })).data.class_teacher_id).toBe(known.class_teacher_id);
+    await service.database.query(`update ${school.schema}.teacher set is_active = false where id = $1`, [
+      known.class_teacher_id,
+    ]);
+    expect(
+      (await school.admin.put<Class>(`/api/classes/${known.id}`, { ...known, room: 'R5' })).data.class_teacher_id,
+    ).toBe(known.class_teacher_id);
   });
 
   test.each<[string, (id: number, teacherId: number) => [string, string, object]]>([
     ['a change of the class', (id, class_teacher_id) => ['PUT', `/api/classes/${id}`, { class_teacher_id }]],
-    ['an assignment', (id, teacher_id) => ['POST', `/api/classes/${id}/teachers`, { teacher_id, is_class_teacher: true }]],
+    [
+      'an assignment',
+      (id, teacher_id) => ['POST', `/api/classes/${id}/teachers`, { teacher_id, is_class_teacher: true }],
+    ],
   ])('of two classes that take the same one at once, by %s, one gets them', async (_how, request) => {
     const teacherId = await newTeacher();
     const classes = [await add(), await add()];
-    const answers = await race(service.database, `select from ${school.schema}.teacher where id = ${teacherId} for update`, 2, () =>
-      classes.map(({ id }) => {
-        const [method, path, body] = request(id, teacherId);
-        return school.admin.send(method, path, { body });
-      }),
+    const answers = await race(
+      service.database,
+      `select from ${school.schema}.teacher where id = ${teacherId} for update`,
+      2,
+      () =>
+        classes.map(({ id }) => {
+          const [method, path, body] = request(id, teacherId);
+          return school.admin.send(method, path, { body });
+        }),
     );
     expect(statuses(answers)).toEqual([200, 409]);
     expect(answers.find(({ status }) => status === 409)?.error).toBe('conflict');
@@ -389,7 +480,9 @@ describe('the capacity', () => {
   const isFull = { error: 'conflict', details: [{ path: 'class_id' }] };
 
   test('holds for a new student, a moved one and one that the class takes in', async () => {
-    expect(await school.admin.post('/api/students', { first_name: 'One', last_name: 'Toomany', class_id: full.id }, 409)).toMatchObject(isFull);
+    expect(
+      await school.admin.post('/api/students', { first_name: 'One', last_name: 'Toomany', class_id: full.id }, 409),
+    ).toMatchObject(isFull);
     expect(await school.admin.put(`/api/students/${outside.id}`, { class_id: full.id }, 409)).toMatchObject(isFull);
     const refused = await school.admin.post(`/api/classes/${full.id}/students`, { student_id: outside.id }, 409);
     expect(refused).toMatchObject({ ...isFull, message: `The class ${full.name} has room for 2 students.` });
@@ -427,11 +520,20 @@ describe('the capacity', () => {
 
   test('of two who take the last seat at once, one way or another, one gets it', async () => {
     const one = await add({ capacity: 1 });
-    const answers = await race(service.database, `select from ${school.schema}.class where id = ${one.id} for update`, 3, () => [
-      school.admin.send('POST', `/api/classes/${one.id}/students`, { body: { student_id: outside.id } }),
-      school.admin.send('POST', '/api/students', { body: { first_name: 'Racing', last_name: 'Student', class_id: one.id } }),
-      school.admin.send('POST', '/api/students', { body: { first_name: 'Racing', last_name: 'Too', class_id: one.id } }),
-    ]);
+    const answers = await race(
+      service.database,
+      `select from ${school.schema}.class where id = ${one.id} for update`,
+      3,
+      () => [
+        school.admin.send('POST', `/api/classes/${one.id}/students`, { body: { student_id: outside.id } }),
+        school.admin.send('POST', '/api/students', {
+          body: { first_name: 'Racing', last_name: 'Student', class_id: one.id },
+        }),
+        school.admin.send('POST', '/api/students', {
+          body: { first_name: 'Racing', last_name: 'Too', class_id: one.id },
+        }),
+      ],
+    );
     expect(statuses(answers).slice(1)).toEqual([409, 409]);
     expect((await read(one.id)).student_count).toBe(1);
   });
@@ -439,10 +541,15 @@ describe('the capacity', () => {
   test('that goes down while a student enters: one of the two is refused', async () => {
     const known = await add({ capacity: 2 });
     await addStudent({ class_id: known.id });
-    const answers = await race(service.database, `select from ${school.schema}.class where id = ${known.id} for update`, 2, () => [
-      school.admin.send('PUT', `/api/classes/${known.id}`, { body: { capacity: 1 } }),
-      school.admin.send('POST', `/api/classes/${known.id}/students`, { body: { student_id: outside.id } }),
-    ]);
+    const answers = await race(
+      service.database,
+      `select from ${school.schema}.class where id = ${known.id} for update`,
+      2,
+      () => [
+        school.admin.send('PUT', `/api/classes/${known.id}`, { body: { capacity: 1 } }),
+        school.admin.send('POST', `/api/classes/${known.id}/students`, { body: { student_id: outside.id } }),
+      ],
+    );
     expect(statuses(answers)).toEqual([200, 409]);
     const { capacity, student_count } = await read(known.id);
     expect(student_count).toBe(capacity);
@@ -457,7 +564,12 @@ describe('a class that goes', () => {
     await school.admin.put(`/api/students/${student.id}`, { class_id: null });
     expect((await school.admin.delete(`/api/classes/${known.id}`, 409)).error).toBe('in_use');
     await service.database.query(`delete from ${school.schema}.enrollment where student_id = $1`, [student.id]);
-    await school.insert('attendance', { student_id: student.id, class_id: known.id, date: '2026-01-05', status: 'present' });
+    await school.insert('attendance', {
+      student_id: student.id,
+      class_id: known.id,
+      date: '2026-01-05',
+      status: 'present',
+    });
     expect((await school.admin.delete(`/api/classes/${known.id}`, 409)).error).toBe('in_use');
     expect((await read(known.id)).id).toBe(known.id);
   });
@@ -480,7 +592,10 @@ describe('a class that goes', () => {
 describe('the list', () => {
   let lists: School;
   let everybody: Class[];
-  const of: Record<'academic_year_id' | 'grade_id' | 'school_unit_id' | 'programme_id' | 'medium_id' | 'class_teacher_id', number[]> = {
+  const of: Record<
+    'academic_year_id' | 'grade_id' | 'school_unit_id' | 'programme_id' | 'medium_id' | 'class_teacher_id',
+    number[]
+  > = {
     academic_year_id: [],
     grade_id: [],
     school_unit_id: [],
@@ -506,7 +621,8 @@ describe('the list', () => {
     for (const table of ['school_unit', 'programme', 'medium'] as const) {
       for (const name of ['One', 'Other']) of[`${table}_id`].push(await lists.insert(table, { name }));
     }
-    for (let n = 0; n < 12; n++) of.class_teacher_id.push(await lists.insert('teacher', { first_name: 'T', last_name: `Number ${n}` }));
+    for (let n = 0; n < 12; n++)
+      of.class_teacher_id.push(await lists.insert('teacher', { first_name: 'T', last_name: `Number ${n}` }));
     const names = ['Élan', 'elan', 'Zebra', 'Ångström'];
     for (let n = 0; n < 24; n++) {
       const { data } = await lists.admin.post<Class>(
@@ -528,7 +644,9 @@ describe('the list', () => {
         await lists.admin.post('/api/students', { first_name: 'S', last_name: `Of ${n}`, class_id: data.id }, 201);
       }
     }
-    await service.database.query(`update ${lists.schema}.class set created_at = timestamptz '2026-01-01Z' + (id % 3) * interval '1 day'`);
+    await service.database.query(
+      `update ${lists.schema}.class set created_at = timestamptz '2026-01-01Z' + (id % 3) * interval '1 day'`,
+    );
     everybody = await walk<Class>(lists.admin, '/api/classes', 100);
   });
 
@@ -565,10 +683,15 @@ describe('the list', () => {
 
   test('filters and search narrow it together', async () => {
     const expected = everybody.filter(
-      (record) => record.academic_year_id === of.academic_year_id[0] && record.grade_id === of.grade_id[1] && plain(record.name).startsWith('elan'),
+      (record) =>
+        record.academic_year_id === of.academic_year_id[0] &&
+        record.grade_id === of.grade_id[1] &&
+        plain(record.name).startsWith('elan'),
     );
     expect(expected.length).toBeGreaterThan(0);
-    expect(ids(await found(`academic_year_id=${of.academic_year_id[0]}&grade_id=${of.grade_id[1]}&search=ELAN`))).toEqual(ids(expected));
+    expect(
+      ids(await found(`academic_year_id=${of.academic_year_id[0]}&grade_id=${of.grade_id[1]}&search=ELAN`)),
+    ).toEqual(ids(expected));
   });
 
   test.each([
@@ -580,7 +703,9 @@ describe('the list', () => {
     ['% as itself', '%25', () => false],
     ['nothing', '', () => true],
   ])('search takes %s', async (_what, search, fits) => {
-    expect(ids(await found(`search=${encodeURIComponent(decodeURIComponent(search))}`))).toEqual(ids(everybody.filter(fits)));
+    expect(ids(await found(`search=${encodeURIComponent(decodeURIComponent(search))}`))).toEqual(
+      ids(everybody.filter(fits)),
+    );
   });
 
   test.each([
@@ -594,18 +719,27 @@ describe('the list', () => {
   });
 
   test('every record of it is the record that its id answers', async () => {
-    for (const record of everybody.slice(0, 3)) expect((await lists.admin.get<Class>(`/api/classes/${record.id}`)).data).toEqual(record);
+    for (const record of everybody.slice(0, 3))
+      expect((await lists.admin.get<Class>(`/api/classes/${record.id}`)).data).toEqual(record);
   });
 });
 
 describe('who belongs to a class', () => {
   test('is who is enrolled in it, and who completed the year in it; who is put back into an earlier year was never in the later one', async () => {
-    const [past, now, future] = [await add({ academic_year_id: years.past }), await add(), await add({ academic_year_id: years.future })];
+    const [past, now, future] = [
+      await add({ academic_year_id: years.past }),
+      await add(),
+      await add({ academic_year_id: years.future }),
+    ];
     const moving = await addStudent({ class_id: past.id });
     const staying = await addStudent({ class_id: past.id });
     const left = await addStudent({ class_id: past.id });
     await school.admin.put(`/api/students/${left.id}`, { class_id: null });
-    const counts = async () => [(await read(past.id)).student_count, (await read(now.id)).student_count, (await read(future.id)).student_count];
+    const counts = async () => [
+      (await read(past.id)).student_count,
+      (await read(now.id)).student_count,
+      (await read(future.id)).student_count,
+    ];
     const lists = async () => Promise.all([past, now, future].map(async ({ id }) => ids(await studentsOf(id))));
     const both = [moving.id, staying.id];
     expect(await lists()).toEqual([both, [], []]);
@@ -623,7 +757,8 @@ describe('who belongs to a class', () => {
   test('counts once who was in a past class twice', async () => {
     const [past, now] = [await add({ academic_year_id: years.past }), await add()];
     const student = await addStudent({ class_id: past.id });
-    for (const class_id of [now.id, past.id, now.id]) await school.admin.put(`/api/students/${student.id}`, { class_id });
+    for (const class_id of [now.id, past.id, now.id])
+      await school.admin.put(`/api/students/${student.id}`, { class_id });
     expect((await read(past.id)).student_count).toBe(1);
     expect(ids(await studentsOf(past.id))).toEqual([student.id]);
   });
@@ -633,17 +768,34 @@ describe('who belongs to a class', () => {
     const names = ['Zoë', 'Ana', 'Émile', 'Bo'];
     const students: Student[] = [];
     for (const [n, first_name] of names.entries()) {
-      students.push(await addStudent({ first_name, last_name: 'Same', class_id: id, is_active: n !== 1, roll_number: String(10 - n) }));
+      students.push(
+        await addStudent({
+          first_name,
+          last_name: 'Same',
+          class_id: id,
+          is_active: n !== 1,
+          roll_number: String(10 - n),
+        }),
+      );
     }
-    const list = async (query: string) => (await school.admin.get<Student[]>(`/api/classes/${id}/students?${query}`)).data.map(({ first_name }) => first_name);
+    const list = async (query: string) =>
+      (await school.admin.get<Student[]>(`/api/classes/${id}/students?${query}`)).data.map(
+        ({ first_name }) => first_name,
+      );
     expect(await list('')).toEqual(['Ana', 'Bo', 'Émile', 'Zoë']);
     expect(await list('order=desc&sort=first_name')).toEqual(['Zoë', 'Émile', 'Bo', 'Ana']);
     expect(await list('sort=roll_number')).toEqual(['Bo', 'Émile', 'Ana', 'Zoë']);
     expect(await list('is_active=false')).toEqual(['Ana']);
     expect(await list('search=EMILE')).toEqual(['Émile']);
-    expect(ids(await walk<Student>(school.admin, `/api/classes/${id}/students?sort=created_at`, 3))).toEqual(ids(students));
-    expect((await studentsOf(id))[0]).toEqual((await school.admin.get<Student>(`/api/students/${students[1]?.id}`)).data);
-    expect((await school.admin.get(`/api/classes/${id}/students?sort=phone`, 400)).details).toMatchObject([{ path: 'sort' }]);
+    expect(ids(await walk<Student>(school.admin, `/api/classes/${id}/students?sort=created_at`, 3))).toEqual(
+      ids(students),
+    );
+    expect((await studentsOf(id))[0]).toEqual(
+      (await school.admin.get<Student>(`/api/students/${students[1]?.id}`)).data,
+    );
+    expect((await school.admin.get(`/api/classes/${id}/students?sort=phone`, 400)).details).toMatchObject([
+      { path: 'sort' },
+    ]);
   });
 });
 
@@ -665,11 +817,17 @@ describe('a student', () => {
     const known = await add();
     const student = await addStudent({ class_id: known.id });
     const path = `/api/classes/${known.id}/students`;
-    expect(await school.admin.post(path, { student_id: student.id }, 409)).toMatchObject({ error: 'conflict', details: [{ path: 'student_id' }] });
+    expect(await school.admin.post(path, { student_id: student.id }, 409)).toMatchObject({
+      error: 'conflict',
+      details: [{ path: 'student_id' }],
+    });
     expect(await enrollments(student.id)).toHaveLength(1);
     await school.admin.delete(`/api/students/${student.id}`);
     for (const student_id of [student.id, 999_999]) {
-      expect(await school.admin.post(path, { student_id }, 422)).toMatchObject({ error: 'invalid_reference', details: [{ path: 'student_id' }] });
+      expect(await school.admin.post(path, { student_id }, 422)).toMatchObject({
+        error: 'invalid_reference',
+        details: [{ path: 'student_id' }],
+      });
     }
     expect((await school.admin.post(path, {}, 400)).details).toMatchObject([{ path: 'student_id' }]);
   });
@@ -678,11 +836,16 @@ describe('a student', () => {
     const [known, other] = [await add(), await add()];
     const student = await addStudent({ class_id: known.id });
     expect((await school.admin.delete(`/api/classes/${other.id}/students/${student.id}`, 404)).error).toBe('not_found');
-    expect((await school.admin.delete<{ id: number }>(`/api/classes/${known.id}/students/${student.id}`)).data).toEqual({ id: student.id });
+    expect((await school.admin.delete<{ id: number }>(`/api/classes/${known.id}/students/${student.id}`)).data).toEqual(
+      { id: student.id },
+    );
     await school.admin.delete(`/api/classes/${known.id}/students/${student.id}`, 404);
     await school.admin.delete(`/api/classes/${known.id}/students/999999`, 404);
     expect(await enrollments(student.id)).toEqual([{ class_id: known.id, status: 'withdrawn' }]);
-    expect((await school.admin.get<Student>(`/api/students/${student.id}`)).data).toMatchObject({ class_id: null, grade_id: known.grade_id });
+    expect((await school.admin.get<Student>(`/api/students/${student.id}`)).data).toMatchObject({
+      class_id: null,
+      grade_id: known.grade_id,
+    });
   });
 
   test('who completed a past class is no longer in it: a 404', async () => {
@@ -703,22 +866,34 @@ describe('a student', () => {
     const deleted = await addStudent({ last_name: mark });
     await school.admin.delete(`/api/students/${deleted.id}`);
     const list = async (query = '', id = known.id) =>
-      ids((await school.admin.get<Student[]>(`/api/classes/${id}/unassigned-students?search=${encodeURIComponent(mark)}&${query}`)).data);
+      ids(
+        (
+          await school.admin.get<Student[]>(
+            `/api/classes/${id}/unassigned-students?search=${encodeURIComponent(mark)}&${query}`,
+          )
+        ).data,
+      );
     expect(await list()).toEqual([elsewhere.id, free.id]);
     expect(await list('order=desc&sort=first_name')).toEqual([free.id, elsewhere.id]);
     expect(await list('', other.id)).toEqual([inside.id, free.id]);
     expect(await list('without_class=true')).toEqual([free.id]);
     expect(await list('without_class=false')).toEqual([elsewhere.id]);
     expect(await list(`grade_id=${gradeId}`)).toEqual([elsewhere.id]);
-    expect(ids(await walk<Student>(school.admin, `/api/classes/${known.id}/unassigned-students?search=${encodeURIComponent(mark)}`, 1))).toEqual([
-      elsewhere.id,
-      free.id,
-    ]);
+    expect(
+      ids(
+        await walk<Student>(
+          school.admin,
+          `/api/classes/${known.id}/unassigned-students?search=${encodeURIComponent(mark)}`,
+          1,
+        ),
+      ),
+    ).toEqual([elsewhere.id, free.id]);
   });
 });
 
 describe('the teachers of a class', () => {
-  const assign = (id: number, body: Record<string, unknown>, status = 200) => school.admin.post<ClassTeacher>(`/api/classes/${id}/teachers`, body, status);
+  const assign = (id: number, body: Record<string, unknown>, status = 200) =>
+    school.admin.post<ClassTeacher>(`/api/classes/${id}/teachers`, body, status);
 
   test('are one row each, whatever makes them that: class teacher, subjects, words', async () => {
     const maths = await newSubject({ name: 'Mathematics' });
@@ -752,7 +927,11 @@ describe('the teachers of a class', () => {
       [false, ['Art']],
     ]);
     const path = `/api/classes/${known.id}/teachers`;
-    expect(ids((await school.admin.get<ClassTeacher[]>(`${path}?sort=first_name&order=desc`)).data)).toEqual([one, three, two]);
+    expect(ids((await school.admin.get<ClassTeacher[]>(`${path}?sort=first_name&order=desc`)).data)).toEqual([
+      one,
+      three,
+      two,
+    ]);
     expect(ids((await school.admin.get<ClassTeacher[]>(`${path}?search=OBERG+zoe`)).data)).toEqual([one]);
     expect(ids(await walk<ClassTeacher>(school.admin, path, 2))).toEqual([two, one, three]);
   });
@@ -760,10 +939,17 @@ describe('the teachers of a class', () => {
   test('come by an assignment that answers what they are there, as often as it is said', async () => {
     const known = await add();
     const teacher_id = await newTeacher();
-    expect((await assign(known.id, { teacher_id })).data).toMatchObject({ id: teacher_id, is_class_teacher: false, subjects: [] });
+    expect((await assign(known.id, { teacher_id })).data).toMatchObject({
+      id: teacher_id,
+      is_class_teacher: false,
+      subjects: [],
+    });
     expect((await assign(known.id, { teacher_id, subject: 'Chess' })).data).toMatchObject({ subjects: ['Chess'] });
     expect((await assign(known.id, { teacher_id, subject: 'CHESS' })).data).toMatchObject({ subjects: ['Chess'] });
-    expect((await assign(known.id, { teacher_id, is_class_teacher: true })).data).toMatchObject({ is_class_teacher: true, subjects: ['Chess'] });
+    expect((await assign(known.id, { teacher_id, is_class_teacher: true })).data).toMatchObject({
+      is_class_teacher: true,
+      subjects: ['Chess'],
+    });
     expect(await teachersOf(known.id)).toHaveLength(1);
     expect((await read(known.id)).class_teacher_id).toBe(teacher_id);
   });
@@ -771,26 +957,33 @@ describe('the teachers of a class', () => {
   test.each([
     ['name', 'bIOLOGY'],
     ['code', 'bio-5'],
-  ])('take over a subject of the class that the assignment names by %s, in any case: it is theirs alone', async (_by, subject) => {
-    const known = await add();
-    const biology = await newSubject({ name: 'Biology', code: unique('BIO-5') });
-    await school.insert('class_subject', { class_id: known.id, subject_id: biology.id, periods_per_week: 4 });
-    const words = subject === 'bio-5' ? biology.code.toLowerCase() : subject;
-    const [first, second] = [await newTeacher(), await newTeacher()];
-    await school.insert('class_teacher', { class_id: known.id, teacher_id: first, subject: 'biology' });
-    expect((await assign(known.id, { teacher_id: first, subject: words })).data.subjects).toEqual(['Biology']);
-    expect(await classSubjects(known.id)).toEqual([{ subject_id: biology.id, periods_per_week: 4, teacher_id: first }]);
-    expect((await assign(known.id, { teacher_id: second, subject: words })).data.subjects).toEqual(['Biology']);
-    expect(await classSubjects(known.id)).toMatchObject([{ teacher_id: second }]);
-    expect(ids(await teachersOf(known.id))).toEqual([second]);
-  });
+  ])(
+    'take over a subject of the class that the assignment names by %s, in any case: it is theirs alone',
+    async (_by, subject) => {
+      const known = await add();
+      const biology = await newSubject({ name: 'Biology', code: unique('BIO-5') });
+      await school.insert('class_subject', { class_id: known.id, subject_id: biology.id, periods_per_week: 4 });
+      const words = subject === 'bio-5' ? biology.code.toLowerCase() : subject;
+      const [first, second] = [await newTeacher(), await newTeacher()];
+      await school.insert('class_teacher', { class_id: known.id, teacher_id: first, subject: 'biology' });
+      expect((await assign(known.id, { teacher_id: first, subject: words })).data.subjects).toEqual(['Biology']);
+      expect(await classSubjects(known.id)).toEqual([
+        { subject_id: biology.id, periods_per_week: 4, teacher_id: first },
+      ]);
+      expect((await assign(known.id, { teacher_id: second, subject: words })).data.subjects).toEqual(['Biology']);
+      expect(await classSubjects(known.id)).toMatchObject([{ teacher_id: second }]);
+      expect(ids(await teachersOf(known.id))).toEqual([second]);
+    },
+  );
 
   test('have one class teacher among them: the next one replaces the former, who keeps what else they teach', async () => {
     const known = await add();
     const [first, second] = [await newTeacher(), await newTeacher()];
     await assign(known.id, { teacher_id: first, is_class_teacher: true, subject: 'Chess' });
     await assign(known.id, { teacher_id: second, is_class_teacher: true });
-    expect((await teachersOf(known.id)).map(({ id, is_class_teacher, subjects }) => [id, is_class_teacher, subjects])).toEqual([
+    expect(
+      (await teachersOf(known.id)).map(({ id, is_class_teacher, subjects }) => [id, is_class_teacher, subjects]),
+    ).toEqual([
       [first, false, ['Chess']],
       [second, true, []],
     ]);
@@ -806,8 +999,15 @@ describe('the teachers of a class', () => {
 
   test('are active and there: any other is a 422; one who left shows as inactive', async () => {
     const known = await add();
-    for (const teacher_id of [await newTeacher({ is_active: false }), await newTeacher({ deleted_at: '2026-01-01T00:00:00Z' }), 999_999]) {
-      expect(await assign(known.id, { teacher_id }, 422)).toMatchObject({ error: 'invalid_reference', details: [{ path: 'teacher_id' }] });
+    for (const teacher_id of [
+      await newTeacher({ is_active: false }),
+      await newTeacher({ deleted_at: '2026-01-01T00:00:00Z' }),
+      999_999,
+    ]) {
+      expect(await assign(known.id, { teacher_id }, 422)).toMatchObject({
+        error: 'invalid_reference',
+        details: [{ path: 'teacher_id' }],
+      });
     }
     expect(await teachersOf(known.id)).toEqual([]);
     const teacher_id = await newTeacher();
@@ -819,12 +1019,15 @@ describe('the teachers of a class', () => {
   test('go with all that they teach there, and stay in other classes', async () => {
     const [known, other] = [await add(), await add()];
     const subject = await newSubject();
-    for (const { id } of [known, other]) await school.insert('class_subject', { class_id: id, subject_id: subject.id, periods_per_week: 4 });
+    for (const { id } of [known, other])
+      await school.insert('class_subject', { class_id: id, subject_id: subject.id, periods_per_week: 4 });
     const teacher_id = await newTeacher();
     await assign(known.id, { teacher_id, is_class_teacher: true, subject: subject.code });
     await assign(known.id, { teacher_id, subject: 'Chess' });
     await assign(other.id, { teacher_id, subject: subject.name });
-    expect((await school.admin.delete<{ id: number }>(`/api/classes/${known.id}/teachers/${teacher_id}`)).data).toEqual({ id: teacher_id });
+    expect((await school.admin.delete<{ id: number }>(`/api/classes/${known.id}/teachers/${teacher_id}`)).data).toEqual(
+      { id: teacher_id },
+    );
     expect(await teachersOf(known.id)).toEqual([]);
     expect((await read(known.id)).class_teacher_id).toBeNull();
     expect(await classSubjects(known.id)).toMatchObject([{ subject_id: subject.id, teacher_id: null }]);
@@ -857,10 +1060,19 @@ describe('the teachers of a class', () => {
 
   test('who are class teacher nowhere in a year are available for it, the current year unless another is named', async () => {
     const last_name = unique('Available');
-    const [one, two] = [await newTeacher({ last_name, first_name: 'A' }), await newTeacher({ last_name, first_name: 'B' })];
+    const [one, two] = [
+      await newTeacher({ last_name, first_name: 'A' }),
+      await newTeacher({ last_name, first_name: 'B' }),
+    ];
     await newTeacher({ last_name, is_active: false });
     const list = async (query = '') =>
-      ids((await school.admin.get<{ id: number }[]>(`/api/classes/meta/available-class-teachers?search=${encodeURIComponent(last_name)}${query}`)).data);
+      ids(
+        (
+          await school.admin.get<{ id: number }[]>(
+            `/api/classes/meta/available-class-teachers?search=${encodeURIComponent(last_name)}${query}`,
+          )
+        ).data,
+      );
     expect(await list()).toEqual([one, two]);
     await add({ class_teacher_id: one });
     await add({ class_teacher_id: two, academic_year_id: years.past });
@@ -896,12 +1108,25 @@ describe('a copy', () => {
   let to: number;
   beforeEach(async () => {
     serial += 1;
-    from = await school.insert('academic_year', { name: unique('From'), start_date: `${2200 + serial}-01-01`, end_date: `${2200 + serial}-12-31` });
-    to = await school.insert('academic_year', { name: unique('To'), start_date: `${2600 + serial}-01-01`, end_date: `${2600 + serial}-12-31` });
+    from = await school.insert('academic_year', {
+      name: unique('From'),
+      start_date: `${2200 + serial}-01-01`,
+      end_date: `${2200 + serial}-12-31`,
+    });
+    to = await school.insert('academic_year', {
+      name: unique('To'),
+      start_date: `${2600 + serial}-01-01`,
+      end_date: `${2600 + serial}-12-31`,
+    });
   });
   const copy = async (body: Record<string, unknown> = {}, status = 200) =>
-    school.admin.post<Copied>('/api/classes/copy', { from_academic_year_id: from, to_academic_year_id: to, ...body }, status);
-  const classesOf = async (yearId: number) => (await school.admin.get<Class[]>(`/api/classes?academic_year_id=${yearId}&sort=name&pageSize=100`)).data;
+    school.admin.post<Copied>(
+      '/api/classes/copy',
+      { from_academic_year_id: from, to_academic_year_id: to, ...body },
+      status,
+    );
+  const classesOf = async (yearId: number) =>
+    (await school.admin.get<Class[]>(`/api/classes?academic_year_id=${yearId}&sort=name&pageSize=100`)).data;
 
   test('has the structure, subjects and teachers of the classes, and never their students', async () => {
     const subjects = [await newSubject(), await newSubject()];
@@ -915,8 +1140,18 @@ describe('a copy', () => {
       medium_id: await school.insert('medium', { name: unique('Medium') }),
     });
     const second = await add({ academic_year_id: from, class_teacher_id: gone });
-    await school.insert('class_subject', { class_id: known.id, subject_id: subjects[0]?.id, periods_per_week: 6, teacher_id: two });
-    await school.insert('class_subject', { class_id: known.id, subject_id: subjects[1]?.id, periods_per_week: 3, teacher_id: gone });
+    await school.insert('class_subject', {
+      class_id: known.id,
+      subject_id: subjects[0]?.id,
+      periods_per_week: 6,
+      teacher_id: two,
+    });
+    await school.insert('class_subject', {
+      class_id: known.id,
+      subject_id: subjects[1]?.id,
+      periods_per_week: 3,
+      teacher_id: gone,
+    });
     await school.insert('class_teacher', { class_id: known.id, teacher_id: two, subject: 'Chess' });
     await school.insert('class_teacher', { class_id: known.id, teacher_id: gone, subject: 'Go' });
     await addStudent({ class_id: known.id });
@@ -955,11 +1190,16 @@ describe('a copy', () => {
 
   test('skips what the year has already by name and section, with the reason; done again it skips all', async () => {
     const name = unique('Both');
-    const [a, b] = [await add({ academic_year_id: from, name, section: 'A' }), await add({ academic_year_id: from, name, section: 'B' })];
+    const [a, b] = [
+      await add({ academic_year_id: from, name, section: 'A' }),
+      await add({ academic_year_id: from, name, section: 'B' }),
+    ];
     await add({ academic_year_id: to, name: name.toUpperCase(), section: 'a' });
     const { data } = await copy();
     expect(data).toMatchObject({ copied: 1, skipped: 1, classes: [{ copied_from: b.id }] });
-    expect(data.skipped_classes).toEqual([{ class_id: a.id, name, section: 'A', reason: 'The academic year has a class of this name and section.' }]);
+    expect(data.skipped_classes).toEqual([
+      { class_id: a.id, name, section: 'A', reason: 'The academic year has a class of this name and section.' },
+    ]);
     const again = await copy();
     expect(again.data).toMatchObject({ copied: 0, skipped: 2, classes: [] });
     expect(again.data.skipped_classes.map(({ class_id }) => class_id)).toEqual([a.id, b.id]);
@@ -971,7 +1211,12 @@ describe('a copy', () => {
     const teacher = await newTeacher();
     const known = await add({ academic_year_id: from, class_teacher_id: teacher });
     await add({ academic_year_id: from });
-    await school.insert('class_subject', { class_id: known.id, subject_id: subject.id, periods_per_week: 6, teacher_id: teacher });
+    await school.insert('class_subject', {
+      class_id: known.id,
+      subject_id: subject.id,
+      periods_per_week: 6,
+      teacher_id: teacher,
+    });
     await school.insert('class_teacher', { class_id: known.id, teacher_id: teacher, subject: 'Chess' });
     await copy({ class_ids: [known.id, known.id], include_teachers: false });
     const [made] = await classesOf(to);
@@ -996,11 +1241,23 @@ describe('a copy', () => {
 
   test('within one year is a 400; a year or class that is not there, or a class of another year, a 422', async () => {
     const known = await add({ academic_year_id: from });
-    expect(await copy({ to_academic_year_id: from }, 400)).toMatchObject({ error: 'validation_error', details: [{ path: 'to_academic_year_id' }] });
-    expect(await copy({ from_academic_year_id: 999_999 }, 422)).toMatchObject({ error: 'invalid_reference', details: [{ path: 'from_academic_year_id' }] });
-    expect(await copy({ to_academic_year_id: 999_999 }, 422)).toMatchObject({ error: 'invalid_reference', details: [{ path: 'to_academic_year_id' }] });
+    expect(await copy({ to_academic_year_id: from }, 400)).toMatchObject({
+      error: 'validation_error',
+      details: [{ path: 'to_academic_year_id' }],
+    });
+    expect(await copy({ from_academic_year_id: 999_999 }, 422)).toMatchObject({
+      error: 'invalid_reference',
+      details: [{ path: 'from_academic_year_id' }],
+    });
+    expect(await copy({ to_academic_year_id: 999_999 }, 422)).toMatchObject({
+      error: 'invalid_reference',
+      details: [{ path: 'to_academic_year_id' }],
+    });
     for (const other of [999_999, (await add()).id]) {
-      expect(await copy({ class_ids: [known.id, other] }, 422)).toMatchObject({ error: 'invalid_reference', details: [{ path: 'class_ids' }] });
+      expect(await copy({ class_ids: [known.id, other] }, 422)).toMatchObject({
+        error: 'invalid_reference',
+        details: [{ path: 'class_ids' }],
+      });
     }
     expect((await copy({ class_ids: [] }, 400)).details).toMatchObject([{ path: 'class_ids' }]);
     expect(await classesOf(to)).toEqual([]);
@@ -1008,7 +1265,10 @@ describe('a copy', () => {
 
   test('that runs twice at once makes each class once', async () => {
     for (let n = 0; n < 3; n++) await add({ academic_year_id: from });
-    const answers = await race(service.database, `lock table ${school.schema}.class in share mode`, 2, () => [copy(), copy()]);
+    const answers = await race(service.database, `lock table ${school.schema}.class in share mode`, 2, () => [
+      copy(),
+      copy(),
+    ]);
     expect(answers.map(({ data }) => data.copied).sort()).toEqual([0, 3]);
     expect(answers.map(({ data }) => data.skipped).sort()).toEqual([0, 3]);
     expect(await classesOf(to)).toHaveLength(3);
@@ -1032,7 +1292,8 @@ describe('the subjects of a grade', () => {
     skipped: number;
     classes: { class_id: number; added: string[] }[];
   }
-  const apply = (body: Record<string, unknown>, status = 200) => school.admin.post<Added>('/api/classes/subjects/by-grade', body, status);
+  const apply = (body: Record<string, unknown>, status = 200) =>
+    school.admin.post<Added>('/api/classes/subjects/by-grade', body, status);
 
   test('come from its template to each class; what a class has stays as it is', async () => {
     const grade_id = await newGrade();
@@ -1041,15 +1302,19 @@ describe('the subjects of a grade', () => {
       [maths, 6],
       [art, 2],
     ] as const) {
-      await service.database.query(`insert into ${school.schema}.grade_subject (grade_id, subject_id, periods_per_week) values ($1, $2, $3)`, [
-        grade_id,
-        subject.id,
-        periods_per_week,
-      ]);
+      await service.database.query(
+        `insert into ${school.schema}.grade_subject (grade_id, subject_id, periods_per_week) values ($1, $2, $3)`,
+        [grade_id, subject.id, periods_per_week],
+      );
     }
     const [one, two] = [await add({ grade_id }), await add({ grade_id })];
     const teacher = await newTeacher();
-    await school.insert('class_subject', { class_id: two.id, subject_id: art.id, periods_per_week: 9, teacher_id: teacher });
+    await school.insert('class_subject', {
+      class_id: two.id,
+      subject_id: art.id,
+      periods_per_week: 9,
+      teacher_id: teacher,
+    });
     const { data } = await apply({ grade_id, class_ids: [two.id, one.id, one.id] });
     expect(data).toEqual({
       added: 3,
@@ -1067,7 +1332,11 @@ describe('the subjects of a grade', () => {
       { subject_id: maths.id, periods_per_week: 6, teacher_id: null },
       { subject_id: art.id, periods_per_week: 9, teacher_id: teacher },
     ]);
-    expect((await apply({ grade_id, class_ids: [one.id, two.id] })).data).toMatchObject({ added: 0, skipped: 4, classes: [{ added: [] }, { added: [] }] });
+    expect((await apply({ grade_id, class_ids: [one.id, two.id] })).data).toMatchObject({
+      added: 0,
+      skipped: 4,
+      classes: [{ added: [] }, { added: [] }],
+    });
     expect((await read(one.id)).subject_count).toBe(2);
   });
 
@@ -1075,10 +1344,14 @@ describe('the subjects of a grade', () => {
     const grade_id = await newGrade();
     await newSubject();
     const known = await add({ grade_id });
-    const subjects = await service.database.query<{ id: number }>(`select id::integer from ${school.schema}.subject order by id`);
+    const subjects = await service.database.query<{ id: number }>(
+      `select id::integer from ${school.schema}.subject order by id`,
+    );
     const { data } = await apply({ grade_id, class_ids: [known.id] });
     expect(data.added).toBe(subjects.length);
-    expect(await classSubjects(known.id)).toEqual(subjects.map(({ id }) => ({ subject_id: id, periods_per_week: 5, teacher_id: null })));
+    expect(await classSubjects(known.id)).toEqual(
+      subjects.map(({ id }) => ({ subject_id: id, periods_per_week: 5, teacher_id: null })),
+    );
   });
 
   test('go to no class of another grade: a 422 that names class_ids, and none gets any', async () => {
@@ -1090,7 +1363,10 @@ describe('the subjects of a grade', () => {
       expect(refused).toMatchObject({ error: 'invalid_reference', details: [{ path: 'class_ids' }] });
       expect(refused.message).toContain(String(id));
     }
-    expect(await apply({ grade_id: 999_999, class_ids: [known.id] }, 422)).toMatchObject({ error: 'invalid_reference', details: [{ path: 'grade_id' }] });
+    expect(await apply({ grade_id: 999_999, class_ids: [known.id] }, 422)).toMatchObject({
+      error: 'invalid_reference',
+      details: [{ path: 'grade_id' }],
+    });
     expect((await apply({ grade_id, class_ids: [] }, 400)).details).toMatchObject([{ path: 'class_ids' }]);
     expect(await classSubjects(known.id)).toEqual([]);
   });
@@ -1107,7 +1383,10 @@ describe('permissions', () => {
     await client.get(`/api/classes/${known.id}`, 404);
     await school.admin.post(`/api/classes/${known.id}/teachers`, { teacher_id: teacherId, subject: 'Chess' });
     expect(await seen()).toEqual([known.id]);
-    expect((await client.get<Class>(`/api/classes/${known.id}`)).data).toMatchObject({ id: known.id, student_count: 1 });
+    expect((await client.get<Class>(`/api/classes/${known.id}`)).data).toMatchObject({
+      id: known.id,
+      student_count: 1,
+    });
     expect(ids((await client.get<Student[]>(`/api/classes/${known.id}/students`)).data)).toEqual([student.id]);
     expect(ids((await client.get<ClassTeacher[]>(`/api/classes/${known.id}/teachers`)).data)).toEqual([teacherId]);
     expect((await client.get<unknown[]>(`/api/classes/${known.id}/unassigned-students`)).data).toEqual([]);
@@ -1153,10 +1432,12 @@ describe('permissions', () => {
       ['POST', '/api/classes/subjects/by-grade', { grade_id: gradeId, class_ids: [known.id] }],
     ];
     for (const who of [teacher, accountant, await school.user(['student'])]) {
-      for (const [method, path, body] of writes) expect((await who.send(method, path, { body }, 403)).error).toBe('forbidden');
+      for (const [method, path, body] of writes)
+        expect((await who.send(method, path, { body }, 403)).error).toBe('forbidden');
     }
     const pupil = await school.user(['student']);
-    for (const path of ['', `/${known.id}`, `/${known.id}/students`, `/${known.id}/teachers`]) await pupil.get(`/api/classes${path}`, 403);
+    for (const path of ['', `/${known.id}`, `/${known.id}/students`, `/${known.id}/teachers`])
+      await pupil.get(`/api/classes${path}`, 403);
     await service.anonymous.get('/api/classes', 401);
     expect((await studentsOf(known.id)).length).toBe(1);
   });

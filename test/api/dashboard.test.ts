@@ -1,8 +1,8 @@
 import { describe, expect, test } from '@jest/globals';
-import type { Client } from '../support/client.ts';
-import { steadyDay } from '../support/days.ts';
-import { type School, serviceOfFile, testPassword } from '../support/service.ts';
-import { acting } from '../support/tenants.ts';
+import type { Client } from '../support/client/client.ts';
+import { steadyDay } from '../support/fixtures/days.ts';
+import { type School, serviceOfFile, testPassword } from '../support/server/service.ts';
+import { acting } from '../support/database/tenants.ts';
 
 await steadyDay();
 const service = await serviceOfFile();
@@ -16,7 +16,15 @@ interface Dashboard {
   fee_summary: { collected_this_month: number; pending: number } | null;
   pending_leaves: number | null;
   upcoming_holidays: { id: number; name: string; date: string }[];
-  recent_notifications: { id: number; title: string; message: string; type: string; action_url: string | null; is_read: boolean; created_at: string }[];
+  recent_notifications: {
+    id: number;
+    title: string;
+    message: string;
+    type: string;
+    action_url: string | null;
+    is_read: boolean;
+    created_at: string;
+  }[];
 }
 
 const path = '/api/dashboard';
@@ -24,14 +32,25 @@ const see = async (who: Client) => (await who.get<Dashboard>(path)).data;
 
 /** Runs a statement in the tables of a school; `$today` is the day that it is there. */
 const sql = <R extends Record<string, unknown>>(school: School, text: string) =>
-  service.database.query<R>(text.replaceAll('@', `${school.schema}.`).replaceAll('$today', "(now() at time zone 'UTC')::date"));
+  service.database.query<R>(
+    text.replaceAll('@', `${school.schema}.`).replaceAll('$today', "(now() at time zone 'UTC')::date"),
+  );
 
-const dateOf = async (school: School, expression: string) => (await sql<{ day: string }>(school, `select (${expression})::date::text as day`))[0]?.day ?? '';
+const dateOf = async (school: School, expression: string) =>
+  (await sql<{ day: string }>(school, `select (${expression})::date::text as day`))[0]?.day ?? '';
 
 const addStudents = async (school: School, count: number, fields: Record<string, unknown> = {}) => {
   const ids: number[] = [];
   for (let n = 0; n < count; n++)
-    ids.push((await school.admin.post<{ id: number }>('/api/students', { first_name: 'Stu', last_name: 'Dent', ...fields }, 201)).data.id);
+    ids.push(
+      (
+        await school.admin.post<{ id: number }>(
+          '/api/students',
+          { first_name: 'Stu', last_name: 'Dent', ...fields },
+          201,
+        )
+      ).data.id,
+    );
   return ids;
 };
 
@@ -71,7 +90,10 @@ describe('the dashboard', () => {
     const school = await service.school();
     const { classId, yearId } = await school.classroom('Now');
     await school.classroom('Also now');
-    await sql(school, `insert into @academic_year (name, start_date, end_date) values ('Old', '1990-01-01', '1990-12-31')`);
+    await sql(
+      school,
+      `insert into @academic_year (name, start_date, end_date) values ('Old', '1990-01-01', '1990-12-31')`,
+    );
     await sql(
       school,
       `insert into @class (name, grade_id, academic_year_id) select 'Old class', grade_id, (select id from @academic_year where name = 'Old') from @class where id = ${classId}`,
@@ -125,7 +147,10 @@ describe('the dashboard', () => {
         (${two}, 6, 500, date_trunc('month', $today) - interval '1 day', 'cash', null), (${two}, 6, 600, date_trunc('month', $today) + interval '1 month', 'cash', null)`,
     );
     expect((await see(school.admin)).fee_summary).toEqual({ collected_this_month: 380.25, pending: 950.25 });
-    expect((await see(await school.user(['accountant']))).fee_summary).toEqual({ collected_this_month: 380.25, pending: 950.25 });
+    expect((await see(await school.user(['accountant']))).fee_summary).toEqual({
+      collected_this_month: 380.25,
+      pending: 950.25,
+    });
   });
 
   test('has the next three holidays within a year, one of today included, a recurring one on its next day', async () => {
@@ -136,7 +161,10 @@ describe('the dashboard', () => {
         ('Passed', $today - 1, false), ('Far', $today + 365, false), ('Today', $today, false), ('Yearly', $today - interval '3 years' + interval '5 days', true),
         ('Yearly to come', $today + interval '2 years' + interval '9 days', true), ('Fourth', $today + 10, false)`,
     );
-    const days = [await dateOf(school, '$today'), await dateOf(school, "($today - interval '3 years' + interval '5 days') + interval '3 years'")];
+    const days = [
+      await dateOf(school, '$today'),
+      await dateOf(school, "($today - interval '3 years' + interval '5 days') + interval '3 years'"),
+    ];
     const third = await dateOf(school, "($today + interval '2 years' + interval '9 days') - interval '2 years'");
     expect((await see(school.admin)).upcoming_holidays.map(({ name, date }) => [name, date])).toEqual([
       ['Today', days[0]],
@@ -144,18 +172,32 @@ describe('the dashboard', () => {
       ['Yearly to come', third],
     ]);
     await sql(school, `update @holiday set is_recurring = true where name = 'Today'`);
-    expect((await see(school.admin)).upcoming_holidays.map(({ name }) => name)).toEqual(['Today', 'Yearly', 'Yearly to come']);
+    expect((await see(school.admin)).upcoming_holidays.map(({ name }) => name)).toEqual([
+      'Today',
+      'Yearly',
+      'Yearly to come',
+    ]);
   });
 
   test("has a holiday of 29 February on the 28th of a year that has no 29th, and every year's once", async () => {
     const school = await service.school();
-    await sql(school, `insert into @holiday (name, date, is_recurring) values ('Leap', '2024-02-29', true), ('Once', '2025-07-01', false)`);
-    const settings = { 'app.tenant_id': String(school.id), 'app.scope': 'all', search_path: `${school.schema}, public` };
+    await sql(
+      school,
+      `insert into @holiday (name, date, is_recurring) values ('Leap', '2024-02-29', true), ('Once', '2025-07-01', false)`,
+    );
+    const settings = {
+      'app.tenant_id': String(school.id),
+      'app.scope': 'all',
+      search_path: `${school.schema}, public`,
+    };
     const between = (from: string, to: string) =>
       acting(service.database.url, 'school_tenant', settings, async ({ rows }) =>
-        (await rows<{ line: string }>("select name || ' ' || date as line from api.holidays_between($1, $2) order by date", [from, to])).map(
-          ({ line }) => line,
-        ),
+        (
+          await rows<{ line: string }>(
+            "select name || ' ' || date as line from api.holidays_between($1, $2) order by date",
+            [from, to],
+          )
+        ).map(({ line }) => line),
       );
     expect(await between('2024-01-01', '2028-12-31')).toEqual(
       ['2024-02-29', '2025-02-28', '2026-02-28', '2027-02-28', '2028-02-29'].flatMap((day) =>
@@ -186,8 +228,19 @@ describe('the dashboard', () => {
        select case when n % 4 = 0 then 1 else ${clerk.id} end, 'Title ' || n, 'Message ' || n, 'info', '/n/' || n, case when n % 2 = 0 then now() end from generate_series(1, 9) n`,
     );
     const { recent_notifications } = await see(clerk);
-    expect(recent_notifications.map(({ title }) => title)).toEqual(['Title 9', 'Title 7', 'Title 6', 'Title 5', 'Title 3']);
-    expect(recent_notifications[2]).toMatchObject({ message: 'Message 6', type: 'info', action_url: '/n/6', is_read: true });
+    expect(recent_notifications.map(({ title }) => title)).toEqual([
+      'Title 9',
+      'Title 7',
+      'Title 6',
+      'Title 5',
+      'Title 3',
+    ]);
+    expect(recent_notifications[2]).toMatchObject({
+      message: 'Message 6',
+      type: 'info',
+      action_url: '/n/6',
+      is_read: true,
+    });
     expect(recent_notifications[0]).toMatchObject({ is_read: false });
     expect((await see(school.admin)).recent_notifications.map(({ title }) => title)).toEqual(['Title 8', 'Title 4']);
   });
@@ -196,7 +249,11 @@ describe('the dashboard', () => {
 describe('what who sees', () => {
   test('a teacher sees the figures of the classes that they teach, and neither fees nor leaves', async () => {
     const school = await service.school();
-    const [first, second, other] = [await school.classroom('First'), await school.classroom('Second'), await school.classroom('Other')];
+    const [first, second, other] = [
+      await school.classroom('First'),
+      await school.classroom('Second'),
+      await school.classroom('Other'),
+    ];
     const user = await school.user(['teacher']);
     const [me = 0, colleague = 0, gone = 0, stranger = 0] = await addTeachers(school, 4);
     await sql(school, `update @teacher set user_id = ${user.id} where id = ${me}`);
@@ -207,7 +264,10 @@ describe('what who sees', () => {
       `insert into @class_teacher (class_id, teacher_id) values (${second.classId}, ${me}), (${second.classId}, ${colleague}), (${first.classId}, ${gone}), (${other.classId}, ${stranger})`,
     );
     await count(school);
-    const mine = [...(await addStudents(school, 2, { class_id: first.classId })), ...(await addStudents(school, 1, { class_id: second.classId }))];
+    const mine = [
+      ...(await addStudents(school, 2, { class_id: first.classId })),
+      ...(await addStudents(school, 1, { class_id: second.classId })),
+    ];
     await addStudents(school, 1, { class_id: first.classId, is_active: false });
     const theirs = await addStudents(school, 4, { class_id: other.classId });
     await sql(
@@ -238,7 +298,11 @@ describe('what who sees', () => {
     const school = await service.school();
     const { classId } = await school.classroom();
     await addStudents(school, 2, { class_id: classId });
-    expect(await see(await school.user(['teacher']))).toMatchObject({ total_students: 0, total_teachers: 0, total_classes: 0 });
+    expect(await see(await school.user(['teacher']))).toMatchObject({
+      total_students: 0,
+      total_teachers: 0,
+      total_classes: 0,
+    });
   });
 
   test('fees show only to who may see those of the whole school, where the school has them', async () => {
@@ -269,7 +333,8 @@ describe('what who sees', () => {
     const email = `pupil@${school.subdomain}.example`;
     await addStudents(school, 1, { email, create_user_account: true, password: testPassword });
     const pupil = await service.anonymous.login({ tenant_id: school.id, email, password: testPassword });
-    for (const who of [pupil, await school.user([]), service.operator]) expect((await who.get(path, 403)).error).toBe('forbidden');
+    for (const who of [pupil, await school.user([]), service.operator])
+      expect((await who.get(path, 403)).error).toBe('forbidden');
     await service.anonymous.get(path, 401);
   });
 });

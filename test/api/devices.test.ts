@@ -1,7 +1,7 @@
 import { createECDH, randomBytes } from 'node:crypto';
 import { describe, expect, test } from '@jest/globals';
-import { race } from '../support/race.ts';
-import { type School, serviceWithSchool } from '../support/service.ts';
+import { race } from '../support/client/race.ts';
+import { type School, serviceWithSchool } from '../support/server/service.ts';
 
 const vapid = createECDH('prime256v1');
 vapid.generateKeys();
@@ -22,7 +22,10 @@ interface Device {
 const register = async (client: { post: School['admin']['post'] }, token: string, platform = 'ios') =>
   (await client.post<Device>('/api/devices/register', { token, platform })).data;
 const stored = (token: string, at = school) =>
-  service.database.query<{ user_id: number; platform: string }>(`select user_id::integer, platform from ${at.schema}.device where token = $1`, [token]);
+  service.database.query<{ user_id: number; platform: string }>(
+    `select user_id::integer, platform from ${at.schema}.device where token = $1`,
+    [token],
+  );
 const path = (token: string) => `/api/devices/${encodeURIComponent(token)}`;
 
 test('every user of a school registers a device, a student too, and an operator has none', async () => {
@@ -32,7 +35,9 @@ test('every user of a school registers a device, a student too, and an operator 
     expect(device).toMatchObject({ token: `${role} phone`, platform: 'android' });
     expect(await stored(`${role} phone`)).toEqual([{ user_id: user.id, platform: 'android' }]);
   }
-  expect((await service.operator.post('/api/devices/register', { token: 'console', platform: 'ios' }, 403)).error).toBe('forbidden');
+  expect((await service.operator.post('/api/devices/register', { token: 'console', platform: 'ios' }, 403)).error).toBe(
+    'forbidden',
+  );
 });
 
 test('the same token again is the same device, with the platform that was sent last', async () => {
@@ -49,7 +54,10 @@ test('a user has the 20 that were registered last, others of theirs go; those of
   for (let n = 1; n <= 20; n++) await register(user, `device ${n}`);
   await register(user, 'device 1');
   await register(user, 'device 21');
-  const tokens = await service.database.query<{ token: string }>(`select token from ${school.schema}.device where user_id = $1`, [user.id]);
+  const tokens = await service.database.query<{ token: string }>(
+    `select token from ${school.schema}.device where user_id = $1`,
+    [user.id],
+  );
   const expected = Array.from({ length: 21 }, (_, n) => `device ${n + 1}`).filter((token) => token !== 'device 2');
   expect(tokens.map(({ token }) => token).sort()).toEqual(expected.sort());
   expect(await stored('of another')).toHaveLength(1);
@@ -67,7 +75,9 @@ test('a token moves to whoever shows it last, and the user before has it no long
 test('two users who register one token at once: one device is left, which belongs to one of them', async () => {
   const users = [await school.user([]), await school.user([])];
   const answers = await race(service.database, `lock table ${school.schema}.device in share mode`, 2, () =>
-    users.map((user) => user.send<Device>('POST', '/api/devices/register', { body: { token: 'raced', platform: 'ios' } })),
+    users.map((user) =>
+      user.send<Device>('POST', '/api/devices/register', { body: { token: 'raced', platform: 'ios' } }),
+    ),
   );
   expect(answers.map(({ status }) => status)).toEqual([200, 200]);
   expect(answers[0]?.data.id).toBe(answers[1]?.data.id);
@@ -127,24 +137,31 @@ test('a device goes with its user when that one is gone for good', async () => {
 });
 
 describe('a browser', () => {
-  const keys = { p256dh: createECDH('prime256v1').generateKeys('base64url'), auth: randomBytes(16).toString('base64url') };
-  const subscription = (endpoint: string, over: object = {}) => JSON.stringify({ endpoint, expirationTime: null, keys, ...over });
+  const keys = {
+    p256dh: createECDH('prime256v1').generateKeys('base64url'),
+    auth: randomBytes(16).toString('base64url'),
+  };
+  const subscription = (endpoint: string, over: object = {}) =>
+    JSON.stringify({ endpoint, expirationTime: null, keys, ...over });
 
   test.each([
     'https://fcm.googleapis.com/fcm/send/a:b',
     'https://updates.push.services.mozilla.com/wpush/v2/a',
     'https://web.push.apple.com/a',
     'https://db5p.notify.windows.com/w/?token=a%3d',
-  ])('that gets its messages from %s is registered, once for all that its JSON says besides, and removed by that JSON', async (endpoint) => {
-    const user = await school.user(['student']);
-    const first = await register(user, subscription(endpoint), 'web');
-    expect(JSON.parse(first.token)).toEqual({ endpoint, keys });
-    const second = await register(user, JSON.stringify({ keys, endpoint, expirationTime: 1 }, null, 1), 'web');
-    expect(second.id).toBe(first.id);
-    expect((await user.delete(path(subscription(endpoint)))).data).toEqual({ id: first.id });
-    await register(user, subscription(endpoint), 'web');
-    await user.delete(path(first.token));
-  });
+  ])(
+    'that gets its messages from %s is registered, once for all that its JSON says besides, and removed by that JSON',
+    async (endpoint) => {
+      const user = await school.user(['student']);
+      const first = await register(user, subscription(endpoint), 'web');
+      expect(JSON.parse(first.token)).toEqual({ endpoint, keys });
+      const second = await register(user, JSON.stringify({ keys, endpoint, expirationTime: 1 }, null, 1), 'web');
+      expect(second.id).toBe(first.id);
+      expect((await user.delete(path(subscription(endpoint)))).data).toEqual({ id: first.id });
+      await register(user, subscription(endpoint), 'web');
+      await user.delete(path(first.token));
+    },
+  );
 
   test.each([
     ['no JSON', 'fcm:APA91bH'],
@@ -162,12 +179,20 @@ describe('a browser', () => {
     ['this machine', subscription('https://127.0.0.1/a')],
     ['this machine in other letters', subscription('https://[::1]/a')],
     ['the metadata of a cloud', subscription('http://169.254.169.254/latest')],
-    ['a key that is too short', subscription('https://web.push.apple.com/a', { keys: { ...keys, p256dh: keys.p256dh.slice(2) } })],
+    [
+      'a key that is too short',
+      subscription('https://web.push.apple.com/a', { keys: { ...keys, p256dh: keys.p256dh.slice(2) } }),
+    ],
     [
       'a key that is no point of the curve',
-      subscription('https://web.push.apple.com/a', { keys: { ...keys, p256dh: Buffer.alloc(65, 4).toString('base64url') } }),
+      subscription('https://web.push.apple.com/a', {
+        keys: { ...keys, p256dh: Buffer.alloc(65, 4).toString('base64url') },
+      }),
     ],
-    ['a secret that is too long', subscription('https://web.push.apple.com/a', { keys: { ...keys, auth: randomBytes(17).toString('base64url') } })],
+    [
+      'a secret that is too long',
+      subscription('https://web.push.apple.com/a', { keys: { ...keys, auth: randomBytes(17).toString('base64url') } }),
+    ],
     ['no keys', subscription('https://web.push.apple.com/a', { keys: undefined })],
   ])('with %s is a 400 that names the token', async (_what, token) => {
     const refused = await school.admin.post('/api/devices/register', { token, platform: 'web' }, 400);

@@ -2,13 +2,19 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
-import type { Client } from '../support/client.ts';
-import { testDatabase, type TestDatabase } from '../support/database.ts';
-import { type Program, startProgram } from '../support/processes.ts';
-import { raw } from '../support/raw.ts';
-import { faults, type OpenApi, type Registered, registry, sampleRequest } from '../support/registry.ts';
-import { operatorEmail, serviceWithSchool, testPassword, testService, type TestService } from '../support/service.ts';
-import { send, type Sent } from '../support/wire.ts';
+import type { Client } from '../support/client/client.ts';
+import { testDatabase, type TestDatabase } from '../support/server/database.ts';
+import { type Program, startProgram } from '../support/server/processes.ts';
+import { raw } from '../support/client/raw.ts';
+import { faults, type OpenApi, type Registered, registry, sampleRequest } from '../support/server/registry.ts';
+import {
+  operatorEmail,
+  serviceWithSchool,
+  testPassword,
+  testService,
+  type TestService,
+} from '../support/server/service.ts';
+import { send, type Sent } from '../support/client/wire.ts';
 
 const { client } = shared;
 
@@ -23,7 +29,8 @@ interface Failure {
 }
 
 const parse = (body: string) => JSON.parse(body) as Failure;
-const get = (path: string, headers: Record<string, string> = {}) => raw(service.url, { path, headers, token: school.admin.token });
+const get = (path: string, headers: Record<string, string> = {}) =>
+  raw(service.url, { path, headers, token: school.admin.token });
 
 describe('a request id', () => {
   test('is kept when it is sane, and comes back in header and error', async () => {
@@ -51,9 +58,17 @@ describe('the envelope', () => {
   test('of a success has success and data, of a list pagination too, and nothing else', async () => {
     const one = JSON.parse((await get('/api/auth/profile')).body) as object;
     expect(Object.keys(one)).toEqual(['success', 'data']);
-    const list = JSON.parse((await get('/api/students')).body) as { success: boolean; data: unknown; pagination: object };
+    const list = JSON.parse((await get('/api/students')).body) as {
+      success: boolean;
+      data: unknown;
+      pagination: object;
+    };
     expect(Object.keys(list).sort()).toEqual(['data', 'pagination', 'success']);
-    expect([list.success, list.data, list.pagination]).toEqual([true, [], { page: 1, pageSize: 20, totalItems: 0, totalPages: 0 }]);
+    expect([list.success, list.data, list.pagination]).toEqual([
+      true,
+      [],
+      { page: 1, pageSize: 20, totalItems: 0, totalPages: 0 },
+    ]);
   });
 
   test('of an error has success, error, message and request_id, and details only where fields are at fault', async () => {
@@ -134,20 +149,31 @@ describe('a body', () => {
   });
 
   test('of another type is a 415, of another charset too', async () => {
-    for (const type of ['text/plain', 'application/x-www-form-urlencoded', 'application/xml', 'application/json; charset=ebcdic']) {
+    for (const type of [
+      'text/plain',
+      'application/x-www-form-urlencoded',
+      'application/xml',
+      'application/json; charset=ebcdic',
+    ]) {
       const answer = await post('{"first_name":"A","last_name":"B"}', { 'Content-Type': type });
       expect([type, answer.status, parse(answer.body).error]).toEqual([type, 415, 'unsupported_media_type']);
     }
   });
 
   test('of more than 1 MB is a 413', async () => {
-    const refused = await school.admin.post('/api/students', { first_name: 'A', last_name: 'B', address: 'x'.repeat(1_100_000) }, 413);
+    const refused = await school.admin.post(
+      '/api/students',
+      { first_name: 'A', last_name: 'B', address: 'x'.repeat(1_100_000) },
+      413,
+    );
     expect(refused.error).toBe('payload_too_large');
   });
 
   test('with NUL or half a character is a 400 that names the field', async () => {
     for (const first_name of ['a\u0000b', '\ud800']) {
-      expect((await school.admin.post('/api/students', { first_name, last_name: 'B' }, 400)).details).toMatchObject([{ path: 'first_name' }]);
+      expect((await school.admin.post('/api/students', { first_name, last_name: 'B' }, 400)).details).toMatchObject([
+        { path: 'first_name' },
+      ]);
     }
   });
 
@@ -158,8 +184,20 @@ describe('a body', () => {
       ['POST', '/api/students', { ...student, first_name: undefined }, 'first_name', 'is required'],
       ['POST', '/api/students', { ...student, first_name: null }, 'first_name', 'must not be null'],
       ['POST', '/api/students', { ...student, first_name: 5 }, 'first_name', 'must be a string'],
-      ['POST', '/api/students', { ...student, first_name: 'x'.repeat(101) }, 'first_name', 'must have at most 100 characters'],
-      ['POST', '/api/students', { ...student, date_of_birth: '2026-02-30' }, 'date_of_birth', 'must be a day, YYYY-MM-DD'],
+      [
+        'POST',
+        '/api/students',
+        { ...student, first_name: 'x'.repeat(101) },
+        'first_name',
+        'must have at most 100 characters',
+      ],
+      [
+        'POST',
+        '/api/students',
+        { ...student, date_of_birth: '2026-02-30' },
+        'date_of_birth',
+        'must be a day, YYYY-MM-DD',
+      ],
       ['POST', '/api/students', { ...student, email: 'nobody' }, 'email', 'must be an e-mail address'],
       ['POST', '/api/students', { ...student, class_id: 1.5 }, 'class_id', 'must be a whole number'],
       ['POST', '/api/students', { ...student, class_id: 0 }, 'class_id', 'must be more than 0'],
@@ -167,7 +205,13 @@ describe('a body', () => {
       ['GET', '/api/students?order=up', undefined, 'order', 'must be one of asc, desc'],
       ['GET', '/api/students?page=0', undefined, 'page', 'must be at least 1'],
       ['PUT', '/api/users/1', { role_ids: Array(51).fill(1) }, 'role_ids', 'must have at most 50 entries'],
-      ['POST', '/api/auth/password/change', { current_password: 'x', password: 'short' }, 'password', 'must have at least 8 characters'],
+      [
+        'POST',
+        '/api/auth/password/change',
+        { current_password: 'x', password: 'short' },
+        'password',
+        'must have at least 8 characters',
+      ],
       ['POST', '/api/students', 5, '', 'must be an object'],
     ] as const) {
       const { details, message: whole } = await school.admin.send(method, path, { body }, 400);
@@ -196,22 +240,35 @@ describe('what an endpoint does not know', () => {
   const takers = (among: Registered[], add: (request: Sent) => Sent) =>
     faults(among, async (endpoint) => {
       const token = endpoint.operation.access === 'platform' ? service.operator.token : school.admin.token;
-      const { status, text, json } = await send(service.url, add({ ...sampleRequest(document, endpoint, { id: 999_999_999 }), token }));
-      return status === 400 && json?.details?.some(({ path }) => /^(\d+\.)?unknown$/.test(path)) ? undefined : `${status} ${text.slice(0, 200)}`;
+      const { status, text, json } = await send(
+        service.url,
+        add({ ...sampleRequest(document, endpoint, { id: 999_999_999 }), token }),
+      );
+      return status === 400 && json?.details?.some(({ path }) => /^(\d+\.)?unknown$/.test(path))
+        ? undefined
+        : `${status} ${text.slice(0, 200)}`;
     });
 
   test('of a query is a 400 that names it, everywhere', async () => {
     // An upload to a record that is not there is a 404 before its query is read.
     const all = endpoints.filter(({ route, parameters }) => !route.upload || parameters.length === 0);
     expect(all.length).toBeGreaterThan(35);
-    expect(await takers(all, (request) => ({ ...request, path: `${request.path}${request.path.includes('?') ? '&' : '?'}unknown=1` }))).toEqual([]);
+    expect(
+      await takers(all, (request) => ({
+        ...request,
+        path: `${request.path}${request.path.includes('?') ? '&' : '?'}unknown=1`,
+      })),
+    ).toEqual([]);
   });
 
   test('of a body is a 400 that names it, everywhere', async () => {
     const all = endpoints.filter(({ route, body }) => body && !route.upload);
     expect(all.length).toBeGreaterThan(12);
     const withUnknown = (one: unknown) => ({ ...(one as object), unknown: 1 });
-    const add = (request: Sent): Sent => ({ ...request, body: Array.isArray(request.body) ? request.body.map(withUnknown) : withUnknown(request.body) });
+    const add = (request: Sent): Sent => ({
+      ...request,
+      body: Array.isArray(request.body) ? request.body.map(withUnknown) : withUnknown(request.body),
+    });
     expect(await takers(all, add)).toEqual([]);
   });
 });
@@ -222,15 +279,28 @@ describe('Location', () => {
       [school.admin, '/api/students', { first_name: 'A', last_name: 'B' }],
       [school.admin, '/api/users', { email: 'location@example.org', first_name: 'A', last_name: 'B' }],
       [school.admin, '/api/rbac/roles', { name: 'Location' }],
-      [service.operator, '/api/platform/plans', { name: 'Location', price_monthly: 1, max_students: 1, max_teachers: 1 }],
-      [service.operator, '/api/platform/tenants', { name: 'Location', subdomain: 'location', contact_email: 'a@location.example', plan_id: 1 }],
+      [
+        service.operator,
+        '/api/platform/plans',
+        { name: 'Location', price_monthly: 1, max_students: 1, max_teachers: 1 },
+      ],
+      [
+        service.operator,
+        '/api/platform/tenants',
+        { name: 'Location', subdomain: 'location', contact_email: 'a@location.example', plan_id: 1 },
+      ],
     ];
     for (const [who, path, body] of made) {
       for (const to of [path, `${path}/`]) {
         const again =
           to === path
             ? body
-            : Object.fromEntries(Object.entries(body).map(([key, value]) => [key, typeof value === 'string' ? `x${value}` : (value as unknown)]));
+            : Object.fromEntries(
+                Object.entries(body).map(([key, value]) => [
+                  key,
+                  typeof value === 'string' ? `x${value}` : (value as unknown),
+                ]),
+              );
         const { headers, data } = await who.post<{ id: number }>(to, again, 201);
         expect(headers.get('location')).toBe(`${path}/${data.id}`);
         expect((await who.get(headers.get('location') ?? '')).data).toEqual(data);
@@ -272,15 +342,23 @@ describe('rationing and CORS', () => {
     const statuses: number[] = [];
     for (let n = 0; n < 7; n++) statuses.push((await forged()).status);
     expect(statuses.slice(-1)).toEqual([429]);
-    const refused = await rationed.anonymous.post('/api/auth/login', { is_platform: true, email: operatorEmail, password: testPassword }, 429);
+    const refused = await rationed.anonymous.post(
+      '/api/auth/login',
+      { is_platform: true, email: operatorEmail, password: testPassword },
+      429,
+    );
     expect(refused.error).toBe('rate_limited');
     expect(Number(refused.headers.get('retry-after'))).toBeGreaterThan(0);
     await rationed.operator.get('/api/auth/profile');
   });
 
   test('X-Forwarded-For of a stranger is no other address', async () => {
-    const [first, last] = [1, 2].map((n) => raw(rationed.url, { method: 'POST', path: '/api/auth/refresh', headers: { 'X-Forwarded-For': `10.0.0.${n}` } }));
-    const remaining = [await first, await last].map((answer) => /r=(\d+);/.exec(String(answer?.headers.ratelimit))?.[1]);
+    const [first, last] = [1, 2].map((n) =>
+      raw(rationed.url, { method: 'POST', path: '/api/auth/refresh', headers: { 'X-Forwarded-For': `10.0.0.${n}` } }),
+    );
+    const remaining = [await first, await last].map(
+      (answer) => /r=(\d+);/.exec(String(answer?.headers.ratelimit))?.[1],
+    );
     expect(remaining.every((left) => Number(left) < 5)).toBe(true);
   });
 
@@ -288,7 +366,11 @@ describe('rationing and CORS', () => {
     raw(url, {
       method: 'OPTIONS',
       path: '/api/students',
-      headers: { Origin: origin, 'Access-Control-Request-Method': 'PUT', 'Access-Control-Request-Headers': 'authorization,content-type,if-match' },
+      headers: {
+        Origin: origin,
+        'Access-Control-Request-Method': 'PUT',
+        'Access-Control-Request-Headers': 'authorization,content-type,if-match',
+      },
     });
 
   test('another origin may call only when CORS_ORIGINS names it, and then it reads the headers it needs', async () => {
@@ -303,7 +385,12 @@ describe('rationing and CORS', () => {
       expect(answer.headers['access-control-expose-headers']).toContain('X-Request-Id');
       expect(answer.headers.vary).toContain('Origin');
     }
-    for (const origin of ['https://evil.example.org', 'https://app.example.org.evil.org', 'http://app.example.org', 'null']) {
+    for (const origin of [
+      'https://evil.example.org',
+      'https://app.example.org.evil.org',
+      'http://app.example.org',
+      'null',
+    ]) {
       expect((await preflight(rationed.url, origin)).headers['access-control-allow-origin']).toBeUndefined();
     }
   });
@@ -357,26 +444,54 @@ describe('the log', () => {
   });
 
   test('has one JSON line for each request, with id, method, operation, tenant, status and duration, and no personal data', async () => {
-    const operator = await anonymous.with({ 'X-Request-Id': 'log-operator' }).login({ is_platform: true, email: operatorEmail, password: testPassword });
+    const operator = await anonymous
+      .with({ 'X-Request-Id': 'log-operator' })
+      .login({ is_platform: true, email: operatorEmail, password: testPassword });
     const made = await operator.post<{ id: number }>(
       '/api/platform/tenants',
-      { name: 'Nosy School', subdomain: 'nosy', contact_email: 'office@nosy.example', plan_id: 1, admin_password: testPassword },
+      {
+        name: 'Nosy School',
+        subdomain: 'nosy',
+        contact_email: 'office@nosy.example',
+        plan_id: 1,
+        admin_password: testPassword,
+      },
       201,
     );
-    const admin = await anonymous.with({ 'X-Request-Id': 'log-in' }).login({ subdomain: 'nosy', email: 'office@nosy.example', password: testPassword });
+    const admin = await anonymous
+      .with({ 'X-Request-Id': 'log-in' })
+      .login({ subdomain: 'nosy', email: 'office@nosy.example', password: testPassword });
     const requests: [string, (who: Client) => Promise<unknown>, Partial<Line>][] = [
       [
         'log-add',
-        (who) => who.post('/api/students', { first_name: 'Secretia', last_name: 'Hush', email: 'hush@nosy.example' }, 201),
+        (who) =>
+          who.post('/api/students', { first_name: 'Secretia', last_name: 'Hush', email: 'hush@nosy.example' }, 201),
         { method: 'POST', operation: 'students_create', status: 201 },
       ],
-      ['log-list', (who) => who.get('/api/students?search=secretia'), { method: 'GET', operation: 'students_list', status: 200 }],
-      ['log-missing', (who) => who.get('/api/students/424242', 404), { method: 'GET', operation: 'students_get', status: 404 }],
-      ['log-invalid', (who) => who.put('/api/students/1', { email: 'not-an-address' }, 400), { method: 'PUT', operation: 'students_update', status: 400 }],
-      ['log-forbidden', (who) => who.get('/api/platform/tenants', 403), { method: 'GET', operation: 'platform_tenants_list', status: 403 }],
+      [
+        'log-list',
+        (who) => who.get('/api/students?search=secretia'),
+        { method: 'GET', operation: 'students_list', status: 200 },
+      ],
+      [
+        'log-missing',
+        (who) => who.get('/api/students/424242', 404),
+        { method: 'GET', operation: 'students_get', status: 404 },
+      ],
+      [
+        'log-invalid',
+        (who) => who.put('/api/students/1', { email: 'not-an-address' }, 400),
+        { method: 'PUT', operation: 'students_update', status: 400 },
+      ],
+      [
+        'log-forbidden',
+        (who) => who.get('/api/platform/tenants', 403),
+        { method: 'GET', operation: 'platform_tenants_list', status: 403 },
+      ],
       [
         'log-conflict',
-        (who) => who.post('/api/users', { email: 'office@nosy.example', first_name: 'Secretia', last_name: 'Hush' }, 409),
+        (who) =>
+          who.post('/api/users', { email: 'office@nosy.example', first_name: 'Secretia', last_name: 'Hush' }, 409),
         { operation: 'users_create', status: 409 },
       ],
     ];
@@ -388,7 +503,16 @@ describe('the log', () => {
       expect(line).toMatchObject({ level: 'info', request_id: id, tenant: made.data.id, ...expected });
       expect(line?.ms).toBeGreaterThan(0);
       expect(new Date(line?.time ?? '').toISOString()).toBe(line?.time);
-      expect(Object.keys(line ?? {}).sort()).toEqual(['level', 'method', 'ms', 'operation', 'request_id', 'status', 'tenant', 'time']);
+      expect(Object.keys(line ?? {}).sort()).toEqual([
+        'level',
+        'method',
+        'ms',
+        'operation',
+        'request_id',
+        'status',
+        'tenant',
+        'time',
+      ]);
     }
     expect((await linesOf('log-in'))[0]).toMatchObject({ operation: 'auth_credentials', status: 200 });
     const [, log = ''] = await program.prints(/Stop with Ctrl-C\.\n([^]*"request_id":"log-conflict".*)\n/);
@@ -400,6 +524,8 @@ describe('the log', () => {
     await anonymous.with({ 'X-Request-Id': 'log-nobody' }).get('/api/students', 401);
     expect(await linesOf('log-nobody')).toMatchObject([{ method: 'GET', operation: 'students_list', status: 401 }]);
     await anonymous.with({ 'X-Request-Id': 'log-malformed' }).send('POST', '/api/auth/login', { body: '{' }, 400);
-    expect(await linesOf('log-malformed')).toMatchObject([{ method: 'POST', operation: 'auth_credentials', status: 400 }]);
+    expect(await linesOf('log-malformed')).toMatchObject([
+      { method: 'POST', operation: 'auth_credentials', status: 400 },
+    ]);
   });
 });

@@ -6,14 +6,15 @@ import { setTimeout as pause } from 'node:timers/promises';
 import { afterAll, beforeAll, beforeEach, describe, expect, jest, test } from '@jest/globals';
 import { strFromU8, unzipSync } from 'fflate';
 import pg from 'pg';
-import type { Download, Exchange } from '../../src/api/endpoint.ts';
-import { exporter, type ExportColumn } from '../../src/api/exports.ts';
-import { readSheet } from '../../src/api/spreadsheets.ts';
+import type { Download } from '../../src/domain/files.ts';
+import type { Exchange } from '../../src/http/endpoint.ts';
+import { exporter, type ExportColumn } from '../../src/http/exports.ts';
+import { readSheet } from '../../src/documents/spreadsheets.ts';
 import { dispatcher } from '../../src/database/call.ts';
 import { rolePool } from '../../src/database/pool.ts';
-import type { Client } from '../support/client.ts';
-import { serviceWithSchool } from '../support/service.ts';
-import { until } from '../support/until.ts';
+import type { Client } from '../support/client/client.ts';
+import { serviceWithSchool } from '../support/server/service.ts';
+import { until } from '../support/client/until.ts';
 
 const { service, school } = await serviceWithSchool();
 const { schema } = school;
@@ -46,7 +47,13 @@ beforeAll(async () => {
     grade_id: room.gradeId,
   });
   const structureId = await school.insert('fee_structure', { name: 'Tuition', academic_year_id: room.yearId });
-  await school.insert('student_fee', { student_id: studentId, fee_structure_id: structureId, class_id: classId, amount: 1e9, due_date: '2090-01-01' });
+  await school.insert('student_fee', {
+    student_id: studentId,
+    fee_structure_id: structureId,
+    class_id: classId,
+    amount: 1e9,
+    due_date: '2090-01-01',
+  });
   await pay(2500);
 });
 
@@ -62,9 +69,13 @@ const expected = async () =>
 describe('an export', () => {
   test.each(['csv', 'xlsx'])('as .%s holds all rows of all pages in their order', async (format) => {
     const { data, headers } = await school.admin.get<Buffer>(`${path}?format=${format}`);
-    expect(headers.get('content-disposition')).toMatch(new RegExp(`^attachment; filename="payments-\\d{4}-\\d\\d-\\d\\d\\.${format}"`));
+    expect(headers.get('content-disposition')).toMatch(
+      new RegExp(`^attachment; filename="payments-\\d{4}-\\d\\d-\\d\\d\\.${format}"`),
+    );
     expect(headers.get('content-type')).toBe(
-      format === 'csv' ? 'text/csv; charset=utf-8' : 'application/vnd.openxmlformats-officedocument.spreadsheetml.sheet',
+      format === 'csv'
+        ? 'text/csv; charset=utf-8'
+        : 'application/vnd.openxmlformats-officedocument.spreadsheetml.sheet',
     );
     expect(await rowsOf(data, headers.get('content-type') ?? '')).toEqual(await expected());
   });
@@ -97,8 +108,12 @@ describe('an export', () => {
       'kind=student_fee&search=n%C3%BA%C3%B1ez&from_date=2026-01-02&to_date=2026-01-02',
       'student_id=999',
     ]) {
-      const { data } = await school.admin.get<{ reference_number: string }[]>(`/api/fees/payments?${query}&sort=payment_date&order=asc&pageSize=100`);
-      expect((await exported(school.admin, `?${query}`)).map((cells) => cells[8])).toEqual(data.map((payment) => payment.reference_number));
+      const { data } = await school.admin.get<{ reference_number: string }[]>(
+        `/api/fees/payments?${query}&sort=payment_date&order=asc&pageSize=100`,
+      );
+      expect((await exported(school.admin, `?${query}`)).map((cells) => cells[8])).toEqual(
+        data.map((payment) => payment.reference_number),
+      );
     }
   });
 
@@ -117,15 +132,19 @@ describe('an export', () => {
   });
 });
 
-const columns = ['Receipt', 'Date', 'Number', 'Student', 'Class', 'For', 'Amount', 'Method', 'Reference'].map((header): ExportColumn => ({
-  header,
-  type: 'text',
-}));
+const columns = ['Receipt', 'Date', 'Number', 'Student', 'Class', 'For', 'Amount', 'Method', 'Reference'].map(
+  (header): ExportColumn => ({
+    header,
+    type: 'text',
+  }),
+);
 
 /** The file that a handler makes of the admin's requests; `seen` hears of each page before it is read. */
 async function handled(pageRows: number, seen: (page: number) => Promise<unknown>, params: object = {}) {
   const pool = rolePool('school_api', service.database.url, undefined, 2);
-  const { sid } = JSON.parse(Buffer.from(school.admin.token.split('.')[1] ?? '', 'base64url').toString()) as { sid: number };
+  const { sid } = JSON.parse(Buffer.from(school.admin.token.split('.')[1] ?? '', 'base64url').toString()) as {
+    sid: number;
+  };
   let page = 0;
   const call = async (operation: string, p: object) => {
     await seen(++page);
@@ -142,7 +161,9 @@ async function handled(pageRows: number, seen: (page: number) => Promise<unknown
 describe('of pages', () => {
   test('no row comes twice and none is lost while payments are being added, whatever their day', async () => {
     const before = (await expected()).map((cells) => cells[8]);
-    const { content, close } = await handled(97, (page) => pay(1, `date '2026-01-01' + ${page * 2 + (page % 3) * 5 - 5}`, `'new ${page}'`));
+    const { content, close } = await handled(97, (page) =>
+      pay(1, `date '2026-01-01' + ${page * 2 + (page % 3) * 5 - 5}`, `'new ${page}'`),
+    );
     const rows = await rowsOf(await buffer(content), 'text/csv');
     await close();
     const references = rows.map((cells) => cells[8] ?? '');
@@ -163,7 +184,9 @@ describe('of pages', () => {
     });
     const rows = await rowsOf(await buffer(content), 'text/csv');
     await close();
-    const wanted = (await expected()).filter(([, day = '']) => day >= '2026-02-10' && (pageRows > 1 || day === '2026-02-10'));
+    const wanted = (await expected()).filter(
+      ([, day = '']) => day >= '2026-02-10' && (pageRows > 1 || day === '2026-02-10'),
+    );
     expect(wanted.length).toBeGreaterThan(40);
     expect(rows.map((cells) => cells[8])).toEqual(wanted.map((cells) => cells[8]));
   });
@@ -173,11 +196,19 @@ describe('of pages', () => {
     const call = () => {
       pages++;
       return Promise.resolve(
-        JSON.stringify({ rows: Array(1000).fill(['some text that takes place', 'and more of it', pages]), next: pages, date: '2026-11-21' }),
+        JSON.stringify({
+          rows: Array(1000).fill(['some text that takes place', 'and more of it', pages]),
+          next: pages,
+          date: '2026-11-21',
+        }),
       );
     };
     const handler = exporter('x', { name: 'x', columns: columns.slice(0, 3) });
-    const { content } = (await handler({ req: {}, params: { format: 'csv' }, call } as unknown as Exchange)) as Download;
+    const { content } = (await handler({
+      req: {},
+      params: { format: 'csv' },
+      call,
+    } as unknown as Exchange)) as Download;
     const stream = content as Readable;
     await pause(50);
     expect(pages).toBe(1);
@@ -230,14 +261,18 @@ describe('over HTTP', () => {
   const take = (query: string, most = Infinity) =>
     new Promise<{ bytes: number; isWhole: boolean }>((done, fail) => {
       let bytes = 0;
-      const sent = get(`${service.url}${path}${query}`, { headers: { authorization: `Bearer ${school.admin.token}` }, agent: false }, (response) => {
-        response.on('data', (chunk: Buffer) => {
-          bytes += chunk.length;
-          if (bytes >= most) sent.destroy();
-        });
-        response.on('error', () => undefined);
-        response.on('close', () => done({ bytes, isWhole: response.complete }));
-      });
+      const sent = get(
+        `${service.url}${path}${query}`,
+        { headers: { authorization: `Bearer ${school.admin.token}` }, agent: false },
+        (response) => {
+          response.on('data', (chunk: Buffer) => {
+            bytes += chunk.length;
+            if (bytes >= most) sent.destroy();
+          });
+          response.on('error', () => undefined);
+          response.on('close', () => done({ bytes, isWhole: response.complete }));
+        },
+      );
       sent.on('error', (error) => {
         if (bytes === 0) fail(error);
       });
@@ -263,15 +298,23 @@ describe('over HTTP', () => {
   /** Asks for a file without an end, and takes nothing of it but its head. */
   const hold = (client: Client) =>
     new Promise<{ status: number; leave: () => void }>((done, fail) => {
-      const sent = get(`${service.url}${path}?search=endless`, { headers: { authorization: `Bearer ${client.token}` }, agent: false }, (response) => {
-        response.on('error', () => undefined);
-        done({ status: response.statusCode ?? 0, leave: () => sent.destroy() });
-      });
+      const sent = get(
+        `${service.url}${path}?search=endless`,
+        { headers: { authorization: `Bearer ${client.token}` }, agent: false },
+        (response) => {
+          response.on('error', () => undefined);
+          done({ status: response.statusCode ?? 0, leave: () => sent.destroy() });
+        },
+      );
       sent.on('error', fail);
     });
 
   test('a user has two under way at a time and a school four; a place is free again when its file is taken or its client gone', async () => {
-    const [one, two, three] = [await school.user(['accountant']), await school.user(['accountant']), await school.user(['accountant'])];
+    const [one, two, three] = [
+      await school.user(['accountant']),
+      await school.user(['accountant']),
+      await school.user(['accountant']),
+    ];
     const held = [await hold(school.admin), await hold(school.admin)];
     const refused = await school.admin.get(path, 429);
     expect([refused.error, refused.headers.get('retry-after')]).toEqual(['rate_limited', '3']);
@@ -287,7 +330,9 @@ describe('over HTTP', () => {
     await until(async () => (await school.admin.send('GET', `${path}?to_date=2026-01-02`)).status === 200 || undefined);
     await until(
       async () =>
-        (await Promise.all([1, 2].map(() => school.admin.send('GET', `${path}?to_date=2026-01-02`)))).every(({ status }) => status === 200) || undefined,
+        (await Promise.all([1, 2].map(() => school.admin.send('GET', `${path}?to_date=2026-01-02`)))).every(
+          ({ status }) => status === 200,
+        ) || undefined,
     );
     await school.admin.get(`${path}?to_date=20`, 400);
     await school.admin.get(`${path}?to_date=2026-01-02`, 200);
@@ -295,7 +340,10 @@ describe('over HTTP', () => {
 
   test('who goes before the first page is there leaves no place taken', async () => {
     const leaves = Array.from({ length: 2 }, () => {
-      const sent = get(`${service.url}${path}?search=slow`, { headers: { authorization: `Bearer ${school.admin.token}` }, agent: false });
+      const sent = get(`${service.url}${path}?search=slow`, {
+        headers: { authorization: `Bearer ${school.admin.token}` },
+        agent: false,
+      });
       sent.on('error', () => undefined);
       return () => sent.destroy();
     });
@@ -311,7 +359,11 @@ describe('over HTTP', () => {
 
   test('a client that takes nothing for a minute is cut off, and its place is free', async () => {
     // A minute of waiting takes half a second.
-    const spy = jest.spyOn(ServerResponse.prototype, 'setTimeout').mockImplementation(function (this: ServerResponse, milliseconds, callback) {
+    const spy = jest.spyOn(ServerResponse.prototype, 'setTimeout').mockImplementation(function (
+      this: ServerResponse,
+      milliseconds,
+      callback,
+    ) {
       if (callback) this.once('timeout', callback);
       this.socket?.setTimeout(milliseconds / 120);
       return this;
@@ -319,7 +371,9 @@ describe('over HTTP', () => {
     const held = [await hold(school.admin), await hold(school.admin)];
     try {
       await school.admin.get(path, 429);
-      await until(async () => (await school.admin.send('GET', `${path}?to_date=2026-01-02`)).status === 200 || undefined);
+      await until(
+        async () => (await school.admin.send('GET', `${path}?to_date=2026-01-02`)).status === 200 || undefined,
+      );
     } finally {
       for (const { leave } of held) leave();
       spy.mockRestore();

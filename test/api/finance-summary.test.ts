@@ -1,7 +1,7 @@
 import { afterAll, expect, test } from '@jest/globals';
 import fc from 'fast-check';
-import { feeSchool, type StudentFee } from '../support/fees.ts';
-import { testService } from '../support/service.ts';
+import { feeSchool, type StudentFee } from '../support/fixtures/fees.ts';
+import { testService } from '../support/server/service.ts';
 
 const service = await testService();
 afterAll(() => service.close());
@@ -33,7 +33,10 @@ const inCents = (figures: Figures): Figures => ({
 });
 const none: Figures = { billed: 0, collected: 0, outstanding: 0, overdue: 0, waived: 0 };
 const sum = (all: Figures[]): Figures =>
-  all.reduce((total, one) => Object.fromEntries(names.map((name) => [name, total[name] + one[name]])) as unknown as Figures, none);
+  all.reduce(
+    (total, one) => Object.fromEntries(names.map((name) => [name, total[name] + one[name]])) as unknown as Figures,
+    none,
+  );
 
 const invoiced = async (schema: string, values: string) => {
   await service.database.query(
@@ -55,7 +58,9 @@ test('of a year without anything is all zero; without a year, or of one that is 
   expect(data.by_source).toEqual({ student_fees: { count: 0, ...none }, invoices: { count: 0, ...none } });
   await bare.admin.get('/api/finance/summary?academic_year_id=999999', 404);
   await (await bare.user(['teacher'])).get('/api/finance/summary', 403);
-  expect((await (await bare.user(['accountant'])).get<Summary>('/api/finance/summary')).data.academic_year_id).toBe(yearId);
+  expect((await (await bare.user(['accountant'])).get<Summary>('/api/finance/summary')).data.academic_year_id).toBe(
+    yearId,
+  );
   // A teacher whose role has it reaches only what is theirs.
   await service.database.query(
     `insert into ${bare.schema}.role_permission (role_id, permission_id) select r.id, p.id from ${bare.schema}.role r, core.permission p where r.name = 'teacher' and p.name = 'fee.read'`,
@@ -92,10 +97,20 @@ test('counts the invoices that were issued within the year, where the school is,
   );
   const { data } = await admin.get<Summary>('/api/finance/summary');
   const figures = { billed: 30, collected: 4, outstanding: 26, overdue: 6, waived: 0 };
-  expect(data).toMatchObject({ ...figures, by_class: [{ class_id: classId, class_name: 'Alpha', ...figures }], by_component: [] });
+  expect(data).toMatchObject({
+    ...figures,
+    by_class: [{ class_id: classId, class_name: 'Alpha', ...figures }],
+    by_component: [],
+  });
   expect(data.by_source).toEqual({ student_fees: { count: 0, ...none }, invoices: { count: 2, ...figures } });
-  expect((await admin.get<{ fees: object }>('/api/academics/overview')).data.fees).toEqual({ billed: 30, collected: 4 });
-  expect((await admin.get<{ fee_summary: object }>('/api/dashboard')).data.fee_summary).toEqual({ collected_this_month: 4, pending: 96 });
+  expect((await admin.get<{ fees: object }>('/api/academics/overview')).data.fees).toEqual({
+    billed: 30,
+    collected: 4,
+  });
+  expect((await admin.get<{ fee_summary: object }>('/api/dashboard')).data.fee_summary).toEqual({
+    collected_this_month: 4,
+    pending: 96,
+  });
 });
 
 test('on its due date nothing is overdue yet, on the day after it is', async () => {
@@ -105,18 +120,20 @@ test('on its due date nothing is overdue yet, on the day after it is', async () 
   const [early, late] = [await world.addStudent(classId), await world.addStudent(classId)];
   await world.generate(await world.addStructure([{ name: 'Tuition', amount: 10, frequency: 'annual' }], [classId]), {});
   const now = new Date().toISOString();
-  const invoices = [early, late].map((student, n) => `(${[student, classId, `'2999-01-01'`, `'INV-2021-00000${n + 1}'`, `'2021-09-01'`, 'null'].join()})`);
+  const invoices = [early, late].map(
+    (student, n) =>
+      `(${[student, classId, `'2999-01-01'`, `'INV-2021-00000${n + 1}'`, `'2021-09-01'`, 'null'].join()})`,
+  );
   await invoiced(schema, invoices.join());
   for (const [student, days] of [
     [early, 0],
     [late, -1],
   ])
     for (const table of ['student_fee', 'invoice'])
-      await service.database.query(`update ${schema}.${table} set due_date = ($1::timestamptz at time zone 'UTC')::date + $2::integer where student_id = $3`, [
-        now,
-        days,
-        student,
-      ]);
+      await service.database.query(
+        `update ${schema}.${table} set due_date = ($1::timestamptz at time zone 'UTC')::date + $2::integer where student_id = $3`,
+        [now, days, student],
+      );
   const { by_source } = (await admin.get<Summary>('/api/finance/summary')).data;
   expect([by_source.student_fees.overdue, by_source.invoices.overdue]).toEqual([10, 20]);
   expect([by_source.student_fees.outstanding, by_source.invoices.outstanding]).toEqual([20, 30]);
@@ -163,7 +180,13 @@ test('keeps apart what has the same amounts under other names', async () => {
 
 /** What may happen next; each step takes what it needs from what is there, by number. */
 const step = fc.oneof(
-  fc.record({ do: fc.constant('generate' as const), structure: fc.nat(1), month: fc.integer({ min: 0, max: 11 }), prorate: fc.boolean(), late: fc.boolean() }),
+  fc.record({
+    do: fc.constant('generate' as const),
+    structure: fc.nat(1),
+    month: fc.integer({ min: 0, max: 11 }),
+    prorate: fc.boolean(),
+    late: fc.boolean(),
+  }),
   fc.record({ do: fc.constant('pay' as const), fee: fc.nat(50), share: fc.integer({ min: 1, max: 100 }) }),
   fc.record({ do: fc.constant('pay' as const), fee: fc.nat(50), share: fc.integer({ min: 1, max: 100 }) }),
   fc.record({ do: fc.constant('reverse' as const), payment: fc.nat(50) }),
@@ -177,7 +200,8 @@ test('after any history of billing, payments, reversals and waivers it equals th
       const world = await feeSchool(service);
       const { admin } = world.school;
       const classes = [await world.addClass('A'), await world.addClass('B')];
-      for (const [n, joined] of ['2021-08-01', '2021-10-17', '2022-02-03'].entries()) await world.addStudent(classes[n % 2] ?? 0, joined);
+      for (const [n, joined] of ['2021-08-01', '2021-10-17', '2022-02-03'].entries())
+        await world.addStudent(classes[n % 2] ?? 0, joined);
       const structures = [
         await world.addStructure(
           [
@@ -199,14 +223,21 @@ test('after any history of billing, payments, reversals and waivers it equals th
       for (const one of history) {
         if (one.do === 'generate') {
           const date = `2021-${String(one.month + 1).padStart(2, '0')}-09`.replace(/^2021-(0[1-7])/, '2022-$1');
-          await world.generate(structures[one.structure] ?? 0, { date, prorate: one.prorate, ...(one.late ? {} : { due_date: '2999-01-01' }) });
+          await world.generate(structures[one.structure] ?? 0, {
+            date,
+            prorate: one.prorate,
+            ...(one.late ? {} : { due_date: '2999-01-01' }),
+          });
           continue;
         }
         if (one.do === 'reverse') {
           const { data } = await admin.get<{ id: number }[]>('/api/fees/payments?pageSize=100');
           const payment = data[one.payment % Math.max(1, data.length)];
           if (payment)
-            expect([200, 409]).toContain((await admin.send('POST', `/api/finance/payments/${payment.id}/reverse`, { body: { reason: 'x' } })).status);
+            expect([200, 409]).toContain(
+              (await admin.send('POST', `/api/finance/payments/${payment.id}/reverse`, { body: { reason: 'x' } }))
+                .status,
+            );
           continue;
         }
         const all = await fees();
@@ -216,18 +247,31 @@ test('after any history of billing, payments, reversals and waivers it equals th
         if (one.do === 'pay') {
           const amount = Math.max(1, Math.round((cents(fee.balance) * one.share) / 100)) / 100;
           await world.pay(fee.id, amount, fee.balance === 0 ? 409 : 201);
-        } else if (one.do === 'waive') expect((await admin.send('POST', `${at}/waive`, { body: { reason: 'x' } })).status).toBe(fee.balance === 0 ? 409 : 200);
+        } else if (one.do === 'waive')
+          expect((await admin.send('POST', `${at}/waive`, { body: { reason: 'x' } })).status).toBe(
+            fee.balance === 0 ? 409 : 200,
+          );
         else expect([200, 409]).toContain((await admin.send('DELETE', at)).status);
       }
 
-      const records = await Promise.all((await fees()).map(async ({ id }) => (await admin.get<StudentFee>(`/api/finance/student-fees/${id}`)).data));
+      const records = await Promise.all(
+        (await fees()).map(async ({ id }) => (await admin.get<StudentFee>(`/api/finance/student-fees/${id}`)).data),
+      );
       const { data: payments } = await admin.get<{ amount: number }[]>('/api/fees/payments?pageSize=100');
       const each = records.map((fee) => {
         const [billed, collected, outstanding] = [cents(fee.amount), cents(fee.paid_amount), cents(fee.balance)];
         expect(fee.items.reduce((total, { amount }) => total + cents(amount), 0)).toBe(billed);
         expect(fee.payments.reduce((total, { amount }) => total + cents(amount), 0)).toBe(collected);
         expect(fee.status).toBe(
-          fee.status === 'waived' ? 'waived' : outstanding === 0 ? 'paid' : fee.due_date < '2025' ? 'overdue' : collected > 0 ? 'partially_paid' : 'pending',
+          fee.status === 'waived'
+            ? 'waived'
+            : outstanding === 0
+              ? 'paid'
+              : fee.due_date < '2025'
+                ? 'overdue'
+                : collected > 0
+                  ? 'partially_paid'
+                  : 'pending',
         );
         const figures: Figures = {
           billed,
@@ -247,7 +291,9 @@ test('after any history of billing, payments, reversals and waivers it equals th
       expect(inCents(summary.by_source.student_fees)).toEqual(expected);
       expect(inCents(summary.by_source.invoices)).toEqual(none);
       for (const one of summary.by_class) {
-        expect(inCents(one)).toEqual(sum(each.filter(({ fee }) => fee.class_id === one.class_id).map(({ figures }) => figures)));
+        expect(inCents(one)).toEqual(
+          sum(each.filter(({ fee }) => fee.class_id === one.class_id).map(({ figures }) => figures)),
+        );
       }
       expect(sum(summary.by_class.map(inCents))).toEqual(expected);
       expect(sum(summary.by_component.map(inCents))).toEqual(expected);
@@ -269,7 +315,9 @@ test('after any history of billing, payments, reversals and waivers it equals th
           byName.set(item.name, sum([byName.get(item.name) ?? none, is]));
         }
       }
-      expect(Object.fromEntries(summary.by_component.map((one) => [one.name, inCents(one)]))).toEqual(Object.fromEntries(byName));
+      expect(Object.fromEntries(summary.by_component.map((one) => [one.name, inCents(one)]))).toEqual(
+        Object.fromEntries(byName),
+      );
     }),
     { numRuns: 8 },
   );

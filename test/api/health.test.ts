@@ -1,7 +1,7 @@
 import { describe, expect, test } from '@jest/globals';
 import packageJson from '../../package.json' with { type: 'json' };
-import { raw } from '../support/raw.ts';
-import { serviceOfFile } from '../support/service.ts';
+import { raw } from '../support/client/raw.ts';
+import { serviceOfFile } from '../support/server/service.ts';
 
 const service = await serviceOfFile({ RATE_LIMIT_PER_MINUTE: '2', PUBLIC_RATE_LIMIT_PER_MINUTE: '2' });
 
@@ -20,7 +20,15 @@ describe('health', () => {
     const { data, status } = await service.anonymous.get('/api/health/ready');
     expect([status, data]).toEqual([
       200,
-      { status: 'ready', service: packageJson.name, version: packageJson.version, database: true, migrations: true, worker: true, tenants_behind: 0 },
+      {
+        status: 'ready',
+        service: packageJson.name,
+        version: packageJson.version,
+        database: true,
+        migrations: true,
+        worker: true,
+        tenants_behind: 0,
+      },
     ]);
   });
 
@@ -28,16 +36,24 @@ describe('health', () => {
     const [row] = await service.database.query<{ id: string }>(
       "insert into platform.tenant (name, subdomain, plan_id, contact_email) values ('Behind', 'behind', 1, 'office@behind.example') returning id",
     );
-    expect((await service.anonymous.get('/api/health/ready')).data).toMatchObject({ status: 'ready', tenants_behind: 1 });
+    expect((await service.anonymous.get('/api/health/ready')).data).toMatchObject({
+      status: 'ready',
+      tenants_behind: 1,
+    });
     await service.database.query('delete from platform.tenant where id = $1', [row?.id]);
     expect((await service.anonymous.get('/api/health/ready')).data).toMatchObject({ tenants_behind: 0 });
   });
 
   test('is not ready, and says why, when another version is installed', async () => {
-    const [installed] = await service.database.query<{ fingerprint: string }>('select fingerprint from platform.installation');
+    const [installed] = await service.database.query<{ fingerprint: string }>(
+      'select fingerprint from platform.installation',
+    );
     await service.database.query("update platform.installation set fingerprint = 'another'");
     const answer = await service.anonymous.get('/api/health/ready', 503);
-    expect(answer).toMatchObject({ error: 'unavailable', data: { status: 'not_ready', database: true, migrations: false, worker: true } });
+    expect(answer).toMatchObject({
+      error: 'unavailable',
+      data: { status: 'not_ready', database: true, migrations: false, worker: true },
+    });
     expect(answer.headers.get('retry-after')).toBe('1');
     await service.database.query('update platform.installation set fingerprint = $1', [installed?.fingerprint]);
     await service.anonymous.get('/api/health/ready');

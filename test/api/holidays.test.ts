@@ -1,5 +1,5 @@
 import { beforeAll, describe, expect, test } from '@jest/globals';
-import { type School, serviceWithSchool, unique } from '../support/service.ts';
+import { type School, serviceWithSchool, unique } from '../support/server/service.ts';
 
 const { service, school } = await serviceWithSchool();
 
@@ -13,7 +13,8 @@ interface Holiday {
 }
 
 const path = '/api/holidays';
-const add = async (fields: Record<string, unknown>, at = school) => (await at.admin.post<Holiday>(path, fields, 201)).data;
+const add = async (fields: Record<string, unknown>, at = school) =>
+  (await at.admin.post<Holiday>(path, fields, 201)).data;
 
 describe('holidays', () => {
   test('one that was added is read back, changed in part, and removed', async () => {
@@ -25,11 +26,18 @@ describe('holidays', () => {
     expect(read).toEqual(added.data);
     const { data: changed } = await school.admin.put<Holiday>(`${path}/${read.id}`, { is_recurring: true });
     expect(changed).toEqual({ ...read, is_recurring: true, updated_at: changed.updated_at });
-    expect((await school.admin.put<Holiday>(`${path}/${read.id}`, { ...changed, date: '2026-10-13' })).data).toMatchObject({
+    expect(
+      (await school.admin.put<Holiday>(`${path}/${read.id}`, { ...changed, date: '2026-10-13' })).data,
+    ).toMatchObject({
       date: '2026-10-13',
       name: sent.name,
     });
-    await school.admin.send('PUT', `${path}/${read.id}`, { body: { name: 'Old' }, headers: { 'If-Match': headers.get('etag') ?? '' } }, 412);
+    await school.admin.send(
+      'PUT',
+      `${path}/${read.id}`,
+      { body: { name: 'Old' }, headers: { 'If-Match': headers.get('etag') ?? '' } },
+      412,
+    );
     expect((await school.admin.delete<{ id: number }>(`${path}/${read.id}`)).data).toEqual({ id: read.id });
     for (const method of ['GET', 'DELETE']) await school.admin.send(method, `${path}/${read.id}`, {}, 404);
     await school.admin.put(`${path}/${read.id}`, { name: 'Gone' }, 404);
@@ -44,7 +52,9 @@ describe('holidays', () => {
       details: [{ path: 'name' }],
     });
     const other = await add({ name, date: '2026-05-05' });
-    expect((await school.admin.put(`${path}/${other.id}`, { date: '2026-05-04' }, 409)).details).toMatchObject([{ path: 'date' }]);
+    expect((await school.admin.put(`${path}/${other.id}`, { date: '2026-05-04' }, 409)).details).toMatchObject([
+      { path: 'date' },
+    ]);
     await school.admin.put(`${path}/${id}`, { name: name.toUpperCase() }, 200);
     const body = { name: unique('Twice'), date: '2026-05-04' };
     const answers = await Promise.all([1, 2].map(() => school.admin.send('POST', path, { body })));
@@ -63,11 +73,19 @@ describe('holidays', () => {
       details: [{ path: 'name', message: '2027-02-28 has a holiday of this name already.' }],
     });
     const other = await add({ name, date: '2027-03-01' });
-    expect((await school.admin.put(`${path}/${other.id}`, { date: '2028-02-28' }, 409)).details).toMatchObject([{ path: 'date' }]);
+    expect((await school.admin.put(`${path}/${other.id}`, { date: '2028-02-28' }, 409)).details).toMatchObject([
+      { path: 'date' },
+    ]);
   });
 
   test('a create with an Idempotency-Key that comes twice adds once', async () => {
-    const send = () => school.admin.send<Holiday>('POST', path, { body: { name: 'Once', date: '2026-05-06' }, headers: { 'Idempotency-Key': 'holiday' } }, 201);
+    const send = () =>
+      school.admin.send<Holiday>(
+        'POST',
+        path,
+        { body: { name: 'Once', date: '2026-05-06' }, headers: { 'Idempotency-Key': 'holiday' } },
+        201,
+      );
     expect((await send()).data).toEqual((await send()).data);
   });
 
@@ -84,14 +102,19 @@ describe('holidays', () => {
 describe('the list', () => {
   let lists: School;
   let year: number;
-  const found = async (query: string) => (await lists.admin.get<Holiday[]>(`${path}?pageSize=100&${query}`)).data.map(({ name, date }) => `${date} ${name}`);
+  const found = async (query: string) =>
+    (await lists.admin.get<Holiday[]>(`${path}?pageSize=100&${query}`)).data.map(({ name, date }) => `${date} ${name}`);
 
   beforeAll(async () => {
     lists = await service.school();
     await add({ name: 'Winter', date: '2024-12-25', is_recurring: true }, lists);
     await add({ name: 'Élection', date: '2026-03-01' }, lists);
     await add({ name: 'Leap', date: '2024-02-29', is_recurring: true }, lists);
-    const { data } = await lists.admin.post<{ id: number }>('/api/academics/years', { name: '26', start_date: '2026-02-01', end_date: '2027-01-31' }, 201);
+    const { data } = await lists.admin.post<{ id: number }>(
+      '/api/academics/years',
+      { name: '26', start_date: '2026-02-01', end_date: '2027-01-31' },
+      201,
+    );
     year = data.id;
   });
 
@@ -103,10 +126,21 @@ describe('the list', () => {
   });
 
   test('of an academic year or of some days has a recurring one on each of its days, on 28 February where there is no 29th', async () => {
-    expect(await found(`academic_year_id=${year}`)).toEqual(['2026-02-28 Leap', '2026-03-01 Élection', '2026-12-25 Winter']);
-    expect(await found(`academic_year_id=${year}&from_date=2026-03-01`)).toEqual(['2026-03-01 Élection', '2026-12-25 Winter']);
+    expect(await found(`academic_year_id=${year}`)).toEqual([
+      '2026-02-28 Leap',
+      '2026-03-01 Élection',
+      '2026-12-25 Winter',
+    ]);
+    expect(await found(`academic_year_id=${year}&from_date=2026-03-01`)).toEqual([
+      '2026-03-01 Élection',
+      '2026-12-25 Winter',
+    ]);
     expect(await found('academic_year_id=999999')).toEqual([]);
-    expect(await found('from_date=2027-02-28&to_date=2028-12-24')).toEqual(['2027-02-28 Leap', '2027-12-25 Winter', '2028-02-29 Leap']);
+    expect(await found('from_date=2027-02-28&to_date=2028-12-24')).toEqual([
+      '2027-02-28 Leap',
+      '2027-12-25 Winter',
+      '2028-02-29 Leap',
+    ]);
     expect(await found('from_date=2027-12-25')).toEqual(['2027-12-25 Winter', '2028-02-29 Leap']);
     expect(await found('to_date=2026-03-01')).toEqual(['2025-12-25 Winter', '2026-02-28 Leap', '2026-03-01 Élection']);
     expect(await found('from_date=2026-01-01&to_date=2035-12-31&search=winter')).toHaveLength(10);
@@ -119,7 +153,12 @@ describe('the list', () => {
     await add({ name: 'Winter', date: '2024-12-25', is_recurring: true }, own);
     const long = 'alter table @academic_year drop constraint academic_year_length_check'.replace('@', `${own.schema}.`);
     await service.database.query(long);
-    const id = await own.insert('academic_year', { name: 'Long', start_date: '2030-01-01', end_date: '9999-12-31', is_current: true });
+    const id = await own.insert('academic_year', {
+      name: 'Long',
+      start_date: '2030-01-01',
+      end_date: '9999-12-31',
+      is_current: true,
+    });
     expect((await own.admin.get(`${path}?academic_year_id=${id}&pageSize=1`)).pagination.totalItems).toBe(10);
   });
 

@@ -1,13 +1,13 @@
 import { describe, expect, test } from '@jest/globals';
 import jwt from 'jsonwebtoken';
-import { passwords } from '../../src/api/passwords.ts';
+import { passwords } from '../../src/domain/passwords.ts';
 import { createOperator } from '../../src/database/operator.ts';
 import { withOwner } from '../../src/database/pool.ts';
-import type { Answer, Client } from '../support/client.ts';
-import { mailsTo } from '../support/mail.ts';
-import { race } from '../support/race.ts';
-import { operatorEmail, type School, serviceWithSchool, testPassword, unique } from '../support/service.ts';
-import { until } from '../support/until.ts';
+import type { Answer, Client } from '../support/client/client.ts';
+import { mailsTo } from '../support/fakes/mail.ts';
+import { race } from '../support/client/race.ts';
+import { operatorEmail, type School, serviceWithSchool, testPassword, unique } from '../support/server/service.ts';
+import { until } from '../support/client/until.ts';
 
 const { service, school } = await serviceWithSchool({ APP_URL: 'https://app.example/start' });
 
@@ -38,10 +38,16 @@ const begin = (of: School = school, body: Record<string, unknown> = {}, status =
 
 /** The same, whatever comes of it. */
 const tryToBegin = (of: School, body: Record<string, unknown> = {}) =>
-  service.operator.send<Impersonation>('POST', `/api/platform/tenants/${of.id}/impersonate`, { body: { reason, ...body } });
+  service.operator.send<Impersonation>('POST', `/api/platform/tenants/${of.id}/impersonate`, {
+    body: { reason, ...body },
+  });
 
 /** A client with the token of an operator who acts for an admin. */
-async function acting(of: School = school, body: Record<string, unknown> = {}, by: Client = service.operator): Promise<Client & Impersonation> {
+async function acting(
+  of: School = school,
+  body: Record<string, unknown> = {},
+  by: Client = service.operator,
+): Promise<Client & Impersonation> {
   const { data } = await begin(of, body, 200, by);
   return Object.assign(service.anonymous.with({ Authorization: `Bearer ${data.access_token}` }), data);
 }
@@ -61,14 +67,19 @@ async function newOperator(role: 'admin' | 'analyst' = 'admin') {
 const forged = (client: Impersonation, claims: object) => {
   const all = { ...(jwt.decode(client.access_token) as object), ...claims };
   const kept = Object.fromEntries(Object.entries(all).filter(([, value]) => value !== undefined));
-  return service.anonymous.with({ Authorization: `Bearer ${jwt.sign(kept, 'a secret of the tests that is long enough')}` });
+  return service.anonymous.with({
+    Authorization: `Bearer ${jwt.sign(kept, 'a secret of the tests that is long enough')}`,
+  });
 };
 
 /** The latest entries of a school, the last first. */
-const trail = async (of: School = school) => (await service.operator.get<Entry[]>(`/api/platform/audit-logs?tenant_id=${of.id}&pageSize=100`)).data;
-const allow = (of: School, is_impersonation_allowed: boolean) => of.admin.post('/api/school-setup/school-info', { is_impersonation_allowed });
+const trail = async (of: School = school) =>
+  (await service.operator.get<Entry[]>(`/api/platform/audit-logs?tenant_id=${of.id}&pageSize=100`)).data;
+const allow = (of: School, is_impersonation_allowed: boolean) =>
+  of.admin.post('/api/school-setup/school-info', { is_impersonation_allowed });
 const refused = (client: Client) => client.send('GET', '/api/auth/profile', {}, 401);
-const profile = (client: Client) => client.get<{ id: number; impersonated_by: { id: number; email: string } | null }>('/api/auth/profile');
+const profile = (client: Client) =>
+  client.get<{ id: number; impersonated_by: { id: number; email: string } | null }>('/api/auth/profile');
 
 describe('an operator logs in for an admin of a school', () => {
   test('for ten minutes, as the admin, with a token that names the operator', async () => {
@@ -80,8 +91,18 @@ describe('an operator logs in for an admin of a school', () => {
     expect(headers.get('x-refresh-token')).toBeNull();
     expect(headers.get('set-cookie')).toBeNull();
     expect(headers.get('cache-control')).toBe('no-store');
-    const claims = jwt.decode(data.access_token) as { exp: number; sid: number; tenant_id: number; user_id: number; impersonated_by: unknown };
-    expect(claims).toMatchObject({ tenant_id: school.id, user_id: data.user.id, impersonated_by: data.impersonated_by });
+    const claims = jwt.decode(data.access_token) as {
+      exp: number;
+      sid: number;
+      tenant_id: number;
+      user_id: number;
+      impersonated_by: unknown;
+    };
+    expect(claims).toMatchObject({
+      tenant_id: school.id,
+      user_id: data.user.id,
+      impersonated_by: data.impersonated_by,
+    });
     for (const end of [claims.exp * 1000, Date.parse(data.expires_at)]) {
       expect(end).toBeGreaterThan(before + 590_000);
       expect(end).toBeLessThan(Date.now() + 602_000);
@@ -103,26 +124,40 @@ describe('an operator logs in for an admin of a school', () => {
     expect((await begin(of)).data.user.email).toBe(of.adminEmail);
     expect((await begin(of, { user_id: second.id })).data.user.id).toBe(second.id);
     for (const user_id of [teacher.id, 999_999]) {
-      expect(await begin(of, { user_id }, 422)).toMatchObject({ error: 'invalid_reference', details: [{ path: 'user_id' }] });
+      expect(await begin(of, { user_id }, 422)).toMatchObject({
+        error: 'invalid_reference',
+        details: [{ path: 'user_id' }],
+      });
     }
     await of.admin.put(`/api/users/${second.id}`, { is_active: false });
     expect((await begin(of, { user_id: second.id }, 422)).error).toBe('invalid_reference');
     // Who was invited and never came is the last to be asked.
     const third = await of.user(['admin']);
-    await service.database.query(`update ${of.schema}.user_account set password_hash = null where email = $1`, [of.adminEmail]);
+    await service.database.query(`update ${of.schema}.user_account set password_hash = null where email = $1`, [
+      of.adminEmail,
+    ]);
     expect((await begin(of)).data.user.id).toBe(third.id);
     await service.database.query(`update ${of.schema}.user_account set is_active = false`);
-    expect(await begin(of, {}, 409)).toMatchObject({ error: 'invalid_state', message: 'This school has no active admin.' });
+    expect(await begin(of, {}, 409)).toMatchObject({
+      error: 'invalid_state',
+      message: 'This school has no active admin.',
+    });
   });
 
   test('not without a reason, not to a school that is unknown, suspended or deleted, not as an analyst or a user of a school', async () => {
     for (const given of [undefined, '', '   short   ', 'x'.repeat(501), 17]) {
-      expect(await begin(school, { reason: given }, 400)).toMatchObject({ error: 'validation_error', details: [{ path: 'reason' }] });
+      expect(await begin(school, { reason: given }, 400)).toMatchObject({
+        error: 'validation_error',
+        details: [{ path: 'reason' }],
+      });
     }
     await service.operator.post('/api/platform/tenants/999999/impersonate', { reason }, 404);
     const of = await service.school();
     await service.operator.post(`/api/platform/tenants/${of.id}/suspend`, undefined);
-    expect(await begin(of, {}, 409)).toMatchObject({ error: 'invalid_state', message: 'This school is suspended: nobody can log in to it.' });
+    expect(await begin(of, {}, 409)).toMatchObject({
+      error: 'invalid_state',
+      message: 'This school is suspended: nobody can log in to it.',
+    });
     await service.operator.delete(`/api/platform/tenants/${of.id}`);
     expect((await begin(of, {}, 409)).error).toBe('invalid_state');
     expect((await begin(school, {}, 403, (await newOperator('analyst')).client)).error).toBe('forbidden');
@@ -143,8 +178,14 @@ describe('an operator logs in for an admin of a school', () => {
       expect(told[0]?.message).toContain('The reason given: You asked about 100% of {{name}}.');
       expect(told[0]?.message).toMatch(/^On \d+ \w+ \d{4} at \d\d:\d\d /);
     }
-    expect((await teacher.get<{ type: string }[]>('/api/notifications')).data.filter(({ type }) => type === 'operator.login')).toEqual([]);
-    const mail = await until(async () => (await mailsTo(service, second.email)).find(({ subject }) => subject.startsWith('An operator logged in')));
+    expect(
+      (await teacher.get<{ type: string }[]>('/api/notifications')).data.filter(
+        ({ type }) => type === 'operator.login',
+      ),
+    ).toEqual([]);
+    const mail = await until(async () =>
+      (await mailsTo(service, second.email)).find(({ subject }) => subject.startsWith('An operator logged in')),
+    );
     expect(mail.text).toContain(operatorEmail);
   });
 });
@@ -152,10 +193,13 @@ describe('an operator logs in for an admin of a school', () => {
 describe('what tells the school of it', () => {
   test('does so while operators have taken its notifications away', async () => {
     const of = await service.school();
-    const features = (feature_flags: Record<string, boolean>) => service.operator.put(`/api/platform/tenants/${of.id}`, { feature_flags });
+    const features = (feature_flags: Record<string, boolean>) =>
+      service.operator.put(`/api/platform/tenants/${of.id}`, { feature_flags });
     await features({ notifications: false });
     await begin(of);
-    const mail = await until(async () => (await mailsTo(service, of.adminEmail)).find(({ subject }) => subject.startsWith('An operator logged in')));
+    const mail = await until(async () =>
+      (await mailsTo(service, of.adminEmail)).find(({ subject }) => subject.startsWith('An operator logged in')),
+    );
     expect(mail.text).toContain(operatorEmail);
     await features({});
     const { data } = await of.admin.get<{ type: string; is_read: boolean }[]>('/api/notifications');
@@ -224,7 +268,11 @@ describe('what is done so is in the audit trail with both names', () => {
     ]);
     expect(entries[0]?.changes['reason']).toEqual({ before: null, after: reason });
     for (const { actor, impersonated, tenant_id, request_id } of entries) {
-      expect([actor.email, impersonated, tenant_id]).toEqual([operator.email, { id: client.user.id, email: of.adminEmail }, of.id]);
+      expect([actor.email, impersonated, tenant_id]).toEqual([
+        operator.email,
+        { id: client.user.id, email: of.adminEmail },
+        of.id,
+      ]);
       expect(request_id).toMatch(/\S/);
     }
     expect(JSON.stringify(entries)).not.toMatch(/Secret/);
@@ -235,7 +283,9 @@ describe('what is done so is in the audit trail with both names', () => {
     );
     expect(found).toHaveLength(1);
     // By whom they acted for, too.
-    const { data: ofAdmin } = await service.operator.get<Entry[]>(`/api/platform/audit-logs?search=${encodeURIComponent(of.adminEmail)}&pageSize=100`);
+    const { data: ofAdmin } = await service.operator.get<Entry[]>(
+      `/api/platform/audit-logs?search=${encodeURIComponent(of.adminEmail)}&pageSize=100`,
+    );
     expect(ofAdmin).toHaveLength(entries.length);
   });
 
@@ -245,7 +295,11 @@ describe('what is done so is in the audit trail with both names', () => {
     await client.post('/api/subscription/upgrade', { plan_id: 3 });
     expect((await trail(of)).slice(0, 2)).toMatchObject([
       { action: 'impersonation.subscription_upgrade', actor: { email: operatorEmail } },
-      { action: 'subscription.upgrade', actor: { id: client.impersonated_by.id, email: operatorEmail }, impersonated: { id: client.user.id } },
+      {
+        action: 'subscription.upgrade',
+        actor: { id: client.impersonated_by.id, email: operatorEmail },
+        impersonated: { id: client.user.id },
+      },
     ]);
   });
 
@@ -259,8 +313,18 @@ describe('what is done so is in the audit trail with both names', () => {
     ];
     expect(again.data).toEqual(first.data);
     const { headers } = await client.get(`/api/students/${first.data.id}`);
-    await client.send('PUT', `/api/students/${first.data.id}`, { body: { first_name: 'Eda' }, headers: { 'If-Match': headers.get('etag') ?? '' } }, 200);
-    await client.send('PUT', `/api/students/${first.data.id}`, { body: { first_name: 'Oda' }, headers: { 'If-Match': headers.get('etag') ?? '' } }, 412);
+    await client.send(
+      'PUT',
+      `/api/students/${first.data.id}`,
+      { body: { first_name: 'Eda' }, headers: { 'If-Match': headers.get('etag') ?? '' } },
+      200,
+    );
+    await client.send(
+      'PUT',
+      `/api/students/${first.data.id}`,
+      { body: { first_name: 'Oda' }, headers: { 'If-Match': headers.get('etag') ?? '' } },
+      412,
+    );
     await client.get('/api/students/import/template');
     await client.get('/api/notifications/stream');
     expect((await trail(of)).slice(0, 6).map(({ action, changes }) => [action, changes['outcome']?.after])).toEqual([
@@ -277,9 +341,13 @@ describe('what is done so is in the audit trail with both names', () => {
   test('a read stays a read: its transaction can write nothing but the entry; and a fault leaves one too', async () => {
     const of = await service.school();
     const client = await acting(of);
-    const [before] = await service.database.query<{ body: string }>(`select pg_get_functiondef('api.holidays_list(jsonb)'::regprocedure) as body`);
+    const [before] = await service.database.query<{ body: string }>(
+      `select pg_get_functiondef('api.holidays_list(jsonb)'::regprocedure) as body`,
+    );
     const become = (body: string) =>
-      service.database.query(`create or replace function api.holidays_list(p jsonb) returns json language plpgsql as $$ begin ${body} return '{}'; end $$`);
+      service.database.query(
+        `create or replace function api.holidays_list(p jsonb) returns json language plpgsql as $$ begin ${body} return '{}'; end $$`,
+      );
     try {
       await become(`execute 'insert into religion (name) values (''never'')';`);
       expect((await client.send('GET', '/api/holidays')).status).toBe(503);
@@ -294,7 +362,9 @@ describe('what is done so is in the audit trail with both names', () => {
       ['impersonation.holidays_list', 'internal_error'],
       ['impersonation.holidays_list', 'unavailable'],
     ]);
-    expect((await of.admin.get<{ name: string }[]>('/api/religions')).data.filter(({ name }) => name === 'never')).toEqual([]);
+    expect(
+      (await of.admin.get<{ name: string }[]>('/api/religions')).data.filter(({ name }) => name === 'never'),
+    ).toEqual([]);
   });
 });
 
@@ -304,7 +374,9 @@ describe('it ends', () => {
     const { sid } = jwt.decode(client.access_token) as { sid: number };
     await service.database.query(`update platform.session set expires_at = now() where id = $1`, [sid]);
     expect((await refused(client)).error).toBe('invalid_token');
-    await service.database.query(`update platform.session set expires_at = now() + interval '1 hour' where id = $1`, [sid]);
+    await service.database.query(`update platform.session set expires_at = now() + interval '1 hour' where id = $1`, [
+      sid,
+    ]);
     await profile(client);
     const late = forged(client, { exp: Math.floor(Date.now() / 1000) - 1 });
     expect((await refused(late)).error).toBe('invalid_token');
@@ -312,7 +384,12 @@ describe('it ends', () => {
 
   test('by its log-out, which leaves the operator logged in', async () => {
     const client = await acting();
-    const answer = await client.send('POST', '/api/auth/logout', { headers: { Cookie: 'refresh_token=of-the-console' } }, 200);
+    const answer = await client.send(
+      'POST',
+      '/api/auth/logout',
+      { headers: { Cookie: 'refresh_token=of-the-console' } },
+      200,
+    );
     expect(answer.headers.get('set-cookie')).toBeNull();
     await refused(client);
     await service.operator.get('/api/platform/overview');
@@ -320,8 +397,10 @@ describe('it ends', () => {
 
   test('with the operator: closed, an analyst from now on, logged out, or with another password', async () => {
     const ends: ((operator: Awaited<ReturnType<typeof newOperator>>) => Promise<unknown>)[] = [
-      ({ email }) => service.database.query('update platform.user_account set is_active = false where email = $1', [email]),
-      ({ email }) => service.database.query(`update platform.user_account set role = 'analyst' where email = $1`, [email]),
+      ({ email }) =>
+        service.database.query('update platform.user_account set is_active = false where email = $1', [email]),
+      ({ email }) =>
+        service.database.query(`update platform.user_account set role = 'analyst' where email = $1`, [email]),
       ({ email }) => service.database.query('delete from platform.user_account where email = $1', [email]),
       ({ client }) => client.post('/api/auth/logout'),
       async ({ client, email }) => {
@@ -341,7 +420,9 @@ describe('it ends', () => {
 
   test('with the admin: deactivated, removed, no admin any more, or with another password', async () => {
     const of = await service.school();
-    const role = (await of.admin.get<{ id: number; name: string }[]>('/api/rbac/roles')).data.find(({ name }) => name === 'admin');
+    const role = (await of.admin.get<{ id: number; name: string }[]>('/api/rbac/roles')).data.find(
+      ({ name }) => name === 'admin',
+    );
     const ends: ((user: { id: number }) => Promise<unknown>)[] = [
       ({ id }) => of.admin.put(`/api/users/${id}`, { is_active: false }),
       ({ id }) => of.admin.delete(`/api/users/${id}`),
@@ -373,26 +454,40 @@ describe('it ends', () => {
     const other = await service.school();
     await client.send('POST', '/api/auth/refresh', {}, 401);
     await client.send('POST', '/api/auth/refresh', { headers: { 'X-Refresh-Token': client.access_token } }, 401);
-    expect((await client.with({ 'X-Tenant-ID': String(other.id) }).get('/api/students', 403)).error).toBe('tenant_mismatch');
+    expect((await client.with({ 'X-Tenant-ID': String(other.id) }).get('/api/students', 403)).error).toBe(
+      'tenant_mismatch',
+    );
     expect((await client.get('/api/platform/overview', 403)).error).toBe('forbidden');
   });
 
   test("whether a password is the admin's is not told, and no attempt counts against the admin", async () => {
     const client = await acting();
     for (const current_password of [testPassword, 'not the password']) {
-      const answer = await client.post('/api/auth/password/change', { current_password, password: 'another password' }, 403);
+      const answer = await client.post(
+        '/api/auth/password/change',
+        { current_password, password: 'another password' },
+        403,
+      );
       expect(answer.error).toBe('forbidden');
     }
-    for (let i = 0; i < 10; i++) await client.post('/api/auth/password/change', { current_password: 'wrong', password: 'another password' }, 403);
+    for (let i = 0; i < 10; i++)
+      await client.post('/api/auth/password/change', { current_password: 'wrong', password: 'another password' }, 403);
     await service.anonymous.login({ tenant_id: school.id, email: school.adminEmail, password: testPassword });
   });
 
   test('each part of a log-in and of a role stays as it is by itself, what is beside it can change', async () => {
     const of = await service.school();
     const user = await of.user(['teacher']);
-    const role = (await of.admin.get<{ id: number; name: string }[]>('/api/rbac/roles')).data.find(({ name }) => name === 'teacher');
+    const role = (await of.admin.get<{ id: number; name: string }[]>('/api/rbac/roles')).data.find(
+      ({ name }) => name === 'teacher',
+    );
     const client = await acting(of);
-    for (const part of [{ is_active: false }, { password: 'another password' }, { email: `${unique('new')}@school.example` }, { role_ids: [] }]) {
+    for (const part of [
+      { is_active: false },
+      { password: 'another password' },
+      { email: `${unique('new')}@school.example` },
+      { role_ids: [] },
+    ]) {
       expect([part, (await client.put(`/api/users/${user.id}`, part, 403)).error]).toEqual([part, 'forbidden']);
     }
     await client.put(`/api/users/${user.id}`, { phone: '+44 20 1234 5678' });
@@ -401,20 +496,27 @@ describe('it ends', () => {
   });
 
   test.each([
-    ...['role', 'role_permission', 'user_role'].flatMap((table) => [`update ${table} set updated_at = now()`, `delete from ${table}`]),
+    ...['role', 'role_permission', 'user_role'].flatMap((table) => [
+      `update ${table} set updated_at = now()`,
+      `delete from ${table}`,
+    ]),
     `insert into user_role (user_id, role_id) select u.id, r.id from user_account u, role r`,
     `insert into user_account (email, first_name, last_name) values ('new@school.example', 'N', 'N')`,
     `update user_account set deleted_at = now()`,
     `update user_account set email_verified_at = now() - interval '1 day'`,
   ])('the tables refuse it, whichever operation it would be: %s', async (statement) => {
     const block = `do $$ begin perform set_config('app.impersonator_id', '1', true), set_config('search_path', '${school.schema}, public', true); ${statement}; end $$`;
-    await expect(service.database.query(block)).rejects.toThrow('An operator who is logged in for a user may not change');
+    await expect(service.database.query(block)).rejects.toThrow(
+      'An operator who is logged in for a user may not change',
+    );
   });
 
   test('a session of it that comes by another way than the audited one is refused', async () => {
     const client = await acting();
     const { sid } = jwt.decode(client.access_token) as { sid: number };
-    await expect(service.database.query(`select core.call('students_list', $1, '{}', '{}')`, [sid])).rejects.toThrow('The session has ended');
+    await expect(service.database.query(`select core.call('students_list', $1, '{}', '{}')`, [sid])).rejects.toThrow(
+      'The session has ended',
+    );
     // As where a token of ours did not say so.
     expect((await refused(forged(client, { impersonated_by: undefined }))).error).toBe('invalid_token');
     await profile(forged(client, {}));
@@ -434,9 +536,14 @@ describe('a school can switch it off', () => {
     await refused(client);
     expect((await begin(of, {}, 409)).message).toMatch('does not let operators log in');
     const path = `/api/platform/tenants/${of.id}`;
-    expect((await service.operator.get<{ is_impersonation_allowed: boolean }>(path)).data.is_impersonation_allowed).toBe(false);
+    expect(
+      (await service.operator.get<{ is_impersonation_allowed: boolean }>(path)).data.is_impersonation_allowed,
+    ).toBe(false);
     const denied = await service.operator.put(path, { is_impersonation_allowed: true }, 403);
-    expect(denied).toMatchObject({ error: 'forbidden', message: 'Only an admin of the school can let operators log in again.' });
+    expect(denied).toMatchObject({
+      error: 'forbidden',
+      message: 'Only an admin of the school can let operators log in again.',
+    });
     expect((await trail(of)).find(({ action }) => action === 'tenant.update')).toMatchObject({
       actor: { id: null, email: of.adminEmail },
       changes: { is_impersonation_allowed: { before: true, after: false } },
@@ -453,9 +560,10 @@ describe('a school can switch it off', () => {
     const asRead = async () => (await service.operator.get(path)).data;
     await service.operator.put(path, await asRead());
     await profile(client);
-    expect((await service.operator.put<{ is_impersonation_allowed: boolean }>(path, { is_impersonation_allowed: false })).data.is_impersonation_allowed).toBe(
-      false,
-    );
+    expect(
+      (await service.operator.put<{ is_impersonation_allowed: boolean }>(path, { is_impersonation_allowed: false }))
+        .data.is_impersonation_allowed,
+    ).toBe(false);
     await refused(client);
     await service.operator.put(path, await asRead());
   });
@@ -463,10 +571,14 @@ describe('a school can switch it off', () => {
   test('nobody else of the school does, nor an operator who acts for an admin', async () => {
     const of = await service.school();
     const clerk = await of.user([await of.role('setup.manage')]);
-    expect((await clerk.post('/api/school-setup/school-info', { is_impersonation_allowed: false }, 403)).error).toBe('forbidden');
+    expect((await clerk.post('/api/school-setup/school-info', { is_impersonation_allowed: false }, 403)).error).toBe(
+      'forbidden',
+    );
     await clerk.post('/api/school-setup/school-info', { is_impersonation_allowed: true, phone: '123' });
     const client = await acting(of);
-    expect((await client.post('/api/school-setup/school-info', { is_impersonation_allowed: false }, 403)).error).toBe('forbidden');
+    expect((await client.post('/api/school-setup/school-info', { is_impersonation_allowed: false }, 403)).error).toBe(
+      'forbidden',
+    );
     await client.post('/api/school-setup/school-info', { phone: '124' });
   });
 
@@ -474,7 +586,11 @@ describe('a school can switch it off', () => {
     const of = await service.school();
     const lock = `select from platform.tenant where id = ${of.id} for update`;
     for (let round = 0; round < 3; round++) {
-      const answers = await race<Answer<unknown>>(service.database, lock, 3, () => [tryToBegin(of), allow(of, false), tryToBegin(of)]);
+      const answers = await race<Answer<unknown>>(service.database, lock, 3, () => [
+        tryToBegin(of),
+        allow(of, false),
+        tryToBegin(of),
+      ]);
       for (const { status, data } of [answers[0], answers[2]] as Answer<Impersonation>[]) {
         if (status === 200) await refused(service.anonymous.with({ Authorization: `Bearer ${data.access_token}` }));
         else expect(status).toBe(409);
@@ -492,7 +608,10 @@ describe('a school can switch it off', () => {
         tryToBegin(of, { user_id: user.id }),
         of.admin.delete(`/api/users/${user.id}`),
       ]);
-      if (begun?.status === 200) await refused(service.anonymous.with({ Authorization: `Bearer ${(begun.data as Impersonation).access_token}` }));
+      if (begun?.status === 200)
+        await refused(
+          service.anonymous.with({ Authorization: `Bearer ${(begun.data as Impersonation).access_token}` }),
+        );
       else expect(begun?.status).toBe(422);
     }
   });
@@ -500,9 +619,15 @@ describe('a school can switch it off', () => {
   test('a school that is loaded from a file of an earlier version allows it, as a new one does; another file says what it says', async () => {
     const allowed = async (tenant: object) =>
       (
-        await service.database.query<{ allowed: boolean }>('select (core.archive_school($1)).is_impersonation_allowed as allowed', [JSON.stringify({ tenant })])
+        await service.database.query<{ allowed: boolean }>(
+          'select (core.archive_school($1)).is_impersonation_allowed as allowed',
+          [JSON.stringify({ tenant })],
+        )
       )[0]?.allowed;
-    expect([await allowed({ id: 7 }), await allowed({ id: 7, is_impersonation_allowed: false })]).toEqual([true, false]);
+    expect([await allowed({ id: 7 }), await allowed({ id: 7, is_impersonation_allowed: false })]).toEqual([
+      true,
+      false,
+    ]);
   });
 
   test('of a log-in and the end of what it rests on with the operator at once no session is left', async () => {
@@ -523,7 +648,9 @@ describe('a school can switch it off', () => {
   test('its streams end with it', async () => {
     const of = await service.school();
     const client = await acting(of);
-    const response = await fetch(`${service.url}/api/notifications/stream`, { headers: { Authorization: `Bearer ${client.access_token}` } });
+    const response = await fetch(`${service.url}/api/notifications/stream`, {
+      headers: { Authorization: `Bearer ${client.access_token}` },
+    });
     expect(response.status).toBe(200);
     const state = { isOver: false };
     const reading = (async () => {

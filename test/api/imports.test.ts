@@ -3,12 +3,12 @@ import type { Readable } from 'node:stream';
 import { describe, expect, test } from '@jest/globals';
 import fc from 'fast-check';
 import { strFromU8, strToU8, unzipSync, zipSync } from 'fflate';
-import { type Cell, readSheet, sheetFile, xlsxType } from '../../src/api/spreadsheets.ts';
-import type { Answer, Client } from '../support/client.ts';
-import { mailTo } from '../support/mail.ts';
-import { fileForm, png } from '../support/pictures.ts';
-import { type School, serviceWithSchool, unique } from '../support/service.ts';
-import { checksums } from '../support/traces.ts';
+import { type Cell, readSheet, sheetFile, xlsxType } from '../../src/documents/spreadsheets.ts';
+import type { Answer, Client } from '../support/client/client.ts';
+import { mailTo } from '../support/fakes/mail.ts';
+import { fileForm, png } from '../support/fixtures/pictures.ts';
+import { type School, serviceWithSchool, unique } from '../support/server/service.ts';
+import { checksums } from '../support/database/traces.ts';
 
 const { service, school } = await serviceWithSchool();
 
@@ -31,12 +31,21 @@ type Table = (string | number | null)[][];
 /** A .csv of these rows. */
 const csv = (rows: Table, delimiter = ',') =>
   rows
-    .map((row) => row.map((cell) => (/[",;\t\n]/.test(String(cell ?? '')) ? `"${String(cell).replaceAll('"', '""')}"` : (cell ?? ''))).join(delimiter))
+    .map((row) =>
+      row
+        .map((cell) =>
+          /[",;\t\n]/.test(String(cell ?? '')) ? `"${String(cell).replaceAll('"', '""')}"` : (cell ?? ''),
+        )
+        .join(delimiter),
+    )
     .join('\n');
 
 /** An .xlsx whose header is the first of these rows. */
 const xlsx = ([header = [], ...rows]: Cell[][]) =>
-  buffer(sheetFile('xlsx', 'people', [{ name: 'people', columns: header.map((cell) => ({ header: String(cell) })), rows }]).content as Readable);
+  buffer(
+    sheetFile('xlsx', 'people', [{ name: 'people', columns: header.map((cell) => ({ header: String(cell) })), rows }])
+      .content as Readable,
+  );
 
 interface Sending {
   people?: 'students' | 'teachers';
@@ -55,8 +64,10 @@ function send(
   return who.send<Report>('POST', `/api/${people}/import${query}`, { body: form, headers });
 }
 
-const sendXlsx = async (who: Client, rows: Cell[][], sending: Sending = {}) => send(who, await xlsx(rows), { name: 'people.xlsx', ...sending });
-const tryOut = (who: Client, content: string | Buffer, sending: Sending = {}) => send(who, content, { ...sending, query: '?dry_run=true' });
+const sendXlsx = async (who: Client, rows: Cell[][], sending: Sending = {}) =>
+  send(who, await xlsx(rows), { name: 'people.xlsx', ...sending });
+const tryOut = (who: Client, content: string | Buffer, sending: Sending = {}) =>
+  send(who, content, { ...sending, query: '?dry_run=true' });
 
 /** Imports a file that nothing is wrong with. */
 async function bring(who: Client, content: string | Buffer, sending: Sending = {}): Promise<Report> {
@@ -65,11 +76,13 @@ async function bring(who: Client, content: string | Buffer, sending: Sending = {
   return answer.data;
 }
 
-const read = async (id: number | undefined, at = school) => (await at.admin.get<Student>(`/api/students/${id ?? 0}`)).data;
+const read = async (id: number | undefined, at = school) =>
+  (await at.admin.get<Student>(`/api/students/${id ?? 0}`)).data;
 const count = async (at = school) => (await at.admin.get('/api/students?pageSize=1')).pagination.totalItems;
 
 /** The faults of a dry run as `row column: message`. */
-const faults = ({ errors }: Report) => errors.map(({ row, column, message }) => `${row ?? '-'} ${column ?? '-'}: ${message}`);
+const faults = ({ errors }: Report) =>
+  errors.map(({ row, column, message }) => `${row ?? '-'} ${column ?? '-'}: ${message}`);
 
 /** A class with a name of its own. */
 async function classroom(fields: { section?: string; capacity?: number } = {}, at = school) {
@@ -95,7 +108,13 @@ const workbook = (sheet: string | Uint8Array, others: Record<string, string> = {
     'xl/worksheets/sheet1.xml': sheet,
     ...others,
   };
-  return Buffer.from(zipSync(Object.fromEntries(Object.entries(parts).map(([name, part]) => [name, typeof part === 'string' ? strToU8(part) : part]))));
+  return Buffer.from(
+    zipSync(
+      Object.fromEntries(
+        Object.entries(parts).map(([name, part]) => [name, typeof part === 'string' ? strToU8(part) : part]),
+      ),
+    ),
+  );
 };
 
 const text = (at: string, value: string) => `<c r="${at}" t="inlineStr"><is><t>${value}</t></is></c>`;
@@ -125,8 +144,17 @@ describe('a file of students', () => {
     const number = unique('T');
     const template = await school.admin.get<Buffer>(`/api/students/import/template?format=${format}`);
     expect(template.headers.get('content-disposition')).toContain(`students.${format}`);
-    const [header] = await readSheet({ content: template.data, contentType: template.headers.get('content-type')?.split(';')[0] ?? '' }, 10);
-    const values: Record<string, string> = { ...filled, class: `${name} B`, grade: `${name} grade`, religion, admission_number: number };
+    const [header] = await readSheet(
+      { content: template.data, contentType: template.headers.get('content-type')?.split(';')[0] ?? '' },
+      10,
+    );
+    const values: Record<string, string> = {
+      ...filled,
+      class: `${name} B`,
+      grade: `${name} grade`,
+      religion,
+      admission_number: number,
+    };
     const columns = header?.cells ?? [];
     expect([...columns].sort()).toEqual([...Object.keys(values), 'create_user_account'].sort());
     const row = columns.map((column) => values[column] ?? '');
@@ -157,8 +185,16 @@ describe('a file of students', () => {
   });
 
   test('may name its columns in any order, in any case, with spaces, underscores or neither', async () => {
-    const { ids } = await bring(school.admin, 'LAST NAME,date-of-birth,FirstName, Parent_name \nAdams,2015-01-02,Yan,Eve\n');
-    expect(await read(ids[0])).toMatchObject({ first_name: 'Yan', last_name: 'Adams', date_of_birth: '2015-01-02', parent_name: 'Eve' });
+    const { ids } = await bring(
+      school.admin,
+      'LAST NAME,date-of-birth,FirstName, Parent_name \nAdams,2015-01-02,Yan,Eve\n',
+    );
+    expect(await read(ids[0])).toMatchObject({
+      first_name: 'Yan',
+      last_name: 'Adams',
+      date_of_birth: '2015-01-02',
+      parent_name: 'Eve',
+    });
   });
 
   test.each([
@@ -187,7 +223,13 @@ describe('a file of students', () => {
       { 'xl/styles.xml': styles },
     );
     const { ids } = await bring(school.admin, content, { name: 'people.xlsx' });
-    expect(await read(ids[0])).toMatchObject({ first_name: 'Ana', date_of_birth: '2015-02-28', roll_number: '17', is_active: false, address: null });
+    expect(await read(ids[0])).toMatchObject({
+      first_name: 'Ana',
+      date_of_birth: '2015-02-28',
+      roll_number: '17',
+      is_active: false,
+      address: null,
+    });
   });
 
   test('full of formulas is text, which a template then shows as text', async () => {
@@ -200,30 +242,49 @@ describe('a file of students', () => {
         ["'=x", '\t=y', "''", "'"],
       ]),
     );
-    expect(await read(ids[0])).toMatchObject({ first_name: formula, last_name: '@SUM(1)', address: '-1+1', phone: '+1' });
+    expect(await read(ids[0])).toMatchObject({
+      first_name: formula,
+      last_name: '@SUM(1)',
+      address: '-1+1',
+      phone: '+1',
+    });
     expect(await read(ids[1])).toMatchObject({ first_name: '=x', last_name: '=y', address: "''", phone: "'" });
     const other = await service.school();
     await other.classroom('=1+1');
     const { data } = await other.admin.get<Buffer>('/api/students/import/template?format=xlsx');
     const parts = unzipSync(data);
-    const [columns = '', names = ''] = ['2', '3'].map((n) => strFromU8(parts[`xl/worksheets/sheet${n}.xml`] ?? new Uint8Array()));
+    const [columns = '', names = ''] = ['2', '3'].map((n) =>
+      strFromU8(parts[`xl/worksheets/sheet${n}.xml`] ?? new Uint8Array()),
+    );
     expect(columns).toContain('first_name');
     expect(names).toContain("'=1+1");
     expect(names).not.toContain('<f>');
   });
 
   test('may have empty lines, which are skipped, and errors still name the line in the file', async () => {
-    const { data } = await tryOut(school.admin, '\n\nfirst_name,last_name,address\n\nA,B,"two\nlines"\n,,\n,B,\n   ,  ,\nC,,\n');
+    const { data } = await tryOut(
+      school.admin,
+      '\n\nfirst_name,last_name,address\n\nA,B,"two\nlines"\n,,\n,B,\n   ,  ,\nC,,\n',
+    );
     expect(data).toMatchObject({ rows: 3, valid: 1 });
     expect(faults(data)).toEqual(['8 first_name: is required', '10 last_name: is required']);
-    const inSheet = await sendXlsx(school.admin, [['first_name', 'last_name'], ['A', 'B'], [null], ['', ''], ['C', null]], { query: '?dry_run=true' });
+    const inSheet = await sendXlsx(
+      school.admin,
+      [['first_name', 'last_name'], ['A', 'B'], [null], ['', ''], ['C', null]],
+      { query: '?dry_run=true' },
+    );
     expect(faults(inSheet.data)).toEqual(['5 last_name: is required']);
   });
 });
 
 describe('a class, a grade, a religion', () => {
   const place = async (rows: Table, at = school) =>
-    (await tryOut(at.admin, csv([['first_name', 'last_name', 'class', 'class_id', 'grade', 'grade_id', 'religion'], ...rows]))).data;
+    (
+      await tryOut(
+        at.admin,
+        csv([['first_name', 'last_name', 'class', 'class_id', 'grade', 'grade_id', 'religion'], ...rows]),
+      )
+    ).data;
 
   test('is found by its name in any case, or by its id', async () => {
     const { name, classId, gradeId } = await classroom({ section: 'a' });
@@ -260,11 +321,10 @@ describe('a class, a grade, a religion', () => {
 
   test('of two classes that show the same name neither is taken, until an id says which', async () => {
     const { name, classId, gradeId, yearId } = await classroom({ section: 'X Y' });
-    await service.database.query(`insert into ${school.schema}.class (name, section, grade_id, academic_year_id) values ($1 || ' X', 'Y', $2, $3)`, [
-      name,
-      gradeId,
-      yearId,
-    ]);
+    await service.database.query(
+      `insert into ${school.schema}.class (name, section, grade_id, academic_year_id) values ($1 || ' X', 'Y', $2, $3)`,
+      [name, gradeId, yearId],
+    );
     const report = await place([
       ['A', 'B', `${name} x y`, null, null, null, null],
       ['A', 'B', `${name} x y`, classId, null, null, null],
@@ -310,24 +370,39 @@ describe('a class, a grade, a religion', () => {
     const { name, classId } = await classroom({ capacity: 3 });
     await school.admin.post('/api/students', { first_name: 'There', last_name: 'Already', class_id: classId }, 201);
     const rows = Array.from({ length: 4 }, (_, n) => ['A', `B${n}`, name, null, null, null, null]);
-    expect(faults(await place(rows))).toEqual(['4', '5'].map((row) => `${row} class: The class ${name} has room for 2 more.`));
-    await bring(school.admin, csv([['first_name', 'last_name', 'class'], ...rows.slice(0, 2).map((row) => row.slice(0, 3))]));
+    expect(faults(await place(rows))).toEqual(
+      ['4', '5'].map((row) => `${row} class: The class ${name} has room for 2 more.`),
+    );
+    await bring(
+      school.admin,
+      csv([['first_name', 'last_name', 'class'], ...rows.slice(0, 2).map((row) => row.slice(0, 3))]),
+    );
     expect((await place(rows.slice(0, 1))).errors).toHaveLength(1);
   });
 });
 
 describe('admission numbers', () => {
   const numbered = async (numbers: (string | null)[], at: School) => {
-    const { ids } = await bring(at.admin, csv([['first_name', 'last_name', 'admission_number'], ...numbers.map((number) => ['A', 'B', number])]));
+    const { ids } = await bring(
+      at.admin,
+      csv([['first_name', 'last_name', 'admission_number'], ...numbers.map((number) => ['A', 'B', number])]),
+    );
     return Promise.all(ids.map(async (id) => (await read(id, at)).admission_number));
   };
-  const next = async (at: School) => (await at.admin.post<Student>('/api/students', { first_name: 'A', last_name: 'B' }, 201)).data.admission_number;
+  const next = async (at: School) =>
+    (await at.admin.post<Student>('/api/students', { first_name: 'A', last_name: 'B' }, 201)).data.admission_number;
 
   test("that are not given are the school's next ones, past those that students or the file have, and the school goes on from there", async () => {
     const fresh = await service.school();
     expect(await next(fresh)).toBe('000001');
     await fresh.admin.post('/api/students', { first_name: 'A', last_name: 'B', admission_number: '000003' }, 201);
-    expect(await numbered([null, '000004', null, 'A-1', null], fresh)).toEqual(['000002', '000004', '000005', 'A-1', '000006']);
+    expect(await numbered([null, '000004', null, 'A-1', null], fresh)).toEqual([
+      '000002',
+      '000004',
+      '000005',
+      'A-1',
+      '000006',
+    ]);
     expect(await next(fresh)).toBe('000007');
     expect(await numbered(['X'], fresh)).toEqual(['X']);
     expect(await numbered([null], fresh)).toEqual(['000008']);
@@ -338,7 +413,10 @@ describe('admission numbers', () => {
     const [first, second] = (await bring(fresh.admin, 'first_name,last_name,admission_number\nA,B,N1\nA,B,N2\n')).ids;
     expect(second).toBeGreaterThan(first ?? 0);
     await fresh.admin.delete(`/api/students/${second ?? 0}`);
-    const { data } = await tryOut(fresh.admin, 'first_name,last_name,admission_number\nA,B,N1\nA,B,N2\nA,B,N3\nA,B,N3\nA,B, N3 \n');
+    const { data } = await tryOut(
+      fresh.admin,
+      'first_name,last_name,admission_number\nA,B,N1\nA,B,N2\nA,B,N3\nA,B,N3\nA,B, N3 \n',
+    );
     expect(faults(data)).toEqual([
       '2 admission_number: This admission number is already in use.',
       '5 admission_number: Line 4 has this admission number too.',
@@ -354,18 +432,26 @@ describe('admission numbers', () => {
     expect(answers.map(({ status }) => status).sort()).toEqual([201, 400]);
     const lost = answers.find(({ status }) => status === 400);
     expect(lost?.details).toHaveLength(300);
-    expect(lost?.details[0]).toEqual({ path: 'rows.2.admission_number', message: 'This admission number is already in use.' });
+    expect(lost?.details[0]).toEqual({
+      path: 'rows.2.admission_number',
+      message: 'This admission number is already in use.',
+    });
     expect(await count(fresh)).toBe(300);
   });
 
   test('of an import and of a student who is added with one of them at once go to one of the two', async () => {
     const fresh = await service.school();
     for (let round = 0; round < 3; round++) {
-      const content = csv([['first_name', 'last_name', 'admission_number'], ...Array.from({ length: 100 }, (_, n) => ['A', 'B', `${round}-${n}`])]);
+      const content = csv([
+        ['first_name', 'last_name', 'admission_number'],
+        ...Array.from({ length: 100 }, (_, n) => ['A', 'B', `${round}-${n}`]),
+      ]);
       const before = await count(fresh);
       const [many, one] = await Promise.all([
         send(fresh.admin, content),
-        fresh.admin.send('POST', '/api/students', { body: { first_name: 'A', last_name: 'B', admission_number: `${round}-50` } }),
+        fresh.admin.send('POST', '/api/students', {
+          body: { first_name: 'A', last_name: 'B', admission_number: `${round}-50` },
+        }),
       ]);
       expect([
         [201, 409],
@@ -378,11 +464,17 @@ describe('admission numbers', () => {
   test('of an import and of single students at once are never the same', async () => {
     const fresh = await service.school();
     const content = csv([['first_name', 'last_name'], ...Array.from({ length: 200 }, () => ['A', 'B'])]);
-    const [one, two, ...singles] = await Promise.all([send(fresh.admin, content), send(fresh.admin, content), ...Array.from({ length: 6 }, () => next(fresh))]);
+    const [one, two, ...singles] = await Promise.all([
+      send(fresh.admin, content),
+      send(fresh.admin, content),
+      ...Array.from({ length: 6 }, () => next(fresh)),
+    ]);
     expect([one.status, two.status]).toEqual([201, 201]);
     expect(new Set(singles).size).toBe(6);
     expect(await count(fresh)).toBe(406);
-    const numbers = await service.database.query<{ number: string }>(`select admission_number as number from ${fresh.schema}.student`);
+    const numbers = await service.database.query<{ number: string }>(
+      `select admission_number as number from ${fresh.schema}.student`,
+    );
     expect(new Set(numbers.map(({ number }) => number)).size).toBe(406);
   });
 });
@@ -424,7 +516,9 @@ describe('log-ins', () => {
   test('are refused to who may do less than they', async () => {
     const who = await school.user([await school.role('teacher.create')]);
     const before = await checksums(service.database, school.schema);
-    const refused = await send(who, 'first_name,last_name,email,create_user_account\nA,B,new@teachers.example,yes\n', { people: 'teachers' });
+    const refused = await send(who, 'first_name,last_name,email,create_user_account\nA,B,new@teachers.example,yes\n', {
+      people: 'teachers',
+    });
     expect({ status: refused.status, error: refused.error }).toEqual({ status: 403, error: 'forbidden' });
     expect(await checksums(service.database, school.schema)).toEqual(before);
     await bring(who, 'first_name,last_name,email\nA,B,new@teachers.example\n', { people: 'teachers' });
@@ -465,7 +559,11 @@ describe('what is wrong', () => {
       message: 'Nothing was imported: 13 faults in 5 rows.',
     });
     expect(refused.details.map(({ path }) => path)).toEqual(expected);
-    expect(refused.details.filter(({ path }) => path === 'rows.4' || path.endsWith('.is_active') || path === 'rows.2.class_id')).toEqual([
+    expect(
+      refused.details.filter(
+        ({ path }) => path === 'rows.4' || path.endsWith('.is_active') || path === 'rows.2.class_id',
+      ),
+    ).toEqual([
       { path: 'rows.2.class_id', message: 'must be a whole number' },
       { path: 'rows.2.is_active', message: 'must be true or false' },
       { path: 'rows.4', message: 'has a value in column 9, which has no header' },
@@ -478,27 +576,53 @@ describe('what is wrong', () => {
     expect(answer.status).toBe(200);
     expect(answer.headers.get('location')).toBeNull();
     expect(answer.data).toMatchObject({ dry_run: true, rows: 5, valid: 0, created: 0, ids: [] });
-    expect(answer.data.errors.map(({ row, column }) => `rows.${row ?? ''}${column === null ? '' : `.${column}`}`)).toEqual(expected);
+    expect(
+      answer.data.errors.map(({ row, column }) => `rows.${row ?? ''}${column === null ? '' : `.${column}`}`),
+    ).toEqual(expected);
   });
 
   test.each<[string, string, string[]]>([
     [
       'a column that nobody knows, and a password',
       'first_name,last_name,colour,password\nA,B,red,secret-secret\n',
-      ['1 colour: is not a known column; known are first_name', '1 password: is not a known column; known are first_name'],
+      [
+        '1 colour: is not a known column; known are first_name',
+        '1 password: is not a known column; known are first_name',
+      ],
     ],
-    ['a column that is missing', 'first_name,phone\nA,1\nB,2\n', ['1 last_name: is missing in the header; required are first_name and last_name']],
-    ['a column that stands twice', 'first_name,last_name,First Name\nA,B,C\n', ['1 first_name: stands twice in the header']],
+    [
+      'a column that is missing',
+      'first_name,phone\nA,1\nB,2\n',
+      ['1 last_name: is missing in the header; required are first_name and last_name'],
+    ],
+    [
+      'a column that stands twice',
+      'first_name,last_name,First Name\nA,B,C\n',
+      ['1 first_name: stands twice in the header'],
+    ],
     [
       'no header',
       'Ada,Lovelace\nBea,Bright\n',
-      ['1 first_name: is missing', '1 last_name: is missing', '1 Ada: is not a known column', '1 Lovelace: is not a known column'],
+      [
+        '1 first_name: is missing',
+        '1 last_name: is missing',
+        '1 Ada: is not a known column',
+        '1 Lovelace: is not a known column',
+      ],
     ],
     ['no rows', 'first_name,last_name\n\n', ['- -: The file has no rows below its header.']],
-    ['nothing at all', '\n', ['- -: The file has no rows below its header.', '1 first_name: is missing', '1 last_name: is missing']],
+    [
+      'nothing at all',
+      '\n',
+      ['- -: The file has no rows below its header.', '1 first_name: is missing', '1 last_name: is missing'],
+    ],
   ])('in the header is told too: %s', async (_what, content, messages) => {
     const { status, data } = await tryOut(school.admin, content);
-    expect({ status, valid: data.valid, found: faults(data).length }).toEqual({ status: 200, valid: 0, found: messages.length });
+    expect({ status, valid: data.valid, found: faults(data).length }).toEqual({
+      status: 200,
+      valid: 0,
+      found: messages.length,
+    });
     for (const [at, message] of messages.entries()) expect(faults(data)[at]).toContain(message);
     const refused = await send(school.admin, content);
     expect({ status: refused.status, found: refused.details.length }).toEqual({ status: 400, found: messages.length });
@@ -516,9 +640,13 @@ describe('what is wrong', () => {
   test('a dry run changes nothing, whatever the file asks for', async () => {
     const { name } = await classroom();
     const before = await checksums(service.database, school.schema, 'platform', 'graphile_worker');
-    const { data } = await tryOut(school.admin, `first_name,last_name,email,create_user_account,class\nA,B,dry@example.org,yes,${name}\nA,B,,,\n`, {
-      headers: { 'Idempotency-Key': 'a dry key'.replaceAll(' ', '-') },
-    });
+    const { data } = await tryOut(
+      school.admin,
+      `first_name,last_name,email,create_user_account,class\nA,B,dry@example.org,yes,${name}\nA,B,,,\n`,
+      {
+        headers: { 'Idempotency-Key': 'a dry key'.replaceAll(' ', '-') },
+      },
+    );
     expect(data).toEqual({ dry_run: true, rows: 2, valid: 2, created: 0, errors: [], ids: [] });
     expect(await checksums(service.database, school.schema, 'platform', 'graphile_worker')).toEqual(before);
   });
@@ -575,7 +703,9 @@ describe('5,000 rows', () => {
   test('are the most: one more, or more than 10 MB, is refused', async () => {
     const more = await tryOut(school.admin, csv(rows(5001)));
     expect({ status: more.status, error: more.error }).toEqual({ status: 400, error: 'validation_error' });
-    expect(more.details).toEqual([{ path: 'file', message: 'The file has more than 5000 rows below the header. Split it.' }]);
+    expect(more.details).toEqual([
+      { path: 'file', message: 'The file has more than 5000 rows below the header. Split it.' },
+    ]);
     const asSheet = await sendXlsx(school.admin, rows(5001), { query: '?dry_run=true' });
     expect(asSheet.details).toEqual(more.details);
     const large = await tryOut(school.admin, Buffer.alloc(10 * 1024 * 1024 + 1, 'x'));
@@ -620,7 +750,11 @@ describe('the plan of the school', () => {
 describe('who may import', () => {
   test('is who may add students or teachers, each by their own permission; the template goes with it', async () => {
     const clerk = async (permission: string) => school.user([await school.role(permission)]);
-    const [students, teachers, readers] = [await clerk('student.create'), await clerk('teacher.create'), await clerk('student.read')];
+    const [students, teachers, readers] = [
+      await clerk('student.create'),
+      await clerk('teacher.create'),
+      await clerk('student.read'),
+    ];
     for (const [who, people, other] of [
       [students, 'students', 'teachers'],
       [teachers, 'teachers', 'students'],
@@ -640,7 +774,10 @@ describe('an Idempotency-Key', () => {
     const fresh = await service.school();
     const content = 'first_name,last_name\nA,B\nC,D\n';
     const headers = { 'Idempotency-Key': 'once' };
-    const [one, two] = await Promise.all([send(fresh.admin, content, { headers }), send(fresh.admin, content, { headers })]);
+    const [one, two] = await Promise.all([
+      send(fresh.admin, content, { headers }),
+      send(fresh.admin, content, { headers }),
+    ]);
     const three = await send(fresh.admin, content, { headers });
     expect([one.status, two.status, three.status]).toEqual([201, 201, 201]);
     expect(two.data).toEqual(one.data);
@@ -665,34 +802,95 @@ describe('a file that is no table', () => {
     ['a picture that is called .csv', 'people.csv', () => png, 415, 'image/png'],
     ['a picture that is called .xlsx', 'people.xlsx', () => png, 415, 'image/png'],
     ['text that is not called .csv', 'people.txt', () => 'first_name,last_name\nA,B\n', 415, 'unknown type'],
-    ['an archive that is no .xlsx', 'people.xlsx', () => Buffer.from(zipSync({ 'a.txt': strToU8('x') })), 415, 'application/zip'],
+    [
+      'an archive that is no .xlsx',
+      'people.xlsx',
+      () => Buffer.from(zipSync({ 'a.txt': strToU8('x') })),
+      415,
+      'application/zip',
+    ],
     ['Latin-1', 'people.csv', () => Buffer.from('first_name,last_name\nZoë,B\n', 'latin1'), 415, 'not UTF-8'],
     ['UTF-16', 'people.csv', () => Buffer.from('\ufefffirst_name,last_name\nA,B\n', 'utf16le'), 415, 'UTF-8'],
-    ['a quote that is never closed', 'people.csv', () => 'first_name,last_name\nA,B\nC,"D\nE,F\n', 400, 'Line 3: a quote (") is opened and never closed.'],
-    ['a quote within a cell', 'people.csv', () => 'first_name,last_name\nA,B"C\n', 400, 'Line 2: a quote (") stands inside a cell'],
-    ['text after a quote', 'people.csv', () => 'first_name,last_name\nA,"B" C\n', 400, 'Line 2: something follows the quote'],
-    ['201 columns', 'people.csv', () => `first_name,last_name\n${'x,'.repeat(201)}x\n`, 400, 'Line 2 has more than 200 columns.'],
-    ['a cell of 10,001 characters', 'people.csv', () => `first_name,last_name\nA,${'x'.repeat(10_001)}\n`, 400, 'more than 10000 characters'],
-    ['a sheet that breaks off', 'people.xlsx', () => workbook('<worksheet><sheetData><row r="1"><c r="A1"'), 400, 'The file is damaged'],
-    ['a sheet that is missing', 'people.xlsx', () => workbook(sheet(''), { 'xl/workbook.xml': '<workbook><sheets/></workbook>' }), 400, 'The file is damaged'],
-    ['an .xlsx that breaks off', 'people.xlsx', () => workbook(sheet(headerRow)).subarray(0, -30), 400, 'The file is damaged'],
+    [
+      'a quote that is never closed',
+      'people.csv',
+      () => 'first_name,last_name\nA,B\nC,"D\nE,F\n',
+      400,
+      'Line 3: a quote (") is opened and never closed.',
+    ],
+    [
+      'a quote within a cell',
+      'people.csv',
+      () => 'first_name,last_name\nA,B"C\n',
+      400,
+      'Line 2: a quote (") stands inside a cell',
+    ],
+    [
+      'text after a quote',
+      'people.csv',
+      () => 'first_name,last_name\nA,"B" C\n',
+      400,
+      'Line 2: something follows the quote',
+    ],
+    [
+      '201 columns',
+      'people.csv',
+      () => `first_name,last_name\n${'x,'.repeat(201)}x\n`,
+      400,
+      'Line 2 has more than 200 columns.',
+    ],
+    [
+      'a cell of 10,001 characters',
+      'people.csv',
+      () => `first_name,last_name\nA,${'x'.repeat(10_001)}\n`,
+      400,
+      'more than 10000 characters',
+    ],
+    [
+      'a sheet that breaks off',
+      'people.xlsx',
+      () => workbook('<worksheet><sheetData><row r="1"><c r="A1"'),
+      400,
+      'The file is damaged',
+    ],
+    [
+      'a sheet that is missing',
+      'people.xlsx',
+      () => workbook(sheet(''), { 'xl/workbook.xml': '<workbook><sheets/></workbook>' }),
+      400,
+      'The file is damaged',
+    ],
+    [
+      'an .xlsx that breaks off',
+      'people.xlsx',
+      () => workbook(sheet(headerRow)).subarray(0, -30),
+      400,
+      'The file is damaged',
+    ],
   ])('is refused with a word why: %s', async (_what, name, content, status, message) => {
     for (const query of ['', '?dry_run=true']) {
       const refused = await send(school.admin, content(), { name, query });
-      expect({ status: refused.status, message: refused.message }).toEqual({ status, message: expect.stringContaining(message) as unknown });
+      expect({ status: refused.status, message: refused.message }).toEqual({
+        status,
+        message: expect.stringContaining(message) as unknown,
+      });
     }
   });
 
   test('a form without a file, with two, or with a field that nobody knows, is refused', async () => {
     const empty = new FormData();
     empty.append('dry_run', 'true');
-    expect((await school.admin.send('POST', '/api/students/import', { body: empty }, 400)).details).toMatchObject([{ path: 'file' }]);
+    expect((await school.admin.send('POST', '/api/students/import', { body: empty }, 400)).details).toMatchObject([
+      { path: 'file' },
+    ]);
     const two = fileForm(Buffer.from('x'), 'a.csv', 'text/csv', 'file');
     two.append('file', new Blob(['y']), 'b.csv');
     await school.admin.send('POST', '/api/students/import', { body: two }, 400);
     const odd = fileForm(Buffer.from('x'), 'a.csv', 'text/csv', 'file');
     odd.append('colour', 'red');
-    expect((await school.admin.send('POST', '/api/students/import', { body: odd }, 400)).details).toMatchObject([{ path: 'colour' }]);
+    expect((await school.admin.send('POST', '/api/students/import', { body: odd }, 400)).details).toMatchObject([
+      { path: 'colour' },
+    ]);
     await school.admin.send('POST', '/api/students/import', { body: { first_name: 'A' } }, 415);
   });
 
@@ -708,17 +906,42 @@ describe('a file that is no table', () => {
   };
   /** A sheet in whose cells one and the same text stands so many times. */
   const repeated = (length: number, many: number) =>
-    workbook(sheet(Array.from({ length: many }, (_, n) => `<row r="${n + 1}"><c r="A${n + 1}" t="s"><v>0</v></c></row>`).join('')), {
-      'xl/sharedStrings.xml': `<sst><si><t>${'x'.repeat(length)}</t></si></sst>`,
-    });
+    workbook(
+      sheet(
+        Array.from({ length: many }, (_, n) => `<row r="${n + 1}"><c r="A${n + 1}" t="s"><v>0</v></c></row>`).join(''),
+      ),
+      {
+        'xl/sharedStrings.xml': `<sst><si><t>${'x'.repeat(length)}</t></si></sst>`,
+      },
+    );
 
   test.each<[string, () => Buffer, string]>([
     ['says that it unpacks to 64 MB', () => workbook(Buffer.alloc(64e6, '<row/>')), 'too large when unpacked'],
-    ['unpacks to 64 MB and says a kilobyte', () => lie(workbook(Buffer.alloc(64e6, '<row/>')), 'xl/worksheets/sheet1.xml', 1000), 'damaged'],
-    ['unpacks to a kilobyte and says 4 GB', () => lie(workbook(sheet(headerRow)), 'xl/worksheets/sheet1.xml', 0xffff_fff0), 'too large when unpacked'],
-    ['has its cell in line 999,999,999', () => workbook(sheet(`<row r="999999999">${text('A999999999', 'x')}</row>`)), 'too large when unpacked'],
-    ['has its cell in line 1e400', () => workbook(sheet(`<row r="1e400">${text('A1', 'x')}</row>`)), 'too large when unpacked'],
-    ['has its cell in column ZZZZZZZ', () => workbook(sheet(`<row r="1">${text('ZZZZZZZ1', 'x')}</row>`)), 'too large when unpacked'],
+    [
+      'unpacks to 64 MB and says a kilobyte',
+      () => lie(workbook(Buffer.alloc(64e6, '<row/>')), 'xl/worksheets/sheet1.xml', 1000),
+      'damaged',
+    ],
+    [
+      'unpacks to a kilobyte and says 4 GB',
+      () => lie(workbook(sheet(headerRow)), 'xl/worksheets/sheet1.xml', 0xffff_fff0),
+      'too large when unpacked',
+    ],
+    [
+      'has its cell in line 999,999,999',
+      () => workbook(sheet(`<row r="999999999">${text('A999999999', 'x')}</row>`)),
+      'too large when unpacked',
+    ],
+    [
+      'has its cell in line 1e400',
+      () => workbook(sheet(`<row r="1e400">${text('A1', 'x')}</row>`)),
+      'too large when unpacked',
+    ],
+    [
+      'has its cell in column ZZZZZZZ',
+      () => workbook(sheet(`<row r="1">${text('ZZZZZZZ1', 'x')}</row>`)),
+      'too large when unpacked',
+    ],
     [
       'has one cell at the far right of 60,000 rows',
       () =>
@@ -741,7 +964,10 @@ describe('a file that is no table', () => {
       send(school.admin, bomb, { name: 'people.xlsx', query: '?dry_run=true' }),
       service.anonymous.get<{ status: string }>('/api/health'),
     ]).finally(() => (shared.reading.maxMilliseconds = maxMilliseconds));
-    expect({ status: refused.status, message: refused.message }).toEqual({ status: 400, message: expect.stringContaining(message) as unknown });
+    expect({ status: refused.status, message: refused.message }).toEqual({
+      status: 400,
+      message: expect.stringContaining(message) as unknown,
+    });
     expect(health.data.status).toBe('ok');
   });
 
@@ -777,10 +1003,14 @@ describe('a file that is no table', () => {
   });
 
   test('waits for its turn; when too many wait, it is told to come again', async () => {
-    const answers = await Promise.all(Array.from({ length: 60 }, () => tryOut(school.admin, 'first_name,last_name\nA,B\n')));
+    const answers = await Promise.all(
+      Array.from({ length: 60 }, () => tryOut(school.admin, 'first_name,last_name\nA,B\n')),
+    );
     const turnedAway = answers.filter(({ status }) => status === 503);
     expect(turnedAway.length).toBeGreaterThan(0);
-    expect(turnedAway.every(({ error, headers }) => error === 'unavailable' && headers.get('retry-after') === '5')).toBe(true);
+    expect(
+      turnedAway.every(({ error, headers }) => error === 'unavailable' && headers.get('retry-after') === '5'),
+    ).toBe(true);
     expect(answers.filter(({ status }) => status === 200).length).toBe(60 - turnedAway.length);
     expect((await tryOut(school.admin, 'first_name,last_name\nA,B\n')).data.valid).toBe(1);
   });
@@ -816,7 +1046,10 @@ describe('a file that is no table', () => {
     );
     await fc.assert(
       fc.asyncProperty(fc.array(pieces, { maxLength: 40 }), fc.boolean(), async (parts, hasHeader) => {
-        const { status } = await tryOut(school.admin, `${hasHeader ? 'first_name,last_name,class,email,admission_number\n' : ''}${parts.join('')}`);
+        const { status } = await tryOut(
+          school.admin,
+          `${hasHeader ? 'first_name,last_name,class,email,admission_number\n' : ''}${parts.join('')}`,
+        );
         expect([200, 400, 415]).toContain(status);
       }),
       { seed: 20260901, numRuns: 40 },
@@ -829,38 +1062,52 @@ describe('a file of teachers', () => {
     id: number;
   }
   const teacher = async (id: number | undefined) =>
-    (await service.database.query<Teacher>(`select *, id::integer, joined_on::text, date_of_birth::text from ${school.schema}.teacher where id = $1`, [id]))[0];
+    (
+      await service.database.query<Teacher>(
+        `select *, id::integer, joined_on::text, date_of_birth::text from ${school.schema}.teacher where id = $1`,
+        [id],
+      )
+    )[0];
 
-  test.each(['csv', 'xlsx'])('that was made from the template for .%s comes in as it was filled in, with its log-in', async (format) => {
-    const email = `${unique('teacher')}@example.org`;
-    const values: Record<string, string> = {
-      first_name: 'Ōe',
-      last_name: 'Müller-"Lüdenscheidt"',
-      email,
-      phone: '+49 1',
-      employee_number: unique('E'),
-      qualification: 'M.Sc.',
-      specialization: 'Chemistry, physics',
-      joined_on: '2020-08-01',
-      date_of_birth: '1980-02-29',
-      gender: 'diverse',
-      address: '1\n2',
-      is_active: 'TRUE',
-      create_user_account: 'yes',
-    };
-    const template = await school.admin.get<Buffer>(`/api/teachers/import/template?format=${format}`);
-    const [header] = await readSheet({ content: template.data, contentType: format === 'csv' ? 'text/csv' : xlsxType }, 10);
-    const columns = header?.cells ?? [];
-    expect([...columns].sort()).toEqual(Object.keys(values).sort());
-    const row = columns.map((column) => values[column] ?? '');
-    const content = format === 'csv' ? `${template.data.toString()}${csv([row])}` : await xlsx([columns, row]);
-    const { ids } = await bring(school.admin, content, { people: 'teachers', name: `people.${format}` });
-    const stored = await teacher(ids[0]);
-    const fields = Object.fromEntries(Object.entries(values).filter(([column]) => column !== 'create_user_account'));
-    expect(stored).toMatchObject({ ...fields, is_active: true });
-    expect((await school.admin.get(`/api/users/${Number(stored?.['user_id'])}`)).data).toMatchObject({ email, roles: ['teacher'] });
-    await mailTo(service, email, 'Your log-in');
-  });
+  test.each(['csv', 'xlsx'])(
+    'that was made from the template for .%s comes in as it was filled in, with its log-in',
+    async (format) => {
+      const email = `${unique('teacher')}@example.org`;
+      const values: Record<string, string> = {
+        first_name: 'Ōe',
+        last_name: 'Müller-"Lüdenscheidt"',
+        email,
+        phone: '+49 1',
+        employee_number: unique('E'),
+        qualification: 'M.Sc.',
+        specialization: 'Chemistry, physics',
+        joined_on: '2020-08-01',
+        date_of_birth: '1980-02-29',
+        gender: 'diverse',
+        address: '1\n2',
+        is_active: 'TRUE',
+        create_user_account: 'yes',
+      };
+      const template = await school.admin.get<Buffer>(`/api/teachers/import/template?format=${format}`);
+      const [header] = await readSheet(
+        { content: template.data, contentType: format === 'csv' ? 'text/csv' : xlsxType },
+        10,
+      );
+      const columns = header?.cells ?? [];
+      expect([...columns].sort()).toEqual(Object.keys(values).sort());
+      const row = columns.map((column) => values[column] ?? '');
+      const content = format === 'csv' ? `${template.data.toString()}${csv([row])}` : await xlsx([columns, row]);
+      const { ids } = await bring(school.admin, content, { people: 'teachers', name: `people.${format}` });
+      const stored = await teacher(ids[0]);
+      const fields = Object.fromEntries(Object.entries(values).filter(([column]) => column !== 'create_user_account'));
+      expect(stored).toMatchObject({ ...fields, is_active: true });
+      expect((await school.admin.get(`/api/users/${Number(stored?.['user_id'])}`)).data).toMatchObject({
+        email,
+        roles: ['teacher'],
+      });
+      await mailTo(service, email, 'Your log-in');
+    },
+  );
 
   test('with an employee number that is in use, or stands twice, is refused; what is wrong is told by row and column', async () => {
     const number = unique('E');
@@ -872,9 +1119,17 @@ describe('a file of teachers', () => {
         people: 'teachers',
       },
     );
-    expect(faults(data).map((fault) => fault.split(':')[0])).toEqual(['1 class', '2 employee_number', '3 joined_on', '4 employee_number']);
+    expect(faults(data).map((fault) => fault.split(':')[0])).toEqual([
+      '1 class',
+      '2 employee_number',
+      '3 joined_on',
+      '4 employee_number',
+    ]);
     const both = `first_name,last_name,employee_number\nA,B,${unique('E')}\n`;
-    const answers = await Promise.all([send(school.admin, both, { people: 'teachers' }), send(school.admin, both, { people: 'teachers' })]);
+    const answers = await Promise.all([
+      send(school.admin, both, { people: 'teachers' }),
+      send(school.admin, both, { people: 'teachers' }),
+    ]);
     expect(answers.map(({ status }) => status).sort()).toEqual([201, 400]);
   });
 });

@@ -1,8 +1,8 @@
 import { beforeAll, describe, expect, test } from '@jest/globals';
 import { extractText, getDocumentProxy } from 'unpdf';
-import { hostilePictures } from '../support/pictures.ts';
-import { pixel } from '../support/registry.ts';
-import { type School, serviceWithSchool } from '../support/service.ts';
+import { hostilePictures } from '../support/fixtures/pictures.ts';
+import { pixel } from '../support/server/registry.ts';
+import { type School, serviceWithSchool } from '../support/server/service.ts';
 
 const { service, school } = await serviceWithSchool();
 const path = '/api/fees/invoices';
@@ -14,23 +14,38 @@ interface Made {
 }
 
 const day = (offset: number) => new Date(Date.now() + offset * 86_400_000).toISOString().slice(0, 10);
-const written = (of: string) => new Intl.DateTimeFormat('en-GB', { dateStyle: 'long', timeZone: 'UTC' }).format(new Date(of));
+const written = (of: string) =>
+  new Intl.DateTimeFormat('en-GB', { dateStyle: 'long', timeZone: 'UTC' }).format(new Date(of));
 
 let studentId: number;
 beforeAll(async () => {
   const { classId } = await school.classroom('Grade 5');
   studentId = await student({ class_id: classId, parent_name: 'Chidi Okafor' });
-  await school.admin.post('/api/school-setup/school-info', { name: 'Green Valley', address: '1 Valley Road', currency: 'GBP' });
+  await school.admin.post('/api/school-setup/school-info', {
+    name: 'Green Valley',
+    address: '1 Valley Road',
+    currency: 'GBP',
+  });
 });
 
 const student = async (fields: Record<string, unknown> = {}, at = school) =>
-  (await at.admin.post<{ id: number }>('/api/students', { first_name: 'Amina', last_name: 'Okafor', admission_number: `A-${Math.random()}`, ...fields }, 201))
-    .data.id;
+  (
+    await at.admin.post<{ id: number }>(
+      '/api/students',
+      { first_name: 'Amina', last_name: 'Okafor', admission_number: `A-${Math.random()}`, ...fields },
+      201,
+    )
+  ).data.id;
 const add = async (fields: Record<string, unknown> = {}, at: School = school) =>
   (
     await at.admin.post<Made>(
       path,
-      { student_id: studentId, due_date: day(10), items: [{ description: 'Museum', amount: 1250.5, quantity: 2 }], ...fields },
+      {
+        student_id: studentId,
+        due_date: day(10),
+        items: [{ description: 'Museum', amount: 1250.5, quantity: 2 }],
+        ...fields,
+      },
       201,
     )
   ).data;
@@ -57,9 +72,23 @@ describe('the document of an invoice', () => {
     const one = await add({ notes: 'Pay at the office.\nThank you.' });
     const found = await text(`${path}/${one.id}/download`);
     for (const part of [
-      ...['Green Valley', '1 Valley Road', `Invoice`, one.invoice_number, `Issued on ${written(day(0))}`, `Due on ${written(day(10))}`],
+      ...[
+        'Green Valley',
+        '1 Valley Road',
+        `Invoice`,
+        one.invoice_number,
+        `Issued on ${written(day(0))}`,
+        `Due on ${written(day(10))}`,
+      ],
       ...['Amina Okafor', 'c/o Chidi Okafor', 'Admission number A-', 'Class Grade 5', 'Museum 2 £1,250.50 £2,501.00'],
-      ...['Total £2,501.00', 'Paid £0.00', 'Balance £2,501.00', 'Status To be paid', 'Notes Pay at the office. Thank you.', 'Page 1 of 1'],
+      ...[
+        'Total £2,501.00',
+        'Paid £0.00',
+        'Balance £2,501.00',
+        'Status To be paid',
+        'Notes Pay at the office. Thank you.',
+        'Page 1 of 1',
+      ],
     ])
       expect(found).toContain(part);
     expect(found).not.toMatch(/PAID|VOID|DRAFT|□/);
@@ -84,7 +113,12 @@ describe('the document of an invoice', () => {
     expect(missing.message).toBe(`There is no receipt of invoice ${one.id}: nothing of it is paid.`);
     const first = await pay(one.id, 501);
     const part = await text(url);
-    for (const words of ['Partially paid', 'Paid £501.00', 'Balance £2,000.00', `${first.receipt_number} ${written(day(0))} card TRX-7 £501.00`])
+    for (const words of [
+      'Partially paid',
+      'Paid £501.00',
+      'Balance £2,000.00',
+      `${first.receipt_number} ${written(day(0))} card TRX-7 £501.00`,
+    ])
       expect(part).toContain(words);
     expect(part).not.toContain('PAID');
     expect(await text(`${url}?kind=receipt`)).toContain('Receipt INV-');
@@ -99,14 +133,19 @@ describe('the document of an invoice', () => {
     const [gone, draft] = [await add(), await add({ status: 'draft' })];
     await school.admin.post(`${path}/${gone.id}/void`, { reason: 'Wrong student' });
     const found = await text(`${path}/${gone.id}/download`);
-    for (const part of ['VOID', 'Status Void', 'Reason Wrong student', 'Balance £0.00', `Voided on ${written(day(0))}`]) expect(found).toContain(part);
+    for (const part of ['VOID', 'Status Void', 'Reason Wrong student', 'Balance £0.00', `Voided on ${written(day(0))}`])
+      expect(found).toContain(part);
     const { data, headers } = await school.admin.get<Buffer>(`${path}/${draft.id}/download`);
     expect((await pagesOf(data)).join()).toContain('DRAFT');
     expect(headers.get('content-disposition')).toContain(`filename="Draft_${draft.id}.pdf"`);
   });
 
   test('of 200 items goes over pages, each with the school, the columns and its number, and no line is lost', async () => {
-    const items = Array.from({ length: 200 }, (_, n) => ({ description: `Item-${n + 1}: ${'with many words '.repeat(n % 12)}`, amount: n + 1, quantity: 1 }));
+    const items = Array.from({ length: 200 }, (_, n) => ({
+      description: `Item-${n + 1}: ${'with many words '.repeat(n % 12)}`,
+      amount: n + 1,
+      quantity: 1,
+    }));
     const one = await add({ items });
     const found = await pages(`${path}/${one.id}/download`);
     expect(found.length).toBeGreaterThan(5);
@@ -141,7 +180,10 @@ describe('the document of an invoice', () => {
     const form = new FormData();
     form.append('logo', new Blob([new Uint8Array(pixel)], { type: 'image/png' }), 'logo.png');
     await own.admin.send('POST', '/api/school-setup/school-info', { body: form }, 200);
-    const id = await student({ first_name: 'W'.repeat(100), last_name: 'i'.repeat(100), parent_name: 'Ü'.repeat(200) }, own);
+    const id = await student(
+      { first_name: 'W'.repeat(100), last_name: 'i'.repeat(100), parent_name: 'Ü'.repeat(200) },
+      own,
+    );
     const items = [{ description: 'M'.repeat(500), amount: 9_999.99, quantity: 1_000_000 }];
     const one = await add({ student_id: id, items, notes: '\n\n'.repeat(500) + 'W'.repeat(999) }, own);
     const found = await text(`${path}/${one.id}/download`, own);
@@ -154,21 +196,33 @@ describe('the document of an invoice', () => {
     const own = await service.school();
     const one = await add({ student_id: await student({}, own) }, own);
     for (const [what, content] of Object.entries(hostilePictures)) {
-      const file = await own.insert('file', { content, content_type: what.includes('JPEG') ? 'image/jpeg' : 'image/png' });
-      await service.database.query(`insert into ${own.schema}.school (logo_id) values ($1) on conflict (id) do update set logo_id = excluded.logo_id`, [file]);
+      const file = await own.insert('file', {
+        content,
+        content_type: what.includes('JPEG') ? 'image/jpeg' : 'image/png',
+      });
+      await service.database.query(
+        `insert into ${own.schema}.school (logo_id) values ($1) on conflict (id) do update set logo_id = excluded.logo_id`,
+        [file],
+      );
       const { data } = await own.admin.get<Buffer>(`${path}/${one.id}/download`);
       expect([data.subarray(0, 5).toString(), data.includes('/Subtype /Image')]).toEqual(['%PDF-', false]);
     }
   });
 
-  test.each(['\u200d', '\u200c', '\u034f'])('holds a name in Tifinagh, whatever joins its letters (%j)', async (joiner) => {
-    const tifinagh = await student({ first_name: `ⵉⴷ${joiner}ⵉⵔ`, last_name: `${joiner}ⵣ` });
-    const one = await add({ student_id: tifinagh, items: [{ description: `A ⵣ${joiner}`, amount: 1, quantity: 1 }] });
-    expect(await text(`${path}/${one.id}/download`)).toContain('ⵉⴷⵉⵔ ⵣ');
-  });
+  test.each(['\u200d', '\u200c', '\u034f'])(
+    'holds a name in Tifinagh, whatever joins its letters (%j)',
+    async (joiner) => {
+      const tifinagh = await student({ first_name: `ⵉⴷ${joiner}ⵉⵔ`, last_name: `${joiner}ⵣ` });
+      const one = await add({ student_id: tifinagh, items: [{ description: `A ⵣ${joiner}`, amount: 1, quantity: 1 }] });
+      expect(await text(`${path}/${one.id}/download`)).toContain('ⵉⴷⵉⵔ ⵣ');
+    },
+  );
 
   test('shows text as text, whatever is in it', async () => {
-    const one = await add({ items: [{ description: '<b>Bold</b> (1) \\ {{x}} )Tj', amount: 1, quantity: 1 }], notes: 'emoji 🎒 and 授業' });
+    const one = await add({
+      items: [{ description: '<b>Bold</b> (1) \\ {{x}} )Tj', amount: 1, quantity: 1 }],
+      notes: 'emoji 🎒 and 授業',
+    });
     const found = await text(`${path}/${one.id}/download`);
     expect(found).toContain('<b>Bold</b> (1) \\ {{x}} )Tj');
     expect(found).toContain('□ stands for a character');
@@ -200,14 +254,22 @@ describe('the receipt of a payment', () => {
       'PAID',
     ])
       expect(found).toContain(part);
-    const { data: reversal } = await school.admin.post<{ id: number; receipt_number: string }>(`/api/finance/payments/${paid.id}/reverse`, {
-      reason: 'The cheque bounced',
-    });
+    const { data: reversal } = await school.admin.post<{ id: number; receipt_number: string }>(
+      `/api/finance/payments/${paid.id}/reverse`,
+      {
+        reason: 'The cheque bounced',
+      },
+    );
     const before = await text(url);
     for (const part of ['REVERSED', `Taken back by ${reversal.receipt_number}`]) expect(before).toContain(part);
     expect(before).not.toContain('PAID');
     const after = await text(`/api/finance/payments/${reversal.id}/receipt`);
-    for (const part of [`Reversal ${reversal.receipt_number}`, `Takes back ${paid.receipt_number}`, '-£100.25', 'Reason The cheque bounced'])
+    for (const part of [
+      `Reversal ${reversal.receipt_number}`,
+      `Takes back ${paid.receipt_number}`,
+      '-£100.25',
+      'Reason The cheque bounced',
+    ])
       expect(after).toContain(part);
     await school.admin.get('/api/finance/payments/999999/receipt', 404);
   });
@@ -215,12 +277,17 @@ describe('the receipt of a payment', () => {
 
 test('the currency of a school is one of ISO 4217, and USD until it says so', async () => {
   const own = await service.school();
-  const status = async () => (await own.admin.get<{ school: { currency: string } }>('/api/school-setup/status')).data.school.currency;
+  const status = async () =>
+    (await own.admin.get<{ school: { currency: string } }>('/api/school-setup/status')).data.school.currency;
   expect(await status()).toBe('USD');
   for (const currency of ['XYZ', 'gbp', '', 'EURO', null]) {
-    expect((await own.admin.post('/api/school-setup/school-info', { currency }, 400)).details.map((detail) => detail.path)).toEqual(['currency']);
+    expect(
+      (await own.admin.post('/api/school-setup/school-info', { currency }, 400)).details.map((detail) => detail.path),
+    ).toEqual(['currency']);
   }
-  expect((await own.admin.post<{ currency: string }>('/api/school-setup/school-info', { currency: 'NGN' })).data.currency).toBe('NGN');
+  expect(
+    (await own.admin.post<{ currency: string }>('/api/school-setup/school-info', { currency: 'NGN' })).data.currency,
+  ).toBe('NGN');
   await own.admin.post('/api/school-setup/school-info', { phone: '1' });
   expect(await status()).toBe('NGN');
 });

@@ -1,8 +1,8 @@
 import { beforeAll, describe, expect, test } from '@jest/globals';
-import type { Client } from '../support/client.ts';
-import { inOrder, walk } from '../support/pages.ts';
-import { race } from '../support/race.ts';
-import { type School, serviceWithSchool } from '../support/service.ts';
+import type { Client } from '../support/client/client.ts';
+import { inOrder, walk } from '../support/client/pages.ts';
+import { race } from '../support/client/race.ts';
+import { type School, serviceWithSchool } from '../support/server/service.ts';
 
 const { service, school } = await serviceWithSchool();
 const path = '/api/fees/invoices';
@@ -64,7 +64,8 @@ const add = async (fields: Record<string, unknown> = {}, at = school): Promise<I
 const read = async (id: number, who: Client = school.admin) => (await who.get<Invoice>(`${path}/${id}`)).data;
 const pay = (invoice_id: number, amount: number, at = school) =>
   at.admin.post<Payment>('/api/fees/payments', { invoice_id, amount, method: 'cash', reference_number: 'C-1' }, 201);
-const reverse = (id: number) => school.admin.post(`/api/finance/payments/${id}/reverse`, { reason: 'The cheque bounced' });
+const reverse = (id: number) =>
+  school.admin.post(`/api/finance/payments/${id}/reverse`, { reason: 'The cheque bounced' });
 
 /** An invoice in each state, and how it came there. */
 const inState: Record<string, () => Promise<Invoice>> = {
@@ -106,7 +107,11 @@ describe('an invoice', () => {
       { description: 'Uniform', amount: 0.1, quantity: 3 },
       { description: 'Trip', amount: 1234.56 },
     ];
-    const answer = await school.admin.post<Invoice>(path, { student_id: one.id, due_date: soon, items, notes: ' Pay soon. ' }, 201);
+    const answer = await school.admin.post<Invoice>(
+      path,
+      { student_id: one.id, due_date: soon, items, notes: ' Pay soon. ' },
+      201,
+    );
     expect(answer.headers.get('location')).toBe(`${path}/${answer.data.id}`);
     expect(answer.data).toMatchObject({
       student_id: one.id,
@@ -152,12 +157,22 @@ describe('an invoice', () => {
       { description: 'A', amount: 4, quantity: 2 },
     ];
     const { data } = await school.admin.put<Invoice>(`${path}/${before.id}`, { items });
-    expect(data).toMatchObject({ invoice_number: before.invoice_number, notes: 'Before', due_date: soon, total: 11, balance: 11, status: 'sent' });
+    expect(data).toMatchObject({
+      invoice_number: before.invoice_number,
+      notes: 'Before',
+      due_date: soon,
+      total: 11,
+      balance: 11,
+      status: 'sent',
+    });
     expect(data.items.map(({ description, line_total }) => [description, line_total])).toEqual([
       ['B', 3],
       ['A', 8],
     ]);
-    const { data: late } = await school.admin.put<Invoice>(`${path}/${before.id}`, { due_date: yesterday, notes: null });
+    const { data: late } = await school.admin.put<Invoice>(`${path}/${before.id}`, {
+      due_date: yesterday,
+      notes: null,
+    });
     expect(late).toMatchObject({ status: 'overdue', notes: null, items: data.items });
     expect((await school.admin.put<Invoice>(`${path}/${before.id}`, { due_date: soon })).data.status).toBe('sent');
   });
@@ -170,14 +185,18 @@ describe('an invoice', () => {
     const refused = await school.admin.put(`${path}/${before.id}`, { ...before, total: 1 }, 400);
     expect(refused.details.map((detail) => detail.path)).toEqual(['total']);
     const odd = { items: [{ ...before.items[0], line_total: 24.99 }] };
-    expect((await school.admin.put(`${path}/${before.id}`, odd, 400)).details).toEqual([{ path: 'items.0.line_total', message: 'must be amount × quantity' }]);
+    expect((await school.admin.put(`${path}/${before.id}`, odd, 400)).details).toEqual([
+      { path: 'items.0.line_total', message: 'must be amount × quantity' },
+    ]);
   });
 
   test('is overdue on the day after, also before anything has written so, and its version stays', async () => {
     const one = await add({ student_id: (await addStudent()).id });
     const version = async () => (await school.admin.get(`${path}/${one.id}`)).headers.get('etag')?.split('.')[0];
     const found = async (status: string) =>
-      (await school.admin.get<Invoice[]>(`${path}?student_id=${one.student_id}&status=${status}`)).data.map(({ id, status }) => [id, status]);
+      (await school.admin.get<Invoice[]>(`${path}?student_id=${one.student_id}&status=${status}`)).data.map(
+        ({ id, status }) => [id, status],
+      );
     const sleep = async (sql: string) => {
       await service.database.query(`set session_replication_role = replica; ${sql}; reset session_replication_role`);
     };
@@ -199,7 +218,11 @@ describe('an invoice', () => {
     [{ amount: 1, quantity: 1e300 }, 'items.0.quantity'],
     [{ amount: 9_999_999_999.99, quantity: 2 }, 'items'],
   ])('refuses a line of %j', async (line, where) => {
-    const answer = await school.admin.post(path, { student_id: student.id, due_date: soon, items: [{ ...item, quantity: 1, ...line }] }, 400);
+    const answer = await school.admin.post(
+      path,
+      { student_id: student.id, due_date: soon, items: [{ ...item, quantity: 1, ...line }] },
+      400,
+    );
     expect(answer.details.map((detail) => detail.path)).toContain(where);
   });
 
@@ -251,7 +274,11 @@ describe('what is refused', () => {
     ['a quantity of 0', { items: [{ ...item, quantity: 0 }] }, ['items.0.quantity']],
     ['half a quantity', { items: [{ ...item, quantity: 0.5 }] }, ['items.0.quantity']],
     ['an item without words', { items: [{ ...item, description: ' ' }] }, ['items.0.description']],
-    ['more than an invoice can come to', { items: [{ ...item, amount: 9_999_999_999.99, quantity: 1 }, item] }, ['items']],
+    [
+      'more than an invoice can come to',
+      { items: [{ ...item, amount: 9_999_999_999.99, quantity: 1 }, item] },
+      ['items'],
+    ],
     ['a status that it comes to by itself', { status: 'paid' }, ['status']],
     ['a number', { invoice_number: 'INV-2026-000001' }, ['invoice_number']],
     ['a day that is none', { due_date: '2026-02-30' }, ['due_date']],
@@ -264,7 +291,9 @@ describe('what is refused', () => {
   });
 
   test('the largest total is not', async () => {
-    expect((await add({ items: [{ description: 'All', amount: 9_999_999_999.99, quantity: 1 }] })).total).toBe(9_999_999_999.99);
+    expect((await add({ items: [{ description: 'All', amount: 9_999_999_999.99, quantity: 1 }] })).total).toBe(
+      9_999_999_999.99,
+    );
   });
 
   test('a student who is not there, or was removed, is a 422', async () => {
@@ -272,7 +301,10 @@ describe('what is refused', () => {
     await school.admin.delete(`/api/students/${gone.id}`);
     for (const student_id of [gone.id, 999_999]) {
       const answer = await school.admin.post(path, { student_id, due_date: soon, items: [item] }, 422);
-      expect(answer).toMatchObject({ error: 'invalid_reference', details: [{ path: 'student_id', message: `There is no student ${student_id}.` }] });
+      expect(answer).toMatchObject({
+        error: 'invalid_reference',
+        details: [{ path: 'student_id', message: `There is no student ${student_id}.` }],
+      });
     }
   });
 
@@ -285,7 +317,12 @@ describe('what is refused', () => {
       ['GET', '/download'],
       ['POST', '/send-reminder'],
     ] as const) {
-      const answer = await school.admin.send(method, `${path}/999999${below}`, method === 'PUT' ? { body: { notes: 'x' } } : {}, 404);
+      const answer = await school.admin.send(
+        method,
+        `${path}/999999${below}`,
+        method === 'PUT' ? { body: { notes: 'x' } } : {},
+        404,
+      );
       expect(answer.message).toBe('There is no invoice 999999.');
     }
   });
@@ -309,14 +346,19 @@ describe('the states', () => {
     expect(one.status).toBe(status);
     const attempt = async (method: string, below: string, body?: unknown) => {
       const before = await make(state);
-      const answer = await school.admin.send<Invoice>(method, `${path}/${before.id}${below}`, body === undefined ? {} : { body });
+      const answer = await school.admin.send<Invoice>(
+        method,
+        `${path}/${before.id}${below}`,
+        body === undefined ? {} : { body },
+      );
       if (answer.status >= 400) {
         expect(answer.error).toBe('invalid_state');
         expect({ ...(await read(before.id)), updated_at: '' }).toEqual({ ...before, updated_at: '' });
       }
       return answer.status === 200 ? 'yes' : answer.message;
     };
-    const to = (target: string) => `An invoice cannot go from ${status} to ${target}${isPaid ? `: ${one.paid_amount}.00 of it is paid` : ''}.`;
+    const to = (target: string) =>
+      `An invoice cannot go from ${status} to ${target}${isPaid ? `: ${one.paid_amount}.00 of it is paid` : ''}.`;
     expect({
       edit: await attempt('PUT', '', { notes: 'Changed', items: [item, item] }),
       issue: await attempt('POST', '/issue'),
@@ -339,7 +381,8 @@ describe('the states', () => {
        update ${school.schema}.invoice set student_id = ${student_id}, due_date = current_date - 2 where id in (${made.join()});
        alter table ${school.schema}.invoice enable trigger derive`,
     );
-    const found = async (query: string) => (await school.admin.get<Invoice[]>(`${path}?student_id=${student_id}&sort=due_date${query}`)).data;
+    const found = async (query: string) =>
+      (await school.admin.get<Invoice[]>(`${path}?student_id=${student_id}&sort=due_date${query}`)).data;
     expect((await found('')).map(({ status }) => status)).toEqual(['overdue', 'overdue', 'paid', 'void', 'draft']);
     expect((await found('&status=overdue')).map(({ id }) => id)).toEqual(made.slice(0, 2));
     for (const status of ['sent', 'partially_paid']) expect(await found(`&status=${status}`)).toEqual([]);
@@ -356,7 +399,13 @@ describe('the states', () => {
     expect((await school.admin.delete(`${path}/${draft.id}`)).data).toEqual({ id: draft.id });
     await school.admin.get(`${path}/${draft.id}`, 404);
     expect((await school.admin.delete(`${path}/${issued.id}`)).data).toEqual({ id: issued.id });
-    expect(await read(issued.id)).toMatchObject({ status: 'void', void_reason: 'Deleted', invoice_number: issued.invoice_number, total: 25, balance: 0 });
+    expect(await read(issued.id)).toMatchObject({
+      status: 'void',
+      void_reason: 'Deleted',
+      invoice_number: issued.invoice_number,
+      total: 25,
+      balance: 0,
+    });
   });
 
   test('void keeps its reason, owes nothing and takes no payment; a draft takes none either', async () => {
@@ -372,7 +421,14 @@ describe('the states', () => {
   test('payments make it paid in part and paid, their reversal takes it back, and one above the balance names the balance', async () => {
     const { id } = await add();
     const { data: first, headers } = await pay(id, 10.01);
-    expect(first).toMatchObject({ invoice_id: id, amount: 10.01, payment_method: 'cash', method: 'cash', kind: 'invoice', payment_date: today });
+    expect(first).toMatchObject({
+      invoice_id: id,
+      amount: 10.01,
+      payment_method: 'cash',
+      method: 'cash',
+      kind: 'invoice',
+      payment_date: today,
+    });
     expect((await school.admin.get(headers.get('location') ?? '')).data).toEqual(first);
     expect(await read(id)).toMatchObject({ status: 'partially_paid', paid_amount: 10.01, balance: 14.99 });
     const above = await school.admin.post('/api/fees/payments', { invoice_id: id, amount: 15, method: 'cash' }, 409);
@@ -399,14 +455,23 @@ describe('the states', () => {
       (id: number) => school.admin.send('POST', `${path}/${id}/void`, { body: { reason: 'x' } }),
     ]) {
       const { id } = await add();
-      const answers = await race(service.database, `select from ${school.schema}.invoice where id = ${id} for update`, 2, () => [
-        step(id),
-        school.admin.send('POST', '/api/fees/payments', { body: { invoice_id: id, amount: 25, method: 'cash' } }),
-      ]);
+      const answers = await race(
+        service.database,
+        `select from ${school.schema}.invoice where id = ${id} for update`,
+        2,
+        () => [
+          step(id),
+          school.admin.send('POST', '/api/fees/payments', { body: { invoice_id: id, amount: 25, method: 'cash' } }),
+        ],
+      );
       expect(answers.map(({ status }) => status).filter((status) => status < 300)).toHaveLength(1);
       const { status, total, paid_amount } = await read(id);
       expect([status, total, paid_amount]).toEqual(
-        answers[1]?.status === 201 ? ['paid', 25, 25] : answers[0]?.status === 200 && status === 'void' ? ['void', 25, 0] : ['sent', 2, 0],
+        answers[1]?.status === 201
+          ? ['paid', 25, 25]
+          : answers[0]?.status === 200 && status === 'void'
+            ? ['void', 25, 0]
+            : ['sent', 2, 0],
       );
     }
   });
@@ -427,25 +492,41 @@ describe('numbers', () => {
       create trigger zz_fail_late after update on ${racing.schema}.invoice for each row execute function ${racing.schema}.fail_late()`);
     const drafts = await Promise.all([1, 2, 3, 4].map(() => add({ student_id: one.id, status: 'draft' }, racing)));
     await add({ student_id: one.id }, racing);
-    const body = (n: number) => ({ student_id: one.id, due_date: soon, items: [item], notes: n % 3 === 0 ? 'fails' : `number ${n}` });
-    const answers = await race(database, `select from ${racing.schema}.counter where name like 'INV-%' for update`, 8, () => [
-      ...Array.from({ length: 36 }, (_, n) => racing.admin.send<Invoice>('POST', path, { body: body(n) })),
-      ...drafts.map(({ id }) => racing.admin.send<Invoice>('POST', `${path}/${id}/issue`)),
-    ]);
+    const body = (n: number) => ({
+      student_id: one.id,
+      due_date: soon,
+      items: [item],
+      notes: n % 3 === 0 ? 'fails' : `number ${n}`,
+    });
+    const answers = await race(
+      database,
+      `select from ${racing.schema}.counter where name like 'INV-%' for update`,
+      8,
+      () => [
+        ...Array.from({ length: 36 }, (_, n) => racing.admin.send<Invoice>('POST', path, { body: body(n) })),
+        ...drafts.map(({ id }) => racing.admin.send<Invoice>('POST', `${path}/${id}/issue`)),
+      ],
+    );
     expect(answers.filter(({ status }) => status === 409)).toHaveLength(12);
     const made = answers.filter(({ status }) => status < 300);
     expect(made).toHaveLength(28);
     const all = await walk<Invoice>(racing.admin, `${path}?sort=invoice_number`, 10);
-    expect(all.map(({ invoice_number }) => invoice_number)).toEqual(all.map((_, n) => `INV-${year}-${String(n + 1).padStart(6, '0')}`));
+    expect(all.map(({ invoice_number }) => invoice_number)).toEqual(
+      all.map((_, n) => `INV-${year}-${String(n + 1).padStart(6, '0')}`),
+    );
     expect(all).toHaveLength(29);
   });
 
   test('begin anew with the year that it is at the school', async () => {
     const far = await service.school();
     const one = await addStudent({}, far);
-    await service.database.query(`insert into ${far.schema}.counter (name, value) values ('INV-' || extract(year from now()), 999999)`);
+    await service.database.query(
+      `insert into ${far.schema}.counter (name, value) values ('INV-' || extract(year from now()), 999999)`,
+    );
     expect((await add({ student_id: one.id }, far)).invoice_number).toBe(`INV-${year}-1000000`);
-    const counters = await service.database.query<{ name: string; value: string }>(`select name, value from ${far.schema}.counter where name like 'INV%'`);
+    const counters = await service.database.query<{ name: string; value: string }>(
+      `select name, value from ${far.schema}.counter where name like 'INV%'`,
+    );
     expect(counters).toEqual([{ name: `INV-${year}`, value: '1000000' }]);
     // The year follows core.today(), which follows the zone.
     const [{ years } = { years: [] as string[] }] = await service.database.query<{ years: string[] }>(`
@@ -470,15 +551,26 @@ describe('the list', () => {
     ];
     for (const [n, { id: student_id }] of students.entries()) {
       for (const status of ['sent', 'draft', 'sent'] as const) {
-        const { id } = await add({ student_id, status, due_date: day(n * 7), items: [{ description: 'One', amount: 10 * (n + 1), quantity: 1 }] }, lists);
+        const { id } = await add(
+          {
+            student_id,
+            status,
+            due_date: day(n * 7),
+            items: [{ description: 'One', amount: 10 * (n + 1), quantity: 1 }],
+          },
+          lists,
+        );
         if (n === 1 && status === 'sent') await pay(id, 5, lists);
       }
     }
-    await service.database.query(`update ${lists.schema}.invoice set issued_at = issued_at - interval '40 days' where id = 1`);
+    await service.database.query(
+      `update ${lists.schema}.invoice set issued_at = issued_at - interval '40 days' where id = 1`,
+    );
     all = await walk<Invoice>(lists.admin, path, 100);
   });
 
-  const plain = (text: string) => text.replaceAll('Ł', 'L').replaceAll('ń', 'n').normalize('NFD').replace(/\p{M}/gu, '').toLowerCase();
+  const plain = (text: string) =>
+    text.replaceAll('Ł', 'L').replaceAll('ń', 'n').normalize('NFD').replace(/\p{M}/gu, '').toLowerCase();
   const keys: Record<string, (one: Invoice) => (string | number | null)[]> = {
     created_at: (one) => [one.created_at],
     issued_at: (one) => [one.issued_at],
@@ -486,12 +578,17 @@ describe('the list', () => {
     due_date: (one) => [one.due_date],
     total: (one) => [one.total],
     balance: (one) => [one.balance],
-    student_name: ({ student_name }) => [plain(student_name.split(' ')[1] ?? ''), plain(student_name.split(' ')[0] ?? '')],
+    student_name: ({ student_name }) => [
+      plain(student_name.split(' ')[1] ?? ''),
+      plain(student_name.split(' ')[0] ?? ''),
+    ],
   };
   test.each(Object.keys(keys).flatMap((sort) => (['asc', 'desc'] as const).map((order) => [sort, order] as const)))(
     'sorted by %s %s, its pages together are all of it once, in order, ties by id',
     async (sort, order) => {
-      expect(await walk<Invoice>(lists.admin, `${path}?sort=${sort}&order=${order}`, 4)).toEqual(inOrder(all, keys[sort] ?? (() => []), order));
+      expect(await walk<Invoice>(lists.admin, `${path}?sort=${sort}&order=${order}`, 4)).toEqual(
+        inOrder(all, keys[sort] ?? (() => []), order),
+      );
     },
   );
 
@@ -535,7 +632,8 @@ describe('the list', () => {
     expect(await found('zielinski 000002')).toEqual([`Łukasz Zieliński INV-${year}-000002`]);
     expect(await found(`amina inv-${year}-000002`)).toEqual([]);
     expect(await found('%')).toEqual([]);
-    for (const mark of [':pattern', ':patterns', ':pattern :patterns', '%1$L', "';"]) expect(await found(mark)).toEqual([]);
+    for (const mark of [':pattern', ':patterns', ':pattern :patterns', '%1$L', "';"])
+      expect(await found(mark)).toEqual([]);
   });
 
   test.each([
@@ -547,7 +645,9 @@ describe('the list', () => {
     'due_to=2026-01-01&due_from=2026-01-02',
     'to_date=2026-01-01&from_date=2026-01-02',
   ])('%s is a 400 that names the parameter', async (query) => {
-    expect((await lists.admin.get(`${path}?${query}`, 400)).details.map((detail) => detail.path)).toEqual([query.split('=')[0]]);
+    expect((await lists.admin.get(`${path}?${query}`, 400)).details.map((detail) => detail.path)).toEqual([
+      query.split('=')[0],
+    ]);
   });
 });
 
@@ -557,7 +657,11 @@ describe('who may', () => {
     const own = await addStudent();
     await service.database.query(`update ${school.schema}.student set user_id = $1 where id = $2`, [pupil.id, own.id]);
     const who = await service.anonymous.login({ tenant_id: school.id, email: pupil.email, password: 'test-password' });
-    const [issued, draft, other] = [await add({ student_id: own.id }), await add({ student_id: own.id, status: 'draft' }), await add()];
+    const [issued, draft, other] = [
+      await add({ student_id: own.id }),
+      await add({ student_id: own.id, status: 'draft' }),
+      await add(),
+    ];
     expect((await who.get<Invoice[]>(path)).data.map(({ id }) => id)).toEqual([issued.id]);
     expect((await who.get<Invoice[]>(`${path}?search=inv`)).data.map(({ id }) => id)).toEqual([issued.id]);
     expect(await read(issued.id, who)).toMatchObject({ items: [item], total: 25 });
@@ -583,7 +687,11 @@ describe('who may', () => {
 
   test('an accountant bills, records and reminds; a teacher does none of it', async () => {
     const [accountant, teacher] = [await school.user(['accountant']), await school.user(['teacher'])];
-    const { data } = await accountant.post<Invoice>(path, { student_id: student.id, due_date: soon, items: [item] }, 201);
+    const { data } = await accountant.post<Invoice>(
+      path,
+      { student_id: student.id, due_date: soon, items: [item] },
+      201,
+    );
     await accountant.post('/api/fees/payments', { invoice_id: data.id, amount: 25, method: 'card' }, 201);
     await teacher.get(path, 403);
     await teacher.post(path, { student_id: student.id, due_date: soon, items: [item] }, 403);

@@ -1,7 +1,7 @@
 import { beforeAll, describe, expect, test } from '@jest/globals';
-import type { Client } from '../support/client.ts';
-import { inOrder, plain, walk } from '../support/pages.ts';
-import { serviceWithSchool, unique } from '../support/service.ts';
+import type { Client } from '../support/client/client.ts';
+import { inOrder, plain, walk } from '../support/client/pages.ts';
+import { serviceWithSchool, unique } from '../support/server/service.ts';
 
 const { service, school } = await serviceWithSchool();
 let manager: Client;
@@ -28,14 +28,24 @@ interface Entry {
 /** A class of the school; a column of it may hold the entry. */
 const addClass = async (fields: Record<string, unknown> = {}) => {
   const { classId, gradeId, yearId } = await school.classroom(unique('Class'));
-  return school.insert('class', { name: unique('Other'), grade_id: gradeId, academic_year_id: yearId, room: `beside ${classId}`, ...fields });
+  return school.insert('class', {
+    name: unique('Other'),
+    grade_id: gradeId,
+    academic_year_id: yearId,
+    room: `beside ${classId}`,
+    ...fields,
+  });
 };
 const addStudent = (fields: Record<string, unknown> = {}) =>
   school.insert('student', { admission_number: unique('N'), first_name: 'S', last_name: 'T', ...fields });
 
 /** Each list: what can use an entry of it, as the refusal of a delete names it. */
 const lists: [string, string, Record<string, (id: number) => Promise<number>>][] = [
-  ['/api/grades', 'grade', { class: (grade_id) => addClass({ grade_id }), student: (grade_id) => addStudent({ grade_id }) }],
+  [
+    '/api/grades',
+    'grade',
+    { class: (grade_id) => addClass({ grade_id }), student: (grade_id) => addStudent({ grade_id }) },
+  ],
   ['/api/school-units', 'school_unit', { class: (school_unit_id) => addClass({ school_unit_id }) }],
   ['/api/programmes', 'programme', { class: (programme_id) => addClass({ programme_id }) }],
   ['/api/mediums', 'medium', { class: (medium_id) => addClass({ medium_id }) }],
@@ -60,7 +70,8 @@ const lists: [string, string, Record<string, (id: number) => Promise<number>>][]
 ];
 
 describe.each(lists)('%s', (path, table, users) => {
-  const add = async (fields: Record<string, unknown> = {}) => (await school.admin.post<Entry>(path, { name: unique('Entry'), ...fields }, 201)).data;
+  const add = async (fields: Record<string, unknown> = {}) =>
+    (await school.admin.post<Entry>(path, { name: unique('Entry'), ...fields }, 201)).data;
   const read = async (id: number) => (await school.admin.get<Entry>(`${path}/${id}`)).data;
   const found = async (query: string) => (await school.admin.get<Entry[]>(`${path}?pageSize=100&${query}`)).data;
   const names = (entries: Entry[]) => entries.map(({ name }) => name);
@@ -70,7 +81,10 @@ describe.each(lists)('%s', (path, table, users) => {
     const added = await school.admin.post<Entry>(path, sent, 201);
     expect(added.headers.get('location')).toBe(`${path}/${added.data.id}`);
     expect(await read(added.data.id)).toEqual({ ...added.data, ...sent });
-    const { data: changed } = await school.admin.put<Entry>(`${path}/${added.data.id}`, { sequence: -2, description: null });
+    const { data: changed } = await school.admin.put<Entry>(`${path}/${added.data.id}`, {
+      sequence: -2,
+      description: null,
+    });
     expect(changed).toEqual({ ...added.data, sequence: -2, description: null, updated_at: changed.updated_at });
     expect(await read(added.data.id)).toEqual(changed);
     expect((await school.admin.delete<{ id: number }>(`${path}/${added.data.id}`)).data).toEqual({ id: added.data.id });
@@ -82,39 +96,62 @@ describe.each(lists)('%s', (path, table, users) => {
     const name = unique('only');
     const entry = await add({ name: `  ${name} ` });
     expect(entry).toMatchObject({ name, sequence: null, description: null });
-    expect((await school.admin.put<Entry>(`${path}/${entry.id}`, { name: name.toUpperCase() })).data.name).toBe(name.toUpperCase());
+    expect((await school.admin.put<Entry>(`${path}/${entry.id}`, { name: name.toUpperCase() })).data.name).toBe(
+      name.toUpperCase(),
+    );
   });
 
   test('a name is taken once, in any case: the second is a 409 that names the field, and changes nothing', async () => {
     const { name } = await add({ name: unique('Été') });
     for (const same of [name, name.toUpperCase(), ` ${name} `]) {
-      expect(await school.admin.post(path, { name: same }, 409)).toMatchObject({ error: 'conflict', details: [{ path: 'name' }] });
+      expect(await school.admin.post(path, { name: same }, 409)).toMatchObject({
+        error: 'conflict',
+        details: [{ path: 'name' }],
+      });
     }
     const other = await add();
-    expect(await school.admin.put(`${path}/${other.id}`, { name: name.toLowerCase(), sequence: 3 }, 409)).toMatchObject({ details: [{ path: 'name' }] });
+    expect(await school.admin.put(`${path}/${other.id}`, { name: name.toLowerCase(), sequence: 3 }, 409)).toMatchObject(
+      { details: [{ path: 'name' }] },
+    );
     expect(await read(other.id)).toEqual(other);
   });
 
   test('of two who add the same name at once one succeeds', async () => {
     const name = unique('Race');
-    const answers = await Promise.all([name, name.toUpperCase()].map((each) => school.admin.send('POST', path, { body: { name: each } })));
+    const answers = await Promise.all(
+      [name, name.toUpperCase()].map((each) => school.admin.send('POST', path, { body: { name: each } })),
+    );
     expect(answers.map(({ status }) => status).sort()).toEqual([201, 409]);
     expect(await found(`search=${encodeURIComponent(name)}`)).toHaveLength(1);
   });
 
   test('what does not fit is a 400 that names each field', async () => {
-    const refused = await school.admin.post(path, { name: '', sequence: 1.5, description: 'x'.repeat(501), colour: 'red' }, 400);
+    const refused = await school.admin.post(
+      path,
+      { name: '', sequence: 1.5, description: 'x'.repeat(501), colour: 'red' },
+      400,
+    );
     expect(refused.details.map((detail) => detail.path).sort()).toEqual(['colour', 'description', 'name', 'sequence']);
-    expect((await school.admin.post(path, { sequence: 2 ** 31 }, 400)).details.map((detail) => detail.path)).toEqual(['name', 'sequence']);
+    expect((await school.admin.post(path, { sequence: 2 ** 31 }, 400)).details.map((detail) => detail.path)).toEqual([
+      'name',
+      'sequence',
+    ]);
     expect((await school.admin.post(path, { name: 'x'.repeat(101) }, 400)).details).toMatchObject([{ path: 'name' }]);
     const entry = await add();
-    expect((await school.admin.put(`${path}/${entry.id}`, { name: null }, 400)).details).toMatchObject([{ path: 'name' }]);
+    expect((await school.admin.put(`${path}/${entry.id}`, { name: null }, 400)).details).toMatchObject([
+      { path: 'name' },
+    ]);
     expect(await read(entry.id)).toEqual(entry);
   });
 
   test('an entry that does not exist is a 404 to read, change and remove', async () => {
     for (const method of ['GET', 'PUT', 'DELETE']) {
-      const refused = await school.admin.send(method, `${path}/999999`, method === 'PUT' ? { body: { name: unique('No') } } : {}, 404);
+      const refused = await school.admin.send(
+        method,
+        `${path}/999999`,
+        method === 'PUT' ? { body: { name: unique('No') } } : {},
+        404,
+      );
       expect(refused).toMatchObject({ error: 'not_found', message: `There is no ${table.replace('_', ' ')} 999999.` });
     }
   });
@@ -123,16 +160,24 @@ describe.each(lists)('%s', (path, table, users) => {
     const entry = await add({ sequence: 4 });
     const { headers } = await school.admin.get(`${path}/${entry.id}`);
     const change = (sequence: number, status: number) =>
-      school.admin.send<Entry>('PUT', `${path}/${entry.id}`, { body: { ...entry, sequence }, headers: { 'If-Match': headers.get('etag') ?? '' } }, status);
+      school.admin.send<Entry>(
+        'PUT',
+        `${path}/${entry.id}`,
+        { body: { ...entry, sequence }, headers: { 'If-Match': headers.get('etag') ?? '' } },
+        status,
+      );
     expect((await change(5, 200)).data.sequence).toBe(5);
     expect((await change(6, 412)).error).toBe('precondition_failed');
-    expect((await school.admin.put(`${path}/${entry.id}`, { ...entry, id: entry.id + 1 }, 400)).details).toMatchObject([{ path: 'id' }]);
+    expect((await school.admin.put(`${path}/${entry.id}`, { ...entry, id: entry.id + 1 }, 400)).details).toMatchObject([
+      { path: 'id' },
+    ]);
     expect((await read(entry.id)).sequence).toBe(5);
   });
 
   test('a create with an Idempotency-Key that comes twice adds once', async () => {
     const body = { name: unique('Twice') };
-    const send = () => school.admin.send<Entry>('POST', path, { body, headers: { 'Idempotency-Key': `${table}-twice` } }, 201);
+    const send = () =>
+      school.admin.send<Entry>('POST', path, { body, headers: { 'Idempotency-Key': `${table}-twice` } }, 201);
     expect((await send()).data).toEqual((await send()).data);
     expect(await found(`search=${encodeURIComponent(body.name)}`)).toHaveLength(1);
   });
@@ -146,7 +191,10 @@ describe.each(lists)('%s', (path, table, users) => {
     for (const who of [nobody, teacher, pupil]) {
       await who.post(path, { name: unique('No') }, 403);
       await who.put(`${path}/${entry.id}`, { sequence: 9 }, 403);
-      expect(await who.delete(`${path}/${entry.id}`, 403)).toMatchObject({ error: 'forbidden', message: 'This needs the permission master_data.manage.' });
+      expect(await who.delete(`${path}/${entry.id}`, 403)).toMatchObject({
+        error: 'forbidden',
+        message: 'This needs the permission master_data.manage.',
+      });
     }
     expect(await read(entry.id)).toEqual(entry);
     const { data } = await manager.post<Entry>(path, { name: unique('Managed') }, 201);
@@ -157,7 +205,10 @@ describe.each(lists)('%s', (path, table, users) => {
   test.each(Object.keys(users))('an entry that a %s uses is a 409 in_use that says so, and stays', async (user) => {
     const entry = await add();
     await users[user]?.(entry.id);
-    expect(await school.admin.delete(`${path}/${entry.id}`, 409)).toMatchObject({ error: 'in_use', message: `This is still used by a ${user}.` });
+    expect(await school.admin.delete(`${path}/${entry.id}`, 409)).toMatchObject({
+      error: 'in_use',
+      message: `This is still used by a ${user}.`,
+    });
     expect(await read(entry.id)).toEqual(entry);
   });
 
@@ -166,7 +217,9 @@ describe.each(lists)('%s', (path, table, users) => {
       `select distinct conrelid::regclass::text as name from pg_constraint where confrelid = $1::regclass and contype = 'f' and confdeltype <> 'c'`,
       [`${school.schema}.${table}`],
     );
-    expect(referring.map(({ name }) => name.replace(`${school.schema}.`, '').replaceAll('_', ' ')).sort()).toEqual(Object.keys(users).sort());
+    expect(referring.map(({ name }) => name.replace(`${school.schema}.`, '').replaceAll('_', ' ')).sort()).toEqual(
+      Object.keys(users).sort(),
+    );
   });
 
   describe('the list', () => {
@@ -182,13 +235,22 @@ describe.each(lists)('%s', (path, table, users) => {
       ] as const) {
         await add({ name, sequence, description: `List of ${name === 'Beta' ? 'ÉCLAIRS' : 'names'}` });
       }
-      await service.database.query(`update ${school.schema}.${table} set created_at = timestamptz '2026-01-01Z' + (id % 3) * interval '1 day'`);
+      await service.database.query(
+        `update ${school.schema}.${table} set created_at = timestamptz '2026-01-01Z' + (id % 3) * interval '1 day'`,
+      );
       everybody = await walk<Entry>(school.admin, path, 100);
     });
 
     test('is by sequence, those without one last, then by name in any case and without accents', async () => {
       expect(names(await found('search=list of'))).toEqual(['Beta', 'Öland', 'Oslo', 'zebra', 'alpha', 'Älv']);
-      expect(names(await found('search=list of&sort=sequence&order=desc'))).toEqual(['zebra', 'Oslo', 'Öland', 'Beta', 'Älv', 'alpha']);
+      expect(names(await found('search=list of&sort=sequence&order=desc'))).toEqual([
+        'zebra',
+        'Oslo',
+        'Öland',
+        'Beta',
+        'Älv',
+        'alpha',
+      ]);
     });
 
     const keys: Record<string, (entry: Entry) => (string | number | null)[]> = {
@@ -220,7 +282,9 @@ describe.each(lists)('%s', (path, table, users) => {
       ['page=0', 'page'],
       ['name=Beta', 'name'],
     ])('%s is a 400 that names the parameter', async (query, parameter) => {
-      expect((await school.admin.get(`${path}?${query}`, 400)).details.map((detail) => detail.path)).toEqual([parameter]);
+      expect((await school.admin.get(`${path}?${query}`, 400)).details.map((detail) => detail.path)).toEqual([
+        parameter,
+      ]);
     });
   });
 });

@@ -1,9 +1,9 @@
 import { describe, expect, test } from '@jest/globals';
-import type { Client } from '../support/client.ts';
-import { raw } from '../support/raw.ts';
-import { type School, serviceWithSchool, testPassword } from '../support/service.ts';
-import { type OpenStream, openStream } from '../support/stream.ts';
-import { until } from '../support/until.ts';
+import type { Client } from '../support/client/client.ts';
+import { raw } from '../support/client/raw.ts';
+import { type School, serviceWithSchool, testPassword } from '../support/server/service.ts';
+import { type OpenStream, openStream } from '../support/client/stream.ts';
+import { until } from '../support/client/until.ts';
 
 const heartbeat = 400;
 const { service, school } = await serviceWithSchool({ STREAM_HEARTBEAT_MS: String(heartbeat) });
@@ -11,24 +11,46 @@ const { service, school } = await serviceWithSchool({ STREAM_HEARTBEAT_MS: Strin
 type User = Client & { id: number; email: string };
 const open = (of: Client, options: Parameters<typeof openStream>[2] = {}) => openStream(service.url, of.token, options);
 const tell = (users: User[], title: string, at: School = school, more: object = {}) =>
-  at.admin.post<{ sent: number }>('/api/notifications/send', { user_ids: users.map(({ id }) => id), title, message: 'In the hall.', ...more });
+  at.admin.post<{ sent: number }>('/api/notifications/send', {
+    user_ids: users.map(({ id }) => id),
+    title,
+    message: 'In the hall.',
+    ...more,
+  });
 const titles = (stream: OpenStream) => stream.events.map(({ title }) => title);
 const pause = (milliseconds: number) => new Promise((done) => setTimeout(done, milliseconds));
-const login = (user: User, at: School = school) => service.anonymous.login({ tenant_id: at.id, email: user.email, password: testPassword });
+const login = (user: User, at: School = school) =>
+  service.anonymous.login({ tenant_id: at.id, email: user.email, password: testPassword });
 
 describe('a stream', () => {
   test('tells what comes from now on, as the list has it, in the order of ids', async () => {
     const user = await school.user(['teacher']);
     await tell([user], 'Before');
     const stream = await open(user);
-    await tell([user], 'Café {{first_name}}', school, { message: 'Line 1\nLine 2\n"data: x"\n\nid: 7', action_url: '/hall', type: 'alert' });
+    await tell([user], 'Café {{first_name}}', school, {
+      message: 'Line 1\nLine 2\n"data: x"\n\nid: 7',
+      action_url: '/hall',
+      type: 'alert',
+    });
     await stream.has(1);
     await tell([user], 'Next');
     await stream.has(2);
     const { data } = await user.get<Record<string, unknown>[]>('/api/notifications?pageSize=2');
-    const picked = data.map(({ id, title, message, type, action_url, created_at }) => ({ id, title, message, type, action_url, created_at }));
+    const picked = data.map(({ id, title, message, type, action_url, created_at }) => ({
+      id,
+      title,
+      message,
+      type,
+      action_url,
+      created_at,
+    }));
     expect(stream.events).toEqual(picked.reverse());
-    expect(stream.events[0]).toMatchObject({ title: 'Café Uma', message: 'Line 1\nLine 2\n"data: x"\n\nid: 7', action_url: '/hall', type: 'alert' });
+    expect(stream.events[0]).toMatchObject({
+      title: 'Café Uma',
+      message: 'Line 1\nLine 2\n"data: x"\n\nid: 7',
+      action_url: '/hall',
+      type: 'alert',
+    });
     await stream.close();
   });
 
@@ -171,7 +193,11 @@ describe('who may have one', () => {
   test('asks by HEAD for the head alone, and leaves no stream behind', async () => {
     const user = await school.user(['teacher']);
     for (let n = 0; n < 7; n++) {
-      const { status, headers, body } = await raw(service.url, { method: 'HEAD', path: '/api/notifications/stream', token: user.token });
+      const { status, headers, body } = await raw(service.url, {
+        method: 'HEAD',
+        path: '/api/notifications/stream',
+        token: user.token,
+      });
       expect([status, headers['content-type'], body]).toEqual([200, 'text/event-stream; charset=utf-8', '']);
     }
     const stream = await open(user);
@@ -196,7 +222,11 @@ describe('what is not theirs', () => {
             return last;
           })();
     expect(twin.id).toBe(theirs.id);
-    const streams = await Promise.all([open(twin, { lastId: '0' }), open(theirs, { lastId: '0' }), open(colleague, { lastId: '0' })]);
+    const streams = await Promise.all([
+      open(twin, { lastId: '0' }),
+      open(theirs, { lastId: '0' }),
+      open(colleague, { lastId: '0' }),
+    ]);
     await tell([twin], 'Of the twin');
     await tell([theirs], 'Of theirs', other);
     await school.admin.post('/api/notifications/send', { all: true, title: 'Of one school', message: 'x' });
@@ -218,12 +248,18 @@ describe('what is not theirs', () => {
     const at = await service.school();
     const user = await at.user(['teacher']);
     await tell([user], 'Mine', at);
-    const [session] = await service.database.query<{ id: string }>('select max(id) as id from platform.session where tenant_id = $1 and user_id = $2', [
-      at.id,
-      user.id,
-    ]);
+    const [session] = await service.database.query<{ id: string }>(
+      'select max(id) as id from platform.session where tenant_id = $1 and user_id = $2',
+      [at.id, user.id],
+    );
     const read = async (tenantId: number) =>
-      (await service.database.query<{ event: string }>('select event from core.stream_read($1, $2, $3, 50, 10000)', [tenantId, [session?.id], [0]])).length;
+      (
+        await service.database.query<{ event: string }>('select event from core.stream_read($1, $2, $3, 50, 10000)', [
+          tenantId,
+          [session?.id],
+          [0],
+        ])
+      ).length;
     expect(await read(at.id)).toBeGreaterThan(0);
     expect(await read(school.id)).toBe(0);
     await service.database.query("update platform.tenant set status = 'suspended' where id = $1", [at.id]);
@@ -231,7 +267,10 @@ describe('what is not theirs', () => {
     await service.database.query("update platform.tenant set status = 'active' where id = $1", [at.id]);
     await service.database.query('update platform.session set expires_at = now() where id = $1', [session?.id]);
     expect(await read(at.id)).toBe(0);
-    await service.database.query("update platform.session set expires_at = now() + interval '1 day', revoked_at = now() where id = $1", [session?.id]);
+    await service.database.query(
+      "update platform.session set expires_at = now() + interval '1 day', revoked_at = now() where id = $1",
+      [session?.id],
+    );
     expect(await read(at.id)).toBe(0);
   });
 });
@@ -261,15 +300,32 @@ describe('a stream ends', () => {
   test.each<[string, (user: User, at: School) => Promise<unknown>, number]>([
     ['its user is deactivated', (user, at) => at.admin.put(`/api/users/${user.id}`, { is_active: false }), 401],
     ['its user is removed', (user, at) => at.admin.delete(`/api/users/${user.id}`), 401],
-    ['an admin gives its user another password', (user, at) => at.admin.put(`/api/users/${user.id}`, { password: 'another-password' }), 401],
-    ['its school is suspended', (_user, at) => service.operator.post(`/api/platform/tenants/${at.id}/suspend`, undefined), 403],
+    [
+      'an admin gives its user another password',
+      (user, at) => at.admin.put(`/api/users/${user.id}`, { password: 'another-password' }),
+      401,
+    ],
+    [
+      'its school is suspended',
+      (_user, at) => service.operator.post(`/api/platform/tenants/${at.id}/suspend`, undefined),
+      403,
+    ],
     ['its school is deleted', (_user, at) => service.operator.delete(`/api/platform/tenants/${at.id}`), 401],
     [
       'its session runs out',
-      (user) => service.database.query('update platform.session set expires_at = now() where user_id = $1 and tenant_id is not null', [user.id]),
+      (user) =>
+        service.database.query(
+          'update platform.session set expires_at = now() where user_id = $1 and tenant_id is not null',
+          [user.id],
+        ),
       401,
     ],
-    ['its school loses the feature', (_user, at) => service.operator.put(`/api/platform/tenants/${at.id}`, { feature_flags: { notifications: false } }), 403],
+    [
+      'its school loses the feature',
+      (_user, at) =>
+        service.operator.put(`/api/platform/tenants/${at.id}`, { feature_flags: { notifications: false } }),
+      403,
+    ],
   ])('when %s, and nobody else is concerned', async (_what, happens, status) => {
     const at = await service.school();
     const { user, stream, other } = await two(at);
@@ -285,7 +341,12 @@ describe('a stream ends', () => {
   test('not with the access token, which may expire meanwhile: it lives as long as the session', async () => {
     const user = await school.user(['teacher']);
     const stream = await open(user);
-    await service.anonymous.send('POST', '/api/auth/refresh', { headers: { 'X-Refresh-Token': user.refreshToken } }, 200);
+    await service.anonymous.send(
+      'POST',
+      '/api/auth/refresh',
+      { headers: { 'X-Refresh-Token': user.refreshToken } },
+      200,
+    );
     await pause(heartbeat * 2);
     await tell([user], 'After the refresh');
     await stream.has(1);

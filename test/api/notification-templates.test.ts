@@ -1,5 +1,5 @@
 import { describe, expect, test } from '@jest/globals';
-import { serviceWithSchool, unique } from '../support/service.ts';
+import { serviceWithSchool, unique } from '../support/server/service.ts';
 
 const { service, school } = await serviceWithSchool();
 const path = '/api/notifications/templates';
@@ -15,20 +15,37 @@ interface Template {
   event: string | null;
 }
 
-const words = { title: 'Exam in {{exam}}', message: 'Dear {{first_name}}, the exam in {{ exam }} is on {{day}}.', variables: ['exam', 'day'] };
-const add = async (fields: object = {}) => (await school.admin.post<Template>(path, { name: unique('Exam'), ...words, ...fields }, 201)).data;
+const words = {
+  title: 'Exam in {{exam}}',
+  message: 'Dear {{first_name}}, the exam in {{ exam }} is on {{day}}.',
+  variables: ['exam', 'day'],
+};
+const add = async (fields: object = {}) =>
+  (await school.admin.post<Template>(path, { name: unique('Exam'), ...words, ...fields }, 201)).data;
 const fault = async (body: object, method = 'POST', at = path) => {
-  const { status, details } = (await school.admin.send(method, at, { body })) as { status: number; details?: { path: string; message: string }[] };
+  const { status, details } = (await school.admin.send(method, at, { body })) as {
+    status: number;
+    details?: { path: string; message: string }[];
+  };
   return [status, details?.[0]?.path, details?.[0]?.message];
 };
 
 describe('templates', () => {
   test('are added, read, listed by name and words, changed in part and removed', async () => {
     const template = await add({ name: 'Zeta', title: 'Prüfung in {{exam}}' });
-    expect(template).toMatchObject({ name: 'Zeta', type: 'info', channels: ['in_app', 'push'], variables: ['exam', 'day'], event: null });
+    expect(template).toMatchObject({
+      name: 'Zeta',
+      type: 'info',
+      channels: ['in_app', 'push'],
+      variables: ['exam', 'day'],
+      event: null,
+    });
     expect((await school.admin.get<Template>(`${path}/${template.id}`)).data).toEqual(template);
     expect((await school.admin.get<Template[]>(`${path}?search=prufung`)).data).toEqual([template]);
-    const { data: changed } = await school.admin.put<Template>(`${path}/${template.id}`, { type: 'exam', channels: ['email'] });
+    const { data: changed } = await school.admin.put<Template>(`${path}/${template.id}`, {
+      type: 'exam',
+      channels: ['email'],
+    });
     expect(changed).toMatchObject({ type: 'exam', channels: ['email'], title: template.title });
     expect((await school.admin.put<Template>(`${path}/${template.id}`, changed)).data).toMatchObject({ type: 'exam' });
     await school.admin.post(path, { ...words, name: 'ZETA' }, 409);
@@ -38,7 +55,11 @@ describe('templates', () => {
 
   test('with a placeholder that nobody fills in are refused, and say which are known', async () => {
     const known = 'Known are: {{first_name}}, {{last_name}}, {{name}}, {{school_name}}';
-    expect(await fault({ name: 'X', title: 'T', message: '{{who}}' })).toEqual([400, 'message', `There is no placeholder {{who}} here. ${known}.`]);
+    expect(await fault({ name: 'X', title: 'T', message: '{{who}}' })).toEqual([
+      400,
+      'message',
+      `There is no placeholder {{who}} here. ${known}.`,
+    ]);
     expect(await fault({ name: 'X', title: '{{day}}', message: 'M', variables: ['exam'] })).toEqual([
       400,
       'title',
@@ -49,21 +70,31 @@ describe('templates', () => {
       'variables',
       'first_name is known of every recipient.',
     ]);
-    expect((await fault({ name: 'X', title: 'T', message: 'M', variables: ['Exam'] })).slice(0, 2)).toEqual([400, 'variables.0']);
+    expect((await fault({ name: 'X', title: 'T', message: 'M', variables: ['Exam'] })).slice(0, 2)).toEqual([
+      400,
+      'variables.0',
+    ]);
     const template = await add();
-    expect((await fault({ variables: ['exam'] }, 'PUT', `${path}/${template.id}`)).slice(0, 2)).toEqual([400, 'message']);
+    expect((await fault({ variables: ['exam'] }, 'PUT', `${path}/${template.id}`)).slice(0, 2)).toEqual([
+      400,
+      'message',
+    ]);
     expect((await school.admin.get<Template>(`${path}/${template.id}`)).data).toEqual(template);
   });
 
   test('that are called like an event have its variables, and no others', async () => {
-    const event = { name: 'Attendance.Absent', title: '{{student_name}} fehlt', message: '{{student_name}} ({{class_name}}), {{date}}' };
+    const event = {
+      name: 'Attendance.Absent',
+      title: '{{student_name}} fehlt',
+      message: '{{student_name}} ({{class_name}}), {{date}}',
+    };
     expect((await fault({ ...event, variables: ['exam'] })).slice(0, 2)).toEqual([400, 'variables']);
     expect((await fault({ ...event, message: '{{receipt_number}}' })).slice(0, 2)).toEqual([400, 'message']);
     const { data } = await school.admin.post<Template>(path, event, 201);
     expect(data).toMatchObject({ event: 'attendance.absent', variables: ['date', 'class_name', 'student_name'] });
-    const found = (await school.admin.get<{ key: string; title: string; template_id: number | null }[]>('/api/notifications/events')).data.find(
-      ({ key }) => key === 'attendance.absent',
-    );
+    const found = (
+      await school.admin.get<{ key: string; title: string; template_id: number | null }[]>('/api/notifications/events')
+    ).data.find(({ key }) => key === 'attendance.absent');
     expect(found).toMatchObject({ title: event.title, template_id: data.id });
     // Under another name its words would name what nobody fills in.
     expect((await fault({ name: 'Absence' }, 'PUT', `${path}/${data.id}`)).slice(0, 2)).toEqual([400, 'title']);
@@ -86,14 +117,32 @@ describe('sending with a template', () => {
     const template = await add({ type: 'exam', channels: ['in_app', 'email'] });
     const to = { user_ids: [user.id], template_id: template.id };
     const send = '/api/notifications/send';
-    expect(await fault({ ...to, variables: { exam: 'Maths' } }, 'POST', send)).toEqual([400, 'variables.day', 'is required: the template names it.']);
-    expect((await fault({ ...to, variables: { exam: 'Maths', day: '1', room: '2' } }, 'POST', send)).slice(0, 2)).toEqual([400, 'variables.room']);
+    expect(await fault({ ...to, variables: { exam: 'Maths' } }, 'POST', send)).toEqual([
+      400,
+      'variables.day',
+      'is required: the template names it.',
+    ]);
+    expect(
+      (await fault({ ...to, variables: { exam: 'Maths', day: '1', room: '2' } }, 'POST', send)).slice(0, 2),
+    ).toEqual([400, 'variables.room']);
     await school.admin.post(send, { ...to, variables: { exam: 'Maths', day: '3 May' }, action_url: '/exams' });
-    const { data } = await user.get<{ title: string; message: string; type: string; action_url: string }[]>('/api/notifications?type=exam');
-    expect(data).toMatchObject([{ title: 'Exam in Maths', message: 'Dear Amina, the exam in Maths is on 3 May.', action_url: '/exams' }]);
-    const rows = await service.database.query(`select channel from ${school.schema}.notification_delivery where user_id = $1`, [user.id]);
+    const { data } =
+      await user.get<{ title: string; message: string; type: string; action_url: string }[]>(
+        '/api/notifications?type=exam',
+      );
+    expect(data).toMatchObject([
+      { title: 'Exam in Maths', message: 'Dear Amina, the exam in Maths is on 3 May.', action_url: '/exams' },
+    ]);
+    const rows = await service.database.query(
+      `select channel from ${school.schema}.notification_delivery where user_id = $1`,
+      [user.id],
+    );
     expect(rows).toEqual([{ channel: 'email' }]);
     await school.admin.post(send, { ...to, variables: { exam: 'Maths', day: '3 May' }, channels: ['in_app'] });
-    expect(await service.database.query(`select channel from ${school.schema}.notification_delivery where user_id = $1`, [user.id])).toHaveLength(1);
+    expect(
+      await service.database.query(`select channel from ${school.schema}.notification_delivery where user_id = $1`, [
+        user.id,
+      ]),
+    ).toHaveLength(1);
   });
 });

@@ -1,11 +1,12 @@
 import { beforeAll, beforeEach, describe, expect, test } from '@jest/globals';
-import type { Client } from '../support/client.ts';
-import { feeSchool } from '../support/fees.ts';
-import { type School, serviceWithSchool, testPassword } from '../support/service.ts';
+import type { Client } from '../support/client/client.ts';
+import { feeSchool } from '../support/fixtures/fees.ts';
+import { type School, serviceWithSchool, testPassword } from '../support/server/service.ts';
 
 const { service, school } = await serviceWithSchool();
 const day = (offset: number) => new Date(Date.now() + offset * 86_400_000).toISOString().slice(0, 10);
-const written = (date: string) => new Intl.DateTimeFormat('en-GB', { dateStyle: 'long', timeZone: 'UTC' }).format(new Date(date));
+const written = (date: string) =>
+  new Intl.DateTimeFormat('en-GB', { dateStyle: 'long', timeZone: 'UTC' }).format(new Date(date));
 
 interface Told {
   who: string;
@@ -30,7 +31,13 @@ const whom = async (of: School = school) => (await told(of)).map(({ who, channel
 
 let serial = 0;
 const student = async (fields: Record<string, unknown> = {}, at = school) =>
-  (await at.admin.post<{ id: number; user_id: number | null }>('/api/students', { first_name: 'Stu', last_name: `Dent ${++serial}`, ...fields }, 201)).data;
+  (
+    await at.admin.post<{ id: number; user_id: number | null }>(
+      '/api/students',
+      { first_name: 'Stu', last_name: `Dent ${++serial}`, ...fields },
+      201,
+    )
+  ).data;
 const withLogin = (email: string) => ({ create_user_account: true, password: testPassword, email });
 
 beforeEach(async () => {
@@ -73,7 +80,10 @@ describe('a mark that says absent or late', () => {
     const cat = await student({ class_id: classId, parent_email: 'cat@home.example' });
     await told();
     await mark({ [ann.id]: 'absent', [ben.id]: 'late', [cat.id]: 'present' }, day(0), teacher);
-    const words = { title: 'Ann <A> {{date}} is absent', message: `Ann <A> {{date}} (Grade 5 A) was marked absent on ${written(day(0))}.` };
+    const words = {
+      title: 'Ann <A> {{date}} is absent',
+      message: `Ann <A> {{date}} (Grade 5 A) was marked absent on ${written(day(0))}.`,
+    };
     expect(await told()).toEqual([
       { who: 'ann@pupil.example', channel: 'in_app', ...words },
       { who: 'ann@pupil.example', channel: 'email', ...words },
@@ -102,7 +112,10 @@ describe('a mark that says absent or late', () => {
 
   test('is not told when a register of more than a week ago is entered', async () => {
     const { id } = await student({ class_id: classId, parent_email: 'old@home.example' });
-    await service.database.query(`update ${school.schema}.enrollment set starts_on = current_date - 60 where student_id = $1`, [id]);
+    await service.database.query(
+      `update ${school.schema}.enrollment set starts_on = current_date - 60 where student_id = $1`,
+      [id],
+    );
     await mark({ [id]: 'absent' }, day(-7));
     expect(await whom()).toEqual([]);
     await mark({ [id]: 'absent' }, day(-6));
@@ -110,14 +123,22 @@ describe('a mark that says absent or late', () => {
   });
 
   test('is told once where the student logs in with the address of the parent, and not at all when the school switched it off', async () => {
-    const { id } = await student({ class_id: classId, parent_email: 'Same@home.example', ...withLogin('same@home.example') });
+    const { id } = await student({
+      class_id: classId,
+      parent_email: 'Same@home.example',
+      ...withLogin('same@home.example'),
+    });
     await told();
     await mark({ [id]: 'late' });
     expect(await whom()).toEqual(['in_app same@home.example', 'email same@home.example']);
-    await service.database.query(`update ${school.schema}.user_account set is_active = false where email = 'same@home.example'`);
+    await service.database.query(
+      `update ${school.schema}.user_account set is_active = false where email = 'same@home.example'`,
+    );
     await mark({ [id]: 'late' }, day(-1));
     expect(await whom()).toEqual(['email same@home.example']);
-    await service.database.query(`update ${school.schema}.user_account set is_active = true where email = 'same@home.example'`);
+    await service.database.query(
+      `update ${school.schema}.user_account set is_active = true where email = 'same@home.example'`,
+    );
     await school.admin.put('/api/notifications/events/attendance.absent', { is_enabled: false });
     await mark({ [id]: 'absent' });
     await school.admin.put('/api/notifications/events/attendance.absent', { is_enabled: true });
@@ -126,9 +147,15 @@ describe('a mark that says absent or late', () => {
 
   test('is written whatever the words of the event become: a template that names nothing but what is empty', async () => {
     const { id } = await student({ class_id: classId, parent_email: 'empty@home.example' });
-    await school.admin.post('/api/notifications/templates', { name: 'attendance.absent', title: '{{last_name}}', message: '{{last_name}}' }, 201);
+    await school.admin.post(
+      '/api/notifications/templates',
+      { name: 'attendance.absent', title: '{{last_name}}', message: '{{last_name}}' },
+      201,
+    );
     await mark({ [id]: 'absent' });
-    expect(await told()).toEqual([{ who: 'empty@home.example', channel: 'email', title: expect.stringMatching(/^School /), message: '' }]);
+    expect(await told()).toEqual([
+      { who: 'empty@home.example', channel: 'email', title: expect.stringMatching(/^School /), message: '' },
+    ]);
   });
 });
 
@@ -144,13 +171,18 @@ test('generating fees tells each student who was billed, and a dry run nobody; a
     ...withLogin('ann@fees.example'),
   });
   await fees.addStudent(classId);
-  const structure = await fees.addStructure([{ name: 'Tuition', amount: 1200, frequency: 'annual' }], [classId], { name: 'Tuition & more' });
+  const structure = await fees.addStructure([{ name: 'Tuition', amount: 1200, frequency: 'annual' }], [classId], {
+    name: 'Tuition & more',
+  });
   await told(fees.school);
   await fees.generate(structure, { dry_run: true });
   expect(await told(fees.school)).toEqual([]);
   const { due_date, created } = await fees.generate(structure);
   expect(created).toBe(2);
-  const billed = { title: 'New fee: Tuition & more', message: `Ann Adams owes EUR 1,200.00 for Tuition & more, due on ${written(due_date)}.` };
+  const billed = {
+    title: 'New fee: Tuition & more',
+    message: `Ann Adams owes EUR 1,200.00 for Tuition & more, due on ${written(due_date)}.`,
+  };
   expect(await told(fees.school)).toEqual([
     { who: 'ann@fees.example', channel: 'in_app', ...billed },
     { who: 'ann@fees.example', channel: 'email', ...billed },
@@ -181,7 +213,8 @@ test('a reminder of an invoice tells the student in the app beside the e-mail, o
     201,
   );
   await told();
-  for (let times = 0; times < 2; times++) await school.admin.post(`/api/fees/invoices/${invoice.id}/send-reminder`, undefined);
+  for (let times = 0; times < 2; times++)
+    await school.admin.post(`/api/fees/invoices/${invoice.id}/send-reminder`, undefined);
   expect(await told()).toEqual([
     {
       who: 'inv@pupil.example',
@@ -192,13 +225,23 @@ test('a reminder of an invoice tells the student in the app beside the e-mail, o
   ]);
   await school.admin.post('/api/fees/payments', { invoice_id: invoice.id, amount: 5, method: 'cash' }, 201);
   expect((await told()).map(({ who, channel, message }) => [who, channel, message.replace(/.*\)\. /, '')])).toEqual(
-    ['in_app', 'email'].map((channel) => ['inv@pupil.example', channel, `Open balance of invoice ${invoice.invoice_number}: USD 7.00.`]),
+    ['in_app', 'email'].map((channel) => [
+      'inv@pupil.example',
+      channel,
+      `Open balance of invoice ${invoice.invoice_number}: USD 7.00.`,
+    ]),
   );
 });
 
 test('a decision on a leave tells the teacher, by e-mail alone where they have no log-in', async () => {
   const teacher = async (fields: object) =>
-    (await school.admin.post<{ id: number }>('/api/teachers', { first_name: 'Tia', last_name: 'Teacher', ...fields }, 201)).data.id;
+    (
+      await school.admin.post<{ id: number }>(
+        '/api/teachers',
+        { first_name: 'Tia', last_name: 'Teacher', ...fields },
+        201,
+      )
+    ).data.id;
   const decide = async (teacher_id: number, body: object) => {
     const { data } = await school.admin.post<{ id: number }>(
       '/api/teachers/leaves',
@@ -209,7 +252,9 @@ test('a decision on a leave tells the teacher, by e-mail alone where they have n
     await school.admin.put(`/api/teachers/leaves/${data.id}`, body);
     return told();
   };
-  expect(await decide(await teacher(withLogin('tia@staff.example')), { status: 'approved', decision_note: 'Get well.' })).toEqual(
+  expect(
+    await decide(await teacher(withLogin('tia@staff.example')), { status: 'approved', decision_note: 'Get well.' }),
+  ).toEqual(
     ['in_app', 'email'].map((channel) => ({
       who: 'tia@staff.example',
       channel,
@@ -233,11 +278,18 @@ test('a timetable that was generated tells its teachers and students, and nobody
   await service.database.query('update platform.tenant set is_setup_complete = true where id = $1', [mine.id]);
   const { classId } = await mine.classroom('Grade 1');
   const { classId: otherId } = await mine.classroom('Grade 2');
-  const teacher = (await mine.admin.post<{ id: number }>('/api/teachers', { first_name: 'T', last_name: 'T', ...withLogin('t@plan.example') }, 201)).data.id;
+  const teacher = (
+    await mine.admin.post<{ id: number }>(
+      '/api/teachers',
+      { first_name: 'T', last_name: 'T', ...withLogin('t@plan.example') },
+      201,
+    )
+  ).data.id;
   await student({ class_id: classId, ...withLogin('s@plan.example') }, mine);
   await student({ class_id: otherId, ...withLogin('o@plan.example') }, mine);
   const subject = await mine.insert('subject', { name: 'Art', code: 'A' });
-  for (const class_id of [classId, otherId]) await mine.insert('class_subject', { class_id, subject_id: subject, teacher_id: teacher, periods_per_week: 2 });
+  for (const class_id of [classId, otherId])
+    await mine.insert('class_subject', { class_id, subject_id: subject, teacher_id: teacher, periods_per_week: 2 });
   await told(mine);
   await mine.admin.post('/api/timetable/generate', { time_limit_seconds: 1, dry_run: true });
   expect(await told(mine)).toEqual([]);
@@ -263,24 +315,41 @@ test('a holiday that is still to come tells everybody, a recurring one of when i
     return (await told(mine)).map(({ who, title, message }) => `${who} ${title} ${message}`);
   };
   expect(await add('Tomorrow', day(1))).toEqual(
-    [mine.adminEmail, user.email].map((who) => `${who} Holiday: Tomorrow There is no school on ${written(day(1))}: Tomorrow.`),
+    [mine.adminEmail, user.email].map(
+      (who) => `${who} Holiday: Tomorrow There is no school on ${written(day(1))}: Tomorrow.`,
+    ),
   );
   expect(await add('Far', '2090-01-01')).toHaveLength(2);
   expect(await add('Today', day(0))).toEqual([]);
   expect(await add('Past', '2020-01-01')).toEqual([]);
   const next = day(40);
-  expect((await add('Every year', `2010-${next.slice(5)}`, true))[0]).toContain(`There is no school on ${written(next)}: Every year.`);
+  expect((await add('Every year', `2010-${next.slice(5)}`, true))[0]).toContain(
+    `There is no school on ${written(next)}: Every year.`,
+  );
 });
 
 test('a log-in that is new is welcomed in the app: of users, students, teachers, one by one or from a file', async () => {
   const email = (name: string) => `${name}@new.example`;
   const welcome = (name: string) => `in_app ${email(name)}`;
-  await school.admin.post('/api/users', { email: email('user'), first_name: 'Uma', last_name: 'U', password: testPassword }, 201);
+  await school.admin.post(
+    '/api/users',
+    { email: email('user'), first_name: 'Uma', last_name: 'U', password: testPassword },
+    201,
+  );
   expect(await told()).toMatchObject([
-    { who: email('user'), channel: 'in_app', title: expect.stringMatching(/^Welcome to School/), message: expect.stringMatching(/^Hello Uma,/) },
+    {
+      who: email('user'),
+      channel: 'in_app',
+      title: expect.stringMatching(/^Welcome to School/),
+      message: expect.stringMatching(/^Hello Uma,/),
+    },
   ]);
   await student(withLogin(email('student')));
-  const { data: teacher } = await school.admin.post<{ id: number }>('/api/teachers', { first_name: 'T', last_name: 'T', email: email('teacher') }, 201);
+  const { data: teacher } = await school.admin.post<{ id: number }>(
+    '/api/teachers',
+    { first_name: 'T', last_name: 'T', email: email('teacher') },
+    201,
+  );
   const { id } = await student({ email: email('later') });
   expect(await whom()).toEqual([welcome('student')]);
   await school.admin.put(`/api/teachers/${teacher.id}`, { create_user_account: true });
@@ -288,7 +357,13 @@ test('a log-in that is new is welcomed in the app: of users, students, teachers,
   await school.admin.put(`/api/students/${id}`, { phone: '1' });
   expect(await whom()).toEqual([welcome('teacher'), welcome('later')]);
   const form = new FormData();
-  form.set('file', new Blob([`first_name,last_name,email,create_user_account\nA,A,${email('a')},yes\nB,B,,no\nC,C,${email('c')},yes\n`]), 'students.csv');
+  form.set(
+    'file',
+    new Blob([
+      `first_name,last_name,email,create_user_account\nA,A,${email('a')},yes\nB,B,,no\nC,C,${email('c')},yes\n`,
+    ]),
+    'students.csv',
+  );
   await school.admin.send('POST', '/api/students/import', { body: form }, 201);
   expect((await whom()).sort()).toEqual([welcome('a'), welcome('c')]);
 });

@@ -1,7 +1,7 @@
 import { beforeAll, describe, expect, test } from '@jest/globals';
-import type { Client } from '../support/client.ts';
-import { race } from '../support/race.ts';
-import { type School, serviceWithSchool, unique } from '../support/service.ts';
+import type { Client } from '../support/client/client.ts';
+import { race } from '../support/client/race.ts';
+import { type School, serviceWithSchool, unique } from '../support/server/service.ts';
 
 const { service, school } = await serviceWithSchool();
 const path = '/api/notifications';
@@ -25,7 +25,8 @@ async function somebody(roles: string[] = ['teacher'], fields: Record<string, un
   await service.database.query(`delete from ${at.schema}.notification where user_id = $1`, [user.id]);
   return user;
 }
-const send = (body: object, status = 200, from: Client = school.admin) => from.post<{ sent: number }>(`${path}/send`, body, status);
+const send = (body: object, status = 200, from: Client = school.admin) =>
+  from.post<{ sent: number }>(`${path}/send`, body, status);
 const words = { title: 'Early end', message: 'School ends at noon.' };
 const deliveries = (userId: number) =>
   service.database.query<{ channel: string; address: string | null; title: string; message: string }>(
@@ -37,9 +38,24 @@ describe('your notifications', () => {
   test('come the latest first, with how many are unread whatever the filters, by pages, kind and words', async () => {
     const user = await somebody();
     for (const n of [1, 2, 3])
-      await send({ user_ids: [user.id], title: `Title ${n}`, message: `Café ${n}`, type: n === 2 ? 'alert' : 'info', action_url: '/x' });
+      await send({
+        user_ids: [user.id],
+        title: `Title ${n}`,
+        message: `Café ${n}`,
+        type: n === 2 ? 'alert' : 'info',
+        action_url: '/x',
+      });
     const all = await list(user);
-    expect(all.data.map(({ title, message, type, action_url, is_read, read_at }) => [title, message, type, action_url, is_read, read_at])).toEqual([
+    expect(
+      all.data.map(({ title, message, type, action_url, is_read, read_at }) => [
+        title,
+        message,
+        type,
+        action_url,
+        is_read,
+        read_at,
+      ]),
+    ).toEqual([
       ['Title 3', 'Café 3', 'info', '/x', false, null],
       ['Title 2', 'Café 2', 'alert', '/x', false, null],
       ['Title 1', 'Café 1', 'info', '/x', false, null],
@@ -97,8 +113,13 @@ describe('sending', () => {
     const roles = (await mine.admin.get<{ id: number; name: string }[]>('/api/rbac/roles?pageSize=100')).data;
     const role = (name: string) => roles.find((one) => one.name === name)?.id ?? 0;
     expect((await send({ user_ids: [ann.id], ...words, title: 'To Ann' }, 200, mine.admin)).data).toEqual({ sent: 1 });
-    expect((await send({ role_ids: [role('teacher'), role('accountant')], ...words, title: 'To teachers' }, 200, mine.admin)).data).toEqual({ sent: 1 });
-    expect((await send({ role_ids: [role('transport_manager')], ...words }, 200, mine.admin)).data).toEqual({ sent: 0 });
+    expect(
+      (await send({ role_ids: [role('teacher'), role('accountant')], ...words, title: 'To teachers' }, 200, mine.admin))
+        .data,
+    ).toEqual({ sent: 1 });
+    expect((await send({ role_ids: [role('transport_manager')], ...words }, 200, mine.admin)).data).toEqual({
+      sent: 0,
+    });
     expect((await send({ all: true, ...words, title: 'To all' }, 200, mine.admin)).data).toEqual({ sent: 3 });
     expect((await list(ann)).data.map(({ title }) => title)).toEqual(['To all', 'To teachers', 'To Ann']);
     expect((await list(bob)).data.map(({ title }) => title)).toEqual(['To all']);
@@ -112,9 +133,10 @@ describe('sending', () => {
     await mine.admin.delete(`/api/users/${gone.id}`);
     expect((await send({ user_ids: [ann.id, off.id, gone.id], ...words }, 200, mine.admin)).data).toEqual({ sent: 1 });
     expect((await send({ all: true, ...words }, 200, mine.admin)).data).toEqual({ sent: 2 });
-    const [row] = await service.database.query<{ n: number }>(`select count(*)::integer as n from ${mine.schema}.notification where user_id = any ($1)`, [
-      [off.id, gone.id],
-    ]);
+    const [row] = await service.database.query<{ n: number }>(
+      `select count(*)::integer as n from ${mine.schema}.notification where user_id = any ($1)`,
+      [[off.id, gone.id]],
+    );
     expect(row?.n).toBe(0);
   });
 
@@ -164,7 +186,10 @@ describe('sending', () => {
     expect(await fault({ ...to, ...words, title: 'x'.repeat(201) })).toEqual([400, 'title']);
     expect(await fault({ ...to, ...words, channels: ['sms'] })).toEqual([400, 'channels.0']);
     expect(await fault({ ...to, ...words, variables: { 'Not a name': 'x' } })).toEqual([400, 'variables.Not a name']);
-    expect(await fault({ ...to, ...words, message: '{{x}}'.repeat(6), variables: { x: 'x'.repeat(1000) } })).toEqual([400, 'variables']);
+    expect(await fault({ ...to, ...words, message: '{{x}}'.repeat(6), variables: { x: 'x'.repeat(1000) } })).toEqual([
+      400,
+      'variables',
+    ]);
     const { details } = (await school.admin.send(
       'POST',
       `${path}/send`,
@@ -173,7 +198,9 @@ describe('sending', () => {
     )) as unknown as {
       details: { message: string }[];
     };
-    expect(details[0]?.message).toBe('There is no placeholder {{x}} here. Known are: {{first_name}}, {{last_name}}, {{name}}, {{school_name}}, {{exam}}.');
+    expect(details[0]?.message).toBe(
+      'There is no placeholder {{x}} here. Known are: {{first_name}}, {{last_name}}, {{name}}, {{school_name}}, {{exam}}.',
+    );
     expect((await list(user)).data).toEqual([]);
   });
 
@@ -198,15 +225,21 @@ describe('sending', () => {
     await send({ all: true, ...words, action_url }, 400);
   });
 
-  test.each(['/', '/fees?id=1#top', 'https://school.example', 'https://school.example:8443/a?b=c', null])('takes %j as an address', async (action_url) => {
-    const user = await somebody();
-    await send({ user_ids: [user.id], ...words, action_url });
-    expect((await list(user)).data[0]?.action_url).toBe(action_url);
-  });
+  test.each(['/', '/fees?id=1#top', 'https://school.example', 'https://school.example:8443/a?b=c', null])(
+    'takes %j as an address',
+    async (action_url) => {
+      const user = await somebody();
+      await send({ user_ids: [user.id], ...words, action_url });
+      expect((await list(user)).data[0]?.action_url).toBe(action_url);
+    },
+  );
 
   test('names each id that is not there, and tells nobody', async () => {
     const [user, other] = [await somebody(), await (await service.school()).user([])];
-    const { details } = (await send({ user_ids: [user.id, 999_999, other.id + 900_000], ...words }, 422)) as unknown as { details: { path: string }[] };
+    const { details } = (await send(
+      { user_ids: [user.id, 999_999, other.id + 900_000], ...words },
+      422,
+    )) as unknown as { details: { path: string }[] };
     expect(details.map(({ path: at }) => at)).toEqual(['user_ids.1', 'user_ids.2']);
     await send({ role_ids: [999_999], ...words }, 422);
     await send({ all: true, template_id: 999_999 }, 422);
@@ -221,16 +254,31 @@ describe('sending', () => {
     await service.database.query(
       `insert into ${mine.schema}.role_permission (role_id, permission_id) select r.id, p.id from ${mine.schema}.role r, core.permission p where r.name = 'teacher' and p.name = 'notification.send'`,
     );
-    const again = await service.anonymous.login({ tenant_id: mine.id, email: teacher.email, password: 'test-password' });
+    const again = await service.anonymous.login({
+      tenant_id: mine.id,
+      email: teacher.email,
+      password: 'test-password',
+    });
     await mine.insert('teacher', { first_name: 'T', last_name: 'T', user_id: teacher.id });
-    await service.database.query(`update ${mine.schema}.class set class_teacher_id = (select max(id) from ${mine.schema}.teacher) where id = $1`, [classId]);
+    await service.database.query(
+      `update ${mine.schema}.class set class_teacher_id = (select max(id) from ${mine.schema}.teacher) where id = $1`,
+      [classId],
+    );
     const [pupil, stranger] = [await somebody(['student'], {}, mine), await somebody(['student'], {}, mine)];
-    await mine.insert('student', { first_name: 'P', last_name: 'P', admission_number: 'P', user_id: pupil.id, class_id: classId });
+    await mine.insert('student', {
+      first_name: 'P',
+      last_name: 'P',
+      admission_number: 'P',
+      user_id: pupil.id,
+      class_id: classId,
+    });
     await mine.insert('student', { first_name: 'S', last_name: 'S', admission_number: 'S', user_id: stranger.id });
     expect((await send({ all: true, ...words }, 200, again)).data).toEqual({ sent: 2 });
     expect((await send({ user_ids: [pupil.id], ...words }, 200, again)).data).toEqual({ sent: 1 });
     await send({ user_ids: [pupil.id, stranger.id], ...words }, 422, again);
-    const [role] = await service.database.query<{ id: number }>(`select id::integer from ${mine.schema}.role where name = 'student'`);
+    const [role] = await service.database.query<{ id: number }>(
+      `select id::integer from ${mine.schema}.role where name = 'student'`,
+    );
     expect((await send({ role_ids: [role?.id], ...words }, 200, again)).data).toEqual({ sent: 1 });
     expect((await list(stranger)).data).toEqual([]);
     expect((await list(mine.admin)).data).toEqual([]);
@@ -258,10 +306,20 @@ describe('sending', () => {
     await service.database.query(
       `insert into ${mine.schema}.user_account (email, first_name, last_name) select 'u' || n || '@many.example', 'U' || n, 'Many' from generate_series(1, 10000) n`,
     );
-    const ids = (await service.database.query<{ id: number }>(`select id::integer from ${mine.schema}.user_account where last_name = 'Many'`)).map(
-      ({ id }) => id,
-    );
-    expect((await send({ user_ids: ids, title: 'Hello {{first_name}}', message: 'M', channels: ['in_app', 'email'] }, 200, mine.admin)).data).toEqual({
+    const ids = (
+      await service.database.query<{ id: number }>(
+        `select id::integer from ${mine.schema}.user_account where last_name = 'Many'`,
+      )
+    ).map(({ id }) => id);
+    expect(
+      (
+        await send(
+          { user_ids: ids, title: 'Hello {{first_name}}', message: 'M', channels: ['in_app', 'email'] },
+          200,
+          mine.admin,
+        )
+      ).data,
+    ).toEqual({
       sent: 10_000,
     });
     const [rows] = await service.database.query<{ notifications: number; deliveries: number; titles: number }>(
@@ -285,7 +343,9 @@ describe('a school without the feature', () => {
     ] as const)
       expect((await mine.admin.send(method, at, {}, 403)).error).toBe('feature_disabled');
     await mine.admin.post('/api/holidays', { name: 'Quiet', date: '2090-01-01' }, 201);
-    const [row] = await service.database.query<{ n: number }>(`select count(*)::integer as n from ${mine.schema}.notification`);
+    const [row] = await service.database.query<{ n: number }>(
+      `select count(*)::integer as n from ${mine.schema}.notification`,
+    );
     expect(row?.n).toBe(0);
   });
 });
@@ -312,11 +372,23 @@ describe('the events of a school', () => {
 
   test('are listed with what their words may name, and switched one by one', async () => {
     expect((await events()).map(({ key }) => key)).toEqual([
-      ...['account.created', 'attendance.absent', 'attendance.late', 'fee.generated', 'holiday.added', 'invoice.reminder', 'leave.decided'],
+      ...[
+        'account.created',
+        'attendance.absent',
+        'attendance.late',
+        'fee.generated',
+        'holiday.added',
+        'invoice.reminder',
+        'leave.decided',
+      ],
       ...['operator.login', 'payment.received', 'timetable.published', 'transport.expiring', 'trial.ending'],
     ]);
     const before = await holiday();
-    expect(before).toMatchObject({ is_enabled: true, template_id: null, variables: expect.arrayContaining(['holiday_name', 'date', 'first_name']) });
+    expect(before).toMatchObject({
+      is_enabled: true,
+      template_id: null,
+      variables: expect.arrayContaining(['holiday_name', 'date', 'first_name']),
+    });
     const { data: off } = await mine.admin.put<Event>(`${path}/events/holiday.added`, { is_enabled: false });
     expect(off).toEqual({ ...before, is_enabled: false });
     const { data: byMail } = await mine.admin.put<Event>(`${path}/events/holiday.added`, { channels: ['email'] });

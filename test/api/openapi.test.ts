@@ -3,10 +3,10 @@ import { join } from 'node:path';
 import { describe, expect, test } from '@jest/globals';
 import { createConfig, lintFromString } from '@redocly/openapi-core';
 import { lintRules } from '../../src/cli/openapi.ts';
-import { errors } from '../../src/api/errors.ts';
-import { isAnonymous, plain, registry, type Schema } from '../support/registry.ts';
-import { serviceOfFile } from '../support/service.ts';
-import { send } from '../support/wire.ts';
+import { errors } from '../../src/domain/errors.ts';
+import { isAnonymous, plain, registry, type Schema } from '../support/server/registry.ts';
+import { serviceOfFile } from '../support/server/service.ts';
+import { send } from '../support/client/wire.ts';
 
 const service = await serviceOfFile();
 const { endpoints, document, operations } = await registry(service);
@@ -44,19 +44,25 @@ describe('routes, operations and functions', () => {
 
   test('an operation has one route, but for the link that verifies an e-mail and the form that does', () => {
     const routes = Map.groupBy(endpoints, ({ operation }) => operation.name);
-    const several = [...routes].filter(([, same]) => same.length > 1).map(([operation, same]) => [operation, same.map(({ name }) => name)]);
+    const several = [...routes]
+      .filter(([, same]) => same.length > 1)
+      .map(([operation, same]) => [operation, same.map(({ name }) => name)]);
     expect(several).toEqual([['auth_email_verify', ['GET /api/auth/email/verify', 'POST /api/auth/email/verify']]]);
   });
 
   test('a function that only reads is not volatile, and one that writes is', () => {
     const writes = new Map(operations.map((operation) => [operation.name, operation.writes]));
     expect(
-      functions.filter(({ name, volatility }) => (volatility === 'v') !== writes.get(name)).map(({ name, volatility }) => `${name} ${volatility}`),
+      functions
+        .filter(({ name, volatility }) => (volatility === 'v') !== writes.get(name))
+        .map(({ name, volatility }) => `${name} ${volatility}`),
     ).toEqual([]);
   });
 
   test('no function of the schema api is security definer: what they may do is what the role of the request may do', async () => {
-    const definers = await service.database.query("select proname from pg_proc where pronamespace = 'api'::regnamespace and prosecdef");
+    const definers = await service.database.query(
+      "select proname from pg_proc where pronamespace = 'api'::regnamespace and prosecdef",
+    );
     expect(definers).toEqual([]);
   });
 
@@ -90,16 +96,28 @@ describe('routes, operations and functions', () => {
 
   test('only an operation of schools, or of their feeds, has a permission, a role, a feature or a precondition: nobody looks at them elsewhere', () => {
     const elsewhere = operations.filter(({ access }) => access !== 'tenant' && access !== 'feed');
-    const odd = elsewhere.filter((one) => one.permission !== null || one.role !== null || one.feature !== null || one.needs_setup || one.needs_subscription);
+    const odd = elsewhere.filter(
+      (one) =>
+        one.permission !== null ||
+        one.role !== null ||
+        one.feature !== null ||
+        one.needs_setup ||
+        one.needs_subscription,
+    );
     expect(names(odd)).toEqual([]);
   });
 
   test('an operation has a version, for ETag and If-Match, only where the path names a defined record by its id, or there is one of it', async () => {
-    const records = await service.database.query<{ name: string; is_single: boolean }>('select name, is_single from core.record');
+    const records = await service.database.query<{ name: string; is_single: boolean }>(
+      'select name, is_single from core.record',
+    );
     const withRecord = endpoints.filter(({ operation }) => operation.record !== null);
     const odd = withRecord.filter(({ operation, parameters, route }) => {
       const record = records.find(({ name }) => name === operation.record);
-      return !record || (record.is_single ? parameters.includes('id') || route.isCreate : !parameters.includes('id') && !route.isCreate);
+      return (
+        !record ||
+        (record.is_single ? parameters.includes('id') || route.isCreate : !parameters.includes('id') && !route.isCreate)
+      );
     });
     expect(withRecord.length).toBeGreaterThan(5);
     expect(odd.map(({ name }) => name)).toEqual([]);
@@ -108,16 +126,24 @@ describe('routes, operations and functions', () => {
   test('Idempotency-Key is honoured by every create, and by nothing that reads or that nobody is logged in for', () => {
     const creates = endpoints.filter(({ route }) => route.isCreate).map(({ operation }) => operation);
     expect(names(creates.filter(({ idempotent }) => !idempotent))).toEqual([]);
-    expect(names(operations.filter(({ idempotent, writes, access }) => idempotent && !(writes && ['tenant', 'platform', 'any'].includes(access))))).toEqual([]);
+    expect(
+      names(
+        operations.filter(
+          ({ idempotent, writes, access }) => idempotent && !(writes && ['tenant', 'platform', 'any'].includes(access)),
+        ),
+      ),
+    ).toEqual([]);
   });
 
-  test('each resource has one name in db/api, src/api/endpoints and test/api', async () => {
+  test('each resource has one name in db/api, src/endpoints and test/api', async () => {
     const root = join(import.meta.dirname, '../..');
     const resources = async (folder: string, ending: string) =>
-      (await readdir(join(root, folder))).filter((name) => name.endsWith(ending)).map((name) => name.slice(0, -ending.length));
+      (await readdir(join(root, folder)))
+        .filter((name) => name.endsWith(ending))
+        .map((name) => name.slice(0, -ending.length));
     // The one of /graphql is no resource.
     const inSql = (await resources('db/api', '.sql')).filter((name) => name !== 'analytics');
-    const inEndpoints = (await resources('src/api/endpoints', '.ts')).filter((name) => name !== 'index');
+    const inEndpoints = (await resources('src/endpoints', '.ts')).filter((name) => name !== 'index');
     const inTests = await resources('test/api', '.test.ts');
     expect(inSql.sort()).toEqual(inEndpoints.sort());
     expect(inSql.filter((name) => !inTests.includes(name))).toEqual([]);
@@ -143,7 +169,11 @@ describe('the document', () => {
   test('passes the recommended rules of Redocly without an error or a warning', async () => {
     const config = await createConfig(lintRules);
     const problems = await lintFromString({ source: JSON.stringify(document), config });
-    expect(problems.map(({ ruleId, severity, message, location }) => `${severity} ${ruleId} ${location[0]?.pointer ?? ''} ${message}`)).toEqual([]);
+    expect(
+      problems.map(
+        ({ ruleId, severity, message, location }) => `${severity} ${ruleId} ${location[0]?.pointer ?? ''} ${message}`,
+      ),
+    ).toEqual([]);
   });
 
   test('the linter would find a fault: a path parameter that is not described', async () => {
@@ -163,13 +193,16 @@ describe('the document', () => {
 
   test('names the operation and the permission of each route as core.operation has them', () => {
     const odd = endpoints.filter(
-      ({ documented: one, operation }) => one['x-operation'] !== operation.name || (one['x-permission'] ?? null) !== operation.permission,
+      ({ documented: one, operation }) =>
+        one['x-operation'] !== operation.name || (one['x-permission'] ?? null) !== operation.permission,
     );
     expect(odd.map(({ name }) => name)).toEqual([]);
   });
 
   test('asks for a bearer token wherever the service does, and nowhere else', () => {
-    const odd = endpoints.filter((endpoint) => JSON.stringify(endpoint.documented.security) !== (isAnonymous(endpoint) ? '[]' : '[{"bearer":[]}]'));
+    const odd = endpoints.filter(
+      (endpoint) => JSON.stringify(endpoint.documented.security) !== (isAnonymous(endpoint) ? '[]' : '[{"bearer":[]}]'),
+    );
     expect(odd.map(({ name }) => name)).toEqual([]);
   });
 
@@ -177,16 +210,24 @@ describe('the document', () => {
     const odd = endpoints.filter(({ documented: one, route }) => {
       const success = one.responses[route.isCreate ? '201' : '200'];
       const failures = Object.entries(one.responses).filter(([status]) => Number(status) >= 400);
-      const inEnvelope = failures.every(([, response]) => response.content?.['application/json']?.schema.$ref === '#/components/schemas/Failure');
+      const inEnvelope = failures.every(
+        ([, response]) => response.content?.['application/json']?.schema.$ref === '#/components/schemas/Failure',
+      );
       return !success?.content || failures.length < 4 || !inEnvelope;
     });
     expect(odd.map(({ name }) => name)).toEqual([]);
   });
 
   test('names every error that a status can have, as far as an operation goes', () => {
-    const namesOf = (name: string, status: number) => endpoints.find((endpoint) => endpoint.name === name)?.documented.responses[String(status)]?.['x-errors'];
+    const namesOf = (name: string, status: number) =>
+      endpoints.find((endpoint) => endpoint.name === name)?.documented.responses[String(status)]?.['x-errors'];
     expect(namesOf('POST /api/timetable/generate', 409)).toEqual(['conflict', 'setup_incomplete', 'schedule_conflict']);
-    expect(namesOf('POST /api/timetable/generate', 403)).toEqual(['forbidden', 'tenant_suspended', 'feature_disabled', 'tenant_mismatch']);
+    expect(namesOf('POST /api/timetable/generate', 403)).toEqual([
+      'forbidden',
+      'tenant_suspended',
+      'feature_disabled',
+      'tenant_mismatch',
+    ]);
     expect(namesOf('POST /api/timetable/slots', 422)).toEqual(['idempotency_key_reused', 'invalid_reference']);
     expect(namesOf('POST /api/timetable/slots', 400)).toEqual(['validation_error', 'malformed_json']);
     expect(namesOf('GET /api/timetable/slots/{id}', 401)).toEqual(['unauthenticated', 'invalid_token']);
@@ -195,7 +236,9 @@ describe('the document', () => {
     expect(namesOf('GET /api/students', 403)).not.toContain('plan_limit_reached');
     const odd = endpoints.flatMap(({ name, documented: one }) =>
       Object.entries(one.responses).flatMap(([status, response]) =>
-        (response['x-errors'] ?? []).filter((error) => errors[error as keyof typeof errors].status !== Number(status)).map((error) => `${name} ${error}`),
+        (response['x-errors'] ?? [])
+          .filter((error) => errors[error as keyof typeof errors].status !== Number(status))
+          .map((error) => `${name} ${error}`),
       ),
     );
     expect(odd).toEqual([]);
@@ -209,7 +252,9 @@ describe('the document', () => {
     });
     // One of three fields that say to whom, which a list of required fields can't tell.
     expect(odd.map(({ name }) => name)).toEqual(['POST /api/notifications/send']);
-    expect(endpoints.find(({ name }) => name === 'POST /api/timetable/generate')?.documented.requestBody?.required ?? false).toBe(false);
+    expect(
+      endpoints.find(({ name }) => name === 'POST /api/timetable/generate')?.documented.requestBody?.required ?? false,
+    ).toBe(false);
   });
 
   test('tells every error of the registry by its name, and the failure schema takes no other', () => {
@@ -220,7 +265,8 @@ describe('the document', () => {
   test('every endpoint says what its answer is: no schema of data is null or anything', () => {
     const odd = endpoints.filter(({ documented: one, route }) => {
       if (route.bytes || route.isStream) return false;
-      const schema = one.responses[route.isCreate ? '201' : '200']?.content?.['application/json']?.schema.properties?.['data'];
+      const schema =
+        one.responses[route.isCreate ? '201' : '200']?.content?.['application/json']?.schema.properties?.['data'];
       return !schema || schema.type === 'null' || Object.keys(schema).length === 0;
     });
     expect(odd.map(({ name }) => name)).toEqual([]);
@@ -245,7 +291,9 @@ describe('the document', () => {
       ]);
       expect(one.parameters?.map((parameter) => parameter.name)).toEqual(expect.arrayContaining(['Range', 'If-Range']));
     }
-    const odd = endpoints.filter(({ name }) => [429, 503].some((status) => !headers(name, status).includes('Retry-After')));
+    const odd = endpoints.filter(({ name }) =>
+      [429, 503].some((status) => !headers(name, status).includes('Retry-After')),
+    );
     expect(odd.map(({ name }) => name)).toEqual([]);
   });
 
@@ -281,9 +329,18 @@ describe('a list and its record', () => {
       const record = (await records).find((one) => one.name === name);
       const sorts = query.find((parameter) => parameter.name === 'sort')?.schema.enum ?? [];
       const filters = query.map((parameter) => parameter.name).filter((parameter) => !common.includes(parameter));
-      const own = { list: operation.name, sorts: [...sorts].sort(), unknown: filters.filter((filter) => !record?.filters.includes(filter)) };
+      const own = {
+        list: operation.name,
+        sorts: [...sorts].sort(),
+        unknown: filters.filter((filter) => !record?.filters.includes(filter)),
+      };
       found.push({ ...own, search: query.some((parameter) => parameter.name === 'search') });
-      expected.push({ list: operation.name, sorts: [...(record?.sorts ?? [])].sort(), unknown: [], search: typeof record?.search === 'string' });
+      expected.push({
+        list: operation.name,
+        sorts: [...(record?.sorts ?? [])].sort(),
+        unknown: [],
+        search: typeof record?.search === 'string',
+      });
     }
     expect(lists.length).toBeGreaterThan(5);
     expect(found).toEqual(expected);
@@ -293,9 +350,12 @@ describe('a list and its record', () => {
     const unused: string[] = [];
     for (const { name, filters } of await records) {
       const functionsOfRecord = (await sources).filter(({ record }) => record === name);
-      const queries = lists.filter(({ operation }) => functionsOfRecord.some((one) => one.name === operation.name)).flatMap(({ query }) => query);
+      const queries = lists
+        .filter(({ operation }) => functionsOfRecord.some((one) => one.name === operation.name))
+        .flatMap(({ query }) => query);
       const isUsed = (filter: string) =>
-        queries.some((parameter) => parameter.name === filter) || functionsOfRecord.some(({ source }) => new RegExp(`['"]${filter}['"]`).test(source));
+        queries.some((parameter) => parameter.name === filter) ||
+        functionsOfRecord.some(({ source }) => new RegExp(`['"]${filter}['"]`).test(source));
       unused.push(...filters.filter((filter) => !isUsed(filter)).map((filter) => `${name}.${filter}`));
     }
     expect(unused).toEqual([]);

@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
-import type { Answer } from '../support/client.ts';
-import { feeSchool, type StudentFee } from '../support/fees.ts';
-import { race } from '../support/race.ts';
-import { testService } from '../support/service.ts';
+import type { Answer } from '../support/client/client.ts';
+import { feeSchool, type StudentFee } from '../support/fixtures/fees.ts';
+import { race } from '../support/client/race.ts';
+import { testService } from '../support/server/service.ts';
 
 const service = await testService();
 afterAll(() => service.close());
@@ -29,21 +29,32 @@ beforeAll(async () => {
 /** A fee of 100 of a new student. */
 async function fee(at = world, inClass = classId) {
   const studentId = await at.addStudent(inClass);
-  await at.generate(await at.addStructure([{ name: 'Tuition', amount: 100, frequency: 'annual' }], [inClass]), { student_ids: [studentId] });
+  await at.generate(await at.addStructure([{ name: 'Tuition', amount: 100, frequency: 'annual' }], [inClass]), {
+    student_ids: [studentId],
+  });
   const [one] = await at.feesOf(studentId);
   if (!one) throw new Error('no fee was made');
   return one;
 }
-const reverse = (id: number, status = 200) => world.school.admin.post<Payment>(`${path}/${id}/reverse`, { reason: 'The cheque bounced' }, status);
-const readFee = async (id: number) => (await world.school.admin.get<StudentFee>(`/api/finance/student-fees/${id}`)).data;
+const reverse = (id: number, status = 200) =>
+  world.school.admin.post<Payment>(`${path}/${id}/reverse`, { reason: 'The cheque bounced' }, status);
+const readFee = async (id: number) =>
+  (await world.school.admin.get<StudentFee>(`/api/finance/student-fees/${id}`)).data;
 const statuses = (answers: { status: number }[]) => answers.map(({ status }) => status).sort();
 const lockOf = (id: number) => `select from ${world.school.schema}.student_fee where id = ${id} for update`;
-const today = async () => (await service.database.query<{ day: string }>("select (now() at time zone 'UTC')::date::text as day"))[0]?.day ?? '';
+const today = async () =>
+  (await service.database.query<{ day: string }>("select (now() at time zone 'UTC')::date::text as day"))[0]?.day ?? '';
 
 describe('a payment of a student fee', () => {
   test('is recorded with a receipt, read back, and changes what is open', async () => {
     const { id, student_id } = await fee();
-    const sent = { amount: 40.5, payment_date: '2021-09-01', payment_method: 'cheque', reference_number: 'C-1', notes: 'From grandmother' };
+    const sent = {
+      amount: 40.5,
+      payment_date: '2021-09-01',
+      payment_method: 'cheque',
+      reference_number: 'C-1',
+      notes: 'From grandmother',
+    };
     const recorded = await world.school.admin.post<Payment>(path, { student_fee_id: id, ...sent }, 201);
     expect(recorded.headers.get('location')).toBe(`${path}/${recorded.data.id}`);
     expect(recorded.data).toMatchObject({
@@ -74,7 +85,10 @@ describe('a payment of a student fee', () => {
 
   test('is of today where the school is, which may be tomorrow or yesterday in UTC', async () => {
     // Where it is another day than in UTC, at any time of the day.
-    const [{ zone, is_ahead: isAhead } = { zone: '', is_ahead: false }] = await service.database.query<{ zone: string; is_ahead: boolean }>(
+    const [{ zone, is_ahead: isAhead } = { zone: '', is_ahead: false }] = await service.database.query<{
+      zone: string;
+      is_ahead: boolean;
+    }>(
       `select case when ahead then 'Pacific/Kiritimati' else 'Pacific/Pago_Pago' end as zone, ahead as is_ahead
        from (select extract(hour from now() at time zone 'UTC') >= 12) utc (ahead)`,
     );
@@ -91,7 +105,11 @@ describe('a payment of a student fee', () => {
 
   test('above the balance is a 409 that names it, to the cent', async () => {
     const { id } = await fee();
-    expect(await world.pay(id, 100.01, 409)).toMatchObject({ error: 'conflict', message: 'The balance is 100.00.', details: [{ path: 'amount' }] });
+    expect(await world.pay(id, 100.01, 409)).toMatchObject({
+      error: 'conflict',
+      message: 'The balance is 100.00.',
+      details: [{ path: 'amount' }],
+    });
     await world.pay(id, 99.99);
     expect(await world.pay(id, 0.02, 409)).toMatchObject({ message: 'The balance is 0.01.' });
     await world.pay(id, 0.01);
@@ -106,13 +124,21 @@ describe('a payment of a student fee', () => {
 
   test('needs a fee that is there, an amount and a method', async () => {
     expect((await world.pay(999_999, 1, 422)).details).toMatchObject([{ path: 'student_fee_id' }]);
-    expect((await world.school.admin.post(path, {}, 400)).details.map((detail) => detail.path).sort()).toEqual(['amount', 'payment_method', 'student_fee_id']);
+    expect((await world.school.admin.post(path, {}, 400)).details.map((detail) => detail.path).sort()).toEqual([
+      'amount',
+      'payment_method',
+      'student_fee_id',
+    ]);
   });
 
   test('is recorded by who has payment.create, and read by who has fee.read', async () => {
     const { id } = await fee();
     const accountant = await world.school.user(['accountant']);
-    const { data } = await accountant.post<Payment>(path, { student_fee_id: id, amount: 1, payment_method: 'cash' }, 201);
+    const { data } = await accountant.post<Payment>(
+      path,
+      { student_fee_id: id, amount: 1, payment_method: 'cash' },
+      201,
+    );
     expect(data).toMatchObject({ recorded_by: accountant.id, recorded_by_name: 'Uma User' });
     const teacher = await world.school.user(['teacher']);
     await teacher.post(path, { student_fee_id: id, amount: 1, payment_method: 'cash' }, 403);
@@ -182,10 +208,15 @@ describe('of requests that race', () => {
   test('two cashiers who take all of a fee: one records it, the other hears the balance', async () => {
     const { id } = await fee();
     const answers = await race<Answer<unknown>>(service.database, lockOf(id), 2, () =>
-      [1, 2].map(() => world.school.admin.send('POST', path, { body: { student_fee_id: id, amount: 70, payment_method: 'cash' } })),
+      [1, 2].map(() =>
+        world.school.admin.send('POST', path, { body: { student_fee_id: id, amount: 70, payment_method: 'cash' } }),
+      ),
     );
     expect(statuses(answers)).toEqual([201, 409]);
-    expect(answers.find(({ status }) => status === 409)).toMatchObject({ error: 'conflict', message: 'The balance is 30.00.' });
+    expect(answers.find(({ status }) => status === 409)).toMatchObject({
+      error: 'conflict',
+      message: 'The balance is 30.00.',
+    });
     expect(await readFee(id)).toMatchObject({ paid_amount: 70 });
   });
 
@@ -197,7 +228,10 @@ describe('of requests that race', () => {
     );
     expect(statuses(answers)).toEqual([200, 409]);
     // The second has waited for the first, and was not refused by the index only.
-    expect(answers.find(({ status }) => status === 409)).toMatchObject({ error: 'conflict', message: 'This payment was reversed already.' });
+    expect(answers.find(({ status }) => status === 409)).toMatchObject({
+      error: 'conflict',
+      message: 'This payment was reversed already.',
+    });
     expect(await readFee(id)).toMatchObject({ paid_amount: 0 });
   });
 
@@ -218,10 +252,17 @@ describe('of requests that race', () => {
     const { data: invoice } = await world.school.admin.post<{ id: number }>('/api/fees/invoices', body, 201);
     const lock = `select from ${world.school.schema}.invoice where id = ${invoice.id} for update`;
     const answers = await race<Answer<Payment>>(service.database, lock, 2, () =>
-      [1, 2].map(() => world.school.admin.send<Payment>('POST', '/api/fees/payments', { body: { invoice_id: invoice.id, amount: 70, method: 'cash' } })),
+      [1, 2].map(() =>
+        world.school.admin.send<Payment>('POST', '/api/fees/payments', {
+          body: { invoice_id: invoice.id, amount: 70, method: 'cash' },
+        }),
+      ),
     );
     expect(statuses(answers)).toEqual([201, 409]);
-    expect(answers.find(({ status }) => status === 409)).toMatchObject({ error: 'conflict', message: 'The balance is 30.00.' });
+    expect(answers.find(({ status }) => status === 409)).toMatchObject({
+      error: 'conflict',
+      message: 'The balance is 30.00.',
+    });
     const paid = answers.find(({ status }) => status === 201)?.data.id ?? 0;
     const back = await race<Answer<unknown>>(service.database, lock, 2, () =>
       [1, 2].map(() => world.school.admin.send('POST', `${path}/${paid}/reverse`, { body: { reason: 'Twice' } })),
@@ -298,7 +339,9 @@ test('receipts of a year are numbered without gaps, by many cashiers at once, re
   await school.school.admin.post(`${path}/${first.id}/reverse`, { reason: 'Wrong' });
   await Promise.all(Array.from({ length: 12 }, (_, n) => school.pay(fees[n % 3]?.id ?? 0, 1)));
   const { data } = await school.school.admin.get<Payment[]>('/api/fees/payments?pageSize=100&sort=receipt_number');
-  expect(data.map(({ receipt_number }) => Number(receipt_number.slice(9)))).toEqual(Array.from({ length: 14 }, (_, n) => n + 1));
+  expect(data.map(({ receipt_number }) => Number(receipt_number.slice(9)))).toEqual(
+    Array.from({ length: 14 }, (_, n) => n + 1),
+  );
 });
 
 test('the list has payments of both kinds, the latest first, filtered, searched and in any order that it offers', async () => {
@@ -307,7 +350,11 @@ test('the list has payments of both kinds, the latest first, filtered, searched 
   const [a, b] = [await school.addClass('A'), await school.addClass('B')];
   const [one, two] = [await fee(school, a), await fee(school, b)];
   await school.pay(one.id, 20, 201, { payment_date: '2021-09-01', payment_method: 'Cash' });
-  await school.pay(two.id, 10, 201, { payment_date: '2021-09-03', payment_method: 'card', reference_number: 'Überweisung 7' });
+  await school.pay(two.id, 10, 201, {
+    payment_date: '2021-09-03',
+    payment_method: 'card',
+    reference_number: 'Überweisung 7',
+  });
   const { data: reversed } = await school.pay(one.id, 30, 201, { payment_date: '2021-09-02' });
   await admin.post(`${path}/${reversed.id}/reverse`, { reason: 'Wrong' });
   await service.database.query(
@@ -319,7 +366,9 @@ test('the list has payments of both kinds, the latest first, filtered, searched 
     `insert into ${schema}.payment (student_id, invoice_id, amount, payment_date, payment_method) select student_id, id, 5, '2021-09-04', 'card' from ${schema}.invoice`,
   );
   const found = async (query: string) =>
-    (await admin.get<(Payment & { invoice_number: string | null })[]>(`/api/fees/payments?${query}`)).data.map(({ amount }) => amount);
+    (await admin.get<(Payment & { invoice_number: string | null })[]>(`/api/fees/payments?${query}`)).data.map(
+      ({ amount }) => amount,
+    );
   expect(await found('')).toEqual([-30, 5, 10, 30, 20]);
   expect(await found('sort=amount')).toEqual([-30, 5, 10, 20, 30]);
   expect(await found('kind=invoice')).toEqual([5]);
@@ -335,11 +384,20 @@ test('the list has payments of both kinds, the latest first, filtered, searched 
   expect(await found('payment_method=cash&to_date=2021-09-30')).toEqual([30, 20]);
   expect(await found('search=uberweisung')).toEqual([10]);
   expect(await found('search=inv-2021-000001')).toEqual([5]);
-  const [{ invoice_id: invoiceId } = { invoice_id: 0 }] = (await admin.get<{ invoice_id: number }[]>('/api/fees/payments?kind=invoice')).data;
+  const [{ invoice_id: invoiceId } = { invoice_id: 0 }] = (
+    await admin.get<{ invoice_id: number }[]>('/api/fees/payments?kind=invoice')
+  ).data;
   expect(await found(`invoice_id=${invoiceId}`)).toEqual([5]);
   expect(await found(`invoice_id=${invoiceId + 1}`)).toEqual([]);
   const { data } = await admin.get<unknown[]>('/api/fees/payments?kind=invoice');
   expect(data).toMatchObject([
-    { kind: 'invoice', invoice_number: 'INV-2021-000001', class_id: b, class_name: expect.any(String), student_fee_id: null, fee_structure_name: null },
+    {
+      kind: 'invoice',
+      invoice_number: 'INV-2021-000001',
+      class_id: b,
+      class_name: expect.any(String),
+      student_fee_id: null,
+      fee_structure_name: null,
+    },
   ]);
 });

@@ -1,5 +1,5 @@
 import { afterEach, describe, expect, test } from '@jest/globals';
-import { serviceWithSchool } from '../support/service.ts';
+import { serviceWithSchool } from '../support/server/service.ts';
 
 const { service, school } = await serviceWithSchool();
 const { operator } = service;
@@ -27,9 +27,12 @@ afterEach(async () => {
   await operator.put(settingsPath, { channels, sender_name, quiet_hours, limits });
 });
 
-const audit = async (action: string) => (await operator.get<{ action: string; changes: unknown }[]>(`/api/platform/audit-logs?action=${action}`)).data;
+const audit = async (action: string) =>
+  (await operator.get<{ action: string; changes: unknown }[]>(`/api/platform/audit-logs?action=${action}`)).data;
 const inbox = async () =>
-  (await school.admin.get<{ title: string; message: string }[]>('/api/notifications')).data.map(({ title, message }) => [title, message]);
+  (await school.admin.get<{ title: string; message: string }[]>('/api/notifications')).data.map(
+    ({ title, message }) => [title, message],
+  );
 let serial = 0;
 const holiday = () => school.admin.post('/api/holidays', { name: `Holiday ${++serial}`, date: '2090-06-01' }, 201);
 
@@ -64,7 +67,10 @@ describe('the settings', () => {
       sender_name: 'School Cloud',
       quiet_hours: data.quiet_hours,
     });
-    expect((await operator.put<Settings>(settingsPath, { sender_name: '', quiet_hours: null })).data).toMatchObject({ sender_name: null, quiet_hours: null });
+    expect((await operator.put<Settings>(settingsPath, { sender_name: '', quiet_hours: null })).data).toMatchObject({
+      sender_name: null,
+      quiet_hours: null,
+    });
   });
 
   test.each([
@@ -77,7 +83,9 @@ describe('the settings', () => {
     [{ sender_name: 'x'.repeat(101) }, 'sender_name'],
     [{ updated_at: '2020-01-01T00:00:00Z', created_at: '2020-01-01T00:00:00Z' }, 'created_at'],
   ])('refuse %j', async (body, at) => {
-    const { details } = (await operator.send('PUT', settingsPath, { body }, 400)) as unknown as { details: { path: string }[] };
+    const { details } = (await operator.send('PUT', settingsPath, { body }, 400)) as unknown as {
+      details: { path: string }[];
+    };
     expect(details[0]?.path).toBe(at);
   });
 
@@ -85,7 +93,10 @@ describe('the settings', () => {
     const before = await inbox();
     await operator.put(settingsPath, { channels: { in_app: false } });
     await holiday();
-    expect((await school.admin.post<{ sent: number }>('/api/notifications/send', { all: true, title: 'T', message: 'M' })).data).toEqual({ sent: 0 });
+    expect(
+      (await school.admin.post<{ sent: number }>('/api/notifications/send', { all: true, title: 'T', message: 'M' }))
+        .data,
+    ).toEqual({ sent: 0 });
     expect(await inbox()).toEqual(before);
     await operator.put(settingsPath, { channels: { in_app: true } });
     await holiday();
@@ -94,7 +105,12 @@ describe('the settings', () => {
 });
 
 describe('the words of operators', () => {
-  const words = { key: 'holiday.added', channel: 'in_app', subject: 'No school on {{date}}', body: '{{holiday_name}}, dear {{first_name}}' };
+  const words = {
+    key: 'holiday.added',
+    channel: 'in_app',
+    subject: 'No school on {{date}}',
+    body: '{{holiday_name}}, dear {{first_name}}',
+  };
 
   test('hold for every school that has none of its own, while they are active', async () => {
     const { data: template } = await operator.post<Template>(templatesPath, words, 201);
@@ -114,17 +130,22 @@ describe('the words of operators', () => {
     expect((await inbox())[0]?.[0]).toBe(`Holiday: Holiday ${serial}`);
     await operator.delete(`${templatesPath}/${template.id}`);
     await operator.get(`${templatesPath}/${template.id}`, 404);
-    for (const action of ['create', 'update', 'delete']) expect((await audit(`notification_template.${action}`)).length).toBeGreaterThan(0);
+    for (const action of ['create', 'update', 'delete'])
+      expect((await audit(`notification_template.${action}`)).length).toBeGreaterThan(0);
   });
 
   test('are one for an event and a channel, listed and filtered, and name only what the event knows', async () => {
     const { data: template } = await operator.post<Template>(templatesPath, { ...words, channel: 'push' }, 201);
     await operator.post(templatesPath, { ...words, channel: 'push' }, 409);
-    const listed = async (query: string) => (await operator.get<Template[]>(`${templatesPath}${query}`)).data.map(({ id }) => id);
+    const listed = async (query: string) =>
+      (await operator.get<Template[]>(`${templatesPath}${query}`)).data.map(({ id }) => id);
     expect(await listed('?channel=push&key=holiday.added&is_active=true&search=dear')).toEqual([template.id]);
     expect(await listed('?channel=email')).toEqual([]);
     const fault = async (body: object, method = 'POST', at = templatesPath) => {
-      const { status, details } = (await operator.send(method, at, { body })) as { status: number; details?: { path: string }[] };
+      const { status, details } = (await operator.send(method, at, { body })) as {
+        status: number;
+        details?: { path: string }[];
+      };
       return [status, details?.[0]?.path];
     };
     expect(await fault({ ...words, channel: 'email', body: '{{receipt_number}}' })).toEqual([400, 'body']);
@@ -141,8 +162,9 @@ describe('the words of operators', () => {
   });
 
   test('may name what the catalogue of events says', async () => {
-    const { data } =
-      await operator.get<{ key: string; variables: string[]; sample: Record<string, string>; message: string }[]>('/api/platform/notification-events');
+    const { data } = await operator.get<
+      { key: string; variables: string[]; sample: Record<string, string>; message: string }[]
+    >('/api/platform/notification-events');
     expect(data.length).toBeGreaterThan(10);
     for (const { variables, sample } of data) expect(variables).toEqual(expect.arrayContaining(Object.keys(sample)));
   });

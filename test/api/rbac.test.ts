@@ -1,9 +1,11 @@
 import { describe, expect, test } from '@jest/globals';
-import { serviceWithSchool, unique } from '../support/service.ts';
+import { serviceWithSchool, unique } from '../support/server/service.ts';
 
 const { service, school } = await serviceWithSchool();
 const idsByName = async (path: string): Promise<Record<string, number>> =>
-  Object.fromEntries((await school.admin.get<{ id: number; name: string }[]>(path)).data.map(({ name, id }) => [name, id]));
+  Object.fromEntries(
+    (await school.admin.get<{ id: number; name: string }[]>(path)).data.map(({ name, id }) => [name, id]),
+  );
 /** The catalogue: permission by name. */
 const permissions = await idsByName('/api/rbac/permissions');
 /** The system roles: id by name. */
@@ -32,7 +34,13 @@ type UserRole = Pick<Role, 'id' | 'name' | 'description' | 'is_system'>;
 const idsOf = (names: string[]) => names.map((name) => permissions[name] ?? 0);
 
 async function makeRole(names: string[], fields: Record<string, unknown> = {}): Promise<Role> {
-  return (await school.admin.post<Role>('/api/rbac/roles', { name: unique('Role'), permission_ids: idsOf(names), ...fields }, 201)).data;
+  return (
+    await school.admin.post<Role>(
+      '/api/rbac/roles',
+      { name: unique('Role'), permission_ids: idsOf(names), ...fields },
+      201,
+    )
+  ).data;
 }
 
 /** Somebody who has exactly these permissions. */
@@ -48,7 +56,15 @@ describe('the catalogue of permissions', () => {
     expect(data.length).toBeGreaterThan(40);
     expect(new Set(data.map(({ name }) => name)).size).toBe(data.length);
     expect(data.every(({ name, description }) => /^[a-z_]+\.[a-z]+$/.test(name) && description.length > 5)).toBe(true);
-    for (const name of ['student.read', 'student.create', 'student.update', 'student.delete', 'attendance.mark', 'timetable.read', 'notification.send']) {
+    for (const name of [
+      'student.read',
+      'student.create',
+      'student.update',
+      'student.delete',
+      'attendance.mark',
+      'timetable.read',
+      'notification.send',
+    ]) {
       expect(data.map((permission) => permission.name)).toContain(name);
     }
     await service.anonymous.get('/api/rbac/permissions', 401);
@@ -68,35 +84,55 @@ describe('roles', () => {
       ['teacher', true, 0],
       ['transport_manager', true, 0],
     ]);
-    expect([...(data.find(({ name }) => name === 'admin')?.permissions ?? [])].sort()).toEqual(Object.keys(permissions).sort());
+    expect([...(data.find(({ name }) => name === 'admin')?.permissions ?? [])].sort()).toEqual(
+      Object.keys(permissions).sort(),
+    );
   });
 
   test('a role that was added is read back with its permissions, by id and by name', async () => {
     const made = await school.admin.post<Role>(
       '/api/rbac/roles',
-      { name: 'Librarian', description: 'Lends books', permission_ids: idsOf(['student.read', 'class.read', 'student.read']) },
+      {
+        name: 'Librarian',
+        description: 'Lends books',
+        permission_ids: idsOf(['student.read', 'class.read', 'student.read']),
+      },
       201,
     );
     expect(made.headers.get('location')).toBe(`/api/rbac/roles/${made.data.id}`);
     const { data } = await school.admin.get<Role>(`/api/rbac/roles/${made.data.id}`);
     expect(data).toEqual(made.data);
-    expect(data).toMatchObject({ name: 'Librarian', description: 'Lends books', is_system: false, user_count: 0, permissions: ['student.read', 'class.read'] });
+    expect(data).toMatchObject({
+      name: 'Librarian',
+      description: 'Lends books',
+      is_system: false,
+      user_count: 0,
+      permissions: ['student.read', 'class.read'],
+    });
     expect(data.permission_ids).toEqual(idsOf(['student.read', 'class.read']));
   });
 
   test('names are taken once, in any case, the system ones too', async () => {
     const role = await makeRole([], { name: 'Porter' });
     for (const name of ['Porter', 'PORTER', 'Admin']) {
-      expect(await school.admin.post('/api/rbac/roles', { name }, 409)).toMatchObject({ error: 'conflict', details: [{ path: 'name' }] });
+      expect(await school.admin.post('/api/rbac/roles', { name }, 409)).toMatchObject({
+        error: 'conflict',
+        details: [{ path: 'name' }],
+      });
     }
     const other = await makeRole([]);
-    expect((await school.admin.put(`/api/rbac/roles/${other.id}`, { name: 'porter' }, 409)).details).toMatchObject([{ path: 'name' }]);
+    expect((await school.admin.put(`/api/rbac/roles/${other.id}`, { name: 'porter' }, 409)).details).toMatchObject([
+      { path: 'name' },
+    ]);
     expect((await school.admin.put<Role>(`/api/rbac/roles/${role.id}`, { name: 'PORTER' })).data.name).toBe('PORTER');
   });
 
   test('a permission that does not exist is a 422 that names the field, and nothing is written', async () => {
     const body = { name: 'Unwritten', permission_ids: [...idsOf(['student.read']), 999_999] };
-    expect(await school.admin.post('/api/rbac/roles', body, 422)).toMatchObject({ error: 'invalid_reference', details: [{ path: 'permission_ids' }] });
+    expect(await school.admin.post('/api/rbac/roles', body, 422)).toMatchObject({
+      error: 'invalid_reference',
+      details: [{ path: 'permission_ids' }],
+    });
     expect((await school.admin.get('/api/rbac/roles?search=unwritten')).pagination.totalItems).toBe(0);
     const role = await makeRole(['class.read']);
     await school.admin.put(`/api/rbac/roles/${role.id}`, { permission_ids: [999_999] }, 422);
@@ -104,7 +140,11 @@ describe('roles', () => {
   });
 
   test('what does not fit is a 400 that names each field', async () => {
-    const refused = await school.admin.post('/api/rbac/roles', { name: '', permission_ids: ['one'], is_system: true }, 400);
+    const refused = await school.admin.post(
+      '/api/rbac/roles',
+      { name: '', permission_ids: ['one'], is_system: true },
+      400,
+    );
     expect(refused.details.map(({ path }) => path).sort()).toEqual(['is_system', 'name', 'permission_ids.0']);
   });
 
@@ -118,7 +158,8 @@ describe('roles', () => {
     const role = await makeRole(['class.read'], { description: 'To clear' });
     const path = `/api/rbac/roles/${role.id}`;
     const etag = (await school.admin.get(path)).headers.get('etag') ?? '';
-    const change = (body: object, status: number) => school.admin.send<Role>('PUT', path, { body, headers: { 'If-Match': etag } }, status);
+    const change = (body: object, status: number) =>
+      school.admin.send<Role>('PUT', path, { body, headers: { 'If-Match': etag } }, status);
     const { data } = await change({ description: null }, 200);
     expect(data).toEqual({ ...role, description: null, updated_at: data.updated_at });
     expect((await change({ description: 'Late' }, 412)).error).toBe('precondition_failed');
@@ -136,8 +177,10 @@ describe('roles', () => {
 
   test('the list searches name and description and sorts both ways', async () => {
     const fresh = await service.school();
-    for (const name of ['Éclair', 'beta', 'Alpha']) await fresh.admin.post('/api/rbac/roles', { name, description: `About ${name}` }, 201);
-    const names = async (query: string) => (await fresh.admin.get<Role[]>(`/api/rbac/roles?${query}`)).data.map(({ name }) => name);
+    for (const name of ['Éclair', 'beta', 'Alpha'])
+      await fresh.admin.post('/api/rbac/roles', { name, description: `About ${name}` }, 201);
+    const names = async (query: string) =>
+      (await fresh.admin.get<Role[]>(`/api/rbac/roles?${query}`)).data.map(({ name }) => name);
     expect(await names('search=eclair')).toEqual(['Éclair']);
     expect(await names('search=about&sort=created_at')).toEqual(['Éclair', 'beta', 'Alpha']);
     expect(await names('search=about&sort=created_at&order=desc')).toEqual(['Alpha', 'beta', 'Éclair']);
@@ -155,14 +198,24 @@ describe('system roles', () => {
       expect((await school.admin.delete(`/api/rbac/roles/${id}`, 403)).error).toBe('forbidden');
     }
     const { data } = await school.admin.get<Role[]>('/api/rbac/roles?pageSize=100');
-    expect(data.filter(({ is_system }) => is_system).map(({ name }) => name)).toEqual(['accountant', 'admin', 'student', 'teacher', 'transport_manager']);
+    expect(data.filter(({ is_system }) => is_system).map(({ name }) => name)).toEqual([
+      'accountant',
+      'admin',
+      'student',
+      'teacher',
+      'transport_manager',
+    ]);
   });
 
   test('may get another description and, but for admin, other permissions', async () => {
     const fresh = await service.school();
     const teacher = (await fresh.admin.get<Role[]>('/api/rbac/roles?search=teaches')).data[0];
     const path = `/api/rbac/roles/${teacher?.id ?? 0}`;
-    const { data } = await fresh.admin.put<Role>(path, { name: 'teacher', description: 'Ours', permission_ids: idsOf(['student.read']) });
+    const { data } = await fresh.admin.put<Role>(path, {
+      name: 'teacher',
+      description: 'Ours',
+      permission_ids: idsOf(['student.read']),
+    });
     expect(data).toMatchObject({ name: 'teacher', description: 'Ours', permissions: ['student.read'] });
   });
 
@@ -172,7 +225,9 @@ describe('system roles', () => {
     for (const permission_ids of [[], all.slice(1), all.slice(0, -1)]) {
       expect((await school.admin.put(path, { permission_ids }, 403)).error).toBe('forbidden');
     }
-    expect((await school.admin.put<Role>(path, { permission_ids: all })).data.permission_ids).toEqual([...all].sort((a, b) => a - b));
+    expect((await school.admin.put<Role>(path, { permission_ids: all })).data.permission_ids).toEqual(
+      [...all].sort((a, b) => a - b),
+    );
   });
 });
 
@@ -207,7 +262,9 @@ describe('the roles of a user', () => {
     const both = await school.admin.post<UserRole[]>(path, { role_id: system['accountant'] });
     expect(both.data.map(({ name }) => name)).toEqual(['accountant', 'teacher']);
     expect((await school.admin.get<UserRole[]>(path)).data).toEqual(both.data);
-    expect((await school.admin.delete<UserRole[]>(`${path}/${system['teacher']}`)).data.map(({ name }) => name)).toEqual(['accountant']);
+    expect(
+      (await school.admin.delete<UserRole[]>(`${path}/${system['teacher']}`)).data.map(({ name }) => name),
+    ).toEqual(['accountant']);
     expect((await school.admin.delete(`${path}/${system['teacher']}`, 404)).error).toBe('not_found');
   });
 
@@ -216,7 +273,9 @@ describe('the roles of a user', () => {
     await school.admin.post('/api/rbac/users/999999/roles', { role_id: system['teacher'] }, 404);
     await school.admin.delete(`/api/rbac/users/999999/roles/${system['teacher']}`, 404);
     const user = await school.user([]);
-    expect((await school.admin.post(`/api/rbac/users/${user.id}/roles`, { role_id: 999_999 }, 422)).error).toBe('invalid_reference');
+    expect((await school.admin.post(`/api/rbac/users/${user.id}/roles`, { role_id: 999_999 }, 422)).error).toBe(
+      'invalid_reference',
+    );
     await school.admin.post(`/api/rbac/users/${user.id}/roles`, {}, 400);
   });
 
@@ -257,33 +316,57 @@ describe('nobody gives away, or takes from others, more than they have', () => {
   test('role.manage makes no role with a permission that its holder lacks', async () => {
     const manager = await somebody(['role.read', 'role.manage', 'student.read']);
     for (const names of [['user.update'], ['student.read', 'user.update'], Object.keys(permissions)]) {
-      expect((await manager.post('/api/rbac/roles', { name: unique('Escalation'), permission_ids: idsOf(names) }, 403)).error).toBe('forbidden');
+      expect(
+        (await manager.post('/api/rbac/roles', { name: unique('Escalation'), permission_ids: idsOf(names) }, 403))
+          .error,
+      ).toBe('forbidden');
     }
-    const allowed = await manager.post<Role>('/api/rbac/roles', { name: unique('Allowed'), permission_ids: idsOf(['student.read']) }, 201);
+    const allowed = await manager.post<Role>(
+      '/api/rbac/roles',
+      { name: unique('Allowed'), permission_ids: idsOf(['student.read']) },
+      201,
+    );
     expect(allowed.data.permissions).toEqual(['student.read']);
-    expect((await manager.put(`/api/rbac/roles/${allowed.data.id}`, { permission_ids: idsOf(['user.update']) }, 403)).error).toBe('forbidden');
+    expect(
+      (await manager.put(`/api/rbac/roles/${allowed.data.id}`, { permission_ids: idsOf(['user.update']) }, 403)).error,
+    ).toBe('forbidden');
   });
 
   test("role.manage does not widen its holder's own role", async () => {
     const manager = await somebody(['role.read', 'role.manage']);
-    await manager.put(`/api/rbac/roles/${manager.role.id}`, { permission_ids: idsOf(['role.read', 'role.manage', 'student.read']) }, 403);
+    await manager.put(
+      `/api/rbac/roles/${manager.role.id}`,
+      { permission_ids: idsOf(['role.read', 'role.manage', 'student.read']) },
+      403,
+    );
     await manager.get('/api/students', 403);
-    expect((await school.admin.get<Role>(`/api/rbac/roles/${manager.role.id}`)).data.permissions).toEqual(['role.read', 'role.manage']);
+    expect((await school.admin.get<Role>(`/api/rbac/roles/${manager.role.id}`)).data.permissions).toEqual([
+      'role.read',
+      'role.manage',
+    ]);
   });
 
   test('role.manage gives nobody a role that may do more, not even its holder', async () => {
     const manager = await somebody(['role.read', 'role.manage']);
     for (const role of ['admin', 'teacher']) {
-      expect((await manager.post(`/api/rbac/users/${manager.id}/roles`, { role_id: system[role] }, 403)).error).toBe('forbidden');
+      expect((await manager.post(`/api/rbac/users/${manager.id}/roles`, { role_id: system[role] }, 403)).error).toBe(
+        'forbidden',
+      );
     }
-    expect((await manager.get<UserRole[]>(`/api/rbac/users/${manager.id}/roles`)).data.map(({ id }) => id)).toEqual([manager.role.id]);
+    expect((await manager.get<UserRole[]>(`/api/rbac/users/${manager.id}/roles`)).data.map(({ id }) => id)).toEqual([
+      manager.role.id,
+    ]);
   });
 
   test('role.manage takes no role from an admin, and neither narrows nor deletes a role that may do more', async () => {
     const manager = await somebody(['role.read', 'role.manage']);
     const second = await school.user(['admin']);
-    expect((await manager.delete(`/api/rbac/users/${second.id}/roles/${system['admin']}`, 403)).error).toBe('forbidden');
-    expect((await manager.put(`/api/rbac/roles/${system['teacher']}`, { permission_ids: [] }, 403)).error).toBe('forbidden');
+    expect((await manager.delete(`/api/rbac/users/${second.id}/roles/${system['admin']}`, 403)).error).toBe(
+      'forbidden',
+    );
+    expect((await manager.put(`/api/rbac/roles/${system['teacher']}`, { permission_ids: [] }, 403)).error).toBe(
+      'forbidden',
+    );
     const role = await makeRole(['student.read']);
     expect((await manager.delete(`/api/rbac/roles/${role.id}`, 403)).error).toBe('forbidden');
     await second.get('/api/users');
@@ -292,27 +375,47 @@ describe('nobody gives away, or takes from others, more than they have', () => {
   test('what a teacher may do for their classes is not theirs to give for the whole school', async () => {
     const manager = await makeRole(['role.read', 'role.manage']);
     const teacher = await school.user(['teacher', manager.name]);
-    expect((await teacher.post('/api/rbac/roles', { name: 'Wide', permission_ids: idsOf(['student.read']) }, 403)).error).toBe('forbidden');
+    expect(
+      (await teacher.post('/api/rbac/roles', { name: 'Wide', permission_ids: idsOf(['student.read']) }, 403)).error,
+    ).toBe('forbidden');
     const wide = await makeRole(['student.read', 'class.read']);
-    expect((await teacher.post(`/api/rbac/users/${teacher.id}/roles`, { role_id: wide.id }, 403)).error).toBe('forbidden');
+    expect((await teacher.post(`/api/rbac/users/${teacher.id}/roles`, { role_id: wide.id }, 403)).error).toBe(
+      'forbidden',
+    );
     const colleague = await school.user([]);
     await teacher.post(`/api/rbac/users/${colleague.id}/roles`, { role_id: system['teacher'] });
-    expect((await colleague.get<{ permissions: string[] }>('/api/auth/profile')).data.permissions).toContain('student.read');
+    expect((await colleague.get<{ permissions: string[] }>('/api/auth/profile')).data.permissions).toContain(
+      'student.read',
+    );
   });
 
   test("a student's log-in is no way to what the role student may change and its maker may not", async () => {
     const other = await service.school();
     const roles = (await other.admin.get<Role[]>('/api/rbac/roles')).data;
     const student = roles.find(({ name }) => name === 'student');
-    await other.admin.put(`/api/rbac/roles/${student?.id ?? 0}`, { permission_ids: idsOf(['timetable.read', 'subject.create']) });
+    await other.admin.put(`/api/rbac/roles/${student?.id ?? 0}`, {
+      permission_ids: idsOf(['timetable.read', 'subject.create']),
+    });
     const clerk = (
-      await other.admin.post<Role>('/api/rbac/roles', { name: 'Clerk', permission_ids: idsOf(['student.read', 'student.create', 'user.update']) }, 201)
+      await other.admin.post<Role>(
+        '/api/rbac/roles',
+        { name: 'Clerk', permission_ids: idsOf(['student.read', 'student.create', 'user.update']) },
+        201,
+      )
     ).data;
     const user = await other.user([clerk.name]);
-    const puppet = { first_name: 'A', last_name: 'Puppet', email: 'puppet@school.example', create_user_account: true, password: 'a password of theirs' };
+    const puppet = {
+      first_name: 'A',
+      last_name: 'Puppet',
+      email: 'puppet@school.example',
+      create_user_account: true,
+      password: 'a password of theirs',
+    };
     expect((await user.post('/api/students', puppet, 403)).error).toBe('forbidden');
     const { data: made } = await other.admin.post<{ user_id: number }>('/api/students', puppet, 201);
-    expect((await user.put(`/api/users/${made.user_id}`, { password: 'another password' }, 403)).error).toBe('forbidden');
+    expect((await user.put(`/api/users/${made.user_id}`, { password: 'another password' }, 403)).error).toBe(
+      'forbidden',
+    );
     await other.admin.put(`/api/rbac/roles/${student?.id ?? 0}`, { permission_ids: idsOf(['timetable.read']) });
     await user.post('/api/students', { ...puppet, email: 'second@school.example' }, 201);
   });

@@ -1,7 +1,7 @@
 import { describe, expect, test } from '@jest/globals';
 import jwt from 'jsonwebtoken';
-import { operatorEmail, serviceWithSchool, testPassword } from '../support/service.ts';
-import { type Answered, send } from '../support/wire.ts';
+import { operatorEmail, serviceWithSchool, testPassword } from '../support/server/service.ts';
+import { type Answered, send } from '../support/client/wire.ts';
 
 const { service, school } = await serviceWithSchool({ TRUST_PROXY: '1', CORS_ORIGINS: 'https://app.example' });
 
@@ -39,7 +39,12 @@ describe('a refresh token as a cookie', () => {
     const { answer, cookie } = await login();
     expect(cookie?.name).toBe('refresh_token');
     expect(cookie?.value).toMatch(/^[\w-]{43}$/);
-    expect(cookie?.attributes).toEqual(['HttpOnly', `Max-Age=${30 * 24 * 60 * 60}`, 'Path=/api/auth', 'SameSite=Strict']);
+    expect(cookie?.attributes).toEqual([
+      'HttpOnly',
+      `Max-Age=${30 * 24 * 60 * 60}`,
+      'Path=/api/auth',
+      'SameSite=Strict',
+    ]);
     expect(answer.headers['x-refresh-token']).toBeUndefined();
     expect(answer.text).not.toContain(cookie?.value ?? 'none');
     const plain = await login({ refresh_cookie: false });
@@ -52,7 +57,10 @@ describe('a refresh token as a cookie', () => {
   test('is for https and this host alone where the request came so', async () => {
     const { cookie, token } = await login({}, { 'x-forwarded-proto': 'https' });
     const https = { ...own, 'x-forwarded-proto': 'https' };
-    const kept = { name: '__Host-refresh_token', attributes: ['HttpOnly', `Max-Age=${30 * 24 * 60 * 60}`, 'Path=/', 'SameSite=Strict', 'Secure'] };
+    const kept = {
+      name: '__Host-refresh_token',
+      attributes: ['HttpOnly', `Max-Age=${30 * 24 * 60 * 60}`, 'Path=/', 'SameSite=Strict', 'Secure'],
+    };
     expect(cookie).toMatchObject(kept);
     // The other one may be of any host of the same site.
     const both = `refresh_token=${(await login()).cookie?.value}; __Host-refresh_token=${cookie?.value}`;
@@ -60,8 +68,17 @@ describe('a refresh token as a cookie', () => {
     expect(cookieOf(next)).toMatchObject(kept);
     expect(jwt.decode(tokenIn(next))).toMatchObject({ sid: (jwt.decode(token) as { sid: number }).sid });
     expect((await refresh(cookieOf(next)?.value, https)).json?.error).toBe('unauthenticated');
-    const out = await send(service.url, { method: 'POST', path: '/api/auth/logout', token, headers: { ...https, cookie: both } });
-    expect(cookieOf(out)).toEqual({ name: '__Host-refresh_token', value: '', attributes: ['HttpOnly', 'Path=/', 'SameSite=Strict', 'Secure'] });
+    const out = await send(service.url, {
+      method: 'POST',
+      path: '/api/auth/logout',
+      token,
+      headers: { ...https, cookie: both },
+    });
+    expect(cookieOf(out)).toEqual({
+      name: '__Host-refresh_token',
+      value: '',
+      attributes: ['HttpOnly', 'Path=/', 'SameSite=Strict', 'Secure'],
+    });
   });
 
   test('is traded for the next one, in the same way', async () => {
@@ -123,7 +140,9 @@ describe('a refresh token as a cookie', () => {
   test('that was stolen and used ends the session, and is taken away', async () => {
     const { cookie, token } = await login();
     const answer = await refresh(cookie?.value);
-    await service.database.query(`update platform.refresh_token set used_at = now() - interval '11 seconds' where used_at is not null`);
+    await service.database.query(
+      `update platform.refresh_token set used_at = now() - interval '11 seconds' where used_at is not null`,
+    );
     const again = await refresh(cookie?.value);
     expect([again.status, cookieOf(again)]).toEqual([401, cleared]);
     expect((await overview(token)).status).toBe(401);
@@ -134,17 +153,31 @@ describe('a refresh token as a cookie', () => {
   test('that is unknown, has run out or is garbage is taken away; without one there is a 401 and no cookie', async () => {
     for (const value of ['unknown', 'a%00b', '%E0%A4%A', 'x'.repeat(4000)]) {
       const answer = await refresh(value);
-      expect([value, answer.status, answer.json?.error, cookieOf(answer)]).toEqual([value, 401, 'invalid_token', cleared]);
+      expect([value, answer.status, answer.json?.error, cookieOf(answer)]).toEqual([
+        value,
+        401,
+        'invalid_token',
+        cleared,
+      ]);
     }
     for (const value of [undefined, '']) {
       const answer = await refresh(value);
-      expect([answer.status, answer.json?.error, answer.headers['set-cookie']]).toEqual([401, 'unauthenticated', undefined]);
+      expect([answer.status, answer.json?.error, answer.headers['set-cookie']]).toEqual([
+        401,
+        'unauthenticated',
+        undefined,
+      ]);
     }
   });
 
   test('goes with the log-out, of which both tokens hear', async () => {
     const { cookie, token } = await login();
-    const answer = await send(service.url, { method: 'POST', path: '/api/auth/logout', token, headers: { cookie: `refresh_token=${cookie?.value}` } });
+    const answer = await send(service.url, {
+      method: 'POST',
+      path: '/api/auth/logout',
+      token,
+      headers: { cookie: `refresh_token=${cookie?.value}` },
+    });
     expect([answer.status, cookieOf(answer)]).toEqual([200, cleared]);
     expect((await overview(token)).status).toBe(401);
     expect((await refresh(cookie?.value)).status).toBe(401);

@@ -1,7 +1,7 @@
 import { beforeAll, describe, expect, test } from '@jest/globals';
-import { dayIn, farZones, steadyDay } from '../support/days.ts';
-import { serviceWithSchool } from '../support/service.ts';
-import { monday, type Planned, planned, tuesday, wednesday } from '../support/planned-school.ts';
+import { dayIn, farZones, steadyDay } from '../support/fixtures/days.ts';
+import { serviceWithSchool } from '../support/server/service.ts';
+import { monday, type Planned, planned, tuesday, wednesday } from '../support/fixtures/planned-school.ts';
 
 await steadyDay();
 const { service, school: empty } = await serviceWithSchool();
@@ -39,7 +39,10 @@ beforeAll(async () => {
 const ofClass = async (date: string, client = one.school.admin, id = one.classId) =>
   (await client.get<Schedule>(`/api/schedule/class/${id}?date=${date}`)).data;
 const lines = (slots: Slot[]) =>
-  slots.map((slot) => `${slot.period} ${slot.start_time} ${slot.subject_name} ${slot.room ?? ''}${slot.is_teacher_on_leave ? ' away' : ''}`);
+  slots.map(
+    (slot) =>
+      `${slot.period} ${slot.start_time} ${slot.subject_name} ${slot.room ?? ''}${slot.is_teacher_on_leave ? ' away' : ''}`,
+  );
 
 describe('the schedule of a class on a day', () => {
   test('has its lessons in order with times, teacher and room, and the rows of the day with lunch', async () => {
@@ -53,9 +56,29 @@ describe('the schedule of a class on a day', () => {
       holiday: null,
       on_leave: false,
       slots: [
-        expect.objectContaining({ period: 1, start_time: '08:00', end_time: '08:45', subject_name: 'Mathematics', teacher_name: 'Tess Teacher', room: 'R5' }),
-        expect.objectContaining({ period: 2, start_time: '08:45', end_time: '09:30', subject_name: 'Mathematics', is_teacher_on_leave: false }),
-        expect.objectContaining({ period: 4, start_time: '10:15', end_time: '11:00', subject_name: 'Art', teacher_id: one.other.id, room: 'Studio' }),
+        expect.objectContaining({
+          period: 1,
+          start_time: '08:00',
+          end_time: '08:45',
+          subject_name: 'Mathematics',
+          teacher_name: 'Tess Teacher',
+          room: 'R5',
+        }),
+        expect.objectContaining({
+          period: 2,
+          start_time: '08:45',
+          end_time: '09:30',
+          subject_name: 'Mathematics',
+          is_teacher_on_leave: false,
+        }),
+        expect.objectContaining({
+          period: 4,
+          start_time: '10:15',
+          end_time: '11:00',
+          subject_name: 'Art',
+          teacher_id: one.other.id,
+          room: 'Studio',
+        }),
       ],
       periods: [
         { kind: 'period', period: 1, start_time: '08:00', end_time: '08:45' },
@@ -70,24 +93,59 @@ describe('the schedule of a class on a day', () => {
 
   test('is empty on a weekday without lessons, on a day without school, on a holiday, and outside every academic year', async () => {
     expect(await ofClass(tuesday)).toMatchObject({ is_school_day: true, slots: [] });
-    expect(await ofClass('2030-10-13')).toMatchObject({ day_of_week: 7, is_school_day: false, holiday: null, slots: [] });
+    expect(await ofClass('2030-10-13')).toMatchObject({
+      day_of_week: 7,
+      is_school_day: false,
+      holiday: null,
+      slots: [],
+    });
     const holiday = await one.insert('holiday', { name: 'Founders', date: '2028-10-07', is_recurring: true });
-    expect(await ofClass(monday)).toMatchObject({ is_school_day: false, holiday: { id: holiday, name: 'Founders' }, academic_year_id: one.yearId, slots: [] });
+    expect(await ofClass(monday)).toMatchObject({
+      is_school_day: false,
+      holiday: { id: holiday, name: 'Founders' },
+      academic_year_id: one.yearId,
+      slots: [],
+    });
     await one.sql('delete from @holiday where id = $1', [holiday]);
-    expect(await ofClass('2031-08-04')).toMatchObject({ day_of_week: 1, is_school_day: false, academic_year_id: null, academic_year_name: null, slots: [] });
+    expect(await ofClass('2031-08-04')).toMatchObject({
+      day_of_week: 1,
+      is_school_day: false,
+      academic_year_id: null,
+      academic_year_name: null,
+      slots: [],
+    });
   });
 
   test('is of the academic year of the day, also where another one is current', async () => {
-    const next = await one.insert('academic_year', { name: '2031/2032', start_date: '2031-08-01', end_date: '2032-07-31' });
+    const next = await one.insert('academic_year', {
+      name: '2031/2032',
+      start_date: '2031-08-01',
+      end_date: '2032-07-31',
+    });
     const grown = await one.insert('class', { name: '6', section: 'A', grade_id: one.gradeId, academic_year_id: next });
-    await one.insert('timetable_slot', { class_id: grown, academic_year_id: next, subject_id: one.art, day_of_week: 1, period: 1 });
-    expect(await ofClass('2031-08-04', one.school.admin, grown)).toMatchObject({ academic_year_id: next, slots: [{ subject_name: 'Art' }] });
+    await one.insert('timetable_slot', {
+      class_id: grown,
+      academic_year_id: next,
+      subject_id: one.art,
+      day_of_week: 1,
+      period: 1,
+    });
+    expect(await ofClass('2031-08-04', one.school.admin, grown)).toMatchObject({
+      academic_year_id: next,
+      slots: [{ subject_name: 'Art' }],
+    });
     expect((await ofClass(monday, one.school.admin, grown)).slots).toEqual([]);
     expect((await ofClass('2031-08-04')).slots).toEqual([]);
   });
 
   test('says of each lesson whether its teacher is on approved leave, also to a student, who learns nothing else of it', async () => {
-    const leave = { teacher_id: one.other.id, leave_type: 'medical secret', start_date: '2030-10-07', end_date: '2030-10-08', reason: 'private secret' };
+    const leave = {
+      teacher_id: one.other.id,
+      leave_type: 'medical secret',
+      start_date: '2030-10-07',
+      end_date: '2030-10-08',
+      reason: 'private secret',
+    };
     const approved = await one.insert('teacher_leave', { ...leave, status: 'approved', decided_at: '2030-10-01' });
     const pending = await one.insert('teacher_leave', { ...leave, teacher_id: one.teacher.id });
     for (const client of [one.school.admin, one.student.client, one.teacher.client]) {
@@ -100,7 +158,13 @@ describe('the schedule of a class on a day', () => {
   });
 
   test('takes no leave that was rejected for one', async () => {
-    const leave = { leave_type: 'sick', start_date: monday, end_date: monday, status: 'rejected', decided_at: '2030-10-01' };
+    const leave = {
+      leave_type: 'sick',
+      start_date: monday,
+      end_date: monday,
+      status: 'rejected',
+      decided_at: '2030-10-01',
+    };
     const rejected = await one.insert('teacher_leave', { ...leave, teacher_id: one.other.id });
     expect(lines((await ofClass(monday)).slots)).toContain('4 10:15 Art Studio');
     await one.sql('delete from @teacher_leave where id = $1', [rejected]);
@@ -129,14 +193,24 @@ describe('the schedule of a class on a day', () => {
     await own.sql('delete from @role_permission where permission_id = 26');
     for (const user of [own.student, own.teacher]) {
       const [row] = await own.sql<{ email: string }>('select email from @user_account where id = $1', [user.userId]);
-      const client = await service.anonymous.login({ tenant_id: own.school.id, email: row?.email, password: 'test-password' });
-      expect((await client.get<Schedule>(`/api/schedule/class/${own.classId}?date=${monday}`)).data.slots).toHaveLength(3);
-      expect((await client.get<Week>(`/api/schedule/week?date=${monday}`)).data.days[0]?.slots.length).toBeGreaterThan(1);
+      const client = await service.anonymous.login({
+        tenant_id: own.school.id,
+        email: row?.email,
+        password: 'test-password',
+      });
+      expect((await client.get<Schedule>(`/api/schedule/class/${own.classId}?date=${monday}`)).data.slots).toHaveLength(
+        3,
+      );
+      expect((await client.get<Week>(`/api/schedule/week?date=${monday}`)).data.days[0]?.slots.length).toBeGreaterThan(
+        1,
+      );
     }
   });
 
   test.each(['2030-02-30', 'monday', ''])('refuses the date %p', async (date) => {
-    expect((await one.school.admin.get(`/api/schedule/class/${one.classId}?date=${date}`, 400)).details).toMatchObject([{ path: 'date' }]);
+    expect((await one.school.admin.get(`/api/schedule/class/${one.classId}?date=${date}`, 400)).details).toMatchObject([
+      { path: 'date' },
+    ]);
   });
 });
 
@@ -145,9 +219,13 @@ describe('today', () => {
   let day: number;
   beforeAll(async () => {
     now = await planned(service);
-    const [row] = await now.sql<{ day: number }>("select extract(isodow from now() at time zone 'UTC')::integer as day");
+    const [row] = await now.sql<{ day: number }>(
+      "select extract(isodow from now() at time zone 'UTC')::integer as day",
+    );
     day = row?.day ?? 0;
-    await now.sql("update @academic_year set start_date = now() - interval '100 days', end_date = now() + interval '100 days'");
+    await now.sql(
+      "update @academic_year set start_date = now() - interval '100 days', end_date = now() + interval '100 days'",
+    );
     await now.sql("update @timetable_config set working_days = '{1,2,3,4,5,6,7}'");
     await now.sql('update @timetable_slot set day_of_week = $1 where period in (2, 4)', [day]);
     await now.sql('delete from @timetable_slot where period = 1');
@@ -160,12 +238,20 @@ describe('today', () => {
       day_of_week: day,
       slots: [{ period: 2, class_name: '5 A', subject_name: 'Mathematics' }],
     });
-    expect(await today(now.student.client)).toMatchObject({ whose: { kind: 'class', name: '5 A' }, slots: [{ period: 2 }, { period: 4 }] });
+    expect(await today(now.student.client)).toMatchObject({
+      whose: { kind: 'class', name: '5 A' },
+      slots: [{ period: 2 }, { period: 4 }],
+    });
   });
 
   test("is nothing for who is neither, with any role or none, and says that it is nobody's", async () => {
     for (const client of [now.school.admin, await now.school.user(['accountant']), await now.school.user([])]) {
-      expect(await today(client)).toMatchObject({ whose: null, day_of_week: day, slots: [], periods: [{ period: 1 }, {}, {}, {}, {}] });
+      expect(await today(client)).toMatchObject({
+        whose: null,
+        day_of_week: day,
+        slots: [],
+        periods: [{ period: 1 }, {}, {}, {}, {}],
+      });
     }
     await now.sql('update @student set class_id = null where id = $1', [now.student.id]);
     expect(await today(now.student.client)).toMatchObject({ whose: null, slots: [] });
@@ -175,8 +261,14 @@ describe('today', () => {
   test("is the teacher's for somebody who is both behind one log-in", async () => {
     await now.sql('update @student set user_id = null where id = $1', [now.student.id]);
     await now.sql('update @student set user_id = $2 where id = $1', [now.student.id, now.teacher.userId]);
-    const [row] = await now.sql<{ email: string }>('select email from @user_account where id = $1', [now.teacher.userId]);
-    const both = await service.anonymous.login({ tenant_id: now.school.id, email: row?.email, password: 'test-password' });
+    const [row] = await now.sql<{ email: string }>('select email from @user_account where id = $1', [
+      now.teacher.userId,
+    ]);
+    const both = await service.anonymous.login({
+      tenant_id: now.school.id,
+      email: row?.email,
+      password: 'test-password',
+    });
     expect((await today(both)).whose).toMatchObject({ kind: 'teacher', id: now.teacher.id });
     await now.sql('update @student set user_id = $2 where id = $1', [now.student.id, now.student.userId]);
   });
@@ -197,23 +289,34 @@ describe('today', () => {
     await now.sql('delete from @teacher_leave');
   });
 
-  test.each(farZones)('is the day that it is at the school, in %s too, of whoever asks and of a class; the week is that of the day', async (zone) => {
-    await service.database.query('update platform.tenant set time_zone = $2 where id = $1', [now.school.id, zone]);
-    const there = dayIn(zone);
-    expect((await today()).date).toBe(there);
-    expect((await now.school.admin.get<Schedule>(`/api/schedule/class/${now.classId}`)).data.date).toBe(there);
-    expect((await now.school.admin.get<Week>('/api/schedule/week')).data).toEqual((await now.school.admin.get<Week>(`/api/schedule/week?date=${there}`)).data);
-    await service.database.query("update platform.tenant set time_zone = 'UTC' where id = $1", [now.school.id]);
-  });
+  test.each(farZones)(
+    'is the day that it is at the school, in %s too, of whoever asks and of a class; the week is that of the day',
+    async (zone) => {
+      await service.database.query('update platform.tenant set time_zone = $2 where id = $1', [now.school.id, zone]);
+      const there = dayIn(zone);
+      expect((await today()).date).toBe(there);
+      expect((await now.school.admin.get<Schedule>(`/api/schedule/class/${now.classId}`)).data.date).toBe(there);
+      expect((await now.school.admin.get<Week>('/api/schedule/week')).data).toEqual(
+        (await now.school.admin.get<Week>(`/api/schedule/week?date=${there}`)).data,
+      );
+      await service.database.query("update platform.tenant set time_zone = 'UTC' where id = $1", [now.school.id]);
+    },
+  );
 });
 
 describe('a week', () => {
-  const week = async (query: string, client = one.school.admin) => (await client.get<Week>(`/api/schedule/week?${query}`)).data;
+  const week = async (query: string, client = one.school.admin) =>
+    (await client.get<Week>(`/api/schedule/week?${query}`)).data;
   const found = (data: Week) => data.days.map((day) => `${day.date} ${day.slots.map(({ period }) => period).join('')}`);
 
-  test.each(['9999-12-31', '9999-12-26', '1000-01-06'])('with days outside the years 1000 to 9999, that of %s, is a 400', async (date) => {
-    expect((await one.school.admin.get(`/api/schedule/week?date=${date}`, 400)).details.map((detail) => detail.path)).toEqual(['date']);
-  });
+  test.each(['9999-12-31', '9999-12-26', '1000-01-06'])(
+    'with days outside the years 1000 to 9999, that of %s, is a 400',
+    async (date) => {
+      expect(
+        (await one.school.admin.get(`/api/schedule/week?date=${date}`, 400)).details.map((detail) => detail.path),
+      ).toEqual(['date']);
+    },
+  );
 
   test('has its working days in order, of a class, of a teacher or of whoever asks', async () => {
     const data = await week(`class_id=${one.classId}&date=${wednesday}`);
@@ -224,7 +327,9 @@ describe('a week', () => {
       periods: [{ period: 1 }, {}, { kind: 'lunch' }, {}, {}],
     });
     expect(found(data)).toEqual(['2030-10-07 124', '2030-10-08 ', '2030-10-09 1', '2030-10-10 ', '2030-10-11 ']);
-    expect(data.days[0]).toEqual(Object.fromEntries(Object.entries(await ofClass(monday)).filter(([key]) => key !== 'whose' && key !== 'periods')));
+    expect(data.days[0]).toEqual(
+      Object.fromEntries(Object.entries(await ofClass(monday)).filter(([key]) => key !== 'whose' && key !== 'periods')),
+    );
     expect(found(await week(`teacher_id=${one.other.id}&date=2030-10-13`))).toEqual([
       '2030-10-07 4',
       '2030-10-08 ',
@@ -255,7 +360,9 @@ describe('a week', () => {
       await client.get(`/api/schedule/week?class_id=${far}`, 404);
       await client.get(`/api/schedule/week?teacher_id=${one.other.id}`, 404);
     }
-    expect((await one.school.admin.get(`/api/schedule/week?class_id=1&teacher_id=1`, 400)).details).toMatchObject([{ path: 'teacher_id' }]);
+    expect((await one.school.admin.get(`/api/schedule/week?class_id=1&teacher_id=1`, 400)).details).toMatchObject([
+      { path: 'teacher_id' },
+    ]);
     await one.school.admin.get('/api/schedule/week?teacher_id=999999', 404);
     await (await one.school.user(['accountant'])).get('/api/schedule/week', 403);
   });
@@ -263,5 +370,6 @@ describe('a week', () => {
 
 test('without the feature timetable there is no schedule', async () => {
   const school = await service.school({ feature_flags: { timetable: false } });
-  for (const path of ['today', 'week', 'class/1', 'feeds']) expect((await school.admin.get(`/api/schedule/${path}`, 403)).error).toBe('feature_disabled');
+  for (const path of ['today', 'week', 'class/1', 'feeds'])
+    expect((await school.admin.get(`/api/schedule/${path}`, 403)).error).toBe('feature_disabled');
 });

@@ -1,7 +1,7 @@
 import { beforeAll, describe, expect, test } from '@jest/globals';
-import { fileForm, hostilePictures, jpeg, palettePng, png } from '../support/pictures.ts';
-import { race } from '../support/race.ts';
-import { type School, serviceOfFile } from '../support/service.ts';
+import { fileForm, hostilePictures, jpeg, palettePng, png } from '../support/fixtures/pictures.ts';
+import { race } from '../support/client/race.ts';
+import { type School, serviceOfFile } from '../support/server/service.ts';
 
 const service = await serviceOfFile();
 /** Where everything is refused. */
@@ -44,9 +44,12 @@ interface Grade {
 const base = '/api/school-setup';
 const year = { name: '2026/2027', start_date: '2026-08-01', end_date: '2027-07-31' };
 const status = async (school: School) => (await school.admin.get<Status>(`${base}/status`)).data;
-const info = async (school: School, body: unknown) => (await school.admin.post<SchoolInfo>(`${base}/school-info`, body)).data;
-const setYear = async (school: School, body: unknown) => (await school.admin.post<Year>(`${base}/academic-year`, body)).data;
-const setGrades = async (school: School, grades: unknown) => (await school.admin.post<Grade[]>(`${base}/grades`, { grades })).data;
+const info = async (school: School, body: unknown) =>
+  (await school.admin.post<SchoolInfo>(`${base}/school-info`, body)).data;
+const setYear = async (school: School, body: unknown) =>
+  (await school.admin.post<Year>(`${base}/academic-year`, body)).data;
+const setGrades = async (school: School, grades: unknown) =>
+  (await school.admin.post<Grade[]>(`${base}/grades`, { grades })).data;
 const years = async (school: School) => (await school.admin.get<Year[]>('/api/academics/years')).data;
 const files = (school: School) => service.database.query(`select content_type from ${school.schema}.file`);
 
@@ -81,7 +84,9 @@ describe('the setup of a school', () => {
       'setup_incomplete',
       'The setup is not complete. Add the current academic year: POST /api/school-setup/academic-year.',
     ]);
-    expect(refused.details).toEqual([{ path: 'academic_year', message: 'Add the current academic year: POST /api/school-setup/academic-year.' }]);
+    expect(refused.details).toEqual([
+      { path: 'academic_year', message: 'Add the current academic year: POST /api/school-setup/academic-year.' },
+    ]);
     expect((await status(school)).is_complete).toBe(false);
 
     const made = await setYear(school, year);
@@ -109,14 +114,19 @@ describe('the setup of a school', () => {
     await info(school, { address: '1 Hill' });
     await setYear(school, year);
     expect((await school.admin.post<Status>(`${base}/complete`)).data).toEqual(complete);
-    expect((await school.admin.get<{ tenant: { is_setup_complete: boolean } }>('/api/auth/profile')).data.tenant.is_setup_complete).toBe(true);
+    expect(
+      (await school.admin.get<{ tenant: { is_setup_complete: boolean } }>('/api/auth/profile')).data.tenant
+        .is_setup_complete,
+    ).toBe(true);
   });
 
   test('names every step that is missing when it is closed too early', async () => {
     const school = await service.school();
     const refused = await school.admin.post(`${base}/complete`, undefined, 409);
     expect(refused.details.map(({ path }) => path)).toEqual(['school_info', 'academic_year', 'grades']);
-    expect((await status(school)).steps.map(({ missing }) => missing)).toEqual(refused.details.map(({ message }) => message));
+    expect((await status(school)).steps.map(({ missing }) => missing)).toEqual(
+      refused.details.map(({ message }) => message),
+    );
   });
 
   test('stays complete when a grade or year goes later, and the status says what is missing', async () => {
@@ -153,7 +163,13 @@ describe('the school info', () => {
   test('changes what is sent and keeps the rest; the name is the name of the school everywhere, and of no other school', async () => {
     const [school, other] = [await service.school(), await service.school()];
     const theirs = (await status(other)).school.name;
-    const sent = { name: ' Green Valley ', address: '1 Hill', phone: '+1 2', email: 'Office@Green.example', website: 'https://green.example' };
+    const sent = {
+      name: ' Green Valley ',
+      address: '1 Hill',
+      phone: '+1 2',
+      email: 'Office@Green.example',
+      website: 'https://green.example',
+    };
     const stored = {
       ...sent,
       name: 'Green Valley',
@@ -167,8 +183,12 @@ describe('the school info', () => {
     expect(await info(school, { phone: null, website: '' })).toEqual({ ...stored, phone: null, website: null });
     expect(await info(school, {})).toEqual({ ...stored, phone: null, website: null });
     expect((await status(school)).school).toEqual({ ...stored, phone: null, website: null });
-    expect((await service.operator.get<{ name: string }>(`/api/platform/tenants/${school.id}`)).data.name).toBe('Green Valley');
-    expect((await school.admin.get<{ tenant: { name: string } }>('/api/auth/profile')).data.tenant.name).toBe('Green Valley');
+    expect((await service.operator.get<{ name: string }>(`/api/platform/tenants/${school.id}`)).data.name).toBe(
+      'Green Valley',
+    );
+    expect((await school.admin.get<{ tenant: { name: string } }>('/api/auth/profile')).data.tenant.name).toBe(
+      'Green Valley',
+    );
     expect((await status(other)).school.name).toBe(theirs);
   });
 
@@ -184,14 +204,18 @@ describe('the school info', () => {
     [{ logo_id: 1 }, 'logo_id'],
     [{ file_id: 1 }, 'file_id'],
   ])('with %j is a 400 that names the field, and nothing changes', async (body, path) => {
-    expect((await fresh.admin.post(`${base}/school-info`, { address: 'Nowhere', ...body }, 400)).details).toMatchObject([{ path }]);
+    expect((await fresh.admin.post(`${base}/school-info`, { address: 'Nowhere', ...body }, 400)).details).toMatchObject(
+      [{ path }],
+    );
     expect((await status(fresh)).steps_completed).toEqual([]);
   });
 
   test('sent twice at once for the first time makes one record', async () => {
     const school = await service.school();
     const answers = await race(service.database, `lock table ${school.schema}.school in share mode`, 2, () =>
-      [{ phone: '1' }, { address: 'A' }].map((body) => school.admin.send<SchoolInfo>('POST', `${base}/school-info`, { body })),
+      [{ phone: '1' }, { address: 'A' }].map((body) =>
+        school.admin.send<SchoolInfo>('POST', `${base}/school-info`, { body }),
+      ),
     );
     expect(answers.map((answer) => answer.status)).toEqual([200, 200]);
     expect((await status(school)).school).toMatchObject({ phone: '1', address: 'A' });
@@ -212,7 +236,10 @@ describe('the logo', () => {
     const student = await school.user(['student']);
     const first = await info(school, form(png, { name: 'With logo', phone: '7', email: '' }));
     expect(first).toMatchObject({ name: 'With logo', phone: '7', email: null });
-    expect(await info(school, form(png, { invoice_reminders: 'false' }))).toMatchObject({ invoice_reminders: false, name: 'With logo' });
+    expect(await info(school, form(png, { invoice_reminders: 'false' }))).toMatchObject({
+      invoice_reminders: false,
+      name: 'With logo',
+    });
     expect(await info(school, { invoice_reminders: true })).toMatchObject({ invoice_reminders: true });
     expect(first.logo_url).toMatch(/^\/api\/school-setup\/logo\?v=\d+$/);
     const shown = await student.get<Buffer>(first.logo_url ?? '');
@@ -244,20 +271,25 @@ describe('the logo', () => {
     }
     const svg = Buffer.from('<svg xmlns="http://www.w3.org/2000/svg"/>');
     for (const content of [svg, Buffer.from('GIF89a'), Buffer.alloc(0)]) {
-      expect((await school.admin.post(`${base}/school-info`, form(content, { name: 'Renamed' }), 415)).error).toBe('unsupported_media_type');
+      expect((await school.admin.post(`${base}/school-info`, form(content, { name: 'Renamed' }), 415)).error).toBe(
+        'unsupported_media_type',
+      );
     }
     expect((await status(school)).school.name).not.toBe('Renamed');
     expect(await files(school)).toEqual([{ content_type: 'image/webp' }]);
   });
 
-  test.each(Object.entries(hostilePictures))('with %s is a 400 that says so, and the one before stays', async (_what, picture) => {
-    const school = await service.school();
-    const { logo_url } = await info(school, form(palettePng));
-    const refused = await school.admin.post(`${base}/school-info`, form(picture), 400);
-    expect([refused.error, refused.details.map((detail) => detail.path)]).toEqual(['validation_error', ['logo']]);
-    expect(refused.message).toMatch(/^The picture (is|has) /);
-    expect((await status(school)).school.logo_url).toBe(logo_url);
-  });
+  test.each(Object.entries(hostilePictures))(
+    'with %s is a 400 that says so, and the one before stays',
+    async (_what, picture) => {
+      const school = await service.school();
+      const { logo_url } = await info(school, form(palettePng));
+      const refused = await school.admin.post(`${base}/school-info`, form(picture), 400);
+      expect([refused.error, refused.details.map((detail) => detail.path)]).toEqual(['validation_error', ['logo']]);
+      expect(refused.message).toMatch(/^The picture (is|has) /);
+      expect((await status(school)).school.logo_url).toBe(logo_url);
+    },
+  );
 
   test('has 5 MB at most, and a form without one keeps the logo that is there', async () => {
     const school = await service.school();
@@ -306,15 +338,20 @@ describe('the academic year', () => {
       [{ end_date: '2026-08-01' }, 'end_date'],
       [{ is_current: true }, 'is_current'],
     ] as const) {
-      expect((await school.admin.post(`${base}/academic-year`, { ...year, ...fields }, 400)).details).toMatchObject([{ path }]);
+      expect((await school.admin.post(`${base}/academic-year`, { ...year, ...fields }, 400)).details).toMatchObject([
+        { path },
+      ]);
     }
     expect(await years(school)).toEqual([]);
   });
 
   test('sent twice at once is one year', async () => {
     const school = await service.school();
-    const answers = await race(service.database, `select pg_advisory_xact_lock('${school.schema}.academic_year'::regclass::bigint)`, 2, () =>
-      [1, 2].map(() => school.admin.send<Year>('POST', `${base}/academic-year`, { body: year })),
+    const answers = await race(
+      service.database,
+      `select pg_advisory_xact_lock('${school.schema}.academic_year'::regclass::bigint)`,
+      2,
+      () => [1, 2].map(() => school.admin.send<Year>('POST', `${base}/academic-year`, { body: year })),
     );
     expect(answers.map((answer) => answer.status)).toEqual([200, 200]);
     expect(await years(school)).toMatchObject([{ ...year, is_current: true }]);
@@ -334,20 +371,32 @@ describe('grades', () => {
       ['Grade 1', 1],
       ['Grade 2', 2],
     ]);
-    const second = await setGrades(school, [{ name: 'GRADE 2', sequence: 0 }, { name: 'Grade 1' }, { name: 'Nursery' }, { name: 'Grade 10', sequence: 10 }]);
+    const second = await setGrades(school, [
+      { name: 'GRADE 2', sequence: 0 },
+      { name: 'Grade 1' },
+      { name: 'Nursery' },
+      { name: 'Grade 10', sequence: 10 },
+    ]);
     expect(listed(second)).toEqual([
       ['Grade 2', 0],
       ['Grade 1', 1],
       ['Grade 10', 10],
       ['Nursery', null],
     ]);
-    expect(second.filter(({ name }) => /Grade [12]$/.test(name)).map(({ id }) => id)).toEqual([first[1]?.id, first[0]?.id]);
+    expect(second.filter(({ name }) => /Grade [12]$/.test(name)).map(({ id }) => id)).toEqual([
+      first[1]?.id,
+      first[0]?.id,
+    ]);
     expect((await status(school)).grade_count).toBe(4);
   });
 
   test('named twice in one request are a 400 that names the second, and none is added', async () => {
     const school = await service.school();
-    const refused = await school.admin.post(`${base}/grades`, { grades: [{ name: 'A' }, { name: 'Ä' }, { name: 'ä' }, { name: ' a ' }] }, 400);
+    const refused = await school.admin.post(
+      `${base}/grades`,
+      { grades: [{ name: 'A' }, { name: 'Ä' }, { name: 'ä' }, { name: ' a ' }] },
+      400,
+    );
     expect(refused).toMatchObject({ error: 'validation_error', details: [{ path: 'grades.2.name' }] });
     expect((await status(school)).grade_count).toBe(0);
   });
@@ -370,7 +419,9 @@ describe('grades', () => {
     const school = await service.school();
     const grades = Array.from({ length: 20 }, (_, n) => ({ name: `Grade ${n}`, sequence: n }));
     const answers = await race(service.database, `lock table ${school.schema}.grade in share mode`, 2, () =>
-      [grades, grades.toReversed()].map((sent) => school.admin.send('POST', `${base}/grades`, { body: { grades: sent } })),
+      [grades, grades.toReversed()].map((sent) =>
+        school.admin.send('POST', `${base}/grades`, { body: { grades: sent } }),
+      ),
     );
     expect(answers.map((answer) => answer.status)).toEqual([200, 200]);
     expect((await status(school)).grade_count).toBe(20);

@@ -2,13 +2,16 @@ import { buffer } from 'node:stream/consumers';
 import type { Readable } from 'node:stream';
 import { describe, expect, test } from '@jest/globals';
 import { strFromU8, unzipSync } from 'fflate';
-import { type Cell, readSheet, type Sheet, sheetFile } from '../../src/api/spreadsheets.ts';
+import { type Cell, readSheet, type Sheet, sheetFile } from '../../src/documents/spreadsheets.ts';
 
-const written = (format: 'csv' | 'xlsx', ...sheets: [Sheet, ...Sheet[]]) => buffer(sheetFile(format, 'x', sheets).content as Readable);
+const written = (format: 'csv' | 'xlsx', ...sheets: [Sheet, ...Sheet[]]) =>
+  buffer(sheetFile(format, 'x', sheets).content as Readable);
 const columns = (...headers: string[]) => headers.map((header) => ({ header }));
 const readBack = async (format: 'csv' | 'xlsx', rows: Cell[][]) => {
   const content = await written(format, { name: 'S', columns: columns('a', 'b'), rows });
-  return (await readSheet({ content, contentType: format === 'csv' ? 'text/csv' : 'xlsx' }, 100)).slice(1).map(({ cells }) => cells);
+  return (await readSheet({ content, contentType: format === 'csv' ? 'text/csv' : 'xlsx' }, 100))
+    .slice(1)
+    .map(({ cells }) => cells);
 };
 
 describe.each(['csv', 'xlsx'] as const)('a .%s', (format) => {
@@ -35,9 +38,17 @@ describe.each(['csv', 'xlsx'] as const)('a .%s', (format) => {
 
   test('holds no text that begins like a formula, also in its header, and gives it back as it was', async () => {
     const formulas = ['=1+1', '+1', '-1', '@x', '\t=1', '\r=1', '＝1+1', '＋1', '－1', '＠x'];
-    const content = await written(format, { name: 'S', columns: columns('=header', 'b'), rows: formulas.map((formula) => [formula, 'x']) });
-    const shown = format === 'csv' ? content.toString() : strFromU8(unzipSync(content)['xl/worksheets/sheet1.xml'] ?? new Uint8Array());
-    for (const formula of ['=header', ...formulas]) expect(shown).toContain(`'${formula.replace('\r', format === 'csv' ? '\r' : '&#13;')}`);
+    const content = await written(format, {
+      name: 'S',
+      columns: columns('=header', 'b'),
+      rows: formulas.map((formula) => [formula, 'x']),
+    });
+    const shown =
+      format === 'csv'
+        ? content.toString()
+        : strFromU8(unzipSync(content)['xl/worksheets/sheet1.xml'] ?? new Uint8Array());
+    for (const formula of ['=header', ...formulas])
+      expect(shown).toContain(`'${formula.replace('\r', format === 'csv' ? '\r' : '&#13;')}`);
     expect(await readBack(format, [['=1+1', "''-x", '＝1']])).toEqual([['=1+1', "''-x", '＝1']]);
   });
 
@@ -46,7 +57,8 @@ describe.each(['csv', 'xlsx'] as const)('a .%s', (format) => {
     function* rows(): Generator<Cell[]> {
       for (; asked < 1_000_000; asked++) yield [asked, 'some text that takes place'];
     }
-    const content = sheetFile(format, 'x', [{ name: 'S', columns: columns('a', 'b'), rows: rows() }]).content as Readable;
+    const content = sheetFile(format, 'x', [{ name: 'S', columns: columns('a', 'b'), rows: rows() }])
+      .content as Readable;
     let bytes = 0;
     for await (const chunk of content) {
       bytes += (chunk as Buffer).length;
@@ -62,7 +74,9 @@ describe.each(['csv', 'xlsx'] as const)('a .%s', (format) => {
       yield ['1', '2'];
       throw new Error('the rows ran out');
     }
-    await expect(written(format, { name: 'S', columns: columns('a', 'b'), rows: rows() })).rejects.toThrow('the rows ran out');
+    await expect(written(format, { name: 'S', columns: columns('a', 'b'), rows: rows() })).rejects.toThrow(
+      'the rows ran out',
+    );
   });
 });
 
@@ -75,7 +89,11 @@ describe('an .xlsx', () => {
     );
     const parts = Object.fromEntries(Object.entries(unzipSync(content)).map(([name, part]) => [name, strFromU8(part)]));
     const types = parts['[Content_Types].xml'] ?? '';
-    expect(Object.keys(parts).filter((name) => name.startsWith('xl/') && !name.endsWith('.rels') && !types.includes(`PartName="/${name}"`))).toEqual([]);
+    expect(
+      Object.keys(parts).filter(
+        (name) => name.startsWith('xl/') && !name.endsWith('.rels') && !types.includes(`PartName="/${name}"`),
+      ),
+    ).toEqual([]);
     expect(parts['xl/workbook.xml']).toContain('name="One &#38; &#60;only&#62;"');
     expect(parts['xl/worksheets/sheet1.xml']).toMatch(/<col min="1" max="1" [^>]*style="2"/);
     expect(await readSheet({ content, contentType: 'xlsx' }, 10)).toEqual([

@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
-import { type Component, feeSchool, type Generated, type StudentFee } from '../support/fees.ts';
-import { walk } from '../support/pages.ts';
-import { race } from '../support/race.ts';
-import { testPassword, testService } from '../support/service.ts';
+import { type Component, feeSchool, type Generated, type StudentFee } from '../support/fixtures/fees.ts';
+import { walk } from '../support/client/pages.ts';
+import { race } from '../support/client/race.ts';
+import { testPassword, testService } from '../support/server/service.ts';
 
 const service = await testService();
 afterAll(() => service.close());
@@ -20,7 +20,11 @@ const sport: Component = { name: 'Sport', amount: 50, frequency: 'term' };
 const admission: Component = { name: 'Admission', amount: 10.5, frequency: 'one_time' };
 
 /** A class with a student, and a structure that they pay. */
-async function billable(components: Component[] = [tuition], joined = '2021-08-01', fields: Record<string, unknown> = {}) {
+async function billable(
+  components: Component[] = [tuition],
+  joined = '2021-08-01',
+  fields: Record<string, unknown> = {},
+) {
   const classId = await world.addClass();
   const studentId = await world.addStudent(classId, joined);
   return { classId, studentId, structureId: await world.addStructure(components, [classId], fields) };
@@ -33,7 +37,8 @@ async function fee(components: Component[] = [tuition], fields: Record<string, u
   if (!one) throw new Error('no fee was made');
   return { ...made, ...one };
 }
-const periods = ({ items }: Pick<StudentFee, 'items'>) => items.map(({ name, period_start, period_end }) => `${name} ${period_start} ${period_end}`);
+const periods = ({ items }: Pick<StudentFee, 'items'>) =>
+  items.map(({ name, period_start, period_end }) => `${name} ${period_start} ${period_end}`);
 const inAYear = () => new Date(Date.now() + 365 * 86_400_000).toISOString().slice(0, 10);
 
 describe('generating', () => {
@@ -79,8 +84,14 @@ describe('generating', () => {
     });
     expect(await world.generate(structureId, { date: '2021-10-01' })).toMatchObject({ created: 1, amount: 31 });
     const late = await world.addStudent(classId, '2021-09-20');
-    expect(await world.generate(structureId, { date: '2021-10-01' })).toMatchObject({ created: 1, skipped: 1, amount: 1031 });
-    expect((await world.feesOf(late)).map(periods)).toEqual([['Tuition 2021-08-01 2022-07-31', 'Bus 2021-10-01 2021-10-31']]);
+    expect(await world.generate(structureId, { date: '2021-10-01' })).toMatchObject({
+      created: 1,
+      skipped: 1,
+      amount: 1031,
+    });
+    expect((await world.feesOf(late)).map(periods)).toEqual([
+      ['Tuition 2021-08-01 2022-07-31', 'Bus 2021-10-01 2021-10-31'],
+    ]);
     expect((await world.feesOf(studentId)).map(({ amount }) => amount).sort((a, b) => a - b)).toEqual([31, 1031]);
   });
 
@@ -100,22 +111,38 @@ describe('generating', () => {
     ['2018-04-29', '2018-01-31 2018-04-29', '2018-04-01 2018-04-30'],
     ['2018-04-30', '2018-04-30 2018-07-30', '2018-04-01 2018-04-30'],
     ['2018-11-15', '2018-10-31 2018-11-15', '2018-11-01 2018-11-15'],
-  ])('on %s of a year from 31 January to 15 November bills the quarter %s and the month %s', async (date, quarter, month) => {
-    const odd = await feeSchool(service, { name: 'Odd', start_date: '2018-01-31', end_date: '2018-11-15' }, []);
-    const classId = await odd.addClass();
-    const studentId = await odd.addStudent(classId, '2018-01-31');
-    await odd.generate(await odd.addStructure([lunch, bus], [classId]), { date });
-    expect((await odd.feesOf(studentId)).map(periods)).toEqual([[`Lunch ${quarter}`, `Bus ${month}`]]);
-  });
+  ])(
+    'on %s of a year from 31 January to 15 November bills the quarter %s and the month %s',
+    async (date, quarter, month) => {
+      const odd = await feeSchool(service, { name: 'Odd', start_date: '2018-01-31', end_date: '2018-11-15' }, []);
+      const classId = await odd.addClass();
+      const studentId = await odd.addStudent(classId, '2018-01-31');
+      await odd.generate(await odd.addStructure([lunch, bus], [classId]), { date });
+      expect((await odd.feesOf(studentId)).map(periods)).toEqual([[`Lunch ${quarter}`, `Bus ${month}`]]);
+    },
+  );
 
   test('who joined after a period does not pay it; who joined within it pays all of it, or with prorate its days, to the cent', async () => {
-    const { classId, structureId, studentId } = await billable([bus, { name: 'Odd', amount: 100, frequency: 'monthly' }], '2021-10-11');
-    expect(await world.generate(structureId, { date: '2021-09-30' })).toMatchObject({ created: 0, reasons: [{ reason: 'joined_later', count: 1 }] });
+    const { classId, structureId, studentId } = await billable(
+      [bus, { name: 'Odd', amount: 100, frequency: 'monthly' }],
+      '2021-10-11',
+    );
+    expect(await world.generate(structureId, { date: '2021-09-30' })).toMatchObject({
+      created: 0,
+      reasons: [{ reason: 'joined_later', count: 1 }],
+    });
     // 21 of 31 days: 31 × 21 / 31 = 21, and 100 × 21 / 31 = 67.7419…
-    expect(await world.generate(structureId, { date: '2021-10-01', prorate: true })).toMatchObject({ created: 1, amount: 88.74 });
+    expect(await world.generate(structureId, { date: '2021-10-01', prorate: true })).toMatchObject({
+      created: 1,
+      amount: 88.74,
+    });
     const other = await world.addStudent(classId, '2021-10-11');
     expect(await world.generate(structureId, { date: '2021-10-01' })).toMatchObject({ created: 1, amount: 131 });
-    expect([...(await world.feesOf(studentId)), ...(await world.feesOf(other))].map(({ items }) => items.map(({ amount }) => amount))).toEqual([
+    expect(
+      [...(await world.feesOf(studentId)), ...(await world.feesOf(other))].map(({ items }) =>
+        items.map(({ amount }) => amount),
+      ),
+    ).toEqual([
       [21, 67.74],
       [31, 100],
     ]);
@@ -123,7 +150,10 @@ describe('generating', () => {
 
   test('half a cent is rounded up, and a share of less is nothing due', async () => {
     const half = await billable([{ name: 'Half', amount: 0.01, frequency: 'monthly' }], '2021-09-16');
-    expect(await world.generate(half.structureId, { date: '2021-09-01', prorate: true })).toMatchObject({ created: 1, amount: 0.01 });
+    expect(await world.generate(half.structureId, { date: '2021-09-01', prorate: true })).toMatchObject({
+      created: 1,
+      amount: 0.01,
+    });
     const less = await billable([{ name: 'Less', amount: 0.01, frequency: 'monthly' }], '2021-09-17');
     expect(await world.generate(less.structureId, { date: '2021-09-01', prorate: true })).toMatchObject({
       created: 0,
@@ -152,7 +182,9 @@ describe('generating', () => {
         { reason: 'no_term', count: 1 },
       ],
     });
-    expect(await world.generate(structureId, { date: '2021-12-01', student_ids: [elsewhere, inactive, inactive] })).toMatchObject({
+    expect(
+      await world.generate(structureId, { date: '2021-12-01', student_ids: [elsewhere, inactive, inactive] }),
+    ).toMatchObject({
       created: 0,
       skipped: 2,
       reasons: [
@@ -166,8 +198,12 @@ describe('generating', () => {
     const { classId, studentId, structureId } = await billable();
     const otherClass = await world.addClass();
     const [other, third] = [await world.addStudent(otherClass), await world.addStudent(otherClass)];
-    await world.school.admin.post(`/api/finance/fee-structures/${structureId}/assign-classes`, { class_ids: [classId, otherClass] });
-    expect(await world.generate(structureId, { class_ids: [otherClass], student_ids: [studentId, other] })).toMatchObject({
+    await world.school.admin.post(`/api/finance/fee-structures/${structureId}/assign-classes`, {
+      class_ids: [classId, otherClass],
+    });
+    expect(
+      await world.generate(structureId, { class_ids: [otherClass], student_ids: [studentId, other] }),
+    ).toMatchObject({
       created: 1,
       skipped: 1,
       reasons: [{ reason: 'not_in_class', count: 1 }],
@@ -179,9 +215,16 @@ describe('generating', () => {
 
   test('takes the nearer end of a year that is over, and a due date that is not before', async () => {
     const { structureId } = await billable([tuition], '2021-08-01', { due_date: '2021-10-01' });
-    expect(await world.generate(structureId, { dry_run: true })).toMatchObject({ date: '2022-07-31', due_date: '2022-08-30' });
-    expect(await world.generate(structureId, { dry_run: true, date: '2021-10-01' })).toMatchObject({ due_date: '2021-10-01' });
-    expect(await world.generate(structureId, { dry_run: true, date: '2021-10-02' })).toMatchObject({ due_date: '2021-11-01' });
+    expect(await world.generate(structureId, { dry_run: true })).toMatchObject({
+      date: '2022-07-31',
+      due_date: '2022-08-30',
+    });
+    expect(await world.generate(structureId, { dry_run: true, date: '2021-10-01' })).toMatchObject({
+      due_date: '2021-10-01',
+    });
+    expect(await world.generate(structureId, { dry_run: true, date: '2021-10-02' })).toMatchObject({
+      due_date: '2021-11-01',
+    });
   });
 
   test('as a dry run makes nothing and says the same', async () => {
@@ -195,7 +238,8 @@ describe('generating', () => {
   test('refuses unknown structures, classes and students, a day outside the year, and a structure without classes or components, or of too much', async () => {
     const { structureId } = await billable();
     const { classId: elsewhere } = await billable();
-    const refused = (body: object, status: number) => world.school.admin.post(`${path}/generate`, { fee_structure_id: structureId, ...body }, status);
+    const refused = (body: object, status: number) =>
+      world.school.admin.post(`${path}/generate`, { fee_structure_id: structureId, ...body }, status);
     expect((await refused({ fee_structure_id: 999_999 }, 422)).details).toMatchObject([{ path: 'fee_structure_id' }]);
     expect((await refused({ class_ids: [elsewhere] }, 422)).details).toMatchObject([{ path: 'class_ids' }]);
     expect((await refused({ student_ids: [999_999] }, 422)).details).toMatchObject([{ path: 'student_ids' }]);
@@ -208,7 +252,8 @@ describe('generating', () => {
     for (const fields of [{ class_ids: [] }, { components: [] }, { components: tooMuch }]) {
       const { structureId: id } = await billable();
       await world.school.admin.put(`/api/finance/fee-structures/${id}`, fields);
-      for (const dry_run of [true, false]) expect((await refused({ fee_structure_id: id, dry_run }, 409)).error).toBe('invalid_state');
+      for (const dry_run of [true, false])
+        expect((await refused({ fee_structure_id: id, dry_run }, 409)).error).toBe('invalid_state');
     }
   });
 
@@ -227,8 +272,11 @@ describe('generating', () => {
 
   test('twice at once bills once: the second run finds all billed', async () => {
     const { studentId, structureId } = await billable([tuition, bus]);
-    const answers = await race(service.database, `select from ${world.school.schema}.fee_structure where id = ${structureId} for update`, 2, () =>
-      [1, 2].map(() => world.generate(structureId, { date: '2021-09-01' })),
+    const answers = await race(
+      service.database,
+      `select from ${world.school.schema}.fee_structure where id = ${structureId} for update`,
+      2,
+      () => [1, 2].map(() => world.generate(structureId, { date: '2021-09-01' })),
     );
     expect(answers.map(({ created }) => created).sort()).toEqual([0, 1]);
     expect(await world.feesOf(studentId)).toHaveLength(1);
@@ -255,26 +303,43 @@ describe('generating', () => {
     const structureId = await mended.addStructure([sport], [classId]);
     await mended.generate(structureId, { date: '2021-09-01' });
     const { data: terms } = await admin.get<{ id: number; name: string }[]>('/api/academic-terms');
-    const mend = async (name: string, dates: object) => admin.put(`/api/academic-terms/${terms.find((term) => term.name === name)?.id ?? 0}`, dates);
+    const mend = async (name: string, dates: object) =>
+      admin.put(`/api/academic-terms/${terms.find((term) => term.name === name)?.id ?? 0}`, dates);
     await mend('Autumn', { start_date: '2021-08-10', end_date: '2021-12-10' });
     await mend('Spring', { start_date: '2021-12-14' });
-    expect(await mended.generate(structureId, { date: '2021-12-05' })).toMatchObject({ created: 0, reasons: [{ reason: 'already_billed', count: 1 }] });
+    expect(await mended.generate(structureId, { date: '2021-12-05' })).toMatchObject({
+      created: 0,
+      reasons: [{ reason: 'already_billed', count: 1 }],
+    });
     expect(await mended.generate(structureId, { date: '2021-12-15' })).toMatchObject({ created: 1 });
     expect(await mended.generate(structureId, { date: '2022-03-01' })).toMatchObject({ created: 0 });
-    expect((await mended.feesOf(studentId)).flatMap(periods).sort()).toEqual(['Sport 2021-08-01 2021-12-20', 'Sport 2021-12-14 2022-03-31']);
+    expect((await mended.feesOf(studentId)).flatMap(periods).sort()).toEqual([
+      'Sport 2021-08-01 2021-12-20',
+      'Sport 2021-12-14 2022-03-31',
+    ]);
   });
 
   test('bills who left and came back from the day on which they came back', async () => {
     const { classId, studentId, structureId } = await billable([bus]);
     const { admin, schema } = world.school;
-    const enrolled = (text: string) => service.database.query(`update ${schema}.enrollment set ${text} and student_id = $1`, [studentId]);
+    const enrolled = (text: string) =>
+      service.database.query(`update ${schema}.enrollment set ${text} and student_id = $1`, [studentId]);
     await admin.put(`/api/students/${studentId}`, { class_id: null });
     await admin.put(`/api/students/${studentId}`, { class_id: classId });
-    expect(await world.generate(structureId, { date: '2021-12-01', prorate: true, dry_run: true })).toMatchObject({ created: 1, amount: 31 });
+    expect(await world.generate(structureId, { date: '2021-12-01', prorate: true, dry_run: true })).toMatchObject({
+      created: 1,
+      amount: 31,
+    });
     await enrolled(`ends_on = '2021-10-15' where status = 'withdrawn'`);
     await enrolled(`starts_on = '2022-03-11' where status = 'active'`);
-    expect(await world.generate(structureId, { date: '2021-12-01' })).toMatchObject({ created: 0, reasons: [{ reason: 'joined_later', count: 1 }] });
-    expect(await world.generate(structureId, { date: '2022-03-01', prorate: true })).toMatchObject({ created: 1, amount: 21 });
+    expect(await world.generate(structureId, { date: '2021-12-01' })).toMatchObject({
+      created: 0,
+      reasons: [{ reason: 'joined_later', count: 1 }],
+    });
+    expect(await world.generate(structureId, { date: '2022-03-01', prorate: true })).toMatchObject({
+      created: 1,
+      amount: 21,
+    });
   });
 
   test('follows who was promoted by mistake into the class of now, and leaves out who was promoted and then removed', async () => {
@@ -283,9 +348,21 @@ describe('generating', () => {
     const { admin } = world.school;
     const other = await world.addClass();
     await admin.post(`/api/finance/fee-structures/${structureId}/assign-classes`, { class_ids: [classId, other] });
-    const { data: later } = await admin.post<{ id: number }>('/api/academics/years', { name: 'Far', start_date: '2032-08-01', end_date: '2033-07-31' }, 201);
-    const { data: up } = await admin.post<{ id: number }>('/api/classes', { name: 'Up', grade_id: world.gradeId, academic_year_id: later.id }, 201);
-    await admin.post('/api/students/promote', { student_ids: [studentId, gone], to_class_id: up.id, to_academic_year_id: later.id });
+    const { data: later } = await admin.post<{ id: number }>(
+      '/api/academics/years',
+      { name: 'Far', start_date: '2032-08-01', end_date: '2033-07-31' },
+      201,
+    );
+    const { data: up } = await admin.post<{ id: number }>(
+      '/api/classes',
+      { name: 'Up', grade_id: world.gradeId, academic_year_id: later.id },
+      201,
+    );
+    await admin.post('/api/students/promote', {
+      student_ids: [studentId, gone],
+      to_class_id: up.id,
+      to_academic_year_id: later.id,
+    });
     await admin.put(`/api/students/${studentId}`, { class_id: other });
     await admin.delete(`/api/students/${gone}`);
     expect(await world.generate(structureId, { date: '2021-10-01', prorate: true })).toMatchObject({
@@ -303,17 +380,31 @@ describe('generating', () => {
     const next = await world.addClass();
     await admin.post(`/api/finance/fee-structures/${structureId}/assign-classes`, { class_ids: [classId, next] });
     await admin.put(`/api/students/${studentId}`, { class_id: next });
-    expect(await world.generate(structureId, { date: '2021-10-01', prorate: true })).toMatchObject({ created: 1, skipped: 0, amount: 31 });
-    const { data: later } = await admin.post<{ id: number }>('/api/academics/years', { name: 'Later', start_date: '2022-08-01', end_date: '2023-07-31' }, 201);
-    const { data: up } = await admin.post<{ id: number }>('/api/classes', { name: 'Up', grade_id: world.gradeId, academic_year_id: later.id }, 201);
-    await admin.post('/api/students/promote', { student_ids: [studentId], to_class_id: up.id, to_academic_year_id: later.id });
+    expect(await world.generate(structureId, { date: '2021-10-01', prorate: true })).toMatchObject({
+      created: 1,
+      skipped: 0,
+      amount: 31,
+    });
+    const { data: later } = await admin.post<{ id: number }>(
+      '/api/academics/years',
+      { name: 'Later', start_date: '2022-08-01', end_date: '2023-07-31' },
+      201,
+    );
+    const { data: up } = await admin.post<{ id: number }>(
+      '/api/classes',
+      { name: 'Up', grade_id: world.gradeId, academic_year_id: later.id },
+      201,
+    );
+    await admin.post('/api/students/promote', {
+      student_ids: [studentId],
+      to_class_id: up.id,
+      to_academic_year_id: later.id,
+    });
     // Who completed the year still owes what comes of it.
     expect(await world.generate(structureId, { date: '2021-11-01' })).toMatchObject({ created: 1 });
-    expect((await world.feesOf(studentId)).map(({ class_id, billed_on }) => `${billed_on} ${class_id}`).sort()).toEqual([
-      `2021-09-01 ${classId}`,
-      `2021-10-01 ${next}`,
-      `2021-11-01 ${next}`,
-    ]);
+    expect((await world.feesOf(studentId)).map(({ class_id, billed_on }) => `${billed_on} ${class_id}`).sort()).toEqual(
+      [`2021-09-01 ${classId}`, `2021-10-01 ${next}`, `2021-11-01 ${next}`],
+    );
   });
 });
 
@@ -323,7 +414,12 @@ describe('a student fee', () => {
     const read = async () => (await world.school.admin.get<StudentFee>(`${path}/${id}`)).data;
     expect(await read()).toMatchObject({ status: 'pending', balance: 1000, payments: [] });
     await world.pay(id, 400.25);
-    expect(await read()).toMatchObject({ status: 'partially_paid', paid_amount: 400.25, balance: 599.75, payments: [{ amount: 400.25 }] });
+    expect(await read()).toMatchObject({
+      status: 'partially_paid',
+      paid_amount: 400.25,
+      balance: 599.75,
+      payments: [{ amount: 400.25 }],
+    });
     expect((await world.school.admin.put<StudentFee>(`${path}/${id}`, { due_date: '2021-12-01' })).data).toMatchObject({
       status: 'overdue',
       due_date: '2021-12-01',
@@ -335,10 +431,15 @@ describe('a student fee', () => {
   test('is overdue on the day after, also before anything has written so', async () => {
     const { id, studentId } = await fee([tuition], { due_date: inAYear() });
     await service.database.query(`alter table ${world.school.schema}.student_fee disable trigger derive`);
-    await service.database.query(`update ${world.school.schema}.student_fee set due_date = current_date - 2 where id = $1`, [id]);
+    await service.database.query(
+      `update ${world.school.schema}.student_fee set due_date = current_date - 2 where id = $1`,
+      [id],
+    );
     await service.database.query(`alter table ${world.school.schema}.student_fee enable trigger derive`);
     const found = async (status: string) =>
-      (await world.school.admin.get<StudentFee[]>(`${path}?student_id=${studentId}&status=${status}`)).data.map((one) => [one.id, one.status]);
+      (await world.school.admin.get<StudentFee[]>(`${path}?student_id=${studentId}&status=${status}`)).data.map(
+        (one) => [one.id, one.status],
+      );
     expect(await found('overdue')).toEqual([[id, 'overdue']]);
     expect(await found('pending')).toEqual([]);
   });
@@ -346,9 +447,14 @@ describe('a student fee', () => {
   test('that was read may be sent back as it came; only the due date changes', async () => {
     const one = await fee();
     const { data } = await world.school.admin.get<StudentFee>(`${path}/${one.id}`);
-    const { data: changed } = await world.school.admin.put<StudentFee & { updated_at: string }>(`${path}/${one.id}`, { ...data, due_date: '2021-12-24' });
+    const { data: changed } = await world.school.admin.put<StudentFee & { updated_at: string }>(`${path}/${one.id}`, {
+      ...data,
+      due_date: '2021-12-24',
+    });
     expect(changed).toEqual({ ...data, due_date: '2021-12-24', updated_at: changed.updated_at });
-    expect((await world.school.admin.put(`${path}/${one.id}`, { ...data, amount: 1 }, 400)).details).toMatchObject([{ path: 'amount' }]);
+    expect((await world.school.admin.put(`${path}/${one.id}`, { ...data, amount: 1 }, 400)).details).toMatchObject([
+      { path: 'amount' },
+    ]);
   });
 
   test('is waived for a reason: what was paid stays, nothing is open, nothing is paid or billed any more', async () => {
@@ -356,13 +462,23 @@ describe('a student fee', () => {
     await world.pay(one.id, 300);
     await world.school.admin.post(`${path}/${one.id}/waive`, {}, 400);
     const { data } = await world.school.admin.post<StudentFee>(`${path}/${one.id}/waive`, { reason: 'Scholarship' });
-    expect(data).toMatchObject({ status: 'waived', amount: 1000, paid_amount: 300, balance: 0, waive_reason: 'Scholarship' });
+    expect(data).toMatchObject({
+      status: 'waived',
+      amount: 1000,
+      paid_amount: 300,
+      balance: 0,
+      waive_reason: 'Scholarship',
+    });
     expect((await world.pay(one.id, 1, 409)).error).toBe('invalid_state');
-    expect((await world.school.admin.post(`${path}/${one.id}/waive`, { reason: 'Again' }, 409)).error).toBe('invalid_state');
+    expect((await world.school.admin.post(`${path}/${one.id}/waive`, { reason: 'Again' }, 409)).error).toBe(
+      'invalid_state',
+    );
     expect(await world.generate(one.structureId)).toMatchObject({ created: 0 });
     const paid = await fee();
     await world.pay(paid.id, 1000);
-    expect((await world.school.admin.post(`${path}/${paid.id}/waive`, { reason: 'Too late' }, 409)).error).toBe('invalid_state');
+    expect((await world.school.admin.post(`${path}/${paid.id}/waive`, { reason: 'Too late' }, 409)).error).toBe(
+      'invalid_state',
+    );
   });
 
   test('is removed when nothing was ever paid, and may then be billed again', async () => {
@@ -378,7 +494,9 @@ describe('a student fee', () => {
   test('of a student who is removed stays, is shown, and may still be paid or waived', async () => {
     const [one, other] = [await fee(), await fee()];
     for (const { studentId } of [one, other]) await world.school.admin.delete(`/api/students/${studentId}`);
-    expect((await world.school.admin.get<StudentFee[]>(`${path}?student_id=${one.studentId}`)).data).toMatchObject([{ id: one.id, balance: 1000 }]);
+    expect((await world.school.admin.get<StudentFee[]>(`${path}?student_id=${one.studentId}`)).data).toMatchObject([
+      { id: one.id, balance: 1000 },
+    ]);
     await world.pay(one.id, 1000);
     await world.school.admin.post(`${path}/${other.id}/waive`, { reason: 'Moved away' });
   });
@@ -386,16 +504,23 @@ describe('a student fee', () => {
   test('is shown to its student alone, who changes nothing', async () => {
     const [own, other] = [await fee(), await fee()];
     const email = 'own@fees.example';
-    await world.school.admin.put(`/api/students/${own.studentId}`, { create_user_account: true, email, password: testPassword });
+    await world.school.admin.put(`/api/students/${own.studentId}`, {
+      create_user_account: true,
+      email,
+      password: testPassword,
+    });
     const student = await service.anonymous.login({ tenant_id: world.school.id, email, password: testPassword });
     await world.pay(own.id, 5);
     await world.pay(other.id, 6);
     expect((await student.get<StudentFee[]>(path)).data.map(({ id }) => id)).toEqual([own.id]);
-    expect((await student.get<StudentFee>(`${path}/${own.id}`)).data).toMatchObject({ items: [{ name: 'Tuition' }], payments: [{ amount: 5 }] });
+    expect((await student.get<StudentFee>(`${path}/${own.id}`)).data).toMatchObject({
+      items: [{ name: 'Tuition' }],
+      payments: [{ amount: 5 }],
+    });
     await student.get(`${path}/${other.id}`, 404);
-    expect((await student.get<{ amount: number; recorded_by_name: string }[]>('/api/fees/payments')).data).toMatchObject([
-      { amount: 5, recorded_by_name: expect.any(String) },
-    ]);
+    expect(
+      (await student.get<{ amount: number; recorded_by_name: string }[]>('/api/fees/payments')).data,
+    ).toMatchObject([{ amount: 5, recorded_by_name: expect.any(String) }]);
     await student.post(`${path}/${own.id}/waive`, { reason: 'Please' }, 403);
     await student.delete(`${path}/${own.id}`, 403);
     await student.get('/api/finance/summary', 403);
@@ -407,21 +532,39 @@ test('the list is by due date, in any order that it offers, filtered, searched a
   const classId = await lists.addClass();
   const names = ['Zoë', 'anna', 'Ömer'];
   const students = [];
-  for (const last_name of names) students.push(await lists.addStudent(classId, '2021-08-01', { first_name: 'Same', last_name }));
-  const [one, two] = [await lists.addStructure([tuition, admission], [classId]), await lists.addStructure([{ ...bus, amount: 5 }], [classId])];
+  for (const last_name of names)
+    students.push(await lists.addStudent(classId, '2021-08-01', { first_name: 'Same', last_name }));
+  const [one, two] = [
+    await lists.addStructure([tuition, admission], [classId]),
+    await lists.addStructure([{ ...bus, amount: 5 }], [classId]),
+  ];
   await lists.generate(one, { due_date: '2021-12-01' });
   await lists.generate(two, { due_date: '2021-09-01' });
   const all = await walk<StudentFee & { student_name: string; fee_structure_id: number }>(lists.school.admin, path, 6);
-  expect(all.map(({ due_date }) => due_date)).toEqual([...Array<string>(3).fill('2021-09-01'), ...Array<string>(3).fill('2021-12-01')]);
-  const found = async (query: string) => (await lists.school.admin.get<(StudentFee & { student_name: string })[]>(`${path}?${query}`)).data;
-  expect((await found(`fee_structure_id=${two}&sort=student_name`)).map(({ student_name }) => student_name)).toEqual(['Same anna', 'Same Ömer', 'Same Zoë']);
+  expect(all.map(({ due_date }) => due_date)).toEqual([
+    ...Array<string>(3).fill('2021-09-01'),
+    ...Array<string>(3).fill('2021-12-01'),
+  ]);
+  const found = async (query: string) =>
+    (await lists.school.admin.get<(StudentFee & { student_name: string })[]>(`${path}?${query}`)).data;
+  expect((await found(`fee_structure_id=${two}&sort=student_name`)).map(({ student_name }) => student_name)).toEqual([
+    'Same anna',
+    'Same Ömer',
+    'Same Zoë',
+  ]);
   expect((await found('search=omer')).map(({ student_name }) => student_name)).toEqual(['Same Ömer', 'Same Ömer']);
   expect(await found('due_from=2021-09-02&due_to=2021-12-01')).toHaveLength(3);
-  expect((await lists.school.admin.get(`${path}?due_from=2021-09-02&due_to=2021-09-01`, 400)).details).toMatchObject([{ path: 'due_to' }]);
-  expect(await found(`class_id=${classId}&academic_year_id=${lists.yearId}&student_id=${students[0] ?? 0}`)).toHaveLength(2);
+  expect((await lists.school.admin.get(`${path}?due_from=2021-09-02&due_to=2021-09-01`, 400)).details).toMatchObject([
+    { path: 'due_to' },
+  ]);
+  expect(
+    await found(`class_id=${classId}&academic_year_id=${lists.yearId}&student_id=${students[0] ?? 0}`),
+  ).toHaveLength(2);
   const first = all.at(-1);
   await lists.pay(first?.id ?? 0, 1010.5);
-  expect((await found('only_open=true')).map(({ id }) => id)).toEqual(all.filter(({ id }) => id !== first?.id).map(({ id }) => id));
+  expect((await found('only_open=true')).map(({ id }) => id)).toEqual(
+    all.filter(({ id }) => id !== first?.id).map(({ id }) => id),
+  );
   expect((await found('status=paid')).map(({ id }) => id)).toEqual([first?.id]);
   expect((await found('sort=balance&order=desc')).map(({ balance }) => balance)).toEqual([1010.5, 1010.5, 5, 5, 5, 0]);
   expect((await found('sort=amount')).map(({ amount }) => amount)).toEqual([5, 5, 5, 1010.5, 1010.5, 1010.5]);

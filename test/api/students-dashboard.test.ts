@@ -1,8 +1,8 @@
 import { beforeAll, describe, expect, test } from '@jest/globals';
 import jwt from 'jsonwebtoken';
-import type { Client } from '../support/client.ts';
-import { steadyDay } from '../support/days.ts';
-import { type School, serviceOfFile, testPassword } from '../support/service.ts';
+import type { Client } from '../support/client/client.ts';
+import { steadyDay } from '../support/fixtures/days.ts';
+import { type School, serviceOfFile, testPassword } from '../support/server/service.ts';
 
 await steadyDay();
 const service = await serviceOfFile();
@@ -10,7 +10,13 @@ const service = await serviceOfFile();
 interface StudentDashboard {
   student: { id: number; first_name: string; last_name: string; admission_number: string; roll_number: string | null };
   class: Record<string, unknown> | null;
-  attendance: { present: number; absent: number; late: number; rate: number | null; last: { date: string; status: string }[] } | null;
+  attendance: {
+    present: number;
+    absent: number;
+    late: number;
+    rate: number | null;
+    last: { date: string; status: string }[];
+  } | null;
   fees: {
     total: number;
     paid: number;
@@ -19,7 +25,13 @@ interface StudentDashboard {
     overdue: number;
     next_due: { kind: string; id: number; name: string; amount: number; due_date: string } | null;
   } | null;
-  schedule: { date: string; day_of_week: number; holiday: { id: number; name: string } | null; on_leave: boolean; slots: Record<string, unknown>[] } | null;
+  schedule: {
+    date: string;
+    day_of_week: number;
+    holiday: { id: number; name: string } | null;
+    on_leave: boolean;
+    slots: Record<string, unknown>[];
+  } | null;
   notifications: { unread: number };
 }
 
@@ -44,7 +56,15 @@ async function pupil(fields: Record<string, unknown> = {}): Promise<Pupil> {
   const email = `pupil@${school.subdomain}.example`;
   const { data } = await school.admin.post<{ id: number; user_id: number }>(
     '/api/students',
-    { first_name: 'Pia', last_name: 'Pupil', class_id: classId, email, create_user_account: true, password: testPassword, ...fields },
+    {
+      first_name: 'Pia',
+      last_name: 'Pupil',
+      class_id: classId,
+      email,
+      create_user_account: true,
+      password: testPassword,
+      ...fields,
+    },
     201,
   );
   const client = await service.anonymous.login({ tenant_id: school.id, email, password: testPassword });
@@ -57,12 +77,16 @@ async function pupil(fields: Record<string, unknown> = {}): Promise<Pupil> {
     userId: data.user_id,
     classId,
     yearId,
-    sql: (text) => service.database.query(text.replaceAll('@', `${school.schema}.`).replaceAll('$today', "(now() at time zone 'UTC')::date")),
+    sql: (text) =>
+      service.database.query(
+        text.replaceAll('@', `${school.schema}.`).replaceAll('$today', "(now() at time zone 'UTC')::date"),
+      ),
     see: async () => (await client.get<StudentDashboard>(path)).data,
   };
 }
 
-const dateOf = async ({ sql }: Pupil, expression: string) => (await sql<{ day: string }>(`select (${expression})::date::text as day`))[0]?.day ?? '';
+const dateOf = async ({ sql }: Pupil, expression: string) =>
+  (await sql<{ day: string }>(`select (${expression})::date::text as day`))[0]?.day ?? '';
 
 describe('the dashboard of a student', () => {
   test('of whom nothing is known yet has zeros and empty lists', async () => {
@@ -72,7 +96,13 @@ describe('the dashboard of a student', () => {
       class: null,
       attendance: { present: 0, absent: 0, late: 0, rate: null, last: [] },
       fees: { total: 0, paid: 0, waived: 0, pending: 0, overdue: 0, next_due: null },
-      schedule: expect.objectContaining({ date: await dateOf(one, '$today'), whose: null, holiday: null, on_leave: false, slots: [] }) as unknown,
+      schedule: expect.objectContaining({
+        date: await dateOf(one, '$today'),
+        whose: null,
+        holiday: null,
+        on_leave: false,
+        slots: [],
+      }) as unknown,
       notifications: { unread: 0 },
     });
   });
@@ -95,7 +125,13 @@ describe('the dashboard of a student', () => {
 
   test('counts the attendance of the current academic year; who came late was there; the ten latest days come first', async () => {
     const one = await pupil();
-    const other = (await one.school.admin.post<{ id: number }>('/api/students', { first_name: 'O', last_name: 'Ther', class_id: one.classId }, 201)).data.id;
+    const other = (
+      await one.school.admin.post<{ id: number }>(
+        '/api/students',
+        { first_name: 'O', last_name: 'Ther', class_id: one.classId },
+        201,
+      )
+    ).data.id;
     await one.sql(`update @academic_year set start_date = $today - 100, end_date = $today + 100`);
     await one.sql(`insert into @attendance (student_id, class_id, date, status)
       select ${one.id}, ${one.classId}, $today - n, case when n % 6 = 1 then 'absent' when n % 6 = 2 then 'late' else 'present' end from generate_series(0, 12) n
@@ -105,12 +141,16 @@ describe('the dashboard of a student', () => {
     // Days 0 to 12 ago: absent on 1 and 7, late on 2 and 8.
     expect(attendance).toMatchObject({ present: 11, absent: 2, late: 2, rate: 84.62 });
     const days = await Promise.all(Array.from({ length: 10 }, (_, n) => dateOf(one, `$today - ${n}`)));
-    expect(attendance?.last).toEqual(days.map((date, n) => ({ date, status: n % 6 === 1 ? 'absent' : n % 6 === 2 ? 'late' : 'present' })));
+    expect(attendance?.last).toEqual(
+      days.map((date, n) => ({ date, status: n % 6 === 1 ? 'absent' : n % 6 === 2 ? 'late' : 'present' })),
+    );
   });
 
   test('has no attendance where no academic year is current', async () => {
     const one = await pupil();
-    await one.sql(`insert into @attendance (student_id, class_id, date, status) values (${one.id}, ${one.classId}, $today, 'present')`);
+    await one.sql(
+      `insert into @attendance (student_id, class_id, date, status) values (${one.id}, ${one.classId}, $today, 'present')`,
+    );
     expect((await one.see()).attendance?.present).toBe(1);
     await one.sql('update @academic_year set is_current = false');
     expect((await one.see()).attendance).toEqual({ present: 0, absent: 0, late: 0, rate: null, last: [] });
@@ -118,8 +158,12 @@ describe('the dashboard of a student', () => {
 
   test('adds fees and invoices up: all of it is paid, waived or pending; overdue is what was due before today, next is what falls due from today on', async () => {
     const one = await pupil();
-    const other = (await one.school.admin.post<{ id: number }>('/api/students', { first_name: 'O', last_name: 'Ther' }, 201)).data.id;
-    await one.sql(`insert into @fee_structure (name, academic_year_id) select 'Fee ' || n, ${one.yearId} from generate_series(1, 7) n`);
+    const other = (
+      await one.school.admin.post<{ id: number }>('/api/students', { first_name: 'O', last_name: 'Ther' }, 201)
+    ).data.id;
+    await one.sql(
+      `insert into @fee_structure (name, academic_year_id) select 'Fee ' || n, ${one.yearId} from generate_series(1, 7) n`,
+    );
     await one.sql(`insert into @student_fee (student_id, fee_structure_id, amount, paid_amount, due_date, waived_at) values
       (${one.id}, 1, 100.10, 100.10, $today - 30, null), (${one.id}, 2, 200.20, 50.05, $today - 1, null), (${one.id}, 3, 300, 0, $today, null),
       (${one.id}, 4, 400, 100, $today + 10, null), (${one.id}, 5, 500, 20, $today - 60, now()), (${other}, 6, 600, 0, $today, null)`);
@@ -145,7 +189,13 @@ describe('the dashboard of a student', () => {
       due_date: await dateOf(one, '$today + 5'),
     });
     await one.sql(`update @invoice set paid_amount = amount where id = 1`);
-    expect((await one.see()).fees?.next_due).toEqual({ kind: 'student_fee', id: 4, name: 'Fee 4', amount: 300, due_date: await dateOf(one, '$today + 10') });
+    expect((await one.see()).fees?.next_due).toEqual({
+      kind: 'student_fee',
+      id: 4,
+      name: 'Fee 4',
+      amount: 300,
+      due_date: await dateOf(one, '$today + 10'),
+    });
     await one.sql(`update @student_fee set paid_amount = amount where id = 4`);
     expect((await one.see()).fees).toMatchObject({ overdue: 157.15, next_due: null });
   });
@@ -158,7 +208,9 @@ describe('the dashboard of a student', () => {
       await one.sql(`update @timetable_config set working_days = '{1,2,3,4,5,6,7}'`);
       await one.sql(`insert into @teacher (first_name, last_name) values ('Tom', 'Teacher')`);
       await one.sql(`insert into @subject (name, code) values ('Art', 'ART'), ('Sport', 'SPO')`);
-      await one.sql(`insert into @class (name, grade_id, academic_year_id) select 'Other', grade_id, academic_year_id from @class where id = ${one.classId}`);
+      await one.sql(
+        `insert into @class (name, grade_id, academic_year_id) select 'Other', grade_id, academic_year_id from @class where id = ${one.classId}`,
+      );
       await one.sql(`insert into @timetable_slot (class_id, academic_year_id, subject_id, teacher_id, day_of_week, period, room)
         select c.id, c.academic_year_id, case when period = 3 then 2 else 1 end, case when c.id = ${one.classId} and period = 3 then 1 end, d.day, period, case when period = 3 then 'Gym' end
         from @class c, generate_series(1, 7) d (day), (values (3), (1)) p (period)
@@ -166,7 +218,15 @@ describe('the dashboard of a student', () => {
     });
 
     const slots = () => [
-      expect.objectContaining({ period: 1, class_id: one.classId, subject_id: 1, subject_name: 'Art', teacher_id: null, teacher_name: null, room: 'R1' }),
+      expect.objectContaining({
+        period: 1,
+        class_id: one.classId,
+        subject_id: 1,
+        subject_name: 'Art',
+        teacher_id: null,
+        teacher_name: null,
+        room: 'R1',
+      }),
       expect.objectContaining({
         period: 3,
         class_id: one.classId,
@@ -246,7 +306,11 @@ describe('the dashboard of a student', () => {
 
   test('leaves out what the school has not enabled', async () => {
     const one = await pupil();
-    for (const [feature, part] of Object.entries({ attendance: 'attendance', fees_management: 'fees', timetable: 'schedule' } as const)) {
+    for (const [feature, part] of Object.entries({
+      attendance: 'attendance',
+      fees_management: 'fees',
+      timetable: 'schedule',
+    } as const)) {
       await service.operator.put(`/api/platform/tenants/${one.school.id}`, { feature_flags: { [feature]: false } });
       const dashboard = await one.see();
       expect(Object.entries(dashboard).filter(([, value]) => value === null)).toEqual([[part, null]]);
@@ -261,7 +325,11 @@ describe('who has one', () => {
     expect((await nobody.get(path, 404)).error).toBe('not_found');
     await one.sql(`update @student set user_id = ${nobody.id} where id = ${one.id}`);
     // What a session knows of its user comes with the next log-in.
-    const again = await service.anonymous.login({ tenant_id: one.school.id, email: nobody.email, password: testPassword });
+    const again = await service.anonymous.login({
+      tenant_id: one.school.id,
+      email: nobody.email,
+      password: testPassword,
+    });
     expect((await again.get<StudentDashboard>(path)).data.student.id).toBe(one.id);
   });
 
@@ -285,9 +353,10 @@ describe('who has one', () => {
     const one = await pupil();
     const scope = async (who: Client) => {
       const { sid } = jwt.decode(who.token) as { sid: string };
-      const [row] = await service.database.query<{ scope: string }>(`select settings ->> 'scope' as scope from core.admit('auth_profile', $1, '{}', '{}')`, [
-        sid,
-      ]);
+      const [row] = await service.database.query<{ scope: string }>(
+        `select settings ->> 'scope' as scope from core.admit('auth_profile', $1, '{}', '{}')`,
+        [sid],
+      );
       return row?.scope;
     };
     expect(await scope(one.client)).toBe('own');

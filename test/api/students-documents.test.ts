@@ -1,11 +1,11 @@
 import { beforeAll, describe, expect, test } from '@jest/globals';
-import type { Client } from '../support/client.ts';
-import { compoundFile, officeFile, openDocumentFile, pdfOf, zip } from '../support/documents.ts';
-import { ids, inOrder, plain, walk } from '../support/pages.ts';
-import { jpeg, png } from '../support/pictures.ts';
-import { multipart } from '../support/registry.ts';
-import { type School, serviceWithSchool, testPassword } from '../support/service.ts';
-import { send } from '../support/wire.ts';
+import type { Client } from '../support/client/client.ts';
+import { compoundFile, officeFile, openDocumentFile, pdfOf, zip } from '../support/fixtures/documents.ts';
+import { ids, inOrder, plain, walk } from '../support/client/pages.ts';
+import { jpeg, png } from '../support/fixtures/pictures.ts';
+import { multipart } from '../support/server/registry.ts';
+import { type School, serviceWithSchool, testPassword } from '../support/server/service.ts';
+import { send } from '../support/client/wire.ts';
 
 const { service, school } = await serviceWithSchool();
 let student: number;
@@ -30,7 +30,8 @@ interface Document {
 }
 
 const addStudent = async (fields: Record<string, unknown> = {}, at = school) =>
-  (await at.admin.post<{ id: number }>('/api/students', { first_name: 'Dora', last_name: 'Document', ...fields }, 201)).data.id;
+  (await at.admin.post<{ id: number }>('/api/students', { first_name: 'Dora', last_name: 'Document', ...fields }, 201))
+    .data.id;
 
 const pathOf = (of: number) => `/api/students/${of}/documents`;
 const pdf = pdfOf('a page');
@@ -51,12 +52,15 @@ interface Upload {
   headers?: Record<string, string>;
 }
 
-const upload = <T = Document>({ content = pdf, name = 'page.pdf', fields = {}, of = student, who = school.admin, headers = {} }: Upload, status: number) =>
-  who.send<T>('POST', pathOf(of), { body: form(content, name, fields), headers }, status);
+const upload = <T = Document>(
+  { content = pdf, name = 'page.pdf', fields = {}, of = student, who = school.admin, headers = {} }: Upload,
+  status: number,
+) => who.send<T>('POST', pathOf(of), { body: form(content, name, fields), headers }, status);
 
 const add = async (given: Upload = {}) => (await upload(given, 201)).data;
 
-const list = async (of: number, query = '', who = school.admin) => (await who.get<Document[]>(`${pathOf(of)}?pageSize=100${query}`)).data;
+const list = async (of: number, query = '', who = school.admin) =>
+  (await who.get<Document[]>(`${pathOf(of)}?pageSize=100${query}`)).data;
 
 /** How many rows there are of documents and of files. */
 async function rows(at = school): Promise<{ documents: number; files: number }> {
@@ -77,10 +81,15 @@ describe('a document', () => {
     const [type] = await types();
     const of = await addStudent();
     const { data, headers } = await upload(
-      { of, name: 'Zeugnis März.pdf', fields: { document_type_id: String(type?.id), description: '  First half year  ' } },
+      {
+        of,
+        name: 'Zeugnis März.pdf',
+        fields: { document_type_id: String(type?.id), description: '  First half year  ' },
+      },
       201,
     );
-    const admin = (await school.admin.get<{ id: number; first_name: string; last_name: string }>('/api/auth/profile')).data;
+    const admin = (await school.admin.get<{ id: number; first_name: string; last_name: string }>('/api/auth/profile'))
+      .data;
     expect(data).toEqual({
       id: data.id,
       student_id: of,
@@ -104,12 +113,18 @@ describe('a document', () => {
     expect(file.headers.get('content-length')).toBe(String(pdf.length));
     expect(file.headers.get('x-content-type-options')).toBe('nosniff');
     expect(file.headers.get('content-security-policy')).toBe("default-src 'none'; sandbox");
-    expect(file.headers.get('content-disposition')).toBe(`inline; filename="Zeugnis_M_rz.pdf"; filename*=UTF-8''Zeugnis%20M%C3%A4rz.pdf`);
+    expect(file.headers.get('content-disposition')).toBe(
+      `inline; filename="Zeugnis_M_rz.pdf"; filename*=UTF-8''Zeugnis%20M%C3%A4rz.pdf`,
+    );
   });
 
   test('needs neither type nor description, and takes empty ones, as forms send them, for none', async () => {
     for (const fields of [{}, { document_type_id: '', description: '' }]) {
-      expect(await add({ fields })).toMatchObject({ document_type_id: null, document_type_name: null, description: null });
+      expect(await add({ fields })).toMatchObject({
+        document_type_id: null,
+        document_type_name: null,
+        description: null,
+      });
     }
   });
 
@@ -141,7 +156,8 @@ describe('a document', () => {
 
   test('comes once, however often the request with one Idempotency-Key does', async () => {
     const of = await addStudent();
-    const once = (content: Buffer, status: number) => upload({ of, content, headers: { 'Idempotency-Key': 'doc-1' } }, status);
+    const once = (content: Buffer, status: number) =>
+      upload({ of, content, headers: { 'Idempotency-Key': 'doc-1' } }, status);
     const [one, two] = await Promise.all([once(pdf, 201), once(pdf, 201)]);
     expect(one.data).toEqual(two.data);
     expect(await list(of)).toEqual([one.data]);
@@ -163,7 +179,8 @@ describe('a document', () => {
     await school.admin.delete(`/api/students/${gone}`);
     const before = await rows();
     for (const nobody of [gone, 999_999]) {
-      for (const path of [pathOf(nobody), `${pathOf(nobody)}/${id}`, `${pathOf(nobody)}/${id}/file`]) await school.admin.get(path, 404);
+      for (const path of [pathOf(nobody), `${pathOf(nobody)}/${id}`, `${pathOf(nobody)}/${id}/file`])
+        await school.admin.get(path, 404);
       await school.admin.delete(`${pathOf(nobody)}/${id}`, 404);
       expect((await upload<unknown>({ of: nobody }, 404)).error).toBe('not_found');
     }
@@ -175,7 +192,9 @@ describe('a document', () => {
       `insert into ${school.schema}.document_type (name) values ('Referred to') returning id::integer`,
     );
     await add({ fields: { document_type_id: String(type?.id) } });
-    await expect(service.database.query(`delete from ${school.schema}.document_type where id = $1`, [type?.id])).rejects.toThrow('violates');
+    await expect(
+      service.database.query(`delete from ${school.schema}.document_type where id = $1`, [type?.id]),
+    ).rejects.toThrow('violates');
   });
 });
 
@@ -190,9 +209,24 @@ describe('what comes in', () => {
     ['a.jpeg', jpeg, 'image/jpeg', 'inline'],
     ['a.png', png, 'image/png', 'inline'],
     ['a.webp', webp, 'image/webp', 'inline'],
-    ['a.docx', officeFile(`${office}.wordprocessingml.document`, 'word/document.xml'), `${office}.wordprocessingml.document`, 'attachment'],
-    ['a.xlsx', officeFile(`${office}.spreadsheetml.sheet`, 'xl/workbook.xml'), `${office}.spreadsheetml.sheet`, 'attachment'],
-    ['a.pptx', officeFile(`${office}.presentationml.presentation`, 'ppt/presentation.xml'), `${office}.presentationml.presentation`, 'attachment'],
+    [
+      'a.docx',
+      officeFile(`${office}.wordprocessingml.document`, 'word/document.xml'),
+      `${office}.wordprocessingml.document`,
+      'attachment',
+    ],
+    [
+      'a.xlsx',
+      officeFile(`${office}.spreadsheetml.sheet`, 'xl/workbook.xml'),
+      `${office}.spreadsheetml.sheet`,
+      'attachment',
+    ],
+    [
+      'a.pptx',
+      officeFile(`${office}.presentationml.presentation`, 'ppt/presentation.xml'),
+      `${office}.presentationml.presentation`,
+      'attachment',
+    ],
     ['a.odt', openDocumentFile(`${openDocument}.text`), `${openDocument}.text`, 'attachment'],
     ['a.ods', openDocumentFile(`${openDocument}.spreadsheet`), `${openDocument}.spreadsheet`, 'attachment'],
     ['a.odp', openDocumentFile(`${openDocument}.presentation`), `${openDocument}.presentation`, 'attachment'],
@@ -212,12 +246,20 @@ describe('what comes in', () => {
     ['HTML that is called a PDF', 'invoice.pdf', Buffer.from('<!doctype html><script>alert(1)</script>')],
     ['HTML with a PDF inside', 'invoice.pdf', Buffer.concat([Buffer.from('<html>'), pdf])],
     ['SVG', 'picture.svg', Buffer.from('<svg xmlns="http://www.w3.org/2000/svg" onload="alert(1)"/>')],
-    ['SVG that is called a PNG', 'picture.png', Buffer.from('<?xml version="1.0"?><svg xmlns="http://www.w3.org/2000/svg"><script/></svg>')],
+    [
+      'SVG that is called a PNG',
+      'picture.png',
+      Buffer.from('<?xml version="1.0"?><svg xmlns="http://www.w3.org/2000/svg"><script/></svg>'),
+    ],
     ['XML', 'a.docx', Buffer.from('<?xml version="1.0"?><?mso-application progid="Word.Document"?><w:wordDocument/>')],
     ['a zip that is none of these', 'a.docx', zip({ 'word.txt': 'no document' })],
     ['an empty zip', 'a.docx', zip({})],
     ['a Java archive', 'a.docx', zip({ 'META-INF/MANIFEST.MF': 'Main-Class: Evil' })],
-    ['a document with macros', 'a.docx', officeFile('application/vnd.ms-word.document.macroEnabled', 'word/document.xml')],
+    [
+      'a document with macros',
+      'a.docx',
+      officeFile('application/vnd.ms-word.document.macroEnabled', 'word/document.xml'),
+    ],
     ['an archive that unpacks to 50 MB', 'a.docx', zip({ '[Content_Types].xml': Buffer.alloc(50_000_000) })],
     ['a program', 'a.pdf', Buffer.concat([Buffer.from('MZ'), Buffer.alloc(200)])],
     ['a GIF', 'a.gif', Buffer.from('GIF89a')],
@@ -236,7 +278,9 @@ describe('what comes in', () => {
     expect(made.size).toBe(10 * 1024 * 1024);
     expect((await school.admin.get<Buffer>(`${pathOf(student)}/${made.id}/file`)).data.equals(most)).toBe(true);
     const before = await rows();
-    expect((await upload<unknown>({ content: Buffer.concat([most, Buffer.alloc(1)]) }, 413)).error).toBe('payload_too_large');
+    expect((await upload<unknown>({ content: Buffer.concat([most, Buffer.alloc(1)]) }, 413)).error).toBe(
+      'payload_too_large',
+    );
     expect(await rows()).toEqual(before);
   });
 
@@ -245,14 +289,22 @@ describe('what comes in', () => {
     const unknown = await upload<unknown>({ fields: { document_type_id: '999999' } }, 422);
     expect(unknown).toMatchObject({ error: 'invalid_reference', details: [{ path: 'document_type_id' }] });
     for (const document_type_id of ['one', '0', '-1', '1.5', '1e3']) {
-      expect((await upload<unknown>({ fields: { document_type_id } }, 400)).details).toMatchObject([{ path: 'document_type_id' }]);
+      expect((await upload<unknown>({ fields: { document_type_id } }, 400)).details).toMatchObject([
+        { path: 'document_type_id' },
+      ]);
     }
     expect(await rows()).toEqual(before);
   });
 
   test('fields that do not fit are a 400 by their name: a long description, one that nobody knows, one that the service sets', async () => {
     const before = await rows();
-    for (const [path, value] of Object.entries({ description: 'x'.repeat(501), colour: 'red', uploaded_by: '1', file_id: '1', __proto__x: '1' })) {
+    for (const [path, value] of Object.entries({
+      description: 'x'.repeat(501),
+      colour: 'red',
+      uploaded_by: '1',
+      file_id: '1',
+      __proto__x: '1',
+    })) {
       expect((await upload<unknown>({ fields: { [path]: value } }, 400)).details).toMatchObject([{ path }]);
     }
     expect(await rows()).toEqual(before);
@@ -275,10 +327,22 @@ describe('what comes in', () => {
 
 describe('the name of a file', () => {
   /** Uploads by the bytes of the header, which a client that means harm writes itself. */
-  async function named(parameter: string, content = pdf): Promise<{ name: string; disposition: string; headers: Record<string, unknown> }> {
+  async function named(
+    parameter: string,
+    content = pdf,
+  ): Promise<{ name: string; disposition: string; headers: Record<string, unknown> }> {
     const { body, headers } = multipart('file', content, 'NAME');
-    const sent = Buffer.from(body.toString('latin1').replace('filename="NAME"', Buffer.from(parameter).toString('latin1')), 'latin1');
-    const made = await send(service.url, { method: 'POST', path: pathOf(student), token: school.admin.token, headers, body: sent });
+    const sent = Buffer.from(
+      body.toString('latin1').replace('filename="NAME"', Buffer.from(parameter).toString('latin1')),
+      'latin1',
+    );
+    const made = await send(service.url, {
+      method: 'POST',
+      path: pathOf(student),
+      token: school.admin.token,
+      headers,
+      body: sent,
+    });
     expect([made.status, made.text]).toEqual([201, expect.anything()]);
     const { id, name } = made.json?.data as Document;
     const file = await send(service.url, { path: `${pathOf(student)}/${id}/file`, token: school.admin.token });
@@ -339,7 +403,13 @@ describe('the name of a file', () => {
     for (const parameter of ['filename="a\0b.pdf"', 'filename="a\rb.pdf"', 'filename=".."', 'filename=""']) {
       const { body, headers } = multipart('file', pdf, 'NAME');
       const sent = Buffer.from(body.toString('latin1').replace('filename="NAME"', parameter), 'latin1');
-      const answer = await send(service.url, { method: 'POST', path: pathOf(student), token: school.admin.token, headers, body: sent });
+      const answer = await send(service.url, {
+        method: 'POST',
+        path: pathOf(student),
+        token: school.admin.token,
+        headers,
+        body: sent,
+      });
       expect([parameter, answer.status, answer.json?.error]).toEqual([parameter, 400, 'validation_error']);
     }
     expect(await rows()).toEqual(before);
@@ -381,7 +451,10 @@ describe('the list', () => {
     everything = await walk<Document>(school.admin, pathOf(of), 100);
   });
 
-  const keys: Record<string, (document: Document) => string[]> = { created_at: ({ created_at }) => [created_at], name: ({ name }) => [plain(name)] };
+  const keys: Record<string, (document: Document) => string[]> = {
+    created_at: ({ created_at }) => [created_at],
+    name: ({ name }) => [plain(name)],
+  };
 
   test('has the documents of this student alone, the latest first when nothing is said', async () => {
     expect(everything).toHaveLength(13);
@@ -517,7 +590,14 @@ describe('a part of a file', () => {
   test('If-Range gives the part while the file is the one that it names, and else the whole', async () => {
     const part = await ask({ Range: 'bytes=10-19', 'If-Range': etag });
     expect([part.status, part.data.equals(content.subarray(10, 20))]).toEqual([206, true]);
-    for (const ifRange of ['"0123"', `W/${etag}`, etag.slice(1, -1), '*', `${etag}, ${etag}`, new Date().toUTCString()]) {
+    for (const ifRange of [
+      '"0123"',
+      `W/${etag}`,
+      etag.slice(1, -1),
+      '*',
+      `${etag}, ${etag}`,
+      new Date().toUTCString(),
+    ]) {
       const whole = await ask({ Range: 'bytes=10-19', 'If-Range': ifRange });
       expect([ifRange, whole.status, whole.data.equals(content)]).toEqual([ifRange, 200, true]);
     }
@@ -527,7 +607,12 @@ describe('a part of a file', () => {
   });
 
   test('If-None-Match comes first: who has the file gets a 304 without a byte, whatever part they ask for', async () => {
-    for (const headers of [{}, { Range: 'bytes=0-9' }, { Range: 'bytes=5000-' }, { Range: 'bytes=0-9', 'If-Range': etag }]) {
+    for (const headers of [
+      {},
+      { Range: 'bytes=0-9' },
+      { Range: 'bytes=5000-' },
+      { Range: 'bytes=0-9', 'If-Range': etag },
+    ]) {
       for (const tag of [etag, `W/${etag}`, `"0", ${etag}`, '*']) {
         const known = await ask({ ...headers, 'If-None-Match': tag });
         expect([known.status, known.data.length, known.headers.get('etag')]).toEqual([304, 0, etag]);
@@ -555,7 +640,12 @@ describe('a part of a file', () => {
     const { id, size } = await add({ content: large });
     const parts: Buffer[] = [];
     for (let start = 0; start < size; start += 700_001) {
-      const part = await school.admin.send<Buffer>('GET', `${pathOf(student)}/${id}/file`, { headers: { Range: `bytes=${start}-${start + 700_000}` } }, 206);
+      const part = await school.admin.send<Buffer>(
+        'GET',
+        `${pathOf(student)}/${id}/file`,
+        { headers: { Range: `bytes=${start}-${start + 700_000}` } },
+        206,
+      );
       parts.push(part.data);
     }
     expect(parts).toHaveLength(5);
@@ -568,7 +658,8 @@ describe('a part of a file', () => {
       `update ${school.schema}.file set content = '' where id = (select file_id from ${school.schema}.student_document where id = $1)`,
       [id],
     );
-    const empty = (headers: Record<string, string>) => school.admin.send<Buffer>('GET', `${pathOf(student)}/${id}/file`, { headers });
+    const empty = (headers: Record<string, string>) =>
+      school.admin.send<Buffer>('GET', `${pathOf(student)}/${id}/file`, { headers });
     const whole = await empty({});
     expect([whole.status, whole.data.length, whole.headers.get('content-length')]).toEqual([200, 0, '0']);
     for (const range of ['bytes=0-', 'bytes=0-0', 'bytes=-1', 'bytes=-0']) {
@@ -581,7 +672,12 @@ describe('a part of a file', () => {
     const picture = new FormData();
     picture.append('picture', new Blob([new Uint8Array(png)]), 'me.png');
     await school.admin.send('POST', '/api/auth/profile/picture', { body: picture }, 200);
-    const part = await school.admin.send<Buffer>('GET', '/api/auth/profile/picture', { headers: { Range: 'bytes=1-3' } }, 206);
+    const part = await school.admin.send<Buffer>(
+      'GET',
+      '/api/auth/profile/picture',
+      { headers: { Range: 'bytes=1-3' } },
+      206,
+    );
     expect(part.data.toString()).toBe('PNG');
   });
 });
@@ -612,8 +708,14 @@ describe('who may', () => {
     place = await service.school();
     const [mine, theirs] = [await place.classroom('Mine'), await place.classroom('Theirs')];
     const email = (n: string) => `${n}@${place.subdomain}.example`;
-    taught = await addStudent({ class_id: mine.classId, email: email('taught'), create_user_account: true, password: testPassword }, place);
-    other = await addStudent({ class_id: theirs.classId, email: email('other'), create_user_account: true, password: testPassword }, place);
+    taught = await addStudent(
+      { class_id: mine.classId, email: email('taught'), create_user_account: true, password: testPassword },
+      place,
+    );
+    other = await addStudent(
+      { class_id: theirs.classId, email: email('other'), create_user_account: true, password: testPassword },
+      place,
+    );
     ofTaught = (await upload({ of: taught, who: place.admin }, 201)).data;
     ofOther = (await upload({ of: other, who: place.admin }, 201)).data;
     teacher = await place.user(['teacher']);
@@ -640,7 +742,9 @@ describe('who may', () => {
 
   test('an accountant reads all and writes none; who may change students but not see them writes and does not read; nobody and operators do nothing', async () => {
     expect(await doors(await place.user(['accountant']), other, ofOther)).toEqual([200, 200, 200, 403, 403]);
-    expect(await doors(await place.user([await place.role('student.update')]), other, ofOther)).toEqual([403, 403, 403, 201, 404]);
+    expect(await doors(await place.user([await place.role('student.update')]), other, ofOther)).toEqual([
+      403, 403, 403, 201, 404,
+    ]);
     expect(await doors(await place.user([]), other, ofOther)).toEqual([403, 403, 403, 403, 403]);
     expect(await doors(service.anonymous, other, ofOther)).toEqual([401, 401, 401, 401, 401]);
     expect(await doors(service.operator, other, ofOther)).toEqual([403, 403, 403, 403, 403]);
@@ -650,7 +754,10 @@ describe('who may', () => {
     await service.database.query(
       `insert into ${place.schema}.role_permission (role_id, permission_id) select r.id, p.id from ${place.schema}.role r, core.permission p where r.name = 'teacher' and p.name = 'student.update'`,
     );
-    const [row] = await service.database.query<{ email: string }>(`select email from ${place.schema}.user_account where id = $1`, [teacher.id]);
+    const [row] = await service.database.query<{ email: string }>(
+      `select email from ${place.schema}.user_account where id = $1`,
+      [teacher.id],
+    );
     const again = await login(row?.email ?? '');
     const before = await rows(place);
     expect(await doors(again, other, ofOther)).toEqual([404, 404, 404, 404, 404]);

@@ -1,7 +1,7 @@
 import { beforeAll, describe, expect, test } from '@jest/globals';
-import type { Client } from '../support/client.ts';
-import { type School, serviceWithSchool, testPassword, unique } from '../support/service.ts';
-import { checksums } from '../support/traces.ts';
+import type { Client } from '../support/client/client.ts';
+import { type School, serviceWithSchool, testPassword, unique } from '../support/server/service.ts';
+import { checksums } from '../support/database/traces.ts';
 
 const { service, school } = await serviceWithSchool();
 /** Last year, this one, the next. */
@@ -60,7 +60,13 @@ async function addClass(
 }
 
 const addStudent = async (classId: number | null, fields: Record<string, unknown> = {}, of = school) =>
-  (await of.admin.post<{ id: number }>('/api/students', { first_name: 'Pro', last_name: unique('Moted'), class_id: classId, ...fields }, 201)).data.id;
+  (
+    await of.admin.post<{ id: number }>(
+      '/api/students',
+      { first_name: 'Pro', last_name: unique('Moted'), class_id: classId, ...fields },
+      201,
+    )
+  ).data.id;
 
 const some = async (count: number, classId: number | null, of = school) => {
   const ids: number[] = [];
@@ -68,18 +74,30 @@ const some = async (count: number, classId: number | null, of = school) => {
   return ids;
 };
 
-const body = (student_ids: unknown, to_class_id: number, to_academic_year_id: number) => ({ student_ids, to_class_id, to_academic_year_id });
+const body = (student_ids: unknown, to_class_id: number, to_academic_year_id: number) => ({
+  student_ids,
+  to_class_id,
+  to_academic_year_id,
+});
 
 const preview = async (ids: number[], classId: number, yearId: number, who: Client = school.admin) =>
   (await who.post<Preview>('/api/students/promotion/preview', body(ids, classId, yearId))).data;
 
-const promote = <T = Promoted>(ids: number[], classId: number, yearId: number, status: number, who: Client = school.admin) =>
-  who.post<T>('/api/students/promote', body(ids, classId, yearId), status);
+const promote = <T = Promoted>(
+  ids: number[],
+  classId: number,
+  yearId: number,
+  status: number,
+  who: Client = school.admin,
+) => who.post<T>('/api/students/promote', body(ids, classId, yearId), status);
 
 const inClass = async (classId: number) =>
-  (await school.admin.get<{ id: number }[]>(`/api/students?pageSize=100&class_id=${classId}`)).data.map(({ id }) => id).sort((a, b) => a - b);
+  (await school.admin.get<{ id: number }[]>(`/api/students?pageSize=100&class_id=${classId}`)).data
+    .map(({ id }) => id)
+    .sort((a, b) => a - b);
 
-const classOf = async (id: number) => (await school.admin.get<{ class_id: number | null }>(`/api/students/${id}`)).data.class_id;
+const classOf = async (id: number) =>
+  (await school.admin.get<{ class_id: number | null }>(`/api/students/${id}`)).data.class_id;
 
 const reasons = ({ students }: Preview) => students.map(({ reason }) => reason);
 
@@ -130,7 +148,12 @@ describe('the preview of a promotion', () => {
   });
 
   test('gives the reason of everybody who can not be promoted', async () => {
-    const [last, from, to, beside] = [await addClass(years[0]), await addClass(years[1]), await addClass(years[2]), await addClass(years[2])];
+    const [last, from, to, beside] = [
+      await addClass(years[0]),
+      await addClass(years[1]),
+      await addClass(years[2]),
+      await addClass(years[2]),
+    ];
     const fit = await addStudent(from.id);
     const old = await addStudent(last.id);
     const inactive = await addStudent(from.id, { is_active: false });
@@ -160,7 +183,13 @@ describe('the preview of a promotion', () => {
     const [a = 0, b = 0, c = 0, d = 0] = await some(4, from.id);
     const inactive = await addStudent(from.id, { is_active: false });
     const full = 'The class is full.';
-    expect(reasons(await preview([c, inactive, a, b, d], to.id, years[2]))).toEqual([null, 'The student is inactive.', null, full, full]);
+    expect(reasons(await preview([c, inactive, a, b, d], to.id, years[2]))).toEqual([
+      null,
+      'The student is inactive.',
+      null,
+      full,
+      full,
+    ]);
     expect(reasons(await preview([d, b, a], to.id, years[2]))).toEqual([null, null, full]);
   });
 
@@ -205,13 +234,25 @@ describe.each(['/api/students/promotion/preview', '/api/students/promote'])('%s'
   test('refuses students who do not exist or were deleted by their place in the list: 422', async () => {
     const gone = await addStudent(from);
     await school.admin.delete(`/api/students/${gone}`);
-    expect(await refused(body([student, gone, 999_999], to, years[2]), 422)).toEqual({ error: 'invalid_reference', paths: ['student_ids.1', 'student_ids.2'] });
+    expect(await refused(body([student, gone, 999_999], to, years[2]), 422)).toEqual({
+      error: 'invalid_reference',
+      paths: ['student_ids.1', 'student_ids.2'],
+    });
   });
 
   test('refuses a class or a year that does not exist, and a class of another year: 422', async () => {
-    expect(await refused(body([student], 999_999, years[2]), 422)).toEqual({ error: 'invalid_reference', paths: ['to_class_id'] });
-    expect(await refused(body([student], to, 999_999), 422)).toEqual({ error: 'invalid_reference', paths: ['to_academic_year_id'] });
-    expect(await refused(body([student], to, years[1]), 422)).toEqual({ error: 'invalid_reference', paths: ['to_class_id'] });
+    expect(await refused(body([student], 999_999, years[2]), 422)).toEqual({
+      error: 'invalid_reference',
+      paths: ['to_class_id'],
+    });
+    expect(await refused(body([student], to, 999_999), 422)).toEqual({
+      error: 'invalid_reference',
+      paths: ['to_academic_year_id'],
+    });
+    expect(await refused(body([student], to, years[1]), 422)).toEqual({
+      error: 'invalid_reference',
+      paths: ['to_class_id'],
+    });
   });
 
   test.each<[string, unknown, string]>([
@@ -226,7 +267,11 @@ describe.each(['/api/students/promotion/preview', '/api/students/promote'])('%s'
   });
 
   test('needs class and year, and knows no other field: 400', async () => {
-    expect((await refused({ student_ids: [student], colour: 'red' }, 400)).paths.sort()).toEqual(['colour', 'to_academic_year_id', 'to_class_id']);
+    expect((await refused({ student_ids: [student], colour: 'red' }, 400)).paths.sort()).toEqual([
+      'colour',
+      'to_academic_year_id',
+      'to_class_id',
+    ]);
   });
 });
 
@@ -238,18 +283,28 @@ describe('a promotion', () => {
     expect(data).toEqual({ promoted: 3, to_class_id: to.id, to_academic_year_id: years[1], students: ids });
     for (const id of ids) {
       const { data: student } = await school.admin.get(`/api/students/${id}`);
-      expect(student).toMatchObject({ class_id: to.id, class_name: to.name, grade_id: to.gradeId, academic_year_id: years[1] });
+      expect(student).toMatchObject({
+        class_id: to.id,
+        class_name: to.name,
+        grade_id: to.gradeId,
+        academic_year_id: years[1],
+      });
     }
     expect(await inClass(from.id)).toEqual(ids);
     expect(await inClass(to.id)).toEqual(ids);
-    const lastYear = await school.admin.get<{ id: number }[]>(`/api/students?pageSize=100&academic_year_id=${years[0]}`);
+    const lastYear = await school.admin.get<{ id: number }[]>(
+      `/api/students?pageSize=100&academic_year_id=${years[0]}`,
+    );
     expect(lastYear.data.map(({ id }) => id)).toEqual(expect.arrayContaining(ids));
   });
 
   test('completes the enrollment of the old year today and begins the next today, also for a year that begins later', async () => {
     const [from, to] = [await addClass(years[1]), await addClass(years[2])];
     const id = await addStudent(from.id);
-    await service.database.query(`update ${school.schema}.enrollment set starts_on = starts_on - 100 where student_id = $1`, [id]);
+    await service.database.query(
+      `update ${school.schema}.enrollment set starts_on = starts_on - 100 where student_id = $1`,
+      [id],
+    );
     await promote([id], to.id, years[2], 200);
     const enrollments = await service.database.query(
       `select class_id::integer, academic_year_id::integer, status, starts_on - (now() at time zone 'UTC')::date as starts, ends_on - (now() at time zone 'UTC')::date as ends
@@ -264,7 +319,11 @@ describe('a promotion', () => {
 
   test('of students of whom one can not be promoted is a 409 that says why by their place, and nobody is', async () => {
     const [from, to] = [await addClass(years[1]), await addClass(years[2], 2)];
-    const ids = [await addStudent(from.id), await addStudent(from.id, { is_active: false }), ...(await some(2, from.id))];
+    const ids = [
+      await addStudent(from.id),
+      await addStudent(from.id, { is_active: false }),
+      ...(await some(2, from.id)),
+    ];
     const before = await checksums(service.database, school.schema);
     const refused = await promote<unknown>(ids, to.id, years[2], 409);
     expect(refused.error).toBe('conflict');
@@ -273,7 +332,9 @@ describe('a promotion', () => {
       { path: 'student_ids.3', message: 'The class is full.' },
     ]);
     expect(await checksums(service.database, school.schema)).toEqual(before);
-    const fit = (await preview(ids, to.id, years[2])).students.filter(({ eligible }) => eligible).map(({ student_id }) => student_id);
+    const fit = (await preview(ids, to.id, years[2])).students
+      .filter(({ eligible }) => eligible)
+      .map(({ student_id }) => student_id);
     await promote(fit, to.id, years[2], 200);
     expect(await inClass(to.id)).toEqual(fit);
   });
@@ -282,7 +343,12 @@ describe('a promotion', () => {
     const [from, to] = [await addClass(years[1]), await addClass(years[2])];
     const ids = await some(2, from.id);
     const send = () =>
-      school.admin.send<Promoted>('POST', '/api/students/promote', { body: body(ids, to.id, years[2]), headers: { 'Idempotency-Key': 'promotion-1' } }, 200);
+      school.admin.send<Promoted>(
+        'POST',
+        '/api/students/promote',
+        { body: body(ids, to.id, years[2]), headers: { 'Idempotency-Key': 'promotion-1' } },
+        200,
+      );
     const [one, two] = await Promise.all([send(), send()]);
     expect(one.data).toEqual(two.data);
     expect((await promote<unknown>(ids, to.id, years[2], 409)).details.map(({ message }) => message)).toEqual(
@@ -305,12 +371,17 @@ describe('a promotion', () => {
 });
 
 describe('of two promotions at once', () => {
-  const statuses = async (...promotions: Promise<{ status: number }>[]) => (await Promise.all(promotions)).map(({ status }) => status).sort();
-  const start = (ids: number[], classId: number) => school.admin.send<Promoted>('POST', '/api/students/promote', { body: body(ids, classId, years[2]) });
+  const statuses = async (...promotions: Promise<{ status: number }>[]) =>
+    (await Promise.all(promotions)).map(({ status }) => status).sort();
+  const start = (ids: number[], classId: number) =>
+    school.admin.send<Promoted>('POST', '/api/students/promote', { body: body(ids, classId, years[2]) });
 
   test('one wins where they name the same students, in any order, whether the class is the same or another', async () => {
     const from = await addClass(years[1]);
-    for (const [one, two] of [[await addClass(years[2])].flatMap((to) => [to, to]), [await addClass(years[2]), await addClass(years[2])]]) {
+    for (const [one, two] of [
+      [await addClass(years[2])].flatMap((to) => [to, to]),
+      [await addClass(years[2]), await addClass(years[2])],
+    ]) {
       const ids = await some(5, from.id);
       expect(await statuses(start(ids, one?.id ?? 0), start([...ids].reverse(), two?.id ?? 0))).toEqual([200, 409]);
       const classes = new Set(await Promise.all(ids.map(classOf)));
@@ -332,7 +403,9 @@ describe('of two promotions at once', () => {
 
   test('both win where they have nothing in common', async () => {
     const [from, one, two] = [await addClass(years[1]), await addClass(years[2]), await addClass(years[2])];
-    expect(await statuses(start(await some(3, from.id), one.id), start(await some(3, from.id), two.id))).toEqual([200, 200]);
+    expect(await statuses(start(await some(3, from.id), one.id), start(await some(3, from.id), two.id))).toEqual([
+      200, 200,
+    ]);
   });
 });
 
@@ -376,8 +449,12 @@ describe('who may', () => {
       [teacher.id, [mine.id, mineNext.id]],
     );
     for (const path of ['/api/students/promotion/preview', '/api/students/promote']) {
-      expect((await teacher.post(path, body([near, far], mineNext.id, next), 422)).details).toMatchObject([{ path: 'student_ids.1' }]);
-      expect((await teacher.post(path, body([near], theirsNext.id, next), 422)).details).toMatchObject([{ path: 'to_class_id' }]);
+      expect((await teacher.post(path, body([near, far], mineNext.id, next), 422)).details).toMatchObject([
+        { path: 'student_ids.1' },
+      ]);
+      expect((await teacher.post(path, body([near], theirsNext.id, next), 422)).details).toMatchObject([
+        { path: 'to_class_id' },
+      ]);
     }
     expect((await preview([near], mineNext.id, next, teacher)).to_class.name).toBe(mineNext.name);
     await promote([near], mineNext.id, next, 200, teacher);

@@ -1,9 +1,9 @@
 import { beforeAll, describe, expect, test } from '@jest/globals';
-import type { Client } from '../support/client.ts';
-import { mailTo } from '../support/mail.ts';
-import { ids, inOrder, plain, walk } from '../support/pages.ts';
-import { raw } from '../support/raw.ts';
-import { type School, serviceWithSchool, unique } from '../support/service.ts';
+import type { Client } from '../support/client/client.ts';
+import { mailTo } from '../support/fakes/mail.ts';
+import { ids, inOrder, plain, walk } from '../support/client/pages.ts';
+import { raw } from '../support/client/raw.ts';
+import { type School, serviceWithSchool, unique } from '../support/server/service.ts';
 
 const { service, school } = await serviceWithSchool();
 
@@ -43,7 +43,8 @@ interface Enrollment extends Record<string, unknown> {
 }
 
 async function add(fields: Record<string, unknown> = {}, at = school): Promise<Student> {
-  return (await at.admin.post<Student>('/api/students', { first_name: 'Sam', last_name: 'Student', ...fields }, 201)).data;
+  return (await at.admin.post<Student>('/api/students', { first_name: 'Sam', last_name: 'Student', ...fields }, 201))
+    .data;
 }
 
 const read = async (id: number) => (await school.admin.get<Student>(`/api/students/${id}`)).data;
@@ -92,14 +93,28 @@ describe('students', () => {
     const added = await school.admin.post<Student>('/api/students', sent, 201);
     expect(added.headers.get('location')).toBe(`/api/students/${added.data.id}`);
     const { data } = await school.admin.get<Student>(`/api/students/${added.data.id}`);
-    expect(data).toEqual({ ...added.data, ...sent, academic_year_id: yearId, is_active: true, user_id: null, deleted_at: null });
+    expect(data).toEqual({
+      ...added.data,
+      ...sent,
+      academic_year_id: yearId,
+      is_active: true,
+      user_id: null,
+      deleted_at: null,
+    });
     expect(data.class_name).toMatch(/^Read back/);
     expect(data.grade_name).toBe(`${data.class_name ?? ''} grade`);
   });
 
   test('first and last name are enough', async () => {
     const student = await add({ first_name: 'Only', last_name: 'Names' });
-    expect(await read(student.id)).toMatchObject({ first_name: 'Only', last_name: 'Names', class_id: null, grade_id: null, email: null, is_active: true });
+    expect(await read(student.id)).toMatchObject({
+      first_name: 'Only',
+      last_name: 'Names',
+      class_id: null,
+      grade_id: null,
+      email: null,
+      is_active: true,
+    });
     expect(student.admission_number).toMatch(/^\d{6}$/);
     const refused = await school.admin.post('/api/students', { first_name: 'Only' }, 400);
     expect(refused.details).toMatchObject([{ path: 'last_name' }]);
@@ -111,11 +126,19 @@ describe('students', () => {
     );
     const student = await add({ religion_id: one?.id });
     expect(student).toMatchObject({ religion_id: one?.id, religion_name: 'Sikhism' });
-    expect((await school.admin.put<Student>(`/api/students/${student.id}`, { religion_id: two?.id })).data).toMatchObject({ religion_name: 'Islam' });
+    expect(
+      (await school.admin.put<Student>(`/api/students/${student.id}`, { religion_id: two?.id })).data,
+    ).toMatchObject({ religion_name: 'Islam' });
     const same = await read(student.id);
-    expect((await school.admin.put<Student>(`/api/students/${student.id}`, same)).data).toMatchObject({ religion_id: two?.id, religion_name: 'Islam' });
+    expect((await school.admin.put<Student>(`/api/students/${student.id}`, same)).data).toMatchObject({
+      religion_id: two?.id,
+      religion_name: 'Islam',
+    });
     const unknown = { first_name: 'No', last_name: 'Such', religion_id: 999_999 };
-    for (const refused of [await school.admin.put(`/api/students/${student.id}`, unknown, 422), await school.admin.post('/api/students', unknown, 422)]) {
+    for (const refused of [
+      await school.admin.put(`/api/students/${student.id}`, unknown, 422),
+      await school.admin.post('/api/students', unknown, 422),
+    ]) {
       expect(refused).toMatchObject({ error: 'invalid_reference', details: [{ path: 'religion_id' }] });
     }
     expect((await school.admin.put<Student>(`/api/students/${student.id}`, { religion_id: null })).data).toMatchObject({
@@ -203,7 +226,9 @@ describe('the list', () => {
     const gone = await add({ first_name: 'Gone', last_name: 'Away', admission_number: 'N103' }, lists);
     await lists.admin.delete(`/api/students/${gone.id}`);
     // Three moments only, so that created_at has ties.
-    await service.database.query(`update ${lists.schema}.student set created_at = timestamptz '2026-01-01Z' + (id % 3) * interval '1 day'`);
+    await service.database.query(
+      `update ${lists.schema}.student set created_at = timestamptz '2026-01-01Z' + (id % 3) * interval '1 day'`,
+    );
     everybody = await walk<Student>(lists.admin, '/api/students', 100);
   });
 
@@ -241,12 +266,18 @@ describe('the list', () => {
     const inFirst = everybody.filter(({ class_id }) => class_id === first.classId);
     expect(inFirst).toHaveLength(8);
     expect(ids(await found(`class_id=${first.classId}`))).toEqual(ids(inFirst));
-    expect(ids(await found(`academic_year_id=${first.yearId}`))).toEqual(ids(everybody.filter(({ class_id }) => class_id !== null)));
+    expect(ids(await found(`academic_year_id=${first.yearId}`))).toEqual(
+      ids(everybody.filter(({ class_id }) => class_id !== null)),
+    );
     expect(ids(await found('is_active=false'))).toEqual(ids(everybody.filter(({ is_active }) => !is_active)));
     expect(ids(await found('is_active=true'))).toEqual(ids(everybody.filter(({ is_active }) => is_active)));
-    const both = everybody.filter(({ class_id, is_active, last_name }) => class_id === first.classId && is_active && last_name === 'Alvarez');
+    const both = everybody.filter(
+      ({ class_id, is_active, last_name }) => class_id === first.classId && is_active && last_name === 'Alvarez',
+    );
     expect(both.length).toBeGreaterThan(0);
-    expect(ids(await found(`class_id=${first.classId}&is_active=true&academic_year_id=${first.yearId}&search=alvarez`))).toEqual(ids(both));
+    expect(
+      ids(await found(`class_id=${first.classId}&is_active=true&academic_year_id=${first.yearId}&search=alvarez`)),
+    ).toEqual(ids(both));
     expect(await found('class_id=999999')).toEqual([]);
     expect(await found('academic_year_id=999999')).toEqual([]);
   });
@@ -343,10 +374,16 @@ describe('admission numbers', () => {
 
   test('are unique in the school: the second is a 409 that names the field', async () => {
     await add({ admission_number: 'ONCE-1' });
-    const refused = await school.admin.post('/api/students', { first_name: 'A', last_name: 'B', admission_number: 'ONCE-1' }, 409);
+    const refused = await school.admin.post(
+      '/api/students',
+      { first_name: 'A', last_name: 'B', admission_number: 'ONCE-1' },
+      409,
+    );
     expect(refused).toMatchObject({ error: 'conflict', details: [{ path: 'admission_number' }] });
     const other = await add({ admission_number: 'ONCE-2' });
-    expect((await school.admin.put(`/api/students/${other.id}`, { admission_number: 'ONCE-1' }, 409)).details).toMatchObject([{ path: 'admission_number' }]);
+    expect(
+      (await school.admin.put(`/api/students/${other.id}`, { admission_number: 'ONCE-1' }, 409)).details,
+    ).toMatchObject([{ path: 'admission_number' }]);
     expect((await read(other.id)).admission_number).toBe('ONCE-2');
   });
 
@@ -363,7 +400,9 @@ describe('class and grade', () => {
     const { classId, gradeId, yearId } = await school.classroom(unique('Class'));
     const student = await add({ class_id: classId });
     expect(student).toMatchObject({ grade_id: gradeId, academic_year_id: yearId });
-    expect(await enrollments(student.id)).toEqual([{ class_id: classId, academic_year_id: yearId, status: 'active', ended: false }]);
+    expect(await enrollments(student.id)).toEqual([
+      { class_id: classId, academic_year_id: yearId, status: 'active', ended: false },
+    ]);
   });
 
   test('a grade without a class stays by itself, without an enrollment', async () => {
@@ -376,10 +415,16 @@ describe('class and grade', () => {
   test('a grade that contradicts the class is a 400 that names grade_id', async () => {
     const one = await school.classroom(unique('Class'));
     const two = await school.classroom(unique('Class'));
-    const refused = await school.admin.post('/api/students', { first_name: 'A', last_name: 'B', class_id: one.classId, grade_id: two.gradeId }, 400);
+    const refused = await school.admin.post(
+      '/api/students',
+      { first_name: 'A', last_name: 'B', class_id: one.classId, grade_id: two.gradeId },
+      400,
+    );
     expect(refused).toMatchObject({ error: 'validation_error', details: [{ path: 'grade_id' }] });
     const student = await add({ class_id: one.classId });
-    expect((await school.admin.put(`/api/students/${student.id}`, { grade_id: two.gradeId }, 400)).details).toMatchObject([{ path: 'grade_id' }]);
+    expect(
+      (await school.admin.put(`/api/students/${student.id}`, { grade_id: two.gradeId }, 400)).details,
+    ).toMatchObject([{ path: 'grade_id' }]);
     const third = await school.classroom(unique('Class'));
     await school.admin.put(`/api/students/${student.id}`, { class_id: third.classId, grade_id: two.gradeId }, 400);
     expect(await read(student.id)).toMatchObject({ class_id: one.classId, grade_id: one.gradeId });
@@ -402,7 +447,8 @@ describe('class and grade', () => {
       { class_id: one.classId, status: 'transferred', ended: true },
       { class_id: two.classId, status: 'active', ended: false },
     ]);
-    const inClass = async (classId: number) => (await school.admin.get<Student[]>(`/api/students?class_id=${classId}`)).data.map(({ id }) => id);
+    const inClass = async (classId: number) =>
+      (await school.admin.get<Student[]>(`/api/students?class_id=${classId}`)).data.map(({ id }) => id);
     expect(await inClass(one.classId)).toEqual([]);
     expect(await inClass(two.classId)).toEqual([student.id]);
   });
@@ -426,7 +472,10 @@ describe('class and grade', () => {
     const from = await school.classroom(unique('Ahead'));
     const to = await school.classroom(unique('Ahead'));
     const { id } = await add({ class_id: from.classId });
-    await service.database.query(`update ${school.schema}.enrollment set starts_on = current_date + 10 where student_id = $1`, [id]);
+    await service.database.query(
+      `update ${school.schema}.enrollment set starts_on = current_date + 10 where student_id = $1`,
+      [id],
+    );
     await school.admin.put(`/api/students/${id}`, { class_id: to.classId });
     const rows = await service.database.query(
       `select status, ends_on = starts_on as same_day from ${school.schema}.enrollment where student_id = $1 order by id`,
@@ -441,7 +490,10 @@ describe('class and grade', () => {
   test('two school years share no day, and may follow each other', async () => {
     const fresh = await service.school();
     const year = (name: string, from: string, to: string) =>
-      service.database.query(`insert into ${fresh.schema}.academic_year (name, start_date, end_date) values ($1, $2, $3)`, [name, from, to]);
+      service.database.query(
+        `insert into ${fresh.schema}.academic_year (name, start_date, end_date) values ($1, $2, $3)`,
+        [name, from, to],
+      );
     await year('First', '2030-09-01', '2031-06-30');
     await expect(year('Shares a day', '2031-06-30', '2032-06-30')).rejects.toMatchObject({ code: '23P01' });
     await year('Next', '2031-07-01', '2032-06-30');
@@ -466,7 +518,8 @@ describe('class and grade', () => {
 });
 
 describe("a student's log-in", () => {
-  const profile = (who: Client) => who.get<{ id: number; roles: string[]; permissions: string[]; first_name: string }>('/api/auth/profile');
+  const profile = (who: Client) =>
+    who.get<{ id: number; roles: string[]; permissions: string[]; first_name: string }>('/api/auth/profile');
 
   test('comes with create_user_account and a password, with the student role', async () => {
     const email = `${unique('pupil')}@${school.subdomain}.example`;
@@ -487,17 +540,31 @@ describe("a student's log-in", () => {
 
   test('needs an e-mail, and a password needs create_user_account', async () => {
     const names = { first_name: 'A', last_name: 'B' };
-    expect((await school.admin.post('/api/students', { ...names, create_user_account: true }, 400)).details).toMatchObject([{ path: 'email' }]);
-    expect((await school.admin.post('/api/students', { ...names, email: null, create_user_account: true }, 400)).details).toMatchObject([{ path: 'email' }]);
-    expect((await school.admin.post('/api/students', { ...names, password: 'pupil password' }, 400)).details).toMatchObject([{ path: 'password' }]);
+    expect(
+      (await school.admin.post('/api/students', { ...names, create_user_account: true }, 400)).details,
+    ).toMatchObject([{ path: 'email' }]);
+    expect(
+      (await school.admin.post('/api/students', { ...names, email: null, create_user_account: true }, 400)).details,
+    ).toMatchObject([{ path: 'email' }]);
+    expect(
+      (await school.admin.post('/api/students', { ...names, password: 'pupil password' }, 400)).details,
+    ).toMatchObject([{ path: 'password' }]);
     const student = await add();
-    expect((await school.admin.put(`/api/students/${student.id}`, { create_user_account: true }, 400)).details).toMatchObject([{ path: 'email' }]);
-    expect((await school.admin.put(`/api/students/${student.id}`, { password: 'pupil password' }, 400)).details).toMatchObject([{ path: 'password' }]);
+    expect(
+      (await school.admin.put(`/api/students/${student.id}`, { create_user_account: true }, 400)).details,
+    ).toMatchObject([{ path: 'email' }]);
+    expect(
+      (await school.admin.put(`/api/students/${student.id}`, { password: 'pupil password' }, 400)).details,
+    ).toMatchObject([{ path: 'password' }]);
   });
 
   test('with an e-mail that somebody has is a 409, and neither student nor log-in is written', async () => {
     const last_name = unique('Unwritten');
-    const refused = await school.admin.post('/api/students', { first_name: 'A', last_name, email: school.adminEmail, create_user_account: true }, 409);
+    const refused = await school.admin.post(
+      '/api/students',
+      { first_name: 'A', last_name, email: school.adminEmail, create_user_account: true },
+      409,
+    );
     expect(refused).toMatchObject({ error: 'conflict', details: [{ path: 'email' }] });
     const rows = await service.database.query(
       `select id from ${school.schema}.student where last_name = $1 union all select id from ${school.schema}.user_account where last_name = $1`,
@@ -509,15 +576,27 @@ describe("a student's log-in", () => {
   });
 
   test('may come later, for the e-mail of the request or of the record', async () => {
-    const [one, two] = [`${unique('pupil')}@${school.subdomain}.example`, `${unique('pupil')}@${school.subdomain}.example`];
+    const [one, two] = [
+      `${unique('pupil')}@${school.subdomain}.example`,
+      `${unique('pupil')}@${school.subdomain}.example`,
+    ];
     const known = await add({ email: one });
-    const later = await school.admin.put<Student>(`/api/students/${known.id}`, { create_user_account: true, password: 'pupil password' });
+    const later = await school.admin.put<Student>(`/api/students/${known.id}`, {
+      create_user_account: true,
+      password: 'pupil password',
+    });
     expect(later.data.user_id).not.toBeNull();
     await service.anonymous.login({ tenant_id: school.id, email: one, password: 'pupil password' });
     const unknown = await add();
-    await school.admin.put<Student>(`/api/students/${unknown.id}`, { create_user_account: true, email: two, password: 'pupil password' });
+    await school.admin.put<Student>(`/api/students/${unknown.id}`, {
+      create_user_account: true,
+      email: two,
+      password: 'pupil password',
+    });
     await service.anonymous.login({ tenant_id: school.id, email: two, password: 'pupil password' });
-    expect((await school.admin.put(`/api/students/${known.id}`, { create_user_account: true }, 409)).error).toBe('conflict');
+    expect((await school.admin.put(`/api/students/${known.id}`, { create_user_account: true }, 409)).error).toBe(
+      'conflict',
+    );
     expect((await read(known.id)).user_id).toBe(later.data.user_id);
   });
 });
@@ -547,7 +626,9 @@ describe('a change of a student', () => {
     const nulls = Object.fromEntries(Object.keys(clearable).map((key) => [key, null]));
     expect((await school.admin.put<Student>(`/api/students/${student.id}`, nulls)).data).toMatchObject(nulls);
     for (const field of ['first_name', 'last_name', 'admission_number', 'is_active']) {
-      expect((await school.admin.put(`/api/students/${student.id}`, { [field]: null }, 400)).details).toMatchObject([{ path: field }]);
+      expect((await school.admin.put(`/api/students/${student.id}`, { [field]: null }, 400)).details).toMatchObject([
+        { path: field },
+      ]);
     }
   });
 
@@ -558,8 +639,16 @@ describe('a change of a student', () => {
     const student = await add({ class_id: one.classId, roll_number: '3', email, create_user_account: true });
     const same = await school.admin.put<Student>(`/api/students/${student.id}`, student);
     expect(same.data).toEqual({ ...student, updated_at: same.data.updated_at });
-    const moved = await school.admin.put<Student>(`/api/students/${student.id}`, { ...same.data, class_id: two.classId });
-    expect(moved.data).toMatchObject({ class_id: two.classId, grade_id: two.gradeId, roll_number: '3', user_id: student.user_id });
+    const moved = await school.admin.put<Student>(`/api/students/${student.id}`, {
+      ...same.data,
+      class_id: two.classId,
+    });
+    expect(moved.data).toMatchObject({
+      class_id: two.classId,
+      grade_id: two.gradeId,
+      roll_number: '3',
+      user_id: student.user_id,
+    });
   });
 
   test('is refused, by the field, where it would set what the service keeps', async () => {
@@ -571,8 +660,14 @@ describe('a change of a student', () => {
       created_at: '2000-01-01T00:00:00Z',
       class_name: 'x',
     })) {
-      const refused = await school.admin.put(`/api/students/${student.id}`, { first_name: 'Other', [field]: value }, 400);
-      expect(refused.details).toEqual([{ path: field, message: expect.stringMatching(/^This field can't be set here\./) }]);
+      const refused = await school.admin.put(
+        `/api/students/${student.id}`,
+        { first_name: 'Other', [field]: value },
+        400,
+      );
+      expect(refused.details).toEqual([
+        { path: field, message: expect.stringMatching(/^This field can't be set here\./) },
+      ]);
     }
     expect((await school.admin.get<Student>(`/api/students/${student.id}`)).data).toEqual(student);
   });
@@ -586,19 +681,28 @@ describe('a change of a student', () => {
     const read = await school.admin.get<{ user_count: number }>(path);
     expect(read.data.user_count).toBe(1);
     expect(read.headers.get('etag')).not.toBe(etag);
-    await school.admin.send('PUT', path, { body: { description: 'edited' }, headers: { 'If-Match': `W/${etag}` } }, 200);
+    await school.admin.send(
+      'PUT',
+      path,
+      { body: { description: 'edited' }, headers: { 'If-Match': `W/${etag}` } },
+      200,
+    );
     await school.admin.send('PUT', path, { body: { description: 'again' }, headers: { 'If-Match': etag } }, 412);
   });
 
   test('refuses an unknown field by its path', async () => {
     const student = await add();
-    expect((await school.admin.put(`/api/students/${student.id}`, { colour: 'red' }, 400)).details).toMatchObject([{ path: 'colour' }]);
+    expect((await school.admin.put(`/api/students/${student.id}`, { colour: 'red' }, 400)).details).toMatchObject([
+      { path: 'colour' },
+    ]);
   });
 
   test('refuses a body that is a list', async () => {
     const student = await add();
     expect((await school.admin.put(`/api/students/${student.id}`, [], 400)).error).toBe('validation_error');
-    expect((await school.admin.put(`/api/students/${student.id}`, [{ first_name: 'List' }], 400)).error).toBe('validation_error');
+    expect((await school.admin.put(`/api/students/${student.id}`, [{ first_name: 'List' }], 400)).error).toBe(
+      'validation_error',
+    );
   });
 
   test('goes through with a fresh If-Match and is a 412 with a stale one', async () => {
@@ -615,7 +719,12 @@ describe('a change of a student', () => {
     const current = (await school.admin.get(path)).headers.get('etag') ?? '';
     await change('One of two', `"0123", ${current}`, 200);
     await school.admin.send('DELETE', path, { headers: { 'If-Match': etag } }, 412);
-    await school.admin.send('DELETE', path, { headers: { 'If-Match': (await school.admin.get(path)).headers.get('etag') ?? '' } }, 200);
+    await school.admin.send(
+      'DELETE',
+      path,
+      { headers: { 'If-Match': (await school.admin.get(path)).headers.get('etag') ?? '' } },
+      200,
+    );
   });
 
   test('is noticed by If-None-Match: 304 before it, 200 after it', async () => {
@@ -701,7 +810,9 @@ describe('an Idempotency-Key', () => {
   test('that was used for another operation is a 422, though the request is the same', async () => {
     const body = { first_name: 'Other', last_name: 'Operation' };
     await post('other-operation', body, 201);
-    await service.database.query(`update ${school.schema}.idempotency_key set operation = 'users_create' where key = 'other-operation'`);
+    await service.database.query(
+      `update ${school.schema}.idempotency_key set operation = 'users_create' where key = 'other-operation'`,
+    );
     expect((await post('other-operation', body, 422)).error).toBe('idempotency_key_reused');
   });
 
@@ -720,12 +831,16 @@ describe('an Idempotency-Key', () => {
   test('is forgotten after 24 hours', async () => {
     const body = { first_name: 'Day', last_name: 'After' };
     const first = await post('key-6', body, 201);
-    await service.database.query(`update ${school.schema}.idempotency_key set created_at = now() - interval '25 hours' where key = 'key-6'`);
+    await service.database.query(
+      `update ${school.schema}.idempotency_key set created_at = now() - interval '25 hours' where key = 'key-6'`,
+    );
     expect((await post('key-6', body, 201)).data.id).not.toBe(first.data.id);
   });
 
   test('that is malformed is a 400', async () => {
-    expect((await post('two words', { first_name: 'A', last_name: 'B' }, 400)).details).toMatchObject([{ path: 'Idempotency-Key' }]);
+    expect((await post('two words', { first_name: 'A', last_name: 'B' }, 400)).details).toMatchObject([
+      { path: 'Idempotency-Key' },
+    ]);
   });
 });
 
@@ -765,14 +880,19 @@ describe('permissions', () => {
     await school.admin.put(`/api/students/${student.id}`, { class_id: classId });
     const teacher = await school.user(['teacher']);
     await teach(teacher.id, classId);
-    const found = async (who: Client, query: string) => (await who.get<Student[]>(`/api/students?${query}`)).data.map(({ id }) => id);
+    const found = async (who: Client, query: string) =>
+      (await who.get<Student[]>(`/api/students?${query}`)).data.map(({ id }) => id);
     for (const [query, byTeacher] of [
       [`class_id=${classId}`, [student.id]],
       [`academic_year_id=${yearId}&class_id=${classId}`, [student.id]],
       [`class_id=${before.classId}`, []],
       [`academic_year_id=${before.yearId}`, []],
     ] as const) {
-      expect([query, await found(school.admin, query), await found(teacher, query)]).toEqual([query, [student.id], byTeacher]);
+      expect([query, await found(school.admin, query), await found(teacher, query)]).toEqual([
+        query,
+        [student.id],
+        byTeacher,
+      ]);
     }
   });
 });

@@ -1,7 +1,7 @@
 import { beforeAll, describe, expect, test } from '@jest/globals';
-import type { Client } from '../support/client.ts';
-import { inOrder, plain, walk } from '../support/pages.ts';
-import { type School, serviceWithSchool, unique } from '../support/service.ts';
+import type { Client } from '../support/client/client.ts';
+import { inOrder, plain, walk } from '../support/client/pages.ts';
+import { type School, serviceWithSchool, unique } from '../support/server/service.ts';
 
 const { service, school } = await serviceWithSchool();
 
@@ -24,12 +24,14 @@ interface TemplateItem {
 }
 
 async function add(fields: Record<string, unknown> = {}, at = school): Promise<Subject> {
-  return (await at.admin.post<Subject>('/api/subjects', { name: 'Subject', code: unique('CODE'), ...fields }, 201)).data;
+  return (await at.admin.post<Subject>('/api/subjects', { name: 'Subject', code: unique('CODE'), ...fields }, 201))
+    .data;
 }
 const read = async (id: number) => (await school.admin.get<Subject>(`/api/subjects/${id}`)).data;
 const addContext = async (name = unique('Context'), at = school) =>
   (await at.admin.post<{ id: number; name: string }>('/api/subject-contexts', { name }, 201)).data;
-const addGrade = async () => (await school.admin.post<{ id: number }>('/api/grades', { name: unique('Grade') }, 201)).data.id;
+const addGrade = async () =>
+  (await school.admin.post<{ id: number }>('/api/grades', { name: unique('Grade') }, 201)).data.id;
 
 /** A user whose role has these permissions. */
 const somebody = async (...permissions: string[]) => school.user([await school.role(...permissions)]);
@@ -41,27 +43,53 @@ describe('subjects', () => {
     const added = await school.admin.post<Subject>('/api/subjects', sent, 201);
     expect(added.headers.get('location')).toBe(`/api/subjects/${added.data.id}`);
     expect(await read(added.data.id)).toEqual({ ...added.data, ...sent, subject_context_name: context.name });
-    const { data: changed } = await school.admin.put<Subject>(`/api/subjects/${added.data.id}`, { name: 'Algebra', subject_context_id: null });
-    expect(changed).toEqual({ ...added.data, name: 'Algebra', subject_context_id: null, subject_context_name: null, updated_at: changed.updated_at });
+    const { data: changed } = await school.admin.put<Subject>(`/api/subjects/${added.data.id}`, {
+      name: 'Algebra',
+      subject_context_id: null,
+    });
+    expect(changed).toEqual({
+      ...added.data,
+      name: 'Algebra',
+      subject_context_id: null,
+      subject_context_name: null,
+      updated_at: changed.updated_at,
+    });
     expect(await read(added.data.id)).toEqual(changed);
-    expect((await school.admin.delete<{ id: number }>(`/api/subjects/${added.data.id}`)).data).toEqual({ id: added.data.id });
+    expect((await school.admin.delete<{ id: number }>(`/api/subjects/${added.data.id}`)).data).toEqual({
+      id: added.data.id,
+    });
     await school.admin.get(`/api/subjects/${added.data.id}`, 404);
   });
 
   test('name and code are enough, and needed', async () => {
-    expect(await add({ name: 'Bare' })).toMatchObject({ name: 'Bare', subject_context_id: null, subject_context_name: null, description: null });
-    expect((await school.admin.post('/api/subjects', {}, 400)).details.map(({ path }) => path).sort()).toEqual(['code', 'name']);
+    expect(await add({ name: 'Bare' })).toMatchObject({
+      name: 'Bare',
+      subject_context_id: null,
+      subject_context_name: null,
+      description: null,
+    });
+    expect((await school.admin.post('/api/subjects', {}, 400)).details.map(({ path }) => path).sort()).toEqual([
+      'code',
+      'name',
+    ]);
   });
 
   test('a code is taken once, in any case: the second is a 409 that names the field, and changes nothing', async () => {
     const first = await add({ code: unique('Art') });
     for (const code of [first.code, first.code.toUpperCase(), ` ${first.code.toLowerCase()} `]) {
-      expect(await school.admin.post('/api/subjects', { name: 'Other', code }, 409)).toMatchObject({ error: 'conflict', details: [{ path: 'code' }] });
+      expect(await school.admin.post('/api/subjects', { name: 'Other', code }, 409)).toMatchObject({
+        error: 'conflict',
+        details: [{ path: 'code' }],
+      });
     }
     const other = await add();
-    expect((await school.admin.put(`/api/subjects/${other.id}`, { code: first.code.toUpperCase() }, 409)).details).toMatchObject([{ path: 'code' }]);
+    expect(
+      (await school.admin.put(`/api/subjects/${other.id}`, { code: first.code.toUpperCase() }, 409)).details,
+    ).toMatchObject([{ path: 'code' }]);
     expect(await read(other.id)).toEqual(other);
-    expect((await school.admin.put<Subject>(`/api/subjects/${first.id}`, { code: first.code.toUpperCase() })).data.code).toBe(first.code.toUpperCase());
+    expect(
+      (await school.admin.put<Subject>(`/api/subjects/${first.id}`, { code: first.code.toUpperCase() })).data.code,
+    ).toBe(first.code.toUpperCase());
   });
 
   test('two subjects may share a name', async () => {
@@ -72,37 +100,67 @@ describe('subjects', () => {
   test('of two who add the same code at once one succeeds, and a create with an Idempotency-Key that comes twice adds once', async () => {
     const code = unique('RACE');
     const answers = await Promise.all(
-      [code, code.toLowerCase()].map((each) => school.admin.send('POST', '/api/subjects', { body: { name: 'R', code: each } })),
+      [code, code.toLowerCase()].map((each) =>
+        school.admin.send('POST', '/api/subjects', { body: { name: 'R', code: each } }),
+      ),
     );
     expect(answers.map(({ status }) => status).sort()).toEqual([201, 409]);
     const body = { name: 'Twice', code: unique('TWICE') };
-    const send = () => school.admin.send<Subject>('POST', '/api/subjects', { body, headers: { 'Idempotency-Key': 'subject-twice' } }, 201);
+    const send = () =>
+      school.admin.send<Subject>(
+        'POST',
+        '/api/subjects',
+        { body, headers: { 'Idempotency-Key': 'subject-twice' } },
+        201,
+      );
     expect((await send()).data).toEqual((await send()).data);
   });
 
   test('what does not fit is a 400 that names each field, and a context that does not exist a 422', async () => {
-    const refused = await school.admin.post('/api/subjects', { name: '', code: 'x'.repeat(51), subject_context_id: 'one', subject_context_name: 'Core' }, 400);
-    expect(refused.details.map(({ path }) => path).sort()).toEqual(['code', 'name', 'subject_context_id', 'subject_context_name']);
-    const unknown = { error: 'invalid_reference', details: [{ path: 'subject_context_id', message: 'There is no such subject context.' }] };
-    expect(await school.admin.post('/api/subjects', { name: 'N', code: unique('N'), subject_context_id: 999_999 }, 422)).toMatchObject(unknown);
+    const refused = await school.admin.post(
+      '/api/subjects',
+      { name: '', code: 'x'.repeat(51), subject_context_id: 'one', subject_context_name: 'Core' },
+      400,
+    );
+    expect(refused.details.map(({ path }) => path).sort()).toEqual([
+      'code',
+      'name',
+      'subject_context_id',
+      'subject_context_name',
+    ]);
+    const unknown = {
+      error: 'invalid_reference',
+      details: [{ path: 'subject_context_id', message: 'There is no such subject context.' }],
+    };
+    expect(
+      await school.admin.post('/api/subjects', { name: 'N', code: unique('N'), subject_context_id: 999_999 }, 422),
+    ).toMatchObject(unknown);
     const subject = await add();
-    expect(await school.admin.put(`/api/subjects/${subject.id}`, { subject_context_id: 999_999 }, 422)).toMatchObject(unknown);
+    expect(await school.admin.put(`/api/subjects/${subject.id}`, { subject_context_id: 999_999 }, 422)).toMatchObject(
+      unknown,
+    );
   });
 
   test('a record that was read may be sent back; the name of the context is not set here', async () => {
     const subject = await add({ subject_context_id: (await addContext()).id });
     const { data } = await school.admin.put<Subject>(`/api/subjects/${subject.id}`, subject);
     expect(data).toEqual({ ...subject, updated_at: data.updated_at });
-    expect((await school.admin.put(`/api/subjects/${subject.id}`, { ...subject, subject_context_name: 'Other' }, 400)).details).toMatchObject([
-      { path: 'subject_context_name' },
-    ]);
+    expect(
+      (await school.admin.put(`/api/subjects/${subject.id}`, { ...subject, subject_context_name: 'Other' }, 400))
+        .details,
+    ).toMatchObject([{ path: 'subject_context_name' }]);
   });
 
   test('an older version than If-Match names is a 412', async () => {
     const subject = await add();
     const { headers } = await school.admin.get(`/api/subjects/${subject.id}`);
     const change = (description: string, status: number) =>
-      school.admin.send('PUT', `/api/subjects/${subject.id}`, { body: { description }, headers: { 'If-Match': headers.get('etag') ?? '' } }, status);
+      school.admin.send(
+        'PUT',
+        `/api/subjects/${subject.id}`,
+        { body: { description }, headers: { 'If-Match': headers.get('etag') ?? '' } },
+        status,
+      );
     await change('First', 200);
     expect((await change('Second', 412)).error).toBe('precondition_failed');
     expect((await read(subject.id)).description).toBe('First');
@@ -117,7 +175,11 @@ describe('subjects', () => {
   test('one that a class has is a 409 in_use that says so, and goes once no class has it', async () => {
     const subject = await add();
     const { classId } = await school.classroom(unique('Class'));
-    const { data } = await school.admin.post<{ id: number }>('/api/class-subjects', { class_id: classId, subject_id: subject.id, periods_per_week: 3 }, 201);
+    const { data } = await school.admin.post<{ id: number }>(
+      '/api/class-subjects',
+      { class_id: classId, subject_id: subject.id, periods_per_week: 3 },
+      201,
+    );
     expect(await school.admin.delete(`/api/subjects/${subject.id}`, 409)).toMatchObject({
       error: 'in_use',
       message: 'This is still used by a class subject.',
@@ -143,7 +205,11 @@ describe('subjects', () => {
     const [gone, stays, grade] = [await add(), await add(), await addGrade()];
     await school.admin.put(`/api/grades/${grade}/subjects`, [{ subject_id: gone.id }, { subject_id: stays.id }]);
     await school.admin.delete(`/api/subjects/${gone.id}`);
-    expect((await school.admin.get<TemplateItem[]>(`/api/grades/${grade}/subjects`)).data.map(({ subject_id }) => subject_id)).toEqual([stays.id]);
+    expect(
+      (await school.admin.get<TemplateItem[]>(`/api/grades/${grade}/subjects`)).data.map(
+        ({ subject_id }) => subject_id,
+      ),
+    ).toEqual([stays.id]);
   });
 
   test('each action takes its own permission', async () => {
@@ -152,7 +218,10 @@ describe('subjects', () => {
     const tries: [string, (who: Client, status: number) => Promise<unknown>][] = [
       ['subject.read', (who, status) => who.get('/api/subjects', status)],
       ['subject.read', (who, status) => who.get(path, status)],
-      ['subject.create', (who, status) => who.post('/api/subjects', { name: 'P', code: unique('P') }, status === 200 ? 201 : status)],
+      [
+        'subject.create',
+        (who, status) => who.post('/api/subjects', { name: 'P', code: unique('P') }, status === 200 ? 201 : status),
+      ],
       ['subject.update', (who, status) => who.put(path, { description: 'P' }, status)],
       ['subject.delete', (who, status) => who.delete(path, status)],
     ];
@@ -182,16 +251,25 @@ describe('the list', () => {
       ['Álgebra', 'D_4', null],
       ['Zoology', 'E5', null],
     ] as const;
-    for (const [name, code, subject_context_id] of subjects) await add({ name, code, subject_context_id, description: 'Undescribed' }, lists);
-    await service.database.query(`update ${lists.schema}.subject set created_at = timestamptz '2026-01-01Z' + (id % 2) * interval '1 day'`);
+    for (const [name, code, subject_context_id] of subjects)
+      await add({ name, code, subject_context_id, description: 'Undescribed' }, lists);
+    await service.database.query(
+      `update ${lists.schema}.subject set created_at = timestamptz '2026-01-01Z' + (id % 2) * interval '1 day'`,
+    );
     everybody = await walk<Subject>(lists.admin, '/api/subjects', 100);
   });
 
-  const found = async (query: string) => (await lists.admin.get<Subject[]>(`/api/subjects?${query}`)).data.map(({ code }) => code);
+  const found = async (query: string) =>
+    (await lists.admin.get<Subject[]>(`/api/subjects?${query}`)).data.map(({ code }) => code);
 
   test('is by name in any case and without accents', async () => {
     expect(await found('')).toEqual(['D_4', 'B2', 'c3', 'a1', 'E5']);
-    expect((await lists.admin.get('/api/subjects?pageSize=2&page=2')).pagination).toEqual({ page: 2, pageSize: 2, totalItems: 5, totalPages: 3 });
+    expect((await lists.admin.get('/api/subjects?pageSize=2&page=2')).pagination).toEqual({
+      page: 2,
+      pageSize: 2,
+      totalItems: 5,
+      totalPages: 3,
+    });
   });
 
   const keys: Record<string, (subject: Subject) => string[]> = {
@@ -220,18 +298,25 @@ describe('the list', () => {
     expect(await found(`subject_context_id=${context.id}`)).toEqual(['B2', 'a1']);
     expect(await found(`subject_context_id=${context.id}&search=zoo`)).toEqual(['a1']);
     expect(await found('subject_context_id=999999')).toEqual([]);
-    expect((await lists.admin.get('/api/subjects?subject_context_id=core', 400)).details).toMatchObject([{ path: 'subject_context_id' }]);
+    expect((await lists.admin.get('/api/subjects?subject_context_id=core', 400)).details).toMatchObject([
+      { path: 'subject_context_id' },
+    ]);
     expect((await lists.admin.get('/api/subjects?sort=description', 400)).details).toMatchObject([{ path: 'sort' }]);
   });
 });
 
 describe('the standard template of a grade', () => {
   const get = async (grade: number) => (await school.admin.get<TemplateItem[]>(`/api/grades/${grade}/subjects`)).data;
-  const put = (grade: number, items: unknown, status = 200) => school.admin.put<TemplateItem[]>(`/api/grades/${grade}/subjects`, items, status);
+  const put = (grade: number, items: unknown, status = 200) =>
+    school.admin.put<TemplateItem[]>(`/api/grades/${grade}/subjects`, items, status);
 
   test('is empty at first, then what was put last, by name of the subject', async () => {
     const grade = await addGrade();
-    const [math, art, music] = [await add({ name: 'Éx Math' }), await add({ name: 'ex art' }), await add({ name: 'Ex Music' })];
+    const [math, art, music] = [
+      await add({ name: 'Éx Math' }),
+      await add({ name: 'ex art' }),
+      await add({ name: 'Ex Music' }),
+    ];
     expect(await get(grade)).toEqual([]);
     const { data } = await put(grade, [{ subject_id: math.id }, { subject_id: art.id, periods_per_week: 2 }]);
     expect(data).toEqual([
@@ -253,7 +338,11 @@ describe('the standard template of a grade', () => {
   test('is of one grade alone, and classes keep what they have', async () => {
     const { classId, gradeId } = await school.classroom(unique('Class'));
     const [other, subject] = [await addGrade(), await add()];
-    await school.admin.post('/api/class-subjects', { class_id: classId, subject_id: subject.id, periods_per_week: 3 }, 201);
+    await school.admin.post(
+      '/api/class-subjects',
+      { class_id: classId, subject_id: subject.id, periods_per_week: 3 },
+      201,
+    );
     await put(other, [{ subject_id: subject.id }]);
     await put(gradeId, [{ subject_id: subject.id, periods_per_week: 9 }]);
     await put(gradeId, []);
@@ -317,13 +406,20 @@ describe('the standard template of a grade', () => {
   });
 
   test('of a grade that does not exist is a 404', async () => {
-    expect(await school.admin.get('/api/grades/999999/subjects', 404)).toMatchObject({ error: 'not_found', message: 'There is no grade 999999.' });
+    expect(await school.admin.get('/api/grades/999999/subjects', 404)).toMatchObject({
+      error: 'not_found',
+      message: 'There is no grade 999999.',
+    });
     expect((await put(999_999, [], 404)).error).toBe('not_found');
   });
 
   test('takes subject.read to see and subject.update to change', async () => {
     const grade = await addGrade();
-    const [reader, writer, teacher] = [await somebody('subject.read'), await somebody('subject.update', 'master_data.manage'), await school.user(['teacher'])];
+    const [reader, writer, teacher] = [
+      await somebody('subject.read'),
+      await somebody('subject.update', 'master_data.manage'),
+      await school.user(['teacher']),
+    ];
     for (const who of [reader, teacher]) {
       await who.get(`/api/grades/${grade}/subjects`);
       await who.put(`/api/grades/${grade}/subjects`, [], 403);

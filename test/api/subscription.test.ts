@@ -1,6 +1,6 @@
 import { describe, expect, test } from '@jest/globals';
-import { race } from '../support/race.ts';
-import { type School, serviceOfFile } from '../support/service.ts';
+import { race } from '../support/client/race.ts';
+import { type School, serviceOfFile } from '../support/server/service.ts';
 
 const service = await serviceOfFile();
 
@@ -26,12 +26,19 @@ interface AuditLog {
   request_id: string;
 }
 
-const makePlan = (fields: Record<string, unknown> = {}) => service.plan({ price_monthly: 1.5, features_json: { features: ['timetable'] }, ...fields });
+const makePlan = (fields: Record<string, unknown> = {}) =>
+  service.plan({ price_monthly: 1.5, features_json: { features: ['timetable'] }, ...fields });
 const status = async (school: School) => (await school.admin.get<Subscription>('/api/subscription/status')).data;
-const upgrade = (school: School, plan_id: number, expected = 200) => school.admin.post<Subscription>('/api/subscription/upgrade', { plan_id }, expected);
-const addStudent = (school: School, last_name = 'Student') => school.admin.send('POST', '/api/students', { body: { first_name: 'Sam', last_name } });
+const upgrade = (school: School, plan_id: number, expected = 200) =>
+  school.admin.post<Subscription>('/api/subscription/upgrade', { plan_id }, expected);
+const addStudent = (school: School, last_name = 'Student') =>
+  school.admin.send('POST', '/api/students', { body: { first_name: 'Sam', last_name } });
 const audit = async (school: School) =>
-  (await service.operator.get<AuditLog[]>(`/api/platform/audit-logs?tenant_id=${school.id}&action=subscription.upgrade`)).data;
+  (
+    await service.operator.get<AuditLog[]>(
+      `/api/platform/audit-logs?tenant_id=${school.id}&action=subscription.upgrade`,
+    )
+  ).data;
 
 describe('the status', () => {
   test('tells state, plan, period and how much of the plan active students and teachers use', async () => {
@@ -64,10 +71,19 @@ describe('the plans', () => {
     const school = await service.school();
     const small = await makePlan({ max_students: 0, price_monthly: 0.5 });
     await addStudent(school);
-    const { data } = await school.admin.get<{ id: number; price_monthly: number; is_current: boolean; is_available: boolean }[]>('/api/subscription/plans');
+    const { data } =
+      await school.admin.get<{ id: number; price_monthly: number; is_current: boolean; is_available: boolean }[]>(
+        '/api/subscription/plans',
+      );
     const prices = data.map(({ price_monthly }) => price_monthly);
     expect(prices).toEqual([...prices].sort((a, b) => a - b));
-    expect(data.find(({ id }) => id === 1)).toMatchObject({ name: 'Starter', max_students: 200, max_teachers: 20, is_current: false, is_available: true });
+    expect(data.find(({ id }) => id === 1)).toMatchObject({
+      name: 'Starter',
+      max_students: 200,
+      max_teachers: 20,
+      is_current: false,
+      is_available: true,
+    });
     expect(data.find(({ id }) => id === 3)).toMatchObject({ name: 'Premium', is_current: true, is_available: false });
     expect(data.find(({ id }) => id === small.id)).toMatchObject({ is_current: false, is_available: false });
   });
@@ -76,11 +92,14 @@ describe('the plans', () => {
 describe('an upgrade', () => {
   test('puts the school on the plan for a month from now, and is in the audit trail under the e-mail of who did it', async () => {
     const school = await service.school({ plan_id: 1 });
-    await service.database.query("update platform.subscription set started_at = now() - interval '1 year', current_period_end = now() where tenant_id = $1", [
-      school.id,
-    ]);
+    await service.database.query(
+      "update platform.subscription set started_at = now() - interval '1 year', current_period_end = now() where tenant_id = $1",
+      [school.id],
+    );
     const before = await status(school);
-    const answer = await school.admin.with({ 'X-Request-Id': 'upgrade-1' }).post<Subscription>('/api/subscription/upgrade', { plan_id: 2 });
+    const answer = await school.admin
+      .with({ 'X-Request-Id': 'upgrade-1' })
+      .post<Subscription>('/api/subscription/upgrade', { plan_id: 2 });
     expect(answer.data).toMatchObject({
       status: 'active',
       plan: { id: 2, name: 'Standard', price_monthly: 149 },
@@ -92,13 +111,20 @@ describe('an upgrade', () => {
       [school.id],
     );
     expect(days).toEqual({ days: 1, since: 1 });
-    const { data: tenant } = await service.operator.get<{ plan: { id: number }; recent_audit_logs: { action: string }[] }>(
-      `/api/platform/tenants/${school.id}`,
-    );
+    const { data: tenant } = await service.operator.get<{
+      plan: { id: number };
+      recent_audit_logs: { action: string }[];
+    }>(`/api/platform/tenants/${school.id}`);
     expect([tenant.plan.id, tenant.recent_audit_logs[0]?.action]).toEqual([2, 'subscription.upgrade']);
     const entries = await audit(school);
     expect(entries).toMatchObject([
-      { actor: { id: null, email: school.adminEmail }, tenant_id: school.id, target_type: 'tenant', target_id: school.id, request_id: 'upgrade-1' },
+      {
+        actor: { id: null, email: school.adminEmail },
+        tenant_id: school.id,
+        target_type: 'tenant',
+        target_id: school.id,
+        request_id: 'upgrade-1',
+      },
     ]);
     expect(entries[0]?.changes['plan']).toEqual({ before: before.plan, after: answer.data.plan });
   });
@@ -116,7 +142,10 @@ describe('an upgrade', () => {
   test.each(['trialing', 'past_due', 'cancelled'])('makes a subscription active that was %s', async (from) => {
     const school = await service.school({ trial_ends_at: new Date(Date.now() + 86_400_000).toISOString(), plan_id: 1 });
     for (const step of from === 'trialing' ? [] : [from]) {
-      await service.database.query('update platform.subscription set status = $2 where tenant_id = $1', [school.id, step]);
+      await service.database.query('update platform.subscription set status = $2 where tenant_id = $1', [
+        school.id,
+        step,
+      ]);
     }
     expect((await status(school)).status).toBe(from);
     expect((await upgrade(school, 2)).data.status).toBe('active');
@@ -126,7 +155,10 @@ describe('an upgrade', () => {
   test('to a plan that does not exist is a 422, to the present one a 409; neither changes or notes anything', async () => {
     const school = await service.school();
     const before = await status(school);
-    expect(await upgrade(school, 999_999, 422)).toMatchObject({ error: 'invalid_reference', details: [{ path: 'plan_id' }] });
+    expect(await upgrade(school, 999_999, 422)).toMatchObject({
+      error: 'invalid_reference',
+      details: [{ path: 'plan_id' }],
+    });
     expect(await upgrade(school, 3, 409)).toMatchObject({
       error: 'conflict',
       message: 'The school has the plan Premium already.',
@@ -149,17 +181,26 @@ describe('an upgrade', () => {
     const noTeachers = await makePlan({ max_students: 3, max_teachers: 0 });
     const exact = await makePlan({ max_students: 3, max_teachers: 1 });
     const refused = await upgrade(school, fewStudents.id, 409);
-    expect([refused.error, refused.message]).toEqual(['conflict', `The plan ${fewStudents.name} allows 2 students and 1 teachers; the school has 3 and 1.`]);
-    expect((await upgrade(school, noTeachers.id, 409)).message).toBe(`The plan ${noTeachers.name} allows 3 students and 0 teachers; the school has 3 and 1.`);
+    expect([refused.error, refused.message]).toEqual([
+      'conflict',
+      `The plan ${fewStudents.name} allows 2 students and 1 teachers; the school has 3 and 1.`,
+    ]);
+    expect((await upgrade(school, noTeachers.id, 409)).message).toBe(
+      `The plan ${noTeachers.name} allows 3 students and 0 teachers; the school has 3 and 1.`,
+    );
     expect((await status(school)).plan.id).toBe(3);
-    expect((await upgrade(school, exact.id)).data.usage).toEqual({ students: { used: 3, limit: 3 }, teachers: { used: 1, limit: 1 } });
+    expect((await upgrade(school, exact.id)).data.usage).toEqual({
+      students: { used: 3, limit: 3 },
+      teachers: { used: 1, limit: 1 },
+    });
     const full = await addStudent(school, 'Four');
     expect([full.status, full.error]).toEqual([403, 'plan_limit_reached']);
   });
 
   test('sent twice with one Idempotency-Key answers the same and is noted once', async () => {
     const school = await service.school({ plan_id: 1 });
-    const send = () => school.admin.with({ 'Idempotency-Key': 'up' }).post<Subscription>('/api/subscription/upgrade', { plan_id: 2 });
+    const send = () =>
+      school.admin.with({ 'Idempotency-Key': 'up' }).post<Subscription>('/api/subscription/upgrade', { plan_id: 2 });
     expect((await send()).data).toEqual((await send()).data);
     expect(await audit(school)).toHaveLength(1);
   });
@@ -168,11 +209,16 @@ describe('an upgrade', () => {
     const plan = await makePlan({ max_students: 3 });
     const school = await service.school();
     for (const name of ['One', 'Two']) await addStudent(school, name);
-    const answers = await race(service.database, `select from platform.tenant_usage where tenant_id = ${school.id} for update`, 6, () => [
-      ...['A', 'B'].map((name) => addStudent(school, name)),
-      school.admin.send('POST', '/api/subscription/upgrade', { body: { plan_id: plan.id } }),
-      ...['C', 'D', 'E'].map((name) => addStudent(school, name)),
-    ]);
+    const answers = await race(
+      service.database,
+      `select from platform.tenant_usage where tenant_id = ${school.id} for update`,
+      6,
+      () => [
+        ...['A', 'B'].map((name) => addStudent(school, name)),
+        school.admin.send('POST', '/api/subscription/upgrade', { body: { plan_id: plan.id } }),
+        ...['C', 'D', 'E'].map((name) => addStudent(school, name)),
+      ],
+    );
     const made = answers.filter(({ status: answered }) => answered === 201).length;
     const found = await status(school);
     const upgraded = answers[2]?.status === 200;
@@ -187,15 +233,23 @@ describe('an upgrade', () => {
     const school = await service.school();
     await addStudent(school, 'One');
     // The upgrade holds the counts and waits for the subscription; the student waits for the counts.
-    const answers = await race(service.database, `select from platform.subscription where tenant_id = ${school.id} for update`, 2, () => [
-      school.admin.send('POST', '/api/subscription/upgrade', { body: { plan_id: plan.id } }),
-      (async () => {
-        for (;;) {
-          const held = await service.database.query('select from platform.tenant_usage where tenant_id = $1 for update skip locked', [school.id]);
-          if (held.length === 0) return addStudent(school, 'Two');
-        }
-      })(),
-    ]);
+    const answers = await race(
+      service.database,
+      `select from platform.subscription where tenant_id = ${school.id} for update`,
+      2,
+      () => [
+        school.admin.send('POST', '/api/subscription/upgrade', { body: { plan_id: plan.id } }),
+        (async () => {
+          for (;;) {
+            const held = await service.database.query(
+              'select from platform.tenant_usage where tenant_id = $1 for update skip locked',
+              [school.id],
+            );
+            if (held.length === 0) return addStudent(school, 'Two');
+          }
+        })(),
+      ],
+    );
     expect(answers.map(({ status: answered, error }) => [answered, error])).toEqual([
       [200, undefined],
       [403, 'plan_limit_reached'],
@@ -205,10 +259,15 @@ describe('an upgrade', () => {
 
   test('and an operator who assigns a plan at once: the later one wins, and school and subscription have the same plan', async () => {
     const school = await service.school();
-    const answers = await race(service.database, `select from platform.tenant where id = ${school.id} for update`, 2, () => [
-      school.admin.send('POST', '/api/subscription/upgrade', { body: { plan_id: 1 } }),
-      service.operator.send('PUT', `/api/platform/tenants/${school.id}`, { body: { plan_id: 2 } }),
-    ]);
+    const answers = await race(
+      service.database,
+      `select from platform.tenant where id = ${school.id} for update`,
+      2,
+      () => [
+        school.admin.send('POST', '/api/subscription/upgrade', { body: { plan_id: 1 } }),
+        service.operator.send('PUT', `/api/platform/tenants/${school.id}`, { body: { plan_id: 2 } }),
+      ],
+    );
     expect(answers.map(({ status: answered }) => answered)).toEqual([200, 200]);
     const plans = await service.database.query<{ same: boolean }>(
       'select s.plan_id = t.plan_id as same from platform.subscription s join platform.tenant t on t.id = s.tenant_id where t.id = $1',
@@ -225,13 +284,18 @@ describe.each(['students', 'teachers'] as const)('a plan for two %s', (people) =
     const path = `/api/${people}`;
     const add = async (fields: Record<string, unknown> = {}, expected = 201) =>
       admin.post<{ id: number }>(path, { first_name: 'One', last_name: 'More', ...fields }, expected);
-    const activate = (id: number, is_active: boolean, expected = 200) => admin.put(`${path}/${id}`, { is_active }, expected);
+    const activate = (id: number, is_active: boolean, expected = 200) =>
+      admin.put(`${path}/${id}`, { is_active }, expected);
     const total = async () =>
-      (await service.operator.get<{ stats: Record<string, number> }>(`/api/platform/tenants/${school_id}`)).data.stats[`total_${people}`];
+      (await service.operator.get<{ stats: Record<string, number> }>(`/api/platform/tenants/${school_id}`)).data.stats[
+        `total_${people}`
+      ];
 
     const one = (await add()).data.id;
     const answers = await Promise.all(
-      Array.from({ length: 10 }, (_, n) => admin.send('POST', path, { body: { first_name: 'Ten', last_name: `At once ${n}` } })),
+      Array.from({ length: 10 }, (_, n) =>
+        admin.send('POST', path, { body: { first_name: 'Ten', last_name: `At once ${n}` } }),
+      ),
     );
     expect(answers.filter(({ status: answered }) => answered === 201)).toHaveLength(1);
     expect(answers.filter(({ error }) => error === 'plan_limit_reached')).toHaveLength(9);

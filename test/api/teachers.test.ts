@@ -1,10 +1,10 @@
 import { beforeAll, describe, expect, test } from '@jest/globals';
-import type { Client } from '../support/client.ts';
-import { mailTo } from '../support/mail.ts';
-import { ids, inOrder, plain, walk } from '../support/pages.ts';
-import { raw } from '../support/raw.ts';
-import { steadyDay } from '../support/days.ts';
-import { type School, serviceWithSchool, unique } from '../support/service.ts';
+import type { Client } from '../support/client/client.ts';
+import { mailTo } from '../support/fakes/mail.ts';
+import { ids, inOrder, plain, walk } from '../support/client/pages.ts';
+import { raw } from '../support/client/raw.ts';
+import { steadyDay } from '../support/fixtures/days.ts';
+import { type School, serviceWithSchool, unique } from '../support/server/service.ts';
 
 await steadyDay();
 const { service, school } = await serviceWithSchool();
@@ -90,13 +90,17 @@ interface Schedule {
 }
 
 async function add(fields: Record<string, unknown> = {}, at = school): Promise<Teacher> {
-  return (await at.admin.post<Teacher>('/api/teachers', { first_name: 'Tess', last_name: 'Teacher', ...fields }, 201)).data;
+  return (await at.admin.post<Teacher>('/api/teachers', { first_name: 'Tess', last_name: 'Teacher', ...fields }, 201))
+    .data;
 }
 
 const read = async (id: number) => (await school.admin.get<Teacher>(`/api/teachers/${id}`)).data;
 
 /** A teacher with a log-in of the teacher role. */
-async function withLogin(fields: Record<string, unknown> = {}, at = school): Promise<{ teacher: Teacher; client: Client }> {
+async function withLogin(
+  fields: Record<string, unknown> = {},
+  at = school,
+): Promise<{ teacher: Teacher; client: Client }> {
   const email = `${unique('teacher')}@${at.subdomain}.example`;
   const teacher = await add({ email, create_user_account: true, password: 'teacher password', ...fields }, at);
   return { teacher, client: await service.anonymous.login({ tenant_id: at.id, email, password: 'teacher password' }) };
@@ -106,7 +110,8 @@ async function withLogin(fields: Record<string, unknown> = {}, at = school): Pro
 const staff = async (...permissions: string[]) => school.user([await school.role(...permissions)]);
 
 /** Runs a statement for its rows. */
-const rows = <R extends Record<string, unknown>>(text: string, values: unknown[] = []) => service.database.query<R>(text, values);
+const rows = <R extends Record<string, unknown>>(text: string, values: unknown[] = []) =>
+  service.database.query<R>(text, values);
 
 /** A class of a year of its own, `years` from the current one. */
 async function classOfYear(years: number, at = school): Promise<{ classId: number; yearId: number; name: string }> {
@@ -131,20 +136,29 @@ const lead = (classId: number, teacherId: number, at = school) =>
   rows(`update ${at.schema}.class set class_teacher_id = $2 where id = $1`, [classId, teacherId]);
 
 async function subject(name = unique('Subject'), at = school): Promise<number> {
-  const [row] = await rows<{ id: number }>(`insert into ${at.schema}.subject (name, code) values ($1, $1) returning id::integer`, [name]);
+  const [row] = await rows<{ id: number }>(
+    `insert into ${at.schema}.subject (name, code) values ($1, $1) returning id::integer`,
+    [name],
+  );
   return row?.id ?? 0;
 }
 
 const teach = (classId: number, subjectId: number, teacherId: number, periods = 1, at = school) =>
-  rows(`insert into ${at.schema}.class_subject (class_id, subject_id, teacher_id, periods_per_week) values ($1, $2, $3, $4)`, [
-    classId,
-    subjectId,
-    teacherId,
-    periods,
-  ]);
+  rows(
+    `insert into ${at.schema}.class_subject (class_id, subject_id, teacher_id, periods_per_week) values ($1, $2, $3, $4)`,
+    [classId, subjectId, teacherId, periods],
+  );
 
 /** A slot of the timetable; answers its id. */
-async function slot(at: School, classId: number, subjectId: number, teacherId: number, day: number, period: number, room: string | null = null) {
+async function slot(
+  at: School,
+  classId: number,
+  subjectId: number,
+  teacherId: number,
+  day: number,
+  period: number,
+  room: string | null = null,
+) {
   const [row] = await rows<{ id: number }>(
     `insert into ${at.schema}.timetable_slot (class_id, academic_year_id, subject_id, teacher_id, day_of_week, period, room)
      select id, academic_year_id, $2, $3, $4, $5, $6 from ${at.schema}.class where id = $1 returning id::integer`,
@@ -183,8 +197,16 @@ describe('teachers', () => {
 
   test('first and last name are enough: no employee number is given to anybody', async () => {
     const teacher = await add({ first_name: ' Only ', last_name: 'Ōe 大江' });
-    expect(await read(teacher.id)).toMatchObject({ first_name: 'Only', last_name: 'Ōe 大江', employee_number: null, email: null, is_active: true });
-    expect((await school.admin.post('/api/teachers', { first_name: 'Only' }, 400)).details).toMatchObject([{ path: 'last_name' }]);
+    expect(await read(teacher.id)).toMatchObject({
+      first_name: 'Only',
+      last_name: 'Ōe 大江',
+      employee_number: null,
+      email: null,
+      is_active: true,
+    });
+    expect((await school.admin.post('/api/teachers', { first_name: 'Only' }, 400)).details).toMatchObject([
+      { path: 'last_name' },
+    ]);
   });
 
   test('what does not fit is a 400 that names each field, and nothing is written', async () => {
@@ -214,22 +236,39 @@ describe('teachers', () => {
   test('an employee number is unique among those who are there: the second is a 409 that names the field', async () => {
     const one = await add({ employee_number: 'ONCE' });
     const two = await add({ employee_number: 'TWICE' });
-    const refused = await school.admin.post('/api/teachers', { first_name: 'A', last_name: 'B', employee_number: 'ONCE' }, 409);
+    const refused = await school.admin.post(
+      '/api/teachers',
+      { first_name: 'A', last_name: 'B', employee_number: 'ONCE' },
+      409,
+    );
     expect(refused).toMatchObject({ error: 'conflict', details: [{ path: 'employee_number' }] });
-    expect((await school.admin.put(`/api/teachers/${two.id}`, { employee_number: 'ONCE' }, 409)).details).toMatchObject([{ path: 'employee_number' }]);
+    expect((await school.admin.put(`/api/teachers/${two.id}`, { employee_number: 'ONCE' }, 409)).details).toMatchObject(
+      [{ path: 'employee_number' }],
+    );
     expect((await read(two.id)).employee_number).toBe('TWICE');
     await school.admin.delete(`/api/teachers/${one.id}`);
     expect((await add({ employee_number: 'ONCE' })).id).not.toBe(one.id);
-    expect([await add({ employee_number: '' }), await add({ employee_number: null })].map(({ employee_number }) => employee_number)).toEqual([null, null]);
+    expect(
+      [await add({ employee_number: '' }), await add({ employee_number: null })].map(
+        ({ employee_number }) => employee_number,
+      ),
+    ).toEqual([null, null]);
   });
 
   test('a change takes any subset and leaves the rest; null clears what may be empty', async () => {
-    const teacher = await add({ phone: '1', specialization: 'Art', joined_on: '2020-01-01', employee_number: unique('E') });
+    const teacher = await add({
+      phone: '1',
+      specialization: 'Art',
+      joined_on: '2020-01-01',
+      employee_number: unique('E'),
+    });
     const changed = await school.admin.put<Teacher>(`/api/teachers/${teacher.id}`, { phone: null, address: 'There' });
     expect(changed.data).toEqual({ ...teacher, phone: null, address: 'There', updated_at: changed.data.updated_at });
     expect(await read(teacher.id)).toEqual(changed.data);
     for (const field of ['first_name', 'last_name', 'is_active']) {
-      expect((await school.admin.put(`/api/teachers/${teacher.id}`, { [field]: null }, 400)).details).toMatchObject([{ path: field }]);
+      expect((await school.admin.put(`/api/teachers/${teacher.id}`, { [field]: null }, 400)).details).toMatchObject([
+        { path: field },
+      ]);
     }
   });
 
@@ -240,9 +279,21 @@ describe('teachers', () => {
     expect(current.max_periods_per_day).toBe(4);
     const same = await school.admin.put<Teacher>(`/api/teachers/${teacher.id}`, { ...current, last_name: 'Back' });
     expect(same.data).toEqual({ ...current, last_name: 'Back', updated_at: same.data.updated_at });
-    for (const [field, value] of Object.entries({ id: 1, user_id: 1, max_periods_per_day: 5, max_periods_per_week: 5, deleted_at: '2026-01-01T00:00:00Z' })) {
-      const refused = await school.admin.put(`/api/teachers/${teacher.id}`, { first_name: 'Other', [field]: value }, 400);
-      expect(refused.details).toEqual([{ path: field, message: expect.stringMatching(/^This field can't be set here\./) }]);
+    for (const [field, value] of Object.entries({
+      id: 1,
+      user_id: 1,
+      max_periods_per_day: 5,
+      max_periods_per_week: 5,
+      deleted_at: '2026-01-01T00:00:00Z',
+    })) {
+      const refused = await school.admin.put(
+        `/api/teachers/${teacher.id}`,
+        { first_name: 'Other', [field]: value },
+        400,
+      );
+      expect(refused.details).toEqual([
+        { path: field, message: expect.stringMatching(/^This field can't be set here\./) },
+      ]);
     }
     expect((await read(teacher.id)).first_name).toBe('Tess');
   });
@@ -251,7 +302,8 @@ describe('teachers', () => {
     const teacher = await add();
     const path = `/api/teachers/${teacher.id}`;
     const etag = (await school.admin.get(path)).headers.get('etag') ?? '';
-    const change = (first_name: string, status: number) => school.admin.send('PUT', path, { body: { first_name }, headers: { 'If-Match': etag } }, status);
+    const change = (first_name: string, status: number) =>
+      school.admin.send('PUT', path, { body: { first_name }, headers: { 'If-Match': etag } }, status);
     await change('Fresh', 200);
     expect((await change('Stale', 412)).error).toBe('precondition_failed');
     expect((await read(teacher.id)).first_name).toBe('Fresh');
@@ -259,7 +311,13 @@ describe('teachers', () => {
 
   test('an Idempotency-Key adds one teacher, also when the requests arrive together', async () => {
     const body = { first_name: 'Once', last_name: unique('Once') };
-    const post = () => school.admin.send<Teacher>('POST', '/api/teachers', { body, headers: { 'Idempotency-Key': 'teacher-once' } }, 201);
+    const post = () =>
+      school.admin.send<Teacher>(
+        'POST',
+        '/api/teachers',
+        { body, headers: { 'Idempotency-Key': 'teacher-once' } },
+        201,
+      );
     const answers = [...(await Promise.all([post(), post(), post()])), await post()];
     expect(new Set(ids(answers.map(({ data }) => data))).size).toBe(1);
     expect((await school.admin.get(`/api/teachers?search=${body.last_name}`)).pagination.totalItems).toBe(1);
@@ -272,7 +330,8 @@ describe('teachers', () => {
       expect((await school.admin.get(`/api/teachers/${id}`, 404)).error).toBe('not_found');
       await school.admin.put(`/api/teachers/${id}`, { first_name: 'X' }, 404);
       await school.admin.delete(`/api/teachers/${id}`, 404);
-      for (const below of ['leaves', 'availability', 'workload']) await school.admin.get(`/api/teachers/${id}/${below}`, 404);
+      for (const below of ['leaves', 'availability', 'workload'])
+        await school.admin.get(`/api/teachers/${id}/${below}`, 404);
       await school.admin.put(`/api/teachers/${id}/availability`, [], 404);
       await school.admin.put(`/api/teachers/${id}/workload-rule`, { max_periods_per_day: 1 }, 404);
     }
@@ -285,7 +344,8 @@ describe('teachers', () => {
   });
 
   test('/me and /leaves are no ids: other methods there are a 405', async () => {
-    const refused = async (method: string, path: string) => (await raw(service.url, { method, path, token: school.admin.token })).headers.allow;
+    const refused = async (method: string, path: string) =>
+      (await raw(service.url, { method, path, token: school.admin.token })).headers.allow;
     expect(await refused('PUT', '/api/teachers/me')).toBe('GET, HEAD, OPTIONS');
     expect(await refused('DELETE', '/api/teachers/leaves')).toBe('GET, POST, HEAD, OPTIONS');
     expect(await refused('GET', '/api/teachers/leaves/1')).toBe('PUT, DELETE, OPTIONS');
@@ -324,7 +384,9 @@ describe('the list', () => {
     await add({ first_name: 'Percy', last_name: 'Cotton 100%' }, lists);
     const gone = await add({ first_name: 'Gone', last_name: 'Away' }, lists);
     await lists.admin.delete(`/api/teachers/${gone.id}`);
-    await rows(`update ${lists.schema}.teacher set created_at = timestamptz '2026-01-01Z' + (id % 3) * interval '1 day'`);
+    await rows(
+      `update ${lists.schema}.teacher set created_at = timestamptz '2026-01-01Z' + (id % 3) * interval '1 day'`,
+    );
     everybody = await walk<Teacher>(lists.admin, '/api/teachers', 100);
   });
 
@@ -355,7 +417,8 @@ describe('the list', () => {
     expect(ids(await found('is_active=false'))).toEqual(ids(everybody.filter(({ is_active }) => !is_active)));
     const french = everybody.filter(({ specialization }) => specialization === 'Français');
     expect(french.length).toBeGreaterThan(2);
-    for (const name of ['Fran%C3%A7ais', 'FRANCAIS']) expect(ids(await found(`specialization=${name}`))).toEqual(ids(french));
+    for (const name of ['Fran%C3%A7ais', 'FRANCAIS'])
+      expect(ids(await found(`specialization=${name}`))).toEqual(ids(french));
     expect(ids(await found('specialization=francais&is_active=true&search=zola'))).toEqual(
       ids(french.filter(({ is_active, last_name }) => is_active && last_name === 'Zola')),
     );
@@ -381,7 +444,10 @@ describe('the list', () => {
     const [one, two, three] = everybody.map(({ id }) => id);
     await lead(classId, one ?? 0, lists);
     await teach(classId, await subject('Physics', lists), two ?? 0, 1, lists);
-    await rows(`insert into ${lists.schema}.class_teacher (class_id, teacher_id, subject) values ($1, $2, 'Choir'), ($1, $3, 'Choir')`, [classId, three, two]);
+    await rows(
+      `insert into ${lists.schema}.class_teacher (class_id, teacher_id, subject) values ($1, $2, 'Choir'), ($1, $3, 'Choir')`,
+      [classId, three, two],
+    );
     expect(ids(await found(`class_id=${classId}`))).toEqual([one, two, three]);
     expect(await found('class_id=999999')).toEqual([]);
   });
@@ -417,14 +483,23 @@ describe("a teacher's log-in", () => {
 
   test('needs an e-mail, and a password needs create_user_account; the e-mail of somebody else is a 409 and writes nothing', async () => {
     const names = { first_name: 'A', last_name: unique('Unwritten') };
-    expect((await school.admin.post('/api/teachers', { ...names, create_user_account: true }, 400)).details).toMatchObject([{ path: 'email' }]);
-    expect((await school.admin.post('/api/teachers', { ...names, password: 'teacher password' }, 400)).details).toMatchObject([{ path: 'password' }]);
-    const refused = await school.admin.post('/api/teachers', { ...names, email: school.adminEmail, create_user_account: true }, 409);
+    expect(
+      (await school.admin.post('/api/teachers', { ...names, create_user_account: true }, 400)).details,
+    ).toMatchObject([{ path: 'email' }]);
+    expect(
+      (await school.admin.post('/api/teachers', { ...names, password: 'teacher password' }, 400)).details,
+    ).toMatchObject([{ path: 'password' }]);
+    const refused = await school.admin.post(
+      '/api/teachers',
+      { ...names, email: school.adminEmail, create_user_account: true },
+      409,
+    );
     expect(refused).toMatchObject({ error: 'conflict', details: [{ path: 'email' }] });
     expect(
-      await rows(`select from ${school.schema}.teacher where last_name = $1 union all select from ${school.schema}.user_account where last_name = $1`, [
-        names.last_name,
-      ]),
+      await rows(
+        `select from ${school.schema}.teacher where last_name = $1 union all select from ${school.schema}.user_account where last_name = $1`,
+        [names.last_name],
+      ),
     ).toEqual([]);
   });
 
@@ -432,18 +507,29 @@ describe("a teacher's log-in", () => {
     const email = `${unique('later')}@${school.subdomain}.example`;
     const teacher = await add({ email });
     const bare = await add();
-    expect((await school.admin.put(`/api/teachers/${bare.id}`, { create_user_account: true }, 400)).details).toMatchObject([{ path: 'email' }]);
-    const later = await school.admin.put<Teacher>(`/api/teachers/${teacher.id}`, { create_user_account: true, password: 'teacher password' });
+    expect(
+      (await school.admin.put(`/api/teachers/${bare.id}`, { create_user_account: true }, 400)).details,
+    ).toMatchObject([{ path: 'email' }]);
+    const later = await school.admin.put<Teacher>(`/api/teachers/${teacher.id}`, {
+      create_user_account: true,
+      password: 'teacher password',
+    });
     expect(later.data.user_id).not.toBeNull();
     await service.anonymous.login({ tenant_id: school.id, email, password: 'teacher password' });
-    expect((await school.admin.put(`/api/teachers/${teacher.id}`, { create_user_account: true }, 409)).message).toBe('This teacher has a log-in already.');
+    expect((await school.admin.put(`/api/teachers/${teacher.id}`, { create_user_account: true }, 409)).message).toBe(
+      'This teacher has a log-in already.',
+    );
   });
 
   test('is not for somebody to make who may do less than the teacher role, and neither teacher nor log-in is written', async () => {
     const clerk = await staff('teacher.read', 'teacher.create');
     const last_name = unique('Escalated');
     const email = `${unique('escalated')}@${school.subdomain}.example`;
-    const refused = await clerk.post('/api/teachers', { first_name: 'A', last_name, email, create_user_account: true, password: 'teacher password' }, 403);
+    const refused = await clerk.post(
+      '/api/teachers',
+      { first_name: 'A', last_name, email, create_user_account: true, password: 'teacher password' },
+      403,
+    );
     expect(refused.message).toContain('attendance.mark');
     expect((await clerk.get<Teacher[]>(`/api/teachers?search=${encodeURIComponent(last_name)}`)).data).toEqual([]);
     await clerk.post('/api/teachers', { first_name: 'A', last_name, email }, 201);
@@ -456,10 +542,14 @@ describe('a teacher that is deleted', () => {
     const { teacher, client } = await withLogin({ employee_number });
     expect((await school.admin.delete<{ id: number }>(`/api/teachers/${teacher.id}`)).data).toEqual({ id: teacher.id });
     expect((await client.get('/api/teachers/me', 401)).error).toBe('invalid_token');
-    expect((await school.admin.get<Teacher[]>(`/api/teachers?search=${encodeURIComponent(employee_number)}`)).data).toEqual([]);
-    expect(await rows(`select deleted_at is not null as deleted, user_id from ${school.schema}.teacher where id = $1`, [teacher.id])).toEqual([
-      { deleted: true, user_id: null },
-    ]);
+    expect(
+      (await school.admin.get<Teacher[]>(`/api/teachers?search=${encodeURIComponent(employee_number)}`)).data,
+    ).toEqual([]);
+    expect(
+      await rows(`select deleted_at is not null as deleted, user_id from ${school.schema}.teacher where id = $1`, [
+        teacher.id,
+      ]),
+    ).toEqual([{ deleted: true, user_id: null }]);
     expect((await add({ employee_number, email: teacher.email, create_user_account: true })).user_id).not.toBeNull();
   });
 
@@ -480,7 +570,8 @@ describe('a teacher that is deleted', () => {
     ['has a subject of', async (classId, teacherId) => await teach(classId, await subject(), teacherId)],
     [
       'is another teacher of',
-      (classId, teacherId) => rows(`insert into ${school.schema}.class_teacher (class_id, teacher_id) values ($1, $2)`, [classId, teacherId]),
+      (classId, teacherId) =>
+        rows(`insert into ${school.schema}.class_teacher (class_id, teacher_id) values ($1, $2)`, [classId, teacherId]),
     ],
     ['has a slot in', async (classId, teacherId) => await slot(school, classId, await subject(), teacherId, 1, 1)],
   ])('must not be one who %s a class of this year: 409 in_use, and they stay', async (_how, assign) => {
@@ -499,14 +590,19 @@ describe('a teacher that is deleted', () => {
     const teacher = await add();
     await lead(past.classId, teacher.id);
     await lead(next.classId, teacher.id);
-    expect((await school.admin.delete(`/api/teachers/${teacher.id}`, 409)).message).toBe(`This teacher still teaches ${next.name}.`);
+    expect((await school.admin.delete(`/api/teachers/${teacher.id}`, 409)).message).toBe(
+      `This teacher still teaches ${next.name}.`,
+    );
     const art = await subject(unique('Art'));
     const names = ['A1', 'A2', 'A3', 'A4'].map(unique);
     for (const name of names) await teach((await school.classroom(name)).classId, art, teacher.id);
     expect((await school.admin.delete(`/api/teachers/${teacher.id}`, 409)).message).toBe(
       `This teacher still teaches ${names.slice(0, 3).join(', ')} and 2 more.`,
     );
-    await rows(`update ${school.schema}.class set class_teacher_id = null where class_teacher_id = $1 and id <> $2`, [teacher.id, past.classId]);
+    await rows(`update ${school.schema}.class set class_teacher_id = null where class_teacher_id = $1 and id <> $2`, [
+      teacher.id,
+      past.classId,
+    ]);
     await rows(`delete from ${school.schema}.class_subject where teacher_id = $1`, [teacher.id]);
     await school.admin.delete(`/api/teachers/${teacher.id}`);
   });
@@ -514,10 +610,10 @@ describe('a teacher that is deleted', () => {
   test('is not oneself: nobody removes their own log-in this way', async () => {
     const boss = await service.school();
     const teacher = await add({}, boss);
-    await rows(`update ${boss.schema}.teacher set user_id = (select id from ${boss.schema}.user_account where email = $2) where id = $1`, [
-      teacher.id,
-      boss.adminEmail,
-    ]);
+    await rows(
+      `update ${boss.schema}.teacher set user_id = (select id from ${boss.schema}.user_account where email = $2) where id = $1`,
+      [teacher.id, boss.adminEmail],
+    );
     expect((await boss.admin.delete(`/api/teachers/${teacher.id}`, 409)).error).toBe('conflict');
     expect((await boss.admin.get<Teacher>('/api/teachers/me')).data.id).toBe(teacher.id);
   });
@@ -546,9 +642,11 @@ describe('who may', () => {
     expect((await client.get<Teacher>(`/api/teachers/${colleague.id}`)).data).toEqual(directory);
     expect((await client.get<Teacher[]>(`/api/teachers?search=${colleague.last_name}`)).data).toEqual([directory]);
     expect((await client.get<Teacher>(`/api/teachers/${teacher.id}`)).data).toEqual(await read(teacher.id));
-    expect((await client.get<Teacher[]>('/api/teachers?pageSize=100&sort=created_at&order=desc')).data.find(({ id }) => id === teacher.id)).toEqual(
-      await read(teacher.id),
-    );
+    expect(
+      (await client.get<Teacher[]>('/api/teachers?pageSize=100&sort=created_at&order=desc')).data.find(
+        ({ id }) => id === teacher.id,
+      ),
+    ).toEqual(await read(teacher.id));
     const accountant = await school.user(['accountant']);
     expect((await accountant.get('/api/teachers', 403)).error).toBe('forbidden');
     const headOfYear = await staff('teacher.read');
@@ -566,7 +664,12 @@ describe('who may', () => {
     const { client } = await withLogin();
     const finds = async (who: Client, search: string) =>
       ids((await who.get<Teacher[]>(`/api/teachers?search=${encodeURIComponent(search)}`)).data).includes(colleague.id);
-    for (const secret of [colleague.phone ?? '', colleague.employee_number ?? '', '999 000', `${colleague.last_name} 999`]) {
+    for (const secret of [
+      colleague.phone ?? '',
+      colleague.employee_number ?? '',
+      '999 000',
+      `${colleague.last_name} 999`,
+    ]) {
       expect([secret, await finds(school.admin, secret), await finds(client, secret)]).toEqual([secret, true, false]);
     }
     for (const open of [
@@ -595,7 +698,9 @@ describe('who may', () => {
     await lead(theirs.classId, colleague.id);
     expect(ids((await client.get<Teacher[]>(`/api/teachers?class_id=${mine.classId}`)).data)).toEqual([teacher.id]);
     expect((await client.get<Teacher[]>(`/api/teachers?class_id=${theirs.classId}`)).data).toEqual([]);
-    expect(ids((await school.admin.get<Teacher[]>(`/api/teachers?class_id=${theirs.classId}`)).data)).toEqual([colleague.id]);
+    expect(ids((await school.admin.get<Teacher[]>(`/api/teachers?class_id=${theirs.classId}`)).data)).toEqual([
+      colleague.id,
+    ]);
   });
 
   test('teachers, accountants and students change no teacher, themselves included; each verb asks for its own permission', async () => {
@@ -614,7 +719,9 @@ describe('who may', () => {
     const clerk = await staff('teacher.update');
     await clerk.get('/api/teachers', 403);
     await clerk.delete(`/api/teachers/${teacher.id}`, 403);
-    expect((await clerk.put<Teacher>(`/api/teachers/${teacher.id}`, { address: 'By a clerk' })).data.address).toBe('By a clerk');
+    expect((await clerk.put<Teacher>(`/api/teachers/${teacher.id}`, { address: 'By a clerk' })).data.address).toBe(
+      'By a clerk',
+    );
     await service.anonymous.get('/api/teachers', 401);
   });
 
@@ -630,8 +737,14 @@ describe('who may', () => {
     await client.delete(`/api/teachers/${colleague.id}`, 404);
     await client.put(`/api/teachers/${colleague.id}/availability`, [], 404);
     await client.put(`/api/teachers/${colleague.id}/workload-rule`, { max_periods_per_day: 1 }, 404);
-    await client.post('/api/teachers/leaves', { leave_type: 'x', start_date: '2026-01-01', end_date: '2026-01-01', teacher_id: colleague.id }, 403);
-    expect((await client.put<Teacher>(`/api/teachers/${teacher.id}`, { first_name: 'Own' })).data.first_name).toBe('Own');
+    await client.post(
+      '/api/teachers/leaves',
+      { leave_type: 'x', start_date: '2026-01-01', end_date: '2026-01-01', teacher_id: colleague.id },
+      403,
+    );
+    expect((await client.put<Teacher>(`/api/teachers/${teacher.id}`, { first_name: 'Own' })).data.first_name).toBe(
+      'Own',
+    );
     expect((await own.admin.get<Teacher>(`/api/teachers/${colleague.id}`)).data).toEqual(colleague);
   });
 });
@@ -641,7 +754,12 @@ describe('/me', () => {
     const { teacher, client } = await withLogin({ address: 'Home', date_of_birth: '1980-01-01' });
     expect((await client.get<Teacher>('/api/teachers/me')).data).toEqual(await read(teacher.id));
     expect((await client.get<Teacher>('/api/teachers/me')).data.address).toBe('Home');
-    for (const who of [school.admin, await school.user(['accountant']), await school.user(['student']), await school.user(['teacher'])]) {
+    for (const who of [
+      school.admin,
+      await school.user(['accountant']),
+      await school.user(['student']),
+      await school.user(['teacher']),
+    ]) {
       expect((await who.get('/api/teachers/me', 404)).message).toBe('You are no teacher of this school.');
       await who.get('/api/teachers/me/classes', 404);
     }
@@ -682,11 +800,22 @@ describe('/me/classes', () => {
     const [art, zoology] = [await subject(called.art), await subject(called.zoology)];
     await teach(taught.classId, zoology, teacher.id);
     await teach(taught.classId, art, teacher.id);
-    await rows(`insert into ${school.schema}.class_teacher (class_id, teacher_id, subject) values ($1, $2, 'Choir')`, [taught.classId, teacher.id]);
+    await rows(`insert into ${school.schema}.class_teacher (class_id, teacher_id, subject) values ($1, $2, 'Choir')`, [
+      taught.classId,
+      teacher.id,
+    ]);
     for (const is_active of [true, false]) {
-      await school.admin.post('/api/students', { first_name: 'A', last_name: 'Pupil', class_id: taught.classId, is_active }, 201);
+      await school.admin.post(
+        '/api/students',
+        { first_name: 'A', last_name: 'Pupil', class_id: taught.classId, is_active },
+        201,
+      );
     }
-    const left = await school.admin.post<{ id: number }>('/api/students', { first_name: 'A', last_name: 'Pupil', class_id: taught.classId }, 201);
+    const left = await school.admin.post<{ id: number }>(
+      '/api/students',
+      { first_name: 'A', last_name: 'Pupil', class_id: taught.classId },
+      201,
+    );
     await school.admin.delete(`/api/students/${left.data.id}`);
     const { data, pagination } = await client.get<TaughtClass[]>('/api/teachers/me/classes');
     expect(data).toEqual([
@@ -712,7 +841,8 @@ describe('/me/classes', () => {
       },
     ]);
     expect(pagination).toEqual({ page: 1, pageSize: 20, totalItems: 2, totalPages: 1 });
-    const names = async (query: string) => (await client.get<TaughtClass[]>(`/api/teachers/me/classes?${query}`)).data.map(({ class_name }) => class_name);
+    const names = async (query: string) =>
+      (await client.get<TaughtClass[]>(`/api/teachers/me/classes?${query}`)).data.map(({ class_name }) => class_name);
     expect(await names('sort=class_name&order=desc')).toEqual(['B led', 'A taught']);
     expect(await names('sort=grade_name&order=asc')).toEqual(['A taught', 'B led']);
     expect(await names('search=LED')).toEqual(['B led']);
@@ -724,7 +854,11 @@ describe('/me/classes', () => {
     const past = await classOfYear(-1);
     const now = await school.classroom(unique('Now'));
     await lead(past.classId, teacher.id);
-    const { data: pupil } = await school.admin.post<{ id: number }>('/api/students', { first_name: 'A', last_name: 'Pupil', class_id: past.classId }, 201);
+    const { data: pupil } = await school.admin.post<{ id: number }>(
+      '/api/students',
+      { first_name: 'A', last_name: 'Pupil', class_id: past.classId },
+      201,
+    );
     await school.admin.put(`/api/students/${pupil.id}`, { class_id: now.classId });
     expect((await client.get<TaughtClass[]>('/api/teachers/me/classes')).data).toEqual([]);
     const { data } = await client.get<TaughtClass[]>(`/api/teachers/me/classes?academic_year_id=${past.yearId}`);
@@ -769,7 +903,12 @@ describe('/me/today-schedule', () => {
     const first = await slot(days, one.classId, physics, teacher.id, today.day, 1, 'Lab');
     await slot(days, one.classId, physics, teacher.id, (today.day % 7) + 1, 1);
     await slot(days, one.classId, physics, colleague.id, today.day, 3);
-    const common = { subject_id: physics, subject_name: 'Physics', teacher_id: teacher.id, teacher_name: 'Tess Teacher' };
+    const common = {
+      subject_id: physics,
+      subject_name: 'Physics',
+      teacher_id: teacher.id,
+      teacher_name: 'Tess Teacher',
+    };
     expected = [
       {
         slot_id: first,
@@ -804,7 +943,10 @@ describe('/me/today-schedule', () => {
   });
 
   test('is empty on a holiday, which it names; a recurring one counts every year', async () => {
-    const [row] = await rows<{ id: string }>(`insert into ${days.schema}.holiday (name, date) values ('Founders', $1) returning id`, [today.date]);
+    const [row] = await rows<{ id: string }>(
+      `insert into ${days.schema}.holiday (name, date) values ('Founders', $1) returning id`,
+      [today.date],
+    );
     expect(await schedule()).toMatchObject({ ...nothing(), holiday: { name: 'Founders' } });
     await rows(`update ${days.schema}.holiday set date = date - interval '4 years' where id = $1`, [row?.id]);
     expect((await schedule()).slots).toEqual(expected);
@@ -816,7 +958,13 @@ describe('/me/today-schedule', () => {
 
   test('is empty on an approved leave, and not on one that is pending or rejected', async () => {
     const leave = async () =>
-      (await client.post<Leave>('/api/teachers/leaves', { leave_type: 'sick', start_date: today.date, end_date: today.date }, 201)).data.id;
+      (
+        await client.post<Leave>(
+          '/api/teachers/leaves',
+          { leave_type: 'sick', start_date: today.date, end_date: today.date },
+          201,
+        )
+      ).data.id;
     const [approved, rejected] = [await leave(), await leave()];
     await days.admin.put(`/api/teachers/leaves/${rejected}`, { status: 'rejected' });
     expect((await schedule()).slots).toEqual(expected);
@@ -830,7 +978,9 @@ describe('/me/today-schedule', () => {
     await rows(`update ${days.schema}.timetable_config set working_days = array[$1::integer]`, [(today.day % 7) + 1]);
     expect(await schedule()).toMatchObject(nothing());
     await rows(`update ${days.schema}.timetable_config set working_days = '{1,2,3,4,5,6,7}'`);
-    await rows(`update ${days.schema}.academic_year set start_date = start_date - 400, end_date = $1::date - 1`, [today.date]);
+    await rows(`update ${days.schema}.academic_year set start_date = start_date - 400, end_date = $1::date - 1`, [
+      today.date,
+    ]);
     expect(await schedule()).toMatchObject(nothing());
     // The year that the day lies in counts, whichever the school calls current.
     await rows(`update ${days.schema}.academic_year set end_date = $1, is_current = false`, [today.date]);
@@ -849,7 +999,9 @@ describe('/me/today-schedule', () => {
   });
 
   test('needs timetable.read, and a teacher: 403 and 404', async () => {
-    expect((await (await days.user(['accountant'])).get('/api/teachers/me/today-schedule', 403)).error).toBe('forbidden');
+    expect((await (await days.user(['accountant'])).get('/api/teachers/me/today-schedule', 403)).error).toBe(
+      'forbidden',
+    );
     expect((await (await days.user(['student'])).get('/api/teachers/me/today-schedule', 404)).error).toBe('not_found');
     await days.admin.get('/api/teachers/me/today-schedule', 404);
   });
@@ -857,12 +1009,20 @@ describe('/me/today-schedule', () => {
 
 describe('leaves', () => {
   const day = (n: number) => `2026-05-${String(n).padStart(2, '0')}`;
-  const body = (from = 4, to = from, more: Record<string, unknown> = {}) => ({ leave_type: 'sick', start_date: day(from), end_date: day(to), ...more });
-  const ask = async (who: Client, given: object = body()) => (await who.post<Leave>('/api/teachers/leaves', given, 201)).data;
+  const body = (from = 4, to = from, more: Record<string, unknown> = {}) => ({
+    leave_type: 'sick',
+    start_date: day(from),
+    end_date: day(to),
+    ...more,
+  });
+  const ask = async (who: Client, given: object = body()) =>
+    (await who.post<Leave>('/api/teachers/leaves', given, 201)).data;
   const decide = (id: number, status: string, expectedStatus = 200, more: object = {}) =>
     school.admin.put<Leave>(`/api/teachers/leaves/${id}`, { status, ...more }, expectedStatus);
   const readLeave = async (leave: Leave) =>
-    (await school.admin.get<Leave[]>(`/api/teachers/${leave.teacher_id}/leaves?pageSize=100`)).data.find(({ id }) => id === leave.id);
+    (await school.admin.get<Leave[]>(`/api/teachers/${leave.teacher_id}/leaves?pageSize=100`)).data.find(
+      ({ id }) => id === leave.id,
+    );
 
   test('a teacher asks for their own, which is pending', async () => {
     const { teacher, client } = await withLogin({ first_name: 'Lea', last_name: 'Ve' });
@@ -908,9 +1068,17 @@ describe('leaves', () => {
     }
     const pupil = await school.user(['student']);
     const { classId } = await school.classroom(unique('Class'));
-    const { data: student } = await school.admin.post<{ id: number }>('/api/students', { first_name: 'A', last_name: 'Pupil', class_id: classId }, 201);
+    const { data: student } = await school.admin.post<{ id: number }>(
+      '/api/students',
+      { first_name: 'A', last_name: 'Pupil', class_id: classId },
+      201,
+    );
     await rows(`update ${school.schema}.student set user_id = $2 where id = $1`, [student.id, pupil.id]);
-    const pupilAgain = await service.anonymous.login({ tenant_id: school.id, email: pupil.email, password: 'test-password' });
+    const pupilAgain = await service.anonymous.login({
+      tenant_id: school.id,
+      email: pupil.email,
+      password: 'test-password',
+    });
     for (const who of [pupil, pupilAgain, await school.user(['accountant']), await school.user([])]) {
       await who.post('/api/teachers/leaves', body(), 403);
       await who.post('/api/teachers/leaves', body(4, 4, { teacher_id: colleague.id }), 403);
@@ -922,14 +1090,22 @@ describe('leaves', () => {
     const teacher = await add();
     const refused = await school.admin.post('/api/teachers/leaves', body(5, 4, { teacher_id: teacher.id }), 400);
     expect(refused.details).toEqual([{ path: 'end_date', message: 'must not be before start_date' }]);
-    expect((await school.admin.post('/api/teachers/leaves', { status: 'approved' }, 400)).details.map(({ path }) => path).sort()).toEqual(
-      ['end_date', 'leave_type', 'start_date', 'status'].sort(),
-    );
+    expect(
+      (await school.admin.post('/api/teachers/leaves', { status: 'approved' }, 400)).details
+        .map(({ path }) => path)
+        .sort(),
+    ).toEqual(['end_date', 'leave_type', 'start_date', 'status'].sort());
   });
 
   test('an Idempotency-Key asks once', async () => {
     const { teacher, client } = await withLogin();
-    const post = () => client.send<Leave>('POST', '/api/teachers/leaves', { body: body(), headers: { 'Idempotency-Key': 'leave' } }, 201);
+    const post = () =>
+      client.send<Leave>(
+        'POST',
+        '/api/teachers/leaves',
+        { body: body(), headers: { 'Idempotency-Key': 'leave' } },
+        201,
+      );
     const answers = await Promise.all([post(), post()]);
     expect(answers[0].data).toEqual(answers[1].data);
     expect((await client.get(`/api/teachers/${teacher.id}/leaves`)).pagination.totalItems).toBe(1);
@@ -939,7 +1115,10 @@ describe('leaves', () => {
     const { teacher, client } = await withLogin();
     const admin = await school.user(['admin'], { first_name: 'Dee', last_name: 'Cider' });
     const [one, two] = [await ask(client, body(4)), await ask(client, body(5))];
-    const approved = await admin.put<Leave>(`/api/teachers/leaves/${one.id}`, { status: 'approved', decision_note: 'Get well' });
+    const approved = await admin.put<Leave>(`/api/teachers/leaves/${one.id}`, {
+      status: 'approved',
+      decision_note: 'Get well',
+    });
     expect(approved.data).toEqual({
       ...one,
       status: 'approved',
@@ -949,10 +1128,15 @@ describe('leaves', () => {
       decision_note: 'Get well',
       updated_at: approved.data.updated_at,
     });
-    expect(Math.abs(Date.parse(approved.data.decided_at ?? '') - Date.parse(approved.data.updated_at))).toBeLessThan(1000);
+    expect(Math.abs(Date.parse(approved.data.decided_at ?? '') - Date.parse(approved.data.updated_at))).toBeLessThan(
+      1000,
+    );
     const rejected = await admin.put<Leave>(`/api/teachers/leaves/${two.id}`, { ...two, status: 'rejected' });
     expect(rejected.data).toMatchObject({ status: 'rejected', decided_by: admin.id, decision_note: null });
-    expect((await client.get<Leave[]>(`/api/teachers/${teacher.id}/leaves?sort=start_date&order=asc`)).data).toEqual([approved.data, rejected.data]);
+    expect((await client.get<Leave[]>(`/api/teachers/${teacher.id}/leaves?sort=start_date&order=asc`)).data).toEqual([
+      approved.data,
+      rejected.data,
+    ]);
   });
 
   test.each([
@@ -964,7 +1148,10 @@ describe('leaves', () => {
     const teacher = await add();
     const leave = await ask(school.admin, body(4, 4, { teacher_id: teacher.id }));
     const before = (await decide(leave.id, from)).data;
-    expect(await decide(leave.id, to, 409)).toMatchObject({ error: 'invalid_state', message: `A leave cannot go from ${from} to ${to}.` });
+    expect(await decide(leave.id, to, 409)).toMatchObject({
+      error: 'invalid_state',
+      message: `A leave cannot go from ${from} to ${to}.`,
+    });
     expect(await readLeave(leave)).toEqual(before);
   });
 
@@ -972,17 +1159,21 @@ describe('leaves', () => {
     const teacher = await add();
     const leave = await ask(school.admin, body(4, 4, { teacher_id: teacher.id }));
     for (const status of ['pending', 'cancelled', null, undefined]) {
-      expect((await school.admin.put(`/api/teachers/leaves/${leave.id}`, { status }, 400)).details).toMatchObject([{ path: 'status' }]);
+      expect((await school.admin.put(`/api/teachers/leaves/${leave.id}`, { status }, 400)).details).toMatchObject([
+        { path: 'status' },
+      ]);
     }
-    expect((await school.admin.put(`/api/teachers/leaves/${leave.id}`, { status: 'approved', start_date: day(9) }, 400)).details).toMatchObject([
-      { path: 'start_date' },
-    ]);
+    expect(
+      (await school.admin.put(`/api/teachers/leaves/${leave.id}`, { status: 'approved', start_date: day(9) }, 400))
+        .details,
+    ).toMatchObject([{ path: 'start_date' }]);
     expect(await readLeave(leave)).toEqual(leave);
   });
 
   test('an approved one must not overlap another approved one of the teacher: 409 conflict; of another teacher it may', async () => {
     const [one, two] = [await add(), await add()];
-    const leave = async (teacher: Teacher, from: number, to: number) => (await ask(school.admin, body(from, to, { teacher_id: teacher.id }))).id;
+    const leave = async (teacher: Teacher, from: number, to: number) =>
+      (await ask(school.admin, body(from, to, { teacher_id: teacher.id }))).id;
     await decide(await leave(one, 4, 8), 'approved');
     const overlapping = await leave(one, 8, 9);
     expect((await decide(overlapping, 'approved', 409)).error).toBe('conflict');
@@ -994,11 +1185,21 @@ describe('leaves', () => {
   test('of overlapping approvals that race one wins, and the others are a 409 conflict', async () => {
     for (let round = 0; round < 3; round++) {
       const teacher = await add();
-      const asked = await Promise.all([1, 2, 3, 4].map((n) => ask(school.admin, body(n, 10, { teacher_id: teacher.id }))));
-      const answers = await Promise.all(asked.map(({ id }) => school.admin.send<Leave>('PUT', `/api/teachers/leaves/${id}`, { body: { status: 'approved' } })));
+      const asked = await Promise.all(
+        [1, 2, 3, 4].map((n) => ask(school.admin, body(n, 10, { teacher_id: teacher.id }))),
+      );
+      const answers = await Promise.all(
+        asked.map(({ id }) =>
+          school.admin.send<Leave>('PUT', `/api/teachers/leaves/${id}`, { body: { status: 'approved' } }),
+        ),
+      );
       expect(answers.map(({ status }) => status).sort()).toEqual([200, 409, 409, 409]);
-      expect(answers.filter(({ status }) => status === 409).map(({ error }) => error)).toEqual(Array(3).fill('conflict'));
-      expect((await school.admin.get(`/api/teachers/${teacher.id}/leaves?status=approved`)).pagination.totalItems).toBe(1);
+      expect(answers.filter(({ status }) => status === 409).map(({ error }) => error)).toEqual(
+        Array(3).fill('conflict'),
+      );
+      expect((await school.admin.get(`/api/teachers/${teacher.id}/leaves?status=approved`)).pagination.totalItems).toBe(
+        1,
+      );
     }
   });
 
@@ -1006,7 +1207,9 @@ describe('leaves', () => {
     const teacher = await add();
     const leave = await ask(school.admin, body(4, 4, { teacher_id: teacher.id }));
     const answers = await Promise.all(
-      ['approved', 'rejected'].map((status) => school.admin.send<Leave>('PUT', `/api/teachers/leaves/${leave.id}`, { body: { status } })),
+      ['approved', 'rejected'].map((status) =>
+        school.admin.send<Leave>('PUT', `/api/teachers/leaves/${leave.id}`, { body: { status } }),
+      ),
     );
     expect(answers.map(({ status }) => status).sort()).toEqual([200, 409]);
     expect(await readLeave(leave)).toEqual(answers.find(({ status }) => status === 200)?.data);
@@ -1016,23 +1219,37 @@ describe('leaves', () => {
     const teacher = await add();
     const leave = await school.admin.post<Leave>('/api/teachers/leaves', body(4, 4, { teacher_id: teacher.id }), 201);
     const put = (match: string, status: number) =>
-      school.admin.send('PUT', `/api/teachers/leaves/${leave.data.id}`, { body: { status: 'approved' }, headers: { 'If-Match': match } }, status);
+      school.admin.send(
+        'PUT',
+        `/api/teachers/leaves/${leave.data.id}`,
+        { body: { status: 'approved' }, headers: { 'If-Match': match } },
+        status,
+      );
     await put('"stale"', 412);
     await put(leave.headers.get('etag') ?? '', 200);
   });
 
   test('a teacher takes back what is pending, and nothing else; who decides on leaves removes any', async () => {
     const { client } = await withLogin();
-    const [pending, approved, rejected] = [await ask(client, body(4)), await ask(client, body(5)), await ask(client, body(6))];
+    const [pending, approved, rejected] = [
+      await ask(client, body(4)),
+      await ask(client, body(5)),
+      await ask(client, body(6)),
+    ];
     await decide(approved.id, 'approved');
     await decide(rejected.id, 'rejected');
-    expect((await client.delete<{ id: number }>(`/api/teachers/leaves/${pending.id}`)).data).toEqual({ id: pending.id });
+    expect((await client.delete<{ id: number }>(`/api/teachers/leaves/${pending.id}`)).data).toEqual({
+      id: pending.id,
+    });
     for (const [leave, status] of [
       [approved, 'approved'],
       [rejected, 'rejected'],
     ] as const) {
       const refused = await client.delete(`/api/teachers/leaves/${leave.id}`, 409);
-      expect(refused).toMatchObject({ error: 'invalid_state', message: `This leave is ${status}; only a pending one can be taken back.` });
+      expect(refused).toMatchObject({
+        error: 'invalid_state',
+        message: `This leave is ${status}; only a pending one can be taken back.`,
+      });
       await school.admin.delete(`/api/teachers/leaves/${leave.id}`);
       expect(await readLeave(leave)).toBeUndefined();
     }
@@ -1104,12 +1321,17 @@ describe('leaves', () => {
         );
       }
       all = await walk<Leave>(lists.admin, '/api/teachers/leaves', 100);
-      await lists.admin.put(`/api/teachers/leaves/${all.find(({ leave_type }) => leave_type === 'annual')?.id ?? 0}`, { status: 'approved' });
-      await rows(`update ${lists.schema}.teacher_leave set created_at = timestamptz '2026-01-01Z' + (id % 2) * interval '1 day'`);
+      await lists.admin.put(`/api/teachers/leaves/${all.find(({ leave_type }) => leave_type === 'annual')?.id ?? 0}`, {
+        status: 'approved',
+      });
+      await rows(
+        `update ${lists.schema}.teacher_leave set created_at = timestamptz '2026-01-01Z' + (id % 2) * interval '1 day'`,
+      );
       all = await walk<Leave>(lists.admin, '/api/teachers/leaves', 100);
     });
 
-    const found = async (query: string, path = '/api/teachers/leaves') => ids((await lists.admin.get<Leave[]>(`${path}?${query}`)).data);
+    const found = async (query: string, path = '/api/teachers/leaves') =>
+      ids((await lists.admin.get<Leave[]>(`${path}?${query}`)).data);
 
     test('begin with the latest, and sort by start_date and created_at both ways, page by page', async () => {
       expect(all).toHaveLength(5);
@@ -1119,7 +1341,9 @@ describe('leaves', () => {
         ['created_at', (leave: Leave) => [leave.created_at]],
       ] as const) {
         for (const order of ['asc', 'desc'] as const) {
-          expect(ids(await walk<Leave>(lists.admin, `/api/teachers/leaves?sort=${sort}&order=${order}`, 2))).toEqual(ids(inOrder(all, key, order)));
+          expect(ids(await walk<Leave>(lists.admin, `/api/teachers/leaves?sort=${sort}&order=${order}`, 2))).toEqual(
+            ids(inOrder(all, key, order)),
+          );
         }
       }
       const own = all.filter(({ teacher_id }) => teacher_id === one.id);
@@ -1133,10 +1357,14 @@ describe('leaves', () => {
       expect(await found('status=approved')).toEqual(fitting(({ status }) => status === 'approved'));
       expect(await found('status=rejected')).toEqual([]);
       const inYear = (leave: Leave, which: 'past' | 'current') =>
-        leave.leave_type === 'annual' || leave.start_date < (all.find(({ leave_type }) => leave_type === 'annual')?.end_date ?? '') === (which === 'past');
+        leave.leave_type === 'annual' ||
+        leave.start_date < (all.find(({ leave_type }) => leave_type === 'annual')?.end_date ?? '') ===
+          (which === 'past');
       expect(await found(`academic_year_id=${years.past}`)).toEqual(fitting((leave) => inYear(leave, 'past')));
       expect(await found(`academic_year_id=${years.current}`)).toEqual(fitting((leave) => inYear(leave, 'current')));
-      expect(await found(`academic_year_id=${years.past}&status=approved`, `/api/teachers/${one.id}/leaves`)).toHaveLength(1);
+      expect(
+        await found(`academic_year_id=${years.past}&status=approved`, `/api/teachers/${one.id}/leaves`),
+      ).toHaveLength(1);
       expect(await found('academic_year_id=999999')).toEqual([]);
     });
 
@@ -1155,7 +1383,9 @@ describe('leaves', () => {
       for (const list of ['/api/teachers/leaves', `/api/teachers/${one.id}/leaves`]) {
         expect((await lists.admin.get(`${list}?${query}`, 400)).details.map((detail) => detail.path)).toEqual([path]);
       }
-      expect((await lists.admin.get(`/api/teachers/${one.id}/leaves?teacher_id=1`, 400)).details).toMatchObject([{ path: 'teacher_id' }]);
+      expect((await lists.admin.get(`/api/teachers/${one.id}/leaves?teacher_id=1`, 400)).details).toMatchObject([
+        { path: 'teacher_id' },
+      ]);
     });
   });
 });
@@ -1163,10 +1393,16 @@ describe('leaves', () => {
 describe('availability', () => {
   const grid = (but: Record<string, boolean> = {}, working = [1, 2, 3, 4, 5], periods = 8): Cell[] =>
     working.flatMap((day_of_week) =>
-      Array.from({ length: periods }, (_, n) => ({ day_of_week, period: n + 1, is_available: but[`${day_of_week} ${n + 1}`] ?? true })),
+      Array.from({ length: periods }, (_, n) => ({
+        day_of_week,
+        period: n + 1,
+        is_available: but[`${day_of_week} ${n + 1}`] ?? true,
+      })),
     );
-  const get = async (id: number, who = school.admin) => (await who.get<Cell[]>(`/api/teachers/${id}/availability`)).data;
-  const put = (id: number, slots: unknown, status = 200) => school.admin.put<Cell[]>(`/api/teachers/${id}/availability`, slots, status);
+  const get = async (id: number, who = school.admin) =>
+    (await who.get<Cell[]>(`/api/teachers/${id}/availability`)).data;
+  const put = (id: number, slots: unknown, status = 200) =>
+    school.admin.put<Cell[]>(`/api/teachers/${id}/availability`, slots, status);
 
   test('is the whole week of the timetable, all of it when nothing was said', async () => {
     const teacher = await add();
@@ -1182,7 +1418,9 @@ describe('availability', () => {
     ]);
     expect(first.data).toEqual(grid({ '1 1': false, '5 8': false }));
     expect(await get(teacher.id)).toEqual(first.data);
-    expect((await put(teacher.id, [{ day_of_week: 3, period: 3, is_available: false }])).data).toEqual(grid({ '3 3': false }));
+    expect((await put(teacher.id, [{ day_of_week: 3, period: 3, is_available: false }])).data).toEqual(
+      grid({ '3 3': false }),
+    );
     expect((await put(teacher.id, await get(teacher.id))).data).toEqual(grid({ '3 3': false }));
     expect((await put(teacher.id, [])).data).toEqual(grid());
   });
@@ -1218,7 +1456,8 @@ describe('availability', () => {
 
   test('of two that are sent at once one stands as a whole', async () => {
     const teacher = await add();
-    const all = (period: number) => [1, 2, 3, 4, 5].map((day_of_week) => ({ day_of_week, period, is_available: false }));
+    const all = (period: number) =>
+      [1, 2, 3, 4, 5].map((day_of_week) => ({ day_of_week, period, is_available: false }));
     const answers = await Promise.all([1, 2, 3, 4].map((period) => put(teacher.id, all(period))));
     expect(answers.map(({ data }) => data)).toContainEqual(await get(teacher.id));
     expect((await get(teacher.id)).filter(({ is_available }) => !is_available)).toHaveLength(5);
@@ -1238,10 +1477,15 @@ describe('availability', () => {
 describe('workload', () => {
   let work: School;
   let teacher: Teacher;
-  const get = async (who = work.admin, id = teacher.id) => (await who.get<Workload>(`/api/teachers/${id}/workload`)).data;
-  const rule = (body: unknown, status = 200, id = teacher.id) => work.admin.put<Workload>(`/api/teachers/${id}/workload-rule`, body, status);
+  const get = async (who = work.admin, id = teacher.id) =>
+    (await who.get<Workload>(`/api/teachers/${id}/workload`)).data;
+  const rule = (body: unknown, status = 200, id = teacher.id) =>
+    work.admin.put<Workload>(`/api/teachers/${id}/workload-rule`, body, status);
   const week = (periods: Record<number, number>) =>
-    [1, 2, 3, 4, 5, ...(6 in periods ? [6] : [])].map((day_of_week) => ({ day_of_week, periods: periods[day_of_week] ?? 0 }));
+    [1, 2, 3, 4, 5, ...(6 in periods ? [6] : [])].map((day_of_week) => ({
+      day_of_week,
+      periods: periods[day_of_week] ?? 0,
+    }));
 
   beforeAll(async () => {
     work = await service.school();
@@ -1278,7 +1522,12 @@ describe('workload', () => {
       is_over_limit: false,
     });
     const idle = await add({}, work);
-    expect(await get(work.admin, idle.id)).toMatchObject({ assigned_periods: 0, planned_periods: 0, per_day: week({}), is_over_limit: false });
+    expect(await get(work.admin, idle.id)).toMatchObject({
+      assigned_periods: 0,
+      planned_periods: 0,
+      per_day: week({}),
+      is_over_limit: false,
+    });
   });
 
   test.each([
@@ -1298,24 +1547,40 @@ describe('workload', () => {
     const planned = await add({}, work);
     const { classId } = await work.classroom(unique('Planned'));
     await teach(classId, await subject(unique('Subject'), work), planned.id, 6, work);
-    expect((await rule({ max_periods_per_week: 5 }, 200, planned.id)).data).toMatchObject({ assigned_periods: 0, planned_periods: 6, is_over_limit: true });
+    expect((await rule({ max_periods_per_week: 5 }, 200, planned.id)).data).toMatchObject({
+      assigned_periods: 0,
+      planned_periods: 6,
+      is_over_limit: true,
+    });
   });
 
   test('takes a part of the rule, and the whole of what was read', async () => {
     await rule({ max_periods_per_day: 3, max_periods_per_week: 10 });
-    expect((await rule({ max_periods_per_week: 12 })).data).toMatchObject({ max_periods_per_day: 3, max_periods_per_week: 12 });
-    expect((await rule({ ...(await get()), max_periods_per_day: 5 })).data).toMatchObject({ max_periods_per_day: 5, max_periods_per_week: 12 });
+    expect((await rule({ max_periods_per_week: 12 })).data).toMatchObject({
+      max_periods_per_day: 3,
+      max_periods_per_week: 12,
+    });
+    expect((await rule({ ...(await get()), max_periods_per_day: 5 })).data).toMatchObject({
+      max_periods_per_day: 5,
+      max_periods_per_week: 12,
+    });
     expect((await rule({ teacher_id: 999 }, 400)).details).toMatchObject([{ path: 'teacher_id' }]);
   });
 
   test('refuses more in a day than in the week, in one request and in two, and numbers out of range', async () => {
     await rule({ max_periods_per_day: 3, max_periods_per_week: 10 });
-    for (const body of [{ max_periods_per_day: 6, max_periods_per_week: 5 }, { max_periods_per_day: 11 }, { max_periods_per_week: 2 }]) {
+    for (const body of [
+      { max_periods_per_day: 6, max_periods_per_week: 5 },
+      { max_periods_per_day: 11 },
+      { max_periods_per_week: 2 },
+    ]) {
       const refused = await rule(body, 400);
       expect(refused).toMatchObject({ error: 'validation_error', details: [{ path: 'max_periods_per_day' }] });
     }
     for (const value of [0, -1, 1.5, 25, '3'])
-      expect((await rule({ max_periods_per_day: value }, 400)).details).toMatchObject([{ path: 'max_periods_per_day' }]);
+      expect((await rule({ max_periods_per_day: value }, 400)).details).toMatchObject([
+        { path: 'max_periods_per_day' },
+      ]);
     expect((await rule({ max_periods_per_week: 169 }, 400)).details).toMatchObject([{ path: 'max_periods_per_week' }]);
     expect(await get()).toMatchObject({ max_periods_per_day: 3, max_periods_per_week: 10 });
   });
@@ -1326,7 +1591,13 @@ describe('workload', () => {
     const etag = (await work.admin.get(path)).headers.get('etag') ?? '';
     const { classId } = await work.classroom(unique('Class'));
     await slot(work, classId, await subject(unique('Subject'), work), one.id, 4, 4);
-    const put = (status: number) => work.admin.send('PUT', `${path}-rule`, { body: { max_periods_per_day: 2 }, headers: { 'If-Match': etag } }, status);
+    const put = (status: number) =>
+      work.admin.send(
+        'PUT',
+        `${path}-rule`,
+        { body: { max_periods_per_day: 2 }, headers: { 'If-Match': etag } },
+        status,
+      );
     await put(200);
     await put(412);
   });

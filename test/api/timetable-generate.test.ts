@@ -1,10 +1,10 @@
 import { availableParallelism } from 'node:os';
 import { Worker } from 'node:worker_threads';
 import { afterEach, describe, expect, test } from '@jest/globals';
-import type { Answer } from '../support/client.ts';
-import { race } from '../support/race.ts';
-import { type School, serviceWithSchool } from '../support/service.ts';
-import { until } from '../support/until.ts';
+import type { Answer } from '../support/client/client.ts';
+import { race } from '../support/client/race.ts';
+import { type School, serviceWithSchool } from '../support/server/service.ts';
+import { until } from '../support/client/until.ts';
 
 const { service } = await serviceWithSchool();
 
@@ -45,7 +45,8 @@ interface Generated {
 }
 
 const path = '/api/timetable/generate';
-const rows = <R extends Record<string, unknown>>(text: string, values?: unknown[]) => service.database.query<R>(text, values);
+const rows = <R extends Record<string, unknown>>(text: string, values?: unknown[]) =>
+  service.database.query<R>(text, values);
 
 /** A school whose setup is done, with classes that have subjects of so many periods, taught by as many teachers as there are classes. */
 async function planned(classes: number, periods: number[]): Promise<School> {
@@ -57,8 +58,14 @@ async function planned(classes: number, periods: number[]): Promise<School> {
     `insert into ${schema}.class (name, grade_id, academic_year_id) select 'Class ' || n, grade_id, academic_year_id from ${schema}.class, generate_series(2, $1) n`,
     [classes],
   );
-  await rows(`insert into ${schema}.teacher (first_name, last_name) select 'Tia', 'Teacher ' || n from generate_series(1, $1) n`, [classes]);
-  await rows(`insert into ${schema}.subject (name, code) select 'Subject ' || n, 'S' || n from generate_series(1, $1) n`, [periods.length]);
+  await rows(
+    `insert into ${schema}.teacher (first_name, last_name) select 'Tia', 'Teacher ' || n from generate_series(1, $1) n`,
+    [classes],
+  );
+  await rows(
+    `insert into ${schema}.subject (name, code) select 'Subject ' || n, 'S' || n from generate_series(1, $1) n`,
+    [periods.length],
+  );
   await rows(
     `insert into ${schema}.class_subject (class_id, subject_id, teacher_id, periods_per_week)
      select c, s, 1 + (c + s::integer) % $1::integer, periods from generate_series(1, $1::integer) c, unnest($2::integer[]) with ordinality p (periods, s)`,
@@ -66,19 +73,33 @@ async function planned(classes: number, periods: number[]): Promise<School> {
   );
   return school;
 }
-const generate = async (school: School, body: object = {}) => (await school.admin.post<Generated>(path, { time_limit_seconds: 1, ...body })).data;
-const refused = (school: School, body: object, status: number) => school.admin.post<Generated>(path, { time_limit_seconds: 1, ...body }, status);
+const generate = async (school: School, body: object = {}) =>
+  (await school.admin.post<Generated>(path, { time_limit_seconds: 1, ...body })).data;
+const refused = (school: School, body: object, status: number) =>
+  school.admin.post<Generated>(path, { time_limit_seconds: 1, ...body }, status);
 const standing = (school: School) =>
   rows<Cell & Record<string, unknown>>(
     `select class_id::integer, subject_id::integer, teacher_id::integer, day_of_week, period from ${school.schema}.timetable_slot order by class_id, day_of_week, period`,
   );
 const turns = (school: School) => rows(`select from ${school.schema}.timetable_generation`);
 const cells = (slots: readonly Cell[]) =>
-  slots.map(({ class_id, subject_id, teacher_id, day_of_week, period }): Cell => ({ class_id, subject_id, teacher_id, day_of_week, period }));
-const inOrder = (slots: readonly Cell[]) => cells(slots).sort((a, b) => a.class_id - b.class_id || a.day_of_week - b.day_of_week || a.period - b.period);
+  slots.map(({ class_id, subject_id, teacher_id, day_of_week, period }): Cell => ({
+    class_id,
+    subject_id,
+    teacher_id,
+    day_of_week,
+    period,
+  }));
+const inOrder = (slots: readonly Cell[]) =>
+  cells(slots).sort((a, b) => a.class_id - b.class_id || a.day_of_week - b.day_of_week || a.period - b.period);
 /** The periods that each class has of each subject. */
 const counts = (slots: readonly Cell[]) =>
-  Object.fromEntries([...Map.groupBy(slots, (one) => `${one.class_id} ${one.subject_id} ${one.teacher_id}`)].map(([key, all]) => [key, all.length]));
+  Object.fromEntries(
+    [...Map.groupBy(slots, (one) => `${one.class_id} ${one.subject_id} ${one.teacher_id}`)].map(([key, all]) => [
+      key,
+      all.length,
+    ]),
+  );
 
 /** Keeps the generator at work for all of its effort: a class whose one lesson can only be in the last period of a day never has a day without gaps. */
 async function hard(): Promise<School> {
@@ -86,11 +107,19 @@ async function hard(): Promise<School> {
   const { schema } = school;
   await rows(`insert into ${schema}.teacher (first_name, last_name) values ('Mona', 'Monday')`);
   await rows(`insert into ${schema}.subject (name, code) values ('Mondays', 'MON')`);
-  await rows(`insert into ${schema}.teacher_availability select 25, d, p, false from generate_series(2, 5) d, generate_series(1, 8) p`);
+  await rows(
+    `insert into ${schema}.teacher_availability select 25, d, p, false from generate_series(2, 5) d, generate_series(1, 8) p`,
+  );
   await rows(`insert into ${schema}.teacher (first_name, last_name) values ('Luna', 'Last')`);
-  await rows(`insert into ${schema}.teacher_availability select 26, d, p, false from generate_series(1, 5) d, generate_series(1, 8) p where d * p <> 40`);
-  await rows(`insert into ${schema}.class (name, grade_id, academic_year_id) select 'Late', grade_id, academic_year_id from ${schema}.class where id = 1`);
-  await rows(`insert into ${schema}.class_subject (class_id, subject_id, teacher_id, periods_per_week) values (24, 10, 25, 3), (25, 10, 26, 1)`);
+  await rows(
+    `insert into ${schema}.teacher_availability select 26, d, p, false from generate_series(1, 5) d, generate_series(1, 8) p where d * p <> 40`,
+  );
+  await rows(
+    `insert into ${schema}.class (name, grade_id, academic_year_id) select 'Late', grade_id, academic_year_id from ${schema}.class where id = 1`,
+  );
+  await rows(
+    `insert into ${schema}.class_subject (class_id, subject_id, teacher_id, periods_per_week) values (24, 10, 25, 3), (25, 10, 26, 1)`,
+  );
   return school;
 }
 const hardPeriods = 24 * 36 + 3 + 1;
@@ -98,14 +127,26 @@ const hardPeriods = 24 * 36 + 3 + 1;
 describe('a generate', () => {
   test('places every period of every class subject within the config, availability and limits, and saves what it answers', async () => {
     const school = await planned(6, [5, 5, 4, 3, 3]);
-    await school.admin.put('/api/timetable/config', { working_days: [1, 2, 4, 6], total_periods: 7, lunch_start_period: 4 });
+    await school.admin.put('/api/timetable/config', {
+      working_days: [1, 2, 4, 6],
+      total_periods: 7,
+      lunch_start_period: 4,
+    });
     await school.admin.put(
       '/api/teachers/1/availability',
       [1, 2, 3].map((period) => ({ day_of_week: 6, period, is_available: false })),
     );
     await school.admin.put('/api/teachers/2/workload-rule', { max_periods_per_day: 5, max_periods_per_week: 20 });
     const answer = await generate(school);
-    expect(answer).toMatchObject({ status: 'complete', placed: 120, removed: 0, unplaced: [], over_capacity: [], seed: 1, effort: 1 });
+    expect(answer).toMatchObject({
+      status: 'complete',
+      placed: 120,
+      removed: 0,
+      unplaced: [],
+      over_capacity: [],
+      seed: 1,
+      effort: 1,
+    });
     expect(await standing(school)).toEqual(inOrder(answer.slots));
     const wanted = await rows<{ key: string; periods: number }>(
       `select concat_ws(' ', class_id, subject_id, teacher_id) as key, periods_per_week as periods from ${school.schema}.class_subject`,
@@ -127,7 +168,11 @@ describe('a generate', () => {
 
   test('with the same seed is the same timetable, with another one another', async () => {
     const school = await planned(4, [5, 4, 3]);
-    const [first, again, other] = [await generate(school, { seed: 7 }), await generate(school, { seed: 7 }), await generate(school, { seed: 8 })];
+    const [first, again, other] = [
+      await generate(school, { seed: 7 }),
+      await generate(school, { seed: 7 }),
+      await generate(school, { seed: 8 }),
+    ];
     expect(cells(again.slots)).toEqual(cells(first.slots));
     expect(cells(other.slots)).not.toEqual(cells(first.slots));
     expect([first.removed, again.removed]).toEqual([0, 48]);
@@ -142,10 +187,16 @@ describe('a generate', () => {
     expect(await standing(school)).toEqual(inOrder(before.slots));
     const { slots } = await generate(school, { class_ids: [1], seed: 5 });
     expect(cells(slots)).toEqual(cells(tried.slots));
-    expect(tried).toMatchObject({ removed: 18, slots: expect.not.arrayContaining([expect.objectContaining({ id: expect.any(Number) })]) });
-    for (const slot of slots.slice(0, 3)) expect((await school.admin.get(`/api/timetable/slots/${slot.id ?? 0}`)).data).toMatchObject({ ...slot });
+    expect(tried).toMatchObject({
+      removed: 18,
+      slots: expect.not.arrayContaining([expect.objectContaining({ id: expect.any(Number) })]),
+    });
+    for (const slot of slots.slice(0, 3))
+      expect((await school.admin.get(`/api/timetable/slots/${slot.id ?? 0}`)).data).toMatchObject({ ...slot });
     expect(new Set(slots.map(({ class_id }) => class_id))).toEqual(new Set([1]));
-    expect(await standing(school)).toEqual(inOrder([...slots, ...before.slots.filter(({ class_id }) => class_id !== 1)]));
+    expect(await standing(school)).toEqual(
+      inOrder([...slots, ...before.slots.filter(({ class_id }) => class_id !== 1)]),
+    );
     expect(await turns(school)).toEqual([]);
   });
 
@@ -167,14 +218,24 @@ describe('a generate', () => {
     );
     await rows(`update ${schema}.class_subject set periods_per_week = 4 where class_id = 1`);
     const { status, slots } = await generate(school, { class_ids: [1] });
-    expect({ status, days: slots.map((one) => one.day_of_week).sort() }).toEqual({ status: 'complete', days: [3, 4, 5, 5] });
+    expect({ status, days: slots.map((one) => one.day_of_week).sort() }).toEqual({
+      status: 'complete',
+      days: [3, 4, 5, 5],
+    });
     await rows(`update ${schema}.class_subject set periods_per_week = 5 where class_id = 1`);
-    expect((await refused(school, { class_ids: [1] }, 409)).details.map((detail) => detail.path)).toContain('teacher.1');
+    expect((await refused(school, { class_ids: [1] }, 409)).details.map((detail) => detail.path)).toContain(
+      'teacher.1',
+    );
   });
 
   test('keeps a lunch of two periods free', async () => {
     const school = await planned(2, [4, 4, 4]);
-    await school.admin.put('/api/timetable/config', { total_periods: 5, lunch_start_period: 2, lunch_periods: 2, working_days: [1, 2, 3, 4] });
+    await school.admin.put('/api/timetable/config', {
+      total_periods: 5,
+      lunch_start_period: 2,
+      lunch_periods: 2,
+      working_days: [1, 2, 3, 4],
+    });
     const { slots } = await generate(school);
     expect(new Set(slots.map(({ period }) => period))).toEqual(new Set([1, 4, 5]));
   });
@@ -187,13 +248,25 @@ describe('a generate', () => {
     await rows(`update ${school.schema}.class_subject set teacher_id = null where class_id = 1 and subject_id = 1`);
     await rows(`update ${school.schema}.teacher set is_active = false where id = 1`);
     const answer = await generate(school);
-    const inactive = await rows<{ count: number }>(`select count(*)::integer as count from ${school.schema}.class_subject where teacher_id = 1`);
+    const inactive = await rows<{ count: number }>(
+      `select count(*)::integer as count from ${school.schema}.class_subject where teacher_id = 1`,
+    );
     expect(answer).toMatchObject({ status: 'partial', placed: 18 - 3 * (1 + (inactive[0]?.count ?? 0)) });
     expect(answer.unplaced.filter(({ reason }) => reason === 'no_teacher')).toMatchObject([
-      { class_name: 'Class 1', subject_name: 'Subject 1', teacher_id: null, teacher_name: null, missing: 3, message: 'Subject 1 in Class 1 has no teacher.' },
+      {
+        class_name: 'Class 1',
+        subject_name: 'Subject 1',
+        teacher_id: null,
+        teacher_name: null,
+        missing: 3,
+        message: 'Subject 1 in Class 1 has no teacher.',
+      },
     ]);
     expect(answer.unplaced.filter(({ reason }) => reason === 'teacher_inactive')).toHaveLength(inactive[0]?.count ?? 0);
-    expect(answer.unplaced.find(({ reason }) => reason === 'teacher_inactive')).toMatchObject({ teacher_id: 1, teacher_name: 'Tia Teacher 1' });
+    expect(answer.unplaced.find(({ reason }) => reason === 'teacher_inactive')).toMatchObject({
+      teacher_id: 1,
+      teacher_name: 'Tia Teacher 1',
+    });
     expect(await standing(school)).toEqual(inOrder(answer.slots));
   });
 
@@ -221,10 +294,14 @@ describe('a generate', () => {
     const refusal = await refused(school, {}, 409);
     expect(refusal).toMatchObject({ error: 'schedule_conflict', details: [{ path: 'teacher.2' }] });
     const answer = await generate(school, { allow_partial: true });
-    const asked = await rows<{ periods: number }>(`select sum(periods_per_week)::integer as periods from ${school.schema}.class_subject where teacher_id = 2`);
+    const asked = await rows<{ periods: number }>(
+      `select sum(periods_per_week)::integer as periods from ${school.schema}.class_subject where teacher_id = 2`,
+    );
     const missing = (asked[0]?.periods ?? 0) - 10;
     expect(answer).toMatchObject({ status: 'partial', placed: 96 - missing, over_capacity: refusal.details });
-    expect(new Set(answer.unplaced.map(({ teacher_id, reason }) => `${teacher_id ?? ''} ${reason}`))).toEqual(new Set(['2 teacher_week_limit']));
+    expect(new Set(answer.unplaced.map(({ teacher_id, reason }) => `${teacher_id ?? ''} ${reason}`))).toEqual(
+      new Set(['2 teacher_week_limit']),
+    );
     expect(answer.unplaced.reduce((sum, one) => sum + one.missing, 0)).toBe(missing);
     expect(await standing(school)).toEqual(inOrder(answer.slots));
   });
@@ -252,8 +329,14 @@ describe('a generate', () => {
     const school = await planned(2, [1]);
     await rows(`update ${school.schema}.class_subject set teacher_id = 1`);
     await school.admin.put('/api/timetable/config', { working_days: [1], total_periods: 2 });
-    await school.admin.post('/api/timetable/slots', { class_id: 1, subject_id: 1, teacher_id: 1, day_of_week: 1, period: 1, is_pinned: true }, 201);
-    expect(cells((await generate(school)).slots)).toEqual([{ class_id: 2, subject_id: 1, teacher_id: 1, day_of_week: 1, period: 2 }]);
+    await school.admin.post(
+      '/api/timetable/slots',
+      { class_id: 1, subject_id: 1, teacher_id: 1, day_of_week: 1, period: 1, is_pinned: true },
+      201,
+    );
+    expect(cells((await generate(school)).slots)).toEqual([
+      { class_id: 2, subject_id: 1, teacher_id: 1, day_of_week: 1, period: 2 },
+    ]);
   });
 
   test('of the impossible names the day as the week does, whatever days have school', async () => {
@@ -279,14 +362,26 @@ describe('is refused', () => {
     const { classId, yearId } = await school.classroom('Empty');
     expect((await refused(school, {}, 409)).message).toContain('have no subjects');
     await rows(`insert into ${school.schema}.subject (name, code) values ('Maths', 'M')`);
-    await rows(`insert into ${school.schema}.class_subject (class_id, subject_id, periods_per_week) values ($1, 1, 3)`, [classId]);
+    await rows(
+      `insert into ${school.schema}.class_subject (class_id, subject_id, periods_per_week) values ($1, 1, 3)`,
+      [classId],
+    );
     expect((await refused(school, {}, 409)).message).toContain('has an active teacher');
-    expect(why(await refused(school, { class_ids: [classId, 999_999] }, 422))).toEqual(['invalid_reference', ['class_ids.1']]);
-    expect(why(await refused(school, { academic_year_id: 999_999 }, 422))).toEqual(['invalid_reference', ['academic_year_id']]);
+    expect(why(await refused(school, { class_ids: [classId, 999_999] }, 422))).toEqual([
+      'invalid_reference',
+      ['class_ids.1'],
+    ]);
+    expect(why(await refused(school, { academic_year_id: 999_999 }, 422))).toEqual([
+      'invalid_reference',
+      ['academic_year_id'],
+    ]);
     const [year] = await rows<{ id: number }>(
       `insert into ${school.schema}.academic_year (name, start_date, end_date) values ('Other', '1990-01-01', '1990-12-31') returning id::integer`,
     );
-    expect(why(await refused(school, { academic_year_id: year?.id, class_ids: [classId] }, 422))).toEqual(['invalid_reference', ['class_ids.0']]);
+    expect(why(await refused(school, { academic_year_id: year?.id, class_ids: [classId] }, 422))).toEqual([
+      'invalid_reference',
+      ['class_ids.0'],
+    ]);
     expect(yearId).not.toBe(year?.id);
     for (const [body, field] of [
       [{ time_limit_seconds: 0 }, 'time_limit_seconds'],
@@ -308,7 +403,11 @@ describe('is refused', () => {
     await rows(
       `insert into ${school.schema}.role_permission (role_id, permission_id) select r.id, p.id from ${school.schema}.role r, core.permission p where r.name = 'teacher' and p.name = 'timetable.manage'`,
     );
-    const manager = await service.anonymous.login({ tenant_id: school.id, email: teacher.email, password: 'test-password' });
+    const manager = await service.anonymous.login({
+      tenant_id: school.id,
+      email: teacher.email,
+      password: 'test-password',
+    });
     expect((await manager.post(path, { time_limit_seconds: 30 }, 403)).message).toContain('whole school');
     await rows(`update platform.subscription set status = 'past_due' where tenant_id = $1`, [school.id]);
     expect((await refused(school, { time_limit_seconds: 30 }, 402)).error).toBe('subscription_inactive');
@@ -336,7 +435,10 @@ describe('on a busy machine', () => {
   test('the clock ends the search at its limit, and the answer says so', async () => {
     const school = await hard();
     for (let n = 0; n < 4; n++) busy.push(new Worker('for (;;);', { eval: true }));
-    expect(await generate(school, { time_limit_seconds: 1, effort: 60, dry_run: true })).toMatchObject({ is_cut_short: true, effort: 60 });
+    expect(await generate(school, { time_limit_seconds: 1, effort: 60, dry_run: true })).toMatchObject({
+      is_cut_short: true,
+      effort: 60,
+    });
   });
 });
 
@@ -362,7 +464,10 @@ describe('while a generate runs', () => {
   test('another one of the school waits for its turn, and both are done', async () => {
     const school = await hard();
     const start = performance.now();
-    const answers = await Promise.all([generate(school, { time_limit_seconds: 2 }), generate(school, { time_limit_seconds: 2, seed: 2 })]);
+    const answers = await Promise.all([
+      generate(school, { time_limit_seconds: 2 }),
+      generate(school, { time_limit_seconds: 2, seed: 2 }),
+    ]);
     expect(performance.now() - start).toBeGreaterThan((answers[0].seconds + answers[1].seconds) * 1000);
     const stands = await standing(school);
     expect([inOrder(answers[0].slots), inOrder(answers[1].slots)]).toContainEqual(stands);
@@ -375,7 +480,9 @@ describe('while a generate runs', () => {
     const first = generate(school, { effort: 60, time_limit_seconds: 3 }).finally(() => (state.isOver = true));
     await until(async () => (await turns(school)).length === 1 || undefined);
     const others = Array.from({ length: 20 }, async () => {
-      const { status, error } = await school.admin.send('POST', path, { body: { effort: 1, time_limit_seconds: 10, class_ids: [1] } });
+      const { status, error } = await school.admin.send('POST', path, {
+        body: { effort: 1, time_limit_seconds: 10, class_ids: [1] },
+      });
       return { status, error, isFirstOver: state.isOver };
     });
     const refusals = (await Promise.all(others)).filter(({ status }) => status !== 200);
@@ -387,7 +494,11 @@ describe('while a generate runs', () => {
 
   test('whoever logs out saves nothing, and leaves the turn free', async () => {
     const school = await hard();
-    const other = await service.anonymous.login({ subdomain: school.subdomain, email: school.adminEmail, password: 'test-password' });
+    const other = await service.anonymous.login({
+      subdomain: school.subdomain,
+      email: school.adminEmail,
+      password: 'test-password',
+    });
     const running = other.post(path, { time_limit_seconds: 2 }, 401);
     await until(async () => (await turns(school)).length === 1 || undefined);
     await other.post('/api/auth/logout');
@@ -398,7 +509,8 @@ describe('while a generate runs', () => {
 
   test('its turn is renewed as long as it lasts, and one that was lost ends it', async () => {
     const school = await hard();
-    const expiry = async () => (await rows<{ at: Date }>(`select expires_at as at from ${school.schema}.timetable_generation`))[0]?.at.getTime();
+    const expiry = async () =>
+      (await rows<{ at: Date }>(`select expires_at as at from ${school.schema}.timetable_generation`))[0]?.at.getTime();
     const running = refused(school, { effort: 60, time_limit_seconds: 30 }, 409);
     const before = await until(expiry);
     expect(before - Date.now()).toBeLessThan(21_000);
@@ -422,10 +534,22 @@ describe('while a generate runs', () => {
 
   test.each([
     ['a class subject', (at: School) => at.admin.put('/api/class-subjects/1', { periods_per_week: 3 })],
-    ['the availability of a teacher', (at: School) => at.admin.put('/api/teachers/1/availability', [{ day_of_week: 1, period: 1, is_available: false }])],
+    [
+      'the availability of a teacher',
+      (at: School) =>
+        at.admin.put('/api/teachers/1/availability', [{ day_of_week: 1, period: 1, is_available: false }]),
+    ],
     ['the config', (at: School) => at.admin.put('/api/timetable/config', { total_periods: 9 })],
-    ['a slot', (at: School) => at.admin.post('/api/timetable/slots', { class_id: 1, subject_id: 1, day_of_week: 1, period: 1 }, 201)],
-    ['where a slot is', (at: School) => at.admin.send('PATCH', '/api/timetable/slots/1/move', { body: { day_of_week: 5, period: 2 } }, 200)],
+    [
+      'a slot',
+      (at: School) =>
+        at.admin.post('/api/timetable/slots', { class_id: 1, subject_id: 1, day_of_week: 1, period: 1 }, 201),
+    ],
+    [
+      'where a slot is',
+      (at: School) =>
+        at.admin.send('PATCH', '/api/timetable/slots/1/move', { body: { day_of_week: 5, period: 2 } }, 200),
+    ],
   ])('a change of %s is noticed: 409, and the timetable stays', async (_what, change) => {
     const school = await hard();
     await school.admin.post('/api/timetable/slots', { class_id: 1, subject_id: 1, day_of_week: 5, period: 1 }, 201);

@@ -1,11 +1,11 @@
 import { beforeAll, describe, expect, test } from '@jest/globals';
 import { extractText, getDocumentProxy } from 'unpdf';
-import type { Client } from '../support/client.ts';
-import { hostilePictures, jpeg, palettePng } from '../support/pictures.ts';
-import { pixel } from '../support/registry.ts';
-import { serviceWithSchool } from '../support/service.ts';
-import { type Planned, planned } from '../support/planned-school.ts';
-import { until } from '../support/until.ts';
+import type { Client } from '../support/client/client.ts';
+import { hostilePictures, jpeg, palettePng } from '../support/fixtures/pictures.ts';
+import { pixel } from '../support/server/registry.ts';
+import { serviceWithSchool } from '../support/server/service.ts';
+import { type Planned, planned } from '../support/fixtures/planned-school.ts';
+import { until } from '../support/client/until.ts';
 
 const { service } = await serviceWithSchool();
 
@@ -15,7 +15,8 @@ beforeAll(async () => {
 });
 
 const path = '/api/timetable/print';
-const fetchPdf = async (query: string, client: Pick<Client, 'get'> = one.school.admin) => client.get<Buffer>(`${path}?${query}`);
+const fetchPdf = async (query: string, client: Pick<Client, 'get'> = one.school.admin) =>
+  client.get<Buffer>(`${path}?${query}`);
 
 /** What stands on the pages, without line breaks. */
 async function textOf(pdf: Buffer): Promise<{ pages: number; text: string }> {
@@ -44,7 +45,8 @@ describe('a printed timetable', () => {
       'Studio',
     ])
       expect(text).toContain(part);
-    for (const part of ['1 08:00–08:45', '08:45–09:05 Break', '2 09:05–09:50', '09:50–10:35 Lunch', '5 11:20–12:05']) expect(text).toContain(part);
+    for (const part of ['1 08:00–08:45', '08:45–09:05 Break', '2 09:05–09:50', '09:50–10:35 Lunch', '5 11:20–12:05'])
+      expect(text).toContain(part);
     expect(text.match(/Mathematics/g)).toHaveLength(2);
     expect(text).not.toContain('Saturday');
     await one.sql("update @timetable_config set break_after = '{}'");
@@ -54,19 +56,30 @@ describe('a printed timetable', () => {
     const { text } = await print(`teacher_id=${one.other.id}`);
     expect(text).toContain('Otto Other Timetable of a teacher · 2030/2031');
     expect(text).not.toContain('Mathematics');
-    expect(text.match(/Art 5 A (R5|Studio)/g)).toEqual(['Art 5 A R5', 'Art 5 A Studio'].sort((a, b) => text.indexOf(a) - text.indexOf(b)));
+    expect(text.match(/Art 5 A (R5|Studio)/g)).toEqual(
+      ['Art 5 A R5', 'Art 5 A Studio'].sort((a, b) => text.indexOf(a) - text.indexOf(b)),
+    );
   });
 
   test('is a file that a browser shows, called after whose it is, with an ETag for as long as nothing changes', async () => {
     const { data, headers } = await fetchPdf(`class_id=${one.classId}`);
     expect(data.subarray(0, 5).toString()).toBe('%PDF-');
     expect(headers.get('content-type')).toBe('application/pdf');
-    expect(headers.get('content-disposition')).toBe(`inline; filename="timetable_5_A.pdf"; filename*=UTF-8''timetable%205%20A.pdf`);
+    expect(headers.get('content-disposition')).toBe(
+      `inline; filename="timetable_5_A.pdf"; filename*=UTF-8''timetable%205%20A.pdf`,
+    );
     const etag = headers.get('etag') ?? '';
-    const again = await one.school.admin.send('GET', `${path}?class_id=${one.classId}`, { headers: { 'if-none-match': etag } });
+    const again = await one.school.admin.send('GET', `${path}?class_id=${one.classId}`, {
+      headers: { 'if-none-match': etag },
+    });
     expect(again.status).toBe(304);
     await one.sql("update @subject set name = 'Fine art' where id = $1", [one.art]);
-    const changed = await one.school.admin.send('GET', `${path}?class_id=${one.classId}`, { headers: { 'if-none-match': etag } }, 200);
+    const changed = await one.school.admin.send(
+      'GET',
+      `${path}?class_id=${one.classId}`,
+      { headers: { 'if-none-match': etag } },
+      200,
+    );
     expect(changed.headers.get('etag')).not.toBe(etag);
     await one.sql("update @subject set name = 'Art' where id = $1", [one.art]);
   });
@@ -97,9 +110,13 @@ describe('a printed timetable', () => {
   test('of 7 days and 12 periods is one page, also with the longest names, of which it shows the beginning', async () => {
     const full = await planned(service);
     await full.sql('delete from @timetable_slot');
-    await full.sql("update @timetable_config set working_days = '{1,2,3,4,5,6,7}', total_periods = 12, lunch_start_period = 6, break_after = '{2,4,8,10}'");
+    await full.sql(
+      "update @timetable_config set working_days = '{1,2,3,4,5,6,7}', total_periods = 12, lunch_start_period = 6, break_after = '{2,4,8,10}'",
+    );
     await full.sql("update @subject set name = rpad('Rindfleischetikettierung', 100, 'überwachung und ')");
-    await full.sql("update @teacher set first_name = rpad('Maximiliane', 100, 'maria'), last_name = rpad('von', 100, ' und zu')");
+    await full.sql(
+      "update @teacher set first_name = rpad('Maximiliane', 100, 'maria'), last_name = rpad('von', 100, ' und zu')",
+    );
     await full.sql("update @class set name = rpad('Klasse', 100, 'n '), room = rpad('Raum', 200, 'x')");
     await full.sql(
       `insert into @timetable_slot (class_id, academic_year_id, subject_id, teacher_id, day_of_week, period)
@@ -117,7 +134,9 @@ describe('a printed timetable', () => {
   test('of 168 lessons with names of 100 letters without a space is there in time', async () => {
     const full = await planned(service);
     await full.sql('delete from @timetable_slot');
-    await full.sql("update @timetable_config set working_days = '{1,2,3,4,5,6,7}', total_periods = 24, lunch_start_period = null, period_duration = 20");
+    await full.sql(
+      "update @timetable_config set working_days = '{1,2,3,4,5,6,7}', total_periods = 24, lunch_start_period = null, period_duration = 20",
+    );
     await full.sql(
       `with subject as (insert into @subject (name, code) select substr(repeat(md5(n::text), 4), 1, 100), 'C' || n from generate_series(1, 168) n returning id)
        insert into @timetable_slot (class_id, academic_year_id, subject_id, day_of_week, period, room)
@@ -145,7 +164,11 @@ describe('a printed timetable', () => {
   test('has the logo of the school, as PNG or JPEG', async () => {
     const school = await planned(service);
     const images = async () =>
-      ((await fetchPdf(`class_id=${school.classId}`, school.school.admin)).data.toString('latin1').match(/\/Subtype \/Image/g) ?? []).length;
+      (
+        (await fetchPdf(`class_id=${school.classId}`, school.school.admin)).data
+          .toString('latin1')
+          .match(/\/Subtype \/Image/g) ?? []
+      ).length;
     expect(await images()).toBe(0);
     const form = new FormData();
     form.append('logo', new Blob([pixel], { type: 'image/png' }), 'logo.png');
@@ -163,11 +186,16 @@ describe('a printed timetable', () => {
   test('leaves out a logo that is damaged, of another kind, or would unpack into too much', async () => {
     const school = await planned(service);
     const id = await school.insert('file', { content: Buffer.from('none'), content_type: 'image/png' });
-    await school.sql('insert into @school (logo_id) values ($1) on conflict (id) do update set logo_id = excluded.logo_id', [id]);
+    await school.sql(
+      'insert into @school (logo_id) values ($1) on conflict (id) do update set logo_id = excluded.logo_id',
+      [id],
+    );
     for (const [content, type] of [
       [Buffer.from('not a picture'), 'image/png'],
       [pixel.subarray(0, 40), 'image/png'],
-      ...Object.values(hostilePictures).map((picture) => [picture, picture[0] === 0xff ? 'image/jpeg' : 'image/png'] as const),
+      ...Object.values(hostilePictures).map(
+        (picture) => [picture, picture[0] === 0xff ? 'image/jpeg' : 'image/png'] as const,
+      ),
       [Buffer.from([0xff, 0xd8, 0xff, 0xe0, 0, 1, 2]), 'image/jpeg'],
       [Buffer.from('RIFF1234WEBP'), 'image/webp'],
     ] as const) {
@@ -179,13 +207,26 @@ describe('a printed timetable', () => {
 
 describe('printing', () => {
   test('is of the year of the class, and for a teacher of the year that is asked for', async () => {
-    const past = await one.insert('academic_year', { name: '2001/2002', start_date: '2001-08-01', end_date: '2002-07-31' });
+    const past = await one.insert('academic_year', {
+      name: '2001/2002',
+      start_date: '2001-08-01',
+      end_date: '2002-07-31',
+    });
     const then = await one.insert('class', { name: 'Then', grade_id: one.gradeId, academic_year_id: past });
-    await one.insert('timetable_slot', { class_id: then, academic_year_id: past, subject_id: one.art, teacher_id: one.teacher.id, day_of_week: 2, period: 1 });
+    await one.insert('timetable_slot', {
+      class_id: then,
+      academic_year_id: past,
+      subject_id: one.art,
+      teacher_id: one.teacher.id,
+      day_of_week: 2,
+      period: 1,
+    });
     expect((await print(`class_id=${then}`)).text).toContain('2001/2002');
     expect((await print(`teacher_id=${one.teacher.id}&academic_year_id=${past}`)).text).toContain('Art Then');
     expect((await print(`teacher_id=${one.teacher.id}`)).text).not.toContain('Then');
-    expect((await one.school.admin.get(`${path}?class_id=${then}&academic_year_id=${one.yearId}`, 404)).error).toBe('not_found');
+    expect((await one.school.admin.get(`${path}?class_id=${then}&academic_year_id=${one.yearId}`, 404)).error).toBe(
+      'not_found',
+    );
     await one.school.admin.get(`${path}?teacher_id=${one.teacher.id}&academic_year_id=999999`, 404);
   });
 
@@ -212,7 +253,9 @@ describe('printing', () => {
     const elsewhere = await planned(service);
     const [others, answers] = await Promise.all([
       Promise.all(
-        [one.teacher.client, elsewhere.school.admin].map((client, n) => client.send('GET', n === 0 ? query : `${path}?class_id=${elsewhere.classId}`)),
+        [one.teacher.client, elsewhere.school.admin].map((client, n) =>
+          client.send('GET', n === 0 ? query : `${path}?class_id=${elsewhere.classId}`),
+        ),
       ),
       Promise.all(flood),
     ]);
@@ -230,7 +273,10 @@ describe('printing', () => {
     for (let n = 0; n < 4; n++) {
       const gone = new AbortController();
       const left = [1, 2, 3].map(() =>
-        fetch(service.url + query, { headers: { Authorization: `Bearer ${one.student.client.token}` }, signal: gone.signal }).catch(() => undefined),
+        fetch(service.url + query, {
+          headers: { Authorization: `Bearer ${one.student.client.token}` },
+          signal: gone.signal,
+        }).catch(() => undefined),
       );
       setTimeout(() => gone.abort(), 50);
       await Promise.all(left);
@@ -240,12 +286,12 @@ describe('printing', () => {
 
   test('of HEAD prints nothing, and answers the headers of the file', async () => {
     const { status, headers, data } = await one.school.admin.send<Buffer>('HEAD', `${path}?class_id=${one.classId}`);
-    expect([status, headers.get('content-type'), headers.has('etag'), headers.has('content-length'), data.length]).toEqual([
-      200,
-      'application/pdf',
-      true,
-      false,
-      0,
-    ]);
+    expect([
+      status,
+      headers.get('content-type'),
+      headers.has('etag'),
+      headers.has('content-length'),
+      data.length,
+    ]).toEqual([200, 'application/pdf', true, false, 0]);
   });
 });

@@ -1,8 +1,8 @@
 import { beforeAll, describe, expect, test } from '@jest/globals';
-import type { Answer, Client } from '../support/client.ts';
-import { inOrder, walk } from '../support/pages.ts';
-import { race } from '../support/race.ts';
-import { type School, serviceWithSchool, unique } from '../support/service.ts';
+import type { Answer, Client } from '../support/client/client.ts';
+import { inOrder, walk } from '../support/client/pages.ts';
+import { race } from '../support/client/race.ts';
+import { type School, serviceWithSchool, unique } from '../support/server/service.ts';
 
 const { service, school } = await serviceWithSchool();
 
@@ -48,18 +48,35 @@ interface Conflicts {
 const path = '/api/timetable/slots';
 const configPath = '/api/timetable/config';
 const checkPath = '/api/timetable/check-conflicts';
-const addTeacher = (fields: Record<string, unknown> = {}, at = school) => at.insert('teacher', { first_name: 'Tia', last_name: unique('Teacher'), ...fields });
+const addTeacher = (fields: Record<string, unknown> = {}, at = school) =>
+  at.insert('teacher', { first_name: 'Tia', last_name: unique('Teacher'), ...fields });
 const addSubject = (name = unique('Subject'), at = school) => at.insert('subject', { name, code: unique('C') });
 const away = (teacher: number, day: number, period: number, at = school) =>
-  service.database.query(`insert into ${at.schema}.teacher_availability values ($1, $2, $3, false)`, [teacher, day, period]);
+  service.database.query(`insert into ${at.schema}.teacher_availability values ($1, $2, $3, false)`, [
+    teacher,
+    day,
+    period,
+  ]);
 
 /** A class, a subject and a teacher of their own. */
-async function stage(at = school): Promise<{ class_id: number; subject_id: number; teacher_id: number; yearId: number; className: string }> {
+async function stage(
+  at = school,
+): Promise<{ class_id: number; subject_id: number; teacher_id: number; yearId: number; className: string }> {
   const className = unique('Class');
   const { classId, yearId } = await at.classroom(className);
-  return { class_id: classId, subject_id: await addSubject(undefined, at), teacher_id: await addTeacher({}, at), yearId, className };
+  return {
+    class_id: classId,
+    subject_id: await addSubject(undefined, at),
+    teacher_id: await addTeacher({}, at),
+    yearId,
+    className,
+  };
 }
-const bodyOf = ({ class_id, subject_id, teacher_id }: { class_id: number; subject_id: number; teacher_id: number }, day_of_week: number, period: number) => ({
+const bodyOf = (
+  { class_id, subject_id, teacher_id }: { class_id: number; subject_id: number; teacher_id: number },
+  day_of_week: number,
+  period: number,
+) => ({
   class_id,
   subject_id,
   teacher_id,
@@ -68,7 +85,8 @@ const bodyOf = ({ class_id, subject_id, teacher_id }: { class_id: number; subjec
 });
 const add = async (body: object, at = school) => (await at.admin.post<Slot>(path, body, 201)).data;
 const read = async (id: number) => (await school.admin.get<Slot>(`${path}/${id}`)).data;
-const move = (id: number, body: object, status = 200, who: Client = school.admin) => who.send<Slot>('PATCH', `${path}/${id}/move`, { body }, status);
+const move = (id: number, body: object, status = 200, who: Client = school.admin) =>
+  who.send<Slot>('PATCH', `${path}/${id}/move`, { body }, status);
 const check = async (body: object, at = school) => (await at.admin.post<Conflicts>(checkPath, body)).data;
 /** What If-Match asks for, of an ETag. */
 const version = (headers: Headers) => headers.get('etag')?.split('.')[0];
@@ -92,7 +110,8 @@ describe('the config', () => {
     expect(data).toEqual({ ...fresh, periods: data.periods, created_at: data.created_at, updated_at: data.updated_at });
     expect(data.periods).toHaveLength(8);
     expect(data.periods[7]).toEqual({ period: 8, start_time: '13:15', end_time: '14:00', is_lunch: false });
-    for (const roles of [['student'], ['teacher'], []]) expect((await (await one.user(roles)).get<Config>(configPath)).data).toEqual(data);
+    for (const roles of [['student'], ['teacher'], []])
+      expect((await (await one.user(roles)).get<Config>(configPath)).data).toEqual(data);
   });
 
   test('takes any part; breaks make the rest of the day later, lunch takes whole periods; what was read may be sent back', async () => {
@@ -108,20 +127,18 @@ describe('the config', () => {
     };
     const { data } = await one.admin.put<Config>(configPath, changed);
     expect(data).toMatchObject({ ...changed, break_after: [1, 4], working_days: [1, 7], lunch_periods: 1 });
-    expect(data.periods.map(({ start_time, end_time, is_lunch }) => `${start_time} ${end_time}${is_lunch ? ' lunch' : ''}`)).toEqual([
-      '09:30 10:10',
-      '10:20 11:00',
-      '11:00 11:40 lunch',
-      '11:40 12:20',
-      '12:30 13:10',
-    ]);
+    expect(
+      data.periods.map(({ start_time, end_time, is_lunch }) => `${start_time} ${end_time}${is_lunch ? ' lunch' : ''}`),
+    ).toEqual(['09:30 10:10', '10:20 11:00', '11:00 11:40 lunch', '11:40 12:20', '12:30 13:10']);
     expect((await one.admin.get<Config>(configPath)).data).toEqual(data);
     expect((await one.admin.put<Config>(configPath, { ...data, lunch_start_period: null })).data).toMatchObject({
       lunch_start_period: null,
       start_time: '09:30',
     });
     const { data: now } = await one.admin.get<Config>(configPath);
-    expect((await one.admin.put(configPath, { ...now, created_at: '2020-01-01T00:00:00Z' }, 400)).details).toMatchObject([{ path: 'created_at' }]);
+    expect(
+      (await one.admin.put(configPath, { ...now, created_at: '2020-01-01T00:00:00Z' }, 400)).details,
+    ).toMatchObject([{ path: 'created_at' }]);
     expect((await one.admin.put<Config>(configPath, {})).data.total_periods).toBe(5);
   });
 
@@ -131,7 +148,8 @@ describe('the config', () => {
     const etag = headers.get('etag') ?? '';
     expect(etag).toMatch(/^"[0-9a-f]{32}\./);
     expect((await one.admin.send('GET', configPath, { headers: { 'If-None-Match': etag } })).status).toBe(304);
-    const put = (body: object, match: string) => one.admin.send<Config>('PUT', configPath, { body, headers: { 'If-Match': match } });
+    const put = (body: object, match: string) =>
+      one.admin.send<Config>('PUT', configPath, { body, headers: { 'If-Match': match } });
     const answers = await race(service.database, `select from ${one.schema}.timetable_config for update`, 2, () => [
       put({ total_periods: 9 }, etag),
       put({ total_periods: 9 }, etag),
@@ -187,7 +205,11 @@ describe('the config', () => {
     const pastClass = await one.insert('class', { name: 'Past', grade_id: gradeId, academic_year_id: past });
     await add(bodyOf({ ...the, class_id: pastClass }, 1, 1), one);
     const shorter = await one.admin.put(configPath, { total_periods: 7 }, 409);
-    expect(shorter).toMatchObject({ error: 'schedule_conflict', message: expect.stringMatching(/^One slot /), details: [{ path: 'total_periods' }] });
+    expect(shorter).toMatchObject({
+      error: 'schedule_conflict',
+      message: expect.stringMatching(/^One slot /),
+      details: [{ path: 'total_periods' }],
+    });
     expect(messages(shorter)[0]).toContain(`${the.className} has`);
     expect(messages(shorter)[0]).toContain('on Friday, period 8:');
     const friday = await one.admin.put(configPath, { working_days: [1, 2, 3, 4] }, 409);
@@ -196,10 +218,20 @@ describe('the config', () => {
       message: expect.stringMatching(/^2 slots /),
       details: [{ path: 'working_days' }, { path: 'working_days' }],
     });
-    expect(await one.admin.put(configPath, { lunch_start_period: 7 }, 409)).toMatchObject({ details: [{ path: 'lunch_start_period' }] });
-    expect((await one.admin.get<Config>(configPath)).data).toMatchObject({ total_periods: 8, lunch_start_period: null, working_days: [1, 2, 3, 4, 5] });
+    expect(await one.admin.put(configPath, { lunch_start_period: 7 }, 409)).toMatchObject({
+      details: [{ path: 'lunch_start_period' }],
+    });
+    expect((await one.admin.get<Config>(configPath)).data).toMatchObject({
+      total_periods: 8,
+      lunch_start_period: null,
+      working_days: [1, 2, 3, 4, 5],
+    });
     await one.admin.put(configPath, { lunch_start_period: 1, working_days: [2, 3, 4, 5] });
-    const later = await one.insert('academic_year', { name: 'Later', start_date: '2095-01-01', end_date: '2095-12-31' });
+    const later = await one.insert('academic_year', {
+      name: 'Later',
+      start_date: '2095-01-01',
+      end_date: '2095-12-31',
+    });
     const laterClass = await one.insert('class', { name: 'Later', grade_id: gradeId, academic_year_id: later });
     await add(bodyOf({ ...the, class_id: laterClass }, 2, 6), one);
     await one.admin.put(configPath, { lunch_start_period: 6 }, 409);
@@ -238,10 +270,19 @@ describe('slots', () => {
     expect(version(now.headers)).toBe(version(headers));
     data.class_room = 'R1';
     const { data: changed } = await school.admin.put<Slot>(`${path}/${data.id}`, { ...data, period: 4, room: null });
-    expect(changed).toEqual({ ...data, period: 4, room: null, start_time: '10:15', end_time: '11:00', updated_at: changed.updated_at });
+    expect(changed).toEqual({
+      ...data,
+      period: 4,
+      room: null,
+      start_time: '10:15',
+      end_time: '11:00',
+      updated_at: changed.updated_at,
+    });
     const { data: study } = await school.admin.put<Slot>(`${path}/${data.id}`, { teacher_id: null });
     expect(study).toMatchObject({ teacher_id: null, teacher_name: null, period: 4 });
-    expect((await school.admin.put(`${path}/${data.id}`, { academic_year_id: 999 }, 400)).details).toMatchObject([{ path: 'academic_year_id' }]);
+    expect((await school.admin.put(`${path}/${data.id}`, { academic_year_id: 999 }, 400)).details).toMatchObject([
+      { path: 'academic_year_id' },
+    ]);
     expect((await school.admin.delete<{ id: number }>(`${path}/${data.id}`)).data).toEqual({ id: data.id });
     await school.admin.get(`${path}/${data.id}`, 404);
     await school.admin.put(`${path}/${data.id}`, { period: 1 }, 404);
@@ -251,9 +292,22 @@ describe('slots', () => {
 
   test('class, subject, day and period are needed; what does not fit or exist is named', async () => {
     const the = await stage();
-    expect((await school.admin.post(path, {}, 400)).details.map((detail) => detail.path).sort()).toEqual(['class_id', 'day_of_week', 'period', 'subject_id']);
-    for (const [field, value] of Object.entries({ day_of_week: 8, period: 25, teacher_id: 'x', room: 5, class_id: null })) {
-      expect((await school.admin.post(path, { ...bodyOf(the, 1, 1), [field]: value }, 400)).details).toMatchObject([{ path: field }]);
+    expect((await school.admin.post(path, {}, 400)).details.map((detail) => detail.path).sort()).toEqual([
+      'class_id',
+      'day_of_week',
+      'period',
+      'subject_id',
+    ]);
+    for (const [field, value] of Object.entries({
+      day_of_week: 8,
+      period: 25,
+      teacher_id: 'x',
+      room: 5,
+      class_id: null,
+    })) {
+      expect((await school.admin.post(path, { ...bodyOf(the, 1, 1), [field]: value }, 400)).details).toMatchObject([
+        { path: field },
+      ]);
     }
     for (const field of ['class_id', 'subject_id', 'teacher_id']) {
       const refused = await school.admin.post(path, { ...bodyOf(the, 1, 1), [field]: 999_999 }, 422);
@@ -262,32 +316,61 @@ describe('slots', () => {
     const [inactive, deleted] = [await addTeacher({ is_active: false }), await addTeacher({ deleted_at: new Date() })];
     const slot = await add(bodyOf(the, 1, 1));
     for (const teacher_id of [inactive, deleted]) {
-      expect((await school.admin.post(path, { ...bodyOf(the, 1, 2), teacher_id }, 422)).details).toMatchObject([{ path: 'teacher_id' }]);
-      expect((await school.admin.put(`${path}/${slot.id}`, { teacher_id }, 422)).details).toMatchObject([{ path: 'teacher_id' }]);
+      expect((await school.admin.post(path, { ...bodyOf(the, 1, 2), teacher_id }, 422)).details).toMatchObject([
+        { path: 'teacher_id' },
+      ]);
+      expect((await school.admin.put(`${path}/${slot.id}`, { teacher_id }, 422)).details).toMatchObject([
+        { path: 'teacher_id' },
+      ]);
     }
     // A teacher who left meanwhile may stay, also elsewhere.
-    await service.database.query(`update ${school.schema}.teacher set is_active = false where id = $1`, [the.teacher_id]);
-    expect((await school.admin.put<Slot>(`${path}/${slot.id}`, { ...slot, period: 2 })).data).toMatchObject({ period: 2, teacher_id: the.teacher_id });
+    await service.database.query(`update ${school.schema}.teacher set is_active = false where id = $1`, [
+      the.teacher_id,
+    ]);
+    expect((await school.admin.put<Slot>(`${path}/${slot.id}`, { ...slot, period: 2 })).data).toMatchObject({
+      period: 2,
+      teacher_id: the.teacher_id,
+    });
   });
 
   test('another class takes its academic year along', async () => {
     const the = await stage();
     const slot = await add(bodyOf(the, 1, 1));
-    const year = await school.insert('academic_year', { name: unique('Year'), start_date: '1991-01-01', end_date: '1991-12-31' });
+    const year = await school.insert('academic_year', {
+      name: unique('Year'),
+      start_date: '1991-01-01',
+      end_date: '1991-12-31',
+    });
     const { gradeId } = await school.classroom(unique('Class'));
     const class_id = await school.insert('class', { name: unique('Old'), grade_id: gradeId, academic_year_id: year });
-    expect((await school.admin.put<Slot>(`${path}/${slot.id}`, { class_id })).data).toMatchObject({ class_id, academic_year_id: year });
-    expect((await school.admin.put(`${path}/${slot.id}`, { class_id: 999_999 }, 422)).details).toMatchObject([{ path: 'class_id' }]);
+    expect((await school.admin.put<Slot>(`${path}/${slot.id}`, { class_id })).data).toMatchObject({
+      class_id,
+      academic_year_id: year,
+    });
+    expect((await school.admin.put(`${path}/${slot.id}`, { class_id: 999_999 }, 422)).details).toMatchObject([
+      { path: 'class_id' },
+    ]);
   });
 
   test('an Idempotency-Key that comes twice adds one, an If-Match that is stale changes none', async () => {
     const the = await stage();
-    const send = () => school.admin.send<Slot>('POST', path, { body: bodyOf(the, 1, 1), headers: { 'Idempotency-Key': 'slot-twice' } }, 201);
+    const send = () =>
+      school.admin.send<Slot>(
+        'POST',
+        path,
+        { body: bodyOf(the, 1, 1), headers: { 'Idempotency-Key': 'slot-twice' } },
+        201,
+      );
     const { data } = await send();
     expect((await send()).data).toEqual(data);
     const { headers } = await school.admin.get(`${path}/${data.id}`);
     const put = (status: number) =>
-      school.admin.send('PUT', `${path}/${data.id}`, { body: { period: 2 }, headers: { 'If-Match': headers.get('etag') ?? '' } }, status);
+      school.admin.send(
+        'PUT',
+        `${path}/${data.id}`,
+        { body: { period: 2 }, headers: { 'If-Match': headers.get('etag') ?? '' } },
+        status,
+      );
     await put(200);
     await put(412);
     await school.admin.send(
@@ -320,7 +403,9 @@ describe('what is in the way', () => {
     expect(teacher.details).toMatchObject([{ path: 'teacher_id' }]);
     // Nobody is in the way of a study period but the class.
     await add({ ...bodyOf(two, 3, 2), teacher_id: null });
-    expect((await school.admin.put(`${path}/${slot.id}`, { class_id: two.class_id }, 409)).details).toMatchObject([{ path: 'class_id', kind: 'class' }]);
+    expect((await school.admin.put(`${path}/${slot.id}`, { class_id: two.class_id }, 409)).details).toMatchObject([
+      { path: 'class_id', kind: 'class' },
+    ]);
     expect(await read(slot.id)).toEqual(slot);
   });
 
@@ -337,14 +422,21 @@ describe('what is in the way', () => {
       [busy, '2 periods a week'],
     ] as const) {
       const refused = await school.admin.put(`${path}/${slot.id}`, { teacher_id }, 409);
-      expect(refused).toMatchObject({ error: 'schedule_conflict', details: [{ path: 'teacher_id', message: expect.stringContaining(message) }] });
+      expect(refused).toMatchObject({
+        error: 'schedule_conflict',
+        details: [{ path: 'teacher_id', message: expect.stringContaining(message) }],
+      });
     }
     expect(await read(slot.id)).toEqual(slot);
   });
 
   test('of the same time in another academic year is nothing', async () => {
     const the = await stage();
-    const year = await school.insert('academic_year', { name: unique('Year'), start_date: '1992-01-01', end_date: '1992-12-31' });
+    const year = await school.insert('academic_year', {
+      name: unique('Year'),
+      start_date: '1992-01-01',
+      end_date: '1992-12-31',
+    });
     const { gradeId } = await school.classroom(unique('Class'));
     const class_id = await school.insert('class', { name: unique('Old'), grade_id: gradeId, academic_year_id: year });
     await add(bodyOf(the, 1, 1));
@@ -353,7 +445,11 @@ describe('what is in the way', () => {
 
   test('stops a class from moving into a year in which its teacher teaches another one then; else its slots come along', async () => {
     const [the, other] = [await stage(), await stage()];
-    const year = await school.insert('academic_year', { name: unique('Year'), start_date: '1993-01-01', end_date: '1993-12-31' });
+    const year = await school.insert('academic_year', {
+      name: unique('Year'),
+      start_date: '1993-01-01',
+      end_date: '1993-12-31',
+    });
     const { gradeId } = await school.classroom(unique('Class'));
     const class_id = await school.insert('class', { name: unique('Old'), grade_id: gradeId, academic_year_id: year });
     const slot = await add(bodyOf(the, 1, 1));
@@ -396,7 +492,10 @@ describe('what is in the way', () => {
     const the = await stage(one);
     const other = await stage(one);
     await one.admin.put(configPath, { lunch_start_period: 5, total_periods: 7 });
-    await one.admin.put(`/api/teachers/${the.teacher_id}/workload-rule`, { max_periods_per_day: 2, max_periods_per_week: 3 });
+    await one.admin.put(`/api/teachers/${the.teacher_id}/workload-rule`, {
+      max_periods_per_day: 2,
+      max_periods_per_week: 3,
+    });
     await away(the.teacher_id, 4, 1, one);
     const cases: [object, string, string, RegExp][] = [
       [bodyOf(the, 4, 1), 'availability', 'teacher_id', /is not available on Thursday, period 1\.$/],
@@ -406,12 +505,24 @@ describe('what is in the way', () => {
     ];
     await add(bodyOf(the, 1, 1), one);
     await add(bodyOf(the, 1, 2), one);
-    cases.push([bodyOf(the, 1, 3), 'workload_day', 'teacher_id', /would have 3 periods on Monday, and may have 2 a day\.$/]);
+    cases.push([
+      bodyOf(the, 1, 3),
+      'workload_day',
+      'teacher_id',
+      /would have 3 periods on Monday, and may have 2 a day\.$/,
+    ]);
     for (const [body, kind, field, message] of cases) {
       const refused = await one.admin.post(path, body, 409);
-      expect([body, refused.error, refused.details]).toEqual([body, 'schedule_conflict', [{ path: field, message: expect.stringMatching(message), kind }]]);
+      expect([body, refused.error, refused.details]).toEqual([
+        body,
+        'schedule_conflict',
+        [{ path: field, message: expect.stringMatching(message), kind }],
+      ]);
       const asked = Object.fromEntries(Object.entries(body).filter(([name]) => name !== 'subject_id'));
-      expect(await check(asked, one)).toEqual({ has_conflict: true, conflicts: [{ kind, message: messages(refused)[0], slot: null }] });
+      expect(await check(asked, one)).toEqual({
+        has_conflict: true,
+        conflicts: [{ kind, message: messages(refused)[0], slot: null }],
+      });
     }
     await add(bodyOf(the, 2, 1), one);
     const week = await one.admin.post(path, bodyOf({ ...other, teacher_id: the.teacher_id }, 3, 1), 409);
@@ -424,14 +535,29 @@ describe('what is in the way', () => {
     const slot = await add(bodyOf(the, 1, 1));
     const second = await add(bodyOf(the, 2, 1));
     await away(the.teacher_id, 1, 1);
-    await school.admin.put(`/api/teachers/${the.teacher_id}/workload-rule`, { max_periods_per_day: 1, max_periods_per_week: 1 });
+    await school.admin.put(`/api/teachers/${the.teacher_id}/workload-rule`, {
+      max_periods_per_day: 1,
+      max_periods_per_week: 1,
+    });
     expect((await school.admin.put<Slot>(`${path}/${slot.id}`, { room: 'Hall' })).data.room).toBe('Hall');
-    expect(await check({ class_id: the.class_id, teacher_id: the.teacher_id, day_of_week: 1, period: 1, exclude_slot_id: slot.id })).toMatchObject({
+    expect(
+      await check({
+        class_id: the.class_id,
+        teacher_id: the.teacher_id,
+        day_of_week: 1,
+        period: 1,
+        exclude_slot_id: slot.id,
+      }),
+    ).toMatchObject({
       has_conflict: false,
     });
     await move(slot.id, { day_of_week: 1, period: 2 });
-    expect(messages(await move(slot.id, { day_of_week: 1, period: 1 }, 409))).toEqual([expect.stringContaining('is not available')]);
-    expect(messages(await move(second.id, { day_of_week: 1, period: 3 }, 409))).toEqual([expect.stringContaining('2 periods on Monday')]);
+    expect(messages(await move(slot.id, { day_of_week: 1, period: 1 }, 409))).toEqual([
+      expect.stringContaining('is not available'),
+    ]);
+    expect(messages(await move(second.id, { day_of_week: 1, period: 3 }, 409))).toEqual([
+      expect.stringContaining('2 periods on Monday'),
+    ]);
     await move(second.id, { day_of_week: 3, period: 3 });
   });
 });
@@ -444,7 +570,17 @@ describe('the check', () => {
     expect(await check({ ...asked, period: 3 })).toEqual({ has_conflict: false, conflicts: [] });
     const { conflicts } = await check({ ...asked, exclude_slot_id: null });
     const { class_id, class_name, subject_id, subject_name, teacher_id, teacher_name } = slot;
-    const inTheWay = { slot_id: slot.id, class_id, class_name, subject_id, subject_name, teacher_id, teacher_name, day_of_week: 4, period: 4 };
+    const inTheWay = {
+      slot_id: slot.id,
+      class_id,
+      class_name,
+      subject_id,
+      subject_name,
+      teacher_id,
+      teacher_name,
+      day_of_week: 4,
+      period: 4,
+    };
     expect(conflicts).toMatchObject([
       { kind: 'class', slot: inTheWay },
       { kind: 'teacher', slot: inTheWay },
@@ -459,9 +595,16 @@ describe('the check', () => {
     const the = await stage();
     const asked = { class_id: the.class_id, teacher_id: the.teacher_id, day_of_week: 1, period: 1 };
     for (const field of ['class_id', 'teacher_id', 'exclude_slot_id']) {
-      expect(await school.admin.post(checkPath, { ...asked, [field]: 999_999 }, 422)).toMatchObject({ error: 'invalid_reference', details: [{ path: field }] });
+      expect(await school.admin.post(checkPath, { ...asked, [field]: 999_999 }, 422)).toMatchObject({
+        error: 'invalid_reference',
+        details: [{ path: field }],
+      });
     }
-    expect((await school.admin.post(checkPath, {}, 400)).details.map((detail) => detail.path).sort()).toEqual(['class_id', 'day_of_week', 'period']);
+    expect((await school.admin.post(checkPath, {}, 400)).details.map((detail) => detail.path).sort()).toEqual([
+      'class_id',
+      'day_of_week',
+      'period',
+    ]);
   });
 });
 
@@ -469,12 +612,25 @@ describe('a move', () => {
   test('goes to a free place; an occupied one is a 409 with what is there, unless both change places', async () => {
     const the = await stage();
     const [a, b] = [await add(bodyOf(the, 1, 1)), await add({ ...bodyOf(the, 2, 2), teacher_id: await addTeacher() })];
-    expect((await move(a.id, { day_of_week: 1, period: 6 })).data).toMatchObject({ id: a.id, day_of_week: 1, period: 6, start_time: '11:45' });
+    expect((await move(a.id, { day_of_week: 1, period: 6 })).data).toMatchObject({
+      id: a.id,
+      day_of_week: 1,
+      period: 6,
+      start_time: '11:45',
+    });
     const refused = await move(a.id, { day_of_week: 2, period: 2 }, 409);
-    expect(refused).toMatchObject({ error: 'schedule_conflict', details: [{ path: 'period', kind: 'class', slot_id: b.id }] });
+    expect(refused).toMatchObject({
+      error: 'schedule_conflict',
+      details: [{ path: 'period', kind: 'class', slot_id: b.id }],
+    });
     expect(await read(a.id)).toMatchObject({ day_of_week: 1, period: 6 });
     const swapped = await move(a.id, { day_of_week: 2, period: 2, swap: true });
-    expect(swapped.data).toMatchObject({ id: a.id, day_of_week: 2, period: 2, swapped_with: { id: b.id, day_of_week: 1, period: 6 } });
+    expect(swapped.data).toMatchObject({
+      id: a.id,
+      day_of_week: 2,
+      period: 2,
+      swapped_with: { id: b.id, day_of_week: 1, period: 6 },
+    });
     expect(await read(b.id)).toEqual(swapped.data.swapped_with);
     const { headers, data } = await school.admin.get<Slot>(`${path}/${a.id}`);
     expect({ ...data, swapped_with: swapped.data.swapped_with }).toEqual(swapped.data);
@@ -485,7 +641,10 @@ describe('a move', () => {
     const own = await move(a.id, { day_of_week: 5, period: 5, swap: true });
     expect(own.data).toEqual(free.data);
     expect(own.headers.get('etag')).toBe(free.headers.get('etag'));
-    expect((await move(a.id, { day_of_week: 0 }, 400)).details.map((detail) => detail.path).sort()).toEqual(['day_of_week', 'period']);
+    expect((await move(a.id, { day_of_week: 0 }, 400)).details.map((detail) => detail.path).sort()).toEqual([
+      'day_of_week',
+      'period',
+    ]);
   });
 
   test('in which both change places leaves all others where they are: of other classes, and of the class in that period of other days', async () => {
@@ -531,7 +690,10 @@ describe('the list', () => {
     const classes = [];
     for (const name of Object.keys(sequences)) classes.push(await lists.classroom(name));
     for (const [name, sequence] of Object.entries(sequences)) {
-      await service.database.query(`update ${lists.schema}.grade set sequence = $2 where name = $1 || ' grade'`, [name, sequence]);
+      await service.database.query(`update ${lists.schema}.grade set sequence = $2 where name = $1 || ' grade'`, [
+        name,
+        sequence,
+      ]);
     }
     const subjects = [await addSubject('Écology', lists), await addSubject('drama', lists)];
     for (const [c, { classId }] of classes.entries()) {
@@ -541,24 +703,41 @@ describe('the list', () => {
         [3, 4],
       ] as const) {
         const teacher_id = [teacherId, ...others, null][(c + day_of_week + period) % 4] ?? null;
-        await add({ class_id: classId, subject_id: subjects[(period + c) % 2], teacher_id, day_of_week, period, room: period === 4 ? 'Gym' : null }, lists);
+        await add(
+          {
+            class_id: classId,
+            subject_id: subjects[(period + c) % 2],
+            teacher_id,
+            day_of_week,
+            period,
+            room: period === 4 ? 'Gym' : null,
+          },
+          lists,
+        );
       }
     }
-    const year = await lists.insert('academic_year', { name: 'Before', start_date: '1990-01-01', end_date: '1990-12-31' });
+    const year = await lists.insert('academic_year', {
+      name: 'Before',
+      start_date: '1990-01-01',
+      end_date: '1990-12-31',
+    });
     const old = await lists.insert('class', { name: 'Old', grade_id: classes[0]?.gradeId, academic_year_id: year });
-    past = { year, class: old, slot: (await add({ class_id: old, subject_id: subjects[0], teacher_id: teacherId, day_of_week: 1, period: 1 }, lists)).id };
+    past = {
+      year,
+      class: old,
+      slot: (
+        await add({ class_id: old, subject_id: subjects[0], teacher_id: teacherId, day_of_week: 1, period: 1 }, lists)
+      ).id,
+    };
     everybody = await walk<Slot>(lists.admin, path, 100);
   });
   const found = async (query: string) => (await lists.admin.get<Slot[]>(`${path}?pageSize=100&${query}`)).data;
 
   test('is of the current year by day and period; a class or a year says otherwise', async () => {
     expect(everybody).toHaveLength(9);
-    expect(everybody.map(({ day_of_week, period, class_name }) => `${day_of_week} ${period} ${class_name}`).slice(0, 4)).toEqual([
-      '1 1 Béta',
-      '1 1 alpha',
-      '1 1 Gamma',
-      '1 2 Béta',
-    ]);
+    expect(
+      everybody.map(({ day_of_week, period, class_name }) => `${day_of_week} ${period} ${class_name}`).slice(0, 4),
+    ).toEqual(['1 1 Béta', '1 1 alpha', '1 1 Gamma', '1 2 Béta']);
     expect((await found(`class_id=${past.class}`)).map(({ id }) => id)).toEqual([past.slot]);
     expect((await found(`academic_year_id=${past.year}`)).map(({ id }) => id)).toEqual([past.slot]);
     expect(await found(`academic_year_id=${past.year}&class_id=${everybody[0]?.class_id ?? 0}`)).toEqual([]);
@@ -575,7 +754,9 @@ describe('the list', () => {
     'sorted by %s %s, its pages together are all of it once, in order, ties by id',
     async (sort, order) => {
       const walked = await walk<Slot>(lists.admin, `${path}?sort=${sort}&order=${order}`, 4);
-      expect(walked).toEqual(inOrder(everybody, (keys[sort] ?? (() => [])) as (one: Slot) => (string | number)[], order));
+      expect(walked).toEqual(
+        inOrder(everybody, (keys[sort] ?? (() => [])) as (one: Slot) => (string | number)[], order),
+      );
     },
   );
 
@@ -601,7 +782,9 @@ describe('the list', () => {
       expect(some.length).toBeGreaterThan(0);
     }
     for (const query of ['day_of_week=8', 'day_of_week=x', 'class_id=0', 'sort=room', 'period=1']) {
-      expect((await lists.admin.get(`${path}?${query}`, 400)).details.map((detail) => detail.path)).toEqual([query.split('=')[0]]);
+      expect((await lists.admin.get(`${path}?${query}`, 400)).details.map((detail) => detail.path)).toEqual([
+        query.split('=')[0],
+      ]);
     }
   });
 });
@@ -610,7 +793,10 @@ describe('who may', () => {
   test('a teacher sees the slots of the classes they teach, changes none, and a student sees their own class', async () => {
     const [near, far] = [await stage(), await stage()];
     const teacher = await school.user(['teacher']);
-    await service.database.query(`update ${school.schema}.teacher set user_id = $1 where id = $2`, [teacher.id, near.teacher_id]);
+    await service.database.query(`update ${school.schema}.teacher set user_id = $1 where id = $2`, [
+      teacher.id,
+      near.teacher_id,
+    ]);
     const own = await add(bodyOf(near, 1, 1));
     const beside = await add({ ...bodyOf(near, 1, 2), teacher_id: far.teacher_id });
     const other = await add(bodyOf(far, 1, 1));
@@ -620,8 +806,18 @@ describe('who may', () => {
     await teacher.put(configPath, {}, 403);
     await teacher.post(checkPath, { class_id: near.class_id, day_of_week: 1, period: 1 }, 403);
     const student = await school.user(['student']);
-    await school.insert('student', { first_name: 'Sam', last_name: 'Student', admission_number: unique('A'), class_id: far.class_id, user_id: student.id });
-    const again = await service.anonymous.login({ tenant_id: school.id, email: student.email, password: 'test-password' });
+    await school.insert('student', {
+      first_name: 'Sam',
+      last_name: 'Student',
+      admission_number: unique('A'),
+      class_id: far.class_id,
+      user_id: student.id,
+    });
+    const again = await service.anonymous.login({
+      tenant_id: school.id,
+      email: student.email,
+      password: 'test-password',
+    });
     expect((await again.get<Slot[]>(path)).data.map(({ id }) => id)).toEqual([other.id]);
     await again.get(`${path}/${own.id}`, 404);
     await (await school.user(['accountant'])).get(path, 403);
@@ -632,24 +828,45 @@ describe('who may', () => {
     const one = await service.school();
     const [near, far] = [await stage(one), await stage(one)];
     const user = await one.user(['teacher']);
-    await service.database.query(`update ${one.schema}.teacher set user_id = $1 where id = $2`, [user.id, near.teacher_id]);
-    await service.database.query(`update ${one.schema}.class set class_teacher_id = $1 where id = $2`, [near.teacher_id, near.class_id]);
+    await service.database.query(`update ${one.schema}.teacher set user_id = $1 where id = $2`, [
+      user.id,
+      near.teacher_id,
+    ]);
+    await service.database.query(`update ${one.schema}.class set class_teacher_id = $1 where id = $2`, [
+      near.teacher_id,
+      near.class_id,
+    ]);
     await service.database.query(
       `insert into ${one.schema}.role_permission (role_id, permission_id) select r.id, p.id from ${one.schema}.role r, core.permission p where r.name = 'teacher' and p.name = 'timetable.manage'`,
     );
-    return { one, near, far, teacher: await service.anonymous.login({ tenant_id: one.id, email: user.email, password: 'test-password' }) };
+    return {
+      one,
+      near,
+      far,
+      teacher: await service.anonymous.login({ tenant_id: one.id, email: user.email, password: 'test-password' }),
+    };
   }
 
   test('a teacher who manages the timetable learns from the check of no slot of another class', async () => {
     const { one, near, far, teacher } = await managing();
-    const asked = { class_id: near.class_id, day_of_week: 1, period: 1, exclude_slot_id: (await add(bodyOf(far, 1, 1), one)).id };
-    expect(await teacher.post(checkPath, asked, 422)).toMatchObject({ error: 'invalid_reference', details: [{ path: 'exclude_slot_id' }] });
+    const asked = {
+      class_id: near.class_id,
+      day_of_week: 1,
+      period: 1,
+      exclude_slot_id: (await add(bodyOf(far, 1, 1), one)).id,
+    };
+    expect(await teacher.post(checkPath, asked, 422)).toMatchObject({
+      error: 'invalid_reference',
+      details: [{ path: 'exclude_slot_id' }],
+    });
   });
 
   test('a teacher who manages the timetable does so for their classes, judged by all of the school, and is told nothing of other classes', async () => {
     const { one, near, far, teacher } = await managing();
     const slot = await add(bodyOf(far, 1, 1), one);
-    await service.database.query(`insert into ${one.schema}.teacher_availability values ($1, 1, 2, false)`, [far.teacher_id]);
+    await service.database.query(`insert into ${one.schema}.teacher_availability values ($1, 1, 2, false)`, [
+      far.teacher_id,
+    ]);
     await one.admin.put(`/api/teachers/${far.teacher_id}/workload-rule`, { max_periods_per_day: 1 });
     await teacher.post(path, bodyOf(near, 1, 1), 201);
     const taken = await teacher.post(path, { ...bodyOf(near, 1, 1), teacher_id: far.teacher_id }, 409);
@@ -659,7 +876,12 @@ describe('who may', () => {
       `${slot.teacher_name ?? ''} can have no more periods on Monday.`,
     ]);
     expect(JSON.stringify(taken)).not.toContain(far.className);
-    const { data } = await teacher.post<Conflicts>(checkPath, { class_id: near.class_id, teacher_id: far.teacher_id, day_of_week: 1, period: 2 });
+    const { data } = await teacher.post<Conflicts>(checkPath, {
+      class_id: near.class_id,
+      teacher_id: far.teacher_id,
+      day_of_week: 1,
+      period: 2,
+    });
     expect(data.conflicts.map(({ kind }) => kind)).toEqual(['availability', 'workload_day']);
     expect((await teacher.post(path, bodyOf(far, 2, 2), 422)).details).toMatchObject([{ path: 'class_id' }]);
     await teacher.send('PATCH', `${path}/${slot.id}/move`, { body: { day_of_week: 2, period: 2 } }, 404);
@@ -681,7 +903,11 @@ describe('of writers that race', () => {
   const statuses = (answers: { status: number }[]) => answers.map(({ status }) => status).sort();
   // The service tries again what a deadlock ended: only the database tells that there was one.
   const expectNoDeadlock = async () =>
-    expect(await service.database.query('select deadlocks::integer from pg_stat_database where datname = current_database()')).toEqual([{ deadlocks: 0 }]);
+    expect(
+      await service.database.query(
+        'select deadlocks::integer from pg_stat_database where datname = current_database()',
+      ),
+    ).toEqual([{ deadlocks: 0 }]);
 
   test('for the last period of a day one gets it, the other is told that it is one too many', async () => {
     const [one, two] = [await stage(), await stage()];
@@ -691,7 +917,9 @@ describe('of writers that race', () => {
       school.admin.send('POST', path, { body: { ...bodyOf(two, 1, 2), teacher_id: one.teacher_id } }),
     ]);
     expect(statuses(answers)).toEqual([201, 409]);
-    expect(answers.filter(({ status }) => status === 409).flatMap(messages)).toEqual([expect.stringContaining('2 periods on Monday')]);
+    expect(answers.filter(({ status }) => status === 409).flatMap(messages)).toEqual([
+      expect.stringContaining('2 periods on Monday'),
+    ]);
   });
 
   test('for one teacher or one class at one time one gets it, and no other', async () => {
@@ -701,7 +929,8 @@ describe('of writers that race', () => {
       stages.map((each) => school.admin.send('POST', path, { body: { ...bodyOf(each, 2, 2), teacher_id } })),
     );
     expect(statuses(answers)).toEqual([201, 409, 409, 409, 409, 409]);
-    for (const { status, error } of answers) expect([201, 'schedule_conflict']).toContain(status === 201 ? status : error);
+    for (const { status, error } of answers)
+      expect([201, 'schedule_conflict']).toContain(status === 201 ? status : error);
     const [{ class_id } = { class_id: 0 }] = stages;
     const same = await race(service.database, lock(school), 6, () =>
       stages.map((each) => school.admin.send('POST', path, { body: { ...bodyOf(each, 5, 5), class_id } })),
@@ -723,11 +952,15 @@ describe('of writers that race', () => {
   test('two who let the same slots change places, each from the other side, take turns', async () => {
     const the = await stage();
     const [a, b] = [await add(bodyOf(the, 1, 1)), await add({ ...bodyOf(the, 2, 2), teacher_id: await addTeacher() })];
-    const swap = (id: number, day: number) => school.admin.send('PATCH', `${path}/${id}/move`, { body: { day_of_week: day, period: day, swap: true } });
+    const swap = (id: number, day: number) =>
+      school.admin.send('PATCH', `${path}/${id}/move`, { body: { day_of_week: day, period: day, swap: true } });
     const answers = await race(service.database, lock(school), 2, () => [swap(a.id, 2), swap(b.id, 1)]);
     // Whoever is second finds the slot where it is to go, and changes nothing.
     expect(statuses(answers)).toEqual([200, 200]);
-    expect([await read(a.id), await read(b.id)].map(({ day_of_week, period }) => `${day_of_week} ${period}`)).toEqual(['2 2', '1 1']);
+    expect([await read(a.id), await read(b.id)].map(({ day_of_week, period }) => `${day_of_week} ${period}`)).toEqual([
+      '2 2',
+      '1 1',
+    ]);
     const again = await race(service.database, lock(school), 6, () => [
       swap(a.id, 1),
       swap(b.id, 1),
@@ -737,7 +970,9 @@ describe('of writers that race', () => {
       swap(b.id, 1),
     ]);
     expect(statuses(again)).toEqual(Array(6).fill(200));
-    expect([await read(a.id), await read(b.id)].map(({ day_of_week, period }) => `${day_of_week} ${period}`).sort()).toEqual(['1 1', '2 2']);
+    expect(
+      [await read(a.id), await read(b.id)].map(({ day_of_week, period }) => `${day_of_week} ${period}`).sort(),
+    ).toEqual(['1 1', '2 2']);
     await expectNoDeadlock();
   });
 
@@ -757,11 +992,18 @@ describe('of writers that race', () => {
   });
 
   test('a class that goes to another year takes a new slot along, whichever comes first; one that is removed leaves none', async () => {
-    const nextYear = await school.insert('academic_year', { name: unique('Year'), start_date: '1999-01-01', end_date: '1999-12-31' });
+    const nextYear = await school.insert('academic_year', {
+      name: unique('Year'),
+      start_date: '1999-01-01',
+      end_date: '1999-12-31',
+    });
     const both = async (send: (the: Awaited<ReturnType<typeof stage>>) => Promise<Answer<unknown>>) => {
       const the = await stage();
       await add(bodyOf(the, 1, 1));
-      const answers = await race(service.database, lock(school), 2, () => [send(the), school.admin.send('POST', path, { body: bodyOf(the, 2, 2) })]);
+      const answers = await race(service.database, lock(school), 2, () => [
+        send(the),
+        school.admin.send('POST', path, { body: bodyOf(the, 2, 2) }),
+      ]);
       const slots = await service.database.query<{ year: number }>(
         `select academic_year_id::integer as year from ${school.schema}.timetable_slot where class_id = $1`,
         [the.class_id],
@@ -769,7 +1011,9 @@ describe('of writers that race', () => {
       return { answers, years: slots.map(({ year }) => year) };
     };
     for (let n = 0; n < 3; n++) {
-      const moved = await both((the) => school.admin.send('PUT', `/api/classes/${the.class_id}`, { body: { academic_year_id: nextYear } }));
+      const moved = await both((the) =>
+        school.admin.send('PUT', `/api/classes/${the.class_id}`, { body: { academic_year_id: nextYear } }),
+      );
       expect([moved.answers.map(({ status }) => status), moved.years]).toEqual([
         [200, 201],
         [nextYear, nextYear],
@@ -777,7 +1021,8 @@ describe('of writers that race', () => {
       const removed = await both((the) => school.admin.send('DELETE', `/api/classes/${the.class_id}`));
       const [of, slot] = removed.answers;
       expect([of?.status, removed.years]).toEqual([200, []]);
-      if (slot?.status !== 201) expect([slot?.status, slot?.details.map((detail) => detail.path)]).toEqual([422, ['class_id']]);
+      if (slot?.status !== 201)
+        expect([slot?.status, slot?.details.map((detail) => detail.path)]).toEqual([422, ['class_id']]);
     }
     await expectNoDeadlock();
   });

@@ -1,8 +1,8 @@
 import { describe, expect, test } from '@jest/globals';
-import { ids } from '../support/pages.ts';
-import { race } from '../support/race.ts';
-import { serviceOfFile, unique } from '../support/service.ts';
-import { day, transportSchool } from '../support/transport.ts';
+import { ids } from '../support/client/pages.ts';
+import { race } from '../support/client/race.ts';
+import { serviceOfFile, unique } from '../support/server/service.ts';
+import { day, transportSchool } from '../support/fixtures/transport.ts';
 
 const service = await serviceOfFile();
 const fleet = await transportSchool(service);
@@ -27,12 +27,22 @@ interface Detail extends Bus {
 
 describe('buses', () => {
   test('one that was added is read back, changed in part, and removed', async () => {
-    const sent = { registration_number: 'LX21 ABC', capacity: 32, model: 'Iveco Daily', insurance_expires_on: day(200), fitness_expires_on: day(100) };
+    const sent = {
+      registration_number: 'LX21 ABC',
+      capacity: 32,
+      model: 'Iveco Daily',
+      insurance_expires_on: day(200),
+      fitness_expires_on: day(100),
+    };
     const added = await admin.post<Bus>(path, sent, 201);
     expect(added.headers.get('location')).toBe(`${path}/${added.data.id}`);
     expect(added.data).toMatchObject({ ...sent, is_active: true });
     expect((await admin.get<Bus>(`${path}/${added.data.id}`)).data).toEqual(added.data);
-    const { data: changed } = await admin.put<Bus>(`${path}/${added.data.id}`, { ...added.data, model: null, is_active: false });
+    const { data: changed } = await admin.put<Bus>(`${path}/${added.data.id}`, {
+      ...added.data,
+      model: null,
+      is_active: false,
+    });
     expect(changed).toMatchObject({ ...sent, model: null, is_active: false });
     expect((await admin.delete<{ id: number }>(`${path}/${added.data.id}`)).data).toEqual({ id: added.data.id });
     await admin.get(`${path}/${added.data.id}`, 404);
@@ -69,7 +79,12 @@ describe('buses', () => {
     expect((await send()).data).toEqual(bus);
     const { headers } = await admin.get(`${path}/${bus.id}`);
     const change = (capacity: number, status: number) =>
-      admin.send('PUT', `${path}/${bus.id}`, { body: { capacity }, headers: { 'If-Match': headers.get('etag') ?? '' } }, status);
+      admin.send(
+        'PUT',
+        `${path}/${bus.id}`,
+        { body: { capacity }, headers: { 'If-Match': headers.get('etag') ?? '' } },
+        status,
+      );
     await change(41, 200);
     await change(42, 412);
   });
@@ -77,7 +92,12 @@ describe('buses', () => {
   test('the list is by registration number, is searched, and narrowed to those in service and to papers that expire', async () => {
     const own = await transportSchool(service);
     const b = await own.addBus({ registration_number: 'b-2', model: 'Škoda', insurance_expires_on: day(10) });
-    const a = await own.addBus({ registration_number: 'A-1', is_active: false, fitness_expires_on: day(5), insurance_expires_on: day(300) });
+    const a = await own.addBus({
+      registration_number: 'A-1',
+      is_active: false,
+      fitness_expires_on: day(5),
+      insurance_expires_on: day(300),
+    });
     const c = await own.addBus({ registration_number: 'C-3' });
     const found = async (query: string) => ids((await own.admin.get<Bus[]>(`${path}?${query}`)).data);
     expect(await found('')).toEqual([a, b, c]);
@@ -95,7 +115,10 @@ describe('the details of a bus', () => {
   const details = async (id: number) => (await admin.get<Detail>(`${path}/${id}/details`)).data;
 
   test('are its routes with who drives and how many ride, and its papers', async () => {
-    const { busId, routeId, enrollments } = await fleet.ridden(3, { insurance_expires_on: day(-1), fitness_expires_on: day(20) });
+    const { busId, routeId, enrollments } = await fleet.ridden(3, {
+      insurance_expires_on: day(-1),
+      fitness_expires_on: day(20),
+    });
     const driver = await fleet.addDriver({ name: 'Kofi Mensah' });
     await admin.put(`/api/transport/routes/${routeId}`, { driver_id: driver });
     await admin.delete(`/api/transport/enroll/${enrollments[0]?.id ?? 0}`);
@@ -109,7 +132,12 @@ describe('the details of a bus', () => {
       ],
       assignments: [],
     });
-    expect(await details(await fleet.addBus())).toMatchObject({ route: null, routes: [], student_count: 0, documents: [] });
+    expect(await details(await fleet.addBus())).toMatchObject({
+      route: null,
+      routes: [],
+      student_count: 0,
+      documents: [],
+    });
     await admin.get(`${path}/999999/details`, 404);
   });
 
@@ -129,21 +157,29 @@ describe('the details of a bus', () => {
     const { busId } = await fleet.ridden(1);
     const [assigned, replaced, driver_id] = [await fleet.addRoute(), await fleet.addRoute(), await fleet.addDriver()];
     await fleet.assign({ bus_id: busId, route_id: assigned, driver_id, ends_on: day(3) });
-    const { data: cancelled } = await fleet.except({ route_id: assigned, date: day(), kind: 'cancelled', reason: 'Snow' });
+    const { data: cancelled } = await fleet.except({
+      route_id: assigned,
+      date: day(),
+      kind: 'cancelled',
+      reason: 'Snow',
+    });
     expect((await details(busId)).routes).toMatchObject([{ id: assigned, status: 'cancelled', student_count: 0 }]);
     await fleet.except({ route_id: replaced, date: day(), kind: 'replaced', bus_id: busId });
     expect((await details(busId)).routes).toMatchObject([
       { id: assigned, status: 'cancelled', is_assigned: true },
       { id: replaced, status: 'replaced', is_assigned: false },
     ]);
-    expect((await admin.delete(`/api/transport/schedules/exceptions/${cancelled.id}`, 409)).error).toBe('schedule_conflict');
+    expect((await admin.delete(`/api/transport/schedules/exceptions/${cancelled.id}`, 409)).error).toBe(
+      'schedule_conflict',
+    );
   });
 });
 
 describe('the seats of a bus', () => {
   test('are no fewer than students ride on either way: the pickup and the drop are counted apart', async () => {
     const { busId, routeId, stopId } = await fleet.ridden(2, {}, 'pickup');
-    for (const type of ['drop', 'drop', 'drop', 'both']) expect((await fleet.enroll(await fleet.addStudent(), routeId, stopId, type)).status).toBe(201);
+    for (const type of ['drop', 'drop', 'drop', 'both'])
+      expect((await fleet.enroll(await fleet.addStudent(), routeId, stopId, type)).status).toBe(201);
     const refused = await admin.put(`${path}/${busId}`, { capacity: 3 }, 409);
     expect(refused).toMatchObject({ error: 'conflict', details: [{ path: 'capacity' }] });
     expect(refused.message).toMatch(/has 3 seats, and 4 students would ride it from school/);
@@ -153,7 +189,13 @@ describe('the seats of a bus', () => {
   test('count also where the bus is assigned for later, and no longer where the route has another', async () => {
     const { busId, routeId } = await fleet.ridden(3);
     const [later, driver_id] = [await fleet.addBus(), await fleet.addDriver()];
-    const { data } = await fleet.assign({ bus_id: later, route_id: routeId, driver_id, starts_on: day(20), ends_on: day(30) });
+    const { data } = await fleet.assign({
+      bus_id: later,
+      route_id: routeId,
+      driver_id,
+      starts_on: day(20),
+      ends_on: day(30),
+    });
     await admin.put(`${path}/${later}`, { capacity: 2 }, 409);
     await admin.delete(`/api/transport/bus-assignments/${data.id}`);
     await admin.put(`${path}/${later}`, { capacity: 2 });
@@ -183,15 +225,24 @@ describe('a bus that is removed', () => {
     await admin.put(`/api/transport/routes/${route_id}`, { bus_id: null });
     const { data: assignment } = await fleet.assign({ bus_id, route_id, driver_id });
     await admin.delete(`${path}/${bus_id}`, 409);
-    await service.database.query(`update ${schema}.bus_assignment set starts_on = $1, ends_on = $2 where id = $3`, [day(-5), day(-1), assignment.id]);
+    await service.database.query(`update ${schema}.bus_assignment set starts_on = $1, ends_on = $2 where id = $3`, [
+      day(-5),
+      day(-1),
+      assignment.id,
+    ]);
     await fleet.except({ route_id, date: day(3), kind: 'replaced', bus_id });
     await admin.delete(`${path}/${bus_id}`, 409);
     await service.database.query(`update ${schema}.route_exception set date = $1 where bus_id = $2`, [day(-1), bus_id]);
     await admin.delete(`${path}/${bus_id}`);
     // What it did is still told.
-    expect((await admin.get<{ bus_id: number }>(`/api/transport/bus-assignments/${assignment.id}`)).data.bus_id).toBe(bus_id);
+    expect((await admin.get<{ bus_id: number }>(`/api/transport/bus-assignments/${assignment.id}`)).data.bus_id).toBe(
+      bus_id,
+    );
     for (const body of [{ bus_id }, { bus_id: 999_999 }]) {
-      expect(await admin.put(`/api/transport/routes/${route_id}`, body, 422)).toMatchObject({ error: 'invalid_reference', details: [{ path: 'bus_id' }] });
+      expect(await admin.put(`/api/transport/routes/${route_id}`, body, 422)).toMatchObject({
+        error: 'invalid_reference',
+        details: [{ path: 'bus_id' }],
+      });
     }
     await admin.put(`/api/transport/routes/${route_id}`, { bus_id: other });
   });
@@ -200,7 +251,11 @@ describe('a bus that is removed', () => {
 describe('who may', () => {
   test('transport.read reads, transport.manage writes; a teacher and a student see no buses', async () => {
     const somebody = async (permission: string) => school.user([await school.role(permission)]);
-    const [reader, writer, manager] = [await somebody('transport.read'), await somebody('transport.manage'), await school.user(['transport_manager'])];
+    const [reader, writer, manager] = [
+      await somebody('transport.read'),
+      await somebody('transport.manage'),
+      await school.user(['transport_manager']),
+    ];
     const id = await fleet.addBus();
     expect((await reader.get<Bus>(`${path}/${id}`)).data.id).toBe(id);
     await reader.put(`${path}/${id}`, { capacity: 41 }, 403);

@@ -1,11 +1,11 @@
 import { describe, expect, test } from '@jest/globals';
 import pg from 'pg';
-import { farZones } from '../support/days.ts';
-import { ids } from '../support/pages.ts';
-import { race } from '../support/race.ts';
-import { serviceOfFile, testPassword } from '../support/service.ts';
-import { day, type Enrollment, transportSchool } from '../support/transport.ts';
-import { until } from '../support/until.ts';
+import { farZones } from '../support/fixtures/days.ts';
+import { ids } from '../support/client/pages.ts';
+import { race } from '../support/client/race.ts';
+import { serviceOfFile, testPassword } from '../support/server/service.ts';
+import { day, type Enrollment, transportSchool } from '../support/fixtures/transport.ts';
+import { until } from '../support/client/until.ts';
 
 const service = await serviceOfFile();
 const fleet = await transportSchool(service);
@@ -39,7 +39,9 @@ describe('an enrolment', () => {
       cancelled_at: null,
     });
     expect(await read(added.data.id)).toEqual(added.data);
-    expect((await admin.delete<{ id: number }>(`${path}/${added.data.id}?reason=Moved%20house`)).data).toEqual({ id: added.data.id });
+    expect((await admin.delete<{ id: number }>(`${path}/${added.data.id}?reason=Moved%20house`)).data).toEqual({
+      id: added.data.id,
+    });
     expect(await read(added.data.id)).toMatchObject({
       student_id,
       status: 'cancelled',
@@ -52,7 +54,9 @@ describe('an enrolment', () => {
     await admin.delete(`${path}/999999`, 404);
     // The seat and the student are free again.
     expect((await fleet.enroll(student_id, routeId, stop_id, 'both')).status).toBe(201);
-    expect(ids((await admin.get<Enrollment[]>(`${list}?student_id=${student_id}&status=cancelled`)).data)).toEqual([added.data.id]);
+    expect(ids((await admin.get<Enrollment[]>(`${list}?student_id=${student_id}&status=cancelled`)).data)).toEqual([
+      added.data.id,
+    ]);
   });
 
   test('needs a student who is active, a route that runs, and a stop of that route', async () => {
@@ -64,7 +68,11 @@ describe('an enrolment', () => {
       await fleet.addStudent({ deleted_at: new Date() }),
     ];
     const refused = async (body: [number, number, number], field: string) =>
-      expect(await fleet.enroll(...body)).toMatchObject({ status: 422, error: 'invalid_reference', details: [{ path: field }] });
+      expect(await fleet.enroll(...body)).toMatchObject({
+        status: 422,
+        error: 'invalid_reference',
+        details: [{ path: field }],
+      });
     for (const wrong of [inactive, gone, 999_999]) await refused([wrong, routeId, stopId], 'student_id');
     await refused([student, 999_999, stopId], 'route_id');
     const removed = await fleet.addStop(routeId);
@@ -82,18 +90,29 @@ describe('an enrolment', () => {
     const [enrollment] = enrollments;
     expect((await fleet.enroll(await fleet.addStudent(), routeId, stopId)).status).toBe(409);
     await admin.delete(`/api/students/${enrollment?.student_id ?? 0}`);
-    expect(await read(enrollment?.id ?? 0)).toMatchObject({ status: 'cancelled', cancel_reason: 'The student was removed.' });
+    expect(await read(enrollment?.id ?? 0)).toMatchObject({
+      status: 'cancelled',
+      cancel_reason: 'The student was removed.',
+    });
     expect((await fleet.enroll(await fleet.addStudent(), routeId, stopId)).status).toBe(201);
   });
 
   test('stays when the student is promoted, and tells the class of now', async () => {
     const { enrollments } = await fleet.ridden(1);
     const [enrollment] = enrollments;
-    const yearId = await school.insert('academic_year', { name: 'Next year', start_date: day(300), end_date: day(600) });
+    const yearId = await school.insert('academic_year', {
+      name: 'Next year',
+      start_date: day(300),
+      end_date: day(600),
+    });
     const gradeId = await school.insert('grade', { name: 'Above', sequence: 99 });
     const classId = await school.insert('class', { name: 'Above A', grade_id: gradeId, academic_year_id: yearId });
     const student_id = enrollment?.student_id ?? 0;
-    await admin.post('/api/students/promote', { student_ids: [student_id], to_class_id: classId, to_academic_year_id: yearId });
+    await admin.post('/api/students/promote', {
+      student_ids: [student_id],
+      to_class_id: classId,
+      to_academic_year_id: yearId,
+    });
     expect(await read(enrollment?.id ?? 0)).toMatchObject({ student_id, status: 'active', class_id: classId });
     expect(ids((await admin.get<Enrollment[]>(`${list}?class_id=${classId}`)).data)).toEqual([enrollment?.id]);
   });
@@ -101,8 +120,11 @@ describe('an enrolment', () => {
   test('that is cancelled twice at once is cancelled by one', async () => {
     const { routeId, enrollments } = await fleet.ridden(1);
     const id = enrollments[0]?.id ?? 0;
-    const answers = await race(service.database, `select from ${schema}.transport_enrollment where id = ${id} for update`, 2, () =>
-      ['One', 'Two'].map((reason) => admin.send('DELETE', `${path}/${id}?reason=${reason}`)),
+    const answers = await race(
+      service.database,
+      `select from ${schema}.transport_enrollment where id = ${id} for update`,
+      2,
+      () => ['One', 'Two'].map((reason) => admin.send('DELETE', `${path}/${id}?reason=${reason}`)),
     );
     expect(statuses(answers)).toEqual([200, 409]);
     expect(answers.find(({ status }) => status === 409)?.error).toBe('invalid_state');
@@ -114,7 +136,10 @@ describe('an enrolment', () => {
     let id = enrollments[0]?.id ?? 0;
     const student = enrollments[0]?.student_id ?? 0;
     for (let round = 0; round < 25; round++) {
-      const [cancelled, again] = await Promise.all([admin.send('DELETE', `${path}/${id}`), fleet.enroll(student, routeId, stopId)]);
+      const [cancelled, again] = await Promise.all([
+        admin.send('DELETE', `${path}/${id}`),
+        fleet.enroll(student, routeId, stopId),
+      ]);
       expect(cancelled.status).toBe(200);
       expect([201, 409]).toContain(again.status);
       expect((await fleet.route(routeId)).student_count).toBe(again.status === 201 ? 1 : 0);
@@ -126,10 +151,12 @@ describe('an enrolment', () => {
     const { routeId, stopId, enrollments } = await fleet.ridden(1, { capacity: 1 });
     const student = await fleet.addStudent();
     // Whoever asks waits for the route; whoever cancels does not, and is through before.
-    const answers = await race<{ status: number }>(service.database, `select from ${schema}.route where id = ${routeId} for update`, 1, () => [
-      admin.send('DELETE', `${path}/${enrollments[0]?.id ?? 0}`),
-      fleet.enroll(student, routeId, stopId),
-    ]);
+    const answers = await race<{ status: number }>(
+      service.database,
+      `select from ${schema}.route where id = ${routeId} for update`,
+      1,
+      () => [admin.send('DELETE', `${path}/${enrollments[0]?.id ?? 0}`), fleet.enroll(student, routeId, stopId)],
+    );
     expect(answers[0]?.status).toBe(200);
     expect((await fleet.route(routeId)).student_count).toBe(answers[1]?.status === 201 ? 1 : 0);
   });
@@ -137,7 +164,8 @@ describe('an enrolment', () => {
   test('that is sent twice with its key is made once', async () => {
     const { routeId, stopId } = await fleet.ridden(0);
     const body = { student_id: await fleet.addStudent(), route_id: routeId, stop_id: stopId, enrollment_type: 'drop' };
-    const send = () => admin.send<Enrollment>('POST', path, { body, headers: { 'Idempotency-Key': 'enrol-twice' } }, 201);
+    const send = () =>
+      admin.send<Enrollment>('POST', path, { body, headers: { 'Idempotency-Key': 'enrol-twice' } }, 201);
     expect((await send()).data).toEqual((await send()).data);
   });
 });
@@ -176,7 +204,11 @@ describe('the seats', () => {
 
   test('of a route that another bus runs until further notice are those of that bus alone', async () => {
     const { routeId, stopId } = await fleet.ridden(1, { capacity: 1 });
-    await fleet.assign({ bus_id: await fleet.addBus({ capacity: 2 }), route_id: routeId, driver_id: await fleet.addDriver() });
+    await fleet.assign({
+      bus_id: await fleet.addBus({ capacity: 2 }),
+      route_id: routeId,
+      driver_id: await fleet.addDriver(),
+    });
     expect((await fleet.enroll(await fleet.addStudent(), routeId, stopId)).status).toBe(201);
     expect((await fleet.enroll(await fleet.addStudent(), routeId, stopId)).status).toBe(409);
   });
@@ -185,11 +217,18 @@ describe('the seats', () => {
   test.each(farZones)('are those of the buses from today on as the day is at the school, in %s', async (time_zone) => {
     const own = await transportSchool(service);
     await service.database.query('update platform.tenant set time_zone = $1 where id = $2', [time_zone, own.school.id]);
-    const there = (fromToday: number) => new Date(Date.now() + fromToday * 86_400_000).toLocaleDateString('sv-SE', { timeZone: time_zone });
+    const there = (fromToday: number) =>
+      new Date(Date.now() + fromToday * 86_400_000).toLocaleDateString('sv-SE', { timeZone: time_zone });
     const left = async (ends_on: string) => {
       const { routeId, stopId } = await own.ridden(1);
       const bus_id = await own.addBus({ capacity: 1 });
-      await own.school.insert('bus_assignment', { bus_id, route_id: routeId, driver_id: await own.addDriver(), starts_on: there(-9), ends_on });
+      await own.school.insert('bus_assignment', {
+        bus_id,
+        route_id: routeId,
+        driver_id: await own.addDriver(),
+        starts_on: there(-9),
+        ends_on,
+      });
       return (await own.enroll(await own.addStudent(), routeId, stopId)).status;
     };
     expect([await left(there(-1)), await left(there(0))]).toEqual([201, 409]);
@@ -199,8 +238,11 @@ describe('the seats', () => {
     const { routeId, stopId } = await fleet.ridden(1, { capacity: 3 });
     const students = await Promise.all(Array.from({ length: 10 }, () => fleet.addStudent()));
     // The pool has eight connections.
-    const answers = await race(service.database, `select from ${schema}.route where id = ${routeId} for update`, 8, () =>
-      students.map((student) => fleet.enroll(student, routeId, stopId)),
+    const answers = await race(
+      service.database,
+      `select from ${schema}.route where id = ${routeId} for update`,
+      8,
+      () => students.map((student) => fleet.enroll(student, routeId, stopId)),
     );
     expect(statuses(answers)).toEqual([201, 201, ...Array<number>(8).fill(409)]);
     expect(await fleet.route(routeId)).toMatchObject({ student_count: 3, pickup_count: 3, drop_count: 3 });
@@ -212,26 +254,36 @@ describe('the seats', () => {
     const { data: assignment } = await fleet.assign({ route_id: routeId, ...crew });
     expect((await fleet.enroll(await fleet.addStudent(), routeId, stopId)).status).toBe(201);
     const at = `/api/transport/bus-assignments/${assignment.id}`;
-    for (const refused of [await admin.put(at, { ends_on: day(9) }, 409), await admin.delete(at, 409), await admin.put(at, { starts_on: day(1) }, 409)])
-      expect(refused).toMatchObject({ error: 'conflict', message: expect.stringMatching(/has 1 seat, and 2 students/) as unknown });
+    for (const refused of [
+      await admin.put(at, { ends_on: day(9) }, 409),
+      await admin.delete(at, 409),
+      await admin.put(at, { starts_on: day(1) }, 409),
+    ])
+      expect(refused).toMatchObject({
+        error: 'conflict',
+        message: expect.stringMatching(/has 1 seat, and 2 students/) as unknown,
+      });
     await admin.put(`/api/transport/routes/${routeId}`, { bus_id: null });
     await admin.put(at, { ends_on: day(9) });
   });
 
   test('hold whoever writes: of two rows that take the last one at once, the second waits and is refused', async () => {
     const { routeId, stopId } = await fleet.ridden(1, { capacity: 2 });
-    const row = async () => ({ route_id: routeId, stop_id: stopId, student_id: await fleet.addStudent(), enrollment_type: 'pickup' });
+    const row = async () => ({
+      route_id: routeId,
+      stop_id: stopId,
+      student_id: await fleet.addStudent(),
+      enrollment_type: 'pickup',
+    });
     const [one, two] = [await row(), await row()];
     const client = new pg.Client({ connectionString: service.database.url });
     await client.connect();
     try {
       await client.query('begin');
-      await client.query(`insert into ${schema}.transport_enrollment (route_id, stop_id, student_id, enrollment_type) values ($1, $2, $3, $4)`, [
-        one.route_id,
-        one.stop_id,
-        one.student_id,
-        one.enrollment_type,
-      ]);
+      await client.query(
+        `insert into ${schema}.transport_enrollment (route_id, stop_id, student_id, enrollment_type) values ($1, $2, $3, $4)`,
+        [one.route_id, one.stop_id, one.student_id, one.enrollment_type],
+      );
       const second = school.insert('transport_enrollment', two).then(
         () => 'taken',
         (error: unknown) => (error as { code: string }).code,
@@ -252,10 +304,15 @@ describe('the seats', () => {
   test('hold when the route gets a smaller bus while the last one is given away', async () => {
     const { routeId, stopId } = await fleet.ridden(1, { capacity: 2 });
     const [small, student] = [await fleet.addBus({ capacity: 1 }), await fleet.addStudent()];
-    const answers = await race<{ status: number }>(service.database, `select from ${schema}.route where id = ${routeId} for update`, 2, () => [
-      fleet.enroll(student, routeId, stopId),
-      admin.send('PUT', `/api/transport/routes/${routeId}`, { body: { bus_id: small } }),
-    ]);
+    const answers = await race<{ status: number }>(
+      service.database,
+      `select from ${schema}.route where id = ${routeId} for update`,
+      2,
+      () => [
+        fleet.enroll(student, routeId, stopId),
+        admin.send('PUT', `/api/transport/routes/${routeId}`, { body: { bus_id: small } }),
+      ],
+    );
     expect(answers.filter(({ status }) => status === 409)).toHaveLength(1);
     const { capacity, student_count } = await fleet.route(routeId);
     expect(student_count).toBeLessThanOrEqual(capacity ?? 0);
@@ -275,8 +332,11 @@ describe('a student', () => {
   test('of two enrolments at once gets one', async () => {
     const [one, two] = [await fleet.ridden(0), await fleet.ridden(0)];
     const student = await fleet.addStudent();
-    const answers = await race(service.database, `select from ${schema}.student where id = ${student} for update`, 2, () =>
-      [one, two].map(({ routeId, stopId }) => fleet.enroll(student, routeId, stopId)),
+    const answers = await race(
+      service.database,
+      `select from ${schema}.student where id = ${student} for update`,
+      2,
+      () => [one, two].map(({ routeId, stopId }) => fleet.enroll(student, routeId, stopId)),
     );
     expect(statuses(answers)).toEqual([201, 409]);
     expect((await admin.get(`${list}?student_id=${student}&status=active`)).pagination.totalItems).toBe(1);
@@ -285,10 +345,12 @@ describe('a student', () => {
   test('who is removed while they are enrolled rides nowhere', async () => {
     const { routeId, stopId } = await fleet.ridden(0);
     const student = await fleet.addStudent();
-    const answers = await race<{ status: number }>(service.database, `select from ${schema}.student where id = ${student} for update`, 2, () => [
-      fleet.enroll(student, routeId, stopId),
-      admin.send('DELETE', `/api/students/${student}`),
-    ]);
+    const answers = await race<{ status: number }>(
+      service.database,
+      `select from ${schema}.student where id = ${student} for update`,
+      2,
+      () => [fleet.enroll(student, routeId, stopId), admin.send('DELETE', `/api/students/${student}`)],
+    );
     expect([201, 422]).toContain(answers[0]?.status);
     expect(answers[1]?.status).toBe(200);
     expect((await admin.get(`${list}?student_id=${student}&status=active`)).pagination.totalItems).toBe(0);
@@ -350,16 +412,30 @@ describe('who may', () => {
     const { classId } = await own.school.classroom('Taught');
     const { data: taught } = await own.enroll(await own.addStudent({ class_id: classId }), routeId, stopId);
     const teacher = await own.school.user(['teacher']);
-    const teacherId = await own.school.insert('teacher', { first_name: 'Tia', last_name: 'Teacher', user_id: teacher.id });
-    await service.database.query(`update ${own.schema}.class set class_teacher_id = $1 where id = $2`, [teacherId, classId]);
+    const teacherId = await own.school.insert('teacher', {
+      first_name: 'Tia',
+      last_name: 'Teacher',
+      user_id: teacher.id,
+    });
+    await service.database.query(`update ${own.schema}.class set class_teacher_id = $1 where id = $2`, [
+      teacherId,
+      classId,
+    ]);
     // As themselves they ride nowhere.
     expect((await teacher.get<Enrollment[]>(list)).data).toEqual([]);
-    const { data: roles } = await own.admin.get<{ id: number; name: string; permission_ids: number[] }[]>('/api/rbac/roles');
+    const { data: roles } =
+      await own.admin.get<{ id: number; name: string; permission_ids: number[] }[]>('/api/rbac/roles');
     const { data: permissions } = await own.admin.get<{ id: number; name: string }[]>('/api/rbac/permissions');
     const role = roles.find(({ name }) => name === 'teacher');
     const more = permissions.filter(({ name }) => name.startsWith('transport.')).map(({ id }) => id);
-    await own.admin.put(`/api/rbac/roles/${role?.id ?? 0}`, { permission_ids: [...(role?.permission_ids ?? []), ...more] });
-    const again = await service.anonymous.login({ tenant_id: own.school.id, email: teacher.email, password: testPassword });
+    await own.admin.put(`/api/rbac/roles/${role?.id ?? 0}`, {
+      permission_ids: [...(role?.permission_ids ?? []), ...more],
+    });
+    const again = await service.anonymous.login({
+      tenant_id: own.school.id,
+      email: teacher.email,
+      password: testPassword,
+    });
     expect(ids((await again.get<Enrollment[]>(list)).data)).toEqual([taught.id]);
     const { data: everybody } = await own.admin.get<Enrollment[]>(list);
     const other = everybody.find(({ id }) => id !== taught.id);

@@ -1,7 +1,7 @@
 import { describe, expect, test } from '@jest/globals';
-import { ids } from '../support/pages.ts';
-import { serviceOfFile, unique } from '../support/service.ts';
-import { day, transportSchool } from '../support/transport.ts';
+import { ids } from '../support/client/pages.ts';
+import { serviceOfFile, unique } from '../support/server/service.ts';
+import { day, transportSchool } from '../support/fixtures/transport.ts';
 
 const service = await serviceOfFile();
 const fleet = await transportSchool(service);
@@ -26,19 +26,34 @@ describe('drivers', () => {
   const path = '/api/transport/drivers';
 
   test('one who was added is read back, changed in part, and removed', async () => {
-    const sent = { name: 'Kofi Mensah', phone: '+44 20 7946 0123', license_number: 'MENSA712116K99', license_expires_on: day(400), address: '1 Depot Road' };
+    const sent = {
+      name: 'Kofi Mensah',
+      phone: '+44 20 7946 0123',
+      license_number: 'MENSA712116K99',
+      license_expires_on: day(400),
+      address: '1 Depot Road',
+    };
     const added = await admin.post<Driver>(path, sent, 201);
     expect(added.data).toMatchObject({ ...sent, is_active: true });
     expect((await admin.get<Driver>(`${path}/${added.data.id}`)).data).toEqual(added.data);
-    expect((await admin.put<Driver>(`${path}/${added.data.id}`, { ...added.data, phone: '' })).data).toMatchObject({ ...sent, phone: null });
+    expect((await admin.put<Driver>(`${path}/${added.data.id}`, { ...added.data, phone: '' })).data).toMatchObject({
+      ...sent,
+      phone: null,
+    });
     expect((await admin.delete<{ id: number }>(`${path}/${added.data.id}`)).data).toEqual({ id: added.data.id });
     await admin.get(`${path}/${added.data.id}`, 404);
   });
 
   test('name and licence are needed; a licence is there once, in any case, until its driver is removed', async () => {
-    expect((await admin.post(path, {}, 400)).details.map((detail) => detail.path).sort()).toEqual(['license_number', 'name']);
+    expect((await admin.post(path, {}, 400)).details.map((detail) => detail.path).sort()).toEqual([
+      'license_number',
+      'name',
+    ]);
     const first = await fleet.addDriver({ license_number: 'lic 1' });
-    expect(await admin.post(path, { name: 'Two', license_number: 'LIC 1' }, 409)).toMatchObject({ error: 'conflict', details: [{ path: 'license_number' }] });
+    expect(await admin.post(path, { name: 'Two', license_number: 'LIC 1' }, 409)).toMatchObject({
+      error: 'conflict',
+      details: [{ path: 'license_number' }],
+    });
     await admin.delete(`${path}/${first}`);
     await fleet.addDriver({ license_number: 'Lic 1' });
   });
@@ -72,11 +87,14 @@ describe('drivers', () => {
   test('where they live is for who reaches all of the school', async () => {
     const own = await transportSchool(service);
     const id = await own.addDriver({ address: '1 Depot Road' });
-    const { data: roles } = await own.admin.get<{ id: number; name: string; permission_ids: number[] }[]>('/api/rbac/roles');
+    const { data: roles } =
+      await own.admin.get<{ id: number; name: string; permission_ids: number[] }[]>('/api/rbac/roles');
     const teacherRole = roles.find(({ name }) => name === 'teacher');
     const { data: permissions } = await own.admin.get<{ id: number; name: string }[]>('/api/rbac/permissions');
     const read = permissions.find(({ name }) => name === 'transport.read')?.id ?? 0;
-    await own.admin.put(`/api/rbac/roles/${teacherRole?.id ?? 0}`, { permission_ids: [...(teacherRole?.permission_ids ?? []), read] });
+    await own.admin.put(`/api/rbac/roles/${teacherRole?.id ?? 0}`, {
+      permission_ids: [...(teacherRole?.permission_ids ?? []), read],
+    });
     const teacher = await own.school.user(['teacher']);
     expect((await teacher.get<Driver>(`${path}/${id}`)).data).toMatchObject({ id, address: null });
     const manager = await own.school.user(['transport_manager']);
@@ -91,10 +109,15 @@ describe('the staff of transport', () => {
     const added = await admin.post<{ id: number }>(path, { name: 'Ama', role: 'attendant', phone: '1' }, 201);
     expect(added.data).toMatchObject({ name: 'Ama', role: 'attendant', phone: '1', is_active: true });
     expect((await admin.get(`${path}/${added.data.id}`)).data).toEqual(added.data);
-    expect((await admin.put(`${path}/${added.data.id}`, { role: 'supervisor' })).data).toMatchObject({ name: 'Ama', role: 'supervisor' });
+    expect((await admin.put(`${path}/${added.data.id}`, { role: 'supervisor' })).data).toMatchObject({
+      name: 'Ama',
+      role: 'supervisor',
+    });
     await admin.delete(`${path}/${added.data.id}`);
     await admin.get(`${path}/${added.data.id}`, 404);
-    expect((await admin.post(path, { name: 'X', role: 'driver' }, 400)).details.map((detail) => detail.path)).toEqual(['role']);
+    expect((await admin.post(path, { name: 'X', role: 'driver' }, 400)).details.map((detail) => detail.path)).toEqual([
+      'role',
+    ]);
   });
 
   test('the list is by name and narrowed by role', async () => {
@@ -102,7 +125,12 @@ describe('the staff of transport', () => {
     const b = await own.addStaff({ name: 'Béa', role: 'mechanic' });
     const a = await own.addStaff({ name: 'abe' });
     const found = async (query: string) => ids((await own.admin.get<{ id: number }[]>(`${path}?${query}`)).data);
-    expect([await found(''), await found('role=mechanic'), await found('search=bea'), await found('is_active=false')]).toEqual([[a, b], [b], [b], []]);
+    expect([
+      await found(''),
+      await found('role=mechanic'),
+      await found('search=bea'),
+      await found('is_active=false'),
+    ]).toEqual([[a, b], [b], [b], []]);
   });
 
   test('their workload is the routes they help on, the trips of a week, and the students', async () => {
@@ -110,8 +138,20 @@ describe('the staff of transport', () => {
     const now = await fleet.ridden(2, {}, 'pickup');
     const later = await fleet.ridden(1);
     const [first, second] = [await fleet.addDriver(), await fleet.addDriver()];
-    const { data } = await fleet.assign({ bus_id: now.busId, route_id: now.routeId, driver_id: first, staff_id, ends_on: day(9) });
-    await fleet.assign({ bus_id: later.busId, route_id: later.routeId, driver_id: second, staff_id, starts_on: day(10) });
+    const { data } = await fleet.assign({
+      bus_id: now.busId,
+      route_id: now.routeId,
+      driver_id: first,
+      staff_id,
+      ends_on: day(9),
+    });
+    await fleet.assign({
+      bus_id: later.busId,
+      route_id: later.routeId,
+      driver_id: second,
+      staff_id,
+      starts_on: day(10),
+    });
     await service.database.query(`update ${schema}.timetable_config set working_days = '{1,2,3,4}'`);
     const { data: workload } = await admin.get<Workload>(`${path}/${staff_id}/workload`);
     await service.database.query(`update ${schema}.timetable_config set working_days = '{1,2,3,4,5,6,7}'`);

@@ -1,8 +1,8 @@
 import { describe, expect, test } from '@jest/globals';
-import { ids } from '../support/pages.ts';
-import { race } from '../support/race.ts';
-import { serviceOfFile, unique } from '../support/service.ts';
-import { day, type Route, type Stop, transportSchool } from '../support/transport.ts';
+import { ids } from '../support/client/pages.ts';
+import { race } from '../support/client/race.ts';
+import { serviceOfFile, unique } from '../support/server/service.ts';
+import { day, type Route, type Stop, transportSchool } from '../support/fixtures/transport.ts';
 
 const service = await serviceOfFile();
 const fleet = await transportSchool(service);
@@ -15,7 +15,8 @@ const stops = '/api/transport/stops';
 async function routeOf(...given: [name: string, pickup_time?: string | null, drop_time?: string | null][]) {
   const id = await fleet.addRoute();
   const stopIds: number[] = [];
-  for (const [name, pickup_time = null, drop_time = null] of given) stopIds.push(await fleet.addStop(id, { name, pickup_time, drop_time }));
+  for (const [name, pickup_time = null, drop_time = null] of given)
+    stopIds.push(await fleet.addStop(id, { name, pickup_time, drop_time }));
   return { id, stopIds };
 }
 
@@ -27,8 +28,19 @@ const order = async (id: number) =>
 
 describe('routes', () => {
   test('one that was added is read back with the names beside the ids, changed in part, and removed', async () => {
-    const [bus_id, driver_id] = [await fleet.addBus({ registration_number: 'LX21 ABC' }), await fleet.addDriver({ name: 'Kofi Mensah' })];
-    const sent = { name: 'North', code: 'N1', start_point: 'Depot', end_point: 'School', distance_km: 12.5, bus_id, driver_id };
+    const [bus_id, driver_id] = [
+      await fleet.addBus({ registration_number: 'LX21 ABC' }),
+      await fleet.addDriver({ name: 'Kofi Mensah' }),
+    ];
+    const sent = {
+      name: 'North',
+      code: 'N1',
+      start_point: 'Depot',
+      end_point: 'School',
+      distance_km: 12.5,
+      bus_id,
+      driver_id,
+    };
     const added = await admin.post<Route>(routes, sent, 201);
     expect(added.data).toMatchObject({
       ...sent,
@@ -41,7 +53,11 @@ describe('routes', () => {
       student_count: 0,
     });
     expect((await admin.get<Route>(`${routes}/${added.data.id}`)).data).toEqual(added.data);
-    const { data: changed } = await admin.put<Route>(`${routes}/${added.data.id}`, { ...added.data, distance_km: null, is_active: false });
+    const { data: changed } = await admin.put<Route>(`${routes}/${added.data.id}`, {
+      ...added.data,
+      distance_km: null,
+      is_active: false,
+    });
     expect(changed).toMatchObject({ ...sent, distance_km: null, is_active: false, today: null });
     expect((await admin.delete<{ id: number }>(`${routes}/${added.data.id}`)).data).toEqual({ id: added.data.id });
     await admin.get(`${routes}/${added.data.id}`, 404);
@@ -50,29 +66,49 @@ describe('routes', () => {
 
   test('a code is there once, in any case; a bus or a driver who is not there is a 422 that names the field', async () => {
     const first = await fleet.addRoute({ code: 'east' });
-    expect(await admin.post(routes, { name: 'Two', code: 'EAST' }, 409)).toMatchObject({ error: 'conflict', details: [{ path: 'code' }] });
+    expect(await admin.post(routes, { name: 'Two', code: 'EAST' }, 409)).toMatchObject({
+      error: 'conflict',
+      details: [{ path: 'code' }],
+    });
     await admin.delete(`${routes}/${first}`);
     await fleet.addRoute({ code: 'East' });
     for (const field of ['bus_id', 'driver_id']) {
-      expect(await admin.post(routes, { name: 'X', [field]: 999_999 }, 422)).toMatchObject({ error: 'invalid_reference', details: [{ path: field }] });
+      expect(await admin.post(routes, { name: 'X', [field]: 999_999 }, 422)).toMatchObject({
+        error: 'invalid_reference',
+        details: [{ path: field }],
+      });
     }
-    expect((await admin.post(routes, { name: 'X', distance_km: 1.005 }, 400)).details).toMatchObject([{ path: 'distance_km' }]);
+    expect((await admin.post(routes, { name: 'X', distance_km: 1.005 }, 400)).details).toMatchObject([
+      { path: 'distance_km' },
+    ]);
   });
 
   test('the assignment of today goes before the bus of the route, in `today` and in the filter', async () => {
     const own = await fleet.addBus();
     const id = await fleet.addRoute({ bus_id: own });
-    const [other, driver_id, staff_id] = [await fleet.addBus({ capacity: 30 }), await fleet.addDriver(), await fleet.addStaff()];
+    const [other, driver_id, staff_id] = [
+      await fleet.addBus({ capacity: 30 }),
+      await fleet.addDriver(),
+      await fleet.addStaff(),
+    ];
     await fleet.assign({ bus_id: other, route_id: id, driver_id, staff_id, ends_on: day(1) });
-    expect(await fleet.route(id)).toMatchObject({ bus_id: own, today: { bus_id: other, driver_id, staff_id }, capacity: 30 });
-    for (const bus of [own, other]) expect(ids((await admin.get<Route[]>(`${routes}?bus_id=${bus}`)).data)).toEqual([id]);
+    expect(await fleet.route(id)).toMatchObject({
+      bus_id: own,
+      today: { bus_id: other, driver_id, staff_id },
+      capacity: 30,
+    });
+    for (const bus of [own, other])
+      expect(ids((await admin.get<Route[]>(`${routes}?bus_id=${bus}`)).data)).toEqual([id]);
     expect(ids((await admin.get<Route[]>(`${routes}?driver_id=${driver_id}`)).data)).toEqual([id]);
   });
 
   test('a bus with fewer seats than students is refused', async () => {
     const { routeId, busId } = await fleet.ridden(2);
     const small = await fleet.addBus({ capacity: 1 });
-    expect(await admin.put(`${routes}/${routeId}`, { bus_id: small }, 409)).toMatchObject({ error: 'conflict', details: [{ path: 'bus_id' }] });
+    expect(await admin.put(`${routes}/${routeId}`, { bus_id: small }, 409)).toMatchObject({
+      error: 'conflict',
+      details: [{ path: 'bus_id' }],
+    });
     expect((await fleet.route(routeId)).bus_id).toBe(busId);
     await admin.put(`${routes}/${routeId}`, { bus_id: null });
   });
@@ -81,12 +117,18 @@ describe('routes', () => {
     const { routeId, enrollments } = await fleet.ridden(1);
     expect((await admin.delete(`${routes}/${routeId}`, 409)).error).toBe('in_use');
     await admin.delete(`/api/transport/enroll/${enrollments[0]?.id ?? 0}`);
-    const { data } = await fleet.assign({ bus_id: await fleet.addBus(), route_id: routeId, driver_id: await fleet.addDriver() });
+    const { data } = await fleet.assign({
+      bus_id: await fleet.addBus(),
+      route_id: routeId,
+      driver_id: await fleet.addDriver(),
+    });
     await admin.delete(`${routes}/${routeId}`, 409);
     await admin.delete(`/api/transport/bus-assignments/${data.id}`);
     await admin.delete(`${routes}/${routeId}`);
     // Who rode it is still told.
-    expect((await admin.get<{ status: string }>(`/api/transport/enroll/${enrollments[0]?.id ?? 0}`)).data).toMatchObject({
+    expect(
+      (await admin.get<{ status: string }>(`/api/transport/enroll/${enrollments[0]?.id ?? 0}`)).data,
+    ).toMatchObject({
       route_id: routeId,
       status: 'cancelled',
       stop_sequence: null,
@@ -129,15 +171,38 @@ describe('stops', () => {
   });
 
   test('one that was added is read back, changed in part, moved, and removed', async () => {
-    const { id, stopIds } = await routeOf(['A', '07:00', '15:30'], ['B', '07:10', '15:20'], ['C', '07:20', '15:10'], ['D', '07:30', '15:00']);
-    const sent = { route_id: id, name: 'E', latitude: 51.5014, longitude: -0.1419, pickup_time: '07:40', drop_time: '14:50' };
+    const { id, stopIds } = await routeOf(
+      ['A', '07:00', '15:30'],
+      ['B', '07:10', '15:20'],
+      ['C', '07:20', '15:10'],
+      ['D', '07:30', '15:00'],
+    );
+    const sent = {
+      route_id: id,
+      name: 'E',
+      latitude: 51.5014,
+      longitude: -0.1419,
+      pickup_time: '07:40',
+      drop_time: '14:50',
+    };
     const added = await admin.post<Stop>(stops, sent, 201);
     expect(added.data).toMatchObject({ ...sent, sequence: 5, student_count: 0 });
     expect((await admin.get(added.headers.get('location') ?? '')).data).toEqual(added.data);
     // To the front with times that fit there; everybody else makes room.
-    const { data: moved } = await admin.put<Stop>(`${stops}/${added.data.id}`, { ...added.data, sequence: 1, pickup_time: '06:50', drop_time: '15:40' });
+    const { data: moved } = await admin.put<Stop>(`${stops}/${added.data.id}`, {
+      ...added.data,
+      sequence: 1,
+      pickup_time: '06:50',
+      drop_time: '15:40',
+    });
     expect(moved).toMatchObject({ name: 'E', sequence: 1 });
-    expect(await order(id)).toEqual(['1 E 06:50 15:40', '2 A 07:00 15:30', '3 B 07:10 15:20', '4 C 07:20 15:10', '5 D 07:30 15:00']);
+    expect(await order(id)).toEqual([
+      '1 E 06:50 15:40',
+      '2 A 07:00 15:30',
+      '3 B 07:10 15:20',
+      '4 C 07:20 15:10',
+      '5 D 07:30 15:00',
+    ]);
     await admin.put(`${stops}/${stopIds[0] ?? 0}`, { sequence: 99, pickup_time: null, drop_time: null });
     expect((await order(id)).at(-1)).toBe('5 A');
     await admin.delete(`${stops}/${stopIds[1] ?? 0}`);
@@ -149,8 +214,13 @@ describe('stops', () => {
   test('the route of a stop stays, and a route that is not there is a 422', async () => {
     const { stopIds } = await routeOf(['A']);
     const other = await fleet.addRoute();
-    expect((await admin.put(`${stops}/${stopIds[0] ?? 0}`, { route_id: other }, 400)).details).toMatchObject([{ path: 'route_id' }]);
-    expect(await admin.post(stops, { route_id: 999_999, name: 'X' }, 422)).toMatchObject({ error: 'invalid_reference', details: [{ path: 'route_id' }] });
+    expect((await admin.put(`${stops}/${stopIds[0] ?? 0}`, { route_id: other }, 400)).details).toMatchObject([
+      { path: 'route_id' },
+    ]);
+    expect(await admin.post(stops, { route_id: 999_999, name: 'X' }, 422)).toMatchObject({
+      error: 'invalid_reference',
+      details: [{ path: 'route_id' }],
+    });
   });
 
   test('pickup times rise along the route: one that goes backwards is refused, and nothing has moved', async () => {
@@ -158,7 +228,9 @@ describe('stops', () => {
     const before = await order(id);
     const refusal = { error: 'conflict', details: [{ path: 'pickup_time' }] };
     expect(await admin.post(stops, { route_id: id, name: 'E', pickup_time: '07:10' }, 409)).toMatchObject(refusal);
-    expect(await admin.post(stops, { route_id: id, name: 'E', sequence: 1, pickup_time: '07:01' }, 409)).toMatchObject(refusal);
+    expect(await admin.post(stops, { route_id: id, name: 'E', sequence: 1, pickup_time: '07:01' }, 409)).toMatchObject(
+      refusal,
+    );
     expect(await admin.put(`${stops}/${stopIds[1] ?? 0}`, { pickup_time: '06:59' }, 409)).toMatchObject(refusal);
     expect(await admin.put(`${stops}/${stopIds[0] ?? 0}`, { sequence: 4 }, 409)).toMatchObject(refusal);
     expect(await order(id)).toEqual(before);
@@ -193,7 +265,9 @@ describe('stops', () => {
     [{ name: '' }, 'name'],
   ])('%j is a 400 that names the field', async (fields, field) => {
     const route_id = await fleet.addRoute();
-    expect((await admin.post(stops, { route_id, name: 'A', ...fields }, 400)).details.map((detail) => detail.path)).toEqual([field]);
+    expect(
+      (await admin.post(stops, { route_id, name: 'A', ...fields }, 400)).details.map((detail) => detail.path),
+    ).toEqual([field]);
   });
 
   test('the list goes route by route in the order of the stops, and narrows to a route and to words', async () => {
@@ -202,18 +276,19 @@ describe('stops', () => {
     const [b1, a1] = [await own.addStop(b, { name: 'Mill' }), await own.addStop(a, { name: 'Élm' })];
     const a0 = await own.addStop(a, { name: 'Oak', sequence: 1 });
     const found = async (query: string) => ids((await own.admin.get<Stop[]>(`${stops}?${query}`)).data);
-    expect([await found(''), await found(`route_id=${a}`), await found('search=elm'), await found('search=bay'), await found('sort=name')]).toEqual([
-      [a0, a1, b1],
-      [a0, a1],
-      [a1],
-      [b1],
-      [a1, b1, a0],
-    ]);
+    expect([
+      await found(''),
+      await found(`route_id=${a}`),
+      await found('search=elm'),
+      await found('search=bay'),
+      await found('sort=name'),
+    ]).toEqual([[a0, a1, b1], [a0, a1], [a1], [b1], [a1, b1, a0]]);
   });
 });
 
 describe('another order', () => {
-  const reorder = (id: number, stop_ids: number[], status = 200) => admin.post<Stop[]>(`${routes}/${id}/stops/reorder`, { stop_ids }, status);
+  const reorder = (id: number, stop_ids: number[], status = 200) =>
+    admin.post<Stop[]>(`${routes}/${id}/stops/reorder`, { stop_ids }, status);
 
   test('moves all stops at once; times stay with the places', async () => {
     const { id, stopIds } = await routeOf(['A', '07:00', '15:20'], ['B', '07:10', '15:10'], ['C', '07:20', '15:00']);
@@ -221,7 +296,11 @@ describe('another order', () => {
       id,
       [2, 0, 1].map((n) => stopIds[n] ?? 0),
     );
-    expect(data.map(({ name, sequence, pickup_time }) => `${sequence} ${name} ${pickup_time ?? ''}`)).toEqual(['1 C 07:00', '2 A 07:10', '3 B 07:20']);
+    expect(data.map(({ name, sequence, pickup_time }) => `${sequence} ${name} ${pickup_time ?? ''}`)).toEqual([
+      '1 C 07:00',
+      '2 A 07:10',
+      '3 B 07:20',
+    ]);
     expect(await order(id)).toEqual(['1 C 07:00 15:20', '2 A 07:10 15:10', '3 B 07:20 15:00']);
   });
 
@@ -235,9 +314,14 @@ describe('another order', () => {
       error: 'validation_error',
       details: [{ path: 'stop_ids', message: expect.stringContaining('(B)') as unknown }],
     });
-    expect(await reorder(id, [c, b, a, b], 400)).toMatchObject({ details: [{ path: 'stop_ids.3', message: 'is named twice' }] });
+    expect(await reorder(id, [c, b, a, b], 400)).toMatchObject({
+      details: [{ path: 'stop_ids.3', message: 'is named twice' }],
+    });
     for (const wrong of [foreign, removed.id, 999_999]) {
-      expect(await reorder(id, [c, b, wrong], 422)).toMatchObject({ error: 'invalid_reference', details: [{ path: 'stop_ids' }] });
+      expect(await reorder(id, [c, b, wrong], 422)).toMatchObject({
+        error: 'invalid_reference',
+        details: [{ path: 'stop_ids' }],
+      });
     }
     await reorder(id, [], 400);
     await reorder(999_999, [a], 404);
@@ -285,12 +369,22 @@ describe('who may', () => {
     const student = await school.user(['student']);
     const studentId = await fleet.addStudent({ user_id: student.id });
     // Logged in again, now that there is a student behind the log-in.
-    const again = await service.anonymous.login({ tenant_id: school.id, email: student.email, password: 'test-password' });
+    const again = await service.anonymous.login({
+      tenant_id: school.id,
+      email: student.email,
+      password: 'test-password',
+    });
     expect((await again.get<Route[]>(routes)).data).toEqual([]);
     const { data: enrollment } = await fleet.enroll(studentId, routeId, stopId);
     const { data: seen } = await again.get<Route[]>(routes);
     expect(seen).toMatchObject([
-      { id: routeId, today: { bus_id: busId, driver_name: 'Kofi', driver_phone: '123' }, student_count: null, pickup_count: null, capacity: null },
+      {
+        id: routeId,
+        today: { bus_id: busId, driver_name: 'Kofi', driver_phone: '123' },
+        student_count: null,
+        pickup_count: null,
+        capacity: null,
+      },
     ]);
     expect((await again.get<Stop[]>(stops)).data).toMatchObject([{ id: stopId, student_count: null }]);
     expect((await again.get<Stop[]>(`${routes}/${routeId}/stops`)).data).toHaveLength(1);

@@ -1,8 +1,8 @@
 import { describe, expect, test } from '@jest/globals';
-import { ids } from '../support/pages.ts';
-import { race } from '../support/race.ts';
-import { serviceOfFile, testPassword } from '../support/service.ts';
-import { day, transportSchool } from '../support/transport.ts';
+import { ids } from '../support/client/pages.ts';
+import { race } from '../support/client/race.ts';
+import { serviceOfFile, testPassword } from '../support/server/service.ts';
+import { day, transportSchool } from '../support/fixtures/transport.ts';
 
 const service = await serviceOfFile();
 const fleet = await transportSchool(service);
@@ -39,7 +39,10 @@ interface Conflicts {
 }
 
 const statuses = (answers: { status: number }[]) => answers.map(({ status }) => status).sort();
-const addCrew = async (bus: object = {}, driver: object = {}) => ({ bus_id: await fleet.addBus(bus), driver_id: await fleet.addDriver(driver) });
+const addCrew = async (bus: object = {}, driver: object = {}) => ({
+  bus_id: await fleet.addBus(bus),
+  driver_id: await fleet.addDriver(driver),
+});
 const scheduled = async (query: string) => (await admin.get<Scheduled[]>(`${schedules}?pageSize=100&${query}`)).data;
 const check = async (query: string) => (await admin.get<Conflicts>(`${schedules}/conflict-check?${query}`)).data;
 const kinds = async (query: string) => (await check(query)).conflicts.map(({ kind }) => kind);
@@ -64,11 +67,15 @@ describe('an assignment', () => {
       is_current: true,
     });
     expect((await admin.get<Assignment>(`${assignments}/${data.id}`)).data).toEqual(data);
-    expect((await admin.put<Assignment>(`${assignments}/${data.id}`, { ...data, ends_on: day(5) })).data).toMatchObject({ ...body, ends_on: day(5) });
+    expect((await admin.put<Assignment>(`${assignments}/${data.id}`, { ...data, ends_on: day(5) })).data).toMatchObject(
+      { ...body, ends_on: day(5) },
+    );
     for (const wrong of [{ ends_on: day(-1) }, { starts_on: day(6) }]) {
       expect((await admin.put(`${assignments}/${data.id}`, wrong, 400)).details).toMatchObject([{ path: 'ends_on' }]);
     }
-    expect((await admin.put(`${assignments}/${data.id}`, { route_id: await fleet.addRoute() }, 400)).details).toMatchObject([{ path: 'route_id' }]);
+    expect(
+      (await admin.put(`${assignments}/${data.id}`, { route_id: await fleet.addRoute() }, 400)).details,
+    ).toMatchObject([{ path: 'route_id' }]);
     await admin.delete(`${assignments}/${data.id}`);
     await admin.get(`${assignments}/${data.id}`, 404);
   });
@@ -83,15 +90,26 @@ describe('an assignment', () => {
   test('of what is not there is a 422 that names the field', async () => {
     const body = { route_id: await fleet.addRoute(), ...(await addCrew()) };
     for (const field of ['route_id', 'bus_id', 'driver_id', 'staff_id']) {
-      expect(await fleet.assign({ ...body, [field]: 999_999 }, 422)).toMatchObject({ error: 'invalid_reference', details: [{ path: field }] });
+      expect(await fleet.assign({ ...body, [field]: 999_999 }, 422)).toMatchObject({
+        error: 'invalid_reference',
+        details: [{ path: field }],
+      });
     }
-    expect((await fleet.assign({ ...body, starts_on: day(2), ends_on: day(1) }, 400)) as unknown).toMatchObject({ details: [{ path: 'ends_on' }] });
+    expect((await fleet.assign({ ...body, starts_on: day(2), ends_on: day(1) }, 400)) as unknown).toMatchObject({
+      details: [{ path: 'ends_on' }],
+    });
   });
 
   test('has its bus, driver, helper and route for itself: another at the same time names each that is in the way', async () => {
     const staff_id = await fleet.addStaff({ name: 'Ama' });
     const crew = await addCrew({ registration_number: 'SAME 1' }, { name: 'Kofi' });
-    const first = { route_id: await fleet.addRoute({ name: 'Taken' }), ...crew, staff_id, starts_on: day(10), ends_on: day(20) };
+    const first = {
+      route_id: await fleet.addRoute({ name: 'Taken' }),
+      ...crew,
+      staff_id,
+      starts_on: day(10),
+      ends_on: day(20),
+    };
     await fleet.assign(first);
     const other = { route_id: await fleet.addRoute(), ...(await addCrew()), starts_on: day(20), ends_on: day(30) };
     for (const [same, path] of [
@@ -123,17 +141,28 @@ describe('an assignment', () => {
   test('needs a bus, a driver and a helper who are in service, papers that are valid, and seats for all who ride', async () => {
     const { routeId } = await fleet.ridden(2);
     const refused = async (fields: object) => {
-      const { details } = await admin.post(assignments, { route_id: routeId, starts_on: day(10), ends_on: day(20), ...fields }, 409);
+      const { details } = await admin.post(
+        assignments,
+        { route_id: routeId, starts_on: day(10), ends_on: day(20), ...fields },
+        409,
+      );
       return details.map(({ path, message }) => `${path}: ${message}`);
     };
     const crew = await addCrew();
-    expect(await refused({ ...crew, bus_id: await fleet.addBus({ registration_number: 'OFF', is_active: false }) })).toEqual([
-      'bus_id: OFF is not in service.',
+    expect(
+      await refused({ ...crew, bus_id: await fleet.addBus({ registration_number: 'OFF', is_active: false }) }),
+    ).toEqual(['bus_id: OFF is not in service.']);
+    expect(await refused({ ...crew, staff_id: await fleet.addStaff({ name: 'Ill', is_active: false }) })).toEqual([
+      'staff_id: Ill is not in service.',
     ]);
-    expect(await refused({ ...crew, staff_id: await fleet.addStaff({ name: 'Ill', is_active: false }) })).toEqual(['staff_id: Ill is not in service.']);
     expect(
       await refused({
-        bus_id: await fleet.addBus({ registration_number: 'OLD', insurance_expires_on: day(15), fitness_expires_on: day(9), capacity: 1 }),
+        bus_id: await fleet.addBus({
+          registration_number: 'OLD',
+          insurance_expires_on: day(15),
+          fitness_expires_on: day(9),
+          capacity: 1,
+        }),
         driver_id: await fleet.addDriver({ name: 'Late', license_expires_on: day(19) }),
       }),
     ).toEqual([
@@ -143,11 +172,15 @@ describe('an assignment', () => {
       expect.stringMatching(/^bus_id: OLD has 1 seat, and 2 students ride Route/),
     ]);
     // Until further notice they need to be valid on the first day.
-    const { data } = await fleet.assign({ route_id: routeId, bus_id: await fleet.addBus({ insurance_expires_on: day(1) }), driver_id: crew.driver_id });
-    await service.database.query(`update ${schema}.bus set insurance_expires_on = $1 where id = (select bus_id from ${schema}.bus_assignment where id = $2)`, [
-      day(-1),
-      data.id,
-    ]);
+    const { data } = await fleet.assign({
+      route_id: routeId,
+      bus_id: await fleet.addBus({ insurance_expires_on: day(1) }),
+      driver_id: crew.driver_id,
+    });
+    await service.database.query(
+      `update ${schema}.bus set insurance_expires_on = $1 where id = (select bus_id from ${schema}.bus_assignment where id = $2)`,
+      [day(-1), data.id],
+    );
     // To end it asks for nothing.
     await admin.put(`${assignments}/${data.id}`, { ends_on: day(2) });
     expect((await admin.put(`${assignments}/${data.id}`, { ends_on: day(3) }, 409)).error).toBe('schedule_conflict');
@@ -159,39 +192,71 @@ describe('an assignment', () => {
     for (const [field, id] of Object.entries(shared)) {
       const table = { bus_id: 'bus', driver_id: 'driver', staff_id: 'transport_staff' }[field] ?? '';
       const bodies: object[] = [];
-      for (const route_id of [one, two]) bodies.push({ route_id, ...(await addCrew()), [field]: id, starts_on: day(50), ends_on: day(60) });
-      const answers = await race(service.database, `select from ${schema}.${table} where id = ${id} for update`, 2, () =>
-        bodies.map((body) => admin.send<Assignment>('POST', assignments, { body })),
+      for (const route_id of [one, two])
+        bodies.push({ route_id, ...(await addCrew()), [field]: id, starts_on: day(50), ends_on: day(60) });
+      const answers = await race(
+        service.database,
+        `select from ${schema}.${table} where id = ${id} for update`,
+        2,
+        () => bodies.map((body) => admin.send<Assignment>('POST', assignments, { body })),
       );
       expect(statuses(answers)).toEqual([201, 409]);
-      expect(answers.find(({ status }) => status === 409)).toMatchObject({ error: 'schedule_conflict', details: [{ path: field }] });
+      expect(answers.find(({ status }) => status === 409)).toMatchObject({
+        error: 'schedule_conflict',
+        details: [{ path: field }],
+      });
       await admin.delete(`${assignments}/${answers.find(({ status }) => status === 201)?.data.id ?? 0}`);
     }
   });
 
   test('with another bus, driver or helper is asked all again', async () => {
-    const { data } = await fleet.assign({ route_id: await fleet.addRoute(), ...(await addCrew()), starts_on: day(1), ends_on: day(9) });
+    const { data } = await fleet.assign({
+      route_id: await fleet.addRoute(),
+      ...(await addCrew()),
+      starts_on: day(1),
+      ends_on: day(9),
+    });
     for (const [field, id] of [
       ['bus_id', await fleet.addBus({ fitness_expires_on: day(8) })],
       ['driver_id', await fleet.addDriver({ is_active: false })],
       ['staff_id', await fleet.addStaff({ is_active: false })],
     ] as const) {
-      expect(await admin.put(`${assignments}/${data.id}`, { [field]: id }, 409)).toMatchObject({ error: 'schedule_conflict', details: [{ path: field }] });
-      expect(await admin.put(`${assignments}/${data.id}`, { [field]: 999_999 }, 422)).toMatchObject({ details: [{ path: field }] });
+      expect(await admin.put(`${assignments}/${data.id}`, { [field]: id }, 409)).toMatchObject({
+        error: 'schedule_conflict',
+        details: [{ path: field }],
+      });
+      expect(await admin.put(`${assignments}/${data.id}`, { [field]: 999_999 }, 422)).toMatchObject({
+        details: [{ path: field }],
+      });
     }
   });
 
   test('is not made for a route that does not run', async () => {
     const route_id = await fleet.addRoute({ is_active: false });
-    expect(await fleet.assign({ route_id, ...(await addCrew()) }, 409)).toMatchObject({ error: 'schedule_conflict', details: [{ path: 'route_id' }] });
+    expect(await fleet.assign({ route_id, ...(await addCrew()) }, 409)).toMatchObject({
+      error: 'schedule_conflict',
+      details: [{ path: 'route_id' }],
+    });
   });
 
   test('is refused by the table too, whoever writes it, on its last day too', async () => {
-    const { data } = await fleet.assign({ route_id: await fleet.addRoute(), ...(await addCrew()), staff_id: await fleet.addStaff(), ends_on: day(3) });
+    const { data } = await fleet.assign({
+      route_id: await fleet.addRoute(),
+      ...(await addCrew()),
+      staff_id: await fleet.addStaff(),
+      ends_on: day(3),
+    });
     for (const column of ['bus_id', 'driver_id', 'route_id', 'staff_id']) {
-      const row: Record<string, unknown> = { route_id: await fleet.addRoute(), ...(await addCrew()), starts_on: day(3) };
+      const row: Record<string, unknown> = {
+        route_id: await fleet.addRoute(),
+        ...(await addCrew()),
+        starts_on: day(3),
+      };
       row[column] = (data as unknown as Record<string, unknown>)[column];
-      await expect(school.insert('bus_assignment', row)).rejects.toMatchObject({ code: '23P01', constraint: `bus_assignment_${column}_excl` });
+      await expect(school.insert('bus_assignment', row)).rejects.toMatchObject({
+        code: '23P01',
+        constraint: `bus_assignment_${column}_excl`,
+      });
     }
   });
 
@@ -207,10 +272,14 @@ describe('an assignment', () => {
       };
       return { ...body, id: (await own.assign(body)).data.id };
     };
-    const [past, now] = [await add({ starts_on: day(-9), ends_on: day(-5) }), await add({ route_id: await own.addRoute({ name: 'Äußere' }) })];
+    const [past, now] = [
+      await add({ starts_on: day(-9), ends_on: day(-5) }),
+      await add({ route_id: await own.addRoute({ name: 'Äußere' }) }),
+    ];
     const found = async (query: string) => ids((await own.admin.get<Assignment[]>(`${assignments}?${query}`)).data);
     expect(await found('')).toEqual([now.id, past.id]);
-    for (const field of ['bus_id', 'route_id', 'driver_id', 'staff_id'] as const) expect(await found(`${field}=${past[field]}`)).toEqual([past.id]);
+    for (const field of ['bus_id', 'route_id', 'driver_id', 'staff_id'] as const)
+      expect(await found(`${field}=${past[field]}`)).toEqual([past.id]);
     expect(await found(`date=${day()}`)).toEqual([now.id]);
     expect(await found(`date=${day(-5)}`)).toEqual([past.id]);
     expect(await found('search=ring')).toEqual([past.id]);
@@ -237,11 +306,18 @@ describe('the schedule', () => {
     ]);
     expect(data[0]?.stops).toMatchObject([{ name: 'Oak', sequence: 1, pickup_time: '07:00', drop_time: null }]);
     const count = async (query: string) => (await own.admin.get(`${schedules}?${query}`)).pagination.totalItems;
-    expect([await count(`date=${day()}`), await count(`date=${day(1)}`), await count(''), await count(`from_date=${day(2)}`)]).toEqual([1, 0, 6, 7]);
+    expect([
+      await count(`date=${day()}`),
+      await count(`date=${day(1)}`),
+      await count(''),
+      await count(`from_date=${day(2)}`),
+    ]).toEqual([1, 0, 6, 7]);
     // What lies outside the academic year has no school.
     expect(await count(`from_date=${day(264)}&to_date=${day(270)}`)).toBe(2);
     await service.database.query(`update ${own.schema}.timetable_config set working_days = '{7}'`);
-    const { data: sundays } = await own.admin.get<(Scheduled & { day_of_week: number })[]>(`${schedules}?from_date=${day(10)}&to_date=${day(23)}`);
+    const { data: sundays } = await own.admin.get<(Scheduled & { day_of_week: number })[]>(
+      `${schedules}?from_date=${day(10)}&to_date=${day(23)}`,
+    );
     expect(sundays.map(({ day_of_week }) => day_of_week)).toEqual([7, 7]);
     await own.admin.get(`${schedules}?from_date=${day(3)}&to_date=${day()}`, 400);
     await own.admin.get(`${schedules}?from_date=${day()}&to_date=${day(100)}`, 400);
@@ -300,7 +376,10 @@ describe('an exception', () => {
     const [route_id, other, crew] = [await fleet.addRoute(), await fleet.addRoute(), await addCrew()];
     await fleet.except({ route_id, date: day(30), kind: 'replaced', ...crew });
     const refused = (row: object, constraint: string) =>
-      expect(school.insert('route_exception', { date: day(30), ...row })).rejects.toMatchObject({ code: '23505', constraint });
+      expect(school.insert('route_exception', { date: day(30), ...row })).rejects.toMatchObject({
+        code: '23505',
+        constraint,
+      });
     await refused({ route_id, kind: 'cancelled' }, 'route_exception_date_key');
     await refused({ route_id: other, kind: 'replaced', bus_id: crew.bus_id }, 'route_exception_bus_id_key');
     await refused({ route_id: other, kind: 'replaced', driver_id: crew.driver_id }, 'route_exception_driver_id_key');
@@ -336,9 +415,14 @@ describe('an exception', () => {
     const route_id = await fleet.addRoute(await addCrew());
     const body = { route_id, date: day(6), kind: 'replaced' };
     for (const field of ['bus_id', 'driver_id']) {
-      expect(await fleet.except({ ...body, [field]: 999_999 }, 422)).toMatchObject({ error: 'invalid_reference', details: [{ path: field }] });
+      expect(await fleet.except({ ...body, [field]: 999_999 }, 422)).toMatchObject({
+        error: 'invalid_reference',
+        details: [{ path: field }],
+      });
     }
-    expect(await fleet.except({ ...body, route_id: 999_999, bus_id: busy.bus_id }, 422)).toMatchObject({ details: [{ path: 'route_id' }] });
+    expect(await fleet.except({ ...body, route_id: 999_999, bus_id: busy.bus_id }, 422)).toMatchObject({
+      details: [{ path: 'route_id' }],
+    });
     const refused = await fleet.except({ ...body, ...busy }, 409);
     expect(refused).toMatchObject({
       error: 'schedule_conflict',
@@ -356,7 +440,9 @@ describe('an exception', () => {
     await fleet.except({ ...body, route_id: third, bus_id: busy.bus_id }, 409);
     // Nor can they be assigned on that day: one assignment and one replacement are in the way.
     const spare = await addCrew();
-    expect(await fleet.assign({ route_id: third, ...spare, bus_id: busy.bus_id, starts_on: day(5), ends_on: day(7) }, 409)).toMatchObject({
+    expect(
+      await fleet.assign({ route_id: third, ...spare, bus_id: busy.bus_id, starts_on: day(5), ends_on: day(7) }, 409),
+    ).toMatchObject({
       details: [{ path: 'bus_id' }, { path: 'bus_id' }],
     });
     await admin.delete(`${exceptions}/${replaced.id}`);
@@ -388,10 +474,17 @@ describe('an exception', () => {
     const [route_id, other] = [await fleet.addRoute(), await fleet.addRoute()];
     await fleet.assign({ route_id, ...crew, starts_on: day(12), ends_on: day(14) });
     const { data: cancelled } = await fleet.except({ route_id, date: day(13), kind: 'cancelled' });
-    const answers = await race(service.database, `select from ${schema}.bus where id = ${crew.bus_id} for update`, 2, () => [
-      admin.send('POST', exceptions, { body: { route_id: other, date: day(13), kind: 'replaced', bus_id: crew.bus_id } }),
-      admin.send('DELETE', `${exceptions}/${cancelled.id}`),
-    ]);
+    const answers = await race(
+      service.database,
+      `select from ${schema}.bus where id = ${crew.bus_id} for update`,
+      2,
+      () => [
+        admin.send('POST', exceptions, {
+          body: { route_id: other, date: day(13), kind: 'replaced', bus_id: crew.bus_id },
+        }),
+        admin.send('DELETE', `${exceptions}/${cancelled.id}`),
+      ],
+    );
     const [made, removed] = answers.map(({ status }) => status);
     expect([
       [201, 409],
@@ -401,7 +494,12 @@ describe('an exception', () => {
 
   test('replaces only by what is in service, valid on that day, and large enough', async () => {
     const { routeId } = await fleet.ridden(2);
-    const bus_id = await fleet.addBus({ registration_number: 'TINY', capacity: 1, insurance_expires_on: day(6), is_active: false });
+    const bus_id = await fleet.addBus({
+      registration_number: 'TINY',
+      capacity: 1,
+      insurance_expires_on: day(6),
+      is_active: false,
+    });
     const refused = await fleet.except({ route_id: routeId, date: day(7), kind: 'replaced', bus_id }, 409);
     expect((refused as unknown as { details: { message: string }[] }).details.map(({ message }) => message)).toEqual([
       'TINY is not in service.',
@@ -413,7 +511,9 @@ describe('an exception', () => {
   test('of two that take the same bus on the same day, one is made', async () => {
     const [one, two, bus_id] = [await fleet.addRoute(), await fleet.addRoute(), await fleet.addBus()];
     const answers = await race(service.database, `select from ${schema}.bus where id = ${bus_id} for update`, 3, () => [
-      ...[one, two].map((route_id) => admin.send('POST', exceptions, { body: { route_id, date: day(8), kind: 'replaced', bus_id } })),
+      ...[one, two].map((route_id) =>
+        admin.send('POST', exceptions, { body: { route_id, date: day(8), kind: 'replaced', bus_id } }),
+      ),
       admin.send('PUT', `/api/transport/buses/${bus_id}`, { body: { model: 'New' } }),
     ]);
     expect(statuses(answers)).toEqual([200, 201, 409]);
@@ -421,7 +521,12 @@ describe('an exception', () => {
   });
 
   test('of a replacement and an assignment that take the same bus at once, one is made', async () => {
-    const [one, two, bus_id, driver_id] = [await fleet.addRoute(), await fleet.addRoute(), await fleet.addBus(), await fleet.addDriver()];
+    const [one, two, bus_id, driver_id] = [
+      await fleet.addRoute(),
+      await fleet.addRoute(),
+      await fleet.addBus(),
+      await fleet.addDriver(),
+    ];
     const answers = await race(service.database, `select from ${schema}.bus where id = ${bus_id} for update`, 2, () => [
       admin.send('POST', exceptions, { body: { route_id: one, date: day(9), kind: 'replaced', bus_id } }),
       admin.send('POST', assignments, { body: { route_id: two, bus_id, driver_id } }),
@@ -437,13 +542,17 @@ describe('an exception', () => {
     const e2 = (await own.except({ route_id: b, date: day(2), kind: 'replaced', bus_id, driver_id })).data.id;
     const found = async (query: string) => ids((await own.admin.get<{ id: number }[]>(`${exceptions}?${query}`)).data);
     expect(await found('')).toEqual([e2, e1]);
-    expect([await found(`route_id=${a}`), await found(`bus_id=${bus_id}`), await found(`driver_id=${driver_id}`), await found('kind=cancelled')]).toEqual([
+    expect([
+      await found(`route_id=${a}`),
+      await found(`bus_id=${bus_id}`),
+      await found(`driver_id=${driver_id}`),
+      await found('kind=cancelled'),
+    ]).toEqual([[e1], [e2], [e2], [e1]]);
+    expect([await found(`from_date=${day(2)}`), await found(`to_date=${day(1)}`), await found('search=bay')]).toEqual([
+      [e2],
       [e1],
       [e2],
-      [e2],
-      [e1],
     ]);
-    expect([await found(`from_date=${day(2)}`), await found(`to_date=${day(1)}`), await found('search=bay')]).toEqual([[e2], [e1], [e2]]);
   });
 });
 
@@ -453,7 +562,10 @@ describe('the conflict check', () => {
   test('names what keeps a bus or a driver from running a route, with the days', async () => {
     const crew = await addCrew({ registration_number: 'CHK 1', insurance_expires_on: day(14) }, { name: 'Ama' });
     const busy = await fleet.addRoute({ name: 'Busy' });
-    expect(await check(`bus_id=${crew.bus_id}&from_date=${day(10)}&to_date=${day(14)}`)).toEqual({ has_conflict: false, conflicts: [] });
+    expect(await check(`bus_id=${crew.bus_id}&from_date=${day(10)}&to_date=${day(14)}`)).toEqual({
+      has_conflict: false,
+      conflicts: [],
+    });
     await fleet.assign({ route_id: busy, ...crew, starts_on: day(12), ends_on: day(13) });
     expect(await check(`bus_id=${crew.bus_id}&driver_id=${crew.driver_id}&${days}`)).toMatchObject({
       has_conflict: true,
@@ -467,12 +579,19 @@ describe('the conflict check', () => {
           route_id: busy,
           bus_id: crew.bus_id,
         },
-        { kind: 'driver', path: 'driver_id', message: `Ama drives Busy from ${day(12)} to ${day(13)}.`, driver_id: crew.driver_id },
+        {
+          kind: 'driver',
+          path: 'driver_id',
+          message: `Ama drives Busy from ${day(12)} to ${day(13)}.`,
+          driver_id: crew.driver_id,
+        },
         { kind: 'insurance', from_date: day(15), to_date: day(20) },
       ],
     });
     // On the route that has it, the route is what is in the way.
-    expect(await kinds(`bus_id=${crew.bus_id}&route_id=${busy}&from_date=${day(12)}&to_date=${day(12)}`)).toEqual(['route']);
+    expect(await kinds(`bus_id=${crew.bus_id}&route_id=${busy}&from_date=${day(12)}&to_date=${day(12)}`)).toEqual([
+      'route',
+    ]);
     expect(await kinds(`bus_id=${crew.bus_id}&from_date=${day(1)}&to_date=${day(11)}`)).toEqual([]);
   });
 
@@ -480,7 +599,11 @@ describe('the conflict check', () => {
     const bus_id = await fleet.addBus();
     await fleet.addRoute({ bus_id });
     const query = `bus_id=${bus_id}&from_date=${day(11)}&to_date=${day(11)}`;
-    expect([await kinds(query), await kinds(`${query}&kind=assignment`), await kinds(`${query}&kind=replacement`)]).toEqual([[], [], ['bus']]);
+    expect([
+      await kinds(query),
+      await kinds(`${query}&kind=assignment`),
+      await kinds(`${query}&kind=replacement`),
+    ]).toEqual([[], [], ['bus']]);
   });
 
   test('without a bus and a driver says what is wrong with what is planned, for a route or for all', async () => {
@@ -490,11 +613,9 @@ describe('the conflict check', () => {
     const driver_id = await own.addDriver({ license_expires_on: day(11), is_active: false });
     await own.admin.put(`/api/transport/routes/${routeId}`, { driver_id });
     const conflicts = async (query: string) =>
-      (await own.admin.get<Conflicts>(`${schedules}/conflict-check?${days}&${query}`)).data.conflicts.map(({ kind, from_date, to_date }) => [
-        kind,
-        from_date,
-        to_date,
-      ]);
+      (await own.admin.get<Conflicts>(`${schedules}/conflict-check?${days}&${query}`)).data.conflicts.map(
+        ({ kind, from_date, to_date }) => [kind, from_date, to_date],
+      );
     const expected = [
       ['inactive', day(10), day(20)],
       ['fitness', day(16), day(20)],
@@ -511,13 +632,22 @@ describe('the conflict check', () => {
     await service.database.query(
       `set session_replication_role = replica; update ${own.schema}.bus set capacity = 1 where id = ${busId}; reset session_replication_role`,
     );
-    expect((await conflicts(`route_id=${routeId}`)).map(([kind]) => kind)).toEqual(['inactive', 'fitness', 'license', 'capacity']);
+    expect((await conflicts(`route_id=${routeId}`)).map(([kind]) => kind)).toEqual([
+      'inactive',
+      'fitness',
+      'license',
+      'capacity',
+    ]);
   });
 
   test('asks for its days, and knows what is not there', async () => {
-    expect((await admin.get(`${schedules}/conflict-check`, 400)).details.map(({ path }) => path).sort()).toEqual(['from_date', 'to_date']);
+    expect((await admin.get(`${schedules}/conflict-check`, 400)).details.map(({ path }) => path).sort()).toEqual([
+      'from_date',
+      'to_date',
+    ]);
     await admin.get(`${schedules}/conflict-check?from_date=${day(2)}&to_date=${day(1)}`, 400);
-    for (const field of ['bus_id', 'driver_id', 'route_id']) await admin.get(`${schedules}/conflict-check?${days}&${field}=999999`, 404);
+    for (const field of ['bus_id', 'driver_id', 'route_id'])
+      await admin.get(`${schedules}/conflict-check?${days}&${field}=999999`, 404);
   });
 });
 
@@ -525,11 +655,15 @@ describe('who may', () => {
   test('a student sees the schedule of the route that they ride; transport.read reads the rest, transport.manage writes', async () => {
     const { routeId, busId, enrollments } = await fleet.ridden(1);
     const user = await school.user(['student']);
-    await service.database.query(`update ${schema}.student set user_id = $1 where id = $2`, [user.id, enrollments[0]?.student_id]);
+    await service.database.query(`update ${schema}.student set user_id = $1 where id = $2`, [
+      user.id,
+      enrollments[0]?.student_id,
+    ]);
     const student = await service.anonymous.login({ tenant_id: school.id, email: user.email, password: testPassword });
     const { data } = await student.get<Scheduled[]>(`${schedules}?date=${day()}`);
     expect(data).toMatchObject([{ route_id: routeId, bus_id: busId }]);
-    for (const path of [assignments, exceptions, `${schedules}/conflict-check?from_date=${day()}&to_date=${day()}`]) await student.get(path, 403);
+    for (const path of [assignments, exceptions, `${schedules}/conflict-check?from_date=${day()}&to_date=${day()}`])
+      await student.get(path, 403);
     const somebody = async (permission: string) => school.user([await school.role(permission)]);
     const [reader, writer] = [await somebody('transport.read'), await somebody('transport.manage')];
     await reader.get(assignments);

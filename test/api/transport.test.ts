@@ -1,11 +1,11 @@
 import { describe, expect, test } from '@jest/globals';
-import { readSheet } from '../../src/api/spreadsheets.ts';
-import type { Client } from '../support/client.ts';
-import type { Generated, StudentFee } from '../support/fees.ts';
-import { ids } from '../support/pages.ts';
-import { serviceOfFile } from '../support/service.ts';
-import { acting } from '../support/tenants.ts';
-import { day, transportSchool } from '../support/transport.ts';
+import { readSheet } from '../../src/documents/spreadsheets.ts';
+import type { Client } from '../support/client/client.ts';
+import type { Generated, StudentFee } from '../support/fixtures/fees.ts';
+import { ids } from '../support/client/pages.ts';
+import { serviceOfFile } from '../support/server/service.ts';
+import { acting } from '../support/database/tenants.ts';
+import { day, transportSchool } from '../support/fixtures/transport.ts';
 
 const service = await serviceOfFile();
 const fleet = await transportSchool(service);
@@ -30,7 +30,14 @@ interface Dashboard {
     percent: number | null;
   }[];
   exceptions: { route_id: number; kind: string; reason: string | null; bus_id: number | null; student_count: number }[];
-  expiring: { kind: string; bus_id: number | null; driver_id: number | null; name: string; days_left: number; is_expired: boolean }[];
+  expiring: {
+    kind: string;
+    bus_id: number | null;
+    driver_id: number | null;
+    name: string;
+    days_left: number;
+    is_expired: boolean;
+  }[];
   without_bus: { route_id: number; student_count: number }[];
   inactive_students: { enrollment_id: number; student_id: number; route_name: string }[];
 }
@@ -83,7 +90,18 @@ describe('the dashboard', () => {
       staff: { total: 1, active: 0 },
       routes: { total: 2, active: 1 },
       enrollments: { active: 2, pickup: 2, drop: 0 },
-      occupancy: [{ route_id: routeId, bus_id: busId, capacity: 10, student_count: 2, pickup_count: 2, drop_count: 0, seats_left: 8, percent: 20 }],
+      occupancy: [
+        {
+          route_id: routeId,
+          bus_id: busId,
+          capacity: 10,
+          student_count: 2,
+          pickup_count: 2,
+          drop_count: 0,
+          seats_left: 8,
+          percent: 20,
+        },
+      ],
       without_bus: [],
     });
   });
@@ -111,17 +129,47 @@ describe('the dashboard', () => {
 
   test('lists papers and licences that expire within 30 days or have, the first to expire first', async () => {
     const own = await transportSchool(service);
-    const bus = await own.addBus({ registration_number: 'B', insurance_expires_on: day(30), fitness_expires_on: day(-2) });
+    const bus = await own.addBus({
+      registration_number: 'B',
+      insurance_expires_on: day(30),
+      fitness_expires_on: day(-2),
+    });
     await own.addBus({ insurance_expires_on: day(31), fitness_expires_on: null });
     await own.addBus({ insurance_expires_on: day(-5), is_active: false });
     await own.addDriver({ license_expires_on: day(-5), is_active: false });
-    await own.admin.delete(`/api/transport/buses/${await own.addBus({ insurance_expires_on: day(1), fitness_expires_on: day(1) })}`);
+    await own.admin.delete(
+      `/api/transport/buses/${await own.addBus({ insurance_expires_on: day(1), fitness_expires_on: day(1) })}`,
+    );
     await own.admin.delete(`/api/transport/drivers/${await own.addDriver({ license_expires_on: day(1) })}`);
     const driver = await own.addDriver({ name: 'D', license_expires_on: day(0) });
     expect((await read(own)).expiring).toEqual([
-      { kind: 'fitness', bus_id: bus, driver_id: null, name: 'B', expires_on: day(-2), days_left: -2, is_expired: true },
-      { kind: 'license', bus_id: null, driver_id: driver, name: 'D', expires_on: day(0), days_left: 0, is_expired: false },
-      { kind: 'insurance', bus_id: bus, driver_id: null, name: 'B', expires_on: day(30), days_left: 30, is_expired: false },
+      {
+        kind: 'fitness',
+        bus_id: bus,
+        driver_id: null,
+        name: 'B',
+        expires_on: day(-2),
+        days_left: -2,
+        is_expired: true,
+      },
+      {
+        kind: 'license',
+        bus_id: null,
+        driver_id: driver,
+        name: 'D',
+        expires_on: day(0),
+        days_left: 0,
+        is_expired: false,
+      },
+      {
+        kind: 'insurance',
+        bus_id: bus,
+        driver_id: null,
+        name: 'B',
+        expires_on: day(30),
+        days_left: 30,
+        is_expired: false,
+      },
     ]);
   });
 
@@ -133,7 +181,9 @@ describe('the dashboard', () => {
     const cancelled = await own.enroll(await own.addStudent(), routeId, away?.stop_id ?? 0);
     await own.admin.put(`/api/students/${cancelled.data.student_id}`, { is_active: false });
     await own.admin.delete(`/api/transport/enroll/${cancelled.data.id}`);
-    expect((await read(own)).inactive_students).toMatchObject([{ enrollment_id: away?.id, student_id: away?.student_id, route_name: away?.route_name }]);
+    expect((await read(own)).inactive_students).toMatchObject([
+      { enrollment_id: away?.id, student_id: away?.student_id, route_name: away?.route_name },
+    ]);
   });
 
   test('says when there is no school today', async () => {
@@ -165,9 +215,18 @@ describe('the tables', () => {
       acting(
         service.database.url,
         'school_tenant',
-        { search_path: `${own.schema}, public`, 'app.tenant_id': String(own.school.id), 'app.scope': scope, 'app.student_id': String(student) },
+        {
+          search_path: `${own.schema}, public`,
+          'app.tenant_id': String(own.school.id),
+          'app.scope': scope,
+          'app.student_id': String(student),
+        },
         async ({ rows, attempt }) => ({
-          seen: (await rows<{ count: number }>(ofStaff.map((table) => `select count(*)::integer from ${table}`).join(' union all '))).map(({ count }) => count),
+          seen: (
+            await rows<{ count: number }>(
+              ofStaff.map((table) => `select count(*)::integer from ${table}`).join(' union all '),
+            )
+          ).map(({ count }) => count),
           refused: [
             await attempt(`insert into route (name) values ('Mine')`),
             await attempt(`insert into stop (route_id, name, sequence) values (${route_id}, 'Mine', 2)`),
@@ -189,15 +248,27 @@ describe('what is told of papers that expire', () => {
     acting(
       service.database.url,
       'school_tenant',
-      { search_path: `${of.schema}, public`, 'app.tenant_id': String(of.school.id), 'app.scope': 'all', 'app.time_zone': 'UTC' },
+      {
+        search_path: `${of.schema}, public`,
+        'app.tenant_id': String(of.school.id),
+        'app.scope': 'all',
+        'app.time_zone': 'UTC',
+      },
       ({ rows }) => rows<Record<string, unknown>>(`select * from ${call} answer order by answer`),
     );
 
   test('has a key for each step, 30 days, 7 days, expired, which stays until the next and is new with a new last day', async () => {
     const own = await transportSchool(service);
-    const bus = await own.addBus({ registration_number: 'B', insurance_expires_on: day(30), fitness_expires_on: day(31) });
+    const bus = await own.addBus({
+      registration_number: 'B',
+      insurance_expires_on: day(30),
+      fitness_expires_on: day(31),
+    });
     const told = async () =>
-      (await answers(own, 'api.transport_expiring_notices()')).map(({ task, variables }) => [task, (variables as { in_days: string }).in_days]);
+      (await answers(own, 'api.transport_expiring_notices()')).map(({ task, variables }) => [
+        task,
+        (variables as { in_days: string }).in_days,
+      ]);
     const insured = async (until: number) => {
       await own.admin.put(`/api/transport/buses/${bus}`, { insurance_expires_on: day(until) });
       return told();
@@ -210,7 +281,10 @@ describe('what is told of papers that expire', () => {
     expect(await insured(40)).toEqual([]);
     const driver = await own.addDriver({ name: 'Ama', license_expires_on: day(1) });
     expect(await answers(own, 'api.transport_expiring_notices()')).toMatchObject([
-      { task: `transport.expiring:license:${driver}:7`, variables: { document: 'The driving licence', subject: 'Ama', in_days: 'tomorrow' } },
+      {
+        task: `transport.expiring:license:${driver}:7`,
+        variables: { document: 'The driving licence', subject: 'Ama', in_days: 'tomorrow' },
+      },
     ]);
   });
 
@@ -230,9 +304,12 @@ describe('what is told of papers that expire', () => {
 
 describe('fee plans', () => {
   const path = '/api/transport/fee-plans';
-  const add = async (fields: object, of = fleet) => (await of.admin.post<FeePlan>(path, { amount: 100, frequency: 'monthly', ...fields }, 201)).data;
-  const generate = async (plan: FeePlan, fields: object = {}, of = fleet) => (await of.admin.post<Generated>(`${path}/${plan.id}/generate`, fields)).data;
-  const feesOf = async (student: number, of = fleet) => (await of.admin.get<StudentFee[]>(`/api/finance/student-fees?student_id=${student}`)).data;
+  const add = async (fields: object, of = fleet) =>
+    (await of.admin.post<FeePlan>(path, { amount: 100, frequency: 'monthly', ...fields }, 201)).data;
+  const generate = async (plan: FeePlan, fields: object = {}, of = fleet) =>
+    (await of.admin.post<Generated>(`${path}/${plan.id}/generate`, fields)).data;
+  const feesOf = async (student: number, of = fleet) =>
+    (await of.admin.get<StudentFee[]>(`/api/finance/student-fees?student_id=${student}`)).data;
 
   test('one that was added is a fee structure with one component; it is changed in both, and removed with it', async () => {
     const route_id = await fleet.addRoute({ name: 'North' });
@@ -263,8 +340,18 @@ describe('fee plans', () => {
       route_id: null,
       max_km: 5,
     });
-    expect(changed).toMatchObject({ name: 'Bus', amount: 50, frequency: 'term', route_id: null, route_name: null, max_km: 5 });
-    expect((await admin.get(structure)).data).toMatchObject({ name: 'Bus', components: [{ name: 'Bus', amount: 50, frequency: 'term' }] });
+    expect(changed).toMatchObject({
+      name: 'Bus',
+      amount: 50,
+      frequency: 'term',
+      route_id: null,
+      route_name: null,
+      max_km: 5,
+    });
+    expect((await admin.get(structure)).data).toMatchObject({
+      name: 'Bus',
+      components: [{ name: 'Bus', amount: 50, frequency: 'term' }],
+    });
     // Finance does not take away what the plan stands on.
     expect((await admin.delete(structure, 409)).error).toBe('in_use');
     await admin.delete(`${path}/${plan.id}`);
@@ -275,7 +362,9 @@ describe('fee plans', () => {
   test('is by route or by length, with an amount, for a year that is there', async () => {
     const route_id = await fleet.addRoute();
     const refused = async (fields: object, status = 400) =>
-      (await admin.post(path, { name: 'Wrong', amount: 1, frequency: 'monthly', ...fields }, status)).details.map((detail) => detail.path);
+      (await admin.post(path, { name: 'Wrong', amount: 1, frequency: 'monthly', ...fields }, status)).details.map(
+        (detail) => detail.path,
+      );
     expect(await refused({ route_id, min_km: 1 })).toEqual(['route_id']);
     expect(await refused({ min_km: 5, max_km: 5 })).toEqual(['max_km']);
     expect(await refused({ amount: 0 })).toEqual(['amount']);
@@ -299,24 +388,47 @@ describe('fee plans', () => {
       await add({ name: 'From 5 km on', min_km: 5, amount: 2 }, own),
       await add({ name: 'All', amount: 3 }, own),
     ];
-    expect((await own.admin.get<FeePlan[]>(path)).data.map(({ name, student_count }) => [name, student_count])).toEqual([
-      ['All', 3],
-      ['Below 5 km', 0],
-      ['Far', 2],
-      ['From 5 km on', 3],
-    ]);
+    expect((await own.admin.get<FeePlan[]>(path)).data.map(({ name, student_count }) => [name, student_count])).toEqual(
+      [
+        ['All', 3],
+        ['Below 5 km', 0],
+        ['Far', 2],
+        ['From 5 km on', 3],
+      ],
+    );
     expect(await generate(byRoute, { dry_run: true }, own)).toMatchObject({ created: 2, amount: 20, dry_run: true });
-    expect(await generate(byRoute, { due_date: day(9) }, own)).toMatchObject({ created: 2, skipped: 0, amount: 20, date: day(), due_date: day(9) });
-    expect(await generate(byRoute, {}, own)).toMatchObject({ created: 0, skipped: 2, reasons: [{ reason: 'already_billed', count: 2 }] });
-    expect([(await generate(short, {}, own)).created, (await generate(long, {}, own)).created, (await generate(all, {}, own)).created]).toEqual([0, 3, 3]);
+    expect(await generate(byRoute, { due_date: day(9) }, own)).toMatchObject({
+      created: 2,
+      skipped: 0,
+      amount: 20,
+      date: day(),
+      due_date: day(9),
+    });
+    expect(await generate(byRoute, {}, own)).toMatchObject({
+      created: 0,
+      skipped: 2,
+      reasons: [{ reason: 'already_billed', count: 2 }],
+    });
+    expect([
+      (await generate(short, {}, own)).created,
+      (await generate(long, {}, own)).created,
+      (await generate(all, {}, own)).created,
+    ]).toEqual([0, 3, 3]);
     const student = far.enrollments[0]?.student_id ?? 0;
     const fees = await feesOf(student, own);
     expect(fees.map(({ amount }) => amount).sort((a, b) => a - b)).toEqual([2, 3, 10]);
     // A payment of it is one of the school's, and what was billed stays.
     const fee = fees.find(({ amount }) => amount === 10);
-    await own.admin.post('/api/finance/payments', { student_fee_id: fee?.id ?? 0, amount: 10, payment_method: 'cash' }, 201);
+    await own.admin.post(
+      '/api/finance/payments',
+      { student_fee_id: fee?.id ?? 0, amount: 10, payment_method: 'cash' },
+      201,
+    );
     expect((await own.admin.delete(`${path}/${byRoute.id}`, 409)).error).toBe('in_use');
-    expect(await own.admin.put(`${path}/${byRoute.id}`, { frequency: 'annual' }, 409)).toMatchObject({ error: 'in_use', details: [{ path: 'frequency' }] });
+    expect(await own.admin.put(`${path}/${byRoute.id}`, { frequency: 'annual' }, 409)).toMatchObject({
+      error: 'in_use',
+      details: [{ path: 'frequency' }],
+    });
     await own.admin.put(`${path}/${byRoute.id}`, { amount: 11, frequency: 'monthly' });
     expect((await feesOf(student, own)).find(({ id }) => id === fee?.id)).toMatchObject({ amount: 10, status: 'paid' });
   });
@@ -326,16 +438,24 @@ describe('fee plans', () => {
     const { routeId, enrollments } = await own.ridden(2);
     await own.addStudent();
     const plan = await add({ name: 'Monthly' }, own);
-    await service.database.query(`update ${own.schema}.transport_enrollment set created_at = now() - interval '50 days'`);
+    await service.database.query(
+      `update ${own.schema}.transport_enrollment set created_at = now() - interval '50 days'`,
+    );
     await service.database.query(`update ${own.schema}.enrollment set starts_on = $1`, [day(-90)]);
     await own.admin.delete(`/api/transport/enroll/${enrollments[0]?.id ?? 0}`);
     expect(await generate(plan, { date: day(-40) }, own)).toMatchObject({ created: 2 });
     expect(await generate(plan, { date: day(-60) }, own)).toMatchObject({ created: 0, skipped: 0 });
     expect(await generate(plan, {}, own)).toMatchObject({ created: 1 });
-    expect((await own.admin.post(`${path}/${plan.id}/generate`, { date: day(-400) }, 400)).details).toMatchObject([{ path: 'date' }]);
+    expect((await own.admin.post(`${path}/${plan.id}/generate`, { date: day(-400) }, 400)).details).toMatchObject([
+      { path: 'date' },
+    ]);
     expect((await own.route(routeId)).student_count).toBe(1);
     // Without naming students nobody bills it: it has no classes.
-    const refused = await own.admin.post('/api/finance/student-fees/generate', { fee_structure_id: plan.fee_structure_id }, 409);
+    const refused = await own.admin.post(
+      '/api/finance/student-fees/generate',
+      { fee_structure_id: plan.fee_structure_id },
+      409,
+    );
     expect(refused.error).toBe('invalid_state');
   });
 
@@ -365,8 +485,16 @@ describe('fee plans', () => {
 
   test('are for transport.manage to make, and to bill for fee.manage in a school that has fees', async () => {
     const somebody = async (...permissions: string[]) => school.user([await school.role(...permissions)]);
-    const [reader, manager, accountant] = [await somebody('transport.read'), await school.user(['transport_manager']), await school.user(['accountant'])];
-    const { data: plan } = await manager.post<FeePlan>(path, { name: 'By the manager', amount: 1, frequency: 'annual' }, 201);
+    const [reader, manager, accountant] = [
+      await somebody('transport.read'),
+      await school.user(['transport_manager']),
+      await school.user(['accountant']),
+    ];
+    const { data: plan } = await manager.post<FeePlan>(
+      path,
+      { name: 'By the manager', amount: 1, frequency: 'annual' },
+      201,
+    );
     await reader.get(`${path}/${plan.id}`);
     await reader.put(`${path}/${plan.id}`, { amount: 2 }, 403);
     await manager.post(`${path}/${plan.id}/generate`, {}, 403);
@@ -382,51 +510,87 @@ describe('the contact sheet', () => {
   const path = '/api/transport/export/contact-sheet';
   const sheet = async (who: Client, query = '') => {
     const { data, headers } = await who.get<Buffer>(path + query);
-    const [header, ...rows] = await readSheet({ content: data, contentType: headers.get('content-type')?.split(';')[0] ?? '' }, 5000);
+    const [header, ...rows] = await readSheet(
+      { content: data, contentType: headers.get('content-type')?.split(';')[0] ?? '' },
+      5000,
+    );
     return { header: header?.cells, rows: rows.map(({ cells }) => cells), headers, data };
   };
 
-  test.each(['csv', 'xlsx'])('as .%s has who rides, route by route in the order of the stops, with whom to call', async (format) => {
-    const own = await transportSchool(service);
-    const [south, north] = [
-      await own.addRoute({ name: 'South' }),
-      await own.addRoute({ name: 'North', bus_id: await own.addBus({ registration_number: 'LX21 ABC' }) }),
-    ];
-    const last = await own.addStop(north, { name: 'Oak', pickup_time: '07:20', drop_time: '15:10' });
-    const first = await own.addStop(north, { name: 'Elm', sequence: 1 });
-    const alone = await own.addStop(south, { name: 'Fir' });
-    const parent = { parent_name: 'Berta Núñez', parent_phone: '+44 20 7946 0001' };
-    const zoe = await own.addStudent({ first_name: 'Zoë', last_name: 'Abel', admission_number: '007', ...parent });
-    const others = [];
-    for (const last_name of ['Young', 'Baker', 'Gone', 'Cole'])
-      others.push(await own.addStudent({ first_name: 'Lee', last_name, admission_number: last_name }));
-    const [young = 0, baker = 0, gone = 0, cole = 0] = others;
-    await own.enroll(young, north, last);
-    await own.enroll(zoe, north, last, 'pickup');
-    await own.enroll(baker, north, first, 'drop');
-    await own.enroll(cole, south, alone);
-    const { data: cancelled } = await own.enroll(gone, south, alone);
-    await own.admin.delete(`/api/transport/enroll/${cancelled.id}`);
-    const { data: classes } = await own.admin.get<{ class_name: string }[]>('/api/classes');
-    const name = classes[0]?.class_name ?? '';
-    const { header, rows, headers } = await sheet(own.admin, `?format=${format}`);
-    expect(headers.get('content-disposition')).toContain(`filename="transport-contacts-${day()}.${format}"`);
-    expect(header).toEqual(['Route', 'Bus', 'Place', 'Stop', 'Pickup', 'Drop', 'Student', 'Admission number', 'Class', 'Rides', 'Parent', 'Parent phone']);
-    const full = (cells: string[]) => [...cells, ...Array<string>(12 - cells.length).fill('')];
-    expect(rows.map(full)).toEqual([
-      ['North', 'LX21 ABC', '1', 'Elm', '', '', 'Lee Baker', 'Baker', name, 'drop', '', ''],
-      ['North', 'LX21 ABC', '2', 'Oak', '07:20', '15:10', 'Zoë Abel', '007', name, 'pickup', 'Berta Núñez', '+44 20 7946 0001'],
-      ['North', 'LX21 ABC', '2', 'Oak', '07:20', '15:10', 'Lee Young', 'Young', name, 'both', '', ''],
-      ['South', '', '1', 'Fir', '', '', 'Lee Cole', 'Cole', name, 'both', '', ''],
-    ]);
-    expect((await sheet(own.admin, `?format=${format}&route_id=${south}`)).rows).toHaveLength(1);
-  });
+  test.each(['csv', 'xlsx'])(
+    'as .%s has who rides, route by route in the order of the stops, with whom to call',
+    async (format) => {
+      const own = await transportSchool(service);
+      const [south, north] = [
+        await own.addRoute({ name: 'South' }),
+        await own.addRoute({ name: 'North', bus_id: await own.addBus({ registration_number: 'LX21 ABC' }) }),
+      ];
+      const last = await own.addStop(north, { name: 'Oak', pickup_time: '07:20', drop_time: '15:10' });
+      const first = await own.addStop(north, { name: 'Elm', sequence: 1 });
+      const alone = await own.addStop(south, { name: 'Fir' });
+      const parent = { parent_name: 'Berta Núñez', parent_phone: '+44 20 7946 0001' };
+      const zoe = await own.addStudent({ first_name: 'Zoë', last_name: 'Abel', admission_number: '007', ...parent });
+      const others = [];
+      for (const last_name of ['Young', 'Baker', 'Gone', 'Cole'])
+        others.push(await own.addStudent({ first_name: 'Lee', last_name, admission_number: last_name }));
+      const [young = 0, baker = 0, gone = 0, cole = 0] = others;
+      await own.enroll(young, north, last);
+      await own.enroll(zoe, north, last, 'pickup');
+      await own.enroll(baker, north, first, 'drop');
+      await own.enroll(cole, south, alone);
+      const { data: cancelled } = await own.enroll(gone, south, alone);
+      await own.admin.delete(`/api/transport/enroll/${cancelled.id}`);
+      const { data: classes } = await own.admin.get<{ class_name: string }[]>('/api/classes');
+      const name = classes[0]?.class_name ?? '';
+      const { header, rows, headers } = await sheet(own.admin, `?format=${format}`);
+      expect(headers.get('content-disposition')).toContain(`filename="transport-contacts-${day()}.${format}"`);
+      expect(header).toEqual([
+        'Route',
+        'Bus',
+        'Place',
+        'Stop',
+        'Pickup',
+        'Drop',
+        'Student',
+        'Admission number',
+        'Class',
+        'Rides',
+        'Parent',
+        'Parent phone',
+      ]);
+      const full = (cells: string[]) => [...cells, ...Array<string>(12 - cells.length).fill('')];
+      expect(rows.map(full)).toEqual([
+        ['North', 'LX21 ABC', '1', 'Elm', '', '', 'Lee Baker', 'Baker', name, 'drop', '', ''],
+        [
+          'North',
+          'LX21 ABC',
+          '2',
+          'Oak',
+          '07:20',
+          '15:10',
+          'Zoë Abel',
+          '007',
+          name,
+          'pickup',
+          'Berta Núñez',
+          '+44 20 7946 0001',
+        ],
+        ['North', 'LX21 ABC', '2', 'Oak', '07:20', '15:10', 'Lee Young', 'Young', name, 'both', '', ''],
+        ['South', '', '1', 'Fir', '', '', 'Lee Cole', 'Cole', name, 'both', '', ''],
+      ]);
+      expect((await sheet(own.admin, `?format=${format}&route_id=${south}`)).rows).toHaveLength(1);
+    },
+  );
 
   test('neutralises what a spreadsheet program would take for a formula, phone numbers too', async () => {
     const own = await transportSchool(service);
     const route = await own.addRoute({ name: '=1+1' });
     const stop = await own.addStop(route, { name: '@SUM(A1)' });
-    await own.enroll(await own.addStudent({ first_name: '-2', parent_name: '=HYPERLINK("http://x")', parent_phone: '+44' }), route, stop);
+    await own.enroll(
+      await own.addStudent({ first_name: '-2', parent_name: '=HYPERLINK("http://x")', parent_phone: '+44' }),
+      route,
+      stop,
+    );
     const text = (await sheet(own.admin)).data.toString();
     expect(text).not.toMatch(/(^|,|")[=+\-@]/m);
     expect(text).toContain(`'=1+1`);

@@ -1,7 +1,7 @@
 import { beforeAll, describe, expect, test } from '@jest/globals';
-import { mailsTo, mailTo, queueIsEmpty } from '../support/mail.ts';
-import { ids, inOrder, plain, walk } from '../support/pages.ts';
-import { type School, serviceWithSchool, testPassword, unique } from '../support/service.ts';
+import { mailsTo, mailTo, queueIsEmpty } from '../support/fakes/mail.ts';
+import { ids, inOrder, plain, walk } from '../support/client/pages.ts';
+import { type School, serviceWithSchool, testPassword, unique } from '../support/server/service.ts';
 
 const { service, school } = await serviceWithSchool();
 const roleIds = await rolesOf(school);
@@ -35,7 +35,13 @@ async function rolesOf(of: School): Promise<Record<string, number>> {
 }
 
 async function add(fields: Record<string, unknown> = {}, to = school): Promise<User> {
-  return (await to.admin.post<User>('/api/users', { email: address(to), first_name: 'Una', last_name: 'User', ...fields }, 201)).data;
+  return (
+    await to.admin.post<User>(
+      '/api/users',
+      { email: address(to), first_name: 'Una', last_name: 'User', ...fields },
+      201,
+    )
+  ).data;
 }
 
 /** Somebody whose role of the school's own has these permissions. */
@@ -55,7 +61,13 @@ describe('a user', () => {
     expect(made.headers.get('location')).toBe(`/api/users/${made.data.id}`);
     const { data } = await school.admin.get<User>(`/api/users/${made.data.id}`);
     expect(data).toEqual(made.data);
-    expect(data).toMatchObject({ ...sent, email: 'noor.haddad@example.org', role_ids: [...sent.role_ids].sort(), email_verified: false, last_login_at: null });
+    expect(data).toMatchObject({
+      ...sent,
+      email: 'noor.haddad@example.org',
+      role_ids: [...sent.role_ids].sort(),
+      email_verified: false,
+      last_login_at: null,
+    });
     expect([...data.roles].sort()).toEqual(['accountant', 'teacher']);
     expect(JSON.stringify(made)).not.toContain('argon2');
   });
@@ -77,20 +89,36 @@ describe('a user', () => {
 
   test('needs e-mail and both names, and knows no other fields', async () => {
     const refused = await school.admin.post('/api/users', { email: 'nobody', password: 'short', is_admin: true }, 400);
-    expect(refused.details.map(({ path }) => path).sort()).toEqual(['email', 'first_name', 'is_admin', 'last_name', 'password']);
+    expect(refused.details.map(({ path }) => path).sort()).toEqual([
+      'email',
+      'first_name',
+      'is_admin',
+      'last_name',
+      'password',
+    ]);
   });
 
   test('has an e-mail of their own: the second is a 409 that names it, in any case', async () => {
     const user = await add();
-    const refused = await school.admin.post('/api/users', { email: user.email.toUpperCase(), first_name: 'A', last_name: 'B' }, 409);
+    const refused = await school.admin.post(
+      '/api/users',
+      { email: user.email.toUpperCase(), first_name: 'A', last_name: 'B' },
+      409,
+    );
     expect(refused).toMatchObject({ error: 'conflict', details: [{ path: 'email' }] });
     const other = await add();
-    expect((await school.admin.put(`/api/users/${other.id}`, { email: user.email }, 409)).details).toMatchObject([{ path: 'email' }]);
+    expect((await school.admin.put(`/api/users/${other.id}`, { email: user.email }, 409)).details).toMatchObject([
+      { path: 'email' },
+    ]);
   });
 
   test('with a role that does not exist is a 422, and nothing is written', async () => {
     const email = address();
-    const refused = await school.admin.post('/api/users', { email, first_name: 'A', last_name: 'B', role_ids: [999_999] }, 422);
+    const refused = await school.admin.post(
+      '/api/users',
+      { email, first_name: 'A', last_name: 'B', role_ids: [999_999] },
+      422,
+    );
     expect(refused).toMatchObject({ error: 'invalid_reference', details: [{ path: 'role_ids' }] });
     expect((await school.admin.get(`/api/users?search=${email}`)).pagination.totalItems).toBe(0);
   });
@@ -104,7 +132,8 @@ describe('a user', () => {
 
   test('is added once under one Idempotency-Key', async () => {
     const body = { email: address(), first_name: 'Once', last_name: 'Only', password: testPassword };
-    const post = () => school.admin.send<User>('POST', '/api/users', { body, headers: { 'Idempotency-Key': 'user-once' } }, 201);
+    const post = () =>
+      school.admin.send<User>('POST', '/api/users', { body, headers: { 'Idempotency-Key': 'user-once' } }, 201);
     const [first, second] = [await post(), await post()];
     expect(second.data).toEqual(first.data);
   });
@@ -123,7 +152,12 @@ describe('a change of a user', () => {
     const user = await add();
     const etag = (await school.admin.get(`/api/users/${user.id}`)).headers.get('etag') ?? '';
     const change = (status: number) =>
-      school.admin.send('PUT', `/api/users/${user.id}`, { body: { first_name: 'Matched' }, headers: { 'If-Match': etag } }, status);
+      school.admin.send(
+        'PUT',
+        `/api/users/${user.id}`,
+        { body: { first_name: 'Matched' }, headers: { 'If-Match': etag } },
+        status,
+      );
     await change(200);
     expect((await change(412)).error).toBe('precondition_failed');
   });
@@ -132,7 +166,11 @@ describe('a change of a user', () => {
     const user = await school.user(['teacher']);
     await school.admin.put(`/api/users/${user.id}`, { password: 'set by the admin' });
     expect((await user.get('/api/auth/profile', 401)).error).toBe('invalid_token');
-    await service.anonymous.post('/api/auth/login', { tenant_id: school.id, email: user.email, password: testPassword }, 401);
+    await service.anonymous.post(
+      '/api/auth/login',
+      { tenant_id: school.id, email: user.email, password: testPassword },
+      401,
+    );
     await service.anonymous.login({ tenant_id: school.id, email: user.email, password: 'set by the admin' });
   });
 
@@ -141,17 +179,24 @@ describe('a change of a user', () => {
     await service.anonymous.post('/api/auth/password/forgot', { tenant_id: school.id, email: user.email });
     const { token } = await mailTo(service, user.email, 'Reset your password');
     const credentials = { tenant_id: school.id, email: user.email, password: 'set by the admin' };
-    for (let n = 0; n < 10; n++) await service.anonymous.post('/api/auth/login', { ...credentials, password: 'wrong password' }, 401);
+    for (let n = 0; n < 10; n++)
+      await service.anonymous.post('/api/auth/login', { ...credentials, password: 'wrong password' }, 401);
     await service.anonymous.post('/api/auth/login', { ...credentials, password: testPassword }, 429);
     await school.admin.put(`/api/users/${user.id}`, { password: credentials.password });
     await service.anonymous.login(credentials);
-    expect((await service.anonymous.post('/api/auth/password/reset', { token, password: 'by the old link' }, 401)).error).toBe('invalid_token');
+    expect(
+      (await service.anonymous.post('/api/auth/password/reset', { token, password: 'by the old link' }, 401)).error,
+    ).toBe('invalid_token');
     await service.anonymous.login(credentials);
   });
 
   test("of one's own password ends the other sessions and keeps this one", async () => {
     const admin = await school.user(['admin']);
-    const elsewhere = await service.anonymous.login({ tenant_id: school.id, email: admin.email, password: testPassword });
+    const elsewhere = await service.anonymous.login({
+      tenant_id: school.id,
+      email: admin.email,
+      password: testPassword,
+    });
     await admin.put(`/api/users/${admin.id}`, { password: 'set by themself' });
     await elsewhere.get('/api/auth/profile', 401);
     await admin.get('/api/auth/profile');
@@ -176,7 +221,9 @@ describe('a change of a user', () => {
     const { data } = await school.admin.put<User>(`/api/users/${user.id}`, { email });
     expect(data).toMatchObject({ email, email_verified: false });
     const toNew = await mailTo(service, email, 'Verify your e-mail address');
-    expect((await service.anonymous.post('/api/auth/email/verify', { token: toOld.token }, 401)).error).toBe('invalid_token');
+    expect((await service.anonymous.post('/api/auth/email/verify', { token: toOld.token }, 401)).error).toBe(
+      'invalid_token',
+    );
     await service.anonymous.post('/api/auth/email/verify', { token: toNew.token });
     expect((await school.admin.get<User>(`/api/users/${user.id}`)).data.email_verified).toBe(true);
     const again = await school.admin.put<User>(`/api/users/${user.id}`, { email: address() });
@@ -191,7 +238,11 @@ describe('a change of a user', () => {
     const email = address();
     await school.admin.put(`/api/users/${user.id}`, { email });
     const toUser = await mailTo(service, email, 'Your log-in');
-    await service.anonymous.post('/api/auth/password/reset', { token: toStranger.token, password: 'the password of a stranger' }, 401);
+    await service.anonymous.post(
+      '/api/auth/password/reset',
+      { token: toStranger.token, password: 'the password of a stranger' },
+      401,
+    );
     await service.anonymous.post('/api/auth/password/reset', { token: toUser.token, password: 'the right password' });
     await service.anonymous.login({ tenant_id: school.id, email, password: 'the right password' });
   });
@@ -200,7 +251,10 @@ describe('a change of a user', () => {
     const user = await add({ password: testPassword });
     const { token } = await mailTo(service, user.email, 'Verify your e-mail address');
     await service.anonymous.post('/api/auth/email/verify', { token });
-    const { data } = await school.admin.put<User>(`/api/users/${user.id}`, { email: user.email.toUpperCase(), first_name: 'Same' });
+    const { data } = await school.admin.put<User>(`/api/users/${user.id}`, {
+      email: user.email.toUpperCase(),
+      first_name: 'Same',
+    });
     expect(data).toMatchObject({ email: user.email, email_verified: true });
     await queueIsEmpty(service);
     expect(await mailsTo(service, user.email)).toHaveLength(1);
@@ -225,7 +279,10 @@ describe('a user that was deleted', () => {
     await school.admin.get(`/api/users/${user.id}`, 404);
     await school.admin.delete(`/api/users/${user.id}`, 404);
     expect((await school.admin.get(`/api/users?search=${user.email}`)).pagination.totalItems).toBe(0);
-    const rows = await service.database.query(`select id from ${school.schema}.user_account where id = $1 and deleted_at is not null`, [user.id]);
+    const rows = await service.database.query(
+      `select id from ${school.schema}.user_account where id = $1 and deleted_at is not null`,
+      [user.id],
+    );
     expect(rows).toHaveLength(1);
     expect((await add({ email: user.email })).id).not.toBe(user.id);
   });
@@ -251,11 +308,18 @@ describe('the last admin', () => {
       await lonely.admin.delete(`/api/users/${adminId}`, 409),
     ];
     expect(refusals.map(({ error }) => error)).toEqual(Array(5).fill('conflict'));
-    expect((await lonely.admin.get<User>(`/api/users/${adminId}`)).data).toMatchObject({ is_active: true, roles: ['admin'] });
+    expect((await lonely.admin.get<User>(`/api/users/${adminId}`)).data).toMatchObject({
+      is_active: true,
+      roles: ['admin'],
+    });
     const inactive = await add({ role_ids: [roles['admin']], is_active: false }, lonely);
     await lonely.admin.put(`/api/users/${adminId}`, { is_active: false }, 409);
     await lonely.admin.put(`/api/users/${inactive.id}`, { is_active: true, password: testPassword });
-    const second = await service.anonymous.login({ tenant_id: lonely.id, email: inactive.email, password: testPassword });
+    const second = await service.anonymous.login({
+      tenant_id: lonely.id,
+      email: inactive.email,
+      password: testPassword,
+    });
     await second.delete(`/api/users/${adminId}`);
     expect((await lonely.admin.get('/api/users', 401)).error).toBe('invalid_token');
   });
@@ -289,7 +353,10 @@ describe('the last admin', () => {
     const pair = await service.school();
     const second = await pair.user(['admin']);
     const first = (await pair.admin.get<User[]>(`/api/users?search=${pair.adminEmail}`)).data[0];
-    const answers = await Promise.all([pair.admin.send('DELETE', `/api/users/${second.id}`), second.send('DELETE', `/api/users/${first?.id ?? 0}`)]);
+    const answers = await Promise.all([
+      pair.admin.send('DELETE', `/api/users/${second.id}`),
+      second.send('DELETE', `/api/users/${first?.id ?? 0}`),
+    ]);
     expect(answers.filter(({ status }) => status === 200)).toHaveLength(1);
     const left = await service.database.query(
       `select u.id from ${pair.schema}.user_account u join ${pair.schema}.user_role ur on ur.user_id = u.id where u.deleted_at is null and u.is_active`,
@@ -320,15 +387,25 @@ describe('who may change whom', () => {
   test('user.update changes somebody who may do no more', async () => {
     const clerk = await withPermissions('user.read', 'user.update', 'user.delete');
     const nobody = await add();
-    expect((await clerk.put<User>(`/api/users/${nobody.id}`, { first_name: 'Changed' })).data.first_name).toBe('Changed');
+    expect((await clerk.put<User>(`/api/users/${nobody.id}`, { first_name: 'Changed' })).data.first_name).toBe(
+      'Changed',
+    );
     await clerk.delete(`/api/users/${nobody.id}`);
   });
 
   test('nobody gives themself or a new user a role that may do more', async () => {
     const clerk = await withPermissions('user.read', 'user.create', 'user.update');
     expect((await clerk.put(`/api/users/${clerk.id}`, { role_ids: [roleIds['admin']] }, 403)).error).toBe('forbidden');
-    expect((await clerk.put(`/api/users/${clerk.id}`, { role_ids: [roleIds['teacher']] }, 403)).error).toBe('forbidden');
-    const body = { email: address(), first_name: 'Puppet', last_name: 'Admin', password: testPassword, role_ids: [roleIds['admin']] };
+    expect((await clerk.put(`/api/users/${clerk.id}`, { role_ids: [roleIds['teacher']] }, 403)).error).toBe(
+      'forbidden',
+    );
+    const body = {
+      email: address(),
+      first_name: 'Puppet',
+      last_name: 'Admin',
+      password: testPassword,
+      role_ids: [roleIds['admin']],
+    };
     expect((await clerk.post('/api/users', body, 403)).error).toBe('forbidden');
     expect((await school.admin.get(`/api/users?search=${body.email}`)).pagination.totalItems).toBe(0);
     await clerk.get('/api/students', 403);
@@ -337,7 +414,11 @@ describe('who may change whom', () => {
   test('user.update gives nobody a role without role.manage, not even one that may do no more', async () => {
     const clerk = await withPermissions('user.read', 'user.update');
     const nobody = await add();
-    const harmless = await school.admin.post<Role>('/api/rbac/roles', { name: unique('Harmless'), permission_ids: [] }, 201);
+    const harmless = await school.admin.post<Role>(
+      '/api/rbac/roles',
+      { name: unique('Harmless'), permission_ids: [] },
+      201,
+    );
     expect((await clerk.put(`/api/users/${nobody.id}`, { role_ids: [harmless.data.id] }, 403)).error).toBe('forbidden');
     expect((await school.admin.get<User>(`/api/users/${nobody.id}`)).data.roles).toEqual([]);
   });
@@ -386,7 +467,9 @@ describe('the list of users', () => {
     }
     const gone = await add({ first_name: 'Gone', last_name: 'Away' }, lists);
     await lists.admin.delete(`/api/users/${gone.id}`);
-    await service.database.query(`update ${lists.schema}.user_account set created_at = timestamptz '2026-01-01Z' + (id % 3) * interval '1 day'`);
+    await service.database.query(
+      `update ${lists.schema}.user_account set created_at = timestamptz '2026-01-01Z' + (id % 3) * interval '1 day'`,
+    );
     everybody = await walk<User>(lists.admin, '/api/users', 100);
   });
 
@@ -412,7 +495,9 @@ describe('the list of users', () => {
 
   test('role_id and is_active narrow it', async () => {
     const found = async (query: string) => ids((await lists.admin.get<User[]>(`/api/users?${query}`)).data);
-    expect(await found(`role_id=${roles['teacher']}`)).toEqual(ids(everybody.filter((user) => user.roles.includes('teacher'))));
+    expect(await found(`role_id=${roles['teacher']}`)).toEqual(
+      ids(everybody.filter((user) => user.roles.includes('teacher'))),
+    );
     expect(await found('is_active=false')).toEqual(ids(everybody.filter((user) => !user.is_active)));
     expect(await found(`is_active=true&role_id=${roles['teacher']}&search=alvarez`)).toEqual(
       ids(everybody.filter((user) => user.is_active && user.roles.includes('teacher') && user.last_name === 'Alvarez')),
@@ -427,7 +512,9 @@ describe('the list of users', () => {
     ['% as itself', '%25', () => false],
     ['_ as itself', '_', () => false],
   ])('search takes %s', async (_what, search, fits) => {
-    expect(ids((await lists.admin.get<User[]>(`/api/users?search=${search}`)).data)).toEqual(ids(everybody.filter(fits)));
+    expect(ids((await lists.admin.get<User[]>(`/api/users?search=${search}`)).data)).toEqual(
+      ids(everybody.filter(fits)),
+    );
   });
 
   test('an unknown sort or parameter is a 400 that names it', async () => {

@@ -1,9 +1,16 @@
 import { createHmac } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import jwt from 'jsonwebtoken';
-import { otherThan, send } from '../support/wire.ts';
-import { faults, isAnonymous, isForSchools, type Registered, registry, sampleRequest } from '../support/registry.ts';
-import { type School, testPassword, testService } from '../support/service.ts';
+import { otherThan, send } from '../support/client/wire.ts';
+import {
+  faults,
+  isAnonymous,
+  isForSchools,
+  type Registered,
+  registry,
+  sampleRequest,
+} from '../support/server/registry.ts';
+import { type School, testPassword, testService } from '../support/server/service.ts';
 
 const secret = 'a secret of the tests that is long enough';
 const issuer = 'school-management-service';
@@ -68,7 +75,10 @@ const forgeries: [string, (endpoint: Registered) => string][] = [
     },
   ],
   ['a token of our key by HS512', (endpoint) => `Bearer ${sign(claimsFor(endpoint), { algorithm: 'HS512' })}`],
-  ['a token signed by another key', (endpoint) => `Bearer ${sign(claimsFor(endpoint), {}, 'another secret that is long enough as well')}`],
+  [
+    'a token signed by another key',
+    (endpoint) => `Bearer ${sign(claimsFor(endpoint), {}, 'another secret that is long enough as well')}`,
+  ],
   [
     'a token whose claims were changed after it was signed',
     (endpoint) => {
@@ -80,7 +90,10 @@ const forgeries: [string, (endpoint: Registered) => string][] = [
   ['a token for another audience', (endpoint) => `Bearer ${sign(claimsFor(endpoint), { audience: 'another-api' })}`],
   ['a token of another issuer', (endpoint) => `Bearer ${sign(claimsFor(endpoint), { issuer: 'another-service' })}`],
   ['a token without a session', (endpoint) => `Bearer ${sign({ ...claimsFor(endpoint), sid: undefined })}`],
-  ['a token of a session that is no number', (endpoint) => `Bearer ${sign({ ...claimsFor(endpoint), sid: '1 or 1=1' })}`],
+  [
+    'a token of a session that is no number',
+    (endpoint) => `Bearer ${sign({ ...claimsFor(endpoint), sid: '1 or 1=1' })}`,
+  ],
   ['a token of a session that never was', (endpoint) => `Bearer ${sign({ ...claimsFor(endpoint), sid: 999_999_999 })}`],
 ];
 
@@ -102,7 +115,8 @@ describe('credentials', () => {
   test('the requests of this file are refused for their credentials alone: with good ones nothing answers 401', async () => {
     const lines = await faults(closed, async (endpoint) => {
       // Its log-out would end the session that the other tests use.
-      if (endpoint.operation.name === 'auth_logout' || endpoint.operation.name === 'auth_password_change') return undefined;
+      if (endpoint.operation.name === 'auth_logout' || endpoint.operation.name === 'auth_password_change')
+        return undefined;
       const { status, text } = await ask(endpoint, { authorization: `Bearer ${sign(claimsFor(endpoint))}` });
       return status === 401 || status === 400 ? text : undefined;
     });
@@ -112,42 +126,67 @@ describe('credentials', () => {
   test('without a token every closed endpoint answers 401 unauthenticated', async () => {
     const lines = await faults(closed, async (endpoint) => {
       const answer = await ask(endpoint, {});
-      return otherThan(answer, 401, 'unauthenticated') ?? (answer.headers['www-authenticate'] === 'Bearer' ? undefined : 'has no WWW-Authenticate: Bearer');
+      return (
+        otherThan(answer, 401, 'unauthenticated') ??
+        (answer.headers['www-authenticate'] === 'Bearer' ? undefined : 'has no WWW-Authenticate: Bearer')
+      );
     });
     expect(lines).toEqual([]);
   });
 
   test('without a token a malformed request is a 401 as well: nobody learns what an endpoint takes', async () => {
     const lines = await faults(closed, async ({ method, path }) => {
-      const answer = await send(service.url, { method, path: `${path.replace(/\{\w+\}/g, 'x')}?unknown=1`, ...(method === 'GET' ? {} : { body: '{' }) });
+      const answer = await send(service.url, {
+        method,
+        path: `${path.replace(/\{\w+\}/g, 'x')}?unknown=1`,
+        ...(method === 'GET' ? {} : { body: '{' }),
+      });
       return otherThan(answer, 401, 'unauthenticated');
     });
     expect(lines).toEqual([]);
   });
 
   test.each(forgeries)('%s is a 401 invalid_token at every closed endpoint', async (_name, forge) => {
-    const lines = await faults(closed, async (endpoint) => otherThan(await ask(endpoint, { authorization: forge(endpoint) }), 401, 'invalid_token'));
+    const lines = await faults(closed, async (endpoint) =>
+      otherThan(await ask(endpoint, { authorization: forge(endpoint) }), 401, 'invalid_token'),
+    );
     expect(lines).toEqual([]);
   });
 
   test('a token in the query or in a cookie is no token', async () => {
     const token = school.admin.token;
     const byQuery = await send(service.url, { path: `/api/auth/profile?access_token=${token}` });
-    const byCookie = await send(service.url, { path: '/api/auth/profile', headers: { cookie: `access_token=${token}; Authorization=Bearer ${token}` } });
-    expect([byQuery, byCookie].map((answer) => otherThan(answer, 401, 'unauthenticated'))).toEqual([undefined, undefined]);
+    const byCookie = await send(service.url, {
+      path: '/api/auth/profile',
+      headers: { cookie: `access_token=${token}; Authorization=Bearer ${token}` },
+    });
+    expect([byQuery, byCookie].map((answer) => otherThan(answer, 401, 'unauthenticated'))).toEqual([
+      undefined,
+      undefined,
+    ]);
   });
 
   test('a refresh token is not an access token, and an access token is not a refresh token', async () => {
     const asAccess = await send(service.url, { path: '/api/auth/profile', token: school.admin.refreshToken });
     expect(otherThan(asAccess, 401, 'invalid_token')).toBeUndefined();
-    const asRefresh = await send(service.url, { method: 'POST', path: '/api/auth/refresh', headers: { 'x-refresh-token': school.admin.token } });
+    const asRefresh = await send(service.url, {
+      method: 'POST',
+      path: '/api/auth/refresh',
+      headers: { 'x-refresh-token': school.admin.token },
+    });
     expect(otherThan(asRefresh, 401, 'invalid_token')).toBeUndefined();
   });
 
   test('without a refresh token, refresh answers 401 unauthenticated; with garbage 401 invalid_token', async () => {
-    expect(otherThan(await send(service.url, { method: 'POST', path: '/api/auth/refresh' }), 401, 'unauthenticated')).toBeUndefined();
+    expect(
+      otherThan(await send(service.url, { method: 'POST', path: '/api/auth/refresh' }), 401, 'unauthenticated'),
+    ).toBeUndefined();
     for (const garbage of ['x', "' or 1=1 --", 'a'.repeat(4000), '\u00ff\u00fe']) {
-      const answer = await send(service.url, { method: 'POST', path: '/api/auth/refresh', headers: { 'x-refresh-token': garbage } });
+      const answer = await send(service.url, {
+        method: 'POST',
+        path: '/api/auth/refresh',
+        headers: { 'x-refresh-token': garbage },
+      });
       expect(otherThan(answer, 401, 'invalid_token')).toBeUndefined();
     }
   });
@@ -156,7 +195,9 @@ describe('credentials', () => {
     ['of a school', true],
     ['of an operator', false],
   ])('a session %s', (_name, isSchools) => {
-    const mine = closed.filter((endpoint) => (isSchools ? isForSchools(endpoint) : ['platform', 'any'].includes(endpoint.operation.access)));
+    const mine = closed.filter((endpoint) =>
+      isSchools ? isForSchools(endpoint) : ['platform', 'any'].includes(endpoint.operation.access),
+    );
     const login = () =>
       service.anonymous.login(
         isSchools
@@ -164,8 +205,11 @@ describe('credentials', () => {
           : { is_platform: true, email: 'operator@test.example', password: testPassword },
       );
     const refused = (token: string) =>
-      faults(mine, async (endpoint) => otherThan(await ask(endpoint, { authorization: `Bearer ${token}` }), 401, 'invalid_token'));
-    const refresh = (token: string) => send(service.url, { method: 'POST', path: '/api/auth/refresh', headers: { 'x-refresh-token': token } });
+      faults(mine, async (endpoint) =>
+        otherThan(await ask(endpoint, { authorization: `Bearer ${token}` }), 401, 'invalid_token'),
+      );
+    const refresh = (token: string) =>
+      send(service.url, { method: 'POST', path: '/api/auth/refresh', headers: { 'x-refresh-token': token } });
 
     test('that was logged out is a 401 invalid_token at every endpoint, and its refresh token too', async () => {
       const client = await login();
@@ -178,7 +222,10 @@ describe('credentials', () => {
     test('that has expired is a 401 invalid_token at every endpoint, although its access token has not', async () => {
       const client = await login();
       const { sid } = jwt.decode(client.token) as { sid: number };
-      await service.database.query("update platform.session set expires_at = now() - interval '1 second' where id = $1", [sid]);
+      await service.database.query(
+        "update platform.session set expires_at = now() - interval '1 second' where id = $1",
+        [sid],
+      );
       expect(await refused(client.token)).toEqual([]);
       expect(otherThan(await refresh(client.refreshToken), 401, 'invalid_token')).toBeUndefined();
     });
@@ -186,7 +233,9 @@ describe('credentials', () => {
     test('whose refresh token was stolen and used late ends as a whole', async () => {
       const client = await login();
       expect((await refresh(client.refreshToken)).status).toBe(200);
-      await service.database.query("update platform.refresh_token set used_at = used_at - interval '11 seconds' where used_at is not null");
+      await service.database.query(
+        "update platform.refresh_token set used_at = used_at - interval '11 seconds' where used_at is not null",
+      );
       expect(otherThan(await refresh(client.refreshToken), 401, 'invalid_token')).toBeUndefined();
       expect(await refused(client.token)).toEqual([]);
     });
@@ -199,9 +248,17 @@ describe('credentials', () => {
     await school.admin.put(`/api/users/${deactivated.id}`, { is_active: false });
     await school.admin.delete(`/api/users/${removed.id}`);
     for (const { token } of [deactivated, removed]) {
-      expect(await faults(mine, async (endpoint) => otherThan(await ask(endpoint, { authorization: `Bearer ${token}` }), 401, 'invalid_token'))).toEqual([]);
+      expect(
+        await faults(mine, async (endpoint) =>
+          otherThan(await ask(endpoint, { authorization: `Bearer ${token}` }), 401, 'invalid_token'),
+        ),
+      ).toEqual([]);
     }
-    const refresh = await send(service.url, { method: 'POST', path: '/api/auth/refresh', headers: { 'x-refresh-token': removed.refreshToken } });
+    const refresh = await send(service.url, {
+      method: 'POST',
+      path: '/api/auth/refresh',
+      headers: { 'x-refresh-token': removed.refreshToken },
+    });
     expect(otherThan(refresh, 401, 'invalid_token')).toBeUndefined();
   });
 });

@@ -4,11 +4,22 @@ import { Ajv2020, type ValidateFunction } from 'ajv/dist/2020.js';
 import addFormats from 'ajv-formats';
 import fc from 'fast-check';
 import jwt from 'jsonwebtoken';
-import { populate } from '../support/populate.ts';
-import { faults, isAnonymous, multipart, plain, type Registered, registry, samplePath, sampleRequest, type Schema, takesList } from '../support/registry.ts';
-import { operatorEmail, type School, testPassword, testService } from '../support/service.ts';
-import { traceRequests } from '../support/traces.ts';
-import { type Answered, envelopeFault, otherThan, send, type Sent } from '../support/wire.ts';
+import { populate } from '../support/fixtures/populate.ts';
+import {
+  faults,
+  isAnonymous,
+  multipart,
+  plain,
+  type Registered,
+  registry,
+  samplePath,
+  sampleRequest,
+  type Schema,
+  takesList,
+} from '../support/server/registry.ts';
+import { operatorEmail, type School, testPassword, testService } from '../support/server/service.ts';
+import { traceRequests } from '../support/database/traces.ts';
+import { type Answered, envelopeFault, otherThan, send, type Sent } from '../support/client/wire.ts';
 
 const { resources } = shared;
 
@@ -32,12 +43,18 @@ beforeAll(async () => {
   decoy = await service.school();
   await service.database.query("select setval('platform.tenant_id_seq', $1)", [schoolId - 1]);
   // Its features are its own: the attack may put it on a plan that has none.
-  const features = await service.database.query<{ name: string }>('select distinct unnest(features) as name from platform.plan');
+  const features = await service.database.query<{ name: string }>(
+    'select distinct unnest(features) as name from platform.plan',
+  );
   school = await service.school({ feature_flags: Object.fromEntries(features.map(({ name }) => [name, true])) });
   await populate(service, school, { endpoints, document }, known - 1, 'Sample');
   changedBy = await traceRequests(service.database, school.schema, 'platform');
-  const sessions = [school.admin.token, service.operator.token].map((token) => (jwt.decode(token) as { sid: number }).sid);
-  await service.database.query('create table public.living as select * from platform.session where id = any ($1)', [sessions]);
+  const sessions = [school.admin.token, service.operator.token].map(
+    (token) => (jwt.decode(token) as { sid: number }).sid,
+  );
+  await service.database.query('create table public.living as select * from platform.session where id = any ($1)', [
+    sessions,
+  ]);
   const columns = await service.database.query<{ list: string }>(
     "select string_agg(quote_ident(attname), ', ') as list from pg_attribute where attrelid = 'platform.session'::regclass and attnum > 0 and not attisdropped and attname <> 'updated_at'",
   );
@@ -70,11 +87,14 @@ function answerFault(endpoint: Registered, answer: Answered): string | undefined
   const text = JSON.stringify(schema).replaceAll('"#/components/', '"openapi#/components/');
   const validate = compiled.get(text) ?? ajv.compile(JSON.parse(text) as object);
   compiled.set(text, validate);
-  return validate(answer.json) ? undefined : `does not fit its schema: ${ajv.errorsText(validate.errors)} ${answer.text.slice(0, 300)}`;
+  return validate(answer.json)
+    ? undefined
+    : `does not fit its schema: ${ajv.errorsText(validate.errors)} ${answer.text.slice(0, 300)}`;
 }
 
 /** Who may use the endpoint. */
-const tokenFor = ({ operation }: Registered) => (operation.access === 'platform' ? service.operator.token : school.admin.token);
+const tokenFor = ({ operation }: Registered) =>
+  operation.access === 'platform' ? service.operator.token : school.admin.token;
 
 /** Sends a request that can be found again in what it changed. */
 async function attack(endpoint: Registered, request: Sent): Promise<{ answer: Answered; requestId: string }> {
@@ -96,7 +116,9 @@ async function attackFault(endpoint: Registered, request: Sent): Promise<string 
   if (answer.headers['x-request-id'] !== requestId) return 'lost the id of the request';
   if (answer.status < 400 && endpoint.operation.writes) return undefined;
   const { [requestId]: changed } = await changedBy([requestId]);
-  return changed ? `answered ${answer.status} ${answer.text.slice(0, 200)} and changed ${changed.join(', ')}` : undefined;
+  return changed
+    ? `answered ${answer.status} ${answer.text.slice(0, 200)} and changed ${changed.join(', ')}`
+    : undefined;
 }
 
 const nastyTexts = [
@@ -125,7 +147,23 @@ const nastyTexts = [
     '$$',
     ':value',
   ],
-  ...["'; drop table student; --", "' or '1'='1", '{}', '[]', '{a,b}', '{"a":1}', 'null', 'true', 'NaN', 'Infinity', '-0', '1e400', '0x10', '1_000', '٣'],
+  ...[
+    "'; drop table student; --",
+    "' or '1'='1",
+    '{}',
+    '[]',
+    '{a,b}',
+    '{"a":1}',
+    'null',
+    'true',
+    'NaN',
+    'Infinity',
+    '-0',
+    '1e400',
+    '0x10',
+    '1_000',
+    '٣',
+  ],
   ...[
     '0000-00-00',
     '9999-99-99',
@@ -140,8 +178,36 @@ const nastyTexts = [
     'now',
     'epoch',
   ],
-  ...['__proto__', 'constructor', 'prototype', 'toString', 'hasOwnProperty', '../../etc/passwd', '${1}', '{{first_name}}', '<script>', '=1+1', '%s', '%I'],
-  ...['é', 'e\u0301', '名前', '👩‍👩‍👧‍👦', '🏳️‍🌈', 'ı', 'İ', 'ß', 'ﬃ', '\u0000\uffff', 'a'.repeat(101), 'a'.repeat(10_000), '👍'.repeat(100), '\u0300'.repeat(300)],
+  ...[
+    '__proto__',
+    'constructor',
+    'prototype',
+    'toString',
+    'hasOwnProperty',
+    '../../etc/passwd',
+    '${1}',
+    '{{first_name}}',
+    '<script>',
+    '=1+1',
+    '%s',
+    '%I',
+  ],
+  ...[
+    'é',
+    'e\u0301',
+    '名前',
+    '👩‍👩‍👧‍👦',
+    '🏳️‍🌈',
+    'ı',
+    'İ',
+    'ß',
+    'ﬃ',
+    '\u0000\uffff',
+    'a'.repeat(101),
+    'a'.repeat(10_000),
+    '👍'.repeat(100),
+    '\u0300'.repeat(300),
+  ],
 ];
 const nastyNumbers = [
   ...[
@@ -174,10 +240,37 @@ const nestedObject = (depth: number): unknown => JSON.parse('{"a":'.repeat(depth
 const nasty: fc.Arbitrary<unknown> = fc.oneof(
   { weight: 6, arbitrary: fc.constantFrom<unknown>(...nastyTexts) },
   { weight: 4, arbitrary: fc.constantFrom<unknown>(...nastyNumbers) },
-  { weight: 3, arbitrary: fc.constantFrom<unknown>(null, true, false, [], {}, [[]], [null], { length: 1 }, { id: 1 }, nested(500), nestedObject(500)) },
-  { weight: 1, arbitrary: fc.constantFrom<unknown>(JSON.parse('{"__proto__":{"x":1}}'), JSON.parse('{"constructor":{"prototype":{}}}'), Array(5000).fill(1)) },
+  {
+    weight: 3,
+    arbitrary: fc.constantFrom<unknown>(
+      null,
+      true,
+      false,
+      [],
+      {},
+      [[]],
+      [null],
+      { length: 1 },
+      { id: 1 },
+      nested(500),
+      nestedObject(500),
+    ),
+  },
+  {
+    weight: 1,
+    arbitrary: fc.constantFrom<unknown>(
+      JSON.parse('{"__proto__":{"x":1}}'),
+      JSON.parse('{"constructor":{"prototype":{}}}'),
+      Array(5000).fill(1),
+    ),
+  },
   { weight: 2, arbitrary: fc.string({ unit: 'binary', maxLength: 50 }) },
-  { weight: 1, arbitrary: fc.anything({ maxDepth: 3, withNullPrototype: false }).map((value): unknown => JSON.parse(JSON.stringify(value) || 'null')) },
+  {
+    weight: 1,
+    arbitrary: fc
+      .anything({ maxDepth: 3, withNullPrototype: false })
+      .map((value): unknown => JSON.parse(JSON.stringify(value) || 'null')),
+  },
 );
 
 /** The school of these tests: far from the small numbers that the generators like, so that nobody suspends it by chance. */
@@ -185,7 +278,8 @@ const schoolId = 700_001;
 const identifiers = fc.constantFrom(known, 1, 2, 3, known + 1, 999_999_999, 2 ** 31, 2 ** 53 - 1);
 
 /** Mostly nothing; every fourth time what the generator makes. Requests with one thing wrong get furthest. */
-const seldom = <T>(arbitrary: fc.Arbitrary<T>) => fc.oneof({ weight: 3, arbitrary: fc.constant(undefined) }, { weight: 1, arbitrary });
+const seldom = <T>(arbitrary: fc.Arbitrary<T>) =>
+  fc.oneof({ weight: 3, arbitrary: fc.constant(undefined) }, { weight: 1, arbitrary });
 
 /** Values that a schema allows, and values on its edges. */
 function fitting(given: Schema, name: string): fc.Arbitrary<unknown> {
@@ -193,7 +287,8 @@ function fitting(given: Schema, name: string): fc.Arbitrary<unknown> {
   if (alternatives && !given.properties) return fc.oneof(...alternatives.map((one) => fitting(one, name)));
   const schema = plain(document, given);
   const types = Array.isArray(schema.type) ? schema.type : [schema.type];
-  if (types.length > 1) return fc.oneof(...types.map((type) => fitting({ ...schema, ...(type ? { type } : {}) }, name)));
+  if (types.length > 1)
+    return fc.oneof(...types.map((type) => fitting({ ...schema, ...(type ? { type } : {}) }, name)));
   if (schema.const !== undefined) return fc.constant(schema.const);
   if (schema.enum) return fc.constantFrom(...schema.enum);
   if (schema.properties) return record(schema);
@@ -203,26 +298,40 @@ function fitting(given: Schema, name: string): fc.Arbitrary<unknown> {
     case 'boolean':
       return fc.boolean();
     case 'integer':
-      if (name === 'tenant_id') return fc.oneof({ weight: 3, arbitrary: fc.constant(schoolId) }, { weight: 1, arbitrary: identifiers });
+      if (name === 'tenant_id')
+        return fc.oneof({ weight: 3, arbitrary: fc.constant(schoolId) }, { weight: 1, arbitrary: identifiers });
       if (/(^|_)ids?$/.test(name)) return identifiers;
       return fc.oneof(
         fc.integer({ min: Math.max(schema.minimum ?? 0, (schema.exclusiveMinimum ?? -1) + 1), max: 1000 }),
         fc.constantFrom(schema.minimum ?? 1, schema.maximum ?? 2 ** 53 - 1, 2 ** 31),
       );
     case 'number':
-      return fc.oneof(fc.integer({ min: schema.minimum ?? 0, max: 100_000 }), fc.constantFrom(0.01, 0.1, 19.99, 0.3, 1.1, schema.maximum ?? 1e6));
+      return fc.oneof(
+        fc.integer({ min: schema.minimum ?? 0, max: 100_000 }),
+        fc.constantFrom(0.01, 0.1, 19.99, 0.3, 1.1, schema.maximum ?? 1e6),
+      );
     case 'array':
       return fc.array(fitting(schema.items ?? {}, name), { maxLength: 4 });
     case 'string': {
       const examples = (schema.examples ?? []).filter((example) => typeof example === 'string');
-      if (schema.format === 'date') return fc.constantFrom('2026-09-01', '2024-02-29', '1000-01-01', '9999-12-31', ...examples);
+      if (schema.format === 'date')
+        return fc.constantFrom('2026-09-01', '2024-02-29', '1000-01-01', '9999-12-31', ...examples);
       if (schema.format === 'date-time')
-        return fc.constantFrom('2026-12-31T00:00:00Z', '9999-12-31T23:59:59Z', '2026-01-01T00:00:00.123456789+14:00', ...examples);
+        return fc.constantFrom(
+          '2026-12-31T00:00:00Z',
+          '9999-12-31T23:59:59Z',
+          '2026-01-01T00:00:00.123456789+14:00',
+          ...examples,
+        );
       if (schema.format === 'email') return fc.nat({ max: 9999 }).map((n) => `Fuzz${n}@School.example`);
       const pattern = schema.pattern ? new RegExp(schema.pattern) : undefined;
       const numbered = fc.nat({ max: 999 }).map((n) => `${examples[0] ?? 'x'}${n}`);
       if (pattern) return numbered.map((text) => (pattern.test(text) ? text : (examples[0] ?? text)));
-      const texts = fc.string({ unit: 'grapheme', minLength: Math.min(schema.minLength ?? 0, 300), maxLength: Math.min(schema.maxLength ?? 60, 60) });
+      const texts = fc.string({
+        unit: 'grapheme',
+        minLength: Math.min(schema.minLength ?? 0, 300),
+        maxLength: Math.min(schema.maxLength ?? 60, 60),
+      });
       return examples.length > 0 ? fc.oneof(fc.constantFrom(...examples), numbered, texts) : texts;
     }
     default:
@@ -240,7 +349,9 @@ function record(schema: Schema): fc.Arbitrary<Record<string, unknown>> {
 
 /** Sets one field as a JSON text does, so that `__proto__` becomes a field like any other. */
 const withField = (object: Record<string, unknown>, field: string, value: unknown) =>
-  JSON.parse(JSON.stringify({ ...object, '\u0001': value }).replace('"\\u0001":', `${JSON.stringify(field)}:`)) as Record<string, unknown>;
+  JSON.parse(
+    JSON.stringify({ ...object, '\u0001': value }).replace('"\\u0001":', `${JSON.stringify(field)}:`),
+  ) as Record<string, unknown>;
 
 /** Bodies: fitting ones, fitting ones with one field gone bad, and anything at all. */
 function bodies(given: Schema): fc.Arbitrary<unknown> {
@@ -250,17 +361,38 @@ function bodies(given: Schema): fc.Arbitrary<unknown> {
     const lists = [fitting(items, ''), bodies(items)].map((item) => fc.array(item, { maxLength: 4 }));
     return fc.oneof({ weight: 9, arbitrary: fc.oneof(...lists) }, { weight: 1, arbitrary: nasty });
   }
-  const names = [...Object.keys(schema.properties ?? {}), 'id', '__proto__', 'constructor', 'tenant_id', 'is_admin', 'unknown', ''];
+  const names = [
+    ...Object.keys(schema.properties ?? {}),
+    'id',
+    '__proto__',
+    'constructor',
+    'tenant_id',
+    'is_admin',
+    'unknown',
+    '',
+  ];
   const good = record(schema);
   const required: Schema = {
     ...schema,
-    properties: Object.fromEntries(Object.entries(schema.properties ?? {}).filter(([name]) => schema.required?.includes(name))),
+    properties: Object.fromEntries(
+      Object.entries(schema.properties ?? {}).filter(([name]) => schema.required?.includes(name)),
+    ),
   };
   return fc.oneof(
     { weight: 2, arbitrary: good },
     { weight: 2, arbitrary: record(required) },
-    { weight: 3, arbitrary: fc.tuple(record(required), fc.constantFrom(...names), nasty).map(([body, name, value]) => withField(body, name, value)) },
-    { weight: 2, arbitrary: fc.tuple(good, fc.constantFrom(...names), nasty).map(([body, name, value]) => withField(body, name, value)) },
+    {
+      weight: 3,
+      arbitrary: fc
+        .tuple(record(required), fc.constantFrom(...names), nasty)
+        .map(([body, name, value]) => withField(body, name, value)),
+    },
+    {
+      weight: 2,
+      arbitrary: fc
+        .tuple(good, fc.constantFrom(...names), nasty)
+        .map(([body, name, value]) => withField(body, name, value)),
+    },
     { weight: 1, arbitrary: nasty },
   );
 }
@@ -271,13 +403,15 @@ const encode = (text: string) =>
     .map((character) => {
       const point = character.codePointAt(0) ?? 0;
       if (/[A-Za-z0-9._~-]/.test(character)) return character;
-      if (point >= 0xd800 && point <= 0xdfff) return `%ED%${(0x80 | ((point >> 6) & 0x3f)).toString(16)}%${(0x80 | (point & 0x3f)).toString(16)}`;
+      if (point >= 0xd800 && point <= 0xdfff)
+        return `%ED%${(0x80 | ((point >> 6) & 0x3f)).toString(16)}%${(0x80 | (point & 0x3f)).toString(16)}`;
       return [...Buffer.from(character)].map((byte) => `%${byte.toString(16).padStart(2, '0')}`).join('');
     })
     .join('');
 
 /** What a query or path can hold: node refuses more than 16 kB of headers before the service sees them. */
-const inUrl = (value: unknown) => encode(typeof value === 'string' ? value.slice(0, 300) : JSON.stringify(value).slice(0, 300));
+const inUrl = (value: unknown) =>
+  encode(typeof value === 'string' ? value.slice(0, 300) : JSON.stringify(value).slice(0, 300));
 
 /** Queries: parameters that fit, that do not, twice, with brackets, unknown ones. */
 function queries(endpoint: Registered): fc.Arbitrary<string> {
@@ -288,7 +422,10 @@ function queries(endpoint: Registered): fc.Arbitrary<string> {
     ),
   );
   const bad = fc
-    .tuple(fc.constantFrom(...names), fc.oneof(nasty.map(inUrl), fc.constantFrom('%', '%ff', '%00', '%ED%A0%80', '1&page=2', '1&1', '%2525')))
+    .tuple(
+      fc.constantFrom(...names),
+      fc.oneof(nasty.map(inUrl), fc.constantFrom('%', '%ff', '%00', '%ED%A0%80', '1&page=2', '1&1', '%2525')),
+    )
     .map(([name, value]) => `${encode(name)}=${value}`);
   const odd = fc.constantFrom(
     'page=1&page=2',
@@ -358,8 +495,12 @@ const paths = (endpoint: Registered) =>
     )
     .map((values) => {
       // What exists for an operator is the decoy.
-      const of = (value: string) => (value === 'known' ? String(endpoint.operation.access === 'platform' ? decoy.id : known) : value);
-      return endpoint.parameters.reduce((path, name, i) => path.replace(`{${name}}`, of(values[i] ?? '')), endpoint.path);
+      const of = (value: string) =>
+        value === 'known' ? String(endpoint.operation.access === 'platform' ? decoy.id : known) : value;
+      return endpoint.parameters.reduce(
+        (path, name, i) => path.replace(`{${name}}`, of(values[i] ?? '')),
+        endpoint.path,
+      );
     });
 
 /** Headers that a client may get wrong. */
@@ -368,7 +509,10 @@ const headers: fc.Arbitrary<Record<string, string>> = fc
     {
       'if-match': fc.constantFrom('*', '"x"', 'W/"x"', '', ',', '"', '"a", "b"', "'", 'x'.repeat(3000), '\u00ff'),
       'if-none-match': fc.constantFrom('*', '"x"', 'x'),
-      'idempotency-key': fc.oneof(fc.uuid(), fc.constantFrom('same', '', ' ', 'a b', '\u00e9', 'x'.repeat(255), 'x'.repeat(256), "';--")),
+      'idempotency-key': fc.oneof(
+        fc.uuid(),
+        fc.constantFrom('same', '', ' ', 'a b', '\u00e9', 'x'.repeat(255), 'x'.repeat(256), "';--"),
+      ),
       'x-tenant-id': fc.constantFrom(...['1', '0', 'abc', '-1', "1'", '', '\u00ff']),
       'user-agent': fc.constantFrom('', "'; --", '\u00ff\u00fe', 'x'.repeat(5000), '{"a":1}'),
       'x-forwarded-for': fc.constantFrom('1.2.3.4', "'", 'x'.repeat(1000)),
@@ -378,7 +522,9 @@ const headers: fc.Arbitrary<Record<string, string>> = fc
     },
     { requiredKeys: [] },
   )
-  .map((record) => Object.fromEntries(Object.entries(record).filter(([name]) => name !== 'x-tenant-id' || record[name] !== '')));
+  .map((record) =>
+    Object.fromEntries(Object.entries(record).filter(([name]) => name !== 'x-tenant-id' || record[name] !== '')),
+  );
 
 /** Requests to one endpoint. */
 function requests(endpoint: Registered): fc.Arbitrary<Sent> {
@@ -392,17 +538,23 @@ function requests(endpoint: Registered): fc.Arbitrary<Sent> {
   );
   const body: fc.Arbitrary<Pick<Sent, 'body' | 'headers'>> = upload
     ? fc
-        .tuple(fc.constantFrom(...upload.fields, 'other', '__proto__', ''), content, fc.constantFrom('a.png', '../../x', '', 'é"'))
+        .tuple(
+          fc.constantFrom(...upload.fields, 'other', '__proto__', ''),
+          content,
+          fc.constantFrom('a.png', '../../x', '', 'é"'),
+        )
         .map(([field, bytes, name]) => multipart(field, bytes, name))
     : endpoint.body
       ? bodies(endpoint.body).map((value) => ({ body: typeof value === 'string' ? JSON.stringify(value) : value }))
       : fc.constant({});
-  return fc.tuple(paths(endpoint), queries(endpoint), body, seldom(headers), fc.integer({ min: 0, max: 3 })).map(([path, query, sent, odd, withQuery]) => ({
-    method: endpoint.method,
-    path: path + (endpoint.query.length > 0 || withQuery === 0 ? query : ''),
-    ...sent,
-    headers: { ...odd, ...sent.headers },
-  }));
+  return fc
+    .tuple(paths(endpoint), queries(endpoint), body, seldom(headers), fc.integer({ min: 0, max: 3 }))
+    .map(([path, query, sent, odd, withQuery]) => ({
+      method: endpoint.method,
+      path: path + (endpoint.query.length > 0 || withQuery === 0 ? query : ''),
+      ...sent,
+      headers: { ...odd, ...sent.headers },
+    }));
 }
 
 describe(`whatever is sent (FUZZ_SEED=${seed} FUZZ_RUNS=${runs})`, () => {
@@ -431,7 +583,11 @@ describe(`whatever is sent (FUZZ_SEED=${seed} FUZZ_RUNS=${runs})`, () => {
     const operator = await service.anonymous.login({ is_platform: true, email: operatorEmail, password: testPassword });
     expect((await operator.get<unknown[]>('/api/platform/tenants')).pagination.totalItems).toBeGreaterThan(0);
     const fresh = await service.school();
-    const { data } = await fresh.admin.post<{ id: number; first_name: string }>('/api/students', { first_name: 'After', last_name: 'Attack' }, 201);
+    const { data } = await fresh.admin.post<{ id: number; first_name: string }>(
+      '/api/students',
+      { first_name: 'After', last_name: 'Attack' },
+      201,
+    );
     expect((await fresh.admin.get<{ first_name: string }>(`/api/students/${data.id}`)).data.first_name).toBe('After');
   });
 });
@@ -452,24 +608,41 @@ describe('the protocol', () => {
       await revive();
       const request = sample(endpoint);
       const more = over(endpoint);
-      const { answer, requestId } = await attack(endpoint, { ...request, ...more, headers: { ...request.headers, ...more.headers } });
+      const { answer, requestId } = await attack(endpoint, {
+        ...request,
+        ...more,
+        headers: { ...request.headers, ...more.headers },
+      });
       const { [requestId]: changed } = await changedBy([requestId]);
       return otherThan(answer, status, error) ?? (changed ? `changed ${changed.join(', ')}` : undefined);
     });
   }
 
-  test.each(['{', '{"a":1', 'null x', "{'a':1}", '{"a":1,}', '{a:1}', '\u0000', '"\\ud800', '[1,2', 'undefined', 'NaN', '{"a":"\t"}', '\ufeff\ufeff{}'])(
-    'the malformed JSON %p is a 400 malformed_json wherever a body is read',
-    async (body) => {
-      expect(await allRefuse(writing, 400, 'malformed_json', () => ({ body }))).toEqual([]);
-    },
-  );
+  test.each([
+    '{',
+    '{"a":1',
+    'null x',
+    "{'a':1}",
+    '{"a":1,}',
+    '{a:1}',
+    '\u0000',
+    '"\\ud800',
+    '[1,2',
+    'undefined',
+    'NaN',
+    '{"a":"\t"}',
+    '\ufeff\ufeff{}',
+  ])('the malformed JSON %p is a 400 malformed_json wherever a body is read', async (body) => {
+    expect(await allRefuse(writing, 400, 'malformed_json', () => ({ body }))).toEqual([]);
+  });
 
   test('a body that is JSON but no object, or no list where one is expected, is a 400 wherever a body is expected', async () => {
     for (const body of ['[]', '"x"', '1', 'true', '[{}]', '{}']) {
       expect(
         await allRefuse(
-          writing.filter((endpoint) => endpoint.body && (takesList(document, endpoint) ? body !== '[]' : body !== '{}')),
+          writing.filter(
+            (endpoint) => endpoint.body && (takesList(document, endpoint) ? body !== '[]' : body !== '{}'),
+          ),
           400,
           'validation_error',
           () => ({ body }),
@@ -484,10 +657,15 @@ describe('the protocol', () => {
       async (endpoint) => {
         const request = sample(endpoint);
         const isList = takesList(document, endpoint);
-        const body = isList ? [{ ...(request.body as object[])[0], no_such_field: 1 }] : { ...(request.body as object), no_such_field: 1 };
+        const body = isList
+          ? [{ ...(request.body as object[])[0], no_such_field: 1 }]
+          : { ...(request.body as object), no_such_field: 1 };
         const { answer } = await attack(endpoint, { ...request, body });
         const paths = answer.json?.details?.map(({ path }) => (isList ? path.replace(/^0\./, '') : path)) ?? [];
-        return otherThan(answer, 400, 'validation_error') ?? (paths.includes('no_such_field') ? undefined : `names ${paths.join(', ')}`);
+        return (
+          otherThan(answer, 400, 'validation_error') ??
+          (paths.includes('no_such_field') ? undefined : `names ${paths.join(', ')}`)
+        );
       },
     );
     expect(lines).toEqual([]);
@@ -496,8 +674,14 @@ describe('the protocol', () => {
   test('a query parameter that nobody knows is a 400 that names it, at every endpoint', async () => {
     const lines = await faults(endpoints, async (endpoint) => {
       const request = sample(endpoint);
-      const { answer } = await attack(endpoint, { ...request, path: `${request.path}${request.path.includes('?') ? '&' : '?'}no_such_parameter=1` });
-      return otherThan(answer, 400, 'validation_error') ?? (answer.json?.details?.some(({ path }) => path === 'no_such_parameter') ? undefined : answer.text);
+      const { answer } = await attack(endpoint, {
+        ...request,
+        path: `${request.path}${request.path.includes('?') ? '&' : '?'}no_such_parameter=1`,
+      });
+      return (
+        otherThan(answer, 400, 'validation_error') ??
+        (answer.json?.details?.some(({ path }) => path === 'no_such_parameter') ? undefined : answer.text)
+      );
     });
     expect(lines).toEqual([]);
   });
@@ -505,14 +689,22 @@ describe('the protocol', () => {
   const tooLarge = JSON.stringify({ first_name: 'a'.repeat(1_100_000) });
   test('a body of more than 1 MB is a 413 wherever a body is read, with and without its length', async () => {
     expect(await allRefuse(writing, 413, 'payload_too_large', () => ({ body: tooLarge }))).toEqual([]);
-    expect(await allRefuse(writing.slice(0, 5), 413, 'payload_too_large', () => ({ body: tooLarge, headers: { 'transfer-encoding': 'chunked' } }))).toEqual([]);
+    expect(
+      await allRefuse(writing.slice(0, 5), 413, 'payload_too_large', () => ({
+        body: tooLarge,
+        headers: { 'transfer-encoding': 'chunked' },
+      })),
+    ).toEqual([]);
   });
 
   test('a file that is too large is a 413 wherever files are taken', async () => {
     const uploads = endpoints.filter(({ route }) => route.upload !== undefined);
     expect(uploads.length).toBeGreaterThan(0);
     const lines = await allRefuse(uploads, 413, 'payload_too_large', ({ route }) =>
-      multipart(route.upload?.fields[0] ?? 'file', Buffer.concat([Buffer.from('89504e470d0a1a0a', 'hex'), Buffer.alloc(route.upload?.maxBytes ?? 0)])),
+      multipart(
+        route.upload?.fields[0] ?? 'file',
+        Buffer.concat([Buffer.from('89504e470d0a1a0a', 'hex'), Buffer.alloc(route.upload?.maxBytes ?? 0)]),
+      ),
     );
     expect(lines).toEqual([]);
   });
@@ -526,22 +718,41 @@ describe('the protocol', () => {
     'json',
     'application/json; charset=nope',
   ])('a body of type %s is a 415 wherever JSON is read', async (type) => {
-    expect(await allRefuse(writing, 415, 'unsupported_media_type', () => ({ body: '{}', headers: { 'content-type': type } }))).toEqual([]);
+    expect(
+      await allRefuse(writing, 415, 'unsupported_media_type', () => ({
+        body: '{}',
+        headers: { 'content-type': type },
+      })),
+    ).toEqual([]);
   });
 
   test('a body without a type is a 415, and JSON is one where a file has to be sent', async () => {
-    expect(await allRefuse(writing, 415, 'unsupported_media_type', () => ({ body: '{}', headers: { 'content-type': '' } }))).toEqual([]);
+    expect(
+      await allRefuse(writing, 415, 'unsupported_media_type', () => ({ body: '{}', headers: { 'content-type': '' } })),
+    ).toEqual([]);
     const uploads = endpoints.filter(({ route }) => route.upload !== undefined && route.upload.isOptional !== true);
-    expect(await allRefuse(uploads, 415, 'unsupported_media_type', () => ({ body: '{}', headers: { 'content-type': 'application/json' } }))).toEqual([]);
+    expect(
+      await allRefuse(uploads, 415, 'unsupported_media_type', () => ({
+        body: '{}',
+        headers: { 'content-type': 'application/json' },
+      })),
+    ).toEqual([]);
   });
 
-  test.each(['gzip', 'br', 'nope'])('a body that says it is %s and is not is a 400 or 415, never a fault', async (encoding) => {
-    const lines = await faults(writing, async (endpoint) => {
-      const { answer } = await attack(endpoint, { ...sample(endpoint), body: 'not compressed', headers: { 'content-encoding': encoding } });
-      return [400, 415].includes(answer.status) ? envelopeFault(answer) : `answered ${answer.status} ${answer.text}`;
-    });
-    expect(lines).toEqual([]);
-  });
+  test.each(['gzip', 'br', 'nope'])(
+    'a body that says it is %s and is not is a 400 or 415, never a fault',
+    async (encoding) => {
+      const lines = await faults(writing, async (endpoint) => {
+        const { answer } = await attack(endpoint, {
+          ...sample(endpoint),
+          body: 'not compressed',
+          headers: { 'content-encoding': encoding },
+        });
+        return [400, 415].includes(answer.status) ? envelopeFault(answer) : `answered ${answer.status} ${answer.text}`;
+      });
+      expect(lines).toEqual([]);
+    },
+  );
 
   test.each(['text/html', 'image/png', 'application/xml', 'application/json;q=0', 'text/*'])(
     'Accept: %s is a 406 wherever the answer is JSON',
@@ -569,12 +780,15 @@ describe('the protocol', () => {
   test('a method that a path does not have is a 405 whose Allow lists those that it has', async () => {
     const lines: string[] = [];
     for (const [path, known] of methods) {
-      for (const method of ['GET', 'POST', 'PUT', 'PATCH', 'DELETE', 'PROPFIND', 'TRACE'].filter((one) => !known.has(one))) {
+      for (const method of ['GET', 'POST', 'PUT', 'PATCH', 'DELETE', 'PROPFIND', 'TRACE'].filter(
+        (one) => !known.has(one),
+      )) {
         const answer = await send(service.url, { method, path, token: school.admin.token });
         const allow = new Set(answer.headers.allow?.split(', '));
         const fault = otherThan(answer, 405, 'method_not_allowed');
         if (fault) lines.push(`${method} ${path} ${fault}`);
-        else if (![...known, 'OPTIONS'].every((one) => allow.has(one)) || allow.has(method)) lines.push(`${method} ${path} allows ${[...allow].join()}`);
+        else if (![...known, 'OPTIONS'].every((one) => allow.has(one)) || allow.has(method))
+          lines.push(`${method} ${path} allows ${[...allow].join()}`);
       }
     }
     expect(methods.size).toBeGreaterThan(20);
@@ -592,7 +806,11 @@ describe('the protocol', () => {
       await revive();
       const head = await send(service.url, { method: 'HEAD', path, token: school.admin.token });
       const get = await send(service.url, { path, token: school.admin.token });
-      if (head.status !== get.status || head.text !== '' || head.headers['content-type'] !== get.headers['content-type'])
+      if (
+        head.status !== get.status ||
+        head.text !== '' ||
+        head.headers['content-type'] !== get.headers['content-type']
+      )
         lines.push(`HEAD ${path} ${head.status} ${get.status}`);
     }
     expect(lines).toEqual([]);
@@ -604,30 +822,45 @@ describe('the protocol', () => {
       const lines = await faults(
         endpoints.filter(({ parameters }) => parameters.length > 0),
         async (endpoint) => {
-          const { answer } = await attack(endpoint, { ...sample(endpoint), path: endpoint.path.replace(/\{\w+\}/g, escape) });
-          return [400, 404].includes(answer.status) ? envelopeFault(answer) : `answered ${answer.status} ${answer.text}`;
+          const { answer } = await attack(endpoint, {
+            ...sample(endpoint),
+            path: endpoint.path.replace(/\{\w+\}/g, escape),
+          });
+          return [400, 404].includes(answer.status)
+            ? envelopeFault(answer)
+            : `answered ${answer.status} ${answer.text}`;
         },
       );
       expect(lines).toEqual([]);
     },
   );
 
-  test.each(['1e0', '1.0', '0x1', '+1', '01', '%201', '1%20', '1%0A', '0', '-1', '9007199254740993', '١'].map((value) => encodeURI(decodeURI(value))))(
-    '%s is no identifier: 400 in every path',
-    async (value) => {
-      const among = endpoints.filter(({ parameters, route }) => parameters.some((name) => !(name in (route.params ?? {}))));
-      expect(await allRefuse(among, 400, 'validation_error', ({ path }) => ({ path: path.replace(/\{\w+\}/g, value) }))).toEqual([]);
-    },
-  );
+  test.each(
+    ['1e0', '1.0', '0x1', '+1', '01', '%201', '1%20', '1%0A', '0', '-1', '9007199254740993', '١'].map((value) =>
+      encodeURI(decodeURI(value)),
+    ),
+  )('%s is no identifier: 400 in every path', async (value) => {
+    const among = endpoints.filter(({ parameters, route }) =>
+      parameters.some((name) => !(name in (route.params ?? {}))),
+    );
+    expect(
+      await allRefuse(among, 400, 'validation_error', ({ path }) => ({ path: path.replace(/\{\w+\}/g, value) })),
+    ).toEqual([]);
+  });
 
   /** Where a list of the school lies, below a record that exists. */
   const listPath = (endpoint: Registered) => samplePath(document, endpoint, { id: known }).split('?')[0] ?? '';
 
-  test.each(['1e0', '1.0', '0x1', '+1', '%201', '', '0', '-1', '1&page=1', 'one'])('page=%s is no page: 400 in every list', async (value) => {
-    const lists = endpoints.filter(({ route }) => route.isPage);
-    expect(lists.length).toBeGreaterThan(5);
-    expect(await allRefuse(lists, 400, 'validation_error', (list) => ({ path: `${listPath(list)}?page=${value}` }))).toEqual([]);
-  });
+  test.each(['1e0', '1.0', '0x1', '+1', '%201', '', '0', '-1', '1&page=1', 'one'])(
+    'page=%s is no page: 400 in every list',
+    async (value) => {
+      const lists = endpoints.filter(({ route }) => route.isPage);
+      expect(lists.length).toBeGreaterThan(5);
+      expect(
+        await allRefuse(lists, 400, 'validation_error', (list) => ({ path: `${listPath(list)}?page=${value}` })),
+      ).toEqual([]);
+    },
+  );
 
   test('a list answers the page and the size that it says, and a page far behind the last is empty', async () => {
     // What the attack has left of the other school may lack the record whose list it is.
@@ -639,8 +872,15 @@ describe('the protocol', () => {
         const isPlatform = endpoint.operation.access === 'platform';
         const path = samplePath(document, endpoint, { id: isPlatform ? decoy.id : known });
         const ask = (query: string) =>
-          send(service.url, { path: `${path}${path.includes('?') ? '&' : '?'}${query}`, token: isPlatform ? service.operator.token : whole.admin.token });
-        const [huge, one, far] = [await ask('pageSize=1000'), await ask('pageSize=1&page=1'), await ask('page=1000000000&pageSize=100')];
+          send(service.url, {
+            path: `${path}${path.includes('?') ? '&' : '?'}${query}`,
+            token: isPlatform ? service.operator.token : whole.admin.token,
+          });
+        const [huge, one, far] = [
+          await ask('pageSize=1000'),
+          await ask('pageSize=1&page=1'),
+          await ask('page=1000000000&pageSize=100'),
+        ];
         const length = (answer: Answered) => (answer.json?.data as unknown[]).length;
         const total = one.json?.pagination?.totalItems ?? -1;
         const right =

@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
-import { populate } from '../support/populate.ts';
-import { isForSchools, type Registered, registry, sampleRequest } from '../support/registry.ts';
-import { operatorEmail, type School, testService, unique } from '../support/service.ts';
-import { type Answered, send } from '../support/wire.ts';
+import { populate } from '../support/fixtures/populate.ts';
+import { isForSchools, type Registered, registry, sampleRequest } from '../support/server/registry.ts';
+import { operatorEmail, type School, testService, unique } from '../support/server/service.ts';
+import { type Answered, send } from '../support/client/wire.ts';
 
 const service = await testService();
 afterAll(() => service.close());
@@ -33,8 +33,13 @@ const logins = async () => {
   for (const [table, names] of Object.entries(columns)) {
     found[table] = await service.database.query(`select ${names} from ${school.schema}.${table} order by ${names}`);
   }
-  found['sessions'] = await service.database.query('select id from platform.session where tenant_id = $1 order by id', [school.id]);
-  found['tokens'] = await service.database.query('select hash from platform.one_time_token where tenant_id = $1 order by hash', [school.id]);
+  found['sessions'] = await service.database.query('select id from platform.session where tenant_id = $1 order by id', [
+    school.id,
+  ]);
+  found['tokens'] = await service.database.query(
+    'select hash from platform.one_time_token where tenant_id = $1 order by hash',
+    [school.id],
+  );
   return found;
 };
 
@@ -54,16 +59,28 @@ const bodies: Record<string, (given: { role: number }) => Record<string, unknown
 beforeAll(async () => {
   school = await service.school();
   await populate(service, school, { endpoints, document }, id - 1, 'School');
-  const begun = await service.operator.post<{ access_token: string }>(`/api/platform/tenants/${school.id}/impersonate`, { reason: 'To see what is refused.' });
+  const begun = await service.operator.post<{ access_token: string }>(
+    `/api/platform/tenants/${school.id}/impersonate`,
+    { reason: 'To see what is refused.' },
+  );
   token = begun.data.access_token;
-  const { data: role } = await school.admin.post<{ id: number }>('/api/rbac/roles', { name: unique('Role'), permission_ids: [] }, 201);
+  const { data: role } = await school.admin.post<{ id: number }>(
+    '/api/rbac/roles',
+    { name: unique('Role'), permission_ids: [] },
+    201,
+  );
   await school.admin.post('/api/devices/register', { token: 'device', platform: 'android' });
   const before = await logins();
   // First what changes least, so that there is something left to be refused.
   const order = ['GET', 'POST', 'PUT', 'PATCH', 'DELETE'];
   for (const endpoint of ofSchools.toSorted((a, b) => order.indexOf(a.method) - order.indexOf(b.method))) {
     const body = bodies[endpoint.operation.name]?.({ role: role.id });
-    const sample = sampleRequest(document, endpoint, { id }, { ...(body ? { body } : {}), parameters: { token: 'device' } });
+    const sample = sampleRequest(
+      document,
+      endpoint,
+      { id },
+      { ...(body ? { body } : {}), parameters: { token: 'device' } },
+    );
     const isForm = endpoint.route.upload?.isOptional === true && body !== undefined;
     const sent = isForm ? { method: sample.method ?? 'POST', path: sample.path, body } : sample;
     answers.set(endpoint, await send(service.url, { ...sent, token }));
@@ -76,11 +93,32 @@ describe('an operator who acts for an admin', () => {
     const refused = [...answers].flatMap(([{ operation }, answer]) => (isRefused(answer) ? [operation.name] : []));
     expect(refused.toSorted()).toEqual(
       [
-        ...['auth_password_change', 'devices_delete', 'devices_register', 'school_setup_school_info', 'schedule_feeds_create', 'schedule_feeds_delete'],
+        ...[
+          'auth_password_change',
+          'devices_delete',
+          'devices_register',
+          'school_setup_school_info',
+          'schedule_feeds_create',
+          'schedule_feeds_delete',
+        ],
         // Among all the admin's notifications is the one that tells of this.
         'notifications_read_all',
-        ...['rbac_roles_create', 'rbac_roles_delete', 'rbac_roles_update', 'rbac_user_roles_add', 'rbac_user_roles_remove'],
-        ...['students_create', 'students_update', 'teachers_create', 'teachers_update', 'users_create', 'users_delete', 'users_update'],
+        ...[
+          'rbac_roles_create',
+          'rbac_roles_delete',
+          'rbac_roles_update',
+          'rbac_user_roles_add',
+          'rbac_user_roles_remove',
+        ],
+        ...[
+          'students_create',
+          'students_update',
+          'teachers_create',
+          'teachers_update',
+          'users_create',
+          'users_delete',
+          'users_update',
+        ],
       ].toSorted(),
     );
   });
@@ -102,7 +140,9 @@ describe('an operator who acts for an admin', () => {
     const found = new Map(entries.map(({ action, count }) => [action.replace('impersonation.', ''), count]));
     // The first that a change of the password asks for.
     found.set('auth_password_change', found.get('auth_own_credentials') ?? 0);
-    const missing = [...answers.keys()].filter(({ operation }) => (found.get(operation.name) ?? 0) < 1).map(({ name }) => name);
+    const missing = [...answers.keys()]
+      .filter(({ operation }) => (found.get(operation.name) ?? 0) < 1)
+      .map(({ name }) => name);
     expect(missing).toEqual([]);
     expect([...found.values()].reduce((sum, count) => sum + count, 0)).toBeGreaterThanOrEqual(answers.size);
   });

@@ -1,10 +1,17 @@
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import { withOwner } from '../../src/database/pool.ts';
-import { populate } from '../support/populate.ts';
-import { faults, isForSchools, references, type Registered, registry, sampleRequest } from '../support/registry.ts';
-import { type School, testPassword, testService } from '../support/service.ts';
-import { checksums } from '../support/traces.ts';
-import { type Answered, otherThan, send, type Sent } from '../support/wire.ts';
+import { populate } from '../support/fixtures/populate.ts';
+import {
+  faults,
+  isForSchools,
+  references,
+  type Registered,
+  registry,
+  sampleRequest,
+} from '../support/server/registry.ts';
+import { type School, testPassword, testService } from '../support/server/service.ts';
+import { checksums } from '../support/database/traces.ts';
+import { type Answered, otherThan, send, type Sent } from '../support/client/wire.ts';
 
 const baseDomain = 'schools.example';
 const service = await testService({ BASE_DOMAIN: baseDomain });
@@ -38,7 +45,12 @@ const ask = (request: Sent) => send(service.url, { token: a.admin.token, ...requ
 const repeatable = mine.filter(({ operation }) => !['auth_logout', 'auth_password_change'].includes(operation.name));
 
 /** Says which endpoints answer anything but an error, to everything that a user of a school may send. */
-const refused = (check: (answer: Answered) => string | undefined, school: School, headers: Record<string, string> = {}, among = repeatable) =>
+const refused = (
+  check: (answer: Answered) => string | undefined,
+  school: School,
+  headers: Record<string, string> = {},
+  among = repeatable,
+) =>
   faults(among, async (endpoint) => {
     const request = sampleRequest(document, endpoint, { id: ofA });
     return check(await ask({ ...request, token: school.admin.token, headers: { ...request.headers, ...headers } }));
@@ -67,7 +79,8 @@ describe("another school's identifiers", () => {
     const lines = await faults(withId, async (endpoint) => {
       for (const foreign of endpoint.parameters) {
         const answer = await ask(sampleRequest(document, endpoint, { id: ofA }, { parameters: { [foreign]: ofB } }));
-        const fault = otherThan(answer, 404, 'not_found') ?? (answer.text.includes(marker) ? `tells ${answer.text}` : undefined);
+        const fault =
+          otherThan(answer, 404, 'not_found') ?? (answer.text.includes(marker) ? `tells ${answer.text}` : undefined);
         if (fault) return `${foreign}: ${fault}`;
       }
       return undefined;
@@ -96,12 +109,14 @@ describe("another school's identifiers", () => {
   });
 
   test.each(
-    withReferences.map(({ endpoint, field, put }): [string, string, Registered, ReturnType<typeof references>[number]['put']] => [
-      field,
-      endpoint.name,
-      endpoint,
-      put,
-    ]),
+    withReferences.map(
+      ({ endpoint, field, put }): [string, string, Registered, ReturnType<typeof references>[number]['put']] => [
+        field,
+        endpoint.name,
+        endpoint,
+        put,
+      ],
+    ),
   )('%s in the body of %s are a 422 and change nothing', async (field, _name, endpoint, put) => {
     const before = await checksums(service.database, a.schema, b.schema, 'platform');
     const answer = await ask(sampleRequest(document, endpoint, { id: ofA }, { body: put(ofB) }));
@@ -114,25 +129,36 @@ describe("another school's identifiers", () => {
   const filters = mine
     .filter(({ operation, route }) => operation.access === 'tenant' && route.isPage)
     .flatMap((endpoint) =>
-      endpoint.query.filter(({ name }) => name.endsWith('_id')).map(({ name }): [string, string, Registered] => [name, endpoint.name, endpoint]),
+      endpoint.query
+        .filter(({ name }) => name.endsWith('_id'))
+        .map(({ name }): [string, string, Registered] => [name, endpoint.name, endpoint]),
     );
 
-  test.each(filters)('the filter %s of %s finds the own records, and none by an identifier of the other school', async (name, _name, endpoint) => {
-    const found = async (school: School, own: number, id: number) => {
-      const request = sampleRequest(document, endpoint, { id: own });
-      const answer = await ask({ ...request, path: `${request.path}${request.path.includes('?') ? '&' : '?'}${name}=${id}`, token: school.admin.token });
-      return { status: answer.status, data: answer.json?.data, total: answer.json?.pagination?.totalItems };
-    };
-    expect(await found(a, ofA, ofB)).toEqual({ status: 200, data: [], total: 0 });
-    expect(await found(b, ofB, ofA)).toEqual({ status: 200, data: [], total: 0 });
-    expect((await found(b, ofB, ofB)).total).toBeGreaterThan(0);
-  });
+  test.each(filters)(
+    'the filter %s of %s finds the own records, and none by an identifier of the other school',
+    async (name, _name, endpoint) => {
+      const found = async (school: School, own: number, id: number) => {
+        const request = sampleRequest(document, endpoint, { id: own });
+        const answer = await ask({
+          ...request,
+          path: `${request.path}${request.path.includes('?') ? '&' : '?'}${name}=${id}`,
+          token: school.admin.token,
+        });
+        return { status: answer.status, data: answer.json?.data, total: answer.json?.pagination?.totalItems };
+      };
+      expect(await found(a, ofA, ofB)).toEqual({ status: 200, data: [], total: 0 });
+      expect(await found(b, ofB, ofA)).toEqual({ status: 200, data: [], total: 0 });
+      expect((await found(b, ofB, ofB)).total).toBeGreaterThan(0);
+    },
+  );
 
   test('show in no list: what one school reads tells nothing of the other', async () => {
     const readable = repeatable.filter(({ method, parameters }) => method === 'GET' && parameters.length === 0);
     const lines = await faults(readable, async (endpoint) => {
       const own = await ask(sampleRequest(document, endpoint, { id: ofA }));
-      return own.text.includes(marker) || own.text.includes(String(ofB)) || own.text.includes(b.subdomain) ? `tells ${own.text}` : undefined;
+      return own.text.includes(marker) || own.text.includes(String(ofB)) || own.text.includes(b.subdomain)
+        ? `tells ${own.text}`
+        : undefined;
     });
     expect(lines).toEqual([]);
     const { data } = await b.admin.get<{ id: number }[]>('/api/students?search=xyzzy');
@@ -141,11 +167,17 @@ describe("another school's identifiers", () => {
   });
 
   test('do not matter to what a write may do: A can use a number, an e-mail and a name that B has', async () => {
-    const { data: theirs } = await b.admin.put<{ admission_number: string }>(`/api/students/${ofB}`, { admission_number: 'B-1' });
+    const { data: theirs } = await b.admin.put<{ admission_number: string }>(`/api/students/${ofB}`, {
+      admission_number: 'B-1',
+    });
     const { data: user } = await b.admin.get<{ email: string }>(`/api/users/${ofB}`);
     const { data: role } = await b.admin.get<{ name: string }>(`/api/rbac/roles/${ofB}`);
     const before = await checksums(service.database, b.schema);
-    await a.admin.post('/api/students', { first_name: 'Same', last_name: 'Number', admission_number: theirs.admission_number }, 201);
+    await a.admin.post(
+      '/api/students',
+      { first_name: 'Same', last_name: 'Number', admission_number: theirs.admission_number },
+      201,
+    );
     await a.admin.post('/api/users', { first_name: 'Same', last_name: 'Address', email: user.email }, 201);
     await a.admin.post('/api/rbac/roles', { name: role.name }, 201);
     expect(await checksums(service.database, b.schema)).toEqual(before);
@@ -195,27 +227,48 @@ describe('header, host and token', () => {
     expect(await checksums(service.database, a.schema, b.schema, 'platform')).toEqual(before);
   });
 
-  test.each(['0', '-1', '1.5', '1e3', '0x1', 'abc', "1'--", '1 or 1=1', '99999999999999999999', '+1', ' ', '1,1'])('X-Tenant-ID %p is a 400', async (value) => {
-    const answer = await ask({ path: '/api/auth/profile', headers: { 'x-tenant-id': value } });
-    expect(otherThan(answer, 400, 'validation_error')).toBeUndefined();
-    expect(answer.json?.details?.map(({ path }) => path)).toEqual(['X-Tenant-ID']);
-  });
+  test.each(['0', '-1', '1.5', '1e3', '0x1', 'abc', "1'--", '1 or 1=1', '99999999999999999999', '+1', ' ', '1,1'])(
+    'X-Tenant-ID %p is a 400',
+    async (value) => {
+      const answer = await ask({ path: '/api/auth/profile', headers: { 'x-tenant-id': value } });
+      expect(otherThan(answer, 400, 'validation_error')).toBeUndefined();
+      expect(answer.json?.details?.map(({ path }) => path)).toEqual(['X-Tenant-ID']);
+    },
+  );
 
   test('a log-in finds its school by body, header or host, and all that are given must agree', async () => {
     const login = (headers: Record<string, string>, body: object) =>
-      ask({ method: 'POST', path: '/api/auth/login', headers, body: { email: a.adminEmail, password: testPassword, ...body }, token: '' });
+      ask({
+        method: 'POST',
+        path: '/api/auth/login',
+        headers,
+        body: { email: a.adminEmail, password: testPassword, ...body },
+        token: '',
+      });
     const byHost = await login({ host: host(a) }, {});
     const byHeader = await login({ 'x-tenant-id': String(a.id) }, {});
-    const byAll = await login({ host: host(a), 'x-tenant-id': String(a.id) }, { tenant_id: a.id, subdomain: a.subdomain });
-    expect([byHost, byHeader, byAll].map(({ status, json }) => [status, (json?.data as { user: { email: string } }).user.email])).toEqual(
-      Array(3).fill([200, a.adminEmail]),
+    const byAll = await login(
+      { host: host(a), 'x-tenant-id': String(a.id) },
+      { tenant_id: a.id, subdomain: a.subdomain },
     );
+    expect(
+      [byHost, byHeader, byAll].map(({ status, json }) => [
+        status,
+        (json?.data as { user: { email: string } }).user.email,
+      ]),
+    ).toEqual(Array(3).fill([200, a.adminEmail]));
     expect(otherThan(await login({}, {}), 400, 'validation_error')).toBeUndefined();
     expect(otherThan(await login({ host: host(b) }, { tenant_id: a.id }), 403, 'tenant_mismatch')).toBeUndefined();
-    expect(otherThan(await login({ 'x-tenant-id': String(b.id) }, { subdomain: a.subdomain }), 403, 'tenant_mismatch')).toBeUndefined();
-    expect(otherThan(await login({}, { tenant_id: a.id, subdomain: b.subdomain }), 403, 'tenant_mismatch')).toBeUndefined();
+    expect(
+      otherThan(await login({ 'x-tenant-id': String(b.id) }, { subdomain: a.subdomain }), 403, 'tenant_mismatch'),
+    ).toBeUndefined();
+    expect(
+      otherThan(await login({}, { tenant_id: a.id, subdomain: b.subdomain }), 403, 'tenant_mismatch'),
+    ).toBeUndefined();
     expect(otherThan(await login({ host: `nobody.${baseDomain}` }, {}), 404, 'tenant_not_found')).toBeUndefined();
-    expect(otherThan(await login({ host: host(a) }, { tenant_id: 999_999_999 }), 404, 'tenant_not_found')).toBeUndefined();
+    expect(
+      otherThan(await login({ host: host(a) }, { tenant_id: 999_999_999 }), 404, 'tenant_not_found'),
+    ).toBeUndefined();
     // B does not know A's admin.
     expect(otherThan(await login({ host: host(b) }, {}), 401, 'invalid_credentials')).toBeUndefined();
   });
@@ -223,7 +276,12 @@ describe('header, host and token', () => {
   test('a refresh token refreshes only in its own school', async () => {
     const client = await service.anonymous.login({ tenant_id: a.id, email: a.adminEmail, password: testPassword });
     const refresh = (headers: Record<string, string>) =>
-      ask({ method: 'POST', path: '/api/auth/refresh', token: '', headers: { 'x-refresh-token': client.refreshToken, ...headers } });
+      ask({
+        method: 'POST',
+        path: '/api/auth/refresh',
+        token: '',
+        headers: { 'x-refresh-token': client.refreshToken, ...headers },
+      });
     expect(otherThan(await refresh({ 'x-tenant-id': String(b.id) }), 403, 'tenant_mismatch')).toBeUndefined();
     expect(otherThan(await refresh({ host: host(b) }), 403, 'tenant_mismatch')).toBeUndefined();
     expect((await refresh({ host: host(a) })).status).toBe(200);
@@ -236,8 +294,18 @@ describe('the state of a school', () => {
     await service.operator.post(`/api/platform/tenants/${school.id}/suspend`);
     const before = await checksums(service.database, school.schema);
     expect(await refused((answer) => otherThan(answer, 403, 'tenant_suspended'), school, {}, mine)).toEqual([]);
-    const login = { method: 'POST', path: '/api/auth/login', token: '', body: { tenant_id: school.id, email: school.adminEmail, password: testPassword } };
-    const refresh = { method: 'POST', path: '/api/auth/refresh', token: '', headers: { 'x-refresh-token': school.admin.refreshToken } };
+    const login = {
+      method: 'POST',
+      path: '/api/auth/login',
+      token: '',
+      body: { tenant_id: school.id, email: school.adminEmail, password: testPassword },
+    };
+    const refresh = {
+      method: 'POST',
+      path: '/api/auth/refresh',
+      token: '',
+      headers: { 'x-refresh-token': school.admin.refreshToken },
+    };
     expect(otherThan(await ask(login), 403, 'tenant_suspended')).toBeUndefined();
     expect(otherThan(await ask(refresh), 403, 'tenant_suspended')).toBeUndefined();
     expect(await checksums(service.database, school.schema)).toEqual(before);
@@ -252,7 +320,12 @@ describe('the state of a school', () => {
     await service.operator.delete(`/api/platform/tenants/${school.id}`);
     const before = await checksums(service.database, school.schema);
     expect(await refused((answer) => otherThan(answer, 401, 'invalid_token'), school, {}, mine)).toEqual([]);
-    const login = { method: 'POST', path: '/api/auth/login', token: '', body: { tenant_id: school.id, email: school.adminEmail, password: testPassword } };
+    const login = {
+      method: 'POST',
+      path: '/api/auth/login',
+      token: '',
+      body: { tenant_id: school.id, email: school.adminEmail, password: testPassword },
+    };
     expect(otherThan(await ask(login), 404, 'tenant_not_found')).toBeUndefined();
     expect(await checksums(service.database, school.schema)).toEqual(before);
     await service.operator.post(`/api/platform/tenants/${school.id}/restore`);
@@ -281,7 +354,8 @@ describe('the state of a school', () => {
   }
   const ofSchools = mine.filter(({ operation }) => operation.access === 'tenant' && operation.role === null);
   /** After the door: whatever the request itself is worth. */
-  const passes = ({ status, text }: Answered) => ([401, 402, 403].includes(status) || status >= 500 ? `answered ${status} ${text}` : undefined);
+  const passes = ({ status, text }: Answered) =>
+    [401, 402, 403].includes(status) || status >= 500 ? `answered ${status} ${text}` : undefined;
 
   test('a feature that is switched off for the school is a 403 feature_disabled at every endpoint that needs it, and on again it is not', async () => {
     const school = await service.school({ feature_flags: { transport: true } });
@@ -328,7 +402,8 @@ describe('the state of a school', () => {
 
   test('without an active subscription, 402 subscription_inactive wherever it is needed; trialing and active will do', async () => {
     const school = await service.school();
-    const set = (status: string) => service.database.query('update platform.subscription set status = $2 where tenant_id = $1', [school.id, status]);
+    const set = (status: string) =>
+      service.database.query('update platform.subscription set status = $2 where tenant_id = $1', [school.id, status]);
     const before = await checksums(service.database, school.schema);
     const list = () => ask({ path: '/api/students', token: school.admin.token });
     await withOperations('needs_setup = false, needs_subscription = true', async () => {
@@ -336,12 +411,20 @@ describe('the state of a school', () => {
       await set('past_due');
       expect(otherThan(await list(), 402, 'subscription_inactive')).toBeUndefined();
       await set('cancelled');
-      expect(await refused((answer) => otherThan(answer, 402, 'subscription_inactive'), school, {}, ofSchools)).toEqual([]);
+      expect(await refused((answer) => otherThan(answer, 402, 'subscription_inactive'), school, {}, ofSchools)).toEqual(
+        [],
+      );
       expect(await checksums(service.database, school.schema)).toEqual(before);
       await set('trialing');
-      await service.database.query("update platform.tenant set trial_ends_at = now() - interval '1 minute' where id = $1", [school.id]);
+      await service.database.query(
+        "update platform.tenant set trial_ends_at = now() - interval '1 minute' where id = $1",
+        [school.id],
+      );
       expect(otherThan(await list(), 402, 'subscription_inactive')).toBeUndefined();
-      await service.database.query("update platform.tenant set trial_ends_at = now() + interval '1 day' where id = $1", [school.id]);
+      await service.database.query(
+        "update platform.tenant set trial_ends_at = now() + interval '1 day' where id = $1",
+        [school.id],
+      );
       expect((await list()).json?.data).toEqual([]);
     });
   });
@@ -365,7 +448,9 @@ describe('the state of a school', () => {
 
   test('a school that is being migrated answers 503 with Retry-After at every endpoint, and no other school waits', async () => {
     const before = await checksums(service.database, a.schema);
-    const closed = (answer: Answered) => otherThan(answer, 503, 'unavailable') ?? (answer.headers['retry-after'] === '1' ? undefined : 'has no Retry-After');
+    const closed = (answer: Answered) =>
+      otherThan(answer, 503, 'unavailable') ??
+      (answer.headers['retry-after'] === '1' ? undefined : 'has no Retry-After');
     await withOwner(service.database.url, async (owner) => {
       await owner.query('select pg_advisory_lock(core.tenant_lock_key($1))', [a.id]);
       expect(await refused(closed, a, {}, mine)).toEqual([]);
@@ -380,10 +465,14 @@ describe('the state of a school', () => {
 
   test('a school whose schema is older than the functions answers 503 until it is migrated, and no other school waits', async () => {
     const school = await service.school();
-    await service.database.query('update platform.tenant set schema_version = schema_version - 1 where id = $1', [school.id]);
+    await service.database.query('update platform.tenant set schema_version = schema_version - 1 where id = $1', [
+      school.id,
+    ]);
     expect(await refused((answer) => otherThan(answer, 503, 'unavailable'), school, {}, mine)).toEqual([]);
     await b.admin.get(`/api/students/${ofB}`, 200);
-    await service.database.query('update platform.tenant set schema_version = schema_version + 1 where id = $1', [school.id]);
+    await service.database.query('update platform.tenant set schema_version = schema_version + 1 where id = $1', [
+      school.id,
+    ]);
     expect((await school.admin.get<unknown[]>('/api/students')).data).toEqual([]);
   });
 });

@@ -1,13 +1,13 @@
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
-import { passwords } from '../../src/api/passwords.ts';
+import { passwords } from '../../src/domain/passwords.ts';
 import { createOperator } from '../../src/database/operator.ts';
 import { withOwner } from '../../src/database/pool.ts';
-import type { Client } from '../support/client.ts';
-import { populate } from '../support/populate.ts';
-import { faults, isForSchools, type Registered, registry, sampleRequest } from '../support/registry.ts';
-import { operatorEmail, type School, testPassword, testService } from '../support/service.ts';
-import { checksums } from '../support/traces.ts';
-import { envelopeFault, otherThan, send } from '../support/wire.ts';
+import type { Client } from '../support/client/client.ts';
+import { populate } from '../support/fixtures/populate.ts';
+import { faults, isForSchools, type Registered, registry, sampleRequest } from '../support/server/registry.ts';
+import { operatorEmail, type School, testPassword, testService } from '../support/server/service.ts';
+import { checksums } from '../support/database/traces.ts';
+import { envelopeFault, otherThan, send } from '../support/client/wire.ts';
 
 const service = await testService();
 afterAll(() => service.close());
@@ -33,7 +33,9 @@ async function probe(of: School, name: string): Promise<Probe> {
   return {
     client,
     may: async (names) => {
-      const permission_ids = catalogue.filter((permission) => names.includes(permission.name)).map((permission) => permission.id);
+      const permission_ids = catalogue
+        .filter((permission) => names.includes(permission.name))
+        .map((permission) => permission.id);
       const { data } = await of.admin.put<{ permissions: string[] }>(`/api/rbac/roles/${role.id}`, { permission_ids });
       expect([...data.permissions].sort()).toEqual([...names].sort());
     },
@@ -41,7 +43,8 @@ async function probe(of: School, name: string): Promise<Probe> {
 }
 
 /** A request that has nothing wrong, to a record that exists unless `at` says otherwise. */
-const ask = (endpoint: Registered, token: string, at = id) => send(service.url, { ...sampleRequest(document, endpoint, { id: at }), token });
+const ask = (endpoint: Registered, token: string, at = id) =>
+  send(service.url, { ...sampleRequest(document, endpoint, { id: at }), token });
 
 beforeAll(async () => {
   school = await service.school();
@@ -51,8 +54,18 @@ beforeAll(async () => {
 
 describe('permissions', () => {
   test('every endpoint of a school that is not about oneself needs a permission or a role, but for what is harmless: lists of names, the setup', () => {
-    const open = endpoints.filter(({ operation }) => operation.access === 'tenant' && operation.permission === null && operation.role === null);
-    const lists = ['grades', 'school_units', 'programmes', 'mediums', 'religions', 'subject_contexts', 'document_types'];
+    const open = endpoints.filter(
+      ({ operation }) => operation.access === 'tenant' && operation.permission === null && operation.role === null,
+    );
+    const lists = [
+      'grades',
+      'school_units',
+      'programmes',
+      'mediums',
+      'religions',
+      'subject_contexts',
+      'document_types',
+    ];
     expect(open.map(({ operation }) => operation.name)).toEqual([
       ...[
         'teachers_me',
@@ -64,14 +77,31 @@ describe('permissions', () => {
         'schedule_feeds_list',
         'schedule_feeds_get',
         'schedule_feeds_delete',
-        ...['notifications_list', 'notifications_stream', 'notifications_read_all', 'notifications_delete', 'notifications_read'],
+        ...[
+          'notifications_list',
+          'notifications_stream',
+          'notifications_read_all',
+          'notifications_delete',
+          'notifications_read',
+        ],
         'holidays_list',
         'holidays_get',
       ],
-      ...['rbac_permissions_list', 'school_setup_status', 'school_setup_logo', 'devices_register', 'devices_web_push_key', 'devices_delete'],
+      ...[
+        'rbac_permissions_list',
+        'school_setup_status',
+        'school_setup_logo',
+        'devices_register',
+        'devices_web_push_key',
+        'devices_delete',
+      ],
       ...lists.flatMap((list) => [`${list}_list`, `${list}_get`]),
     ]);
-    expect(endpoints.filter(({ operation }) => operation.access === 'any' && !operation.name.startsWith('auth_')).map(({ name }) => name)).toEqual([]);
+    expect(
+      endpoints
+        .filter(({ operation }) => operation.access === 'any' && !operation.name.startsWith('auth_'))
+        .map(({ name }) => name),
+    ).toEqual([]);
     expect(permissions.length).toBeGreaterThan(8);
   });
 
@@ -89,7 +119,12 @@ describe('permissions', () => {
         async (endpoint) => {
           const answer = await ask(endpoint, all.client.token);
           const fault = otherThan(answer, 403, 'forbidden');
-          return fault ?? (answer.json?.message === `This needs the permission ${permission}.` ? undefined : `says ${answer.json?.message ?? ''}`);
+          return (
+            fault ??
+            (answer.json?.message === `This needs the permission ${permission}.`
+              ? undefined
+              : `says ${answer.json?.message ?? ''}`)
+          );
         },
       );
       expect(lines).toEqual([]);
@@ -103,29 +138,41 @@ describe('permissions', () => {
       only = await probe(school, 'One alone');
     });
 
-    test.each(permissions)('%s gets past the door of everything that needs it, and of nothing else', async (permission) => {
-      await only.may([permission]);
-      const others = permissions.filter((name) => name !== permission).map((name) => endpoints.find(({ operation }) => operation.permission === name));
-      const lines = await faults(
-        [...endpoints.filter(({ operation }) => operation.permission === permission), ...others.filter((endpoint) => endpoint !== undefined)],
-        async (endpoint) => {
-          // A record that does not exist: what is let in must not break what the next test needs.
-          const answer = await ask(endpoint, only.client.token, 999_999_999);
-          if (endpoint.operation.permission !== permission) return otherThan(answer, 403, 'forbidden');
-          if (endpoint.route.isPage && endpoint.parameters.length === 0 && answer.status !== 200)
-            return `is a list and answered ${answer.status} ${answer.text}`;
-          return answer.json?.message?.startsWith('This needs') ? `answered ${answer.status} ${answer.text}` : envelopeFault(answer);
-        },
-      );
-      expect(lines).toEqual([]);
-    });
+    test.each(permissions)(
+      '%s gets past the door of everything that needs it, and of nothing else',
+      async (permission) => {
+        await only.may([permission]);
+        const others = permissions
+          .filter((name) => name !== permission)
+          .map((name) => endpoints.find(({ operation }) => operation.permission === name));
+        const lines = await faults(
+          [
+            ...endpoints.filter(({ operation }) => operation.permission === permission),
+            ...others.filter((endpoint) => endpoint !== undefined),
+          ],
+          async (endpoint) => {
+            // A record that does not exist: what is let in must not break what the next test needs.
+            const answer = await ask(endpoint, only.client.token, 999_999_999);
+            if (endpoint.operation.permission !== permission) return otherThan(answer, 403, 'forbidden');
+            if (endpoint.route.isPage && endpoint.parameters.length === 0 && answer.status !== 200)
+              return `is a list and answered ${answer.status} ${answer.text}`;
+            return answer.json?.message?.startsWith('This needs')
+              ? `answered ${answer.status} ${answer.text}`
+              : envelopeFault(answer);
+          },
+        );
+        expect(lines).toEqual([]);
+      },
+    );
   });
 
   test('what is for one role is refused to everybody without it, the admin included', async () => {
     const ofRoles = endpoints.filter(({ operation }) => operation.role !== null);
     const nobody = await school.user([]);
     for (const token of [school.admin.token, nobody.token]) {
-      expect(await faults(ofRoles, async (endpoint) => otherThan(await ask(endpoint, token), 403, 'forbidden'))).toEqual([]);
+      expect(
+        await faults(ofRoles, async (endpoint) => otherThan(await ask(endpoint, token), 403, 'forbidden')),
+      ).toEqual([]);
     }
     expect(ofRoles.length).toBeGreaterThan(0);
   });
@@ -137,7 +184,9 @@ describe('permissions', () => {
       async (endpoint) => otherThan(await ask(endpoint, nobody.token), 403, 'forbidden'),
     );
     expect(lines).toEqual([]);
-    expect((await nobody.get<{ id: number; permissions: string[]; roles: string[] }>('/api/auth/profile')).data).toMatchObject({
+    expect(
+      (await nobody.get<{ id: number; permissions: string[]; roles: string[] }>('/api/auth/profile')).data,
+    ).toMatchObject({
       id: nobody.id,
       permissions: [],
       roles: [],
@@ -182,9 +231,15 @@ describe('permissions', () => {
     test('a token that is refreshed carries the rights of now, not those of the log-in', async () => {
       const client = await school.user(['teacher']);
       await school.admin.put(`/api/users/${client.id}`, { role_ids: [] });
-      const refreshed = await send(service.url, { method: 'POST', path: '/api/auth/refresh', headers: { 'x-refresh-token': client.refreshToken } });
+      const refreshed = await send(service.url, {
+        method: 'POST',
+        path: '/api/auth/refresh',
+        headers: { 'x-refresh-token': client.refreshToken },
+      });
       const { access_token } = refreshed.json?.data as { access_token: string };
-      expect(otherThan(await send(service.url, { path: '/api/students', token: access_token }), 403, 'forbidden')).toBeUndefined();
+      expect(
+        otherThan(await send(service.url, { path: '/api/students', token: access_token }), 403, 'forbidden'),
+      ).toBeUndefined();
     });
   });
 
@@ -208,7 +263,11 @@ describe('schools and operators', () => {
     const before = await checksums(service.database, school.schema, 'platform');
     // Both a record that exists in `platform` (the school itself, the first plan) and one that does not.
     for (const at of [school.id, 1, 999_999_999]) {
-      expect(await faults(platform, async (endpoint) => otherThan(await ask(endpoint, school.admin.token, at), 403, 'forbidden'))).toEqual([]);
+      expect(
+        await faults(platform, async (endpoint) =>
+          otherThan(await ask(endpoint, school.admin.token, at), 403, 'forbidden'),
+        ),
+      ).toEqual([]);
     }
     expect(platform.length).toBeGreaterThan(10);
     expect(await checksums(service.database, school.schema, 'platform')).toEqual(before);
@@ -220,7 +279,15 @@ describe('schools and operators', () => {
     for (const headers of [{}, { 'x-tenant-id': String(school.id) }]) {
       const lines = await faults(schools, async (endpoint) => {
         const request = sampleRequest(document, endpoint, { id });
-        return otherThan(await send(service.url, { ...request, headers: { ...request.headers, ...headers }, token: service.operator.token }), 403, 'forbidden');
+        return otherThan(
+          await send(service.url, {
+            ...request,
+            headers: { ...request.headers, ...headers },
+            token: service.operator.token,
+          }),
+          403,
+          'forbidden',
+        );
       });
       expect(lines).toEqual([]);
     }
@@ -232,12 +299,21 @@ describe('schools and operators', () => {
     const passwordHash = await passwords().hash(testPassword);
     const email = 'analyst@test.example';
     await withOwner(service.database.url, (owner) =>
-      createOperator(owner, { email, passwordHash, firstName: 'Ana', lastName: 'Lyst', role: 'analyst', tenantIds: null }),
+      createOperator(owner, {
+        email,
+        passwordHash,
+        firstName: 'Ana',
+        lastName: 'Lyst',
+        role: 'analyst',
+        tenantIds: null,
+      }),
     );
     const analyst = await service.anonymous.login({ is_platform: true, email, password: testPassword });
     const before = await checksums(service.database, school.schema, 'platform');
     for (const at of [school.id, 999_999_999]) {
-      expect(await faults(platform, async (endpoint) => otherThan(await ask(endpoint, analyst.token, at), 403, 'forbidden'))).toEqual([]);
+      expect(
+        await faults(platform, async (endpoint) => otherThan(await ask(endpoint, analyst.token, at), 403, 'forbidden')),
+      ).toEqual([]);
     }
     expect(await checksums(service.database, school.schema, 'platform')).toEqual(before);
     expect((await analyst.get<{ roles: string[] }>('/api/auth/profile')).data.roles).toEqual(['analyst']);
@@ -247,7 +323,14 @@ describe('schools and operators', () => {
     const passwordHash = await passwords().hash(testPassword);
     const email = 'demoted@test.example';
     await withOwner(service.database.url, (owner) =>
-      createOperator(owner, { email, passwordHash, firstName: 'De', lastName: 'Moted', role: 'admin', tenantIds: null }),
+      createOperator(owner, {
+        email,
+        passwordHash,
+        firstName: 'De',
+        lastName: 'Moted',
+        role: 'admin',
+        tenantIds: null,
+      }),
     );
     const demoted = await service.anonymous.login({ is_platform: true, email, password: testPassword });
     await demoted.get('/api/platform/plans', 200);

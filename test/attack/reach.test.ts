@@ -1,10 +1,17 @@
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
-import type { Client } from '../support/client.ts';
-import { populate } from '../support/populate.ts';
-import { faults, isForSchools, references, type Registered, registry, sampleRequest } from '../support/registry.ts';
-import { type School, testService } from '../support/service.ts';
-import { checksums } from '../support/traces.ts';
-import { type Answered, send, type Sent } from '../support/wire.ts';
+import type { Client } from '../support/client/client.ts';
+import { populate } from '../support/fixtures/populate.ts';
+import {
+  faults,
+  isForSchools,
+  references,
+  type Registered,
+  registry,
+  sampleRequest,
+} from '../support/server/registry.ts';
+import { type School, testService } from '../support/server/service.ts';
+import { checksums } from '../support/database/traces.ts';
+import { type Answered, send, type Sent } from '../support/client/wire.ts';
 
 // One school, where the roles teacher and student have every permission that there is: what then still keeps a teacher to
 // the classes they teach, and a student to themselves, is the reach of these roles and nothing else.
@@ -36,22 +43,36 @@ beforeAll(async () => {
   for (const id of [near, far]) {
     await service.database.query(`delete from ${schema}.class_teacher where class_id = $1 or teacher_id = $1`, [id]);
     await service.database.query(`update ${schema}.class_subject set teacher_id = null where class_id = $1`, [id]);
-    await service.database.query(`update ${schema}.class set class_teacher_id = null where class_teacher_id = $1`, [id]);
+    await service.database.query(`update ${schema}.class set class_teacher_id = null where class_teacher_id = $1`, [
+      id,
+    ]);
     await service.database.query(`update ${schema}.class set class_teacher_id = $1 where id = $1`, [id]);
     await service.database.query(`update ${schema}.student set class_id = $1, user_id = null where id = $1`, [id]);
     await service.database.query(`delete from ${schema}.enrollment where student_id = $1 and class_id <> $1`, [id]);
   }
   await service.database.query(`update ${schema}.student set user_id = $1 where id = $2`, [student.id, near]);
-  await service.database.query(`update ${schema}.student set first_name = $1, address = $1, parent_name = $1 where id = $2`, [marker, far]);
-  await service.database.query(`update ${schema}.teacher set address = $1, phone = $1 where id = $2`, [`${marker} private`, far]);
+  await service.database.query(
+    `update ${schema}.student set first_name = $1, address = $1, parent_name = $1 where id = $2`,
+    [marker, far],
+  );
+  await service.database.query(`update ${schema}.teacher set address = $1, phone = $1 where id = $2`, [
+    `${marker} private`,
+    far,
+  ]);
   await service.database.query(
     `insert into ${schema}.role_permission (role_id, permission_id)
      select r.id, p.id from ${schema}.role r, core.permission p where r.is_system and r.name in ('teacher', 'student') on conflict do nothing`,
   );
   // Logged in again with what the roles give now.
   const again = async (user: { id: number }) => {
-    const [row] = await service.database.query<{ email: string }>(`select email from ${schema}.user_account where id = $1`, [user.id]);
-    return Object.assign(await service.anonymous.login({ tenant_id: school.id, email: row?.email, password: 'test-password' }), { id: user.id });
+    const [row] = await service.database.query<{ email: string }>(
+      `select email from ${schema}.user_account where id = $1`,
+      [user.id],
+    );
+    return Object.assign(
+      await service.anonymous.login({ tenant_id: school.id, email: row?.email, password: 'test-password' }),
+      { id: user.id },
+    );
   };
   [teacher, student] = [await again(teacher), await again(student)];
 });
@@ -59,8 +80,20 @@ beforeAll(async () => {
 /** What a name in a path, a query or a body stands for, where that has an owner. */
 function kind(name: string, path: string): 'student' | 'class' | 'teacher' | undefined {
   if (name === 'id')
-    return /^\/api\/students\b/.test(path) ? 'student' : /^\/api\/classes\b/.test(path) ? 'class' : /^\/api\/teachers\b/.test(path) ? 'teacher' : undefined;
-  return /^student_ids?$/.test(name) ? 'student' : /class_ids?$/.test(name) ? 'class' : name === 'teacher_id' ? 'teacher' : undefined;
+    return /^\/api\/students\b/.test(path)
+      ? 'student'
+      : /^\/api\/classes\b/.test(path)
+        ? 'class'
+        : /^\/api\/teachers\b/.test(path)
+          ? 'teacher'
+          : undefined;
+  return /^student_ids?$/.test(name)
+    ? 'student'
+    : /class_ids?$/.test(name)
+      ? 'class'
+      : name === 'teacher_id'
+        ? 'teacher'
+        : undefined;
 }
 
 interface Attempt {
@@ -75,19 +108,44 @@ function attempts(endpoint: Registered): Attempt[] {
   const { path, parameters, query } = endpoint;
   const inPath = parameters.flatMap((name) => {
     const of = kind(name, path);
-    return of ? [{ what: name, kind: of, isFilter: false, request: sampleRequest(document, endpoint, { id: near }, { parameters: { [name]: far } }) }] : [];
+    return of
+      ? [
+          {
+            what: name,
+            kind: of,
+            isFilter: false,
+            request: sampleRequest(document, endpoint, { id: near }, { parameters: { [name]: far } }),
+          },
+        ]
+      : [];
   });
   const inBody = references(document, endpoint).flatMap(({ field, put }) => {
     const of = kind(field.split('.').at(-1) ?? '', path);
     // Whom of their colleagues a class of their own gets is for those to say who may change the class.
     return of && of !== 'teacher'
-      ? [{ what: field, kind: of, isFilter: false, request: sampleRequest(document, endpoint, { id: near }, { body: put(far) }) }]
+      ? [
+          {
+            what: field,
+            kind: of,
+            isFilter: false,
+            request: sampleRequest(document, endpoint, { id: near }, { body: put(far) }),
+          },
+        ]
       : [];
   });
   const inQuery = query.flatMap(({ name }) => {
     const of = kind(name, path);
     const request = sampleRequest(document, endpoint, { id: near });
-    return of ? [{ what: name, kind: of, isFilter: true, request: { ...request, path: `${request.path.split('?')[0] ?? ''}?${name}=${far}` } }] : [];
+    return of
+      ? [
+          {
+            what: name,
+            kind: of,
+            isFilter: true,
+            request: { ...request, path: `${request.path.split('?')[0] ?? ''}?${name}=${far}` },
+          },
+        ]
+      : [];
   });
   return [...inPath, ...inBody, ...inQuery];
 }
@@ -95,14 +153,21 @@ function attempts(endpoint: Registered): Attempt[] {
 /** Colleagues are in the directory by name; the test below says what it keeps to itself. */
 const directory = ['teachers_get', 'teachers_list', 'classes_available_class_teachers', 'classes_unassigned_teachers'];
 
-const attacked = mine.map((endpoint) => ({ endpoint, attempts: attempts(endpoint) })).filter((one) => one.attempts.length > 0);
+const attacked = mine
+  .map((endpoint) => ({ endpoint, attempts: attempts(endpoint) }))
+  .filter((one) => one.attempts.length > 0);
 
 /** What is wrong with an answer to somebody who asked for what is out of their reach. */
 function fault(answer: Answered, { isFilter }: Attempt): string | undefined {
   if (answer.status >= 500) return `answered ${answer.status}`;
   if (answer.text.includes(marker)) return `tells ${answer.text.slice(0, 300)}`;
-  if (isFilter) return answer.status === 200 && (answer.json?.pagination?.totalItems ?? 0) > 0 ? `lists ${answer.text.slice(0, 300)}` : undefined;
-  return [400, 403, 404, 409, 422].includes(answer.status) ? undefined : `answered ${answer.status} ${answer.text.slice(0, 300)}`;
+  if (isFilter)
+    return answer.status === 200 && (answer.json?.pagination?.totalItems ?? 0) > 0
+      ? `lists ${answer.text.slice(0, 300)}`
+      : undefined;
+  return [400, 403, 404, 409, 422].includes(answer.status)
+    ? undefined
+    : `answered ${answer.status} ${answer.text.slice(0, 300)}`;
 }
 
 describe.each([
@@ -146,10 +211,14 @@ describe.each([
 
   test('is told of nothing out of reach by any list or page that takes no identifier', async () => {
     const open = mine.filter(
-      ({ method, parameters, route, operation }) => method === 'GET' && parameters.length === 0 && !route.bytes && !directory.includes(operation.name),
+      ({ method, parameters, route, operation }) =>
+        method === 'GET' && parameters.length === 0 && !route.bytes && !directory.includes(operation.name),
     );
     const lines = await faults(open, async (endpoint) => {
-      const answer = await send(service.url, { ...sampleRequest(document, endpoint, { id: near }), token: client().token });
+      const answer = await send(service.url, {
+        ...sampleRequest(document, endpoint, { id: near }),
+        token: client().token,
+      });
       const people = /"(first_name|student_name|parent_name|address)" ?: ?"[^"]*Xyzzy/.exec(answer.text);
       return people && !/^\/api\/(users|rbac)/.test(endpoint.path) ? `tells ${people[0]}` : undefined;
     });
@@ -162,8 +231,16 @@ describe('a teacher whose role has every permission', () => {
     const [row] = await service.database.query<{ next: string }>(
       `select lpad((value + 1)::text, 6, '0') as next from ${school.schema}.counter where name = 'admission_number'`,
     );
-    await school.admin.post('/api/students', { first_name: 'Out', last_name: 'Ofreach', admission_number: row?.next }, 201);
-    const { data } = await teacher.post<{ admission_number: string }>('/api/students', { first_name: 'In', last_name: 'Reach', class_id: near }, 201);
+    await school.admin.post(
+      '/api/students',
+      { first_name: 'Out', last_name: 'Ofreach', admission_number: row?.next },
+      201,
+    );
+    const { data } = await teacher.post<{ admission_number: string }>(
+      '/api/students',
+      { first_name: 'In', last_name: 'Reach', class_id: near },
+      201,
+    );
     expect(Number(data.admission_number)).toBeGreaterThan(Number(row?.next));
   });
 
@@ -171,7 +248,10 @@ describe('a teacher whose role has every permission', () => {
     const leave = { leave_type: 'annual', start_date: '2031-01-01', end_date: '2031-01-31' };
     const { data } = await teacher.post<{ id: number }>('/api/teachers/leaves', leave, 201);
     expect((await teacher.put(`/api/teachers/leaves/${data.id}`, { status: 'approved' }, 403)).error).toBe('forbidden');
-    expect((await school.admin.put<{ status: string }>(`/api/teachers/leaves/${data.id}`, { status: 'approved' })).data.status).toBe('approved');
+    expect(
+      (await school.admin.put<{ status: string }>(`/api/teachers/leaves/${data.id}`, { status: 'approved' })).data
+        .status,
+    ).toBe('approved');
     expect((await teacher.get('/api/classes/meta/available-class-teachers', 403)).error).toBe('forbidden');
   });
 });

@@ -1,8 +1,8 @@
 import { readFile } from 'node:fs/promises';
 import { expect } from '@jest/globals';
 import type { Page } from 'playwright-core';
-import { browserOfFile } from '../support/browser.ts';
-import { serviceWithSchool, unique } from '../support/service.ts';
+import { browserOfFile } from '../support/client/browser.ts';
+import { serviceWithSchool, unique } from '../support/server/service.ts';
 
 const { service, school } = await serviceWithSchool({ APP_URL: 'https://app.example/enter' });
 const { operator } = service;
@@ -28,7 +28,11 @@ test('the overview counts schools and sign-ups, as bars and as a table, and show
   const { tab } = await reader();
   const page = await tab('/');
   await heading(page, 'Overview');
-  const { data } = await operator.get<{ total_tenants: number; signups_this_month: number; signups_by_month: object[] }>('/api/platform/overview');
+  const { data } = await operator.get<{
+    total_tenants: number;
+    signups_this_month: number;
+    signups_by_month: object[];
+  }>('/api/platform/overview');
   const figure = (name: string) => page.locator('.figure', { hasText: name }).locator('dd').innerText();
   expect(await figure('Schools')).toBe(String(data.total_tenants));
   expect(await figure('Sign-ups this month')).toBe(String(data.signups_this_month));
@@ -139,7 +143,13 @@ test('a school is created, after what is wrong was said at its fields', async ()
   expect(posts).toEqual([expect.stringMatching(/^[0-9a-f]{32}$/)]);
   await said(page, `${name} was created.`);
   const id = Number(/schools\/(\d+)$/.exec(page.url())?.[1]);
-  expect(await tenant(id)).toMatchObject({ name, status: 'active', plan: { id: 2 }, feature_flags: { transport: true }, contact_email: 'head@monch.example' });
+  expect(await tenant(id)).toMatchObject({
+    name,
+    status: 'active',
+    plan: { id: 2 },
+    feature_flags: { transport: true },
+    contact_email: 'head@monch.example',
+  });
   await page.locator('.entry', { hasText: 'Created school' }).waitFor();
   // Ten in the morning in Berlin, in summer.
   expect(new Date((await tenant(id)).trial_ends_at ?? '').toISOString()).toBe('2040-07-01T08:00:00.000Z');
@@ -156,7 +166,11 @@ test('a school is changed: its plan, a feature, its e-mail; only what was change
   const sent = page.waitForRequest((request) => request.method() === 'PUT');
   await button(page, 'Save changes').click();
   await said(page, 'Saved.');
-  expect((await sent).postDataJSON()).toEqual({ contact_email: 'new@contact.example', plan_id: 2, feature_flags: { timetable: false } });
+  expect((await sent).postDataJSON()).toEqual({
+    contact_email: 'new@contact.example',
+    plan_id: 2,
+    feature_flags: { timetable: false },
+  });
   expect((await sent).headers()['if-match']).toMatch(/^"/);
   expect(await tenant(id)).toMatchObject({ contact_email: 'new@contact.example', plan: { id: 2 } });
   expect((await tenant(id)).enabled_features).not.toContain('timetable');
@@ -247,7 +261,9 @@ test('an operator logs in to a school for a reason, gets a link that works, and 
   await dialog.getByText(school.adminEmail).waitFor();
   expect(await dialog.getByRole('timer').innerText()).toMatch(/^It ends in (10:00|9:5\d)\.$/);
   const headers = { Authorization: `Bearer ${new URLSearchParams(address.hash.slice(1)).get('access_token')}` };
-  const { data } = await service.anonymous.with(headers).get<{ email: string; impersonated_by: { email: string } }>('/api/auth/profile');
+  const { data } = await service.anonymous
+    .with(headers)
+    .get<{ email: string; impersonated_by: { email: string } }>('/api/auth/profile');
   expect(data).toMatchObject({ email: school.adminEmail, impersonated_by: { email: 'operator@test.example' } });
   await page.keyboard.press('Escape');
   await page
@@ -279,7 +295,9 @@ test('the audit log is filtered by school, action and days, opens to before and 
   await page.getByLabel('Action').selectOption('tenant.update');
   await page.locator('.pager').getByText('1 entry', { exact: true }).waitFor();
   await page.getByRole('button', { name: 'Details: Changed school' }).click();
-  expect(await page.locator('.changes tbody tr').allInnerTexts()).toEqual([expect.stringMatching(/^name\s+Audited-\d+\s+school-.* renamed$/)]);
+  expect(await page.locator('.changes tbody tr').allInnerTexts()).toEqual([
+    expect.stringMatching(/^name\s+Audited-\d+\s+school-.* renamed$/),
+  ]);
   await page.getByLabel('To').fill('2020-01-01');
   await page.getByText('No entry fits.').waitFor();
   await page.getByText('Days are in UTC').waitFor();
@@ -319,7 +337,9 @@ test('words of an event are added with a preview, changed, and deleted', async (
   await page.getByLabel('Active').uncheck();
   await button(page, 'Save changes').click();
   await said(page, 'Saved.');
-  const { data } = await operator.get<{ body: string; is_active: boolean }[]>('/api/platform/notification-templates?key=attendance.absent');
+  const { data } = await operator.get<{ body: string; is_active: boolean }[]>(
+    '/api/platform/notification-templates?key=attendance.absent',
+  );
   expect(data).toMatchObject([{ body: '{{student_name}} was not there.', is_active: false }]);
 
   await button(page, 'Delete').click();
@@ -344,7 +364,9 @@ test('plans are added, changed and deleted; one that is in use says so', async (
   await dialog.getByRole('button', { name: 'Create plan' }).click();
   await said(page, `The plan ${name} was created.`);
   const plans = async () => (await operator.get<{ name: string }[]>(`/api/platform/plans?search=${name}`)).data;
-  expect(await plans()).toMatchObject([{ name, price_monthly: 12.5, max_students: 80, max_teachers: 9, features_json: { features: ['timetable'] } }]);
+  expect(await plans()).toMatchObject([
+    { name, price_monthly: 12.5, max_students: 80, max_teachers: 9, features_json: { features: ['timetable'] } },
+  ]);
 
   await button(page, name).click();
   await dialog.getByLabel('Price a month').fill('15');
@@ -391,7 +413,10 @@ test('the settings of notifications are changed: a channel, quiet hours, a limit
   await page.getByLabel('Push', { exact: true }).check();
   await button(page, 'Save changes').click();
   await page.locator('.save-bar').waitFor({ state: 'detached' });
-  expect((await operator.get('/api/platform/notification-settings')).data).toMatchObject({ channels: { push: true }, quiet_hours: null });
+  expect((await operator.get('/api/platform/notification-settings')).data).toMatchObject({
+    channels: { push: true },
+    quiet_hours: null,
+  });
 });
 
 test('names that are code, end in another direction, look like a moment or are very long are shown as what they are', async () => {
@@ -410,9 +435,11 @@ test('names that are code, end in another direction, look like a moment or are v
     await page.setViewportSize({ width: 320, height: 700 });
     await button(page, 'Suspend').click();
     expect(await dialog.getByRole('heading').innerText()).toBe(`Suspend ${name}?`);
-    expect(await page.evaluate("(() => { const { scrollWidth, clientWidth } = document.querySelector('dialog'); return scrollWidth - clientWidth; })()")).toBe(
-      0,
-    );
+    expect(
+      await page.evaluate(
+        "(() => { const { scrollWidth, clientWidth } = document.querySelector('dialog'); return scrollWidth - clientWidth; })()",
+      ),
+    ).toBe(0);
     expect(await page.evaluate('document.documentElement.scrollWidth')).toBe(320);
     await page.setViewportSize({ width: 1280, height: 800 });
   }
@@ -425,7 +452,9 @@ test('names that are code, end in another direction, look like a moment or are v
     const left = (node) => (range.selectNode(node), range.getBoundingClientRect().left);
     return left(${after}) > left(${name});
   })()`);
-  expect(await sides("document.querySelector('dialog h2 bdi')", "document.querySelector('dialog h2').lastChild")).toBe(true);
+  expect(await sides("document.querySelector('dialog h2 bdi')", "document.querySelector('dialog h2').lastChild")).toBe(
+    true,
+  );
   expect(await sides("document.querySelector('h1 bdi')", "document.querySelector('h1 .badge')")).toBe(true);
 });
 
@@ -480,7 +509,9 @@ test('half a number is not taken for none', async () => {
   await limit.fill('51');
   await button(page, 'Save changes').click();
   await said(page, 'Saved.');
-  expect((await operator.get('/api/platform/notification-settings')).data).toMatchObject({ limits: { emails_per_user_per_day: 51 } });
+  expect((await operator.get('/api/platform/notification-settings')).data).toMatchObject({
+    limits: { emails_per_user_per_day: 51 },
+  });
   await operator.put('/api/platform/notification-settings', { limits: { emails_per_user_per_day: null } });
 });
 
@@ -499,9 +530,11 @@ test('what somebody else changed is told also when a suspension brought it in; t
   await operator.put(`/api/platform/tenants/${id}`, { name: 'Theirs' });
   await button(page, 'Suspend').click();
   await dialog.locator('button:focus', { hasText: /^Cancel$/ }).waitFor();
-  expect(await page.evaluate("document.getElementById(document.querySelector('dialog').getAttribute('aria-describedby')).textContent")).toContain(
-    'are refused',
-  );
+  expect(
+    await page.evaluate(
+      "document.getElementById(document.querySelector('dialog').getAttribute('aria-describedby')).textContent",
+    ),
+  ).toContain('are refused');
   await dialog.getByRole('button', { name: 'Suspend' }).click();
   await said(page, 'is suspended.');
   expect(await page.locator('.conflict').innerText()).toMatch(/Name: .+ became Theirs; you changed it too/);

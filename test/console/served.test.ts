@@ -5,9 +5,9 @@ import type { AddressInfo } from 'node:net';
 import { brotliDecompressSync, gunzipSync } from 'node:zlib';
 import { expect, test } from '@jest/globals';
 import express from 'express';
-import { consoleRouter } from '../../src/api/console.ts';
-import { raw } from '../support/raw.ts';
-import { serviceOfFile } from '../support/service.ts';
+import { consoleRouter } from '../../src/pages/console.ts';
+import { raw } from '../support/client/raw.ts';
+import { serviceOfFile } from '../support/server/service.ts';
 
 const service = await serviceOfFile();
 const folder = new URL('../../dist/console/', import.meta.url);
@@ -16,7 +16,11 @@ const text = (body: string | Buffer) => body.toString();
 test('every address below /console answers the page, which browsers ask for anew, under a policy without inline code', async () => {
   for (const path of ['/console', '/console/', '/console/schools/7?x=1', '/console/audit']) {
     const { status, headers, body } = await raw(service.url, { path });
-    expect([status, headers['content-type'], headers['cache-control']]).toEqual([200, 'text/html; charset=utf-8', 'no-cache']);
+    expect([status, headers['content-type'], headers['cache-control']]).toEqual([
+      200,
+      'text/html; charset=utf-8',
+      'no-cache',
+    ]);
     expect(headers['content-security-policy']).toBe(
       "default-src 'none';script-src 'self';style-src 'self';img-src 'self';connect-src 'self';frame-ancestors 'none';base-uri 'none';form-action 'none';" +
         "require-trusted-types-for 'script';trusted-types 'none'",
@@ -42,7 +46,9 @@ test('its files have hashed names, are kept for good, and come compressed as the
     expect(plain.headers.get('content-encoding')).toBeNull();
     const stored = await readFile(new URL(path.slice('/console/'.length), folder));
     expect(content.equals(stored)).toBe(true);
-    expect(brotliDecompressSync(await readFile(new URL(`${path.slice('/console/'.length)}.br`, folder))).equals(stored)).toBe(true);
+    expect(
+      brotliDecompressSync(await readFile(new URL(`${path.slice('/console/'.length)}.br`, folder))).equals(stored),
+    ).toBe(true);
     for (const encoding of ['br', 'gzip']) {
       const packed = await fetch(service.url + path, { headers: { 'Accept-Encoding': encoding } });
       expect(packed.headers.get('content-encoding')).toBe(encoding);
@@ -75,7 +81,10 @@ test('the first load is less than 150 kB, gzipped', async () => {
 
 test('without a build the address says how to make one, and the log too', async () => {
   const lines: object[] = [];
-  const app = express().use('/console', consoleRouter({ warn: (line: object) => lines.push(line) } as never, '/nowhere'));
+  const app = express().use(
+    '/console',
+    consoleRouter({ warn: (line: object) => lines.push(line) } as never, '/nowhere'),
+  );
   const server: Server = createServer(app);
   await new Promise<void>((done) => server.listen(0, '127.0.0.1', done));
   const answer = await raw(`http://127.0.0.1:${(server.address() as AddressInfo).port}`, { path: '/console/schools' });

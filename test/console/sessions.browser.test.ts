@@ -2,8 +2,8 @@ import { createRequire } from 'node:module';
 import { readFile } from 'node:fs/promises';
 import { expect } from '@jest/globals';
 import type { Page } from 'playwright-core';
-import { browserOfFile } from '../support/browser.ts';
-import { operatorEmail, serviceWithSchool, testPassword } from '../support/service.ts';
+import { browserOfFile } from '../support/client/browser.ts';
+import { operatorEmail, serviceWithSchool, testPassword } from '../support/server/service.ts';
 
 const { createOperator, passwords, withOwner } = shared;
 const { service, school } = await serviceWithSchool();
@@ -22,7 +22,9 @@ async function logIn(page: Page, password = testPassword, email = operatorEmail)
 /** Another operator. */
 async function another(email: string, role: 'admin' | 'analyst') {
   const passwordHash = await passwords({ memoryCost: 64 }).hash(testPassword);
-  await withOwner(service.database.url, (owner) => createOperator(owner, { email, passwordHash, firstName: 'Ana', lastName: 'Lyst', role, tenantIds: null }));
+  await withOwner(service.database.url, (owner) =>
+    createOperator(owner, { email, passwordHash, firstName: 'Ana', lastName: 'Lyst', role, tenantIds: null }),
+  );
   return { email, password: testPassword };
 }
 
@@ -37,7 +39,9 @@ test('an operator logs in where the link led, and stays logged in over a reload,
   await button(page, 'Suspend').waitFor();
   await page.reload();
   await button(page, 'Suspend').waitFor();
-  expect(await context.cookies()).toMatchObject([{ name: 'refresh_token', httpOnly: true, sameSite: 'Strict', path: '/api/auth' }]);
+  expect(await context.cookies()).toMatchObject([
+    { name: 'refresh_token', httpOnly: true, sameSite: 'Strict', path: '/api/auth' },
+  ]);
   const kept = await page.evaluate('JSON.stringify([document.cookie, { ...localStorage }, { ...sessionStorage }])');
   expect(kept).toBe('["",{"console.has-session":"yes"},{}]');
 });
@@ -99,7 +103,9 @@ test('who is logged out while they type logs in again over it, and what they sen
   await dialog.getByRole('button', { name: 'Log in', exact: true }).click();
   await page.locator('.notices').getByText('Saved.').waitFor();
   const again = await service.anonymous.login({ is_platform: true, email: operatorEmail, password: testPassword });
-  expect((await again.get<{ contact_email: string }>(`/api/platform/tenants/${school.id}`)).data.contact_email).toBe('kept@contact.example');
+  expect((await again.get<{ contact_email: string }>(`/api/platform/tenants/${school.id}`)).data.contact_email).toBe(
+    'kept@contact.example',
+  );
 });
 
 test('what one operator typed is never saved in the name of another who logged in meanwhile', async () => {
@@ -237,14 +243,17 @@ test('axe finds nothing serious on any screen, in light and in dark; none scroll
       await seen.emulateMedia({ colorScheme, reducedMotion: 'reduce' });
       // What colours do not change is looked at once.
       const rules = colorScheme === 'light' ? '{}' : "{ runOnly: ['color-contrast'] }";
-      const found = await seen.evaluate<{ id: string; impact: string; nodes: { html: string; failureSummary: string }[] }[]>(
-        `axe.run(document, { resultTypes: ['violations'], ...${rules} }).then(({ violations }) => violations)`,
-      );
+      const found = await seen.evaluate<
+        { id: string; impact: string; nodes: { html: string; failureSummary: string }[] }[]
+      >(`axe.run(document, { resultTypes: ['violations'], ...${rules} }).then(({ violations }) => violations)`);
       const serious = found.filter(({ impact }) => impact === 'serious' || impact === 'critical');
       expect({
         where,
         colorScheme,
-        serious: serious.map(({ id, nodes }) => [id, ...nodes.slice(0, 3).map(({ html, failureSummary }) => `${html} ${failureSummary}`)]),
+        serious: serious.map(({ id, nodes }) => [
+          id,
+          ...nodes.slice(0, 3).map(({ html, failureSummary }) => `${html} ${failureSummary}`),
+        ]),
       }).toEqual({
         where,
         colorScheme,

@@ -1,6 +1,14 @@
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
-import { testDatabase, type TestDatabase } from '../support/database.ts';
-import { acting, type BareTenant, dropRules, plainInsert, provision, type TenantTable, tenantTables } from '../support/tenants.ts';
+import { testDatabase, type TestDatabase } from '../support/server/database.ts';
+import {
+  acting,
+  type BareTenant,
+  dropRules,
+  plainInsert,
+  provision,
+  type TenantTable,
+  tenantTables,
+} from '../support/database/tenants.ts';
 
 let database: TestDatabase;
 let school: BareTenant;
@@ -36,7 +44,9 @@ const reads = (settings: Record<string, string>) =>
   acting(database.url, 'school_tenant', { 'app.tenant_id': String(school.id), ...settings }, async ({ rows }) => {
     const found: Record<string, number[]> = {};
     const numbers = async (table: string, column: string) =>
-      (await rows<{ n: string }>(`select distinct "${column}" as n from ${school.schema}.${table} order by 1`)).map((row) => Number(row.n));
+      (await rows<{ n: string }>(`select distinct "${column}" as n from ${school.schema}.${table} order by 1`)).map(
+        (row) => Number(row.n),
+      );
     found['student'] = await numbers('student', 'id');
     found['user_account'] = await numbers('user_account', 'id');
     found['teacher'] = await numbers('teacher', 'id');
@@ -69,7 +79,10 @@ describe('row policies', () => {
 
   test.each<[string, Record<string, string>]>([
     ['no setting is made', {}],
-    ['every setting is empty, as after another transaction', { 'app.scope': '', 'app.student_id': '', 'app.user_id': '' }],
+    [
+      'every setting is empty, as after another transaction',
+      { 'app.scope': '', 'app.student_id': '', 'app.user_id': '' },
+    ],
     ['the scope is unknown', { 'app.scope': 'ALL', 'app.student_id': '', 'app.user_id': '' }],
   ])('nothing shows when %s', async (_case, settings) => {
     expect(await reads(settings)).toEqual(shows([], [], []));
@@ -80,20 +93,32 @@ describe('row policies', () => {
   });
 
   test('a student can neither change, remove nor add a row of another student', async () => {
-    await acting(database.url, 'school_tenant', { 'app.tenant_id': String(school.id), ...mine }, async ({ attempt }) => {
-      const refused: Record<string, unknown> = {};
-      for (const table of ofStudents) {
-        const name = `${school.schema}.${table.name}`;
-        refused[table.name] = {
-          insert: await attempt(plainInsert(school.schema, table, { student_id: '2' })),
-          delete: table.verbs.includes('delete') ? await attempt(`delete from ${name} where student_id = 2`) : 0,
-          update: table.changeable === null ? 0 : await attempt(`update ${name} set "${table.changeable}" = "${table.changeable}" where student_id = 2`),
-        };
-      }
-      expect(refused).toEqual(Object.fromEntries(ofStudents.map(({ name }) => [name, { insert: '42501', delete: 0, update: 0 }])));
-      expect(await attempt(`update ${school.schema}.student set phone = '0' where id = 2`)).toBe(0);
-      expect(await attempt(`update ${school.schema}.student set phone = '0'`)).toBe(1);
-      expect(await attempt(`update ${school.schema}.user_account set phone = '0'`)).toBe(1);
-    });
+    await acting(
+      database.url,
+      'school_tenant',
+      { 'app.tenant_id': String(school.id), ...mine },
+      async ({ attempt }) => {
+        const refused: Record<string, unknown> = {};
+        for (const table of ofStudents) {
+          const name = `${school.schema}.${table.name}`;
+          refused[table.name] = {
+            insert: await attempt(plainInsert(school.schema, table, { student_id: '2' })),
+            delete: table.verbs.includes('delete') ? await attempt(`delete from ${name} where student_id = 2`) : 0,
+            update:
+              table.changeable === null
+                ? 0
+                : await attempt(
+                    `update ${name} set "${table.changeable}" = "${table.changeable}" where student_id = 2`,
+                  ),
+          };
+        }
+        expect(refused).toEqual(
+          Object.fromEntries(ofStudents.map(({ name }) => [name, { insert: '42501', delete: 0, update: 0 }])),
+        );
+        expect(await attempt(`update ${school.schema}.student set phone = '0' where id = 2`)).toBe(0);
+        expect(await attempt(`update ${school.schema}.student set phone = '0'`)).toBe(1);
+        expect(await attempt(`update ${school.schema}.user_account set phone = '0'`)).toBe(1);
+      },
+    );
   });
 });

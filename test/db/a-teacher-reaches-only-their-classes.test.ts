@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
-import { testDatabase, type TestDatabase } from '../support/database.ts';
-import { acting, type BareTenant, provision } from '../support/tenants.ts';
+import { testDatabase, type TestDatabase } from '../support/server/database.ts';
+import { acting, type BareTenant, provision } from '../support/database/tenants.ts';
 
 let database: TestDatabase;
 let school: BareTenant;
@@ -75,7 +75,15 @@ describe('row policies', () => {
     ['a teacher of no class', { 'app.scope': 'taught', 'app.class_ids': ',,' }],
     ['a teacher whose classes were never set', { 'app.scope': 'taught' }],
   ])('%s sees none of them', async (_who, settings) => {
-    expect(await shows(settings)).toEqual({ classes: [], students: [], enrollments: [], marks: [], corrections: [], totals: [], days: [] });
+    expect(await shows(settings)).toEqual({
+      classes: [],
+      students: [],
+      enrollments: [],
+      marks: [],
+      corrections: [],
+      totals: [],
+      days: [],
+    });
   });
 
   test('a teacher sees when everybody teaches, and writes only into the classes they teach; a student sees their own classes and writes nothing', async () => {
@@ -84,31 +92,62 @@ describe('row policies', () => {
        insert into ${school.schema}.timetable_slot (class_id, academic_year_id, subject_id, day_of_week, period) values (1, 1, 1, 1, 1), (2, 1, 1, 1, 1)`,
     );
     const slots = (settings: Record<string, string>) =>
-      acting(database.url, 'school_tenant', { 'app.tenant_id': String(school.id), ...settings }, async ({ rows, attempt }) => {
-        const table = `${school.schema}.timetable_slot`;
-        const add = (classId: number) =>
-          attempt(`insert into ${table} (class_id, academic_year_id, subject_id, day_of_week, period) values (${classId}, 1, 1, 2, 2)`);
-        return {
-          seen: (await rows<{ id: number }>(`select class_id::integer as id from ${table} order by 1`)).map(({ id }) => id),
-          added: [await add(1), await add(2)],
-          moved: await attempt(`update ${table} set period = 3`),
-          // Into a class of somebody else.
-          given: await attempt(`update ${table} set class_id = 2, period = 4 where class_id = 1`),
-          removed: await attempt(`delete from ${table}`),
-        };
-      });
+      acting(
+        database.url,
+        'school_tenant',
+        { 'app.tenant_id': String(school.id), ...settings },
+        async ({ rows, attempt }) => {
+          const table = `${school.schema}.timetable_slot`;
+          const add = (classId: number) =>
+            attempt(
+              `insert into ${table} (class_id, academic_year_id, subject_id, day_of_week, period) values (${classId}, 1, 1, 2, 2)`,
+            );
+          return {
+            seen: (await rows<{ id: number }>(`select class_id::integer as id from ${table} order by 1`)).map(
+              ({ id }) => id,
+            ),
+            added: [await add(1), await add(2)],
+            moved: await attempt(`update ${table} set period = 3`),
+            // Into a class of somebody else.
+            given: await attempt(`update ${table} set class_id = 2, period = 4 where class_id = 1`),
+            removed: await attempt(`delete from ${table}`),
+          };
+        },
+      );
     const refused = '42501';
-    expect(await slots({ 'app.scope': 'all' })).toEqual({ seen: [1, 2], added: [1, 1], moved: 2, given: 1, removed: 2 });
-    expect(await slots({ 'app.scope': 'taught', 'app.class_ids': ',1,' })).toEqual({ seen: [1, 2], added: [1, refused], moved: 1, given: refused, removed: 1 });
-    expect(await slots({ 'app.scope': 'own', 'app.class_ids': ',1,' })).toEqual({ seen: [1], added: [refused, refused], moved: 0, given: 0, removed: 0 });
+    expect(await slots({ 'app.scope': 'all' })).toEqual({
+      seen: [1, 2],
+      added: [1, 1],
+      moved: 2,
+      given: 1,
+      removed: 2,
+    });
+    expect(await slots({ 'app.scope': 'taught', 'app.class_ids': ',1,' })).toEqual({
+      seen: [1, 2],
+      added: [1, refused],
+      moved: 1,
+      given: refused,
+      removed: 1,
+    });
+    expect(await slots({ 'app.scope': 'own', 'app.class_ids': ',1,' })).toEqual({
+      seen: [1],
+      added: [refused, refused],
+      moved: 0,
+      given: 0,
+      removed: 0,
+    });
   });
 
   test('the school is counted whole, and the reach is afterwards what it was', async () => {
-    await database.query('insert into platform.tenant_usage (tenant_id) values ($1) on conflict do nothing', [school.id]);
+    await database.query('insert into platform.tenant_usage (tenant_id) values ($1) on conflict do nothing', [
+      school.id,
+    ]);
     const settings = { 'app.tenant_id': String(school.id), 'app.scope': 'taught', 'app.class_ids': ',1,' };
     const after = await acting(database.url, 'school_tenant', settings, async ({ rows }) => {
       await rows('select core.usage_count()');
-      return rows(`select current_setting('app.scope') as scope, current_setting('app.tenant_id') as tenant, students from core.tenant_usage()`);
+      return rows(
+        `select current_setting('app.scope') as scope, current_setting('app.tenant_id') as tenant, students from core.tenant_usage()`,
+      );
     });
     expect(after).toEqual([{ scope: 'taught', tenant: String(school.id), students: 3 }]);
   });

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
-import { testDatabase, type TestDatabase } from '../support/database.ts';
-import { asAnalyst, refresh, viewsOf } from '../support/facts.ts';
-import { acting, provision } from '../support/tenants.ts';
+import { testDatabase, type TestDatabase } from '../support/server/database.ts';
+import { asAnalyst, refresh, viewsOf } from '../support/database/facts.ts';
+import { acting, provision } from '../support/database/tenants.ts';
 
 let database: TestDatabase;
 let ids: number[];
@@ -34,7 +34,9 @@ const found = (schools: Parameters<typeof asAnalyst>[1]): Promise<Record<string,
   asAnalyst(database, schools, async ({ rows }) => {
     const answer: Record<string, (number | null)[]> = {};
     for (const view of views) {
-      const seen = await rows<{ id: string | null }>(`select distinct tenant_id as id from analytics.${view} order by 1`);
+      const seen = await rows<{ id: string | null }>(
+        `select distinct tenant_id as id from analytics.${view} order by 1`,
+      );
       answer[view] = seen.map(({ id }) => (id === null ? null : Number(id)));
     }
     return answer;
@@ -74,9 +76,17 @@ describe('an analyst', () => {
   });
 
   test('finds no more by the settings of requests and of jobs', async () => {
-    const settings = { 'app.tenant_id': String(school(1)), 'app.scope': 'all', 'app.is_system': 'yes', 'app.analytics_tenants': `,${String(school(2))},` };
+    const settings = {
+      'app.tenant_id': String(school(1)),
+      'app.scope': 'all',
+      'app.is_system': 'yes',
+      'app.analytics_tenants': `,${String(school(2))},`,
+    };
     await acting(database.url, 'school_analyst', settings, async ({ rows }) => {
-      for (const view of views) expect(await rows(`select distinct tenant_id::integer as id from analytics.${view}`)).toEqual([{ id: school(2) }]);
+      for (const view of views)
+        expect(await rows(`select distinct tenant_id::integer as id from analytics.${view}`)).toEqual([
+          { id: school(2) },
+        ]);
     });
   });
 
@@ -87,7 +97,9 @@ describe('an analyst', () => {
           `select count(*)::integer as n from analytics.tenants where case when tenant_id <> ${String(school(0))} then 1 / (tenant_id - tenant_id) = 0 else true end`,
         ),
       ).toEqual([{ n: 1 }]);
-      expect(await attempt(`select from analytics.fee_months where 1 / (tenant_id - ${String(school(3))}) = 7`)).toBe(0);
+      expect(await attempt(`select from analytics.fee_months where 1 / (tenant_id - ${String(school(3))}) = 7`)).toBe(
+        0,
+      );
     });
   });
 
@@ -99,8 +111,16 @@ describe('an analyst', () => {
     expect(tables.length).toBeGreaterThan(20);
     await asAnalyst(database, 'all', async ({ attempt }) => {
       for (const { name, columns } of tables) {
-        for (const statement of [`insert into ${name} default values`, `update ${name} set ${columns} = null`, `delete from ${name}`, `truncate ${name}`]) {
-          expect({ statement, outcome: await attempt(statement) }).toEqual({ statement, outcome: expect.stringMatching(/^(42501|42809|55000)$/) });
+        for (const statement of [
+          `insert into ${name} default values`,
+          `update ${name} set ${columns} = null`,
+          `delete from ${name}`,
+          `truncate ${name}`,
+        ]) {
+          expect({ statement, outcome: await attempt(statement) }).toEqual({
+            statement,
+            outcome: expect.stringMatching(/^(42501|42809|55000)$/),
+          });
         }
       }
     });
@@ -119,26 +139,39 @@ describe('an analyst', () => {
     );
     expect(functions.length).toBeGreaterThan(200);
     for (const role of ['school_analyst', 'school_graphql']) {
-      await acting(database.url, role, { 'app.analytics_tenants': 'all', 'app.tenant_id': String(school(0)), 'app.scope': 'all' }, async ({ attempt }) => {
-        for (const { name } of tables) expect({ role, name, outcome: await attempt(`select from ${name} limit 1`) }).toEqual({ role, name, outcome: '42501' });
-        for (const { call } of functions) expect({ role, call, outcome: await attempt(`select ${call}`) }).toEqual({ role, call, outcome: '42501' });
-      });
+      await acting(
+        database.url,
+        role,
+        { 'app.analytics_tenants': 'all', 'app.tenant_id': String(school(0)), 'app.scope': 'all' },
+        async ({ attempt }) => {
+          for (const { name } of tables)
+            expect({ role, name, outcome: await attempt(`select from ${name} limit 1`) }).toEqual({
+              role,
+              name,
+              outcome: '42501',
+            });
+          for (const { call } of functions)
+            expect({ role, call, outcome: await attempt(`select ${call}`) }).toEqual({ role, call, outcome: '42501' });
+        },
+      );
     }
   });
 });
 
 test('the log-in of the server of analysts reads nothing before it becomes an analyst, and can become nothing else', async () => {
   await acting(database.url, 'school_graphql', { 'app.analytics_tenants': 'all' }, async ({ attempt }) => {
-    for (const view of views) expect({ view, outcome: await attempt(`select from analytics.${view}`) }).toEqual({ view, outcome: '42501' });
+    for (const view of views)
+      expect({ view, outcome: await attempt(`select from analytics.${view}`) }).toEqual({ view, outcome: '42501' });
   });
   const settable = await database.query(
     `select r.rolname::text as role from pg_roles r where r.rolname <> 'school_graphql' and r.rolname !~ '^pg_' and pg_has_role('school_graphql', r.oid, 'set')`,
   );
   expect(settable).toEqual([{ role: 'school_analyst' }]);
-  expect(await database.query("select unnest(setconfig) as setting from pg_db_role_setting where setrole = 'school_graphql'::regrole order by 1")).toEqual([
-    { setting: 'default_transaction_read_only=on' },
-    { setting: 'statement_timeout=5s' },
-  ]);
+  expect(
+    await database.query(
+      "select unnest(setconfig) as setting from pg_db_role_setting where setrole = 'school_graphql'::regrole order by 1",
+    ),
+  ).toEqual([{ setting: 'default_transaction_read_only=on' }, { setting: 'statement_timeout=5s' }]);
 });
 
 test('a school that is suspended stays with its status, one that is deleted is gone from every view at once, and one that is restored is back', async () => {

@@ -5,10 +5,10 @@ import { gunzipSync } from 'node:zlib';
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import type pgTypes from 'pg';
 import { exportTenant } from '../../src/database/archive.ts';
-import type { Service } from '../../src/service.ts';
-import { type OwnServer, ownServer } from '../support/own-server.ts';
-import { dropRules, plainInsert, provision, tenantTables } from '../support/tenants.ts';
-import { until } from '../support/until.ts';
+import type { Service } from '../../src/process/service.ts';
+import { type OwnServer, ownServer } from '../support/server/own-server.ts';
+import { dropRules, plainInsert, provision, tenantTables } from '../support/database/tenants.ts';
+import { until } from '../support/client/until.ts';
 
 const { client, createOperator, migrate, passwords, pg, readConfig, startService, withOwner } = shared;
 
@@ -21,7 +21,9 @@ let dataDir: string;
 beforeAll(async () => {
   own = await ownServer();
   dataDir = await mkdtemp(join(tmpdir(), 'school-data-'));
-  await withOwner(own.url('postgres'), (superuser) => superuser.query('create role landlord login createdb createrole'));
+  await withOwner(own.url('postgres'), (superuser) =>
+    superuser.query('create role landlord login createdb createrole'),
+  );
   const asLandlord = (database: string) => own.url(database).replace('postgres://postgres@', 'postgres://landlord@');
   await withOwner(asLandlord('postgres'), (landlord) => landlord.query('create database leased'));
   ownerUrl = asLandlord('leased');
@@ -36,8 +38,11 @@ test('an owner who may create databases and roles, and no more, migrates, provis
   const [who] = await withOwner(
     ownerUrl,
     async (owner) =>
-      (await owner.query<{ super: boolean; bypass: boolean }>('select rolsuper as super, rolbypassrls as bypass from pg_roles where rolname = current_user'))
-        .rows,
+      (
+        await owner.query<{ super: boolean; bypass: boolean }>(
+          'select rolsuper as super, rolbypassrls as bypass from pg_roles where rolname = current_user',
+        )
+      ).rows,
   );
   expect(who).toEqual({ super: false, bypass: false });
   expect(await migrate({ ownerUrl })).toEqual({ tenants: [], failed: [] });
@@ -46,16 +51,34 @@ test('an owner who may create databases and roles, and no more, migrates, provis
   const [temporary] = await withOwner(
     ownerUrl,
     async (owner) =>
-      (await owner.query<{ allowed: boolean }>("select has_database_privilege('school_tenant', current_database(), 'temporary') as allowed")).rows,
+      (
+        await owner.query<{ allowed: boolean }>(
+          "select has_database_privilege('school_tenant', current_database(), 'temporary') as allowed",
+        )
+      ).rows,
   );
   expect(temporary).toEqual({ allowed: false });
 
   const passwordHash = await passwords().hash('test-password');
   await withOwner(ownerUrl, (owner) =>
-    createOperator(owner, { email: 'op@test.example', passwordHash, firstName: 'Op', lastName: 'Erator', role: 'admin', tenantIds: null }),
+    createOperator(owner, {
+      email: 'op@test.example',
+      passwordHash,
+      firstName: 'Op',
+      lastName: 'Erator',
+      role: 'admin',
+      tenantIds: null,
+    }),
   );
   service = await startService(
-    readConfig({ PORT: '0', NODE_ENV: 'test', DATA_DIR: dataDir, LOG_LEVEL: 'silent', RATE_LIMIT_PER_MINUTE: '0', PUBLIC_RATE_LIMIT_PER_MINUTE: '0' }),
+    readConfig({
+      PORT: '0',
+      NODE_ENV: 'test',
+      DATA_DIR: dataDir,
+      LOG_LEVEL: 'silent',
+      RATE_LIMIT_PER_MINUTE: '0',
+      PUBLIC_RATE_LIMIT_PER_MINUTE: '0',
+    }),
     ownerUrl,
   );
   const anonymous = await client(service.url ?? '');
@@ -75,8 +98,14 @@ test('an owner who may create databases and roles, and no more, migrates, provis
   }
   const green = await anonymous.login({ subdomain: 'green', email: 'admin@green.example', password: 'test-password' });
   const blue = await anonymous.login({ subdomain: 'blue', email: 'admin@blue.example', password: 'test-password' });
-  await green.post('/api/students', { first_name: 'José', last_name: 'García', create_user_account: true, email: 'jose@green.example' }, 201);
-  expect((await green.get<{ first_name: string }[]>('/api/students?search=garcia')).data).toMatchObject([{ first_name: 'José', admission_number: '000001' }]);
+  await green.post(
+    '/api/students',
+    { first_name: 'José', last_name: 'García', create_user_account: true, email: 'jose@green.example' },
+    201,
+  );
+  expect((await green.get<{ first_name: string }[]>('/api/students?search=garcia')).data).toMatchObject([
+    { first_name: 'José', admission_number: '000001' },
+  ]);
   expect((await blue.get<unknown[]>('/api/students')).data).toEqual([]);
   expect((await operator.get<{ stats: unknown }>(`/api/platform/tenants/${tenants[0] ?? 0}`)).data.stats).toEqual({
     total_students: 1,
@@ -86,20 +115,37 @@ test('an owner who may create databases and roles, and no more, migrates, provis
 
   // A teacher who may change students counts the school as it is, not as far as they reach.
   const { data: permissions } = await green.get<{ id: number; name: string }[]>('/api/rbac/permissions');
-  const { data: roles } = await green.get<{ id: number; name: string; permission_ids: number[] }[]>('/api/rbac/roles?search=teacher');
+  const { data: roles } = await green.get<{ id: number; name: string; permission_ids: number[] }[]>(
+    '/api/rbac/roles?search=teacher',
+  );
   const change = permissions.find(({ name }) => name === 'student.update')?.id ?? 0;
   const [role] = roles;
   await green.put(`/api/rbac/roles/${role?.id ?? 0}`, { permission_ids: [...(role?.permission_ids ?? []), change] });
   const { data: grade } = await green.post<{ id: number }>('/api/grades', { name: 'One' }, 201);
-  const { data: year } = await green.post<{ id: number }>('/api/academics/years', { name: 'Now', start_date: '2026-01-01', end_date: '2026-12-31' }, 201);
+  const { data: year } = await green.post<{ id: number }>(
+    '/api/academics/years',
+    { name: 'Now', start_date: '2026-01-01', end_date: '2026-12-31' },
+    201,
+  );
   const login = { email: 'tea@green.example', create_user_account: true, password: 'test-password' };
-  const { data: tea } = await green.post<{ id: number }>('/api/teachers', { first_name: 'Tea', last_name: 'Cher', ...login }, 201);
+  const { data: tea } = await green.post<{ id: number }>(
+    '/api/teachers',
+    { first_name: 'Tea', last_name: 'Cher', ...login },
+    201,
+  );
   const inClass = { grade_id: grade.id, academic_year_id: year.id, class_teacher_id: tea.id };
   const { data: taught } = await green.post<{ id: number }>('/api/classes', { name: 'Taught', ...inClass }, 201);
-  const { data: pupil } = await green.post<{ id: number }>('/api/students', { first_name: 'In', last_name: 'Class', class_id: taught.id }, 201);
+  const { data: pupil } = await green.post<{ id: number }>(
+    '/api/students',
+    { first_name: 'In', last_name: 'Class', class_id: taught.id },
+    201,
+  );
   const teacher = await anonymous.login({ subdomain: 'green', email: login.email, password: login.password });
   await teacher.put(`/api/students/${pupil.id}`, { is_active: true });
-  expect((await green.get<{ usage: object }>('/api/subscription/status')).data.usage).toMatchObject({ students: { used: 2 }, teachers: { used: 1 } });
+  expect((await green.get<{ usage: object }>('/api/subscription/status')).data.usage).toMatchObject({
+    students: { used: 2 },
+    teachers: { used: 1 },
+  });
 
   // The facts of a school are written under row security, and an analyst reads those of this school.
   const analyst = await withOwner(ownerUrl, async (owner) => {
@@ -150,7 +196,9 @@ test('an owner who may create databases and roles, and no more, migrates, provis
     await owner.query(
       "insert into tenant_1.idempotency_key (user_id, key, operation, request_hash, created_at) values (1, 'old', 'x', 'x', now() - interval '2 days')",
     );
-    await owner.query('reset app.tenant_id; reset app.scope; set role school_worker; select core.clean_up(); select core.clean_up_school(1)');
+    await owner.query(
+      'reset app.tenant_id; reset app.scope; set role school_worker; select core.clean_up(); select core.clean_up_school(1)',
+    );
     await owner.query("reset role; set app.tenant_id = '1'; set app.scope = 'all'");
     expect((await owner.query('select from tenant_1.idempotency_key')).rowCount).toBe(0);
   } finally {
@@ -165,7 +213,8 @@ test('its export of a school has every row of every table, whoever a row belongs
   await withOwner(own.url('leased'), async (superuser) => {
     const database = {
       url: own.url('leased'),
-      query: async <R extends pgTypes.QueryResultRow>(text: string, values?: unknown[]) => (await superuser.query<R>(text, values)).rows,
+      query: async <R extends pgTypes.QueryResultRow>(text: string, values?: unknown[]) =>
+        (await superuser.query<R>(text, values)).rows,
       drop: () => Promise.resolve(),
     };
     const { id, schema } = await provision(database);
@@ -179,14 +228,22 @@ test('its export of a school has every row of every table, whoever a row belongs
     const known = ofUsersAlone.filter((name) => !open.some((table) => table.name === name));
 
     const file = join(dataDir, 'leased.jsonl.gz');
-    await withOwner(ownerUrl, (owner) => exportTenant(owner, { text: 'select name, at_a_time from core.archive_open($1)', values: [id] }, file));
+    await withOwner(ownerUrl, (owner) =>
+      exportTenant(owner, { text: 'select name, at_a_time from core.archive_open($1)', values: [id] }, file),
+    );
     const lines = gunzipSync(await readFile(file))
       .toString()
       .split('\n');
     const counts = await Promise.all(
       tables.map(async ({ name }) => {
-        const [row] = await database.query<{ there: number }>(`select count(*)::integer as there from ${schema}.${name}`);
-        return { name, there: row?.there ?? 0, exported: lines.filter((line) => line.startsWith(`{"table":"${name}",`)).length };
+        const [row] = await database.query<{ there: number }>(
+          `select count(*)::integer as there from ${schema}.${name}`,
+        );
+        return {
+          name,
+          there: row?.there ?? 0,
+          exported: lines.filter((line) => line.startsWith(`{"table":"${name}",`)).length,
+        };
       }),
     );
     expect(counts.length).toBeGreaterThan(40);

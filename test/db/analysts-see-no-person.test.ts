@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
-import { testDatabase, type TestDatabase } from '../support/database.ts';
-import { asAnalyst, refresh, viewsOf } from '../support/facts.ts';
-import { provision } from '../support/tenants.ts';
+import { testDatabase, type TestDatabase } from '../support/server/database.ts';
+import { asAnalyst, refresh, viewsOf } from '../support/database/facts.ts';
+import { provision } from '../support/database/tenants.ts';
 
 /**
  * All that analysts see. A column that is not here may not be in a view: no person's name, contact, address, words, dates or number. What a school
@@ -40,7 +40,9 @@ describe('the views', () => {
        from pg_class c join pg_attribute a on a.attrelid = c.oid and a.attnum > 0 where c.relnamespace = 'analytics'::regnamespace group by 1 order by 1`,
     );
     expect(Object.fromEntries(rows.map(({ name, columns }) => [name, columns]))).toEqual(allowed);
-    expect(await database.query("select proname from pg_proc where pronamespace = 'analytics'::regnamespace")).toEqual([]);
+    expect(await database.query("select proname from pg_proc where pronamespace = 'analytics'::regnamespace")).toEqual(
+      [],
+    );
   });
 
   test('have the rights of who asks', async () => {
@@ -74,8 +76,16 @@ describe('the views', () => {
     const columnsOf = (name: string) => allowed[name]?.split(' ') ?? [];
     for (const { name, comment } of views) {
       const key = /^@primaryKey (\S+)$/m.exec(comment)?.[1]?.split(',') ?? [];
-      expect({ name, missing: key.filter((column) => !columnsOf(name).includes(column)), hasKey: key.length > 0 }).toEqual({ name, missing: [], hasKey: true });
-      const relations = [...comment.matchAll(/^@foreignKey \((\S+)\) references analytics\.(\w+) \((\S+)\)\|@fieldName (\w+)\|@foreignFieldName (\w+)$/gm)];
+      expect({
+        name,
+        missing: key.filter((column) => !columnsOf(name).includes(column)),
+        hasKey: key.length > 0,
+      }).toEqual({ name, missing: [], hasKey: true });
+      const relations = [
+        ...comment.matchAll(
+          /^@foreignKey \((\S+)\) references analytics\.(\w+) \((\S+)\)\|@fieldName (\w+)\|@foreignFieldName (\w+)$/gm,
+        ),
+      ];
       for (const [, from = '', target = '', to = ''] of relations) {
         expect(from.split(',').filter((column) => !columnsOf(name).includes(column))).toEqual([]);
         expect(views.find((view) => view.name === target)?.comment).toContain(`@primaryKey ${to}\n`);

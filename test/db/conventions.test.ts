@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import pg from 'pg';
 import { sqlFiles } from '../../src/database/install.ts';
-import { testDatabase, type TestDatabase } from '../support/database.ts';
-import { type BareTenant, provision } from '../support/tenants.ts';
+import { testDatabase, type TestDatabase } from '../support/server/database.ts';
+import { type BareTenant, provision } from '../support/database/tenants.ts';
 
 let database: TestDatabase;
 let school: BareTenant;
@@ -21,16 +21,22 @@ async function names(text: string, values: unknown[] = []): Promise<string[]> {
 }
 
 /** Tables whose rows are written once: they have no updated_at. The first two say otherwise when they came. */
-const writtenOnce = ['platform.installation', 'platform.state_transition', 'platform.audit_log', 'platform.tenant_migration'];
+const writtenOnce = [
+  'platform.installation',
+  'platform.state_transition',
+  'platform.audit_log',
+  'platform.tenant_migration',
+];
 
 describe('tables', () => {
   const tables = "c.relkind in ('r', 'p') and c.relnamespace = any ($1::regnamespace[])";
 
   test('each says what it holds', async () => {
     expect(
-      await names(`select c.oid::regclass::text as name from pg_class c where ${tables} and obj_description(c.oid, 'pg_class') is null`, [
-        ['core', 'mart', ...schemas],
-      ]),
+      await names(
+        `select c.oid::regclass::text as name from pg_class c where ${tables} and obj_description(c.oid, 'pg_class') is null`,
+        [['core', 'mart', ...schemas]],
+      ),
     ).toEqual([]);
   });
 
@@ -110,7 +116,9 @@ describe('functions', () => {
       files
         .flat()
         .flatMap(({ text }) =>
-          [...text.matchAll(/^--.*\ncreate (?:or replace )?function (core|api)\.(\w+)/gm)].map(([, schema = '', name = '']) => `${schema}.${name}`),
+          [...text.matchAll(/^--.*\ncreate (?:or replace )?function (core|api)\.(\w+)/gm)].map(
+            ([, schema = '', name = '']) => `${schema}.${name}`,
+          ),
         ),
     );
     const bare = await names(
@@ -137,12 +145,17 @@ describe('functions', () => {
          where prosecdef and (pronamespace <> 'core'::regnamespace or not coalesce(proconfig @> array['search_path=pg_catalog, pg_temp'], false))`,
       ),
     ).toEqual([]);
-    expect((await names("select proname::text as name from pg_proc where prosecdef and pronamespace = 'core'::regnamespace")).length).toBeGreaterThan(10);
+    expect(
+      (await names("select proname::text as name from pg_proc where prosecdef and pronamespace = 'core'::regnamespace"))
+        .length,
+    ).toBeGreaterThan(10);
   });
 });
 
 test('the joins of a record that has a row for each key add no rows: Postgres leaves them out where it only counts', async () => {
-  const records = await database.query<{ name: string; source: string }>('select name, source from core.record where has_row_for_each_key');
+  const records = await database.query<{ name: string; source: string }>(
+    'select name, source from core.record where has_row_for_each_key',
+  );
   expect(records.length).toBeGreaterThan(20);
   expect(records.filter(({ source }) => source.includes('left join')).length).toBeGreaterThan(8);
   const client = new pg.Client({ connectionString: database.url });
@@ -151,7 +164,10 @@ test('the joins of a record that has a row for each key add no rows: Postgres le
     await client.query(`set search_path = ${school.schema}, platform, public`);
     for (const { name, source } of records) {
       const { rows } = await client.query<{ 'QUERY PLAN': string }>(`explain select count(*) from ${source}`);
-      expect({ name, reads: rows.filter((row) => / (Scan|Scan using \w+) on /.test(row['QUERY PLAN'])).length }).toEqual({ name, reads: 1 });
+      expect({
+        name,
+        reads: rows.filter((row) => / (Scan|Scan using \w+) on /.test(row['QUERY PLAN'])).length,
+      }).toEqual({ name, reads: 1 });
     }
   } finally {
     await client.end();

@@ -1,6 +1,15 @@
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
-import { testDatabase, type TestDatabase } from '../support/database.ts';
-import { acting, type BareTenant, dropRules, type Outcome, plainInsert, provision, type TenantTable, tenantTables } from '../support/tenants.ts';
+import { testDatabase, type TestDatabase } from '../support/server/database.ts';
+import {
+  acting,
+  type BareTenant,
+  dropRules,
+  type Outcome,
+  plainInsert,
+  provision,
+  type TenantTable,
+  tenantTables,
+} from '../support/database/tenants.ts';
 
 let database: TestDatabase;
 let ours: BareTenant;
@@ -19,7 +28,8 @@ beforeAll(async () => {
       await database.query(`truncate ${schema}.${table.name} cascade`);
     }
     // What a user may see of it is said by a column that may be null.
-    for (const table of tables) await database.query(plainInsert(schema, table, table.name === 'notification_delivery' ? { user_id: '1' } : {}));
+    for (const table of tables)
+      await database.query(plainInsert(schema, table, table.name === 'notification_delivery' ? { user_id: '1' } : {}));
   }
 });
 afterAll(() => database.drop());
@@ -27,8 +37,16 @@ afterAll(() => database.drop());
 const denied = '42501';
 
 /** What a school's role comes to at one table, statement by statement. */
-async function attempts(tenantId: string | undefined, schema: string, userId = '1'): Promise<Record<string, Record<string, Outcome>>> {
-  const settings = { ...(tenantId === undefined ? {} : { 'app.tenant_id': tenantId }), 'app.scope': 'all', 'app.user_id': userId };
+async function attempts(
+  tenantId: string | undefined,
+  schema: string,
+  userId = '1',
+): Promise<Record<string, Record<string, Outcome>>> {
+  const settings = {
+    ...(tenantId === undefined ? {} : { 'app.tenant_id': tenantId }),
+    'app.scope': 'all',
+    'app.user_id': userId,
+  };
   return acting(database.url, 'school_tenant', settings, async ({ attempt }) => {
     const found: Record<string, Record<string, Outcome>> = {};
     for (const table of tables) {
@@ -36,7 +54,10 @@ async function attempts(tenantId: string | undefined, schema: string, userId = '
       found[table.name] = {
         select: await attempt(`select from ${name}`),
         insert: await attempt(plainInsert(schema, table)),
-        update: table.changeable === null ? denied : await attempt(`update ${name} set "${table.changeable}" = "${table.changeable}"`),
+        update:
+          table.changeable === null
+            ? denied
+            : await attempt(`update ${name} set "${table.changeable}" = "${table.changeable}"`),
         delete: await attempt(`delete from ${name}`),
       };
     }
@@ -49,13 +70,17 @@ const everywhere = (outcome: Record<string, Outcome>) =>
   Object.fromEntries(
     tables.map((table) => [
       table.name,
-      Object.fromEntries(Object.entries(outcome).map(([verb, result]) => [verb, table.verbs.includes(verb) ? result : denied])),
+      Object.fromEntries(
+        Object.entries(outcome).map(([verb, result]) => [verb, table.verbs.includes(verb) ? result : denied]),
+      ),
     ]),
   );
 
 describe('a freshly provisioned school', () => {
   test('has at least the tables of people, classes and enrollments', () => {
-    expect(tables.map((table) => table.name)).toEqual(expect.arrayContaining(['user_account', 'role', 'student', 'teacher', 'class', 'enrollment', 'file']));
+    expect(tables.map((table) => table.name)).toEqual(
+      expect.arrayContaining(['user_account', 'role', 'student', 'teacher', 'class', 'enrollment', 'file']),
+    );
   });
 
   test('has row security enabled and forced on every table', async () => {
@@ -97,7 +122,9 @@ describe('a freshly provisioned school', () => {
   });
 
   test('gives and takes rows of every table when the request is of this school', async () => {
-    expect(await attempts(String(ours.id), ours.schema)).toEqual(everywhere({ select: 1, insert: 1, update: 1, delete: 1 }));
+    expect(await attempts(String(ours.id), ours.schema)).toEqual(
+      everywhere({ select: 1, insert: 1, update: 1, delete: 1 }),
+    );
   });
 
   test('shows notifications, their deliveries, devices and calendar feeds to their user alone, however far that user reaches', async () => {

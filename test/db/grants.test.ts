@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
-import { testDatabase, type TestDatabase } from '../support/database.ts';
-import { acting, type BareTenant, provision } from '../support/tenants.ts';
+import { testDatabase, type TestDatabase } from '../support/server/database.ts';
+import { acting, type BareTenant, provision } from '../support/database/tenants.ts';
 
 let database: TestDatabase;
 let school: BareTenant;
@@ -25,7 +25,8 @@ async function grants(objects: string, kind: 'f' | 'n'): Promise<Record<string, 
   return Object.fromEntries(rows.map((row) => [row.name, row.grants]));
 }
 
-const functionsOf = (schema: string) => `select proname::text, proacl, proowner from pg_proc where pronamespace = '${schema}'::regnamespace`;
+const functionsOf = (schema: string) =>
+  `select proname::text, proacl, proowner from pg_proc where pronamespace = '${schema}'::regnamespace`;
 
 /** Every function of core and platform that somebody but the owner may execute. What is not listed here, nobody may. */
 const granted: Record<string, string[]> = {
@@ -145,7 +146,11 @@ const grantedTables: Record<string, string[]> = {
   'core.permission': ['school_platform SELECT', 'school_tenant SELECT'],
   'core.record': ['school_platform SELECT', 'school_tenant SELECT'],
   'platform.audit_log': ['school_platform SELECT'],
-  'platform.file': ['school_platform DELETE', 'school_platform INSERT (content, content_type, name)', 'school_platform SELECT'],
+  'platform.file': [
+    'school_platform DELETE',
+    'school_platform INSERT (content, content_type, name)',
+    'school_platform SELECT',
+  ],
   'platform.idempotency_key': [
     'school_platform DELETE',
     'school_platform INSERT (user_id, key, operation, request_hash)',
@@ -182,7 +187,11 @@ const grantedTables: Record<string, string[]> = {
     'school_platform SELECT',
     'school_platform UPDATE (name, subdomain, status, plan_id, contact_email, trial_ends_at, feature_flags, time_zone, suspended_at, deleted_at, updated_at, is_impersonation_allowed)',
   ],
-  'platform.tenant_usage': ['school_analyst SELECT (tenant_id, students, teachers, classes)', 'school_platform SELECT', 'school_platform UPDATE (updated_at)'],
+  'platform.tenant_usage': [
+    'school_analyst SELECT (tenant_id, students, teachers, classes)',
+    'school_platform SELECT',
+    'school_platform UPDATE (updated_at)',
+  ],
   'platform.user_account': [
     'school_platform SELECT',
     'school_platform UPDATE (password_hash, first_name, last_name, phone, email_verified_at, profile_picture_id, last_login_at, updated_at)',
@@ -204,7 +213,8 @@ async function tableGrants(...schemas: string[]): Promise<Record<string, string[
     [schemas],
   );
   const found: Record<string, string[]> = {};
-  for (const { name, holding, columns } of rows) (found[name] ??= []).push(columns === null ? holding : `${holding} (${columns})`);
+  for (const { name, holding, columns } of rows)
+    (found[name] ??= []).push(columns === null ? holding : `${holding} (${columns})`);
   return found;
 }
 
@@ -239,7 +249,8 @@ describe('roles', () => {
 
 describe('grants', () => {
   test('a schema is open to whom this list names', async () => {
-    const schemas = "select nspname::text, nspacl, nspowner from pg_namespace where nspname not like 'pg\\_%' and nspname <> 'information_schema'";
+    const schemas =
+      "select nspname::text, nspacl, nspowner from pg_namespace where nspname not like 'pg\\_%' and nspname <> 'information_schema'";
     expect(await grants(schemas, 'n')).toEqual({
       analytics: ['school_analyst USAGE'],
       api: ['school_api USAGE', 'school_platform USAGE', 'school_tenant USAGE'],
@@ -259,12 +270,16 @@ describe('grants', () => {
   });
 
   test('of the functions of platform only search_normal may be executed', async () => {
-    expect(await grants(functionsOf('platform'), 'f')).toEqual({ search_normal: ['school_platform EXECUTE', 'school_tenant EXECUTE'] });
+    expect(await grants(functionsOf('platform'), 'f')).toEqual({
+      search_normal: ['school_platform EXECUTE', 'school_tenant EXECUTE'],
+    });
   });
 
   test('of the functions of a school its role may execute those that look for conflicts in the timetable and for seats in buses', async () => {
     const names = ['route_buses', 'timetable_conflicts', 'timetable_refuse', 'transport_require_seats'];
-    expect(await grants(functionsOf(school.schema), 'f')).toEqual(Object.fromEntries(names.map((name) => [name, ['school_tenant EXECUTE']])));
+    expect(await grants(functionsOf(school.schema), 'f')).toEqual(
+      Object.fromEntries(names.map((name) => [name, ['school_tenant EXECUTE']])),
+    );
   });
 
   test('a function of api may be executed by both roles of requests, an operation only by the one that it is for', async () => {
@@ -324,7 +339,11 @@ describe('grants', () => {
 
 describe('refusals', () => {
   const denied = '42501';
-  const context = () => ({ 'app.tenant_id': String(school.id), 'app.scope': 'all', search_path: `${school.schema}, public` });
+  const context = () => ({
+    'app.tenant_id': String(school.id),
+    'app.scope': 'all',
+    search_path: `${school.schema}, public`,
+  });
 
   test('the API reads no table but core.operation', async () => {
     const tables = await database.query<{ name: string }>(
@@ -343,15 +362,19 @@ describe('refusals', () => {
   test('the API calls no operation but through the dispatcher', async () => {
     const operations = await database.query<{ name: string }>('select name from core.operation order by name');
     await acting(database.url, 'school_api', context(), async ({ attempt }) => {
-      for (const { name } of operations) expect({ name, outcome: await attempt(`select api.${name}('{}')`) }).toEqual({ name, outcome: denied });
+      for (const { name } of operations)
+        expect({ name, outcome: await attempt(`select api.${name}('{}')`) }).toEqual({ name, outcome: denied });
     });
   });
 
   test("a school's role reaches no operator function, no table of the platform and nothing of a school's life", async () => {
-    const operations = await database.query<{ name: string }>("select name from core.operation where access = 'platform' order by name");
+    const operations = await database.query<{ name: string }>(
+      "select name from core.operation where access = 'platform' order by name",
+    );
     expect(operations.length).toBeGreaterThan(10);
     await acting(database.url, 'school_tenant', context(), async ({ attempt }) => {
-      for (const { name } of operations) expect({ name, outcome: await attempt(`select api.${name}('{}')`) }).toEqual({ name, outcome: denied });
+      for (const { name } of operations)
+        expect({ name, outcome: await attempt(`select api.${name}('{}')`) }).toEqual({ name, outcome: denied });
       for (const call of [
         'core.tenant_migrate(1)',
         'core.tenant_secure(1)',
@@ -380,7 +403,15 @@ describe('refusals', () => {
       ]) {
         expect({ call, outcome: await attempt(`select ${call}`) }).toEqual({ call, outcome: denied });
       }
-      for (const table of ['tenant', 'plan', 'session', 'user_account', 'audit_log', 'one_time_token', 'refresh_token']) {
+      for (const table of [
+        'tenant',
+        'plan',
+        'session',
+        'user_account',
+        'audit_log',
+        'one_time_token',
+        'refresh_token',
+      ]) {
         expect({ table, outcome: await attempt(`select from platform.${table}`) }).toEqual({ table, outcome: denied });
       }
       for (const statement of ['create table x ()', `create table ${school.schema}.x ()`, 'create table public.x ()']) {
@@ -406,16 +437,24 @@ describe('refusals', () => {
       expect(await attempt('delete from platform.audit_log')).toBe(append);
       expect(await attempt('truncate platform.audit_log')).toBe(append);
       expect(
-        await attempt("insert into platform.audit_log (id, action, target_type) values (1, 'x', 'x') on conflict (id) do update set action = excluded.action"),
+        await attempt(
+          "insert into platform.audit_log (id, action, target_type) values (1, 'x', 'x') on conflict (id) do update set action = excluded.action",
+        ),
       ).toBe(append);
     });
     for (const role of ['school_platform', 'school_tenant', 'school_worker', 'school_api']) {
       await acting(database.url, role, {}, async ({ attempt }) => {
-        for (const statement of ["update platform.audit_log set action = 'other'", 'delete from platform.audit_log', 'truncate platform.audit_log']) {
+        for (const statement of [
+          "update platform.audit_log set action = 'other'",
+          'delete from platform.audit_log',
+          'truncate platform.audit_log',
+        ]) {
           expect({ role, statement, outcome: await attempt(statement) }).toEqual({ role, statement, outcome: denied });
         }
       });
     }
-    expect(await database.query("select action from platform.audit_log where action = 'test'")).toEqual([{ action: 'test' }]);
+    expect(await database.query("select action from platform.audit_log where action = 'test'")).toEqual([
+      { action: 'test' },
+    ]);
   });
 });

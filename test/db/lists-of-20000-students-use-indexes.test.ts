@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
-import { testDatabase, type TestDatabase } from '../support/database.ts';
-import { type BareTenant, provision } from '../support/tenants.ts';
+import { testDatabase, type TestDatabase } from '../support/server/database.ts';
+import { type BareTenant, provision } from '../support/database/tenants.ts';
 
 let database: TestDatabase;
 let school: BareTenant;
@@ -10,9 +10,13 @@ beforeAll(async () => {
   database = await testDatabase();
   school = await provision(database);
   const { schema } = school;
-  await database.query(`insert into ${schema}.academic_year (name, start_date, end_date, is_current) values ('2026', '2026-01-01', '2026-12-31', true)`);
+  await database.query(
+    `insert into ${schema}.academic_year (name, start_date, end_date, is_current) values ('2026', '2026-01-01', '2026-12-31', true)`,
+  );
   await database.query(`insert into ${schema}.grade (name) values ('One')`);
-  await database.query(`insert into ${schema}.class (name, grade_id, academic_year_id) select 'Class ' || n, 1, 1 from generate_series(1, 400) n`);
+  await database.query(
+    `insert into ${schema}.class (name, grade_id, academic_year_id) select 'Class ' || n, 1, 1 from generate_series(1, 400) n`,
+  );
   await database.query(
     `insert into ${schema}.student (first_name, last_name, admission_number, class_id)
      select 'Given' || n % 199, case when n = 777 then 'Łukaszewicz' else 'Family' || n % 997 end, lpad(n::text, 6, '0'), 1 + n % 400 from generate_series(1, 20000) n`,
@@ -107,7 +111,10 @@ async function plans(
       [String(school.id), `${school.schema}, public`],
     );
     await client.query('set local role school_tenant');
-    const { rows } = await client.query<{ answer: { data?: { last_name: string }[] } }>(`select api.${operation}($1) as answer`, [JSON.stringify(params)]);
+    const { rows } = await client.query<{ answer: { data?: { last_name: string }[] } }>(
+      `select api.${operation}($1) as answer`,
+      [JSON.stringify(params)],
+    );
     await client.query('rollback');
     const scans = found
       .filter((node) => node['Relation Name'] === table || node['Index Name']?.startsWith(`${table}_`))
@@ -140,12 +147,15 @@ describe('with 20,000 students and row security', () => {
     expect(scans.some((scan) => scan.startsWith('Index'))).toBe(true);
   });
 
-  test.each(['łukaszew', 'LUKASZEW', 'ukaszewic'])('the search for part of a name (%s) takes the trigram index', async (search) => {
-    const { answer, scans } = await plans('students_list', { search });
-    expect(answer.data).toMatchObject([{ last_name: 'Łukaszewicz' }]);
-    expect(scans).toContain('Bitmap Index Scan student_search_idx');
-    expect(scans).not.toContain('Seq Scan');
-  });
+  test.each(['łukaszew', 'LUKASZEW', 'ukaszewic'])(
+    'the search for part of a name (%s) takes the trigram index',
+    async (search) => {
+      const { answer, scans } = await plans('students_list', { search });
+      expect(answer.data).toMatchObject([{ last_name: 'Łukaszewicz' }]);
+      expect(scans).toContain('Bitmap Index Scan student_search_idx');
+      expect(scans).not.toContain('Seq Scan');
+    },
+  );
 
   test('a search within a class takes an index', async () => {
     const { answer, scans } = await plans('students_list', { search: 'family', class_id: classId });
@@ -153,19 +163,26 @@ describe('with 20,000 students and row security', () => {
     expect(scans).not.toContain('Seq Scan');
   });
 
-  test.each([{}, { sort: 'student_count' }])('the list of classes counts its students class by class, by an index (%p)', async (params) => {
-    const { answer, scans } = await plans('classes_list', params, 'enrollment');
-    expect(answer.data).toHaveLength(20);
-    expect(answer.data).toMatchObject(Array(20).fill({ student_count: 50 }));
-    expect(scans).not.toContain('Seq Scan');
-    expect(scans.some((scan) => scan.endsWith('Index Scan enrollment_class_id_idx'))).toBe(true);
-  });
+  test.each([{}, { sort: 'student_count' }])(
+    'the list of classes counts its students class by class, by an index (%p)',
+    async (params) => {
+      const { answer, scans } = await plans('classes_list', params, 'enrollment');
+      expect(answer.data).toHaveLength(20);
+      expect(answer.data).toMatchObject(Array(20).fill({ student_count: 50 }));
+      expect(scans).not.toContain('Seq Scan');
+      expect(scans.some((scan) => scan.endsWith('Index Scan enrollment_class_id_idx'))).toBe(true);
+    },
+  );
 
   test('the first page of 20,000 invoices comes in the order of an index; those of a student, of a class or due in a week by theirs', async () => {
     const { answer, scans } = await plans('invoices_list', {}, 'invoice');
     expect(answer.pagination?.totalItems).toBe(20000);
     expect(scans).toContain('Index Scan invoice_created_at_idx');
-    for (const params of [{ student_id: 777 }, { class_id: classId }, { due_from: '2026-03-01', due_to: '2026-03-01' }]) {
+    for (const params of [
+      { student_id: 777 },
+      { class_id: classId },
+      { due_from: '2026-03-01', due_to: '2026-03-01' },
+    ]) {
       const narrowed = await plans('invoices_list', params, 'invoice');
       expect(narrowed.answer.pagination?.totalItems).toBeGreaterThan(0);
       expect(narrowed.scans).not.toContain('Seq Scan');
@@ -185,8 +202,20 @@ describe('with 20,000 students and row security', () => {
   test('the first page of fees and of payments comes in the order of an index; those of a student, of a class or of some days by theirs', async () => {
     const days = { from_date: '2026-03-01', to_date: '2026-03-02' };
     const lists: [string, string, string, number, object[]][] = [
-      ['student_fees_list', 'student_fee', 'due_date', 20000, [{ student_id: 777 }, { class_id: classId }, { due_from: '2026-03-01', due_to: '2026-03-02' }]],
-      ['payments_list', 'payment', 'payment_date', 30000, [{ student_id: 777 }, { student_fee_id: 777 }, { invoice_id: 777 }, { class_id: classId }, days]],
+      [
+        'student_fees_list',
+        'student_fee',
+        'due_date',
+        20000,
+        [{ student_id: 777 }, { class_id: classId }, { due_from: '2026-03-01', due_to: '2026-03-02' }],
+      ],
+      [
+        'payments_list',
+        'payment',
+        'payment_date',
+        30000,
+        [{ student_id: 777 }, { student_fee_id: 777 }, { invoice_id: 777 }, { class_id: classId }, days],
+      ],
     ];
     for (const [operation, table, column, count, filters] of lists) {
       const { answer, scans } = await plans(operation, {}, table);
@@ -223,13 +252,16 @@ describe('with 20,000 students and row security', () => {
     ['łukaszew', 2],
     ['łukaszew rct-2026', 1],
     ['łukaszew 000776', 0],
-  ])('the search of payments for %s takes indexes, and reads no table of payments or invoices', async (search, count) => {
-    for (const table of ['payment', 'invoice']) {
-      const { answer, scans } = await plans('payments_list', { search }, table);
-      expect(answer.pagination?.totalItems).toBe(count);
-      expect(scans).not.toContain('Seq Scan');
-    }
-  });
+  ])(
+    'the search of payments for %s takes indexes, and reads no table of payments or invoices',
+    async (search, count) => {
+      for (const table of ['payment', 'invoice']) {
+        const { answer, scans } = await plans('payments_list', { search }, table);
+        expect(answer.pagination?.totalItems).toBe(count);
+        expect(scans).not.toContain('Seq Scan');
+      }
+    },
+  );
 
   test('the students of a class by its roll are found by the enrollments of the class', async () => {
     const { answer, scans } = await plans('classes_students_list', { id: classId });
@@ -237,13 +269,20 @@ describe('with 20,000 students and row security', () => {
     expect(scans).not.toContain('Seq Scan');
   });
 
-  test.each([{}, { is_read: 'false' }, { is_read: 'true', page: 400 }])('the notifications of a user who has 10,000 come by theirs (%j)', async (params) => {
-    const { answer, scans } = await plans('notifications_list', params, 'notification');
-    expect(answer).toMatchObject({ unread_count: 100, pagination: { totalItems: { undefined: 10_000, false: 100, true: 9900 }[String(params.is_read)] } });
-    expect(answer.data).toHaveLength(20);
-    expect(scans).not.toContain('Seq Scan');
-    if (!params.is_read) expect(scans).toContainEqual(expect.stringMatching(/^Index (Only )?Scan notification_user_id_idx$/));
-  });
+  test.each([{}, { is_read: 'false' }, { is_read: 'true', page: 400 }])(
+    'the notifications of a user who has 10,000 come by theirs (%j)',
+    async (params) => {
+      const { answer, scans } = await plans('notifications_list', params, 'notification');
+      expect(answer).toMatchObject({
+        unread_count: 100,
+        pagination: { totalItems: { undefined: 10_000, false: 100, true: 9900 }[String(params.is_read)] },
+      });
+      expect(answer.data).toHaveLength(20);
+      expect(scans).not.toContain('Seq Scan');
+      if (!params.is_read)
+        expect(scans).toContainEqual(expect.stringMatching(/^Index (Only )?Scan notification_user_id_idx$/));
+    },
+  );
 
   const march = { from_date: '2026-03-01', to_date: '2026-03-31' };
   const records = Array.from({ length: 40 }, (_, n) => ({ student_id: 16 + 400 * n, status: 'late' }));
@@ -254,12 +293,15 @@ describe('with 20,000 students and row security', () => {
     ['while they are made', 'attendance_mark', { class_id: 17, date: '2026-04-01', records }],
     ['while they are corrected', 'attendance_mark', { class_id: 17, date: '2026-03-02', records }],
   ];
-  test.each(ofClass17)('the marks of a class are found by index, and so are its students, %s', async (_what, operation, params) => {
-    for (const table of ['attendance', 'student', 'enrollment', 'attendance_correction']) {
-      const { scans } = await plans(operation, params, table);
-      expect(scans).not.toContain('Seq Scan');
-    }
-  });
+  test.each(ofClass17)(
+    'the marks of a class are found by index, and so are its students, %s',
+    async (_what, operation, params) => {
+      for (const table of ['attendance', 'student', 'enrollment', 'attendance_correction']) {
+        const { scans } = await plans(operation, params, table);
+        expect(scans).not.toContain('Seq Scan');
+      }
+    },
+  );
 
   test('the marks of a class are counted without their students, who are read for the page alone', async () => {
     for (const params of [march, { date: '2026-03-02' }]) {
@@ -286,7 +328,11 @@ describe('with 20,000 students and row security', () => {
   });
 
   test('the calendar counts the days from their totals, and reads no marks', async () => {
-    const { answer, scans } = await plans('attendance_calendar_holidays', { from_date: '2026-01-01', to_date: '2026-12-31' }, 'attendance');
+    const { answer, scans } = await plans(
+      'attendance_calendar_holidays',
+      { from_date: '2026-01-01', to_date: '2026-12-31' },
+      'attendance',
+    );
     expect((answer as { date: string; counts: object }[]).find(({ date }) => date === '2026-03-02')).toMatchObject({
       counts: { present: 20000, absent: 0, late: 0 },
     });
@@ -295,7 +341,10 @@ describe('with 20,000 students and row security', () => {
 
   test('the first slots of the year come in the order of an index, those of a class by the class', async () => {
     const year = await plans('timetable_slots_list', {}, 'timetable_slot');
-    expect(year.answer).toMatchObject({ data: Array(20).fill({ day_of_week: 1, period: 1 }), pagination: { totalItems: 16000 } });
+    expect(year.answer).toMatchObject({
+      data: Array(20).fill({ day_of_week: 1, period: 1 }),
+      pagination: { totalItems: 16000 },
+    });
     expect(year.scans).toContain('Index Scan timetable_slot_academic_year_id_idx');
     const { answer, scans } = await plans('timetable_slots_list', { class_id: classId }, 'timetable_slot');
     expect(answer.pagination?.totalItems).toBe(40);
@@ -314,7 +363,13 @@ describe('with 20,000 students and row security', () => {
     const { answer, scans } = await plans('transport_enrollments_list', {}, 'transport_enrollment');
     expect(answer.pagination?.totalItems).toBe(20000);
     expect(scans.some((scan) => /Index Scan (Backward )?transport_enrollment_created_at_idx/.test(scan))).toBe(true);
-    for (const params of [{ route_id: 17 }, { stop_id: 17 }, { student_id: 777 }, { class_id: classId }, { search: 'łukaszew' }]) {
+    for (const params of [
+      { route_id: 17 },
+      { stop_id: 17 },
+      { student_id: 777 },
+      { class_id: classId },
+      { search: 'łukaszew' },
+    ]) {
       const narrowed = await plans('transport_enrollments_list', params, 'transport_enrollment');
       expect(narrowed.answer.pagination?.totalItems).toBeGreaterThan(0);
       expect([params, narrowed.scans]).not.toEqual([params, expect.arrayContaining(['Seq Scan'])]);

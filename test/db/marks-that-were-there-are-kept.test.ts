@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
-import { testDatabase, type TestDatabase } from '../support/database.ts';
-import { register } from '../support/tenants.ts';
+import { testDatabase, type TestDatabase } from '../support/server/database.ts';
+import { register } from '../support/database/tenants.ts';
 
 let database: TestDatabase;
 beforeAll(async () => {
@@ -22,18 +22,29 @@ test('a school that was marked before attendance knew who and when gets both, an
      reset search_path`,
   );
   const marks = () =>
-    database.query(`select id, student_id, class_id, date, status, marked_by, created_at, updated_at from ${school.schema}.attendance order by id`);
-  const [before, totals] = [await marks(), await database.query(`select marks, attended from ${school.schema}.attendance_total`)];
+    database.query(
+      `select id, student_id, class_id, date, status, marked_by, created_at, updated_at from ${school.schema}.attendance order by id`,
+    );
+  const [before, totals] = [
+    await marks(),
+    await database.query(`select marks, attended from ${school.schema}.attendance_total`),
+  ];
   await database.query('select core.tenant_migrate($1)', [school.id]);
   expect(await marks()).toEqual(before);
   expect(await database.query(`select marks, attended from ${school.schema}.attendance_total`)).toEqual(totals);
-  expect(await database.query(`select marked_by_name, marked_at = updated_at as then from ${school.schema}.attendance order by id`)).toEqual([
+  expect(
+    await database.query(
+      `select marked_by_name, marked_at = updated_at as then from ${school.schema}.attendance order by id`,
+    ),
+  ).toEqual([
     { marked_by_name: 'Ada Admin', then: true },
     { marked_by_name: null, then: true },
     { marked_by_name: 'Ada Admin', then: true },
   ]);
   expect(
-    await database.query(`select to_char(date, 'MM-DD') as day, class_id::integer, present, absent, late from ${school.schema}.attendance_day order by date`),
+    await database.query(
+      `select to_char(date, 'MM-DD') as day, class_id::integer, present, absent, late from ${school.schema}.attendance_day order by date`,
+    ),
   ).toEqual([
     { day: '02-02', class_id: 1, present: 1, absent: 0, late: 1 },
     { day: '02-03', class_id: 1, present: 0, absent: 1, late: 0 },

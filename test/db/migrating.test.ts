@@ -4,10 +4,10 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from '@jest/globals';
 import { sqlFiles } from '../../src/database/install.ts';
 import { migrate } from '../../src/database/migrate.ts';
-import { catalogue, serviceSchemas } from '../support/catalogue.ts';
-import { testDatabase, type TestDatabase } from '../support/database.ts';
-import { runProgram } from '../support/processes.ts';
-import { type BareTenant, provision, register } from '../support/tenants.ts';
+import { catalogue, serviceSchemas } from '../support/database/catalogue.ts';
+import { testDatabase, type TestDatabase } from '../support/server/database.ts';
+import { runProgram } from '../support/server/processes.ts';
+import { type BareTenant, provision, register } from '../support/database/tenants.ts';
 
 let databases: TestDatabase[] = [];
 /** A copy of the project's tenant migrations, to which a test adds its own. */
@@ -32,11 +32,14 @@ async function fresh(template?: 'template0'): Promise<TestDatabase> {
   return database;
 }
 
-const addMigration = (number: number, text: string) => writeFile(join(folder, `${String(number).padStart(4, '0')}-of-a-test.sql`), text);
+const addMigration = (number: number, text: string) =>
+  writeFile(join(folder, `${String(number).padStart(4, '0')}-of-a-test.sql`), text);
 
 const versions = async (database: TestDatabase) =>
   Object.fromEntries(
-    (await database.query<{ id: string; v: number }>('select id, schema_version as v from platform.tenant')).map(({ id, v }) => [Number(id), v]),
+    (await database.query<{ id: string; v: number }>('select id, schema_version as v from platform.tenant')).map(
+      ({ id, v }) => [Number(id), v],
+    ),
   );
 
 /** Everything there is: what is defined, and what the tables of the platform and the migrators say. */
@@ -46,7 +49,8 @@ async function everything(database: TestDatabase): Promise<unknown> {
      where relkind = 'r' and relnamespace in ('platform'::regnamespace, 'core'::regnamespace, 'graphile_migrate'::regnamespace, 'graphile_worker'::regnamespace) order by 1`,
   );
   const rows: Record<string, unknown> = {};
-  for (const { name } of tables) rows[name] = await database.query(`select xmin::text, t.* from ${name} t order by t::text`);
+  for (const { name } of tables)
+    rows[name] = await database.query(`select xmin::text, t.* from ${name} t order by t::text`);
   return { definitions: await catalogue(database, await serviceSchemas(database)), rows };
 }
 
@@ -63,7 +67,9 @@ describe('migrating a database', () => {
 
   test('by five processes at once makes an empty one what a single process makes it', async () => {
     const [many, single] = [await fresh('template0'), await fresh()];
-    const runs = await Promise.all(Array.from({ length: 5 }, () => runProgram('src/cli/main.ts', ['migrate'], { DATABASE_URL: many.url })));
+    const runs = await Promise.all(
+      Array.from({ length: 5 }, () => runProgram('src/cli/main.ts', ['migrate'], { DATABASE_URL: many.url })),
+    );
     expect(runs.map(({ code, stderr }) => ({ code, stderr }))).toEqual(Array(5).fill({ code: 0, stderr: '' }));
     expect(runs.filter(({ stdout }) => stdout.includes('functions: installed'))).toHaveLength(1);
     expect(await serviceSchemas(many)).toEqual(['api', 'core', 'graphile_migrate', 'graphile_worker', 'platform']);
@@ -75,7 +81,9 @@ describe('migrating a database', () => {
     const database = await fresh();
     const [file = ''] = (await sqlFiles(folder)).map(({ name }) => name);
     await writeFile(file, `${await readFile(file, 'utf8')}\n-- only a comment\n`);
-    await expect(migrate({ ownerUrl: database.url, tenantMigrations: folder })).rejects.toThrow(/0001-.*\.sql was edited after its release/);
+    await expect(migrate({ ownerUrl: database.url, tenantMigrations: folder })).rejects.toThrow(
+      /0001-.*\.sql was edited after its release/,
+    );
   });
 });
 
@@ -116,11 +124,16 @@ describe('migrating schools', () => {
       latest + 2,
       `do $$ begin if exists (select from student where first_name = 'Odd') then raise exception 'cannot convert Odd'; end if; end $$;`,
     );
-    await database.query(`insert into tenant_${second}.student (first_name, last_name, admission_number) values ('Odd', 'One', '1')`);
+    await database.query(
+      `insert into tenant_${second}.student (first_name, last_name, admission_number) values ('Odd', 'One', '1')`,
+    );
 
     const told: string[] = [];
     const options = { ownerUrl: database.url, tenantMigrations: folder, parallel: 3 };
-    const run = await migrate({ ...options, onTenant: ({ tenant, error }, done, total) => told.push(`${done}/${total} ${tenant} ${error ?? 'ok'}`) });
+    const run = await migrate({
+      ...options,
+      onTenant: ({ tenant, error }, done, total) => told.push(`${done}/${total} ${tenant} ${error ?? 'ok'}`),
+    });
     expect(run.tenants).toHaveLength(3);
     expect(told.map((line) => line.split(' ')[0])).toEqual(['1/3', '2/3', '3/3']);
     expect(run.failed).toMatchObject([{ tenant: String(second), applied: 0 }]);
@@ -139,7 +152,8 @@ describe('migrating schools', () => {
   test('gives a school that was behind the default grants of new permissions once it has caught up', async () => {
     const database = await fresh();
     const { id, schema } = await provision(database);
-    const grants = async () => (await database.query<{ n: number }>(`select count(*)::integer as n from ${schema}.role_permission`))[0]?.n ?? 0;
+    const grants = async () =>
+      (await database.query<{ n: number }>(`select count(*)::integer as n from ${schema}.role_permission`))[0]?.n ?? 0;
     const full = await grants();
     expect(full).toBeGreaterThan(20);
     // As if it had failed when the permissions beyond 10 came with this version of the functions.
@@ -154,7 +168,9 @@ describe('migrating schools', () => {
     const database = await fresh();
     const { id, schema } = await provision(database);
     const grants = () => database.query(`select role_id, permission_id from ${schema}.role_permission order by 1, 2`);
-    const taken = await database.query(`delete from ${schema}.role_permission where permission_id = 1 returning role_id`);
+    const taken = await database.query(
+      `delete from ${schema}.role_permission where permission_id = 1 returning role_id`,
+    );
     expect(taken.length).toBeGreaterThan(0);
     const kept = await grants();
     await database.query(`delete from ${schema}.role_permission where permission_id > 10`);
@@ -169,12 +185,19 @@ describe('migrating schools', () => {
     const functions = await catalogue(database, ['core', 'api']);
     await addMigration(latest + 1, 'create table early (id bigserial primary key);');
     const steps: string[] = [];
-    const { tenants } = await migrate({ ownerUrl: database.url, tenantMigrations: folder, tenant: String(other.id), onStep: (line) => steps.push(line) });
+    const { tenants } = await migrate({
+      ownerUrl: database.url,
+      tenantMigrations: folder,
+      tenant: String(other.id),
+      onStep: (line) => steps.push(line),
+    });
     expect(tenants).toMatchObject([{ tenant: String(other.id), applied: 1 }]);
     expect(await versions(database)).toEqual({ [one.id]: latest, [other.id]: latest + 1 });
     expect(steps.at(-1)).toBe('functions: left as they are, 1 schools are still to be migrated');
     expect(await catalogue(database, ['core', 'api'])).toEqual(functions);
-    expect(await database.query('select tenant_version from platform.installation')).toEqual([{ tenant_version: latest }]);
+    expect(await database.query('select tenant_version from platform.installation')).toEqual([
+      { tenant_version: latest },
+    ]);
     await expect(migrate({ ownerUrl: database.url, tenantMigrations: folder, tenant: 'nobody' })).rejects.toThrow(
       'There is no school with the id or subdomain nobody.',
     );
@@ -193,7 +216,10 @@ describe('migrating schools', () => {
     expect(await everything(database)).toEqual(before);
     const empty = await fresh('template0');
     const steps: string[] = [];
-    expect(await migrate({ ownerUrl: empty.url, dryRun: true, onStep: (line) => steps.push(line) })).toEqual({ tenants: [], failed: [] });
+    expect(await migrate({ ownerUrl: empty.url, dryRun: true, onStep: (line) => steps.push(line) })).toEqual({
+      tenants: [],
+      failed: [],
+    });
     expect(steps).toEqual([expect.stringMatching(/^shared: would apply 000001-platform\.sql/)]);
     expect(await serviceSchemas(empty)).toEqual([]);
   });
@@ -212,7 +238,12 @@ describe('school migrate', () => {
       code: 0,
       lines: [
         'shared: up to date',
-        ...schools.map(({ id }, n) => expect.stringMatching(new RegExp(`^\\[${n + 1}/3\\] school ${id} \\(bare-\\d+\\): would apply ${latest}$`)) as unknown),
+        ...schools.map(
+          ({ id }, n) =>
+            expect.stringMatching(
+              new RegExp(`^\\[${n + 1}/3\\] school ${id} \\(bare-\\d+\\): would apply ${latest}$`),
+            ) as unknown,
+        ),
         expect.stringMatching(/^3 schools to migrate, 0 failed, \d+\.\d s$/),
       ],
     });
@@ -223,7 +254,9 @@ describe('school migrate', () => {
     const lines = failing.stdout.split('\n').filter((line) => line.startsWith('['));
     expect(lines).toEqual([
       expect.stringMatching(/^\[1\/3\] school \d+ \(bare-\d+\): \d+ applied in \d+ ms$/),
-      expect.stringMatching(new RegExp(`^\\[2/3\\] school \\d+ \\(bare-\\d+\\): FAILED: schema "${second}" already exists$`)),
+      expect.stringMatching(
+        new RegExp(`^\\[2/3\\] school \\d+ \\(bare-\\d+\\): FAILED: schema "${second}" already exists$`),
+      ),
       expect.stringMatching(/^\[3\/3\] school \d+ \(bare-\d+\): \d+ applied in \d+ ms$/),
     ]);
     expect(failing.stdout).toMatch(/\n2 schools migrated, 1 failed, /);

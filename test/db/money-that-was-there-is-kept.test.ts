@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
-import { testDatabase, type TestDatabase } from '../support/database.ts';
-import { register } from '../support/tenants.ts';
+import { testDatabase, type TestDatabase } from '../support/server/database.ts';
+import { register } from '../support/database/tenants.ts';
 
 let database: TestDatabase;
 beforeAll(async () => {
@@ -30,17 +30,28 @@ test('fees and payments from before they could be searched and added up quickly 
   await database.query(
     `set session_replication_role = replica; update ${schema}.student_fee set due_date = '2020-01-01' where id = 2; reset session_replication_role`,
   );
-  const fees = () => database.query(`select id, amount, paid_amount, status, due_date, created_at, updated_at from ${schema}.student_fee order by id`);
+  const fees = () =>
+    database.query(
+      `select id, amount, paid_amount, status, due_date, created_at, updated_at from ${schema}.student_fee order by id`,
+    );
   const before = await fees();
   await database.query('select core.tenant_migrate($1)', [id]);
   expect(await fees()).toEqual(before);
   const alike = `select array_agg(id::integer order by id) as fees from ${schema}.student_fee group by items_digest order by min(id)`;
   // The third has the same items in another order, the fifth the same amounts under other names, the last none.
-  expect(await database.query(alike)).toEqual([{ fees: [1, 2] }, { fees: [3] }, { fees: [4] }, { fees: [5] }, { fees: [6] }]);
-  expect(await database.query(`select search_text from ${schema}.payment`)).toEqual([{ search_text: 'rct-2026-000001 cheque 7' }]);
+  expect(await database.query(alike)).toEqual([
+    { fees: [1, 2] },
+    { fees: [3] },
+    { fees: [4] },
+    { fees: [5] },
+    { fees: [6] },
+  ]);
+  expect(await database.query(`select search_text from ${schema}.payment`)).toEqual([
+    { search_text: 'rct-2026-000001 cheque 7' },
+  ]);
   // The triggers are back.
   await database.query(`update ${schema}.student_fee set due_date = '2020-01-01' where id = 1`);
-  expect(await database.query(`select status, updated_at > created_at as touched from ${schema}.student_fee where id = 1`)).toEqual([
-    { status: 'overdue', touched: true },
-  ]);
+  expect(
+    await database.query(`select status, updated_at > created_at as touched from ${schema}.student_fee where id = 1`),
+  ).toEqual([{ status: 'overdue', touched: true }]);
 });

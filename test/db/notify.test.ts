@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import pg from 'pg';
-import { testDatabase, type TestDatabase } from '../support/database.ts';
-import { until } from '../support/until.ts';
-import { acting, type BareTenant, provision } from '../support/tenants.ts';
+import { testDatabase, type TestDatabase } from '../support/server/database.ts';
+import { until } from '../support/client/until.ts';
+import { acting, type BareTenant, provision } from '../support/database/tenants.ts';
 
 let database: TestDatabase;
 let school: BareTenant;
@@ -18,11 +18,10 @@ async function one<T>(text: string, values: unknown[] = []): Promise<T> {
 
 const user = async (email: string, first_name: string, is_active = true) =>
   Number(
-    await one<string>(`insert into ${school.schema}.user_account (email, first_name, last_name, is_active) values ($1, $2, 'Test', $3) returning id as value`, [
-      email,
-      first_name,
-      is_active,
-    ]),
+    await one<string>(
+      `insert into ${school.schema}.user_account (email, first_name, last_name, is_active) values ($1, $2, 'Test', $3) returning id as value`,
+      [email, first_name, is_active],
+    ),
   );
 
 beforeAll(async () => {
@@ -36,7 +35,12 @@ beforeAll(async () => {
 });
 afterAll(() => database.drop());
 
-const settings = () => ({ 'app.tenant_id': String(school.id), 'app.scope': 'own', 'app.user_id': String(amina), search_path: `${school.schema}, public` });
+const settings = () => ({
+  'app.tenant_id': String(school.id),
+  'app.scope': 'own',
+  'app.user_id': String(amina),
+  search_path: `${school.schema}, public`,
+});
 
 /** Runs statements as a request of the school, and commits. */
 async function asRequest<T>(work: (client: pg.Client) => Promise<T>): Promise<T> {
@@ -44,7 +48,8 @@ async function asRequest<T>(work: (client: pg.Client) => Promise<T>): Promise<T>
   await client.connect();
   try {
     await client.query('begin');
-    for (const [name, value] of Object.entries(settings())) await client.query('select set_config($1, $2, true)', [name, value]);
+    for (const [name, value] of Object.entries(settings()))
+      await client.query('select set_config($1, $2, true)', [name, value]);
     await client.query('set local role school_tenant');
     const answer = await work(client);
     await client.query('commit');
@@ -80,7 +85,14 @@ interface Delivery {
 
 /** What one call left: rows of notifications and deliveries, jobs. */
 async function traces() {
-  const notifications = await database.query<{ id: number; user_id: number; title: string; message: string; type: string; action_url: string | null }>(
+  const notifications = await database.query<{
+    id: number;
+    user_id: number;
+    title: string;
+    message: string;
+    type: string;
+    action_url: string | null;
+  }>(
     `select id::integer, user_id::integer, title, message, type, action_url from ${school.schema}.notification order by id`,
   );
   const deliveries = await database.query<Delivery & pg.QueryResultRow>(
@@ -90,7 +102,9 @@ async function traces() {
   const jobs = await database.query<{ payload: { tenant_id: number; from_id: number; to_id: number }; run_at: Date }>(
     `select payload, run_at from graphile_worker._private_jobs j join graphile_worker._private_tasks t on t.id = j.task_id where t.identifier = 'deliver' order by j.id`,
   );
-  await database.query(`truncate ${school.schema}.notification, ${school.schema}.notification_delivery; delete from graphile_worker._private_jobs`);
+  await database.query(
+    `truncate ${school.schema}.notification, ${school.schema}.notification_delivery; delete from graphile_worker._private_jobs`,
+  );
   return { notifications, deliveries, jobs };
 }
 
@@ -100,7 +114,8 @@ const words = {
 };
 
 describe('placeholders', () => {
-  const render = (template: string, variables: object) => one<string>('select core.render($1, $2) as value', [template, JSON.stringify(variables)]);
+  const render = (template: string, variables: object) =>
+    one<string>('select core.render($1, $2) as value', [template, JSON.stringify(variables)]);
 
   test.each([
     ['a value that looks like a placeholder', '{{a}} and {{b}}', { a: '{{b}}', b: '{{a}}' }, '{{b}} and {{a}}'],
@@ -116,7 +131,14 @@ describe('placeholders', () => {
 
 describe('quiet hours', () => {
   test.each([
-    ['over midnight, in the evening', '21:00', '07:00', 'Europe/Berlin', '2026-03-28T21:30:00Z', '2026-03-29T05:00:00Z'],
+    [
+      'over midnight, in the evening',
+      '21:00',
+      '07:00',
+      'Europe/Berlin',
+      '2026-03-28T21:30:00Z',
+      '2026-03-29T05:00:00Z',
+    ],
     ['over midnight, in the morning', '21:00', '07:00', 'UTC', '2026-05-01T06:59:59Z', '2026-05-01T07:00:00Z'],
     ['within a day', '12:00', '14:00', 'Asia/Kolkata', '2026-05-01T07:00:00Z', '2026-05-01T08:30:00Z'],
     ['that have ended', '21:00', '07:00', 'UTC', '2026-05-01T07:00:00Z', null],
@@ -150,8 +172,22 @@ describe('core.notify_as', () => {
     ]);
     const [first, second] = notifications;
     expect(deliveries).toMatchObject([
-      { notification_id: first?.id, user_id: amina, channel: 'email', address: 'amina@test.example', recipient_name: 'Amina Test', status: 'pending' },
-      { notification_id: second?.id, user_id: ben, channel: 'email', address: 'ben@test.example', title: 'Mail', status: 'pending' },
+      {
+        notification_id: first?.id,
+        user_id: amina,
+        channel: 'email',
+        address: 'amina@test.example',
+        recipient_name: 'Amina Test',
+        status: 'pending',
+      },
+      {
+        notification_id: second?.id,
+        user_id: ben,
+        channel: 'email',
+        address: 'ben@test.example',
+        title: 'Mail',
+        status: 'pending',
+      },
       {
         notification_id: null,
         user_id: null,
@@ -161,15 +197,21 @@ describe('core.notify_as', () => {
         status: 'pending',
       },
     ]);
-    expect(jobs.map(({ payload }) => payload)).toEqual([{ tenant_id: school.id, from_id: deliveries[0]?.id, to_id: deliveries[2]?.id }]);
+    expect(jobs.map(({ payload }) => payload)).toEqual([
+      { tenant_id: school.id, from_id: deliveries[0]?.id, to_id: deliveries[2]?.id },
+    ]);
   });
 
   test('pushes to each device of a user', async () => {
-    await database.query(`insert into ${school.schema}.device (user_id, token, platform) values ($1, 'a', 'ios'), ($1, 'b', 'web'), ($2, 'c', 'android')`, [
-      amina,
-      ben,
+    await database.query(
+      `insert into ${school.schema}.device (user_id, token, platform) values ($1, 'a', 'ios'), ($1, 'b', 'web'), ($2, 'c', 'android')`,
+      [amina, ben],
+    );
+    await notify({ push: { title: 'P', message: 'M' } }, [
+      { user_id: amina },
+      { user_id: ben },
+      { email: 'x@test.example' },
     ]);
-    await notify({ push: { title: 'P', message: 'M' } }, [{ user_id: amina }, { user_id: ben }, { email: 'x@test.example' }]);
     const { notifications, deliveries } = await traces();
     expect(notifications).toEqual([]);
     expect(deliveries.map(({ user_id, channel, notification_id }) => [user_id, channel, notification_id])).toEqual([
@@ -181,13 +223,19 @@ describe('core.notify_as', () => {
   });
 
   test('goes on without a device that is removed at that moment', async () => {
-    await database.query(`insert into ${school.schema}.device (user_id, token, platform) values ($1, 'leaving', 'ios'), ($1, 'staying', 'ios')`, [amina]);
+    await database.query(
+      `insert into ${school.schema}.device (user_id, token, platform) values ($1, 'leaving', 'ios'), ($1, 'staying', 'ios')`,
+      [amina],
+    );
     const leaving = new pg.Client({ connectionString: database.url, application_name: 'test' });
     await leaving.connect();
     await leaving.query('begin');
     await leaving.query(`delete from ${school.schema}.device where token = 'leaving'`);
     const told = notify({ push: { title: 'P', message: 'M' } }, [{ user_id: amina }]);
-    const isWaiting = () => one<boolean>("select exists (select from pg_locks where not granted and locktype in ('transactionid', 'tuple')) as value");
+    const isWaiting = () =>
+      one<boolean>(
+        "select exists (select from pg_locks where not granted and locktype in ('transactionid', 'tuple')) as value",
+      );
     await until(async () => (await isWaiting()) || undefined);
     await leaving.query('commit');
     await leaving.end();
@@ -226,7 +274,11 @@ describe('core.notify_as', () => {
   test('drops what is above the limits of a day, and says why', async () => {
     await database.query('update platform.notification_setting set emails_per_user_per_day = 2');
     try {
-      const recipients = [{ email: 'twins@test.example' }, { email: 'twins@test.example' }, { email: 'other@test.example' }];
+      const recipients = [
+        { email: 'twins@test.example' },
+        { email: 'twins@test.example' },
+        { email: 'other@test.example' },
+      ];
       await notify({ email: { title: 'T', message: 'M' } }, recipients);
       await notify({ email: { title: 'T', message: 'M' } }, recipients);
     } finally {
@@ -245,19 +297,34 @@ describe('core.notify_as', () => {
   });
 
   test('drops nothing without a limit, all with one of 0, and counts push by device', async () => {
-    await database.query(`insert into ${school.schema}.device (user_id, token, platform) values ($1, 'a', 'ios'), ($1, 'b', 'web')`, [amina]);
+    await database.query(
+      `insert into ${school.schema}.device (user_id, token, platform) values ($1, 'a', 'ios'), ($1, 'b', 'web')`,
+      [amina],
+    );
     const both = { push: { title: 'T', message: 'M' }, email: { title: 'T', message: 'M' } };
     const statuses = async (push: number | null, emails: number | null) => {
-      await database.query('update platform.notification_setting set push_per_user_per_day = $1, emails_per_user_per_day = $2', [push, emails]);
+      await database.query(
+        'update platform.notification_setting set push_per_user_per_day = $1, emails_per_user_per_day = $2',
+        [push, emails],
+      );
       await notify(both, [{ user_id: amina }, { user_id: amina }]);
       return (await traces()).deliveries.map(({ channel, status }) => `${channel} ${status}`).sort();
     };
-    const each = (push: string[], email: string[]) => [...email.map((one) => `email ${one}`), ...push.map((one) => `push ${one}`)];
+    const each = (push: string[], email: string[]) => [
+      ...email.map((one) => `email ${one}`),
+      ...push.map((one) => `push ${one}`),
+    ];
     try {
-      expect(await statuses(null, 0)).toEqual(each(['pending', 'pending', 'pending', 'pending'], ['dropped', 'dropped']));
-      expect(await statuses(1, null)).toEqual(each(['dropped', 'dropped', 'pending', 'pending'], ['pending', 'pending']));
+      expect(await statuses(null, 0)).toEqual(
+        each(['pending', 'pending', 'pending', 'pending'], ['dropped', 'dropped']),
+      );
+      expect(await statuses(1, null)).toEqual(
+        each(['dropped', 'dropped', 'pending', 'pending'], ['pending', 'pending']),
+      );
     } finally {
-      await database.query('update platform.notification_setting set push_per_user_per_day = default, emails_per_user_per_day = default');
+      await database.query(
+        'update platform.notification_setting set push_per_user_per_day = default, emails_per_user_per_day = default',
+      );
       await database.query(`truncate ${school.schema}.device cascade`);
     }
   });
@@ -265,10 +332,10 @@ describe('core.notify_as', () => {
   test('counts the day of a limit in the time zone of the school', async () => {
     /** What becomes of a message where one went out three hours ago, and it is this hour now. */
     const after = async (hour: number) => {
-      await database.query(`update platform.tenant set time_zone = '<X>' || (extract(hour from now() at time zone 'UTC') - $2)::integer where id = $1`, [
-        school.id,
-        hour,
-      ]);
+      await database.query(
+        `update platform.tenant set time_zone = '<X>' || (extract(hour from now() at time zone 'UTC') - $2)::integer where id = $1`,
+        [school.id, hour],
+      );
       await database.query(
         `insert into ${school.schema}.notification_delivery (channel, address, recipient_name, title, message, status, created_at)
          values ('email', 'daily@test.example', 'D', 'T', 'M', 'sent', now() - interval '3 hours')`,
@@ -292,7 +359,9 @@ describe('core.notify_as', () => {
     try {
       await notify(words, [{ user_id: amina, variables: { what: 'x' } }]);
     } finally {
-      await database.query('update platform.notification_setting set in_app = true, quiet_from = null, quiet_until = null');
+      await database.query(
+        'update platform.notification_setting set in_app = true, quiet_from = null, quiet_until = null',
+      );
     }
     const { notifications, deliveries, jobs } = await traces();
     expect(notifications).toEqual([]);
@@ -325,7 +394,9 @@ describe('core.notify_as', () => {
       [school.id, 300],
       [school.id, undefined],
     ]);
-    expect(heard.flatMap(({ users }) => users ?? []).sort((a, b) => a - b)).toEqual(many.slice(0, 1000).map(({ id }) => id));
+    expect(heard.flatMap(({ users }) => users ?? []).sort((a, b) => a - b)).toEqual(
+      many.slice(0, 1000).map(({ id }) => id),
+    );
   });
 
   /** What becomes of a message while another transaction has told somebody else's or the same user and goes on. */
@@ -335,7 +406,10 @@ describe('core.notify_as', () => {
     await slow.query('begin');
     await slow.query("select set_config('app.tenant_id', $1, true)", [String(school.id)]);
     const say = "select core.notify_as('t', $1, $2)";
-    await slow.query(say, [JSON.stringify({ in_app: { title: 'first', message: 'M' } }), JSON.stringify([{ user_id: amina }])]);
+    await slow.query(say, [
+      JSON.stringify({ in_app: { title: 'first', message: 'M' } }),
+      JSON.stringify([{ user_id: amina }]),
+    ]);
     let done = false;
     const second = notify({ in_app: { title: 'second', message: 'M' } }, recipients).then(() => (done = true));
     const isWaiting = () =>
@@ -351,7 +425,10 @@ describe('core.notify_as', () => {
   }
 
   test('makes messages to the same user wait for one another, so that ids come in the order of commits, and those to others not', async () => {
-    expect(await besideOneToAmina([{ user_id: ben }, { user_id: amina }])).toEqual({ waits: true, titles: ['first', 'second'] });
+    expect(await besideOneToAmina([{ user_id: ben }, { user_id: amina }])).toEqual({
+      waits: true,
+      titles: ['first', 'second'],
+    });
     expect((await besideOneToAmina([{ user_id: ben }])).waits).toBe(false);
   });
 
@@ -369,7 +446,9 @@ describe('core.notify_as', () => {
     await database.query(`alter sequence ${school.schema}.notification_delivery_id_seq increment by 1`);
     const { deliveries, jobs } = await traces();
     const ids = deliveries.map(({ id }) => id);
-    expect(jobs.map(({ payload }) => payload)).toEqual([{ tenant_id: school.id, from_id: ids[0], to_id: ids[1], only: ids }]);
+    expect(jobs.map(({ payload }) => payload)).toEqual([
+      { tenant_id: school.id, from_id: ids[0], to_id: ids[1], only: ids },
+    ]);
   });
 
   test('shows whoever reads on «after id n» every message once, however many are told at a time', async () => {
@@ -411,7 +490,9 @@ describe('core.notify_as', () => {
     await acting(database.url, 'school_tenant', settings(), async ({ rows }) => {
       await rows("select core.notify_as('t', $1, $2)", [JSON.stringify(words), JSON.stringify([{ user_id: ben }])]);
       expect(
-        await rows("select current_setting('app.scope') as scope, current_setting('app.is_system', true) as is_system, current_setting('search_path') as path"),
+        await rows(
+          "select current_setting('app.scope') as scope, current_setting('app.is_system', true) as is_system, current_setting('search_path') as path",
+        ),
       ).toEqual([{ scope: 'own', is_system: '', path: `${school.schema}, public` }]);
       expect(await rows('select from notification')).toEqual([]);
       expect(await rows('select from notification_delivery')).toEqual([]);
@@ -422,10 +503,14 @@ describe('core.notify_as', () => {
 describe('core.notify', () => {
   const event = (key: string, recipients: object[]) =>
     asRequest(async (client) => {
-      const { rows } = await client.query<{ told: number }>('select core.notify($1, $2) as told', [key, JSON.stringify(recipients)]);
+      const { rows } = await client.query<{ told: number }>('select core.notify($1, $2) as told', [
+        key,
+        JSON.stringify(recipients),
+      ]);
       return rows[0]?.told;
     });
-  const holiday = () => event('holiday.added', [{ user_id: amina, variables: { holiday_name: 'Diwali', date: '8 November 2026' } }]);
+  const holiday = () =>
+    event('holiday.added', [{ user_id: amina, variables: { holiday_name: 'Diwali', date: '8 November 2026' } }]);
 
   test('takes the words of the catalogue, unless operators, unless the school have others', async () => {
     await holiday();
@@ -437,7 +522,9 @@ describe('core.notify', () => {
       `insert into ${school.schema}.notification_template (name, title, message) values ('Holiday.added', '{{holiday_name}}!', 'Yes, {{first_name}}')`,
     );
     await holiday();
-    await database.query(`delete from ${school.schema}.notification_template; update platform.notification_template set is_active = false`);
+    await database.query(
+      `delete from ${school.schema}.notification_template; update platform.notification_template set is_active = false`,
+    );
     await holiday();
     await database.query('delete from platform.notification_template');
     const { notifications } = await traces();
@@ -450,12 +537,16 @@ describe('core.notify', () => {
   });
 
   test('tells nobody when the school switched the event off, by the channels it chose, and nothing without the feature', async () => {
-    await database.query(`insert into ${school.schema}.notification_event (event, channels) values ('holiday.added', '{email}')`);
+    await database.query(
+      `insert into ${school.schema}.notification_event (event, channels) values ('holiday.added', '{email}')`,
+    );
     expect(await holiday()).toBe(1);
     await database.query(`update ${school.schema}.notification_event set is_enabled = false`);
     expect(await holiday()).toBe(0);
     await database.query(`delete from ${school.schema}.notification_event`);
-    await database.query(`update platform.tenant set feature_flags = '{"notifications": false}' where id = $1`, [school.id]);
+    await database.query(`update platform.tenant set feature_flags = '{"notifications": false}' where id = $1`, [
+      school.id,
+    ]);
     expect(await holiday()).toBe(0);
     await database.query(`update platform.tenant set feature_flags = '{}' where id = $1`, [school.id]);
     expect(await event('holiday.added', [])).toBe(0);
@@ -480,21 +571,38 @@ describe('core.notify', () => {
       const tell = () => event(key, [{ user_id: amina, variables: sample }]);
       expect(await tell()).toBe(1);
       const [plain] = (await traces()).notifications;
-      expect([key, plain?.type, `${plain?.title} ${plain?.message}`]).toEqual([key, key, expect.not.stringMatching(/\{\{|\}\}| {2}|%s/)]);
+      expect([key, plain?.type, `${plain?.title} ${plain?.message}`]).toEqual([
+        key,
+        key,
+        expect.not.stringMatching(/\{\{|\}\}| {2}|%s/),
+      ]);
 
       const all = variables.map((name) => `{{${name}}}`).join('|');
       const values = variables.map((name) => sample[name]).join('|');
-      await database.query(`insert into platform.notification_template (key, channel, subject, body) values ($1, 'in_app', 'Operators', $2)`, [key, all]);
+      await database.query(
+        `insert into platform.notification_template (key, channel, subject, body) values ($1, 'in_app', 'Operators', $2)`,
+        [key, all],
+      );
       await tell();
-      expect((await traces()).notifications.map(({ title, message }) => [title, message])).toEqual([['Operators', values]]);
-      await database.query(`insert into ${school.schema}.notification_template (name, title, message) values ($1, 'Ours', $2)`, [key, all]);
+      expect((await traces()).notifications.map(({ title, message }) => [title, message])).toEqual([
+        ['Operators', values],
+      ]);
+      await database.query(
+        `insert into ${school.schema}.notification_template (name, title, message) values ($1, 'Ours', $2)`,
+        [key, all],
+      );
       await tell();
       expect((await traces()).notifications.map(({ title, message }) => [title, message])).toEqual([['Ours', values]]);
-      await database.query(`insert into ${school.schema}.notification_event (event, channels, is_enabled) values ($1, '{in_app,push,email}', false)`, [key]);
+      await database.query(
+        `insert into ${school.schema}.notification_event (event, channels, is_enabled) values ($1, '{in_app,push,email}', false)`,
+        [key],
+      );
       expect(await tell()).toBe(0);
       expect((await traces()).notifications).toEqual([]);
       await database.query(`delete from ${school.schema}.notification_event`);
     }
-    await database.query(`delete from ${school.schema}.notification_template; delete from platform.notification_template`);
+    await database.query(
+      `delete from ${school.schema}.notification_template; delete from platform.notification_template`,
+    );
   });
 });

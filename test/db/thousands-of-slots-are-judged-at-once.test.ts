@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
-import { testDatabase, type TestDatabase } from '../support/database.ts';
-import { acting, type BareTenant, provision } from '../support/tenants.ts';
+import { testDatabase, type TestDatabase } from '../support/server/database.ts';
+import { acting, type BareTenant, provision } from '../support/database/tenants.ts';
 
 let database: TestDatabase;
 let school: BareTenant;
@@ -30,7 +30,11 @@ const all = `insert into timetable_slot (class_id, academic_year_id, subject_id,
 
 describe('2,400 slots', () => {
   test('are judged by the weeks of their classes and teachers, on a fresh connection and on one that has planned for single slots', async () => {
-    const settings = { 'app.tenant_id': String(school.id), 'app.scope': 'all', search_path: `${school.schema}, public` };
+    const settings = {
+      'app.tenant_id': String(school.id),
+      'app.scope': 'all',
+      search_path: `${school.schema}, public`,
+    };
     const reads = await acting(database.url, 'school_tenant', settings, async ({ rows, attempt }) => {
       /** How many rows of slots a statement reads, with all that it sets off. */
       const read = async (text: string) => {

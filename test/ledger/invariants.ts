@@ -20,7 +20,18 @@ export interface Acknowledged {
 }
 
 export const nothing = (): Acknowledged => ({
-  ...{ paid: [], reversed: [], waived: [], removed: [], mayBeRemoved: [], generated: 0, invoiced: [], voided: [], draftsRemoved: [], draftsMayBeRemoved: [] },
+  ...{
+    paid: [],
+    reversed: [],
+    waived: [],
+    removed: [],
+    mayBeRemoved: [],
+    generated: 0,
+    invoiced: [],
+    voided: [],
+    draftsRemoved: [],
+    draftsMayBeRemoved: [],
+  },
 });
 
 const owed = (table: 'student_fee' | 'invoice') =>
@@ -46,7 +57,11 @@ const invariants: Record<string, string> = {
      group by i.id having i.amount is distinct from sum(t.amount * t.quantity) or bool_or(t.line_total <> t.amount * t.quantity)`,
   'What is paid of a fee is the sum of its payments, and no more than it comes to': owed('student_fee'),
   'What is paid of an invoice is the sum of its payments, and no more than it comes to': owed('invoice'),
-  'The status of a fee follows from its amounts and dates': status('student_fee', "when waived_at is not null then 'waived'", 'pending'),
+  'The status of a fee follows from its amounts and dates': status(
+    'student_fee',
+    "when waived_at is not null then 'waived'",
+    'pending',
+  ),
   'The status of an invoice follows from its amounts and dates': status(
     'invoice',
     "when voided_at is not null then 'void' when issued_at is null then 'draft'",
@@ -98,7 +113,8 @@ export async function faults(owner: pg.Client, schema: string, acknowledged: Ack
   const found: string[] = [];
   for (const [rule, text] of Object.entries(invariants)) {
     const { rows } = await owner.query<object>(text, text.includes('$1') ? [JSON.stringify(acknowledged)] : []);
-    if (rows.length > 0) found.push(`${rule}: not so ${String(rows.length)} times, ${JSON.stringify(rows.slice(0, 3))}`);
+    if (rows.length > 0)
+      found.push(`${rule}: not so ${String(rows.length)} times, ${JSON.stringify(rows.slice(0, 3))}`);
   }
   return found;
 }
@@ -128,7 +144,12 @@ interface Owed {
 }
 
 /** What is wrong in the summary of a year: it is added up once more, record by record. */
-export async function summaryFaults(owner: pg.Client, schema: string, yearId: number, summary: Summary): Promise<string[]> {
+export async function summaryFaults(
+  owner: pg.Client,
+  schema: string,
+  yearId: number,
+  summary: Summary,
+): Promise<string[]> {
   await owner.query(`set search_path = ${schema}, public; set timezone = 'UTC'`);
   const { rows } = await owner.query<Owed>(
     `select f.id, f.class_id, f.amount, f.paid_amount, f.due_date < current_date as is_overdue, f.waived_at is not null as is_waived,
@@ -150,7 +171,8 @@ export async function summaryFaults(owner: pg.Client, schema: string, yearId: nu
   };
   for (const one of rows) {
     const [billed, paid] = [cents(one.amount), cents(one.paid_amount)];
-    for (const to of ['all', `class ${one.class_id ?? 'none'}`, one.items ? 'student_fees' : 'invoices']) add(to, billed, paid, one);
+    for (const to of ['all', `class ${one.class_id ?? 'none'}`, one.items ? 'student_fees' : 'invoices'])
+      add(to, billed, paid, one);
     // What was paid fills the items in their order.
     let left = paid;
     for (const item of one.items ?? []) {
@@ -170,10 +192,14 @@ export async function summaryFaults(owner: pg.Client, schema: string, yearId: nu
   const wrong = said.flatMap(([to, figures]) =>
     names
       .filter((name) => cents(figures[name]) !== (sums.get(to)?.[name] ?? 0n))
-      .map((name) => `${name} of ${to} is ${String(figures[name])}, and by the records ${String(sums.get(to)?.[name] ?? 0n)} cents`),
+      .map(
+        (name) =>
+          `${name} of ${to} is ${String(figures[name])}, and by the records ${String(sums.get(to)?.[name] ?? 0n)} cents`,
+      ),
   );
   const unsaid = [...sums.keys()].filter((to) => !said.some(([name]) => name === to)).map((to) => `${to} is missing`);
   const { billed, collected, outstanding, waived } = summary;
-  if (cents(billed) !== cents(collected) + cents(outstanding) + cents(waived)) wrong.push('billed is not collected + outstanding + waived');
+  if (cents(billed) !== cents(collected) + cents(outstanding) + cents(waived))
+    wrong.push('billed is not collected + outstanding + waived');
   return [...wrong, ...unsaid].map((what) => `The summary of year ${String(yearId)}: ${what}`);
 }

@@ -1,8 +1,8 @@
 import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 import { withOwner } from '../../src/database/pool.ts';
-import { crashingServer, type CrashingServer } from '../support/own-server.ts';
-import { type Program, startProgram } from '../support/processes.ts';
+import { crashingServer, type CrashingServer } from '../support/server/own-server.ts';
+import { type Program, startProgram } from '../support/server/processes.ts';
 import { faults, nothing, type Summary, summaryFaults } from './invariants.ts';
 import { type Answer, nextStep, perform, random, type Random, type World } from './steps.ts';
 
@@ -43,19 +43,39 @@ const components = [
 ];
 
 /** Runs clients against the service while Postgres crashes under it, and looks at the ledger after each phase. @throws what is wrong, with the seed and what was done last */
-export async function runLedger({ seed, seconds, until = [], clients = 5, sabotage, onPhase = () => undefined }: LedgerOptions): Promise<LedgerReport> {
+export async function runLedger({
+  seed,
+  seconds,
+  until = [],
+  clients = 5,
+  sabotage,
+  onPhase = () => undefined,
+}: LedgerOptions): Promise<LedgerReport> {
   const log: string[] = [];
   const report: LedgerReport = { phases: 0, crashes: 0, requests: 0, answers: {} };
   const server = await crashingServer();
   let program: Program | undefined;
   try {
     program = startProgram('src/main.ts', [], {
-      ...{ DATABASE_URL: server.url, PORT: '0', DATA_DIR: join(server.folder, 'data'), DEMO: 'false', LOG_LEVEL: 'silent', DATABASE_POOL_SIZE: '6' },
-      ...{ RATE_LIMIT_PER_MINUTE: '0', PUBLIC_RATE_LIMIT_PER_MINUTE: '0', PLATFORM_ADMIN_EMAIL: 'op@test.example', PLATFORM_ADMIN_PASSWORD: password },
+      ...{
+        DATABASE_URL: server.url,
+        PORT: '0',
+        DATA_DIR: join(server.folder, 'data'),
+        DEMO: 'false',
+        LOG_LEVEL: 'silent',
+        DATABASE_POOL_SIZE: '6',
+      },
+      ...{
+        RATE_LIMIT_PER_MINUTE: '0',
+        PUBLIC_RATE_LIMIT_PER_MINUTE: '0',
+        PLATFORM_ADMIN_EMAIL: 'op@test.example',
+        PLATFORM_ADMIN_PASSWORD: password,
+      },
     });
     const url = (await program.prints(/API +(http:\S+)\/api/))[1] ?? '';
     const school = await openSchool(url, server, log, report);
-    if (sabotage) await withOwner(server.url, (owner) => owner.query(`set search_path = ${schema}, public; ${sabotage}`));
+    if (sabotage)
+      await withOwner(server.url, (owner) => owner.query(`set search_path = ${schema}, public; ${sabotage}`));
     const end = performance.now() + seconds * 1000;
     // A client goes on from where it was, so that its choices are the same however long a phase takes.
     const choosers = Array.from({ length: clients }, (_, client) => random(seed * 1000 + client));
@@ -73,7 +93,9 @@ export async function runLedger({ seed, seconds, until = [], clients = 5, sabota
       }
       await work;
       const wrong = await school.faults();
-      onPhase(`phase ${String(report.phases)}${isCrashing ? ', with a crash' : ''}: ${String(report.requests)} requests so far`);
+      onPhase(
+        `phase ${String(report.phases)}${isCrashing ? ', with a crash' : ''}: ${String(report.requests)} requests so far`,
+      );
       if (wrong.length > 0) throw new Error(wrong.join('\n'));
     }
     return report;
@@ -120,14 +142,32 @@ async function openSchool(url: string, server: CrashingServer, log: string[], re
   let awayFrom = Infinity;
   let backSince = 0;
   const acknowledged = nothing();
-  const shared: Omit<World, 'ask' | 'unique'> = { students: [], fees: [], invoices: [], payments: [], structures: [], years: [], acknowledged };
+  const shared: Omit<World, 'ask' | 'unique'> = {
+    students: [],
+    fees: [],
+    invoices: [],
+    payments: [],
+    structures: [],
+    years: [],
+    acknowledged,
+  };
 
   /** One request as it is, perhaps cut off by the client before the answer is there. */
-  async function send<T>(method: string, path: string, body: object | undefined, headers: Record<string, string>, signal?: AbortSignal): Promise<Answer<T>> {
+  async function send<T>(
+    method: string,
+    path: string,
+    body: object | undefined,
+    headers: Record<string, string>,
+    signal?: AbortSignal,
+  ): Promise<Answer<T>> {
     report.requests++;
     const response = await fetch(`${url}/api${path}`, {
       method,
-      headers: { ...(token ? { Authorization: `Bearer ${token}` } : {}), ...(body ? { 'Content-Type': 'application/json' } : {}), ...headers },
+      headers: {
+        ...(token ? { Authorization: `Bearer ${token}` } : {}),
+        ...(body ? { 'Content-Type': 'application/json' } : {}),
+        ...headers,
+      },
       body: body ? JSON.stringify(body) : null,
       ...(signal ? { signal } : {}),
     });
@@ -145,7 +185,13 @@ async function openSchool(url: string, server: CrashingServer, log: string[], re
         const began = performance.now();
         // Now and then a client does not wait for the answer, and asks again.
         const isCut = mayRepeat && key !== undefined && attempt === 1 && ++serial % 16 === 0;
-        const answer = await send<T>(method, path, body, headers, isCut ? AbortSignal.timeout(1 + (serial % 20)) : undefined).catch((error: unknown) => {
+        const answer = await send<T>(
+          method,
+          path,
+          body,
+          headers,
+          isCut ? AbortSignal.timeout(1 + (serial % 20)) : undefined,
+        ).catch((error: unknown) => {
           if (isCut) return undefined;
           throw error;
         });
@@ -158,7 +204,9 @@ async function openSchool(url: string, server: CrashingServer, log: string[], re
           const name = `${method} ${path.replace(/\d+/g, ':id').replace(/\?.*/, '')} ${String(answer.status)}`;
           report.answers[name] = (report.answers[name] ?? 0) + 1;
           if (!statuses.includes(answer.status))
-            throw new Error(`${method} ${path} answered ${String(answer.status)}: ${answer.message}\n${JSON.stringify(body)}`);
+            throw new Error(
+              `${method} ${path} answered ${String(answer.status)}: ${answer.message}\n${JSON.stringify(body)}`,
+            );
           return answer;
         }
         const ended = performance.now();
@@ -172,41 +220,84 @@ async function openSchool(url: string, server: CrashingServer, log: string[], re
       }
     };
   const admin = ask(-1);
-  const make = async (path: string, body: object) => (await admin<{ id: number }>([201], 'POST', path, body, `made-${String(++serial)}`)).data.id;
+  const make = async (path: string, body: object) =>
+    (await admin<{ id: number }>([201], 'POST', path, body, `made-${String(++serial)}`)).data.id;
   const open = async (credentials: object) => {
     token = '';
-    const { status, data, message } = await send<{ access_token: string }>('POST', '/auth/login', { ...credentials, password }, {});
+    const { status, data, message } = await send<{ access_token: string }>(
+      'POST',
+      '/auth/login',
+      { ...credentials, password },
+      {},
+    );
     if (status !== 200) throw new Error(`Logging in answered ${String(status)}: ${message}`);
     token = data.access_token;
   };
   const login = () => open({ subdomain: 'ledger', email: 'admin@ledger.example' });
 
   await open({ is_platform: true, email: 'op@test.example' });
-  await make('/platform/tenants', { name: 'Ledger', subdomain: 'ledger', contact_email: 'admin@ledger.example', plan_id: 3, admin_password: password });
+  await make('/platform/tenants', {
+    name: 'Ledger',
+    subdomain: 'ledger',
+    contact_email: 'admin@ledger.example',
+    plan_id: 3,
+    admin_password: password,
+  });
   await login();
   const gradeId = await make('/grades', { name: 'One' });
   const now = new Date();
   const firstYear = now.getUTCFullYear() - (now.getUTCMonth() < 7 ? 1 : 0);
   for (const offset of [0, 1]) {
     const [start_date, end_date] = [`${String(firstYear + offset)}-08-01`, `${String(firstYear + offset + 1)}-07-31`];
-    const yearId = await make('/academics/years', { name: `Year ${String(offset)}`, start_date, end_date, is_current: offset === 0 });
-    await make('/academic-terms', { academic_year_id: yearId, name: 'Autumn', start_date, end_date: `${String(firstYear + offset)}-12-20` });
-    await make('/academic-terms', { academic_year_id: yearId, name: 'Spring', start_date: `${String(firstYear + offset + 1)}-01-07`, end_date });
+    const yearId = await make('/academics/years', {
+      name: `Year ${String(offset)}`,
+      start_date,
+      end_date,
+      is_current: offset === 0,
+    });
+    await make('/academic-terms', {
+      academic_year_id: yearId,
+      name: 'Autumn',
+      start_date,
+      end_date: `${String(firstYear + offset)}-12-20`,
+    });
+    await make('/academic-terms', {
+      academic_year_id: yearId,
+      name: 'Spring',
+      start_date: `${String(firstYear + offset + 1)}-01-07`,
+      end_date,
+    });
     const classes: number[] = [];
-    for (const name of ['A', 'B', 'C']) classes.push(await make('/classes', { name, grade_id: gradeId, academic_year_id: yearId }));
+    for (const name of ['A', 'B', 'C'])
+      classes.push(await make('/classes', { name, grade_id: gradeId, academic_year_id: yearId }));
     shared.years.push({ id: yearId, start: new Date(start_date), classes });
     for (const [n, parts] of components.entries()) {
-      const id = await make('/finance/fee-structures', { name: `Fees ${String(n)}`, academic_year_id: yearId, components: parts, class_ids: classes });
+      const id = await make('/finance/fee-structures', {
+        name: `Fees ${String(n)}`,
+        academic_year_id: yearId,
+        components: parts,
+        class_ids: classes,
+      });
       shared.structures.push({ id, yearId });
     }
   }
   for (let n = 0; n < 15; n++) {
-    shared.students.push(await make('/students', { first_name: 'Stu', last_name: `Dent ${String(n)}`, class_id: shared.years[0]?.classes[n % 3] }));
+    shared.students.push(
+      await make('/students', {
+        first_name: 'Stu',
+        last_name: `Dent ${String(n)}`,
+        class_id: shared.years[0]?.classes[n % 3],
+      }),
+    );
   }
 
   return {
     login,
-    world: (client: number): World => ({ ...shared, ask: ask(client), unique: (what) => `${what}-${String(++serial)}` }),
+    world: (client: number): World => ({
+      ...shared,
+      ask: ask(client),
+      unique: (what) => `${what}-${String(++serial)}`,
+    }),
 
     /** Ends Postgres without any farewell, all of it or one process of its, and waits until it and the service are back. */
     async crash(n: Random) {

@@ -8,7 +8,9 @@ function count(text: string): number {
 }
 
 const options = new Command('test:ledger')
-  .description('Lets clients bill, pay, reverse, waive, void, promote and remove at random while Postgres crashes, and holds the ledger to its rules.')
+  .description(
+    'Lets clients bill, pay, reverse, waive, void, promote and remove at random while Postgres crashes, and holds the ledger to its rules.',
+  )
   .option('--seconds <n>', 'how long', count, 120)
   .option('--seed <n>', 'what the clients choose by; another one each time unless it is given', count)
   .option('--clients <n>', 'how many at a time', count, 5)

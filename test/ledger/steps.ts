@@ -71,7 +71,9 @@ const removeStudent: Step = async (world, n) => {
 
 const promote: Step = async (world, n) => {
   const year = world.years[1];
-  const student_ids = [...new Set(Array.from({ length: upTo(3, n) }, () => pick(world.students, n)))].filter((id) => id !== undefined);
+  const student_ids = [...new Set(Array.from({ length: upTo(3, n) }, () => pick(world.students, n)))].filter(
+    (id) => id !== undefined,
+  );
   if (!year || student_ids.length === 0) return;
   const body = { student_ids, to_class_id: pick(year.classes, n), to_academic_year_id: year.id };
   await world.ask([200, 409, 422], 'POST', '/students/promote', body, world.unique('promote'));
@@ -92,7 +94,13 @@ const generate: Step = async (world, n) => {
     ...(n() < 0.3 ? { class_ids: [pick(year.classes, n)] } : {}),
     ...(n() < 0.2 ? { student_ids: [pick(world.students, n) ?? 1] } : {}),
   };
-  const { status, data } = await world.ask<{ created: number }>([200, 409], 'POST', '/finance/student-fees/generate', body, world.unique('generate'));
+  const { status, data } = await world.ask<{ created: number }>(
+    [200, 409],
+    'POST',
+    '/finance/student-fees/generate',
+    body,
+    world.unique('generate'),
+  );
   if (status === 200 && !body.dry_run) world.acknowledged.generated += data.created;
 };
 
@@ -110,7 +118,11 @@ const pay =
   async (world, n) => {
     const id = pick(kind === 'invoice' ? world.invoices : world.fees, n);
     if (!id) return;
-    const owed = await world.ask<Owed>([200, 404], 'GET', kind === 'invoice' ? `/fees/invoices/${String(id)}` : `/finance/student-fees/${String(id)}`);
+    const owed = await world.ask<Owed>(
+      [200, 404],
+      'GET',
+      kind === 'invoice' ? `/fees/invoices/${String(id)}` : `/finance/student-fees/${String(id)}`,
+    );
     const amount = amountOf(owed.status === 200 ? owed.data.balance : 10, n);
     const reference = world.unique('paid');
     const body = {
@@ -118,11 +130,19 @@ const pay =
       reference_number: reference,
       ...(kind === 'invoice' ? { invoice_id: id, method: 'card' } : { student_fee_id: id, payment_method: 'cash' }),
     };
-    const once = () => world.ask<Payment>([201, 409, 422], 'POST', kind === 'invoice' ? '/fees/payments' : '/finance/payments', body, reference);
+    const once = () =>
+      world.ask<Payment>(
+        [201, 409, 422],
+        'POST',
+        kind === 'invoice' ? '/fees/payments' : '/finance/payments',
+        body,
+        reference,
+      );
     // Whoever clicks twice pays once.
     const answers = await Promise.all(n() < 0.2 ? [once(), once()] : [once()]);
     const made = answers.filter(({ status }) => status === 201).map(({ data }) => data);
-    if (new Set(made.map((payment) => payment.id)).size > 1) throw new Error(`One Idempotency-Key gave two payments: ${JSON.stringify(made)}`);
+    if (new Set(made.map((payment) => payment.id)).size > 1)
+      throw new Error(`One Idempotency-Key gave two payments: ${JSON.stringify(made)}`);
     const [payment] = made;
     if (!payment) return;
     world.payments.push(payment.id);
@@ -133,20 +153,31 @@ const reverse: Step = async (world, n) => {
   const id = pick(world.payments, n);
   if (!id) return;
   const path = `/finance/payments/${String(id)}/reverse`;
-  const { status, data } = await world.ask<Payment>([200, 409], 'POST', path, { reason: 'The cheque bounced' }, world.unique('reverse'));
+  const { status, data } = await world.ask<Payment>(
+    [200, 409],
+    'POST',
+    path,
+    { reason: 'The cheque bounced' },
+    world.unique('reverse'),
+  );
   if (status === 200) world.acknowledged.reversed.push({ id, reversal: data.id });
 };
 
 const waive: Step = async (world, n) => {
   const id = pick(world.fees, n);
   if (!id) return;
-  const { status } = await world.ask([200, 404, 409], 'POST', `/finance/student-fees/${String(id)}/waive`, { reason: 'Scholarship' });
+  const { status } = await world.ask([200, 404, 409], 'POST', `/finance/student-fees/${String(id)}/waive`, {
+    reason: 'Scholarship',
+  });
   if (status === 200) world.acknowledged.waived.push(id);
 };
 
 const postpone: Step = async (world, n) => {
   const id = pick(world.fees, n);
-  if (id) await world.ask([200, 404], 'PUT', `/finance/student-fees/${String(id)}`, { due_date: inDays(n() < 0.5 ? -30 : 30) });
+  if (id)
+    await world.ask([200, 404], 'PUT', `/finance/student-fees/${String(id)}`, {
+      due_date: inDays(n() < 0.5 ? -30 : 30),
+    });
 };
 
 const removeFee: Step = async (world, n) => {
@@ -158,7 +189,11 @@ const removeFee: Step = async (world, n) => {
 };
 
 const lines = (n: Random) =>
-  Array.from({ length: upTo(3, n) }, () => ({ description: 'Trip', amount: n() < 0.1 ? 0 : round(n() * 100), quantity: upTo(3, n) })).map((line) => ({
+  Array.from({ length: upTo(3, n) }, () => ({
+    description: 'Trip',
+    amount: n() < 0.1 ? 0 : round(n() * 100),
+    quantity: upTo(3, n),
+  })).map((line) => ({
     ...line,
     amount: Math.max(0.01, line.amount),
   }));
@@ -170,8 +205,19 @@ interface Invoice {
 }
 
 const invoice: Step = async (world, n) => {
-  const body = { student_id: pick(world.students, n) ?? 1, due_date: inDays(n() < 0.4 ? -10 : 10), items: lines(n), ...(n() < 0.3 ? { status: 'draft' } : {}) };
-  const { status, data } = await world.ask<Invoice>([201, 422], 'POST', '/fees/invoices', body, world.unique('invoice'));
+  const body = {
+    student_id: pick(world.students, n) ?? 1,
+    due_date: inDays(n() < 0.4 ? -10 : 10),
+    items: lines(n),
+    ...(n() < 0.3 ? { status: 'draft' } : {}),
+  };
+  const { status, data } = await world.ask<Invoice>(
+    [201, 422],
+    'POST',
+    '/fees/invoices',
+    body,
+    world.unique('invoice'),
+  );
   if (status !== 201) return;
   world.invoices.push(data.id);
   world.acknowledged.invoiced.push({ id: data.id, invoice_number: data.invoice_number });
@@ -180,7 +226,13 @@ const invoice: Step = async (world, n) => {
 const issue: Step = async (world, n) => {
   const id = pick(world.invoices, n);
   if (!id) return;
-  const { status, data } = await world.ask<Invoice>([200, 404, 409], 'POST', `/fees/invoices/${String(id)}/issue`, {}, world.unique('issue'));
+  const { status, data } = await world.ask<Invoice>(
+    [200, 404, 409],
+    'POST',
+    `/fees/invoices/${String(id)}/issue`,
+    {},
+    world.unique('issue'),
+  );
   const known = world.acknowledged.invoiced.find((one) => one.id === id);
   if (status === 200 && known) known.invoice_number = data.invoice_number;
 };
@@ -188,13 +240,22 @@ const issue: Step = async (world, n) => {
 const voidInvoice: Step = async (world, n) => {
   const id = pick(world.invoices, n);
   if (!id) return;
-  const { status } = await world.ask([200, 404, 409], 'POST', `/fees/invoices/${String(id)}/void`, { reason: 'Wrong student' }, world.unique('void'));
+  const { status } = await world.ask(
+    [200, 404, 409],
+    'POST',
+    `/fees/invoices/${String(id)}/void`,
+    { reason: 'Wrong student' },
+    world.unique('void'),
+  );
   if (status === 200) world.acknowledged.voided.push(id);
 };
 
 const editInvoice: Step = async (world, n) => {
   const id = pick(world.invoices, n);
-  const body = { ...(n() < 0.7 ? { items: lines(n) } : {}), ...(n() < 0.5 ? { due_date: inDays(n() < 0.5 ? -5 : 5) } : {}) };
+  const body = {
+    ...(n() < 0.7 ? { items: lines(n) } : {}),
+    ...(n() < 0.5 ? { due_date: inDays(n() < 0.5 ? -5 : 5) } : {}),
+  };
   if (id) await world.ask([200, 404, 409], 'PUT', `/fees/invoices/${String(id)}`, body);
 };
 
@@ -214,7 +275,9 @@ const changeStructure: Step = async (world, n) => {
   const structure = pick(world.structures, n);
   if (!structure) return;
   const path = `/finance/fee-structures/${String(structure.id)}`;
-  const { status, data } = await world.ask<{ components: { id: number; name: string; amount: number; frequency: string }[] }>([200], 'GET', path);
+  const { status, data } = await world.ask<{
+    components: { id: number; name: string; amount: number; frequency: string }[];
+  }>([200], 'GET', path);
   if (status !== 200) return;
   const components = data.components.map((component) => ({
     ...component,
@@ -231,7 +294,11 @@ const look: Step = async (world, n) => {
     ['/fees/invoices', world.invoices],
     ['/fees/payments', world.payments],
   ] as const) {
-    const { status, data } = await world.ask<{ id: number }[]>([200], 'GET', `${path}?pageSize=100&page=${String(upTo(2, n))}`);
+    const { status, data } = await world.ask<{ id: number }[]>(
+      [200],
+      'GET',
+      `${path}?pageSize=100&page=${String(upTo(2, n))}`,
+    );
     if (status !== 200) return;
     const known = new Set(ids);
     ids.push(...data.map(({ id }) => id).filter((id) => !known.has(id)));
@@ -239,14 +306,36 @@ const look: Step = async (world, n) => {
 };
 
 const steps = {
-  ...{ addStudent, removeStudent, promote, generate, payFee: pay('student_fee'), payInvoice: pay('invoice'), reverse, waive, postpone, removeFee },
+  ...{
+    addStudent,
+    removeStudent,
+    promote,
+    generate,
+    payFee: pay('student_fee'),
+    payInvoice: pay('invoice'),
+    reverse,
+    waive,
+    postpone,
+    removeFee,
+  },
   ...{ invoice, issue, voidInvoice, editInvoice, removeInvoice, changeStructure, look },
 };
 export type StepName = keyof typeof steps;
 
 /** How often what is done, of about a hundred times. */
 const shares: Record<StepName, number> = {
-  ...{ addStudent: 2, removeStudent: 1, promote: 2, generate: 8, payFee: 26, payInvoice: 14, reverse: 10, waive: 3, postpone: 2, removeFee: 4 },
+  ...{
+    addStudent: 2,
+    removeStudent: 1,
+    promote: 2,
+    generate: 8,
+    payFee: 26,
+    payInvoice: 14,
+    reverse: 10,
+    waive: 3,
+    postpone: 2,
+    removeFee: 4,
+  },
   ...{ invoice: 10, issue: 4, voidInvoice: 3, editInvoice: 5, removeInvoice: 3, changeStructure: 3, look: 4 },
 };
 const lots = Object.entries(shares).flatMap(([name, share]) => Array<StepName>(share).fill(name as StepName));

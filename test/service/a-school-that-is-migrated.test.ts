@@ -5,7 +5,7 @@ import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { sqlFiles } from '../../src/database/install.ts';
 import { migrate } from '../../src/database/migrate.ts';
 import { withOwner } from '../../src/database/pool.ts';
-import { serviceWithSchool } from '../support/service.ts';
+import { serviceWithSchool } from '../support/server/service.ts';
 
 const { service, school } = await serviceWithSchool();
 const schools = [school, await service.school(), await service.school()] as const;
@@ -52,7 +52,11 @@ test('answers 503 with Retry-After when that failed until it succeeds, while eve
     });
   }
   expect(
-    (await service.anonymous.send('POST', '/api/auth/login', { body: { subdomain: failing.subdomain, email: failing.adminEmail, password: 'x' } })).status,
+    (
+      await service.anonymous.send('POST', '/api/auth/login', {
+        body: { subdomain: failing.subdomain, email: failing.adminEmail, password: 'x' },
+      })
+    ).status,
   ).toBe(503);
   for (const { admin } of [first, third]) {
     await admin.post('/api/students', { first_name: 'Even', last_name: 'One' }, 201);
@@ -60,11 +64,15 @@ test('answers 503 with Retry-After when that failed until it succeeds, while eve
   }
   const ready = await service.anonymous.send<{ tenants_behind: number }>('GET', '/api/health/ready');
   expect(ready.data.tenants_behind).toBe(1);
-  expect((await service.operator.get<{ status: string }>(`/api/platform/tenants/${failing.id}`)).data.status).toBe('active');
+  expect((await service.operator.get<{ status: string }>(`/api/platform/tenants/${failing.id}`)).data.status).toBe(
+    'active',
+  );
 
   await service.database.query(`update ${failing.schema}.student set first_name = 'Even'`);
   expect(await migrate(options)).toMatchObject({ tenants: [{ tenant: String(failing.id), applied: 1 }], failed: [] });
-  expect((await failing.admin.get<{ first_name: string }[]>('/api/students')).data).toMatchObject([{ first_name: 'Even' }]);
+  expect((await failing.admin.get<{ first_name: string }[]>('/api/students')).data).toMatchObject([
+    { first_name: 'Even' },
+  ]);
   const young = await service.school();
   const columns = await service.database.query<{ table_schema: string }>(
     "select table_schema::text from information_schema.columns where table_name = 'student' and column_name = 'locker'",

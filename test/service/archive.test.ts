@@ -7,12 +7,12 @@ import { exportTenant, importTenant } from '../../src/database/archive.ts';
 import { ensureDatabase } from '../../src/database/embedded.ts';
 import { migrate } from '../../src/database/migrate.ts';
 import { withOwner } from '../../src/database/pool.ts';
-import { catalogue } from '../support/catalogue.ts';
-import { contents } from '../support/contents.ts';
-import { serverUrl, type TestDatabase } from '../support/database.ts';
-import { fileForm, jpeg, png } from '../support/pictures.ts';
-import { runProgram } from '../support/processes.ts';
-import { type School, testPassword, testService } from '../support/service.ts';
+import { catalogue } from '../support/database/catalogue.ts';
+import { contents } from '../support/database/contents.ts';
+import { serverUrl, type TestDatabase } from '../support/server/database.ts';
+import { fileForm, jpeg, png } from '../support/fixtures/pictures.ts';
+import { runProgram } from '../support/server/processes.ts';
+import { type School, testPassword, testService } from '../support/server/service.ts';
 
 /**
  * Tables as later releases may have them: every kind of type, references in a circle and to itself, rows that the migration
@@ -49,7 +49,10 @@ const oddRows = (schema: string) => `
 `;
 
 const release = (database: TestDatabase, version: number, body: string) =>
-  database.query("insert into platform.tenant_migration (version, name, body, checksum) values ($1, 'of a test', $2, '')", [version, body]);
+  database.query(
+    "insert into platform.tenant_migration (version, name, body, checksum) values ($1, 'of a test', $2, '')",
+    [version, body],
+  );
 
 const dataDir = await mkdtemp(join(tmpdir(), 'school-archive-'));
 const service = await testService({ DATA_DIR: dataDir });
@@ -78,13 +81,18 @@ beforeAll(async () => {
   const { admin } = school;
   await admin.send('POST', '/api/auth/profile/picture', { body: fileForm(png, 'a.png', 'image/png') }, 200);
   await school.user(['teacher'], { phone: '+1 555' });
-  const teacher = (await admin.get<{ id: number; name: string }[]>('/api/rbac/roles')).data.find(({ name }) => name === 'teacher');
+  const teacher = (await admin.get<{ id: number; name: string }[]>('/api/rbac/roles')).data.find(
+    ({ name }) => name === 'teacher',
+  );
   await admin.put(`/api/rbac/roles/${String(teacher?.id)}`, { permission_ids: [1] });
   for (let n = 0; n < 30; n++) {
     const { data } = await admin.send<{ id: number }>(
       'POST',
       '/api/students',
-      { body: { first_name: 'Zoë', last_name: `Number ${n}`, class_id: classId }, headers: { 'Idempotency-Key': `key-${n}` } },
+      {
+        body: { first_name: 'Zoë', last_name: `Number ${n}`, class_id: classId },
+        headers: { 'Idempotency-Key': `key-${n}` },
+      },
       201,
     );
     student = data;
@@ -92,9 +100,10 @@ beforeAll(async () => {
   await admin.put(`/api/students/${student.id}`, { class_id: next });
   ({ data: gone } = await admin.post<{ id: number }>('/api/rbac/roles', { name: 'Gone' }, 201));
   await admin.delete(`/api/rbac/roles/${gone.id}`);
-  await service.database.query(`insert into ${school.schema}.file (content, content_type) select $1, 'image/jpeg' from generate_series(1, 3)`, [
-    Buffer.concat([jpeg, Buffer.alloc(600_000, 'x')]),
-  ]);
+  await service.database.query(
+    `insert into ${school.schema}.file (content, content_type) select $1, 'image/jpeg' from generate_series(1, 3)`,
+    [Buffer.concat([jpeg, Buffer.alloc(600_000, 'x')])],
+  );
   before = await contents(service.database, school.schema);
 
   const { code, stdout, stderr } = await cli(service.database, 'export', school.subdomain);
@@ -132,11 +141,13 @@ async function changed(name: string, change: (lines: string[]) => string[]): Pro
   return path;
 }
 
-const withHeader = (change: (header: { schema_version: number; plan: string; tenant: Record<string, unknown> }) => void) => (lines: string[]) => {
-  const header = JSON.parse(lines[0] ?? '') as Parameters<typeof change>[0];
-  change(header);
-  return [JSON.stringify(header), ...lines.slice(1)];
-};
+const withHeader =
+  (change: (header: { schema_version: number; plan: string; tenant: Record<string, unknown> }) => void) =>
+  (lines: string[]) => {
+    const header = JSON.parse(lines[0] ?? '') as Parameters<typeof change>[0];
+    change(header);
+    return [JSON.stringify(header), ...lines.slice(1)];
+  };
 
 describe('the file of a school', () => {
   test('has its name by school and moment, and only its owner may read it', async () => {
@@ -160,7 +171,9 @@ describe('the file of a school', () => {
       subscription: { tenant_id: school.id, status: 'active' },
     });
     expect(parsed.at(-1)).toEqual({ end: true, lines: lines.length - 1 });
-    const order = [...new Set(parsed.map(({ table, sequence }) => table ?? (sequence ? 'sequence' : '')))].filter((name) => name !== '');
+    const order = [...new Set(parsed.map(({ table, sequence }) => table ?? (sequence ? 'sequence' : '')))].filter(
+      (name) => name !== '',
+    );
     const at = (name: string) => order.indexOf(name);
     expect(at('file')).toBeLessThan(at('user_account'));
     expect(at('grade')).toBeLessThan(at('class'));
@@ -194,7 +207,9 @@ describe('a file that is refused', () => {
       await writeFile(pieces, whole.subarray(0, length));
       expect(await refusal(elsewhere.database, pieces)).toMatch(/is truncated|is no export of a school/);
     }
-    expect(await refusal(elsewhere.database, await changed('cut.gz', (lines) => lines.slice(0, -1)))).toMatch(/is truncated/);
+    expect(await refusal(elsewhere.database, await changed('cut.gz', (lines) => lines.slice(0, -1)))).toMatch(
+      /is truncated/,
+    );
     for (const [name, change] of Object.entries<(lines: string[]) => string[]>({
       'a missing line': (lines) => lines.filter((_, n) => n !== 20),
       'a line too many': (lines) => [...lines, '{}'],
@@ -211,11 +226,16 @@ describe('a file that is refused', () => {
     }
     await writeFile(pieces, 'not gzip at all');
     expect(await refusal(elsewhere.database, pieces)).toMatch(/damaged or no export/);
-    await writeFile(pieces, whole.with(Math.floor(whole.length / 2), (whole[Math.floor(whole.length / 2)] ?? 0) ^ 0xff));
+    await writeFile(
+      pieces,
+      whole.with(Math.floor(whole.length / 2), (whole[Math.floor(whole.length / 2)] ?? 0) ^ 0xff),
+    );
     expect(await refusal(elsewhere.database, pieces)).toMatch(/damaged|truncated|no export/);
     expect(await refusal(elsewhere.database, join(dataDir, 'absent.gz'))).toMatch(/no such file/);
 
-    expect({ service: await everything(service.database), elsewhere: await everything(elsewhere.database) }).toEqual(there);
+    expect({ service: await everything(service.database), elsewhere: await everything(elsewhere.database) }).toEqual(
+      there,
+    );
   });
 
   test('is refused where the database has no place for it', async () => {
@@ -223,38 +243,75 @@ describe('a file that is refused', () => {
     expect(await refusal(service.database, file)).toMatch(/is in this database and was not purged/);
     const edited = async (database: TestDatabase, change: Parameters<typeof withHeader>[0]) =>
       refusal(database, await changed('edited.gz', withHeader(change)));
-    expect(await edited(service.database, ({ tenant }) => (tenant['created_at'] = '2020-01-01T00:00:00Z'))).toMatch(/of this database is another one/);
-    expect(await edited(service.database, ({ tenant }) => (tenant['id'] = 900_000))).toMatch(/The subdomain .* belongs to another school/);
-    expect(await edited(elsewhere.database, (header) => (header.plan = 'Unheard of'))).toMatch(/There is no plan called Unheard of/);
-    expect(await edited(elsewhere.database, ({ tenant }) => (tenant['schema_version'] = 9999))).toMatch(/Update the service first/);
-    expect(await edited(elsewhere.database, ({ tenant }) => (tenant['schema_version'] = 1))).toMatch(/The tables of the file are not those of version 1/);
-    expect({ service: await everything(service.database), elsewhere: await everything(elsewhere.database) }).toEqual(there);
+    expect(await edited(service.database, ({ tenant }) => (tenant['created_at'] = '2020-01-01T00:00:00Z'))).toMatch(
+      /of this database is another one/,
+    );
+    expect(await edited(service.database, ({ tenant }) => (tenant['id'] = 900_000))).toMatch(
+      /The subdomain .* belongs to another school/,
+    );
+    expect(await edited(elsewhere.database, (header) => (header.plan = 'Unheard of'))).toMatch(
+      /There is no plan called Unheard of/,
+    );
+    expect(await edited(elsewhere.database, ({ tenant }) => (tenant['schema_version'] = 9999))).toMatch(
+      /Update the service first/,
+    );
+    expect(await edited(elsewhere.database, ({ tenant }) => (tenant['schema_version'] = 1))).toMatch(
+      /The tables of the file are not those of version 1/,
+    );
+    expect({ service: await everything(service.database), elsewhere: await everything(elsewhere.database) }).toEqual(
+      there,
+    );
   });
 });
 
 describe('an imported school', () => {
   test('is in another database row for row what it was, with the same definitions, and serves its users', async () => {
     // Other numbers than here.
-    await elsewhere.database.query("insert into platform.plan (id, name, price_monthly, max_students, max_teachers) values (900, 'Premium 2', 1, 1, 1)");
+    await elsewhere.database.query(
+      "insert into platform.plan (id, name, price_monthly, max_students, max_teachers) values (900, 'Premium 2', 1, 1, 1)",
+    );
     await elsewhere.database.query("update platform.plan set name = 'Premium old' where id = 3");
-    await elsewhere.database.query("update platform.plan set name = 'premium', max_students = 25000, max_teachers = 2000 where id = 900");
+    await elsewhere.database.query(
+      "update platform.plan set name = 'premium', max_students = 25000, max_teachers = 2000 where id = 900",
+    );
     const { code, stderr, stdout } = await cli(elsewhere.database, 'import', file);
-    expect({ code, stderr, stdout }).toEqual({ code: 0, stderr: '', stdout: expect.stringMatching(/is in service again: \d+ rows/) });
+    expect({ code, stderr, stdout }).toEqual({
+      code: 0,
+      stderr: '',
+      stdout: expect.stringMatching(/is in service again: \d+ rows/),
+    });
 
     expect(await contents(elsewhere.database, school.schema)).toEqual(before);
-    expect(await catalogue(elsewhere.database, [school.schema])).toEqual(await catalogue(service.database, [school.schema]));
+    expect(await catalogue(elsewhere.database, [school.schema])).toEqual(
+      await catalogue(service.database, [school.schema]),
+    );
 
-    const { data: tenant } = await elsewhere.operator.get<Record<string, unknown>>(`/api/platform/tenants/${school.id}`);
-    const { data: original } = await service.operator.get<Record<string, unknown>>(`/api/platform/tenants/${school.id}`);
+    const { data: tenant } = await elsewhere.operator.get<Record<string, unknown>>(
+      `/api/platform/tenants/${school.id}`,
+    );
+    const { data: original } = await service.operator.get<Record<string, unknown>>(
+      `/api/platform/tenants/${school.id}`,
+    );
     const { recent_audit_logs: logs } = tenant;
-    const changing = { plan: undefined, updated_at: undefined, recent_audit_logs: undefined, enabled_features: undefined };
+    const changing = {
+      plan: undefined,
+      updated_at: undefined,
+      recent_audit_logs: undefined,
+      enabled_features: undefined,
+    };
     expect({ ...tenant, ...changing }).toEqual({ ...original, ...changing });
     expect(tenant['plan']).toEqual({ id: 900, name: 'premium' });
-    expect(logs).toEqual([expect.objectContaining({ action: 'tenant.import', actor: { id: null, email: 'command line' } })]);
+    expect(logs).toEqual([
+      expect.objectContaining({ action: 'tenant.import', actor: { id: null, email: 'command line' } }),
+    ]);
 
     const admin = await elsewhere.anonymous.login(credentials());
     expect((await admin.get<Buffer>('/api/auth/profile/picture')).data).toEqual(png);
-    const { data: made } = await admin.post<{ id: number }>('/api/students', { first_name: 'Next', last_name: 'One' }, 201);
+    const { data: made } = await admin.post<{ id: number }>(
+      '/api/students',
+      { first_name: 'Next', last_name: 'One' },
+      201,
+    );
     expect(made.id).toBe(student.id + 1);
     const { data: another } = await elsewhere.operator.post<{ id: number }>(
       '/api/platform/tenants',
@@ -270,15 +327,27 @@ describe('an imported school', () => {
 
   test('gets the migrations and the default grants since its file was written, on top of its rows', async () => {
     const { database } = service;
-    await release(database, 9002, 'create table odd_later as select count(*) as students from student; alter table odd_later add primary key (students);');
+    await release(
+      database,
+      9002,
+      'create table odd_later as select count(*) as students from student; alter table odd_later add primary key (students);',
+    );
     const other = await changed(
       'as another.gz',
       withHeader(({ tenant }) =>
-        Object.assign(tenant, { id: 5000, subdomain: 'as-another', status: 'suspended', suspended_at: '2026-01-01T00:00:00Z', seeded_permission_id: 1 }),
+        Object.assign(tenant, {
+          id: 5000,
+          subdomain: 'as-another',
+          status: 'suspended',
+          suspended_at: '2026-01-01T00:00:00Z',
+          seeded_permission_id: 1,
+        }),
       ),
     );
     expect(await refusal(database, other)).toBe('imported');
-    expect(await database.query('select status, schema_version from platform.tenant where id = 5000')).toEqual([{ status: 'suspended', schema_version: 9002 }]);
+    expect(await database.query('select status, schema_version from platform.tenant where id = 5000')).toEqual([
+      { status: 'suspended', schema_version: 9002 },
+    ]);
     expect(await database.query('select students from tenant_5000.odd_later')).toEqual([{ students: '30' }]);
     expect(
       await database.query(
@@ -301,14 +370,18 @@ describe('an imported school', () => {
     const { database } = service;
     const forgetful = await changed('forgetful.gz', (lines) =>
       withHeader(({ tenant }) => Object.assign(tenant, { id: 6000, subdomain: 'forgetful' }))(
-        lines.map((line) => (line.includes('"student_id_seq"') ? line.replace(/"last_value": \d+/, '"last_value": 1') : line)),
+        lines.map((line) =>
+          line.includes('"student_id_seq"') ? line.replace(/"last_value": \d+/, '"last_value": 1') : line,
+        ),
       ),
     );
     await database.query("select setval('platform.tenant_id_seq', 7000)");
     expect(await refusal(database, forgetful)).toBe('imported');
     const admin = await service.anonymous.login({ ...credentials(), subdomain: 'forgetful' });
     expect((await admin.post<{ id: number }>('/api/rbac/roles', { name: 'Next' }, 201)).data.id).toBe(gone.id + 1);
-    expect((await admin.post<{ id: number }>('/api/students', { first_name: 'Next', last_name: 'One' }, 201)).data.id).toBe(student.id + 1);
+    expect(
+      (await admin.post<{ id: number }>('/api/students', { first_name: 'Next', last_name: 'One' }, 201)).data.id,
+    ).toBe(student.id + 1);
     expect((await service.school()).id).toBe(7001);
   });
 });
@@ -320,7 +393,9 @@ describe('an owner of the database who is no superuser', () => {
   const query = (text: string) => withOwner(serverUrl('postgres'), (client) => client.query(text));
 
   beforeAll(async () => {
-    await query(`create role ${role} login; grant school_api, school_worker, school_tenant, school_platform to ${role}`);
+    await query(
+      `create role ${role} login; grant school_api, school_worker, school_tenant, school_platform to ${role}`,
+    );
     await query(`create database ${name} owner ${role}`);
     await ensureDatabase({ url: serverUrl }, name);
     await migrate({ ownerUrl: url });
@@ -332,7 +407,9 @@ describe('an owner of the database who is no superuser', () => {
 
   test('exports, purges and imports all the same, though row security holds for them', async () => {
     await withOwner(url, async (client) => {
-      await client.query("insert into platform.tenant (name, subdomain, contact_email, plan_id) values ('Plain', 'plain', 'a@plain.example', 3)");
+      await client.query(
+        "insert into platform.tenant (name, subdomain, contact_email, plan_id) values ('Plain', 'plain', 'a@plain.example', 3)",
+      );
       await client.query(`select core.tenant_provision(1, '{"email": "a@plain.example"}')`);
       const { rows: hidden } = await client.query('select from tenant_1.role');
       expect(hidden).toEqual([]);
@@ -344,8 +421,11 @@ describe('an owner of the database who is no superuser', () => {
 
       await client.query("update platform.tenant set status = 'deleted', deleted_at = now() - interval '31 days'");
       await client.query('set role school_worker');
-      expect((await client.query("select core.purge_mark(1, 30, 'plain.gz') as marked")).rows).toEqual([{ marked: true }]);
-      for (let more = true; more;) more = (await client.query<{ more: boolean }>('select core.purge_drop(1) as more')).rows[0]?.more ?? false;
+      expect((await client.query("select core.purge_mark(1, 30, 'plain.gz') as marked")).rows).toEqual([
+        { marked: true },
+      ]);
+      for (let more = true; more;)
+        more = (await client.query<{ more: boolean }>('select core.purge_drop(1) as more')).rows[0]?.more ?? false;
       await client.query('reset role');
       await importTenant(client, path);
       await exportTenant(client, cursors, path);

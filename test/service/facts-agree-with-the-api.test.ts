@@ -1,8 +1,8 @@
 import { beforeAll, describe, expect, test } from '@jest/globals';
-import type { Client } from '../support/client.ts';
-import { facts, refresh } from '../support/facts.ts';
-import { serviceOfFile } from '../support/service.ts';
-import { until } from '../support/until.ts';
+import type { Client } from '../support/client/client.ts';
+import { facts, refresh } from '../support/database/facts.ts';
+import { serviceOfFile } from '../support/server/service.ts';
+import { until } from '../support/client/until.ts';
 
 // The demo school as it is loaded at the first start, and then as it changes.
 const service = await serviceOfFile();
@@ -16,9 +16,14 @@ beforeAll(async () => {
   const passwords = shared.passwords({ memoryCost: 64 });
   await database.query("delete from platform.user_account where email like '%demo.example'");
   await shared.withOwner(database.url, (owner) => shared.loadDemo(owner, passwords));
-  [{ id }] = (await database.query<{ id: number }>("select id::integer from platform.tenant where subdomain = 'demo'")) as [{ id: number }];
+  [{ id }] = (await database.query<{ id: number }>(
+    "select id::integer from platform.tenant where subdomain = 'demo'",
+  )) as [{ id: number }];
   admin = await service.anonymous.login({ subdomain: 'demo', email: 'admin@demo.example', password: 'demo-password' });
-  const { data } = await admin.get<{ id: number; is_current: boolean; start_date: string; end_date: string }[]>('/api/academics/years');
+  const { data } =
+    await admin.get<{ id: number; is_current: boolean; start_date: string; end_date: string }[]>(
+      '/api/academics/years',
+    );
   const current = data.find(({ is_current }) => is_current);
   yearId = current?.id ?? 0;
   year = { from: current?.start_date ?? '', to: current?.end_date ?? '' };
@@ -34,14 +39,21 @@ interface Sums {
   overdue: number;
   waived: number;
 }
-const sums = 'sum(billed) as billed, sum(collected) as collected, sum(outstanding) as outstanding, sum(overdue) as overdue, sum(waived) as waived';
-const only = ({ billed, collected, outstanding, overdue, waived }: Sums): Sums => ({ billed, collected, outstanding, overdue, waived });
+const sums =
+  'sum(billed) as billed, sum(collected) as collected, sum(outstanding) as outstanding, sum(overdue) as overdue, sum(waived) as waived';
+const only = ({ billed, collected, outstanding, overdue, waived }: Sums): Sums => ({
+  billed,
+  collected,
+  outstanding,
+  overdue,
+  waived,
+});
 
 /** The finance summary of the API, and the same from the facts. */
 async function money() {
-  const { data } = await admin.get<Sums & { currency: string; by_component: (Sums & { name: string })[]; by_source: Record<string, Sums> }>(
-    '/api/finance/summary',
-  );
+  const { data } = await admin.get<
+    Sums & { currency: string; by_component: (Sums & { name: string })[]; by_source: Record<string, Sums> }
+  >('/api/finance/summary');
   const api = {
     all: { ...only(data), currency: data.currency },
     components: data.by_component.map(({ name, ...rest }) => ({ name, ...only(rest) })),
@@ -50,7 +62,9 @@ async function money() {
   const from = `from analytics.fee_months where academic_year_id = ${String(yearId)}`;
   const mart = {
     all: await one(`select ${sums}, min(currency) as currency ${from}`),
-    components: await read(`select component as name, ${sums} ${from} and source = 'student_fees' group by 1 order by 1`),
+    components: await read(
+      `select component as name, ${sums} ${from} and source = 'student_fees' group by 1 order by 1`,
+    ),
     sources: await read(`select source as name, ${sums} ${from} group by 1 order by 1 desc`),
   };
   return { api, mart };
@@ -58,25 +72,34 @@ async function money() {
 
 /** What the API answers of the attendance of all classes, added up, and the same from the facts. */
 async function attendance() {
-  const { data: classes } = await admin.get<{ id: number }[]>(`/api/classes?academic_year_id=${String(yearId)}&pageSize=100`);
+  const { data: classes } = await admin.get<{ id: number }[]>(
+    `/api/classes?academic_year_id=${String(yearId)}&pageSize=100`,
+  );
   const api: Record<string, unknown>[] = [];
   for (const each of classes) {
-    const { data } = await admin.get<{ summary: { present: number; absent: number; late: number; attendance_rate: number } }>(
-      `/api/attendance/class/${String(each.id)}/summary?from_date=${year.from}&to_date=${year.to}`,
-    );
+    const { data } = await admin.get<{
+      summary: { present: number; absent: number; late: number; attendance_rate: number };
+    }>(`/api/attendance/class/${String(each.id)}/summary?from_date=${year.from}&to_date=${year.to}`);
     const { present, absent, late, attendance_rate } = data.summary;
     api.push({ class_id: each.id, present, absent, late, percent: attendance_rate });
   }
   const rows = (view: string) =>
     read(`select class_id, sum(present) as present, sum(absent) as absent, sum(late) as late, round(100.0 * sum(present + late) / sum(marked), 2) as percent
           from analytics.${view} where academic_year_id = ${String(yearId)} group by 1`);
-  const byClass = (list: Record<string, unknown>[]) => [...list].sort((a, b) => Number(a['class_id']) - Number(b['class_id']));
-  return { api: byClass(api), days: byClass(await rows('attendance_days')), months: byClass(await rows('attendance_months')) };
+  const byClass = (list: Record<string, unknown>[]) =>
+    [...list].sort((a, b) => Number(a['class_id']) - Number(b['class_id']));
+  return {
+    api: byClass(api),
+    days: byClass(await rows('attendance_days')),
+    months: byClass(await rows('attendance_months')),
+  };
 }
 
 /** Students by class: as the classes of the API count them, and from the facts of this month. */
 async function students() {
-  const { data } = await admin.get<{ id: number; student_count: number }[]>(`/api/classes?academic_year_id=${String(yearId)}&pageSize=100`);
+  const { data } = await admin.get<{ id: number; student_count: number }[]>(
+    `/api/classes?academic_year_id=${String(yearId)}&pageSize=100`,
+  );
   const mart = await read<{ id: number; student_count: number }>(
     `select class_id as id, sum(students) as student_count from analytics.enrollments where month = date_trunc('month', now() at time zone 'Europe/London')::date group by 1 having sum(students) > 0`,
   );
@@ -88,9 +111,20 @@ async function students() {
 describe('of the demo school', () => {
   test('facts are there as soon as it is', async () => {
     expect(
-      await one('select name, students, teachers, classes, plan, price_monthly, status, refreshed_at is not null as is_read from analytics.tenants'),
+      await one(
+        'select name, students, teachers, classes, plan, price_monthly, status, refreshed_at is not null as is_read from analytics.tenants',
+      ),
     ).toEqual({
-      ...{ name: 'Demo School', students: 600, teachers: 40, classes: 48, plan: 'Premium', price_monthly: 399, status: 'active', is_read: true },
+      ...{
+        name: 'Demo School',
+        students: 600,
+        teachers: 40,
+        classes: 48,
+        plan: 'Premium',
+        price_monthly: 399,
+        status: 'active',
+        is_read: true,
+      },
     });
   });
 
@@ -103,7 +137,9 @@ describe('of the demo school', () => {
   test('payments by method add up to what the API lists', async () => {
     const listed: Record<string, { payments: number; amount: number }> = {};
     for (let page = 1, pages = 1; page <= pages; page++) {
-      const { data, pagination } = await admin.get<{ payment_method: string; amount: number }[]>(`/api/fees/payments?pageSize=100&page=${String(page)}`);
+      const { data, pagination } = await admin.get<{ payment_method: string; amount: number }[]>(
+        `/api/fees/payments?pageSize=100&page=${String(page)}`,
+      );
       pages = pagination.totalPages;
       for (const { payment_method, amount } of data) {
         const sum = (listed[payment_method] ??= { payments: 0, amount: 0 });
@@ -141,13 +177,20 @@ describe('of the demo school', () => {
     const { data } = await admin.get<{ id: number }[]>('/api/teachers?pageSize=100');
     const bands: Record<string, { teachers: number; periods: number }> = {};
     for (const teacher of data) {
-      const { data: load } = await admin.get<{ assigned_periods: number }>(`/api/teachers/${String(teacher.id)}/workload`);
+      const { data: load } = await admin.get<{ assigned_periods: number }>(
+        `/api/teachers/${String(teacher.id)}/workload`,
+      );
       const n = load.assigned_periods;
-      const band = (bands[n === 0 ? '0' : n < 10 ? '1-9' : n < 20 ? '10-19' : n < 30 ? '20-29' : '30+'] ??= { teachers: 0, periods: 0 });
+      const band = (bands[n === 0 ? '0' : n < 10 ? '1-9' : n < 20 ? '10-19' : n < 30 ? '20-29' : '30+'] ??= {
+        teachers: 0,
+        periods: 0,
+      });
       band.teachers++;
       band.periods += n;
     }
-    const mart = await read<{ band: string; teachers: number; periods: number }>('select band, teachers, periods from analytics.teacher_loads');
+    const mart = await read<{ band: string; teachers: number; periods: number }>(
+      'select band, teachers, periods from analytics.teacher_loads',
+    );
     expect(Object.fromEntries(mart.map(({ band, ...rest }) => [band, rest]))).toEqual(bands);
   });
 
@@ -159,7 +202,13 @@ describe('of the demo school', () => {
     );
     expect(mart).toEqual(
       data.occupancy
-        .map(({ route_id, capacity, pickup_count, drop_count, percent }) => ({ route_id, capacity, pickup_count, drop_count, percent }))
+        .map(({ route_id, capacity, pickup_count, drop_count, percent }) => ({
+          route_id,
+          capacity,
+          pickup_count,
+          drop_count,
+          percent,
+        }))
         .sort((a, b) => a.route_id - b.route_id),
     );
   });
@@ -167,7 +216,9 @@ describe('of the demo school', () => {
 
 describe('what changes is followed at the next refresh:', () => {
   test('a corrected mark, a payment, its reversal, a fee that is waived, a student who leaves, one who moves', async () => {
-    const { data: fees } = await admin.get<{ id: number; balance: number }[]>('/api/finance/student-fees?status=pending&pageSize=3');
+    const { data: fees } = await admin.get<{ id: number; balance: number }[]>(
+      '/api/finance/student-fees?status=pending&pageSize=3',
+    );
     const [first, second, third] = fees;
     const paid = async (method: string) =>
       (
@@ -182,7 +233,11 @@ describe('what changes is followed at the next refresh:', () => {
       { student_fee_id: first?.id, amount: 12.34, payment_method: 'Visa card' },
       201,
     );
-    await admin.post('/api/finance/payments', { student_fee_id: second?.id, amount: 10.01, payment_method: 'cheque' }, 201);
+    await admin.post(
+      '/api/finance/payments',
+      { student_fee_id: second?.id, amount: 10.01, payment_method: 'cheque' },
+      201,
+    );
     await admin.post(`/api/finance/payments/${String(payment.id)}/reverse`, { reason: 'Bounced' });
     await admin.post(`/api/finance/student-fees/${String(second?.id)}/waive`, { reason: 'Hardship' });
     await admin.delete(`/api/finance/student-fees/${String(third?.id)}`);
@@ -190,7 +245,11 @@ describe('what changes is followed at the next refresh:', () => {
     const [mark] = await database.query<{ student_id: number; class_id: number; date: string }>(
       `select student_id::integer, class_id::integer, to_char(date, 'YYYY-MM-DD') as date from tenant_${String(id)}.attendance where status = 'absent' order by id limit 1`,
     );
-    await admin.post('/api/attendance/mark', { class_id: mark?.class_id, date: mark?.date, records: [{ student_id: mark?.student_id, status: 'present' }] });
+    await admin.post('/api/attendance/mark', {
+      class_id: mark?.class_id,
+      date: mark?.date,
+      records: [{ student_id: mark?.student_id, status: 'present' }],
+    });
 
     const { data: pupils } = await admin.get<{ id: number; class_id: number; grade_id: number }[]>(
       `/api/students?class_id=${String(mark?.class_id)}&pageSize=5`,
@@ -205,7 +264,10 @@ describe('what changes is followed at the next refresh:', () => {
     // By what has changed, each part once: the numbers of changed rows come with some delay, so this is not at the first look.
     const parts = new Set(['fees', 'payments', 'attendance_days', 'enrollments']);
     await until(async () => {
-      const [row] = await database.query<{ written: Record<string, number> }>('select core.analytics_refresh($1) as written', [id]);
+      const [row] = await database.query<{ written: Record<string, number> }>(
+        'select core.analytics_refresh($1) as written',
+        [id],
+      );
       for (const part of parts) if (row?.written[part]) parts.delete(part);
       return parts.size === 0 || undefined;
     });
@@ -215,7 +277,10 @@ describe('what changes is followed at the next refresh:', () => {
     expect(mart).toEqual(api);
     expect(await paid('cheque')).toEqual({ payments: 1, amount: 10.01, reversals: 0, reversed: 0 });
     const card = await paid('card');
-    expect({ payments: card.payments - cardBefore.payments, amount: Math.round(100 * (card.amount - cardBefore.amount)) / 100 }).toEqual({
+    expect({
+      payments: card.payments - cardBefore.payments,
+      amount: Math.round(100 * (card.amount - cardBefore.amount)) / 100,
+    }).toEqual({
       payments: 1,
       amount: 12.34,
     });
@@ -235,7 +300,14 @@ describe('what changes is followed at the next refresh:', () => {
       { is_new_class: true, joiners: 1, leavers: 0 },
     ]);
     expect(await refresh(database, id)).toEqual(
-      expect.objectContaining({ fees: 0, payments: 0, enrollments: 0, attendance_days: 0, attendance_months: 0, teacher_loads: 0 }),
+      expect.objectContaining({
+        fees: 0,
+        payments: 0,
+        enrollments: 0,
+        attendance_days: 0,
+        attendance_months: 0,
+        teacher_loads: 0,
+      }),
     );
   });
 });

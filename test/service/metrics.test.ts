@@ -3,11 +3,11 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, test } from '@jest/globals';
-import { testDatabase } from '../support/database.ts';
-import { runProgram, startProgram } from '../support/processes.ts';
-import { serviceWithSchool, testService } from '../support/service.ts';
-import { openStream } from '../support/stream.ts';
-import { until } from '../support/until.ts';
+import { testDatabase } from '../support/server/database.ts';
+import { runProgram, startProgram } from '../support/server/processes.ts';
+import { serviceWithSchool, testService } from '../support/server/service.ts';
+import { openStream } from '../support/client/stream.ts';
+import { until } from '../support/client/until.ts';
 
 const { pg, readConfig } = shared;
 const { service, school } = await serviceWithSchool({ METRICS_PORT: '0' });
@@ -30,12 +30,16 @@ function parse(text: string): Sample[] {
       typed.add(type);
       return [];
     }
-    const [, name = '', labels = '', value = ''] = /^(\w+)(?:\{((?:\w+="(?:[^"\\\n]|\\.)*",?)*)\})? (NaN|Nan|[+-]?(?:Inf|[\d.e+-]+))$/.exec(line) ?? [];
-    if (!name || !(typed.has(name) || typed.has(name.replace(/_(bucket|sum|count)$/, '')))) throw new Error(`not a sample: ${line}`);
+    const [, name = '', labels = '', value = ''] =
+      /^(\w+)(?:\{((?:\w+="(?:[^"\\\n]|\\.)*",?)*)\})? (NaN|Nan|[+-]?(?:Inf|[\d.e+-]+))$/.exec(line) ?? [];
+    if (!name || !(typed.has(name) || typed.has(name.replace(/_(bucket|sum|count)$/, ''))))
+      throw new Error(`not a sample: ${line}`);
     return [
       {
         name,
-        labels: Object.fromEntries([...labels.matchAll(/(\w+)="((?:[^"\\]|\\.)*)"/g)].map(([, key = '', text = '']) => [key, text])),
+        labels: Object.fromEntries(
+          [...labels.matchAll(/(\w+)="((?:[^"\\]|\\.)*)"/g)].map(([, key = '', text = '']) => [key, text]),
+        ),
         value: Number(value),
       },
     ];
@@ -44,15 +48,24 @@ function parse(text: string): Sample[] {
 
 async function scrape(from = url): Promise<Sample[]> {
   const answer = await fetch(from);
-  expect([answer.status, answer.headers.get('content-type')]).toEqual([200, 'text/plain; version=0.0.4; charset=utf-8']);
+  expect([answer.status, answer.headers.get('content-type')]).toEqual([
+    200,
+    'text/plain; version=0.0.4; charset=utf-8',
+  ]);
   return parse(await answer.text());
 }
 const value = (samples: Sample[], name: string, labels: Record<string, string> = {}) =>
-  samples.find((sample) => sample.name === name && Object.entries(labels).every(([key, text]) => sample.labels[key] === text))?.value;
+  samples.find(
+    (sample) => sample.name === name && Object.entries(labels).every(([key, text]) => sample.labels[key] === text),
+  )?.value;
 
 describe('/metrics', () => {
   test('counts requests by method, pattern and status, with their latency, and never names a path or anything of a person', async () => {
-    const { data: student } = await school.admin.post<{ id: number }>('/api/students', { first_name: 'Metra', last_name: 'Person' }, 201);
+    const { data: student } = await school.admin.post<{ id: number }>(
+      '/api/students',
+      { first_name: 'Metra', last_name: 'Person' },
+      201,
+    );
     const before = await scrape();
     const begin = performance.now();
     await school.admin.get(`/api/students/${student.id}`);
@@ -89,9 +102,13 @@ describe('/metrics', () => {
     expect(sum).toBeGreaterThan(0.0005);
     // An answer may be over here a moment after it is there.
     expect(sum).toBeLessThan(seconds + 0.5);
-    expect(value(after, 'http_request_duration_seconds_bucket', { ...labels, le: '+Inf' })).toBe(value(after, 'http_request_duration_seconds_count', labels));
+    expect(value(after, 'http_request_duration_seconds_bucket', { ...labels, le: '+Inf' })).toBe(
+      value(after, 'http_request_duration_seconds_count', labels),
+    );
     const text = await (await fetch(url)).text();
-    expect(text).not.toMatch(new RegExp(`metra|Person|secret|students/${student.id}|PROPFIND|${school.subdomain}|@`, 'i'));
+    expect(text).not.toMatch(
+      new RegExp(`metra|Person|secret|students/${student.id}|PROPFIND|${school.subdomain}|@`, 'i'),
+    );
   });
 
   test('tells the pools, the queue, the worker, the jobs that were run and the process', async () => {
@@ -101,7 +118,9 @@ describe('/metrics', () => {
     await service.database.query(
       "update graphile_worker._private_jobs set created_at = now() - interval '1 minute' where task_id = (select id from graphile_worker._private_tasks where identifier = 'no_such_task')",
     );
-    await service.database.query("select graphile_worker.add_job('send_email', '{}', max_attempts => 1), graphile_worker.add_job('purge_tenants')");
+    await service.database.query(
+      "select graphile_worker.add_job('send_email', '{}', max_attempts => 1), graphile_worker.add_job('purge_tenants')",
+    );
     const samples = await until(async () => {
       const found = await scrape();
       return value(found, 'school_job_duration_seconds_count', { task: 'send_email', outcome: 'failed' }) === 1 &&
@@ -140,7 +159,9 @@ describe('/metrics', () => {
       const found = await scrape();
       return value(found, 'school_streams_open') === 0 ? found : undefined;
     });
-    expect(value(samples, 'http_request_duration_seconds_count', { route: '/api/notifications/stream' })).toBeUndefined();
+    expect(
+      value(samples, 'http_request_duration_seconds_count', { route: '/api/notifications/stream' }),
+    ).toBeUndefined();
   });
 
   test('tells who waits for a connection, and answers although all are taken', async () => {
@@ -171,7 +192,12 @@ describe('/metrics', () => {
       const [samples] = await Promise.all([scrape(), scrape(), scrape()]);
       expect(performance.now() - begin).toBeLessThan(5_000);
       expect(value(samples, 'school_database_up')).toBe(0);
-      for (const name of ['school_jobs', 'school_job_oldest_ready_seconds', 'school_worker_alive', 'school_analytics_oldest_seconds'])
+      for (const name of [
+        'school_jobs',
+        'school_job_oldest_ready_seconds',
+        'school_worker_alive',
+        'school_analytics_oldest_seconds',
+      ])
         expect({ name, value: value(samples, name) }).toEqual({ name, value: undefined });
       expect(value(samples, 'school_database_connections_max', { pool: 'api' })).toBe(8);
       const left =
@@ -193,9 +219,13 @@ describe('/metrics', () => {
     try {
       const scrapes = await Promise.all(Array.from({ length: 5 }, () => scrape()));
       expect(scrapes.map((samples) => value(samples, 'school_database_up'))).toEqual([1, 1, 1, 1, 1]);
-      expect(await service.database.query('select last_value::integer as asked from public.asked')).toEqual([{ asked: 1 }]);
+      expect(await service.database.query('select last_value::integer as asked from public.asked')).toEqual([
+        { asked: 1 },
+      ]);
     } finally {
-      await service.database.query('drop function core.queue(); alter function core.queue_before() rename to queue; drop sequence public.asked');
+      await service.database.query(
+        'drop function core.queue(); alter function core.queue_before() rename to queue; drop sequence public.asked',
+      );
     }
   });
 
@@ -226,7 +256,9 @@ describe('/metrics', () => {
       }
     };
     for (const METRICS_PORT of ['abc', '70000', '-1'])
-      expect(problems({ METRICS_PORT })).toEqual([`METRICS_PORT must be a whole number from 0 to 65535, not ${METRICS_PORT}`]);
+      expect(problems({ METRICS_PORT })).toEqual([
+        `METRICS_PORT must be a whole number from 0 to 65535, not ${METRICS_PORT}`,
+      ]);
     expect(problems({ METRICS_PORT: '4000', PORT: '4000' })).toEqual(['METRICS_PORT must be another port than PORT']);
   });
 });
@@ -239,14 +271,24 @@ describe('processes', () => {
     const DATA_DIR = await mkdtemp(join(tmpdir(), 'school-metrics-'));
     folders.push(DATA_DIR);
     const database = await testDatabase();
-    const env = { DATABASE_URL: database.url, DATA_DIR, DEMO: 'false', PORT: '0', METRICS_PORT: '0', LOG_LEVEL: 'silent' };
+    const env = {
+      DATABASE_URL: database.url,
+      DATA_DIR,
+      DEMO: 'false',
+      PORT: '0',
+      METRICS_PORT: '0',
+      LOG_LEVEL: 'silent',
+    };
     const api = startProgram('src/main.ts', ['--only', 'api'], env);
     const worker = startProgram('src/main.ts', ['--only', 'worker'], env);
     try {
       const [ofApi, ofWorker] = await Promise.all(
-        [api.prints(/Metrics +(http:\S+\/metrics)\n/), worker.prints(/Metrics at (http:\S+\/metrics) /)].map(async (found) => scrape((await found)[1])),
+        [api.prints(/Metrics +(http:\S+\/metrics)\n/), worker.prints(/Metrics at (http:\S+\/metrics) /)].map(
+          async (found) => scrape((await found)[1]),
+        ),
       );
-      const pools = (samples: Sample[] = []) => samples.flatMap(({ name, labels }) => (name === 'school_database_connections_max' ? [labels['pool']] : []));
+      const pools = (samples: Sample[] = []) =>
+        samples.flatMap(({ name, labels }) => (name === 'school_database_connections_max' ? [labels['pool']] : []));
       expect([pools(ofApi), pools(ofWorker)]).toEqual([['api'], ['worker']]);
       expect([value(ofApi ?? [], 'school_database_up'), value(ofWorker ?? [], 'school_database_up')]).toEqual([1, 1]);
       expect(value(ofWorker ?? [], 'school_streams_open')).toBeUndefined();
@@ -256,7 +298,11 @@ describe('processes', () => {
       const port = String(typeof address === 'object' && address ? address.port : 0);
       const refused = await runProgram('src/main.ts', ['--only', 'worker'], { ...env, METRICS_PORT: port });
       await new Promise((done) => occupant.close(done));
-      expect(refused).toMatchObject({ code: 1, stdout: '', stderr: `Port ${port} is in use. Set METRICS_PORT to another one.\n` });
+      expect(refused).toMatchObject({
+        code: 1,
+        stdout: '',
+        stderr: `Port ${port} is in use. Set METRICS_PORT to another one.\n`,
+      });
       for (const program of [api, worker]) program.kill('SIGTERM');
       expect([await api.ended, await worker.ended]).toMatchObject([
         { code: 0, stderr: '' },

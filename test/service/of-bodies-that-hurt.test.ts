@@ -1,10 +1,11 @@
 import { describe, expect, test } from '@jest/globals';
-import { serviceWithSchool } from '../support/service.ts';
-import { send } from '../support/wire.ts';
+import { serviceWithSchool } from '../support/server/service.ts';
+import { send } from '../support/client/wire.ts';
 
 const { service, school } = await serviceWithSchool();
 
-const put = (body: string) => send(service.url, { method: 'PUT', path: '/api/auth/profile', token: school.admin.token, body });
+const put = (body: string) =>
+  send(service.url, { method: 'PUT', path: '/api/auth/profile', token: school.admin.token, body });
 
 describe('a body that is made to hurt', () => {
   // With quadratic work these would take longer than a test may.
@@ -19,7 +20,12 @@ describe('a body that is made to hurt', () => {
 
   test('of a long list of faults is a 400 with twenty details at most', async () => {
     for (const body of [`{"role_ids":[${'"",'.repeat(250_000)}""]}`, `{"role_ids":[${'"",'.repeat(48)}""]}`]) {
-      const { status, json } = await send(service.url, { method: 'PUT', path: '/api/users/1', token: school.admin.token, body });
+      const { status, json } = await send(service.url, {
+        method: 'PUT',
+        path: '/api/users/1',
+        token: school.admin.token,
+        body,
+      });
       expect([status, json?.error]).toEqual([400, 'validation_error']);
       expect(json?.details?.length).toBeLessThanOrEqual(20);
     }
@@ -43,7 +49,11 @@ describe('a body that is made to hurt', () => {
   });
 
   test('a stranger who sends it is answered so too', async () => {
-    const { status, json } = await send(service.url, { method: 'POST', path: '/api/auth/login', body: '['.repeat(8_000) + ']'.repeat(8_000) });
+    const { status, json } = await send(service.url, {
+      method: 'POST',
+      path: '/api/auth/login',
+      body: '['.repeat(8_000) + ']'.repeat(8_000),
+    });
     expect([status, json?.message]).toEqual([400, 'The body is nested too deeply.']);
   });
 

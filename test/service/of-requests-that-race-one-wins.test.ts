@@ -1,6 +1,6 @@
 import { describe, expect, test } from '@jest/globals';
-import { race as raceIn } from '../support/race.ts';
-import { serviceWithSchool, testPassword } from '../support/service.ts';
+import { race as raceIn } from '../support/client/race.ts';
+import { serviceWithSchool, testPassword } from '../support/server/service.ts';
 
 const { service, school } = await serviceWithSchool();
 
@@ -17,15 +17,24 @@ const rightsLock = (tenantId: number) => `7313 * 4294967296 + ${tenantId}`;
 
 describe('of requests that race', () => {
   test('two sign-ups for one subdomain: one makes the school, the other is a conflict that names the field and leaves nothing', async () => {
-    const body = { name: 'Twin', subdomain: 'twin', contact_email: 'twin@race.example', plan_id: 3, admin_password: testPassword };
-    const schemas = async () => (await service.database.query("select from pg_namespace where nspname like 'tenant\\_%'")).length;
+    const body = {
+      name: 'Twin',
+      subdomain: 'twin',
+      contact_email: 'twin@race.example',
+      plan_id: 3,
+      admin_password: testPassword,
+    };
+    const schemas = async () =>
+      (await service.database.query("select from pg_namespace where nspname like 'tenant\\_%'")).length;
     const before = await schemas();
     const answers = await race('lock table platform.tenant in share mode', 2, () =>
       [1, 2].map(() => service.operator.send<{ id: number }>('POST', '/api/platform/tenants', { body })),
     );
     expect(statuses(answers)).toEqual([201, 409]);
     expect(the(409, answers)).toMatchObject({ error: 'conflict', details: [{ path: 'subdomain' }] });
-    expect(await service.database.query("select id::integer from platform.tenant where subdomain = 'twin'")).toEqual([{ id: the(201, answers).data.id }]);
+    expect(await service.database.query("select id::integer from platform.tenant where subdomain = 'twin'")).toEqual([
+      { id: the(201, answers).data.id },
+    ]);
     expect(await schemas()).toBe(before + 1);
     await service.anonymous.login({ subdomain: 'twin', email: 'twin@race.example', password: testPassword });
   });
@@ -33,25 +42,40 @@ describe('of requests that race', () => {
   test('ten students for the last seat of a plan: one is added, nine meet plan_limit_reached', async () => {
     const plan = await service.plan({ max_students: 3 });
     const small = await service.school({ plan_id: plan.id });
-    for (const last_name of ['One', 'Two']) await small.admin.post('/api/students', { first_name: 'Early', last_name }, 201);
+    for (const last_name of ['One', 'Two'])
+      await small.admin.post('/api/students', { first_name: 'Early', last_name }, 201);
     // The pool has eight connections: two of the ten wait for one.
     const answers = await race(`select from platform.tenant_usage where tenant_id = ${small.id} for update`, 8, () =>
       Array.from({ length: 10 }, (_, n) =>
         small.admin.send('POST', '/api/students', {
-          body: { first_name: 'Racing', last_name: `Number ${n}`, create_user_account: true, email: `racer${n}@race.example` },
+          body: {
+            first_name: 'Racing',
+            last_name: `Number ${n}`,
+            create_user_account: true,
+            email: `racer${n}@race.example`,
+          },
         }),
       ),
     );
     expect(statuses(answers)).toEqual([201, ...Array<number>(9).fill(403)]);
-    expect(answers.filter(({ status }) => status === 403).map(({ error }) => error)).toEqual(Array(9).fill('plan_limit_reached'));
+    expect(answers.filter(({ status }) => status === 403).map(({ error }) => error)).toEqual(
+      Array(9).fill('plan_limit_reached'),
+    );
     expect((await small.admin.get('/api/students')).pagination.totalItems).toBe(3);
-    expect(await service.database.query(`select email from ${small.schema}.user_account where email like 'racer%'`)).toHaveLength(1);
-    expect(await service.database.query('select students from platform.tenant_usage where tenant_id = $1', [small.id])).toEqual([{ students: 3 }]);
+    expect(
+      await service.database.query(`select email from ${small.schema}.user_account where email like 'racer%'`),
+    ).toHaveLength(1);
+    expect(
+      await service.database.query('select students from platform.tenant_usage where tenant_id = $1', [small.id]),
+    ).toEqual([{ students: 3 }]);
   });
 
   test('two refreshes with one refresh token: one wins, the other is refused, and the session lives on with the new token', async () => {
     const user = await school.user(['teacher']);
-    const refresh = (token: string) => service.anonymous.send<{ access_token: string }>('POST', '/api/auth/refresh', { headers: { 'X-Refresh-Token': token } });
+    const refresh = (token: string) =>
+      service.anonymous.send<{ access_token: string }>('POST', '/api/auth/refresh', {
+        headers: { 'X-Refresh-Token': token },
+      });
     const answers = await race(
       `select from platform.refresh_token where session_id = (select max(id) from platform.session where tenant_id = ${school.id}) for update`,
       2,
@@ -67,9 +91,15 @@ describe('of requests that race', () => {
 
   test('a log-in and a change of the password that it was verified by: the old password opens no session any more', async () => {
     const user = await school.user(['teacher']);
-    const answers = await race(`update ${school.schema}.user_account set password_hash = 'another one' where id = ${user.id}`, 1, () => [
-      service.anonymous.send('POST', '/api/auth/login', { body: { tenant_id: school.id, email: user.email, password: testPassword } }),
-    ]);
+    const answers = await race(
+      `update ${school.schema}.user_account set password_hash = 'another one' where id = ${user.id}`,
+      1,
+      () => [
+        service.anonymous.send('POST', '/api/auth/login', {
+          body: { tenant_id: school.id, email: user.email, password: testPassword },
+        }),
+      ],
+    );
     expect(answers).toMatchObject([{ status: 401, error: 'invalid_credentials' }]);
   });
 
@@ -77,7 +107,9 @@ describe('of requests that race', () => {
     const user = await school.user(['teacher']);
     const passwords = ['the password of the left hand', 'the password of the right hand'];
     const answers = await race(`select from ${school.schema}.user_account where id = ${user.id} for update`, 2, () =>
-      passwords.map((password) => user.send('POST', '/api/auth/password/change', { body: { current_password: testPassword, password } })),
+      passwords.map((password) =>
+        user.send('POST', '/api/auth/password/change', { body: { current_password: testPassword, password } }),
+      ),
     );
     expect(statuses(answers)).toEqual([200, 401]);
     expect(the(401, answers).error).toBe('invalid_credentials');
@@ -91,11 +123,15 @@ describe('of requests that race', () => {
         body: { first_name: 'Once', last_name },
         headers: { 'Idempotency-Key': 'race-1' },
       });
-    const answers = await race(`lock table ${school.schema}.idempotency_key in share mode`, 2, () => [send('Only'), send('Only')]);
+    const answers = await race(`lock table ${school.schema}.idempotency_key in share mode`, 2, () => [
+      send('Only'),
+      send('Only'),
+    ]);
     expect(statuses(answers)).toEqual([201, 201]);
     expect(answers[0]?.data).toEqual(answers[1]?.data);
     expect(answers[0]?.headers.get('location')).toBe(answers[1]?.headers.get('location'));
-    const students = () => service.database.query(`select id::integer, last_name from ${school.schema}.student where first_name = 'Once'`);
+    const students = () =>
+      service.database.query(`select id::integer, last_name from ${school.schema}.student where first_name = 'Once'`);
     expect(await students()).toEqual([{ id: answers[0]?.data.id, last_name: 'Only' }]);
     const other = await send('Other');
     expect({ status: other.status, error: other.error }).toEqual({ status: 422, error: 'idempotency_key_reused' });
@@ -104,10 +140,18 @@ describe('of requests that race', () => {
 
   test('two different bodies with one Idempotency-Key: one is done, the other is refused and does nothing', async () => {
     const send = (last_name: string) =>
-      school.admin.send('POST', '/api/students', { body: { first_name: 'Either', last_name }, headers: { 'Idempotency-Key': 'race-2' } });
-    const answers = await race(`lock table ${school.schema}.idempotency_key in share mode`, 2, () => [send('This'), send('That')]);
+      school.admin.send('POST', '/api/students', {
+        body: { first_name: 'Either', last_name },
+        headers: { 'Idempotency-Key': 'race-2' },
+      });
+    const answers = await race(`lock table ${school.schema}.idempotency_key in share mode`, 2, () => [
+      send('This'),
+      send('That'),
+    ]);
     expect(statuses(answers)).toEqual([201, 422]);
-    expect(await service.database.query(`select from ${school.schema}.student where first_name = 'Either'`)).toHaveLength(1);
+    expect(
+      await service.database.query(`select from ${school.schema}.student where first_name = 'Either'`),
+    ).toHaveLength(1);
   });
 
   test('a role that is taken while another is given stays taken, and none is lost', async () => {
@@ -124,7 +168,10 @@ describe('of requests that race', () => {
     expect(statuses(answers)).toEqual([200, 200, 200]);
     const { data } = await own.admin.get<{ name: string }[]>(path);
     expect(data.map((role) => role.name)).toEqual(['accountant', 'transport_manager']);
-    expect((await user.get<{ roles: string[] }>('/api/auth/profile')).data.roles).toEqual(['accountant', 'transport_manager']);
+    expect((await user.get<{ roles: string[] }>('/api/auth/profile')).data.roles).toEqual([
+      'accountant',
+      'transport_manager',
+    ]);
     // timetable.read came from the teacher role alone: the session lost it with the role.
     const [session] = await service.database.query<{ permissions: string[] }>(
       'select permissions from platform.session where tenant_id = $1 and user_id = $2 and revoked_at is null',
@@ -136,45 +183,69 @@ describe('of requests that race', () => {
 
   test('a student who gets a log-in while being removed has none that outlives them', async () => {
     const own = await service.school();
-    const student = await own.admin.post<{ id: number }>('/api/students', { first_name: 'Late', last_name: 'Log-in' }, 201);
+    const student = await own.admin.post<{ id: number }>(
+      '/api/students',
+      { first_name: 'Late', last_name: 'Log-in' },
+      201,
+    );
     const path = `/api/students/${student.data.id}`;
     const answers = await race(`select from ${own.schema}.student where id = ${student.data.id} for update`, 2, () => [
       own.admin.send('PUT', path, { body: { create_user_account: true, email: 'late@own.example' } }),
       own.admin.send('DELETE', path),
     ]);
     expect([['200,200'], ['200,404']]).toContainEqual([statuses(answers).join(',')]);
-    const left = await service.database.query(`select from ${own.schema}.user_account where email = 'late@own.example' and deleted_at is null`);
+    const left = await service.database.query(
+      `select from ${own.schema}.user_account where email = 'late@own.example' and deleted_at is null`,
+    );
     expect(left).toEqual([]);
   });
 
   test('two admins who take the admin role from each other: one does, the other is a conflict, and an admin remains', async () => {
     const own = await service.school();
     const second = await own.user(['admin']);
-    const [role] = await service.database.query<{ id: string }>(`select id from ${own.schema}.role where is_system and name = 'admin'`);
-    const [first] = await service.database.query<{ id: string }>(`select id from ${own.schema}.user_account where email = $1`, [own.adminEmail]);
+    const [role] = await service.database.query<{ id: string }>(
+      `select id from ${own.schema}.role where is_system and name = 'admin'`,
+    );
+    const [first] = await service.database.query<{ id: string }>(
+      `select id from ${own.schema}.user_account where email = $1`,
+      [own.adminEmail],
+    );
     const take = (from: number) => `/api/rbac/users/${from}/roles/${role?.id ?? ''}`;
     const answers = await race(`select pg_advisory_xact_lock(${rightsLock(own.id)})`, 2, () => [
       own.admin.send('DELETE', take(second.id)),
       second.send('DELETE', take(Number(first?.id))),
     ]);
     expect(statuses(answers)).toEqual([200, 409]);
-    expect(await service.database.query(`select from ${own.schema}.user_role where role_id = $1`, [role?.id])).toHaveLength(1);
+    expect(
+      await service.database.query(`select from ${own.schema}.user_role where role_id = $1`, [role?.id]),
+    ).toHaveLength(1);
     const [winner, loser] = answers[0]?.status === 200 ? [own.admin, second] : [second, own.admin];
     await winner.get('/api/rbac/roles');
     await loser.get('/api/rbac/roles', 403);
   });
 
   test('two writers who read the same version of a record: one writes, the other meets 412 and reads what the first wrote', async () => {
-    const { data: student } = await school.admin.post<{ id: number }>('/api/students', { first_name: 'Version', last_name: 'One' }, 201);
+    const { data: student } = await school.admin.post<{ id: number }>(
+      '/api/students',
+      { first_name: 'Version', last_name: 'One' },
+      201,
+    );
     const path = `/api/students/${student.id}`;
     const etag = (await school.admin.get(path)).headers.get('etag') ?? '';
-    const write = (last_name: string) => school.admin.send<{ last_name: string }>('PUT', path, { body: { last_name }, headers: { 'If-Match': etag } });
-    const answers = await race(`select from ${school.schema}.student where id = ${student.id} for update`, 2, () => [write('Left'), write('Right')]);
+    const write = (last_name: string) =>
+      school.admin.send<{ last_name: string }>('PUT', path, { body: { last_name }, headers: { 'If-Match': etag } });
+    const answers = await race(`select from ${school.schema}.student where id = ${student.id} for update`, 2, () => [
+      write('Left'),
+      write('Right'),
+    ]);
     expect(statuses(answers)).toEqual([200, 412]);
     expect(the(412, answers).error).toBe('precondition_failed');
     const now = await school.admin.get<{ last_name: string }>(path);
     expect(now.data.last_name).toBe(the(200, answers).data.last_name);
-    const fresh = await school.admin.send('PUT', path, { body: { last_name: 'Both' }, headers: { 'If-Match': now.headers.get('etag') ?? '' } });
+    const fresh = await school.admin.send('PUT', path, {
+      body: { last_name: 'Both' },
+      headers: { 'If-Match': now.headers.get('etag') ?? '' },
+    });
     expect(fresh.status).toBe(200);
   });
 
@@ -182,9 +253,13 @@ describe('of requests that race', () => {
     const own = await service.school();
     const answers = await Promise.all(
       Array.from({ length: 10 }, (_, n) =>
-        own.admin.send<{ admission_number: string }>('POST', '/api/students', { body: { first_name: 'Next', last_name: `N${n}` } }),
+        own.admin.send<{ admission_number: string }>('POST', '/api/students', {
+          body: { first_name: 'Next', last_name: `N${n}` },
+        }),
       ),
     );
-    expect(answers.map(({ data }) => data.admission_number).sort()).toEqual(Array.from({ length: 10 }, (_, n) => String(n + 1).padStart(6, '0')));
+    expect(answers.map(({ data }) => data.admission_number).sort()).toEqual(
+      Array.from({ length: 10 }, (_, n) => String(n + 1).padStart(6, '0')),
+    );
   });
 });

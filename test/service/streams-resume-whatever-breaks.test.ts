@@ -1,17 +1,21 @@
 import { expect, test } from '@jest/globals';
-import { readConfig } from '../../src/config.ts';
-import { startService } from '../../src/service.ts';
+import { readConfig } from '../../src/process/config.ts';
+import { startService } from '../../src/process/service.ts';
 import { withOwner } from '../../src/database/pool.ts';
-import { serviceWithSchool, testService } from '../support/service.ts';
-import { type OpenStream, openStream } from '../support/stream.ts';
-import { until } from '../support/until.ts';
+import { serviceWithSchool, testService } from '../support/server/service.ts';
+import { type OpenStream, openStream } from '../support/client/stream.ts';
+import { until } from '../support/client/until.ts';
 
 const { service, school } = await serviceWithSchool({ STREAM_HEARTBEAT_MS: '1000' });
 const pause = (milliseconds: number) => new Promise((done) => setTimeout(done, milliseconds));
 const listeners = () =>
-  service.database.query<{ pid: number }>("select pid from pg_stat_activity where application_name = 'school_listen' and datname = current_database()");
+  service.database.query<{ pid: number }>(
+    "select pid from pg_stat_activity where application_name = 'school_listen' and datname = current_database()",
+  );
 const kill = () =>
-  service.database.query("select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'school_listen' and datname = current_database()");
+  service.database.query(
+    "select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'school_listen' and datname = current_database()",
+  );
 
 test('clients that come and go, while several send and the connection that listens is killed again and again, get each notification once and in order', async () => {
   const users = await Promise.all([1, 2, 3].map(() => school.user(['teacher'])));
@@ -43,11 +47,14 @@ test('clients that come and go, while several send and the connection that liste
   const following = users.flatMap(({ token }) => [follow(token), follow(token)]);
   // What is sent before a client has come for the first time is not for it.
   await until(() => (known === following.length ? true : undefined));
-  const begin = (await service.database.query<{ id: string | null }>(`select max(id) as id from ${school.schema}.notification`))[0]?.id ?? '0';
+  const begin =
+    (await service.database.query<{ id: string | null }>(`select max(id) as id from ${school.schema}.notification`))[0]
+      ?.id ?? '0';
   const sent = Array.from({ length: 3 }, async (_, sender) => {
     for (let n = 0; n < 25; n++) {
       const some = all.filter(() => Math.random() < 0.7);
-      if (some.length > 0) await school.admin.post('/api/notifications/send', { user_ids: some, title: `S${sender} N${n}`, message: 'x' });
+      if (some.length > 0)
+        await school.admin.post('/api/notifications/send', { user_ids: some, title: `S${sender} N${n}`, message: 'x' });
     }
   });
   const sending = new AbortController();
@@ -64,10 +71,10 @@ test('clients that come and go, while several send and the connection that liste
   await school.admin.post('/api/notifications/send', { user_ids: all, title: 'The last', message: 'x' });
   const got = await Promise.all(following);
   for (const [index, user] of users.entries()) {
-    const rows = await service.database.query<{ id: string }>(`select id from ${school.schema}.notification where user_id = $1 and id > $2 order by id`, [
-      user.id,
-      begin,
-    ]);
+    const rows = await service.database.query<{ id: string }>(
+      `select id from ${school.schema}.notification where user_id = $1 and id > $2 order by id`,
+      [user.id, begin],
+    );
     const expected = rows.map(({ id }) => Number(id));
     expect(expected.length).toBeGreaterThan(20);
     for (const client of got.slice(index * 2, index * 2 + 2)) expect(client.ids).toEqual(expected);
@@ -99,7 +106,9 @@ test('what is committed later has a later id, also where it was begun before: no
 
 test('one connection listens, however many streams there are', async () => {
   const users = await Promise.all(Array.from({ length: 8 }, () => school.user(['teacher'])));
-  const streams = await Promise.all(users.flatMap(({ token }) => [1, 2, 3, 4, 5].map(() => openStream(service.url, token))));
+  const streams = await Promise.all(
+    users.flatMap(({ token }) => [1, 2, 3, 4, 5].map(() => openStream(service.url, token))),
+  );
   expect(await listeners()).toHaveLength(1);
   await school.admin.post('/api/notifications/send', { all: true, title: 'To all', message: 'x' });
   await Promise.all(streams.map((stream) => stream.has(1)));
@@ -115,18 +124,26 @@ test('a log-out that happens while nobody listens ends the stream as soon as som
   const stream = await openStream(service.url, user.token);
   await until(async () => ((await listeners()).length === 1 ? true : undefined));
   await kill();
-  await service.database.query('update platform.session set revoked_at = now() where user_id = $1 and tenant_id = $2', [user.id, school.id]);
+  await service.database.query('update platform.session set revoked_at = now() where user_id = $1 and tenant_id = $2', [
+    user.id,
+    school.id,
+  ]);
   expect(await stream.end()).toBe('end');
 });
 
 test('a school that is being migrated keeps its streams, and hears what it was told after; other schools hear it meanwhile', async () => {
   const other = await service.school();
-  const streams = await Promise.all([openStream(service.url, school.admin.token), openStream(service.url, other.admin.token)]);
+  const streams = await Promise.all([
+    openStream(service.url, school.admin.token),
+    openStream(service.url, other.admin.token),
+  ]);
   await withOwner(service.database.url, async (owner) => {
     await owner.query('begin');
     await owner.query('select pg_advisory_xact_lock(core.tenant_lock_key($1))', [school.id]);
     await withOwner(service.database.url, (sender) =>
-      sender.query(`insert into ${school.schema}.notification (user_id, title, message) select min(id), 'During', 'x' from ${school.schema}.user_account`),
+      sender.query(
+        `insert into ${school.schema}.notification (user_id, title, message) select min(id), 'During', 'x' from ${school.schema}.user_account`,
+      ),
     );
     await owner.query("select pg_notify('school_events', $1)", [JSON.stringify({ tenant: school.id })]);
     await service.database.query("select pg_notify('school_events', $1)", [JSON.stringify({ tenant: school.id })]);
@@ -143,19 +160,25 @@ test('a school that is being migrated keeps its streams, and hears what it was t
   await Promise.all(streams.map((stream) => stream.close()));
 });
 
-test.each(['', '{', '{"tenant": "x"}', '{"users": [1]}', '{"ended": 7}', '{"ended": {"tenant": "x"}}', '{"tenant": 999999, "users": [1]}', 'null'])(
-  'a payload %p that nobody of ours wrote harms nothing',
-  async (payload) => {
-    const user = await school.user(['teacher']);
-    const stream = await openStream(service.url, user.token);
-    await until(async () => ((await listeners()).length === 1 ? true : undefined));
-    await service.database.query("select pg_notify('school_events', $1)", [payload]);
-    await school.admin.post('/api/notifications/send', { user_ids: [user.id], title: 'Still', message: 'x' });
-    await stream.has(1);
-    expect(stream.ended).toBeUndefined();
-    await stream.close();
-  },
-);
+test.each([
+  '',
+  '{',
+  '{"tenant": "x"}',
+  '{"users": [1]}',
+  '{"ended": 7}',
+  '{"ended": {"tenant": "x"}}',
+  '{"tenant": 999999, "users": [1]}',
+  'null',
+])('a payload %p that nobody of ours wrote harms nothing', async (payload) => {
+  const user = await school.user(['teacher']);
+  const stream = await openStream(service.url, user.token);
+  await until(async () => ((await listeners()).length === 1 ? true : undefined));
+  await service.database.query("select pg_notify('school_events', $1)", [payload]);
+  await school.admin.post('/api/notifications/send', { user_ids: [user.id], title: 'Still', message: 'x' });
+  await stream.has(1);
+  expect(stream.ended).toBeUndefined();
+  await stream.close();
+});
 
 test('where nothing can be heard, each heartbeat reads, and ends what has ended', async () => {
   // Nobody listens on that port.
@@ -185,7 +208,9 @@ test('what was told while the connection was away comes with the next one, and w
     const stream = await openStream(slow.url, at.admin.token);
     await pause(1_000);
     // A row without the word of it, which was lost.
-    await slow.database.query(`insert into ${at.schema}.notification (user_id, title, message) select min(id), 'Unheard', 'x' from ${at.schema}.user_account`);
+    await slow.database.query(
+      `insert into ${at.schema}.notification (user_id, title, message) select min(id), 'Unheard', 'x' from ${at.schema}.user_account`,
+    );
     await pause(300);
     expect(stream.events).toEqual([]);
     await slow.database.query(
@@ -249,7 +274,10 @@ test('clients that go before they are answered leave no stream behind', async ()
     Array.from({ length: 20 }, async (_, n) => {
       const gone = new AbortController();
       setTimeout(() => gone.abort(), n % 10);
-      await fetch(`${service.url}/api/notifications/stream`, { headers: { Authorization: `Bearer ${user.token}` }, signal: gone.signal }).then(
+      await fetch(`${service.url}/api/notifications/stream`, {
+        headers: { Authorization: `Bearer ${user.token}` },
+        signal: gone.signal,
+      }).then(
         (response) => response.body?.cancel(),
         () => undefined,
       );
@@ -263,18 +291,28 @@ test('clients that go before they are answered leave no stream behind', async ()
 
 test('a read brings so many rows or bytes at most, and one row however large', async () => {
   const user = await school.user(['teacher']);
-  const [session] = await service.database.query<{ id: string }>('select max(id) as id from platform.session where user_id = $1 and tenant_id = $2', [
-    user.id,
-    school.id,
-  ]);
+  const [session] = await service.database.query<{ id: string }>(
+    'select max(id) as id from platform.session where user_id = $1 and tenant_id = $2',
+    [user.id, school.id],
+  );
   await service.database.query(`delete from ${school.schema}.notification where user_id = $1`, [user.id]);
   await service.database.query(
     `insert into ${school.schema}.notification (user_id, title, message) select $1, 'N', repeat('x', 1000) from generate_series(1, 20)`,
     [user.id],
   );
   const read = async (rows: number, bytes: number) =>
-    (await service.database.query('select id from core.stream_read($1, $2, $3, $4, $5)', [school.id, [session?.id], [0], rows, bytes])).length;
-  expect([await read(7, 100_000), await read(50, 2_000), await read(50, 1), await read(50, 100_000)]).toEqual([7, 2, 1, 20]);
+    (
+      await service.database.query('select id from core.stream_read($1, $2, $3, $4, $5)', [
+        school.id,
+        [session?.id],
+        [0],
+        rows,
+        bytes,
+      ])
+    ).length;
+  expect([await read(7, 100_000), await read(50, 2_000), await read(50, 1), await read(50, 100_000)]).toEqual([
+    7, 2, 1, 20,
+  ]);
 });
 
 test('streams of all processes hear what one of them sends; one that stops ends its streams at once, refuses more, and leaves no connection', async () => {
@@ -282,11 +320,20 @@ test('streams of all processes hear what one of them sends; one that stops ends 
   try {
     const at = await here.school();
     const second = await startService(
-      readConfig({ PORT: '0', NODE_ENV: 'test', LOG_LEVEL: 'silent', JWT_SECRETS: 'a secret of the tests that is long enough', DATABASE_POOL_SIZE: '2' }),
+      readConfig({
+        PORT: '0',
+        NODE_ENV: 'test',
+        LOG_LEVEL: 'silent',
+        JWT_SECRETS: 'a secret of the tests that is long enough',
+        DATABASE_POOL_SIZE: '2',
+      }),
       here.database.url,
       ['api'],
     );
-    const streams = await Promise.all([openStream(here.url, at.admin.token), openStream(second.url ?? '', at.admin.token)]);
+    const streams = await Promise.all([
+      openStream(here.url, at.admin.token),
+      openStream(second.url ?? '', at.admin.token),
+    ]);
     await at.admin.post('/api/notifications/send', { all: true, title: 'To both', message: 'x' });
     await Promise.all(streams.map((stream) => stream.has(1)));
     const begin = Date.now();

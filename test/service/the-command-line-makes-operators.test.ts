@@ -3,8 +3,8 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, test } from '@jest/globals';
-import { runProgram } from '../support/processes.ts';
-import { testService } from '../support/service.ts';
+import { runProgram } from '../support/server/processes.ts';
+import { testService } from '../support/server/service.ts';
 
 const service = await testService();
 const dataDir = await mkdtemp(join(tmpdir(), 'school-operators-'));
@@ -14,18 +14,25 @@ afterAll(async () => {
   await rm(dataDir, { recursive: true, force: true });
 });
 
-const create = (email: string, more: Record<string, string> = {}) => runProgram('src/cli/main.ts', ['operator', 'create', email], { ...env, ...more });
+const create = (email: string, more: Record<string, string> = {}) =>
+  runProgram('src/cli/main.ts', ['operator', 'create', email], { ...env, ...more });
 const operators = async () =>
-  (await service.database.query<{ email: string }>('select email from platform.user_account order by id')).map(({ email }) => email);
+  (await service.database.query<{ email: string }>('select email from platform.user_account order by id')).map(
+    ({ email }) => email,
+  );
 const canLogIn = async (email: string, password: string) =>
-  (await service.anonymous.send('POST', '/api/auth/login', { body: { is_platform: true, email, password } })).status === 200;
+  (await service.anonymous.send('POST', '/api/auth/login', { body: { is_platform: true, email, password } })).status ===
+  200;
 
 /**
  * Runs it on a terminal of its own, by the program of util-linux that makes one.
  * @param typed  what is typed once the terminal shows its key, in order
  * @returns all that the terminal showed
  */
-function onTerminal(args: string, typed: [shown: string, keys: string][]): Promise<{ code: number | null; shown: string }> {
+function onTerminal(
+  args: string,
+  typed: [shown: string, keys: string][],
+): Promise<{ code: number | null; shown: string }> {
   const main = join(import.meta.dirname, '../../src/cli/main.ts');
   const child = spawn('script', ['-qefc', `'${process.execPath}' '${main}' ${args}`, '/dev/null'], {
     env: { PATH: process.env['PATH'] ?? '', ...env },
@@ -52,7 +59,8 @@ describe('school operator create', () => {
     expect(await create('no-terminal@test.example')).toMatchObject({
       code: 1,
       stdout: '',
-      stderr: 'There is no terminal to ask for the password. Set OPERATOR_PASSWORD to the password of the new operator.\n',
+      stderr:
+        'There is no terminal to ask for the password. Set OPERATOR_PASSWORD to the password of the new operator.\n',
     });
     expect(await operators()).toEqual(before);
     expect(await create('No-Terminal@Test.example', { OPERATOR_PASSWORD: 'from the environment' })).toMatchObject({
@@ -82,7 +90,10 @@ describe('school operator create', () => {
   test('makes an analyst of schools that there are, and no admin of some', async () => {
     const school = await service.school();
     const analyst = (...args: string[]) =>
-      runProgram('src/cli/main.ts', ['operator', 'create', 'ana@test.example', ...args], { ...env, OPERATOR_PASSWORD: 'long enough' });
+      runProgram('src/cli/main.ts', ['operator', 'create', 'ana@test.example', ...args], {
+        ...env,
+        OPERATOR_PASSWORD: 'long enough',
+      });
     expect(await analyst('--tenant', String(school.id))).toMatchObject({
       code: 1,
       stderr: 'An admin sees every school: --tenant goes with --role analyst.\n',
@@ -93,7 +104,10 @@ describe('school operator create', () => {
     });
     expect(await operators()).not.toContain('ana@test.example');
     expect((await analyst('--role', 'analyst', '--tenant', String(school.id))).code).toBe(0);
-    const [made] = await service.database.query('select role, analyst_tenant_ids from platform.user_account where email = $1', ['ana@test.example']);
+    const [made] = await service.database.query(
+      'select role, analyst_tenant_ids from platform.user_account where email = $1',
+      ['ana@test.example'],
+    );
     expect(made).toMatchObject({ role: 'analyst', analyst_tenant_ids: [String(school.id)] });
   });
 
@@ -107,7 +121,10 @@ describe('school operator create', () => {
         [first, 'typed-secret\r'],
         [second, 'typed-sekret\r'],
       ]);
-      expect(differ).toEqual({ code: 1, shown: `${first}\r\n${second}\r\nThe two passwords differ; nothing was changed.\r\n` });
+      expect(differ).toEqual({
+        code: 1,
+        shown: `${first}\r\n${second}\r\nThe two passwords differ; nothing was changed.\r\n`,
+      });
       const left = await onTerminal(`operator create ${email}`, [[first, 'typed-s\u0003']]);
       expect(left).toEqual({ code: 1, shown: `${first}\r\nStopped; nothing was changed.\r\n` });
       expect(await operators()).not.toContain(email);
@@ -118,7 +135,10 @@ describe('school operator create', () => {
         [first, 'typed-sekk\u007fret\r'],
         [second, 'typed-sekret\r'],
       ]);
-      expect(made).toEqual({ code: 0, shown: `${first}\r\n${second}\r\nOperator ${email} (admin) can log in with is_platform: true.\r\n` });
+      expect(made).toEqual({
+        code: 0,
+        shown: `${first}\r\n${second}\r\nOperator ${email} (admin) can log in with is_platform: true.\r\n`,
+      });
       expect(await canLogIn(email, 'typed-sekret')).toBe(true);
     });
   });

@@ -1,16 +1,19 @@
 import { afterAll, beforeEach, describe, expect, test } from '@jest/globals';
 import { rolePool } from '../../src/database/pool.ts';
 import { startWorker } from '../../workers/worker.ts';
-import { testDatabase } from '../support/database.ts';
-import { runProgram } from '../support/processes.ts';
-import { provision } from '../support/tenants.ts';
-import { until } from '../support/until.ts';
-import { workerContext } from '../support/worker.ts';
+import { testDatabase } from '../support/server/database.ts';
+import { runProgram } from '../support/server/processes.ts';
+import { provision } from '../support/database/tenants.ts';
+import { until } from '../support/client/until.ts';
+import { workerContext } from '../support/server/worker.ts';
 
 const database = await testDatabase();
 afterAll(() => database.drop());
 const school = await provision(database);
-const [{ subdomain } = { subdomain: '' }] = await database.query<{ subdomain: string }>('select subdomain from platform.tenant where id = $1', [school.id]);
+const [{ subdomain } = { subdomain: '' }] = await database.query<{ subdomain: string }>(
+  'select subdomain from platform.tenant where id = $1',
+  [school.id],
+);
 const users = await database.query<{ id: string }>(
   `insert into ${school.schema}.user_account (email, first_name, last_name) select 'secret' || n || '@test.example', 'Uma', 'Secret' from generate_series(1, 3) n returning id`,
 );
@@ -20,12 +23,22 @@ const parsed = async <T>(...args: string[]) => JSON.parse((await jobs(...args, '
 
 interface Queue {
   worker: boolean;
-  tasks: { task: string; ready: number; waiting: number; running: number; failed: number; oldest_ready_seconds: number | null }[];
+  tasks: {
+    task: string;
+    ready: number;
+    waiting: number;
+    running: number;
+    failed: number;
+    oldest_ready_seconds: number | null;
+  }[];
 }
 const queueOf = async (task: string) => (await parsed<Queue>('list')).tasks.find((each) => each.task === task);
 
 async function add(task: string, payload: object = {}, options = ''): Promise<number> {
-  const [row] = await database.query<{ id: string }>(`select id from graphile_worker.add_job($1, $2::json${options})`, [task, JSON.stringify(payload)]);
+  const [row] = await database.query<{ id: string }>(`select id from graphile_worker.add_job($1, $2::json${options})`, [
+    task,
+    JSON.stringify(payload),
+  ]);
   return Number(row?.id);
 }
 const invitation = (index: number) => ({ tenant_id: school.id, user_id: Number(users[index]?.id), kind: 'invitation' });
@@ -37,7 +50,10 @@ const stored = async (id: number) =>
     )
   )[0];
 const audited = () =>
-  database.query('select actor_email, action, target_id::integer, changes from platform.audit_log where target_type = $1 order by id desc limit 1', ['job']);
+  database.query(
+    'select actor_email, action, target_id::integer, changes from platform.audit_log where target_type = $1 order by id desc limit 1',
+    ['job'],
+  );
 
 /** Runs e-mails in this process until `work` is done; `send` is what becomes of each. */
 async function withWorker(send: () => Promise<void>, work: () => Promise<void>): Promise<void> {
@@ -64,8 +80,18 @@ describe('school jobs', () => {
       "update graphile_worker._private_jobs set created_at = now() - interval '26 hours', run_at = now() - interval '2 hours 5 minutes' where id = (select min(id) from graphile_worker._private_jobs)",
     );
     await database.query('select graphile_worker.permanently_fail_jobs(array[$1::bigint], $2)', [failed, 'It broke']);
-    await database.query("update graphile_worker._private_jobs set locked_at = now(), locked_by = 'worker', attempts = max_attempts where id = $1", [running]);
-    expect(await queueOf('clean_up')).toEqual({ task: 'clean_up', ready: 0, waiting: 0, running: 1, failed: 1, oldest_ready_seconds: null });
+    await database.query(
+      "update graphile_worker._private_jobs set locked_at = now(), locked_by = 'worker', attempts = max_attempts where id = $1",
+      [running],
+    );
+    expect(await queueOf('clean_up')).toEqual({
+      task: 'clean_up',
+      ready: 0,
+      waiting: 0,
+      running: 1,
+      failed: 1,
+      oldest_ready_seconds: null,
+    });
     expect(await queueOf('send_email')).toMatchObject({ ready: 2, waiting: 1, running: 0, failed: 0 });
     const { code, stdout } = await jobs('list');
     const lines = stdout.split('\n');
@@ -83,33 +109,75 @@ describe('school jobs', () => {
   });
 
   test('failed, show, retry and cancel follow a real failure from its error to its end', async () => {
-    const id = await add('send_email', { ...invitation(0), note: 'Uma Secret', nested: { address: 'secret1@test.example' } }, ', max_attempts => 1');
+    const id = await add(
+      'send_email',
+      { ...invitation(0), note: 'Uma Secret', nested: { address: 'secret1@test.example' } },
+      ', max_attempts => 1',
+    );
     const again = await add('send_email', invitation(1));
     let refuse = true;
     const send = () =>
-      refuse ? Promise.reject(new Error('\n452 \u001b[31mno room for secret1@test.example\nsecond line with secret words')) : Promise.resolve();
+      refuse
+        ? Promise.reject(new Error('\n452 \u001b[31mno room for secret1@test.example\nsecond line with secret words'))
+        : Promise.resolve();
     await withWorker(send, async () => {
-      await until(async () => ((await stored(id))?.attempts === 1 && (await stored(again))?.attempts === 1 && !(await stored(again))?.locked) || undefined);
+      await until(
+        async () =>
+          ((await stored(id))?.attempts === 1 &&
+            (await stored(again))?.attempts === 1 &&
+            !(await stored(again))?.locked) ||
+          undefined,
+      );
     });
     // The next attempt is due in seconds, and this test has a worker later on.
-    await database.query("select graphile_worker.reschedule_jobs(array[$1::bigint], run_at => now() + interval '1 hour')", [again]);
+    await database.query(
+      "select graphile_worker.reschedule_jobs(array[$1::bigint], run_at => now() + interval '1 hour')",
+      [again],
+    );
     const { stdout } = await jobs('failed');
-    expect(stdout).toMatch(new RegExp(`^ *${id} +send_email +${school.id} \\(${subdomain}\\) +1 of 1 +never +452  \\[31mno room for …$`, 'm'));
-    expect(stdout).toMatch(new RegExp(`^ *${again} +send_email +${school.id} \\(${subdomain}\\) +1 of 25 +\\d{4}-\\d\\d-\\d\\d \\d\\d:\\d\\d UTC +452`, 'm'));
+    expect(stdout).toMatch(
+      new RegExp(
+        `^ *${id} +send_email +${school.id} \\(${subdomain}\\) +1 of 1 +never +452  \\[31mno room for …$`,
+        'm',
+      ),
+    );
+    expect(stdout).toMatch(
+      new RegExp(
+        `^ *${again} +send_email +${school.id} \\(${subdomain}\\) +1 of 25 +\\d{4}-\\d\\d-\\d\\d \\d\\d:\\d\\d UTC +452`,
+        'm',
+      ),
+    );
     expect(stdout.indexOf(` ${id} `)).toBeLessThan(stdout.indexOf(` ${again} `));
     const shown = await jobs('show', String(id));
-    expect(shown.stdout).toContain(`Payload        {"tenant_id":${school.id},"user_id":${users[0]?.id},"kind":"invitation"}`);
+    expect(shown.stdout).toContain(
+      `Payload        {"tenant_id":${school.id},"user_id":${users[0]?.id},"kind":"invitation"}`,
+    );
     expect(shown.stdout).toMatch(/^State +failed for good$/m);
-    for (const text of [stdout, shown.stdout, JSON.stringify(await parsed('failed')), JSON.stringify(await parsed('show', String(id)))]) {
+    for (const text of [
+      stdout,
+      shown.stdout,
+      JSON.stringify(await parsed('failed')),
+      JSON.stringify(await parsed('show', String(id))),
+    ]) {
       expect(text).not.toMatch(/secret|Uma|@|\u001b/i);
     }
-    expect(await parsed('failed', '--limit', '1')).toMatchObject({ total: 2, jobs: [{ id, tenant_id: school.id, attempts: 1, next_run_at: null }] });
+    expect(await parsed('failed', '--limit', '1')).toMatchObject({
+      total: 2,
+      jobs: [{ id, tenant_id: school.id, attempts: 1, next_run_at: null }],
+    });
     expect((await jobs('failed', '--limit', '1')).stdout).toMatch(/\nand 1 more: --limit 2 shows all\.\n$/);
     expect((await jobs('failed', '--task', 'clean_up')).stdout).toBe('No job has failed.\n');
 
     expect(await jobs('retry', String(id))).toMatchObject({ code: 0, stdout: 'Queued again: 1 job of send_email.\n' });
     expect(await stored(id)).toEqual({ attempts: 0, due: true, locked: false });
-    expect(await audited()).toEqual([{ actor_email: 'command line', action: 'job.retry', target_id: id, changes: { send_email: { before: null, after: 1 } } }]);
+    expect(await audited()).toEqual([
+      {
+        actor_email: 'command line',
+        action: 'job.retry',
+        target_id: id,
+        changes: { send_email: { before: null, after: 1 } },
+      },
+    ]);
     expect((await parsed<{ jobs: { id: number }[] }>('failed')).jobs.map((job) => job.id)).toEqual([again]);
     refuse = false;
     await withWorker(send, async () => {
@@ -118,9 +186,18 @@ describe('school jobs', () => {
     expect(await jobs('cancel', String(again))).toMatchObject({ code: 0, stdout: 'Removed: 1 job of send_email.\n' });
     expect(await stored(again)).toBeUndefined();
     expect(await audited()).toEqual([
-      { actor_email: 'command line', action: 'job.cancel', target_id: again, changes: { send_email: { before: 1, after: 0 } } },
+      {
+        actor_email: 'command line',
+        action: 'job.cancel',
+        target_id: again,
+        changes: { send_email: { before: 1, after: 0 } },
+      },
     ]);
-    expect(await jobs('show', String(again))).toMatchObject({ code: 1, stdout: '', stderr: `There is no job ${again}. One that is done is removed.\n` });
+    expect(await jobs('show', String(again))).toMatchObject({
+      code: 1,
+      stdout: '',
+      stderr: `There is no job ${again}. One that is done is removed.\n`,
+    });
   });
 
   test('retry and cancel leave a job alone that a worker is at, say so, and take the others', async () => {
@@ -137,9 +214,15 @@ describe('school jobs', () => {
         expect((await jobs('list')).stdout).not.toContain('No worker');
         expect((await jobs('show', String(id))).stdout).toMatch(/^State +running\n(.*\n)*Running since +\d{4}-/m);
         for (const action of ['retry', 'cancel']) {
-          expect(await jobs(action, String(id))).toMatchObject({ code: 1, stdout: `Running, and left alone: ${id}.\n` });
+          expect(await jobs(action, String(id))).toMatchObject({
+            code: 1,
+            stdout: `Running, and left alone: ${id}.\n`,
+          });
         }
-        expect(await jobs('cancel', '--task', 'send_email')).toMatchObject({ code: 0, stdout: `Running, and left alone: ${id}.\n` });
+        expect(await jobs('cancel', '--task', 'send_email')).toMatchObject({
+          code: 0,
+          stdout: `Running, and left alone: ${id}.\n`,
+        });
         expect(await stored(id)).toEqual({ attempts: 1, due: true, locked: true });
         expect(await jobs('cancel', String(other), String(id), '999999')).toMatchObject({
           code: 1,
@@ -166,7 +249,10 @@ describe('school jobs', () => {
         [failed, later, other],
       );
     await fail();
-    expect(await jobs('retry', '--task', 'send_email')).toMatchObject({ code: 0, stdout: 'Queued again: 2 jobs of send_email.\n' });
+    expect(await jobs('retry', '--task', 'send_email')).toMatchObject({
+      code: 0,
+      stdout: 'Queued again: 2 jobs of send_email.\n',
+    });
     expect([await stored(failed), await stored(later), await stored(waits), (await stored(other))?.attempts]).toEqual([
       { attempts: 0, due: true, locked: false },
       { attempts: 0, due: true, locked: false },
@@ -175,7 +261,11 @@ describe('school jobs', () => {
     ]);
     expect((await jobs('retry', '--task', 'send_email')).stdout).toBe('There was nothing to do.\n');
     await fail();
-    expect(await parsed('cancel', '--task', 'send_email', '--failed')).toEqual({ done: { send_email: 2 }, running: [], unknown: [] });
+    expect(await parsed('cancel', '--task', 'send_email', '--failed')).toEqual({
+      done: { send_email: 2 },
+      running: [],
+      unknown: [],
+    });
     expect([await stored(failed), await stored(later)]).toEqual([undefined, undefined]);
     expect([await stored(waits), await stored(ready)]).not.toContain(undefined);
     expect((await jobs('cancel', '--task', 'send_email')).stdout).toBe('Removed: 2 jobs of send_email.\n');
@@ -189,12 +279,19 @@ describe('school jobs', () => {
     [['retry', '--task', 'send_mail'], 'There is no task "send_mail". There are: analytics, '],
     [['failed', '--task', ''], 'There is no task "". There are: analytics, '],
     [['retry', 'all'], "error: command-argument value 'all' is invalid for argument 'id'. must be the number of a job"],
-    [['failed', '--limit', '0'], "error: option '--limit <count>' argument '0' is invalid. must be a whole number from 1 to 999999"],
+    [
+      ['failed', '--limit', '0'],
+      "error: option '--limit <count>' argument '0' is invalid. must be a whole number from 1 to 999999",
+    ],
   ])('refuses %j, and changes nothing', async (args, stderr) => {
     await add('clean_up');
     const before = await database.query('select * from graphile_worker._private_jobs');
     const refused = await jobs(...args);
-    expect({ code: refused.code, stdout: refused.stdout, says: refused.stderr.slice(0, stderr.length) }).toEqual({ code: 1, stdout: '', says: stderr });
+    expect({ code: refused.code, stdout: refused.stdout, says: refused.stderr.slice(0, stderr.length) }).toEqual({
+      code: 1,
+      stdout: '',
+      says: stderr,
+    });
     expect(await database.query('select * from graphile_worker._private_jobs')).toEqual(before);
   });
 });

@@ -4,8 +4,8 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { type EmbeddedServer, startEmbedded } from '../../src/database/embedded.ts';
 import { withOwner } from '../../src/database/pool.ts';
-import type { Client } from '../support/client.ts';
-import { freePort, type Program, startProgram } from '../support/processes.ts';
+import type { Client } from '../support/client/client.ts';
+import { freePort, type Program, startProgram } from '../support/server/processes.ts';
 
 const { client } = shared;
 
@@ -45,7 +45,13 @@ beforeAll(async () => {
   const operator = await anonymous.login({ is_platform: true, email: 'op@test.example', password: 'test-password' });
   await operator.post(
     '/api/platform/tenants',
-    { name: 'Restart', subdomain: 'restart', contact_email: 'admin@restart.example', plan_id: 3, admin_password: 'test-password' },
+    {
+      name: 'Restart',
+      subdomain: 'restart',
+      contact_email: 'admin@restart.example',
+      plan_id: 3,
+      admin_password: 'test-password',
+    },
     201,
   );
   admin = await anonymous.login({ subdomain: 'restart', email: 'admin@restart.example', password: 'test-password' });
@@ -66,7 +72,11 @@ afterAll(async () => {
 });
 
 /** One request of the load, whatever comes of it. */
-async function ask(method: string, path: string, body?: object): Promise<{ status: number; retryAfter: string | null; error: string | undefined }> {
+async function ask(
+  method: string,
+  path: string,
+  body?: object,
+): Promise<{ status: number; retryAfter: string | null; error: string | undefined }> {
   const response = await fetch(`${url}/api/students${path}`, {
     method,
     headers: { Authorization: `Bearer ${admin.token}`, 'Content-Type': 'application/json' },
@@ -84,14 +94,17 @@ async function until(look: () => Promise<boolean>): Promise<void> {
 
 test('a restart of the database under load costs 503 answers and nothing else: no 500, no half-written student, no lost e-mail', async () => {
   await until(async () => (await health('/ready')) === 200);
-  const answers: { kind: 'create' | 'list'; status: number; retryAfter: string | null; error: string | undefined }[] = [];
+  const answers: { kind: 'create' | 'list'; status: number; retryAfter: string | null; error: string | undefined }[] =
+    [];
   let phase: 'before' | 'stopping' | 'down' | 'starting' | 'after' | 'over' = 'before';
   const successes = { before: 0, stopping: 0, down: 0, starting: 0, after: 0, over: 0 };
   const load = Array.from({ length: 4 }, async (_, worker) => {
     for (let n = 0; n < 1000 && phase !== 'over'; n++) {
       const kind = n % 2 ? 'list' : 'create';
       const began = phase;
-      const answer = await (kind === 'list' ? ask('GET', '?pageSize=5') : ask('POST', '', { first_name: 'Load', last_name: `W${worker} N${n}`, class_id: 1 }));
+      const answer = await (kind === 'list'
+        ? ask('GET', '?pageSize=5')
+        : ask('POST', '', { first_name: 'Load', last_name: `W${worker} N${n}`, class_id: 1 }));
       answers.push({ kind, ...answer });
       if (answer.status < 300) successes[began]++;
       else await new Promise((done) => setTimeout(done, 20));
@@ -121,7 +134,12 @@ test('a restart of the database under load costs 503 answers and nothing else: n
   phase = 'over';
   await Promise.all(load);
 
-  expect([...new Set(answers.map(({ kind, status }) => `${kind} ${status}`))].sort()).toEqual(['create 201', 'create 503', 'list 200', 'list 503']);
+  expect([...new Set(answers.map(({ kind, status }) => `${kind} ${status}`))].sort()).toEqual([
+    'create 201',
+    'create 503',
+    'list 200',
+    'list 503',
+  ]);
   const refused = answers.filter(({ status }) => status === 503);
   expect(refused.every(({ retryAfter, error }) => retryAfter === '1' && error === 'unavailable')).toBe(true);
   expect(successes.down).toBe(0);
@@ -148,5 +166,6 @@ test('a restart of the database under load costs 503 answers and nothing else: n
   await until(async () => (await mails()).some((mail) => mail.includes('late@restart.example')));
   await admin.post('/api/users', { email: 'after@restart.example', first_name: 'Af', last_name: 'Ter' }, 201);
   await until(async () => (await mails()).some((mail) => mail.includes('after@restart.example')));
-  for (const address of ['late', 'after']) expect((await mails()).filter((mail) => mail.includes(`${address}@restart.example`))).toHaveLength(1);
+  for (const address of ['late', 'after'])
+    expect((await mails()).filter((mail) => mail.includes(`${address}@restart.example`))).toHaveLength(1);
 });

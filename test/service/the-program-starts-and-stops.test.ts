@@ -4,9 +4,9 @@ import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { afterEach, describe, expect, test } from '@jest/globals';
-import type { Client } from '../support/client.ts';
-import { serverUrl, testDatabase } from '../support/database.ts';
-import { type Program, runProgram, startProgram } from '../support/processes.ts';
+import type { Client } from '../support/client/client.ts';
+import { serverUrl, testDatabase } from '../support/server/database.ts';
+import { type Program, runProgram, startProgram } from '../support/server/processes.ts';
 
 const { client } = shared;
 
@@ -65,9 +65,11 @@ async function isAlive(pid: number): Promise<boolean> {
 
 /** The Postgres server of a data directory; undefined when it left none. */
 const postgresOf = async (dataDir: string) =>
-  Number((await readFile(join(dataDir, 'postgres/postmaster.pid'), 'utf8').catch(() => '')).split('\n')[0]) || undefined;
+  Number((await readFile(join(dataDir, 'postgres/postmaster.pid'), 'utf8').catch(() => '')).split('\n')[0]) ||
+  undefined;
 
-const totalStudents = async (as: Client, search = '') => (await as.get(`/api/students?search=${search}`)).pagination.totalItems;
+const totalStudents = async (as: Client, search = '') =>
+  (await as.get(`/api/students?search=${search}`)).pagination.totalItems;
 
 describe('node src/main.ts', () => {
   test('brings up a database, a demo school of 600 students and its log-ins; stops without a trace; finds its data again, also after kill -9', async () => {
@@ -81,15 +83,27 @@ describe('node src/main.ts', () => {
     expect((await admin.get('/api/timetable/slots')).pagination.totalItems).toBe(728);
     const operator = await (
       await client(first.url)
-    ).login({ is_platform: true, email: /Operator +(\S+)/.exec(first.banner)?.[1], password: /password (\S+)/.exec(first.banner)?.[1] });
+    ).login({
+      is_platform: true,
+      email: /Operator +(\S+)/.exec(first.banner)?.[1],
+      password: /password (\S+)/.exec(first.banner)?.[1],
+    });
     expect((await operator.get('/api/platform/tenants')).pagination.totalItems).toBe(1);
     await admin.post('/api/students', { first_name: 'Remember', last_name: 'Me' }, 201);
     const postgres = (await postgresOf(DATA_DIR)) ?? 0;
     expect(await isAlive(postgres)).toBe(true);
     expect(/^ {2}Data +(.+)$/m.exec(first.banner)?.[1]).toBe(await realpath(join(DATA_DIR, 'postgres')));
     first.program.kill('SIGINT');
-    expect(await first.program.ended).toMatchObject({ code: 0, signal: null, stderr: '', stdout: expect.stringMatching(/\nStopping \.\.\.\nStopped\.\n$/) });
-    expect({ alive: await isAlive(postgres), left: await postgresOf(DATA_DIR) }).toEqual({ alive: false, left: undefined });
+    expect(await first.program.ended).toMatchObject({
+      code: 0,
+      signal: null,
+      stderr: '',
+      stdout: expect.stringMatching(/\nStopping \.\.\.\nStopped\.\n$/),
+    });
+    expect({ alive: await isAlive(postgres), left: await postgresOf(DATA_DIR) }).toEqual({
+      alive: false,
+      left: undefined,
+    });
     // Whoever looks for an invitation finds it: the parents of the demo school hear of none of its bills.
     expect((await readdir(join(DATA_DIR, 'outbox'))).length).toBeLessThan(3);
 
@@ -111,7 +125,9 @@ describe('node src/main.ts', () => {
     expect({ code: rival.code, stdout: rival.stdout, lines: rival.stderr.trim().split('\n') }).toEqual({
       code: 1,
       stdout: '',
-      lines: [`The data directory ${DATA_DIR} is in use by process ${third.program.pid}. Stop it, or set DATA_DIR to another place.`],
+      lines: [
+        `The data directory ${DATA_DIR} is in use by process ${third.program.pid}. Stop it, or set DATA_DIR to another place.`,
+      ],
     });
     expect(await totalStudents(survivor)).toBe(602);
     third.program.kill('SIGTERM');
@@ -123,7 +139,12 @@ describe('node src/main.ts', () => {
     const isRoot = process.getuid?.() === 0;
     const nobody = { uid: 65534, gid: 65534 };
     // Where only root can enter the project no other user can run it; root itself still can, by a copy of the binaries elsewhere.
-    const canRun = isRoot && spawnSync(process.execPath, [join(import.meta.dirname, '../../src/cli/main.ts'), '--help'], { ...nobody, env: {} }).status === 0;
+    const canRun =
+      isRoot &&
+      spawnSync(process.execPath, [join(import.meta.dirname, '../../src/cli/main.ts'), '--help'], {
+        ...nobody,
+        env: {},
+      }).status === 0;
     const account: { uid?: number; gid?: number } = canRun ? nobody : {};
     if (canRun) await chown(DATA_DIR, nobody.uid, nobody.gid);
     const started = await start({ DATA_DIR, DEMO: 'false' }, account);
@@ -142,7 +163,10 @@ describe('node src/main.ts', () => {
     const port = String(typeof address === 'object' && address ? address.port : 0);
     const refused = await runProgram('src/main.ts', [], { DATA_DIR, PORT: port, DEMO: 'false' });
     await new Promise((done) => occupant.close(done));
-    expect({ code: refused.code, stderr: refused.stderr }).toEqual({ code: 1, stderr: `Port ${port} is in use. Set PORT to another one.\n` });
+    expect({ code: refused.code, stderr: refused.stderr }).toEqual({
+      code: 1,
+      stderr: `Port ${port} is in use. Set PORT to another one.\n`,
+    });
     expect(await postgresOf(DATA_DIR)).toBeUndefined();
   });
 
@@ -152,9 +176,15 @@ describe('node src/main.ts', () => {
       const DATA_DIR = await dataDirectory();
       const program = startProgram('src/main.ts', [], { DATA_DIR, PORT: '0' });
       programs.push(program);
-      while (!(await stat(join(DATA_DIR, file)).catch(() => undefined))) await new Promise((done) => setTimeout(done, 5));
+      while (!(await stat(join(DATA_DIR, file)).catch(() => undefined)))
+        await new Promise((done) => setTimeout(done, 5));
       program.kill('SIGINT');
-      expect(await program.ended).toMatchObject({ code: 0, signal: null, stdout: 'Stopping ...\nStopped.\n', stderr: '' });
+      expect(await program.ended).toMatchObject({
+        code: 0,
+        signal: null,
+        stdout: 'Stopping ...\nStopped.\n',
+        stderr: '',
+      });
       expect(await postgresOf(DATA_DIR)).toBeUndefined();
       await expect(stat(join(DATA_DIR, 'service.pid'))).rejects.toMatchObject({ code: 'ENOENT' });
     },
@@ -185,7 +215,10 @@ describe('node src/main.ts', () => {
     for (const [DATABASE_URL, stderr] of [
       [`postgres://me:sesame@127.0.0.1:${port}/school`, away(`127.0.0.1:${port}`)],
       [`postgres://me:sesame@localhost:${port}/school`, away(`localhost:${port}`)],
-      [serverUrl('missing'), `The server at ${socket}:5432 has no database missing. Create it, or check the name in DATABASE_URL.\n`],
+      [
+        serverUrl('missing'),
+        `The server at ${socket}:5432 has no database missing. Create it, or check the name in DATABASE_URL.\n`,
+      ],
       [
         'postgres://me:ses/ame@localhost/school',
         'DATABASE_URL can not be read as an address. Is a character of the password like @ : / # % not written as %40 %3A %2F %23 %25?\n',
@@ -193,40 +226,46 @@ describe('node src/main.ts', () => {
     ] as const) {
       const refused = { code: 1, stdout: '', stderr };
       expect(await runProgram('src/main.ts', [], { DATA_DIR, DATABASE_URL })).toMatchObject(refused);
-      expect(await runProgram('src/cli/main.ts', ['tenant', 'list'], { DATA_DIR, DATABASE_URL })).toMatchObject(refused);
+      expect(await runProgram('src/cli/main.ts', ['tenant', 'list'], { DATA_DIR, DATABASE_URL })).toMatchObject(
+        refused,
+      );
     }
   });
 
   const shared = `insert into graphile_migrate.migrations (hash, previous_hash, filename) select 'later', hash, '000999-later.sql' from graphile_migrate.migrations order by filename desc limit 1`;
-  const ofASchool = "insert into platform.tenant_migration (version, name, body, checksum) values (9001, '9001-later', '', '')";
+  const ofASchool =
+    "insert into platform.tenant_migration (version, name, body, checksum) values (9001, '9001-later', '', '')";
   test.each([
     ['a shared migration', shared, 'committed/000999-later.sql'],
     ['a migration of schools', ofASchool, 'tenant/9001-later.sql'],
     ['both', `${shared}; ${ofASchool}`, 'committed/000999-later.sql, tenant/9001-later.sql'],
-  ])('refuses a database that has %s from a later version, in one line, and so does npm run migrate', async (_case, later, named) => {
-    const DATA_DIR = await dataDirectory();
-    const database = await testDatabase();
-    try {
-      await database.query(later);
-      const env = { DATA_DIR, DATABASE_URL: database.url, PORT: '0' };
-      const before = await database.query('select xmin::text, * from platform.installation');
-      for (const run of [
-        runProgram('src/main.ts', [], env),
-        runProgram('src/main.ts', ['--only', 'worker'], { ...env, MIGRATE_ON_START: 'false' }),
-        runProgram('src/cli/main.ts', ['migrate'], env),
-        runProgram('src/cli/main.ts', ['migrate', '--dry-run'], env),
-      ]) {
-        expect(await run).toMatchObject({
-          code: 1,
-          stdout: '',
-          stderr: `The database is newer than this code, which does not have ${named}. Start the version that made it or a later one, or begin anew with an empty database (the embedded one: npm run school -- database reset).\n`,
-        });
+  ])(
+    'refuses a database that has %s from a later version, in one line, and so does npm run migrate',
+    async (_case, later, named) => {
+      const DATA_DIR = await dataDirectory();
+      const database = await testDatabase();
+      try {
+        await database.query(later);
+        const env = { DATA_DIR, DATABASE_URL: database.url, PORT: '0' };
+        const before = await database.query('select xmin::text, * from platform.installation');
+        for (const run of [
+          runProgram('src/main.ts', [], env),
+          runProgram('src/main.ts', ['--only', 'worker'], { ...env, MIGRATE_ON_START: 'false' }),
+          runProgram('src/cli/main.ts', ['migrate'], env),
+          runProgram('src/cli/main.ts', ['migrate', '--dry-run'], env),
+        ]) {
+          expect(await run).toMatchObject({
+            code: 1,
+            stdout: '',
+            stderr: `The database is newer than this code, which does not have ${named}. Start the version that made it or a later one, or begin anew with an empty database (the embedded one: npm run school -- database reset).\n`,
+          });
+        }
+        expect(await database.query('select xmin::text, * from platform.installation')).toEqual(before);
+      } finally {
+        await database.drop();
       }
-      expect(await database.query('select xmin::text, * from platform.installation')).toEqual(before);
-    } finally {
-      await database.drop();
-    }
-  });
+    },
+  );
 
   test('says which migration of schools is already applied and changed since, and how to go on', async () => {
     const DATA_DIR = await dataDirectory();
@@ -254,7 +293,13 @@ describe('node src/main.ts', () => {
     ['what production needs', { NODE_ENV: 'production' }, ['DATABASE_URL', 'JWT_SECRETS', 'PUBLIC_URL']],
     [
       'a demo in production',
-      { NODE_ENV: 'production', DEMO: 'true', DATABASE_URL: 'postgres://x', PUBLIC_URL: 'https://x.example', JWT_SECRETS: 'x'.repeat(32) },
+      {
+        NODE_ENV: 'production',
+        DEMO: 'true',
+        DATABASE_URL: 'postgres://x',
+        PUBLIC_URL: 'https://x.example',
+        JWT_SECRETS: 'x'.repeat(32),
+      },
       ['DEMO'],
     ],
     ['half an operator', { PLATFORM_ADMIN_EMAIL: 'op@test.example' }, ['PLATFORM_ADMIN_EMAIL']],
@@ -267,7 +312,11 @@ describe('node src/main.ts', () => {
     const DATA_DIR = await dataDirectory();
     const refused = await runProgram('src/main.ts', [], { DATA_DIR, ...env });
     const lines = refused.stderr.trim().split('\n');
-    expect({ code: refused.code, stdout: refused.stdout, variables: lines.map((line) => line.split(' ')[0]).sort() }).toEqual({
+    expect({
+      code: refused.code,
+      stdout: refused.stdout,
+      variables: lines.map((line) => line.split(' ')[0]).sort(),
+    }).toEqual({
       code: 1,
       stdout: '',
       variables: variables.sort(),

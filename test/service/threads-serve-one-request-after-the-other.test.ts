@@ -1,14 +1,17 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import { expect, test } from '@jest/globals';
-import { type ThreadOptions, threadLine } from '../../src/thread.ts';
+import { type ThreadOptions, threadLine } from '../../src/concurrency/thread-pool.ts';
 
-const side = new URL('../../src/thread-side.ts', import.meta.url).href;
+const side = new URL('../../src/concurrency/thread-worker.ts', import.meta.url).href;
 
 /**
  * A line of threads that do this with a `request`; each says its number and how many it has served. Nobody waits longer than
  * 10 seconds for a place: where one is lost, the test that misses it fails, and does not hang.
  */
-const line = (code: string, more = {}): ((request: unknown, options: ThreadOptions) => Promise<{ thread: number; served: number }>) => {
+const line = (
+  code: string,
+  more = {},
+): ((request: unknown, options: ThreadOptions) => Promise<{ thread: number; served: number }>) => {
   const run = threadLine<{ thread: number; served: number }>({
     script: new URL(
       `data:text/javascript,${encodeURIComponent(`
@@ -19,7 +22,7 @@ const line = (code: string, more = {}): ((request: unknown, options: ThreadOptio
     ),
     resourceLimits: { maxOldGenerationSizeMb: 32 },
     most: 1,
-    mostWaiting: 1,
+    maxWaiting: 1,
     keepMilliseconds: 60_000,
     busy: 'Too many.',
     ...more,
@@ -37,7 +40,7 @@ test('A thread that has answered serves the next request', async () => {
 });
 
 test('There are no more threads than needed, and no more than may be', async () => {
-  const run = line('await new Promise((done) => setTimeout(done, 50))', { most: 2, mostWaiting: 8 });
+  const run = line('await new Promise((done) => setTimeout(done, 50))', { most: 2, maxWaiting: 8 });
   const answers = await Promise.all([1, 2, 3, 4, 5, 6].map((n) => run(n, options)));
   expect(new Set(answers.map(({ thread }) => thread)).size).toBe(2);
   const last = await run(7, options);

@@ -12,7 +12,8 @@ function totals(teacher: Partial<Problem['teachers'][number]>, places: [day: num
   };
   const model = numbered(problem);
   const classAt = new Int32Array((model.days + 1) * model.length).fill(-1);
-  for (const [n, [day, period]] of places.entries()) classAt[(day - 1) * model.length + model.periods.indexOf(period)] = n;
+  for (const [n, [day, period]] of places.entries())
+    classAt[(day - 1) * model.length + model.periods.indexOf(period)] = n;
   return countBoard(model, classAt).totals;
 }
 

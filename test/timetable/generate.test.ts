@@ -1,9 +1,9 @@
 import { describe, expect, test } from '@jest/globals';
 import { generate } from '../../src/timetable/generate.ts';
 import type { Problem, Timetable } from '../../src/timetable/problem.ts';
-import { judge } from '../support/judge.ts';
-import { instances } from '../support/stored-problems.ts';
-import { feasibleProblem, plainSchool, randoms, type School } from '../support/made-up-problems.ts';
+import { judge } from '../support/fixtures/judge.ts';
+import { instances } from '../support/fixtures/stored-problems.ts';
+import { feasibleProblem, plainSchool, randoms, type School } from '../support/fixtures/made-up-problems.ts';
 
 /** A budget, whatever the clock of a busy machine says. */
 const effort = (much: number) => ({ effort: much, time_limit_ms: 600_000 });
@@ -38,8 +38,23 @@ describe('a timetable is complete, keeps every rule and meets the wishes for cla
     'with no slack for anybody': { full: 1, load: 0.95, tight: 1, exactLimits: true, doubles: 0.5 },
     'with teachers on two or three days': { load: 0.5, partTime: 0.6, tight: 0.1 },
     'with one teacher for a subject of all classes': { full: 1, load: 0.7, oneForAll: true },
-    'with six days of twelve periods and a long lunch': { classes: 8, days: 6, periods: 12, lunch: [5, 6], tight: 0.3, exactLimits: true },
-    'with five periods and no lunch': { classes: 16, periods: 5, lunch: [], full: 1, load: 0.8, tight: 0.5, doubles: 0 },
+    'with six days of twelve periods and a long lunch': {
+      classes: 8,
+      days: 6,
+      periods: 12,
+      lunch: [5, 6],
+      tight: 0.3,
+      exactLimits: true,
+    },
+    'with five periods and no lunch': {
+      classes: 16,
+      periods: 5,
+      lunch: [],
+      full: 1,
+      load: 0.8,
+      tight: 0.5,
+      doubles: 0,
+    },
   };
   test.each(Object.entries(schools))('of a school %s', (_, school) => {
     for (const seed of [1, 2]) {
@@ -77,7 +92,10 @@ describe('the same timetable', () => {
     const late = timetable(instance('L'), { time_limit_ms: 1 });
     expect(late.is_cut_short).toBe(true);
     expect(judge(instance('L'), late.placed).broken).toEqual({});
-    const [one, other] = [timetable(problem, { effort: 0.3, time_limit_ms: 60_000 }), timetable(problem, { effort: 0.3, time_limit_ms: 600_000 })];
+    const [one, other] = [
+      timetable(problem, { effort: 0.3, time_limit_ms: 60_000 }),
+      timetable(problem, { effort: 0.3, time_limit_ms: 600_000 }),
+    ];
     expect([one.is_cut_short, other.is_cut_short]).toEqual([false, false]);
     expect(one.placed).toEqual(other.placed);
   });
@@ -130,7 +148,9 @@ describe('what teachers do', () => {
     const nothing: Problem = { days: 5, periods_per_day: 8, lunch_periods: [], classes: [], teachers: [], lessons: [] };
     expect(timetable(nothing, {})).toMatchObject({ status: 'complete', placed: [] });
     expect(() => generate({ ...nothing, days: 0 })).toThrow(RangeError);
-    expect(() => generate({ ...nothing, lessons: [{ class: 1, subject: 1, teacher: 1, periods_per_week: 1 }] })).toThrow('There is no class 1.');
+    expect(() =>
+      generate({ ...nothing, lessons: [{ class: 1, subject: 1, teacher: 1, periods_per_week: 1 }] }),
+    ).toThrow('There is no class 1.');
     expect(() => generate({ ...nothing, classes: [1, 1] })).toThrow('A class is there twice.');
   });
 });

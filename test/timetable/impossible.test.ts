@@ -1,14 +1,21 @@
 import { describe, expect, test } from '@jest/globals';
 import { generate } from '../../src/timetable/generate.ts';
 import { type CapacityReason, type Problem, type Teacher, type Time, withNames } from '../../src/timetable/problem.ts';
-import { judge } from '../support/judge.ts';
-import { instances } from '../support/stored-problems.ts';
-import { feasibleProblem, plainSchool, randoms } from '../support/made-up-problems.ts';
+import { judge } from '../support/fixtures/judge.ts';
+import { instances } from '../support/fixtures/stored-problems.ts';
+import { feasibleProblem, plainSchool, randoms } from '../support/fixtures/made-up-problems.ts';
 
 const week = (days: number, periods: number, only: (day: number, period: number) => boolean = () => true): Time[] =>
-  Array.from({ length: days * periods }, (_, n): Time => [Math.floor(n / periods) + 1, (n % periods) + 1]).filter(([day, period]) => only(day, period));
+  Array.from({ length: days * periods }, (_, n): Time => [Math.floor(n / periods) + 1, (n % periods) + 1]).filter(
+    ([day, period]) => only(day, period),
+  );
 
-const lesson = (inClass: string, teacher: string, periods_per_week: number) => ({ class: inClass, subject: `s-${teacher}`, teacher, periods_per_week });
+const lesson = (inClass: string, teacher: string, periods_per_week: number) => ({
+  class: inClass,
+  subject: `s-${teacher}`,
+  teacher,
+  periods_per_week,
+});
 
 const small = (teachers: Teacher[], lessons: Problem['lessons'], rest: Partial<Problem> = {}): Problem => ({
   days: 2,
@@ -30,7 +37,10 @@ const cases: Record<Exclude<CapacityReason, 'week_teachers'>, { problem: Problem
     blamed: { kind: 'teacher', id: 'x', required: 3, available: 2 },
   },
   teacher_periods: {
-    problem: small([{ id: 'x', unavailable: week(2, 4, (day) => day === 1) }], [lesson('a', 'x', 2), lesson('b', 'x', 2)]),
+    problem: small(
+      [{ id: 'x', unavailable: week(2, 4, (day) => day === 1) }],
+      [lesson('a', 'x', 2), lesson('b', 'x', 2)],
+    ),
     blamed: { kind: 'teacher', id: 'x', required: 4, available: 3 },
   },
   teacher_day_limit: {
@@ -39,7 +49,11 @@ const cases: Record<Exclude<CapacityReason, 'week_teachers'>, { problem: Problem
   },
   class_teachers: {
     problem: small(
-      [{ id: 'x', unavailable: week(2, 4, (day) => day === 1) }, { id: 'y', unavailable: week(2, 4, (day) => day === 1) }, { id: 'z' }],
+      [
+        { id: 'x', unavailable: week(2, 4, (day) => day === 1) },
+        { id: 'y', unavailable: week(2, 4, (day) => day === 1) },
+        { id: 'z' },
+      ],
       [lesson('a', 'x', 2), lesson('a', 'y', 2), lesson('a', 'z', 1)],
     ),
     blamed: { kind: 'class', id: 'a', required: 4, available: 3, teachers: ['x', 'y'] },
@@ -53,7 +67,11 @@ const cases: Record<Exclude<CapacityReason, 'week_teachers'>, { problem: Problem
   // Two classes are full, and on the first day only two teachers come, for two lessons each.
   day_teachers: {
     problem: small(
-      [{ id: 'x', max_per_day: 2 }, { id: 'y', max_per_day: 2 }, ...['z', 'w'].map((id) => ({ id, unavailable: week(2, 4, (day) => day === 1) }))],
+      [
+        { id: 'x', max_per_day: 2 },
+        { id: 'y', max_per_day: 2 },
+        ...['z', 'w'].map((id) => ({ id, unavailable: week(2, 4, (day) => day === 1) })),
+      ],
       [
         ...[lesson('a', 'x', 2), lesson('a', 'y', 1), lesson('a', 'z', 2), lesson('a', 'w', 1)],
         ...[lesson('b', 'x', 2), lesson('b', 'y', 2), lesson('b', 'z', 1), lesson('b', 'w', 1)],
@@ -66,14 +84,22 @@ const cases: Record<Exclude<CapacityReason, 'week_teachers'>, { problem: Problem
     problem: small(
       ['x', 'y', 'z'].map((id) => ({ id, max_per_day: 2 })),
       ['a', 'b', 'c'].flatMap((who) => [lesson(who, 'x', 1), lesson(who, 'y', 1), lesson(who, 'z', 1)]),
-      { classes: ['a', 'b', 'c'].map((id) => ({ id, unavailable: week(2, 4, (day, period) => day === 1 && (id === 'c' || period > 1)) })) },
+      {
+        classes: ['a', 'b', 'c'].map((id) => ({
+          id,
+          unavailable: week(2, 4, (day, period) => day === 1 && (id === 'c' || period > 1)),
+        })),
+      },
     ),
     blamed: { kind: 'day', id: 1, required: 3, available: 2, teachers: ['x', 'y', 'z'] },
   },
   // Two classes are full, and only x comes in the first period.
   period_teachers: {
     problem: small(
-      ['x', 'y', 'z'].map((id) => ({ id, unavailable: week(2, 4, (day, period) => id !== 'x' && day === 1 && period === 1) })),
+      ['x', 'y', 'z'].map((id) => ({
+        id,
+        unavailable: week(2, 4, (day, period) => id !== 'x' && day === 1 && period === 1),
+      })),
       ['a', 'b'].flatMap((who) => [lesson(who, 'x', 2), lesson(who, 'y', 2), lesson(who, 'z', 2)]),
     ),
     blamed: { kind: 'period', day: 1, period: 1, required: 2, available: 1, classes: ['a', 'b'], teachers: ['x'] },
@@ -83,7 +109,12 @@ const cases: Record<Exclude<CapacityReason, 'week_teachers'>, { problem: Problem
     problem: small(
       ['x', 'y'].map((id) => ({ id, unavailable: week(2, 4, (_, period) => period > 1) })),
       [lesson('a', 'x', 1), lesson('a', 'y', 1), lesson('b', 'x', 1), lesson('c', 'y', 1)],
-      { classes: ['a', 'b', 'c'].map((id) => ({ id, unavailable: week(2, 4, (day, period) => id !== 'a' && day === 1 && period === 1) })) },
+      {
+        classes: ['a', 'b', 'c'].map((id) => ({
+          id,
+          unavailable: week(2, 4, (day, period) => id !== 'a' && day === 1 && period === 1),
+        })),
+      },
     ),
     blamed: { kind: 'period', day: 1, period: 1, required: 2, available: 1, classes: ['a'], teachers: ['x', 'y'] },
   },
@@ -111,29 +142,54 @@ describe('refused at once, with who is to blame', () => {
 
   test('is one teacher too many hours of a large school', () => {
     const { problem } = instances.find(({ name }) => name === 'L') ?? { problem: small([], []) };
-    const teachers = problem.teachers.map((teacher) => (teacher.id === 'T001' ? { ...teacher, max_per_day: 2 } : teacher));
-    expect(generate({ ...problem, teachers })).toMatchObject({ status: 'infeasible', over_capacity: [{ id: 'T001', reason: 'teacher_day_limit' }] });
+    const teachers = problem.teachers.map((teacher) =>
+      teacher.id === 'T001' ? { ...teacher, max_per_day: 2 } : teacher,
+    );
+    expect(generate({ ...problem, teachers })).toMatchObject({
+      status: 'infeasible',
+      over_capacity: [{ id: 'T001', reason: 'teacher_day_limit' }],
+    });
   });
 });
 
 describe('what is asked for beyond capacity is left out on request', () => {
   test('as little as can be, from all subjects of whoever has too much, with the reasons; everybody else has all lessons', () => {
     // x may give 5 lessons of 9, and a has 7 for 6 periods.
-    const lessons = [lesson('a', 'x', 4), lesson('a', 'y', 3), lesson('b', 'x', 3), lesson('c', 'x', 2), lesson('b', 'y', 2)];
+    const lessons = [
+      lesson('a', 'x', 4),
+      lesson('a', 'y', 3),
+      lesson('b', 'x', 3),
+      lesson('c', 'x', 2),
+      lesson('b', 'y', 2),
+    ];
     const problem = small([{ id: 'x', max_per_week: 5 }, { id: 'y' }], lessons);
-    expect(generate(problem)).toMatchObject({ status: 'infeasible', over_capacity: [{ id: 'a' }, { id: 'x', reason: 'teacher_week_limit' }, {}] });
+    expect(generate(problem)).toMatchObject({
+      status: 'infeasible',
+      over_capacity: [{ id: 'a' }, { id: 'x', reason: 'teacher_week_limit' }, {}],
+    });
     const made = generate(problem, { allow_partial: true });
     if (made.status === 'infeasible') throw new Error(made.status);
-    expect(made).toMatchObject({ status: 'partial', over_capacity: [{ id: 'a' }, { id: 'x', reason: 'teacher_week_limit' }, {}] });
+    expect(made).toMatchObject({
+      status: 'partial',
+      over_capacity: [{ id: 'a' }, { id: 'x', reason: 'teacher_week_limit' }, {}],
+    });
     expect(judge(problem, made.placed)).toMatchObject({ broken: {}, unplaced: 4 });
     expect(made.unplaced.reduce((sum, { missing }) => sum + missing, 0)).toBe(4);
-    expect(new Set(made.unplaced.map(({ teacher, reason }) => `${String(teacher)} ${reason}`))).toEqual(new Set(['x teacher_week_limit']));
-    expect(Math.min(...['a', 'b', 'c'].map((who) => made.placed.filter((one) => one.class === who && one.teacher === 'x').length))).toBeGreaterThan(0);
+    expect(new Set(made.unplaced.map(({ teacher, reason }) => `${String(teacher)} ${reason}`))).toEqual(
+      new Set(['x teacher_week_limit']),
+    );
+    expect(
+      Math.min(
+        ...['a', 'b', 'c'].map((who) => made.placed.filter((one) => one.class === who && one.teacher === 'x').length),
+      ),
+    ).toBeGreaterThan(0);
   });
 
   test('in a large school with one teacher and one class too many', () => {
     const { problem } = instances.find(({ name }) => name === 'L') ?? { problem: small([], []) };
-    const teachers = problem.teachers.map((teacher) => (teacher.id === 'T001' ? { ...teacher, max_per_day: 2 } : teacher));
+    const teachers = problem.teachers.map((teacher) =>
+      teacher.id === 'T001' ? { ...teacher, max_per_day: 2 } : teacher,
+    );
     const [first] = problem.lessons;
     const more = first ? [{ ...first, subject: 'one more', periods_per_week: 40 }] : [];
     const crowded = { ...problem, teachers, lessons: [...problem.lessons, ...more] };
@@ -152,12 +208,16 @@ describe('what is asked for beyond capacity is left out on request', () => {
       unplaced: [{ teacher: 'x', missing: 2, reason: 'teacher_week_limit' }],
     });
     const none = small([{ id: 'x', max_per_day: 0 }], [lesson('a', 'x', 2)]);
-    expect(generate(none, { allow_partial: true })).toMatchObject({ status: 'partial', placed: [], unplaced: [{ missing: 2, reason: 'teacher_day_limit' }] });
+    expect(generate(none, { allow_partial: true })).toMatchObject({
+      status: 'partial',
+      placed: [],
+      unplaced: [{ missing: 2, reason: 'teacher_day_limit' }],
+    });
   });
 });
 
 /** The most lessons that any timetable places, by trying all. */
-function mostPlaced({ days, periods_per_day, classes, teachers, lessons }: Problem): number {
+function maxPlaced({ days, periods_per_day, classes, teachers, lessons }: Problem): number {
   const each = lessons.flatMap((one) => Array.from({ length: one.periods_per_week }, () => one));
   const slots = days * periods_per_day;
   const taken = new Set<string>();
@@ -174,7 +234,12 @@ function mostPlaced({ days, periods_per_day, classes, teachers, lessons }: Probl
       const today = `${one.teacher} ${day}`;
       if (keys.some((key) => taken.has(key)) || (onDay.get(today) ?? 0) >= (teacher?.max_per_day ?? slots)) continue;
       const inClass = classes.find((each) => typeof each === 'object' && each.id === one.class);
-      if ([teacher, inClass].some((who) => typeof who === 'object' && who.unavailable?.some(([d, p]) => d === day && p === period))) continue;
+      if (
+        [teacher, inClass].some(
+          (who) => typeof who === 'object' && who.unavailable?.some(([d, p]) => d === day && p === period),
+        )
+      )
+        continue;
       for (const key of keys) taken.add(key);
       onDay.set(today, (onDay.get(today) ?? 0) + 1);
       place(index + 1, placed + 1);
@@ -199,7 +264,7 @@ test('Of small problems, none is refused that has a timetable, and what is left 
     const made = generate(problem, { effort: 0.02 });
     seen[made.status]++;
     const required = problem.lessons.reduce((sum, { periods_per_week }) => sum + periods_per_week, 0);
-    const most = mostPlaced(problem);
+    const most = maxPlaced(problem);
     if (made.status === 'infeasible') expect({ seed, most }).not.toEqual({ seed, most: required });
     else {
       expect(judge(problem, made.placed).broken).toEqual({});
@@ -220,16 +285,24 @@ test('What can not be proven impossible is answered in part: all rules kept, as 
       .sort((a, b) => a[0] - b[0])
       .slice(load)
       .map(([, period]): Time => [1, period]);
-  const load = (id: string) => lessons.filter((one) => one.class === id || one.teacher === id).reduce((sum, one) => sum + one.periods_per_week, 0);
+  const load = (id: string) =>
+    lessons.filter((one) => one.class === id || one.teacher === id).reduce((sum, one) => sum + one.periods_per_week, 0);
   const tight = (ids: string[]) => ids.map((id) => ({ id, unavailable: there(load(id)) }));
-  const problem: Problem = { days: 1, periods_per_day: 5, lunch_periods: [], classes: tight(classes), teachers: tight(teachers), lessons };
+  const problem: Problem = {
+    days: 1,
+    periods_per_day: 5,
+    lunch_periods: [],
+    classes: tight(classes),
+    teachers: tight(teachers),
+    lessons,
+  };
   const required = lessons.reduce((sum, one) => sum + one.periods_per_week, 0);
 
   const made = generate(problem, { effort: 0.2 });
   if (made.status === 'infeasible') throw new Error(made.status);
   expect(made.status).toBe('partial');
   expect(judge(problem, made.placed).broken).toEqual({});
-  expect(made.placed).toHaveLength(mostPlaced(problem));
+  expect(made.placed).toHaveLength(maxPlaced(problem));
   expect(made.unplaced.reduce((sum, { missing }) => sum + missing, 0)).toBe(required - made.placed.length);
   for (const { reason, message, periods, ...one } of made.unplaced) {
     expect(reason).toMatch(/^(class_full|teacher_(clash|unavailable))$/);
@@ -240,7 +313,10 @@ test('What can not be proven impossible is answered in part: all rules kept, as 
 });
 
 test('When little effort is allowed, what is left out of a hard timetable is told, and no rule is broken', () => {
-  const { problem } = feasibleProblem({ ...plainSchool, classes: 24, full: 1, load: 0.5, tight: 1, exactLimits: true, doubles: 0 }, 1);
+  const { problem } = feasibleProblem(
+    { ...plainSchool, classes: 24, full: 1, load: 0.5, tight: 1, exactLimits: true, doubles: 0 },
+    1,
+  );
   const made = generate(problem, { effort: 0.03 });
   if (made.status === 'infeasible') throw new Error(made.status);
   const verdict = judge(problem, made.placed);

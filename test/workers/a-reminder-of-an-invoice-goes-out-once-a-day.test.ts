@@ -2,10 +2,10 @@ import type { AddressInfo } from 'node:net';
 import { afterAll, beforeAll, beforeEach, expect, test } from '@jest/globals';
 import { SMTPServer } from 'smtp-server';
 import { extractText, getDocumentProxy } from 'unpdf';
-import { queueIsEmpty } from '../support/mail.ts';
-import { race } from '../support/race.ts';
-import { serviceWithSchool } from '../support/service.ts';
-import { until } from '../support/until.ts';
+import { queueIsEmpty } from '../support/fakes/mail.ts';
+import { race } from '../support/client/race.ts';
+import { serviceWithSchool } from '../support/server/service.ts';
+import { until } from '../support/client/until.ts';
 
 /** A real SMTP server on loopback, which refuses the first message to an address that begins with grey. */
 let refusals = 0;
@@ -14,7 +14,8 @@ const smtp = new SMTPServer({
   authOptional: true,
   disabledCommands: ['STARTTLS', 'AUTH'],
   onRcptTo({ address }, _session, callback) {
-    if (address.startsWith('grey') && refusals++ === 0) callback(Object.assign(new Error(`4.7.1 <${address}>: Greylisted`), { responseCode: 451 }));
+    if (address.startsWith('grey') && refusals++ === 0)
+      callback(Object.assign(new Error(`4.7.1 <${address}>: Greylisted`), { responseCode: 451 }));
     else callback();
   },
   onData(stream, session, callback) {
@@ -23,14 +24,18 @@ const smtp = new SMTPServer({
     stream.on('end', () => {
       const content = Buffer.concat(chunks).toString();
       // Receipts and the like, which notifications send, are another file's business.
-      if (!/^Message-ID: <[\da-z]+-[\da-z]+@/m.test(content)) received.push({ to: session.envelope.rcptTo.map(({ address }) => address), content });
+      if (!/^Message-ID: <[\da-z]+-[\da-z]+@/m.test(content))
+        received.push({ to: session.envelope.rcptTo.map(({ address }) => address), content });
       callback();
     });
   },
 });
 await new Promise<void>((done) => void smtp.listen(0, '127.0.0.1', done));
 const { port } = smtp.server.address() as AddressInfo;
-const { service, school } = await serviceWithSchool({ SMTP_URL: `smtp://127.0.0.1:${port}`, EMAIL_FROM: 'Service <office@valley.example>' });
+const { service, school } = await serviceWithSchool({
+  SMTP_URL: `smtp://127.0.0.1:${port}`,
+  EMAIL_FROM: 'Service <office@valley.example>',
+});
 afterAll(() => new Promise<void>((done) => smtp.close(() => done())));
 
 interface Invoice {
@@ -45,7 +50,11 @@ let serial = 0;
 let studentId = 0;
 
 beforeAll(async () => {
-  await school.admin.post('/api/school-setup/school-info', { name: 'Grüne <Schule> & "Co", Tal', phone: '+49 1', currency: 'EUR' });
+  await school.admin.post('/api/school-setup/school-info', {
+    name: 'Grüne <Schule> & "Co", Tal',
+    phone: '+49 1',
+    currency: 'EUR',
+  });
   // What every job was, written down, since the queue forgets a job when it is done.
   await service.database.query(`
     create table public.seen (job text not null);
@@ -62,16 +71,28 @@ beforeAll(async () => {
 });
 
 const student = async (fields: Record<string, unknown>) =>
-  (await school.admin.post<{ id: number }>('/api/students', { first_name: 'Zoë', last_name: '<Núñez>', ...fields }, 201)).data.id;
+  (
+    await school.admin.post<{ id: number }>(
+      '/api/students',
+      { first_name: 'Zoë', last_name: '<Núñez>', ...fields },
+      201,
+    )
+  ).data.id;
 const add = async (fields: Record<string, unknown> = {}) =>
   (
     await school.admin.post<Invoice>(
       path,
-      { student_id: studentId, due_date: day(10), items: [{ description: 'Museum', amount: 1234.5, quantity: 1 }], ...fields },
+      {
+        student_id: studentId,
+        due_date: day(10),
+        items: [{ description: 'Museum', amount: 1234.5, quantity: 1 }],
+        ...fields,
+      },
       201,
     )
   ).data;
-const remind = (id: number, status = 200) => school.admin.post<Invoice>(`${path}/${id}/send-reminder`, undefined, status);
+const remind = (id: number, status = 200) =>
+  school.admin.post<Invoice>(`${path}/${id}/send-reminder`, undefined, status);
 let parent = '';
 beforeEach(async () => {
   parent = `parent${++serial}@home.example`;
@@ -94,7 +115,9 @@ function parts(content: string): { type: string; head: string; body: Buffer }[] 
       ? Buffer.from(text, 'base64')
       : /quoted-printable/i.test(head)
         ? Buffer.from(
-            text.replace(/=\r\n/g, '').replace(/=([0-9A-F]{2})/g, (_all, hex: string) => String.fromCharCode(Number.parseInt(hex, 16))),
+            text
+              .replace(/=\r\n/g, '')
+              .replace(/=([0-9A-F]{2})/g, (_all, hex: string) => String.fromCharCode(Number.parseInt(hex, 16))),
             'latin1',
           )
         : Buffer.from(text);
@@ -122,18 +145,27 @@ test('it goes to the parent in the name of the school, in text and HTML, with th
   ])
     expect(text?.body.toString()).toContain(words);
   const shown = html?.body.toString() ?? '';
-  for (const words of ['Hello Chidi &#60;Okafor&#62;,', 'Zoë &#60;Núñez&#62;', 'Grüne &#60;Schule&#62; &#38; &#34;Co&#34;, Tal'])
+  for (const words of [
+    'Hello Chidi &#60;Okafor&#62;,',
+    'Zoë &#60;Núñez&#62;',
+    'Grüne &#60;Schule&#62; &#38; &#34;Co&#34;, Tal',
+  ])
     expect(shown).toContain(words);
   expect(shown).not.toMatch(/<Schule>|<Okafor>|<Núñez>/);
   expect(pdf?.head).toContain(`${invoice.invoice_number}.pdf`);
-  const { text: pages } = await extractText(await getDocumentProxy(new Uint8Array(pdf?.body ?? Buffer.alloc(0))), { mergePages: true });
+  const { text: pages } = await extractText(await getDocumentProxy(new Uint8Array(pdf?.body ?? Buffer.alloc(0))), {
+    mergePages: true,
+  });
   for (const words of [invoice.invoice_number, 'Zoë <Núñez>', '€1,234.50']) expect(pages).toContain(words);
 });
 
 test('two requests on a day send one message, also when they arrive together, and answer the same', async () => {
   const invoice = await add();
-  const answers = await race(service.database, `select from ${school.schema}.invoice where id = ${invoice.id} for update`, 3, () =>
-    [1, 2, 3].map(() => remind(invoice.id)),
+  const answers = await race(
+    service.database,
+    `select from ${school.schema}.invoice where id = ${invoice.id} for update`,
+    3,
+    () => [1, 2, 3].map(() => remind(invoice.id)),
   );
   await one(parent);
   answers.push(await remind(invoice.id));
@@ -141,7 +173,10 @@ test('two requests on a day send one message, also when they arrive together, an
   await queueIsEmpty(service);
   expect(sentTo(parent)).toHaveLength(1);
   // The day after it is another reminder.
-  await service.database.query(`update ${school.schema}.invoice_reminder set sent_on = sent_on - 1 where invoice_id = $1`, [invoice.id]);
+  await service.database.query(
+    `update ${school.schema}.invoice_reminder set sent_on = sent_on - 1 where invoice_id = $1`,
+    [invoice.id],
+  );
   await remind(invoice.id);
   await until(() => sentTo(parent)[1]);
 });
@@ -186,13 +221,19 @@ async function hold(): Promise<() => Promise<void>> {
     create trigger hold before insert on graphile_worker._private_jobs for each row execute function public.hold()`);
   return async () => {
     await service.database.query('drop trigger hold on graphile_worker._private_jobs');
-    await service.database.query('select graphile_worker.reschedule_jobs(array(select id from graphile_worker._private_jobs), now())');
+    await service.database.query(
+      'select graphile_worker.reschedule_jobs(array(select id from graphile_worker._private_jobs), now())',
+    );
   };
 }
 
 test('what was paid or voided before it was sent is not sent; what is sent is what it is then', async () => {
   const release = await hold();
-  const [paid, gone, part] = [await add(), await add(), await add({ student_id: await student({ parent_email: `late${serial}@home.example` }) })];
+  const [paid, gone, part] = [
+    await add(),
+    await add(),
+    await add({ student_id: await student({ parent_email: `late${serial}@home.example` }) }),
+  ];
   for (const { id } of [paid, gone, part]) await remind(id);
   await school.admin.post('/api/fees/payments', { invoice_id: paid.id, amount: 1234.5, method: 'cash' }, 201);
   await school.admin.delete(`${path}/${gone.id}`);
@@ -238,5 +279,9 @@ test('a refused message is tried again and goes out once, and neither an address
   const jobs = (await service.database.query<{ job: string }>('select job from public.seen')).map(({ job }) => job);
   expect(jobs.length).toBeGreaterThan(5);
   expect(jobs.filter((job) => /@|example|Okafor|Núñez|Zoë/.test(job))).toEqual([]);
-  expect(Object.keys((JSON.parse(jobs[0] ?? '{}') as { payload: object }).payload).sort()).toEqual(['invoice_id', 'sent_on', 'tenant_id']);
+  expect(Object.keys((JSON.parse(jobs[0] ?? '{}') as { payload: object }).payload).sort()).toEqual([
+    'invoice_id',
+    'sent_on',
+    'tenant_id',
+  ]);
 });

@@ -2,11 +2,11 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from '@jest/globals';
-import { testDatabase, type TestDatabase } from '../support/database.ts';
-import { type Program, startProgram } from '../support/processes.ts';
-import { fcmService } from '../support/push-services.ts';
-import { type BareTenant, provision } from '../support/tenants.ts';
-import { until } from '../support/until.ts';
+import { testDatabase, type TestDatabase } from '../support/server/database.ts';
+import { type Program, startProgram } from '../support/server/processes.ts';
+import { fcmService } from '../support/fakes/push-services.ts';
+import { type BareTenant, provision } from '../support/database/tenants.ts';
+import { until } from '../support/client/until.ts';
 
 type Fcm = Awaited<ReturnType<typeof fcmService>>;
 
@@ -40,7 +40,15 @@ afterEach(async () => {
 
 /** A worker in a process of its own. */
 async function worker(): Promise<Program> {
-  const env = { DATABASE_URL: database.url, DATA_DIR: folder, DEMO: 'false', MIGRATE_ON_START: 'false', NODE_ENV: 'test', LOG_LEVEL: 'info', ...fcm.env };
+  const env = {
+    DATABASE_URL: database.url,
+    DATA_DIR: folder,
+    DEMO: 'false',
+    MIGRATE_ON_START: 'false',
+    NODE_ENV: 'test',
+    LOG_LEVEL: 'info',
+    ...fcm.env,
+  };
   const program = startProgram('src/main.ts', ['--only', 'worker'], env);
   programs.push(program);
   await program.prints(/Worker ready/);
@@ -126,10 +134,14 @@ test('a result that the database can not take for a moment is written down when 
   await message();
   await worker();
   await until(() => fcm.taken.length === 25 || undefined);
-  await database.query(`revoke execute on function core.delivery_done(bigint, bigint, text, text, boolean) from school_worker`);
+  await database.query(
+    `revoke execute on function core.delivery_done(bigint, bigint, text, text, boolean) from school_worker`,
+  );
   release();
   await new Promise((done) => setTimeout(done, 1000));
-  await database.query(`grant execute on function core.delivery_done(bigint, bigint, text, text, boolean) to school_worker`);
+  await database.query(
+    `grant execute on function core.delivery_done(bigint, bigint, text, text, boolean) to school_worker`,
+  );
   await until(async () => (await count('sent')) === 100 || undefined);
   expect(fcm.taken.map(({ token }) => token).sort()).toEqual(allTokens);
 });

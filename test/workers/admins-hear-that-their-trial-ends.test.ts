@@ -1,7 +1,7 @@
 import { beforeEach, expect, test } from '@jest/globals';
-import { queueIsEmpty } from '../support/mail.ts';
-import { type School, serviceOfFile } from '../support/service.ts';
-import { until } from '../support/until.ts';
+import { queueIsEmpty } from '../support/fakes/mail.ts';
+import { type School, serviceOfFile } from '../support/server/service.ts';
+import { until } from '../support/client/until.ts';
 
 const service = await serviceOfFile();
 let school: School;
@@ -38,7 +38,10 @@ test('admins hear of it with 7, 3 and 1 days left, once each, by name of the day
   expect(await daysLeft(3)).toEqual([]);
   expect((await daysLeft(1)).map(([, words]) => words)).toEqual(['Your trial ends tomorrow']);
   expect(await daysLeft(1)).toEqual([]);
-  const rows = await service.database.query(`select status from ${school.schema}.notification_delivery where address = $1`, [school.adminEmail]);
+  const rows = await service.database.query(
+    `select status from ${school.schema}.notification_delivery where address = $1`,
+    [school.adminEmail],
+  );
   expect(rows).toHaveLength(3);
 });
 
@@ -78,13 +81,22 @@ test('nobody hears of it before seven in the morning, nor in a school that has s
 
 test('a school at which it fails, or that is yet to be migrated, keeps no other from hearing of it', async () => {
   const trial = { trial_ends_at: new Date(Date.now() + 3 * 86_400_000).toISOString() };
-  const [broken, behind, whole] = [await service.school(trial), await service.school(trial), await service.school(trial)];
+  const [broken, behind, whole] = [
+    await service.school(trial),
+    await service.school(trial),
+    await service.school(trial),
+  ];
   const ids = [broken.id, behind.id, whole.id];
   // 12:00 there, whenever this runs.
-  await service.database.query('update platform.tenant set time_zone = $2 where id = any ($1)', [ids, `<X>${new Date().getUTCHours() - 12}`]);
+  await service.database.query('update platform.tenant set time_zone = $2 where id = any ($1)', [
+    ids,
+    `<X>${new Date().getUTCHours() - 12}`,
+  ]);
   await service.database.query(`alter table ${broken.schema}.daily_run rename to daily_run_away`);
   await service.database.query(`alter table ${behind.schema}.daily_run rename to daily_run_away`);
-  await service.database.query('update platform.tenant set schema_version = schema_version - 1 where id = $1', [behind.id]);
+  await service.database.query('update platform.tenant set schema_version = schema_version - 1 where id = $1', [
+    behind.id,
+  ]);
   await service.database.query("select graphile_worker.add_job('notify_daily')");
   const error = await until(async () => {
     const [job] = await service.database.query<{ last_error: string | null }>(
@@ -92,9 +104,14 @@ test('a school at which it fails, or that is yet to be migrated, keeps no other 
     );
     return job?.last_error ?? undefined;
   });
-  expect(error).toMatch(new RegExp(`^It failed at 1 of \\d+ schools, at ${broken.id}: relation "daily_run" does not exist`));
-  expect(await service.database.query(`select from ${whole.schema}.notification where type = 'trial.ending'`)).toHaveLength(1);
-  for (const { schema } of [broken, behind]) await service.database.query(`alter table ${schema}.daily_run_away rename to daily_run`);
+  expect(error).toMatch(
+    new RegExp(`^It failed at 1 of \\d+ schools, at ${broken.id}: relation "daily_run" does not exist`),
+  );
+  expect(
+    await service.database.query(`select from ${whole.schema}.notification where type = 'trial.ending'`),
+  ).toHaveLength(1);
+  for (const { schema } of [broken, behind])
+    await service.database.query(`alter table ${schema}.daily_run_away rename to daily_run`);
   await service.database.query(
     "delete from graphile_worker._private_jobs j using graphile_worker._private_tasks t where t.id = j.task_id and t.identifier = 'notify_daily'",
   );

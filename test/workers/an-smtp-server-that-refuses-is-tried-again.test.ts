@@ -1,9 +1,9 @@
 import type { AddressInfo } from 'node:net';
 import { afterAll, expect, test } from '@jest/globals';
 import { SMTPServer } from 'smtp-server';
-import { queueIsEmpty } from '../support/mail.ts';
-import { serviceWithSchool } from '../support/service.ts';
-import { until } from '../support/until.ts';
+import { queueIsEmpty } from '../support/fakes/mail.ts';
+import { serviceWithSchool } from '../support/server/service.ts';
+import { until } from '../support/client/until.ts';
 
 /** A real SMTP server on loopback. Like a greylisting one, it refuses an address at first, and says which. */
 let refusals = 0;
@@ -16,21 +16,30 @@ const smtp = new SMTPServer({
       callback();
       return;
     }
-    callback(Object.assign(new Error(`4.7.1 <${address}>: Recipient address rejected: Greylisted`), { responseCode: 451 }));
+    callback(
+      Object.assign(new Error(`4.7.1 <${address}>: Recipient address rejected: Greylisted`), { responseCode: 451 }),
+    );
   },
   onData(stream, session, callback) {
     const chunks: Buffer[] = [];
     stream.on('data', (chunk: Buffer) => chunks.push(chunk));
     stream.on('end', () => {
       const { mailFrom, rcptTo } = session.envelope;
-      received.push({ from: mailFrom ? mailFrom.address : '', to: rcptTo.map(({ address }) => address), content: Buffer.concat(chunks).toString() });
+      received.push({
+        from: mailFrom ? mailFrom.address : '',
+        to: rcptTo.map(({ address }) => address),
+        content: Buffer.concat(chunks).toString(),
+      });
       callback();
     });
   },
 });
 await new Promise<void>((done) => void smtp.listen(0, '127.0.0.1', done));
 const { port } = smtp.server.address() as AddressInfo;
-const { service, school } = await serviceWithSchool({ SMTP_URL: `smtp://127.0.0.1:${port}`, EMAIL_FROM: 'Green Valley <school@valley.example>' });
+const { service, school } = await serviceWithSchool({
+  SMTP_URL: `smtp://127.0.0.1:${port}`,
+  EMAIL_FROM: 'Green Valley <school@valley.example>',
+});
 afterAll(() => new Promise<void>((done) => smtp.close(() => done())));
 
 const messageTo = (address: string) => until(() => received.find(({ to }) => to.includes(address)));

@@ -1,6 +1,6 @@
 import { expect, test } from '@jest/globals';
-import { queueIsEmpty } from '../support/mail.ts';
-import { serviceWithSchool } from '../support/service.ts';
+import { queueIsEmpty } from '../support/fakes/mail.ts';
+import { serviceWithSchool } from '../support/server/service.ts';
 
 const { service, school } = await serviceWithSchool();
 
@@ -45,25 +45,39 @@ test('clean-up takes expired sessions, links, throttles and answers, and nothing
        ('email', 'old', 'x', 'T', 'M', now() - interval '91 days'), ('email', 'kept', 'x', 'T', 'M', now() - interval '89 days')`,
   );
   const others = async () =>
-    database.query('select id from platform.session where user_agent is null or user_agent not similar to $1 order by id', ['(expired|revoked|alive)%']);
+    database.query(
+      'select id from platform.session where user_agent is null or user_agent not similar to $1 order by id',
+      ['(expired|revoked|alive)%'],
+    );
   const before = await others();
 
   await database.query("select graphile_worker.add_job('clean_up')");
   await queueIsEmpty(service);
 
   const left = async (text: string) => (await database.query<{ name: string }>(text)).map((row) => row.name).sort();
-  expect(await left("select user_agent as name from platform.session where user_agent similar to '(expired|revoked|alive)%'")).toEqual([
-    'alive',
-    'revoked lately',
-  ]);
+  expect(
+    await left(
+      "select user_agent as name from platform.session where user_agent similar to '(expired|revoked|alive)%'",
+    ),
+  ).toEqual(['alive', 'revoked lately']);
   const kept = "convert_from(%, 'UTF8') as name";
-  expect(await left(`select ${kept.replace('%', 'hash')} from platform.refresh_token where length(hash) < 10`)).toEqual(['alive']);
-  expect(await left(`select ${kept.replace('%', 'hash')} from platform.one_time_token where length(hash) < 10`)).toEqual(['alive']);
-  expect(await left(`select ${kept.replace('%', 'account')} from platform.login_throttle where length(account) < 10`)).toEqual(['alive']);
+  expect(await left(`select ${kept.replace('%', 'hash')} from platform.refresh_token where length(hash) < 10`)).toEqual(
+    ['alive'],
+  );
+  expect(
+    await left(`select ${kept.replace('%', 'hash')} from platform.one_time_token where length(hash) < 10`),
+  ).toEqual(['alive']);
+  expect(
+    await left(`select ${kept.replace('%', 'account')} from platform.login_throttle where length(account) < 10`),
+  ).toEqual(['alive']);
   expect(await left(`select key as name from ${school.schema}.idempotency_key`)).toEqual(['alive']);
   expect(await left('select key as name from platform.idempotency_key')).toEqual([]);
-  expect(await left(`select title as name from ${school.schema}.notification where title like 'clean-up %'`)).toEqual(['clean-up kept']);
-  expect(await left(`select address as name from ${school.schema}.notification_delivery where recipient_name = 'x'`)).toEqual(['kept']);
+  expect(await left(`select title as name from ${school.schema}.notification where title like 'clean-up %'`)).toEqual([
+    'clean-up kept',
+  ]);
+  expect(
+    await left(`select address as name from ${school.schema}.notification_delivery where recipient_name = 'x'`),
+  ).toEqual(['kept']);
   expect(before.length).toBeGreaterThanOrEqual(2);
   expect(await others()).toEqual(before);
   await school.admin.get('/api/auth/profile');

@@ -2,10 +2,10 @@ import { afterEach, beforeEach, describe, expect, test } from '@jest/globals';
 import { rolePool } from '../../src/database/pool.ts';
 import type { Email } from '../../workers/email.ts';
 import { startWorker, type Worker } from '../../workers/worker.ts';
-import { testDatabase, type TestDatabase } from '../support/database.ts';
-import { acting, type BareTenant, type Outcome, provision } from '../support/tenants.ts';
-import { until } from '../support/until.ts';
-import { workerContext } from '../support/worker.ts';
+import { testDatabase, type TestDatabase } from '../support/server/database.ts';
+import { acting, type BareTenant, type Outcome, provision } from '../support/database/tenants.ts';
+import { until } from '../support/client/until.ts';
+import { workerContext } from '../support/server/worker.ts';
 
 let database: TestDatabase;
 let school: BareTenant;
@@ -19,9 +19,17 @@ afterEach(async () => {
 });
 
 /** A worker of its own, as another process would run it; to stop it closes its connections as well. */
-async function worker(sendEmail: (email: Email) => Promise<void>, concurrency: number, lookEveryMs?: number): Promise<Worker> {
+async function worker(
+  sendEmail: (email: Email) => Promise<void>,
+  concurrency: number,
+  lookEveryMs?: number,
+): Promise<Worker> {
   const pool = rolePool('school_worker', database.url, undefined, concurrency + 4);
-  const started = await startWorker(workerContext(pool, sendEmail), concurrency, lookEveryMs === undefined ? {} : { lookEveryMs });
+  const started = await startWorker(
+    workerContext(pool, sendEmail),
+    concurrency,
+    lookEveryMs === undefined ? {} : { lookEveryMs },
+  );
   return {
     isAlive: () => started.isAlive(),
     async stop() {
@@ -136,13 +144,21 @@ describe('the queue', () => {
 
   test('has one job for what is left of deliveries, in the place of the one that is under way, which never runs again', async () => {
     const add = async () =>
-      (await database.query<{ id: string }>("select id from graphile_worker.add_job('deliver', '{}', run_at => now() + interval '1 hour')"))[0]?.id;
+      (
+        await database.query<{ id: string }>(
+          "select id from graphile_worker.add_job('deliver', '{}', run_at => now() + interval '1 hour')",
+        )
+      )[0]?.id;
     const deliveries = () =>
       database.query<{ payload: object; priority: number }>(
         `select j.payload, j.priority from graphile_worker._private_jobs j join graphile_worker._private_tasks t on t.id = j.task_id where t.identifier = 'deliver'`,
       );
     const again = (id: string | undefined) =>
-      database.query('select core.deliver_again($1, $2, $3)', [id, school.id, JSON.stringify([{ from_id: 3, to_id: 9, only: [3, 9], run_at: '2100-01-01' }])]);
+      database.query('select core.deliver_again($1, $2, $3)', [
+        id,
+        school.id,
+        JSON.stringify([{ from_id: 3, to_id: 9, only: [3, 9], run_at: '2100-01-01' }]),
+      ]);
     const id = await add();
     await again(id);
     const left = [{ payload: { tenant_id: school.id, from_id: 3, to_id: 9, only: [3, 9] }, priority: 10 }];
@@ -156,21 +172,35 @@ describe('the queue', () => {
     expect(await deliveries()).toEqual(left);
     expect(await jobs()).toHaveLength(1);
     await database.query('delete from graphile_worker._private_jobs');
-    await database.query(`begin; set local app.tenant_id = '${school.id}'; select core.enqueue('deliver', '{"from_id": 1, "to_id": 2}'); commit`);
+    await database.query(
+      `begin; set local app.tenant_id = '${school.id}'; select core.enqueue('deliver', '{"from_id": 1, "to_id": 2}'); commit`,
+    );
     expect(await deliveries()).toEqual([{ payload: { tenant_id: school.id, from_id: 1, to_id: 2 }, priority: 10 }]);
   });
 
   test('takes from a request only the jobs of the list, always for the school of the request', async () => {
     const queue = (task: string, payload = '{}', key: string | null = null) =>
       `select core.enqueue('${task}', '${payload}', ${key === null ? 'null' : `'${key}'`})`;
-    await acting(database.url, 'school_tenant', { 'app.tenant_id': String(school.id), 'app.scope': 'all' }, async ({ attempt }) => {
-      const outcomes: Record<string, Outcome> = {};
-      for (const task of ['clean_up', 'send_email; drop table x', 'Send_email', 'purge_tenants', '']) outcomes[task] = await attempt(queue(task));
-      expect(outcomes).toEqual({ clean_up: 'P0001', 'send_email; drop table x': 'P0001', Send_email: 'P0001', purge_tenants: 'P0001', '': 'P0001' });
-      expect(await attempt("select graphile_worker.add_job('send_email')")).toBe('42501');
-      expect(await attempt('select from graphile_worker._private_jobs')).toBe('42501');
-      expect(await attempt(queue('send_email'))).toBe(1);
-    });
+    await acting(
+      database.url,
+      'school_tenant',
+      { 'app.tenant_id': String(school.id), 'app.scope': 'all' },
+      async ({ attempt }) => {
+        const outcomes: Record<string, Outcome> = {};
+        for (const task of ['clean_up', 'send_email; drop table x', 'Send_email', 'purge_tenants', ''])
+          outcomes[task] = await attempt(queue(task));
+        expect(outcomes).toEqual({
+          clean_up: 'P0001',
+          'send_email; drop table x': 'P0001',
+          Send_email: 'P0001',
+          purge_tenants: 'P0001',
+          '': 'P0001',
+        });
+        expect(await attempt("select graphile_worker.add_job('send_email')")).toBe('42501');
+        expect(await attempt('select from graphile_worker._private_jobs')).toBe('42501');
+        expect(await attempt(queue('send_email'))).toBe(1);
+      },
+    );
     await database.query(
       `begin; set local app.tenant_id = '${school.id}'; set local role school_tenant; ${queue('send_email', '{"user_id": 1, "kind": "invitation", "tenant_id": 999}', 'same')}; commit`,
     );
@@ -178,7 +208,9 @@ describe('the queue', () => {
     await database.query(
       `begin; set local app.tenant_id = '${other.id}'; set local role school_tenant; ${queue('send_email', '{"user_id": 1, "kind": "invitation"}', 'same')}; commit`,
     );
-    const queued = await database.query<{ key: string; payload: { tenant_id: number } }>('select key, payload from graphile_worker._private_jobs order by id');
+    const queued = await database.query<{ key: string; payload: { tenant_id: number } }>(
+      'select key, payload from graphile_worker._private_jobs order by id',
+    );
     expect(queued.map(({ key, payload }) => [key, payload.tenant_id])).toEqual([
       [`t${school.id}:send_email:same`, school.id],
       [`t${other.id}:send_email:same`, other.id],

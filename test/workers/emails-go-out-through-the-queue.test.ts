@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
-import { mailsTo, mailTo, queueIsEmpty } from '../support/mail.ts';
-import { type School, testPassword, testService, type TestService } from '../support/service.ts';
+import { mailsTo, mailTo, queueIsEmpty } from '../support/fakes/mail.ts';
+import { type School, testPassword, testService, type TestService } from '../support/server/service.ts';
 
 let service: TestService;
 let school: School;
@@ -27,10 +27,16 @@ interface User {
 }
 
 const addUser = (email: string, password?: string) =>
-  school.admin.post<User>('/api/users', { email, first_name: 'Ida', last_name: 'Invited', ...(password ? { password } : {}) }, 201);
+  school.admin.post<User>(
+    '/api/users',
+    { email, first_name: 'Ida', last_name: 'Invited', ...(password ? { password } : {}) },
+    201,
+  );
 
 const login = (email: string, password: string) =>
-  service.anonymous.send<{ access_token: string }>('POST', '/api/auth/login', { body: { tenant_id: school.id, email, password } });
+  service.anonymous.send<{ access_token: string }>('POST', '/api/auth/login', {
+    body: { tenant_id: school.id, email, password },
+  });
 
 describe('an e-mail', () => {
   test('invites a user without a password, and its link sets one, once', async () => {
@@ -44,7 +50,9 @@ describe('an e-mail', () => {
     expect((await fetch(`${service.url}/password/choose`)).status).toBe(200);
     await service.anonymous.post('/api/auth/password/reset', { token: mail.token, password: 'chosen-password' });
     expect((await login(email, 'chosen-password')).status).toBe(200);
-    const again = await service.anonymous.send('POST', '/api/auth/password/reset', { body: { token: mail.token, password: 'other-password' } });
+    const again = await service.anonymous.send('POST', '/api/auth/password/reset', {
+      body: { token: mail.token, password: 'other-password' },
+    });
     expect({ status: again.status, error: again.error }).toEqual({ status: 401, error: 'invalid_token' });
     expect((await login(email, 'other-password')).status).toBe(401);
   });
@@ -69,7 +77,10 @@ describe('an e-mail', () => {
     const link = /http\S+/.exec(mail.text)?.[0] ?? '';
     expect(link).toBe(`${service.url}/api/auth/email/verify?token=${mail.token}`);
     const answer = await fetch(link);
-    expect({ status: answer.status, body: await answer.json() }).toEqual({ status: 200, body: { success: true, data: { id: user.id, email_verified: true } } });
+    expect({ status: answer.status, body: await answer.json() }).toEqual({
+      status: 200,
+      body: { success: true, data: { id: user.id, email_verified: true } },
+    });
     expect((await school.admin.get<User>(`/api/users/${user.id}`)).data.email_verified).toBe(true);
     expect((await fetch(link)).status).toBe(401);
   });

@@ -1,7 +1,7 @@
 import { beforeEach, expect, test } from '@jest/globals';
-import { queueIsEmpty } from '../support/mail.ts';
-import { serviceOfFile } from '../support/service.ts';
-import { day, transportSchool } from '../support/transport.ts';
+import { queueIsEmpty } from '../support/fakes/mail.ts';
+import { serviceOfFile } from '../support/server/service.ts';
+import { day, transportSchool } from '../support/fixtures/transport.ts';
 
 const service = await serviceOfFile();
 let fleet: Awaited<ReturnType<typeof transportSchool>>;
@@ -16,17 +16,26 @@ beforeEach(async () => {
 /** Makes it that hour at the school, runs the task; answers who was told what since. */
 async function told(hour = 8): Promise<[string, string, string][]> {
   const offset = hour - new Date().getUTCHours();
-  await service.database.query('update platform.tenant set time_zone = $2 where id = $1', [fleet.school.id, `<X>${-offset}`]);
+  await service.database.query('update platform.tenant set time_zone = $2 where id = $1', [
+    fleet.school.id,
+    `<X>${-offset}`,
+  ]);
   await service.database.query("select graphile_worker.add_job('notify_daily')");
   await queueIsEmpty(service);
   const rows = await service.database.query<{ email: string; title: string; message: string }>(
     `delete from ${fleet.schema}.notification n using ${fleet.schema}.user_account u where u.id = n.user_id and n.type = 'transport.expiring' returning u.email, n.title, n.message`,
   );
-  return rows.map(({ email, title, message }): [string, string, string] => [email, title, message]).sort(([, a], [, b]) => (a < b ? -1 : 1));
+  return rows
+    .map(({ email, title, message }): [string, string, string] => [email, title, message])
+    .sort(([, a], [, b]) => (a < b ? -1 : 1));
 }
 
 test('who runs transport hears of each paper once at each step, and of all that are due at once', async () => {
-  const bus = await fleet.addBus({ registration_number: 'KA-01', insurance_expires_on: day(5), fitness_expires_on: day(60) });
+  const bus = await fleet.addBus({
+    registration_number: 'KA-01',
+    insurance_expires_on: day(5),
+    fitness_expires_on: day(60),
+  });
   const driver = await fleet.addDriver({ name: 'Ama', license_expires_on: day(-3) });
   const [licence, insurance, ...more] = await told();
   expect([licence?.slice(0, 2), insurance?.slice(0, 2), more]).toEqual([

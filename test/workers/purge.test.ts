@@ -7,12 +7,12 @@ import { importTenant } from '../../src/database/archive.ts';
 import { migrate } from '../../src/database/migrate.ts';
 import { rolePool, withOwner } from '../../src/database/pool.ts';
 import { purge_tenants } from '../../workers/tasks/purge_tenants.ts';
-import { contents } from '../support/contents.ts';
-import { fileForm, png } from '../support/pictures.ts';
-import { runProgram } from '../support/processes.ts';
-import { type School, testPassword, testService } from '../support/service.ts';
-import { acting } from '../support/tenants.ts';
-import { until } from '../support/until.ts';
+import { contents } from '../support/database/contents.ts';
+import { fileForm, png } from '../support/fixtures/pictures.ts';
+import { runProgram } from '../support/server/processes.ts';
+import { type School, testPassword, testService } from '../support/server/service.ts';
+import { acting } from '../support/database/tenants.ts';
+import { until } from '../support/client/until.ts';
 
 const dataDir = await mkdtemp(join(tmpdir(), 'school-purge-'));
 const service = await testService({ DATA_DIR: dataDir, TENANT_RETENTION_DAYS: '30' }, 'template_school');
@@ -28,7 +28,8 @@ beforeEach(async () => {
   school = await service.school();
   await school.admin.send('POST', '/api/auth/profile/picture', { body: fileForm(png, 'a.png', 'image/png') }, 200);
   const { classId } = await school.classroom();
-  for (const last_name of ['One', 'Two', 'Three']) await school.admin.post('/api/students', { first_name: 'Ada', last_name, class_id: classId }, 201);
+  for (const last_name of ['One', 'Two', 'Three'])
+    await school.admin.post('/api/students', { first_name: 'Ada', last_name, class_id: classId }, 201);
 });
 
 /** The operator deletes the school; then so much time has passed. */
@@ -40,7 +41,11 @@ async function deleted(age: string, { id }: School = school): Promise<void> {
 /** Runs the job in the worker of the service, to its end. */
 async function runJob(): Promise<void> {
   const [job] = await database.query<{ id: string }>("select id from graphile_worker.add_job('purge_tenants')");
-  await until(async () => (await database.query('select from graphile_worker.jobs where id = $1 and last_error is null', [job?.id])).length === 0 || undefined);
+  await until(
+    async () =>
+      (await database.query('select from graphile_worker.jobs where id = $1 and last_error is null', [job?.id]))
+        .length === 0 || undefined,
+  );
   expect(await database.query('select last_error from graphile_worker.jobs where id = $1', [job?.id])).toEqual([]);
 }
 
@@ -53,7 +58,12 @@ async function runTask(folder = exports): Promise<void> {
       {
         pool,
         sendEmail: () => Promise.reject(new Error('no e-mail is sent by this task')),
-        push: { platforms: [], carrier: () => '', send: () => Promise.reject(new Error('nor is a push')), close: () => undefined },
+        push: {
+          platforms: [],
+          carrier: () => '',
+          send: () => Promise.reject(new Error('nor is a push')),
+          close: () => undefined,
+        },
         stopping: new AbortController().signal,
         logger: pino({ level: 'silent' }),
         links: { publicUrl: '', passwordPageUrl: undefined, appUrl: undefined },
@@ -65,10 +75,16 @@ async function runTask(folder = exports): Promise<void> {
   }
 }
 
-const files = async ({ subdomain }: School = school) => (await readdir(exports).catch(() => [])).filter((name) => name.includes(subdomain));
-const hasSchema = async ({ schema }: School = school) => (await database.query('select from pg_namespace where nspname = $1', [schema])).length === 1;
+const files = async ({ subdomain }: School = school) =>
+  (await readdir(exports).catch(() => [])).filter((name) => name.includes(subdomain));
+const hasSchema = async ({ schema }: School = school) =>
+  (await database.query('select from pg_namespace where nspname = $1', [schema])).length === 1;
 const trail = async ({ id }: School = school) =>
-  (await database.query<{ action: string }>('select action from platform.audit_log where tenant_id = $1 order by id', [id])).map(({ action }) => action);
+  (
+    await database.query<{ action: string }>('select action from platform.audit_log where tenant_id = $1 order by id', [
+      id,
+    ])
+  ).map(({ action }) => action);
 const credentials = () => ({ subdomain: school.subdomain, email: school.adminEmail, password: testPassword });
 
 describe('a deleted school', () => {
@@ -79,10 +95,14 @@ describe('a deleted school', () => {
     expect(await contents(database, school.schema)).toEqual(before);
     expect(await files()).toEqual([]);
 
-    await database.query("update platform.tenant set deleted_at = deleted_at - interval '1 hour' where id = $1", [school.id]);
+    await database.query("update platform.tenant set deleted_at = deleted_at - interval '1 hour' where id = $1", [
+      school.id,
+    ]);
     await runJob();
     expect(await hasSchema()).toBe(false);
-    expect(await files()).toEqual([expect.stringMatching(new RegExp(`^${school.subdomain}-${school.id}-[\\dTZ-]+\\.jsonl\\.gz$`))]);
+    expect(await files()).toEqual([
+      expect.stringMatching(new RegExp(`^${school.subdomain}-${school.id}-[\\dTZ-]+\\.jsonl\\.gz$`)),
+    ]);
     expect(await database.query('select from platform.session where tenant_id = $1', [school.id])).toEqual([]);
     expect(await database.query('select from platform.one_time_token where tenant_id = $1', [school.id])).toEqual([]);
   });
@@ -96,11 +116,17 @@ describe('a deleted school', () => {
     expect(refused.error).toBe('invalid_state');
     expect(refused.message).toContain(`npm run school -- tenant import ${file}`);
 
-    const { data: entries } = await operator.get<object[]>(`/api/platform/audit-logs?tenant_id=${school.id}&sort=created_at&order=asc`);
+    const { data: entries } = await operator.get<object[]>(
+      `/api/platform/audit-logs?tenant_id=${school.id}&sort=created_at&order=asc`,
+    );
     expect(entries).toMatchObject([
       { action: 'tenant.create' },
       { action: 'tenant.delete' },
-      { action: 'tenant.purge', actor: { id: null, email: 'worker' }, changes: { file: { before: null, after: file } } },
+      {
+        action: 'tenant.purge',
+        actor: { id: null, email: 'worker' },
+        changes: { file: { before: null, after: file } },
+      },
     ]);
     expect((await operator.get<{ status: string }>(`/api/platform/tenants/${school.id}`)).data.status).toBe('deleted');
     const { data: list } = await operator.get<{ id: number }[]>('/api/platform/tenants?status=deleted&pageSize=100');
@@ -114,9 +140,21 @@ describe('a deleted school', () => {
     const { token } = school.admin;
     await runJob();
     expect((await anonymous.post('/api/auth/login', credentials(), 404)).error).toBe('tenant_not_found');
-    expect((await anonymous.post('/api/auth/password/forgot', { subdomain: school.subdomain, email: school.adminEmail }, 404)).error).toBe('tenant_not_found');
-    expect((await anonymous.with({ Authorization: `Bearer ${token}` }).get('/api/students', 401)).error).toBe('invalid_token');
-    expect((await anonymous.get<{ tenants_behind: number }>('/api/health/ready')).data).toMatchObject({ tenants_behind: 0 });
+    expect(
+      (
+        await anonymous.post(
+          '/api/auth/password/forgot',
+          { subdomain: school.subdomain, email: school.adminEmail },
+          404,
+        )
+      ).error,
+    ).toBe('tenant_not_found');
+    expect((await anonymous.with({ Authorization: `Bearer ${token}` }).get('/api/students', 401)).error).toBe(
+      'invalid_token',
+    );
+    expect((await anonymous.get<{ tenants_behind: number }>('/api/health/ready')).data).toMatchObject({
+      tenants_behind: 0,
+    });
     expect((await migrate({ ownerUrl: database.url })).tenants).toEqual([]);
     await database.query('select core.tenant_migrate($1)', [school.id]);
     expect(await hasSchema()).toBe(false);
@@ -128,7 +166,10 @@ describe('a deleted school', () => {
     const before = await contents(database, school.schema);
     await runJob();
     const [file = ''] = await files();
-    const { code, stderr } = await runProgram('src/cli/main.ts', ['tenant', 'import', join(exports, file)], { DATABASE_URL: database.url, DATA_DIR: dataDir });
+    const { code, stderr } = await runProgram('src/cli/main.ts', ['tenant', 'import', join(exports, file)], {
+      DATABASE_URL: database.url,
+      DATA_DIR: dataDir,
+    });
     expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
 
     expect(await contents(database, school.schema)).toEqual(before);
@@ -136,10 +177,18 @@ describe('a deleted school', () => {
     const admin = await anonymous.login(credentials());
     expect((await admin.get<Buffer>('/api/auth/profile/picture')).data).toEqual(png);
     const { data: students } = await admin.get<{ id: number }[]>('/api/students');
-    const { data: next } = await admin.post<{ id: number }>('/api/students', { first_name: 'Ada', last_name: 'Four' }, 201);
+    const { data: next } = await admin.post<{ id: number }>(
+      '/api/students',
+      { first_name: 'Ada', last_name: 'Four' },
+      201,
+    );
     expect(next.id).toBe(Math.max(...students.map(({ id }) => id)) + 1);
     const { data: tenant } = await operator.get<object>(`/api/platform/tenants/${school.id}`);
-    expect(tenant).toMatchObject({ status: 'active', deleted_at: null, stats: { total_students: 4, total_classes: 1 } });
+    expect(tenant).toMatchObject({
+      status: 'active',
+      deleted_at: null,
+      stats: { total_students: 4, total_classes: 1 },
+    });
     await runJob();
     expect(await hasSchema()).toBe(true);
   });
@@ -150,7 +199,10 @@ describe('a deleted school', () => {
     await runJob();
     const [file = ''] = await files();
     await withOwner(database.url, (client) => importTenant(client, join(exports, file)));
-    expect((await operator.get<object>(`/api/platform/tenants/${school.id}`)).data).toMatchObject({ status: 'suspended', deleted_at: null });
+    expect((await operator.get<object>(`/api/platform/tenants/${school.id}`)).data).toMatchObject({
+      status: 'suspended',
+      deleted_at: null,
+    });
     expect((await anonymous.post('/api/auth/login', credentials(), 403)).error).toBe('tenant_suspended');
     await operator.post(`/api/platform/tenants/${school.id}/activate`);
     await anonymous.login(credentials());
@@ -172,7 +224,8 @@ describe('a deleted school', () => {
       await client.query('begin');
       await client.query("update platform.tenant set status = 'active', deleted_at = null where id = $1", [school.id]);
       const purging = runTask();
-      const waiting = "select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock' and query like '%purge_mark%'";
+      const waiting =
+        "select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock' and query like '%purge_mark%'";
       await until(async () => (await database.query(waiting)).length > 0 || undefined);
       expect(await files()).toHaveLength(1);
       await client.query('commit');
@@ -226,14 +279,22 @@ describe('a purge that fails', () => {
 
   test('after the file, before the tables are gone, is finished by the next run, with that file', async () => {
     // More tables than are dropped at a time.
-    for (let n = 0; n < 40; n++) await database.query(`create table ${school.schema}.more_${n} (id integer primary key)`);
+    for (let n = 0; n < 40; n++)
+      await database.query(`create table ${school.schema}.more_${n} (id integer primary key)`);
     await deleted('31 days');
-    const tables = async () => (await database.query("select from pg_class where relnamespace = $1::regnamespace and relkind = 'r'", [school.schema])).length;
+    const tables = async () =>
+      (
+        await database.query("select from pg_class where relnamespace = $1::regnamespace and relkind = 'r'", [
+          school.schema,
+        ])
+      ).length;
     const all = await tables();
     await database.query("select core.purge_mark($1, 30, 'the file.gz')", [school.id]);
     await database.query('select core.purge_drop($1)', [school.id]);
     expect(await tables()).toBe(all - 20);
-    expect((await operator.post(`/api/platform/tenants/${school.id}/restore`, undefined, 409)).message).toContain('the file.gz');
+    expect((await operator.post(`/api/platform/tenants/${school.id}/restore`, undefined, 409)).message).toContain(
+      'the file.gz',
+    );
 
     await runJob();
     expect(await hasSchema()).toBe(false);
@@ -261,7 +322,9 @@ describe("the worker's role", () => {
       await prepare();
       await acting(database.url, 'school_worker', {}, async (worker) => {
         expect(await worker.rows('select * from core.purge_open($1, 30)', [school.id])).toEqual([]);
-        expect(await worker.rows("select core.purge_mark($1, 30, 'x') as marked", [school.id])).toEqual([{ marked: false }]);
+        expect(await worker.rows("select core.purge_mark($1, 30, 'x') as marked", [school.id])).toEqual([
+          { marked: false },
+        ]);
         expect(await worker.attempt('select core.purge_drop($1)', [school.id])).toBe('S409C');
         expect(await worker.attempt('select core.archive_open($1)', [school.id])).toBe('42501');
         expect(await worker.attempt("select core.archive_begin('{}')")).toBe('42501');
@@ -273,6 +336,10 @@ describe("the worker's role", () => {
 });
 
 test('the job is in the crontab of every worker, at night', async () => {
-  expect(await database.query('select identifier from graphile_worker._private_known_crontabs order by 1')).toContainEqual({ identifier: 'purge_tenants' });
-  expect(await readFile(join(import.meta.dirname, '../../workers/worker.ts'), 'utf8')).toMatch(/^\d+ [0-5] \* \* \* purge_tenants/m);
+  expect(
+    await database.query('select identifier from graphile_worker._private_known_crontabs order by 1'),
+  ).toContainEqual({ identifier: 'purge_tenants' });
+  expect(await readFile(join(import.meta.dirname, '../../workers/worker.ts'), 'utf8')).toMatch(
+    /^\d+ [0-5] \* \* \* purge_tenants/m,
+  );
 });

@@ -1,9 +1,9 @@
 import type { AddressInfo } from 'node:net';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from '@jest/globals';
 import { SMTPServer } from 'smtp-server';
-import { fcmError, fcmService, webPushService } from '../support/push-services.ts';
-import { type School, serviceWithSchool, unique } from '../support/service.ts';
-import { until } from '../support/until.ts';
+import { fcmError, fcmService, webPushService } from '../support/fakes/push-services.ts';
+import { type School, serviceWithSchool, unique } from '../support/server/service.ts';
+import { until } from '../support/client/until.ts';
 
 /** A mail server that refuses some: `grey` once, `full` always, each by its own words, which name the recipient. */
 const mails: { to: string[]; content: string }[] = [];
@@ -12,15 +12,20 @@ const smtp = new SMTPServer({
   authOptional: true,
   disabledCommands: ['STARTTLS', 'AUTH'],
   onRcptTo({ address }, _session, callback) {
-    if (address.startsWith('unknown')) callback(Object.assign(new Error(`5.1.1 <${address}>: unknown`), { responseCode: 550 }));
-    else if (address.startsWith('grey') && refusals++ === 0) callback(Object.assign(new Error(`4.7.1 <${address}>: Greylisted`), { responseCode: 451 }));
+    if (address.startsWith('unknown'))
+      callback(Object.assign(new Error(`5.1.1 <${address}>: unknown`), { responseCode: 550 }));
+    else if (address.startsWith('grey') && refusals++ === 0)
+      callback(Object.assign(new Error(`4.7.1 <${address}>: Greylisted`), { responseCode: 451 }));
     else callback();
   },
   onData(stream, session, callback) {
     const chunks: Buffer[] = [];
     stream.on('data', (chunk: Buffer) => chunks.push(chunk));
     stream.on('end', () => {
-      mails.push({ to: session.envelope.rcptTo.map(({ address }) => address), content: Buffer.concat(chunks).toString() });
+      mails.push({
+        to: session.envelope.rcptTo.map(({ address }) => address),
+        content: Buffer.concat(chunks).toString(),
+      });
       callback();
     });
   },
@@ -50,7 +55,9 @@ interface Row {
 
 let userId = 0;
 beforeAll(async () => {
-  await service.database.query("update platform.notification_setting set push_per_user_per_day = null, emails_per_user_per_day = null, sender_name = 'Valley'");
+  await service.database.query(
+    "update platform.notification_setting set push_per_user_per_day = null, emails_per_user_per_day = null, sender_name = 'Valley'",
+  );
   userId = await aUser();
 });
 afterEach(() => {
@@ -60,7 +67,12 @@ afterEach(() => {
 });
 
 const aUser = async (fields: Record<string, unknown> = {}, at: School = school) =>
-  at.insert('user_account', { email: `${unique('person')}@people.example`, first_name: 'Zoë', last_name: '<Núñez>', ...fields });
+  at.insert('user_account', {
+    email: `${unique('person')}@people.example`,
+    first_name: 'Zoë',
+    last_name: '<Núñez>',
+    ...fields,
+  });
 const phone = async (user = userId, platform = 'android') => {
   const token = unique('token');
   return { token, id: await school.insert('device', { user_id: user, token, platform }) };
@@ -70,7 +82,13 @@ const browser = async (user = userId) => {
   return { ...made, id: await school.insert('device', { user_id: user, token: made.token, platform: 'web' }) };
 };
 const send = (users: number[], fields: object = {}) =>
-  school.admin.post('/api/notifications/send', { user_ids: users, title: 'Sports day', message: 'Bring shoes.', channels: ['push'], ...fields });
+  school.admin.post('/api/notifications/send', {
+    user_ids: users,
+    title: 'Sports day',
+    message: 'Bring shoes.',
+    channels: ['push'],
+    ...fields,
+  });
 const rows = (condition: string, at = school) =>
   service.database.query<Row & Record<string, unknown>>(
     `select id::integer, user_id::integer, device_id::integer, status, reason, attempts from ${at.schema}.notification_delivery where ${condition} order by id`,
@@ -115,7 +133,8 @@ async function hold(): Promise<() => Promise<unknown>> {
     await hurry();
   };
 }
-const deviceIsThere = async (id: number) => (await service.database.query(`select from ${school.schema}.device where id = $1`, [id])).length === 1;
+const deviceIsThere = async (id: number) =>
+  (await service.database.query(`select from ${school.schema}.device where id = $1`, [id])).length === 1;
 
 describe('a push', () => {
   test('goes to each device of a user by the service of its platform, with what the app needs, and under one stable name', async () => {
@@ -123,9 +142,15 @@ describe('a push', () => {
     const [android, ios, laptop] = [await phone(user), await phone(user, 'ios'), await browser(user)];
     await send([user], { channels: ['in_app', 'push'], action_url: '/sports', message: 'Bring «shoes» & <water> 🥤' });
     const sent = await done(user);
-    expect(sent.map(({ status, attempts, reason }) => ({ status, attempts, reason }))).toEqual(Array(3).fill({ status: 'sent', attempts: 1, reason: null }));
-    const [notification] = await service.database.query<{ id: string }>(`select id from ${school.schema}.notification where user_id = $1`, [user]);
-    const of = (device: number) => `${school.id.toString(36)}-${sent.find(({ device_id }) => device_id === device)?.id.toString(36)}`;
+    expect(sent.map(({ status, attempts, reason }) => ({ status, attempts, reason }))).toEqual(
+      Array(3).fill({ status: 'sent', attempts: 1, reason: null }),
+    );
+    const [notification] = await service.database.query<{ id: string }>(
+      `select id from ${school.schema}.notification where user_id = $1`,
+      [user],
+    );
+    const of = (device: number) =>
+      `${school.id.toString(36)}-${sent.find(({ device_id }) => device_id === device)?.id.toString(36)}`;
     for (const { token, id } of [android, ios]) {
       expect(fcm.to(token)).toEqual([
         {
@@ -141,7 +166,13 @@ describe('a push', () => {
       {
         topic: of(laptop.id),
         ttl: 86400,
-        payload: { id: of(laptop.id), title: 'Sports day', message: 'Bring «shoes» & <water> 🥤', action_url: '/sports', notification_id: notification?.id },
+        payload: {
+          id: of(laptop.id),
+          title: 'Sports day',
+          message: 'Bring «shoes» & <water> 🥤',
+          action_url: '/sports',
+          notification_id: notification?.id,
+        },
       },
     ]);
     expect(fcm.grants()).toBe(1);
@@ -163,7 +194,10 @@ describe('a push', () => {
     const [user, other] = [await aUser(), await aUser()];
     const [busy, free, laptop] = [await phone(user), await phone(other), await browser(user)];
     fcm.behave([{ status: 429, headers: { 'Retry-After': '600' } }, {}], busy.token);
-    web.behave([{ status: 503, headers: { 'Retry-After': new Date(Date.now() + 7200_000).toUTCString() } }, {}], laptop.path);
+    web.behave(
+      [{ status: 503, headers: { 'Retry-After': new Date(Date.now() + 7200_000).toUTCString() } }, {}],
+      laptop.path,
+    );
     await send([user, other]);
     await done(other);
     const waiting = await left(2);
@@ -260,12 +294,19 @@ describe('a push', () => {
 
   describe('to a device that is no more', () => {
     const badToken = 'The registration token is not a valid FCM registration token';
-    const violation = (field: string) => ({ '@type': 'type.googleapis.com/google.rpc.BadRequest', fieldViolations: [{ field, description: 'Invalid' }] });
+    const violation = (field: string) => ({
+      '@type': 'type.googleapis.com/google.rpc.BadRequest',
+      fieldViolations: [{ field, description: 'Invalid' }],
+    });
 
     test.each([
       ['FCM does not know it', fcmError(404, 'UNREGISTERED', 'Requested entity was not found.'), 'fcm_unregistered'],
       ['FCM calls the token invalid', fcmError(400, 'INVALID_ARGUMENT', badToken), 'fcm_invalid_token'],
-      ['FCM names the field', fcmError(400, 'INVALID_ARGUMENT', 'Invalid', [violation('message.token')]), 'fcm_invalid_token'],
+      [
+        'FCM names the field',
+        fcmError(400, 'INVALID_ARGUMENT', 'Invalid', [violation('message.token')]),
+        'fcm_invalid_token',
+      ],
     ])('%s: fails, and the device is removed', async (_what, behaviour, reason) => {
       const user = await aUser();
       const [dead, alive] = [await phone(user), await phone(user)];
@@ -292,7 +333,11 @@ describe('a push', () => {
     test.each([
       ['an address that is wrong', { status: 404, body: 'Not found' }, 'fcm_404'],
       ['another sender', fcmError(403, 'SENDER_ID_MISMATCH', 'SenderId mismatch'), 'fcm_sender_id_mismatch'],
-      ['a field of the message', fcmError(400, 'INVALID_ARGUMENT', 'Invalid value', [violation('message.data[0].value')]), 'fcm_invalid_argument'],
+      [
+        'a field of the message',
+        fcmError(400, 'INVALID_ARGUMENT', 'Invalid value', [violation('message.data[0].value')]),
+        'fcm_invalid_argument',
+      ],
       ['an answer that is no JSON', { status: 400, body: 'null' }, 'fcm_400'],
     ])('what FCM says of %s is no word on the device: it stays', async (_what, behaviour, reason) => {
       const user = await aUser();
@@ -388,7 +433,12 @@ describe('a push', () => {
     const token = unique('token');
     await other.insert('device', { user_id: user, token, platform: 'ios' });
     const release = await hold();
-    await other.admin.post('/api/notifications/send', { user_ids: [user], title: 'T', message: 'M', channels: ['push', 'email'] });
+    await other.admin.post('/api/notifications/send', {
+      user_ids: [user],
+      title: 'T',
+      message: 'M',
+      channels: ['push', 'email'],
+    });
     if (what === 'delete') await service.operator.delete(`/api/platform/tenants/${other.id}`);
     else if (what === 'suspend') await service.operator.post(`/api/platform/tenants/${other.id}/suspend`);
     else await service.operator.put(`/api/platform/tenants/${other.id}`, { feature_flags: { notifications: false } });
@@ -403,15 +453,24 @@ describe('a push', () => {
   });
 
   test('of a school whose tables are gone is no job that fails', async () => {
-    await service.database.query(`select graphile_worker.add_job('deliver', '{"tenant_id": 999999, "from_id": 1, "to_id": 9}')`);
-    await until(async () => (await service.database.query("select from graphile_worker.jobs where task_identifier = 'deliver'")).length === 0 || undefined);
+    await service.database.query(
+      `select graphile_worker.add_job('deliver', '{"tenant_id": 999999, "from_id": 1, "to_id": 9}')`,
+    );
+    await until(
+      async () =>
+        (await service.database.query("select from graphile_worker.jobs where task_identifier = 'deliver'")).length ===
+          0 || undefined,
+    );
   });
 
   test('waits for the end of quiet hours', async () => {
     const user = await aUser();
     const { token } = await phone(user);
     const utc = (hours: number) => new Date(Date.now() + hours * 3600_000).toISOString().slice(11, 16);
-    await service.database.query('update platform.notification_setting set quiet_from = $1, quiet_until = $2', [utc(-1), utc(2)]);
+    await service.database.query('update platform.notification_setting set quiet_from = $1, quiet_until = $2', [
+      utc(-1),
+      utc(2),
+    ]);
     await send([user]);
     await service.database.query('update platform.notification_setting set quiet_from = null, quiet_until = null');
     const [job] = await until(async () => {
@@ -437,13 +496,19 @@ describe('a push', () => {
     };
     const release = await hold();
     await send([user]);
-    await service.database.query('update platform.notification_setting set quiet_from = $1, quiet_until = $2', [utc(-1), utc(2)]);
+    await service.database.query('update platform.notification_setting set quiet_from = $1, quiet_until = $2', [
+      utc(-1),
+      utc(2),
+    ]);
     await release();
     await waits();
     expect(await rowsOf(user)).toMatchObject([{ status: 'pending', attempts: 0 }]);
     expect(fcm.to(token)).toEqual([]);
     // Tried outside of them; the next attempt would be within.
-    await service.database.query('update platform.notification_setting set quiet_from = $1, quiet_until = $2', [utc(0.5), utc(2)]);
+    await service.database.query('update platform.notification_setting set quiet_from = $1, quiet_until = $2', [
+      utc(0.5),
+      utc(2),
+    ]);
     fcm.behave([{ status: 503, headers: { 'Retry-After': '3600' } }, {}], token);
     await hurry();
     await until(async () => ((await rowsOf(user))[0]?.attempts === 1 ? true : undefined));
@@ -467,7 +532,9 @@ describe('an e-mail', () => {
         const [head = '', ...body] = part.split('\r\n\r\n');
         const text = body.join('\r\n\r\n');
         if (/base64/i.test(head)) return Buffer.from(text, 'base64').toString();
-        const bytes = text.replaceAll('=\r\n', '').replace(/=([0-9A-F]{2})/g, (_all, hex: string) => String.fromCharCode(Number.parseInt(hex, 16)));
+        const bytes = text
+          .replaceAll('=\r\n', '')
+          .replace(/=([0-9A-F]{2})/g, (_all, hex: string) => String.fromCharCode(Number.parseInt(hex, 16)));
         return Buffer.from(/quoted-printable/i.test(head) ? bytes : text, 'latin1').toString();
       });
   };
@@ -483,10 +550,14 @@ describe('an e-mail', () => {
     });
     const [row] = await done(user);
     const [mail] = to(email);
-    const [name] = await service.database.query<{ name: string }>('select name from platform.tenant where id = $1', [school.id]);
+    const [name] = await service.database.query<{ name: string }>('select name from platform.tenant where id = $1', [
+      school.id,
+    ]);
     expect(mail?.content).toMatch(new RegExp(`^From: ${name?.name} via Valley <office@valley\\.example>\r$`, 'm'));
     expect(mail?.content).toMatch(/^Subject: Trip & <b>fees<\/b>\r$/m);
-    expect(mail?.content).toMatch(new RegExp(`^Message-ID: <${school.id.toString(36)}-${row?.id.toString(36)}@valley\\.example>\r$`, 'm'));
+    expect(mail?.content).toMatch(
+      new RegExp(`^Message-ID: <${school.id.toString(36)}-${row?.id.toString(36)}@valley\\.example>\r$`, 'm'),
+    );
     const [text, html] = parts(mail?.content ?? '');
     expect(text?.replaceAll('\r\n', '\n')).toContain(
       `Hello Zoë <Núñez>,\n\nDear parents,\npay "5 €" <script>\n\nThank you\n\nhttps://app.example/school/fees?a=1&b=2\n\n${name?.name}\n`,
@@ -498,7 +569,10 @@ describe('an e-mail', () => {
   });
 
   test('that is refused for now goes out once at the next attempt; for good it fails with its code, and the queue names nobody', async () => {
-    const [grey, unknown] = [await aUser({ email: 'grey@people.example' }), await aUser({ email: 'unknown@people.example' })];
+    const [grey, unknown] = [
+      await aUser({ email: 'grey@people.example' }),
+      await aUser({ email: 'unknown@people.example' }),
+    ];
     await send([grey, unknown], { channels: ['email'] });
     const [job] = await left();
     expect(await rowsOf(grey, unknown)).toMatchObject([

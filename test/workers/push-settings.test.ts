@@ -4,13 +4,13 @@ import type { AddressInfo } from 'node:net';
 import { describe, expect, test } from '@jest/globals';
 import { pino } from 'pino';
 import webPush from 'web-push';
-import { ConfigError, readConfig } from '../../src/config.ts';
+import { ConfigError, readConfig } from '../../src/process/config.ts';
 import { rolePool } from '../../src/database/pool.ts';
 import { http, isPublic } from '../../workers/http.ts';
 import { push } from '../../workers/push.ts';
 import { deliver } from '../../workers/tasks/deliver.ts';
-import { testDatabase } from '../support/database.ts';
-import { provision } from '../support/tenants.ts';
+import { testDatabase } from '../support/server/database.ts';
+import { provision } from '../support/database/tenants.ts';
 
 const problems = (env: Record<string, string>): string[] => {
   try {
@@ -25,16 +25,27 @@ const problems = (env: Record<string, string>): string[] => {
 describe('the settings of push', () => {
   const keys = createECDH('prime256v1');
   keys.generateKeys();
-  const vapid = { VAPID_PUBLIC_KEY: keys.getPublicKey('base64url'), VAPID_PRIVATE_KEY: keys.getPrivateKey('base64url'), VAPID_SUBJECT: 'mailto:a@b.example' };
+  const vapid = {
+    VAPID_PUBLIC_KEY: keys.getPublicKey('base64url'),
+    VAPID_PRIVATE_KEY: keys.getPrivateKey('base64url'),
+    VAPID_SUBJECT: 'mailto:a@b.example',
+  };
   const other = createECDH('prime256v1').generateKeys('base64url');
   const pem = generateKeyPairSync('rsa', { modulusLength: 2048 }).privateKey.export({ type: 'pkcs8', format: 'pem' });
   const account = { project_id: 'p', client_email: 'a@p.iam.example', private_key: pem };
-  const production = { NODE_ENV: 'production', DATABASE_URL: 'postgres://x', JWT_SECRETS: 'x'.repeat(32), PUBLIC_URL: 'https://x.example' };
+  const production = {
+    NODE_ENV: 'production',
+    DATABASE_URL: 'postgres://x',
+    JWT_SECRETS: 'x'.repeat(32),
+    PUBLIC_URL: 'https://x.example',
+  };
 
   test('may be left out, or be whole; the token comes from where the account says, else from Google', () => {
     expect(problems({})).toEqual([]);
     expect(problems(vapid)).toEqual([]);
-    expect(readConfig({ FCM_CREDENTIALS: JSON.stringify(account) }).FCM_CREDENTIALS?.token_uri).toBe('https://oauth2.googleapis.com/token');
+    expect(readConfig({ FCM_CREDENTIALS: JSON.stringify(account) }).FCM_CREDENTIALS?.token_uri).toBe(
+      'https://oauth2.googleapis.com/token',
+    );
     expect(readConfig({ WEB_PUSH_HOSTS: 'Push.example, *.Push.example,http://10.0.0.1:81' }).WEB_PUSH_HOSTS).toEqual([
       'push.example',
       '*.push.example',
@@ -63,7 +74,18 @@ describe('the settings of push', () => {
 
 describe('the network of the worker', () => {
   test.each([
-    ...['0.0.0.0', '10.1.2.3', '100.64.0.1', '127.0.0.1', '169.254.169.254', '172.16.0.1', '172.31.255.255', '192.168.1.1', '224.0.0.1', '255.255.255.255'],
+    ...[
+      '0.0.0.0',
+      '10.1.2.3',
+      '100.64.0.1',
+      '127.0.0.1',
+      '169.254.169.254',
+      '172.16.0.1',
+      '172.31.255.255',
+      '192.168.1.1',
+      '224.0.0.1',
+      '255.255.255.255',
+    ],
     ...[
       '::',
       '::1',
@@ -81,7 +103,9 @@ describe('the network of the worker', () => {
     ],
   ])('%s is no address that a stranger may name', (address) => expect(isPublic(address)).toBe(false));
 
-  test.each(['8.8.8.8', '172.32.0.1', '2a00:1450:4001::1', '2607:f8b0::1'])('%s is one', (address) => expect(isPublic(address)).toBe(true));
+  test.each(['8.8.8.8', '172.32.0.1', '2a00:1450:4001::1', '2607:f8b0::1'])('%s is one', (address) =>
+    expect(isPublic(address)).toBe(true),
+  );
 
   test('is not reached by an address of a stranger, neither as a number nor by a name that stands for it', async () => {
     let reached = 0;
@@ -92,9 +116,15 @@ describe('the network of the worker', () => {
     await new Promise<void>((done) => void server.listen(0, '127.0.0.1', done));
     const { port } = server.address() as AddressInfo;
     const client = http();
-    const post = (url: string, isForeign: boolean) => client.post({ url, headers: {}, body: '', isForeign }).then(({ status }) => status, String);
+    const post = (url: string, isForeign: boolean) =>
+      client.post({ url, headers: {}, body: '', isForeign }).then(({ status }) => status, String);
     try {
-      for (const url of [`https://localhost:${port}/`, `https://127.0.0.1:${port}/`, `https://[::1]:${port}/`, `http://localhost:${port}/`]) {
+      for (const url of [
+        `https://localhost:${port}/`,
+        `https://127.0.0.1:${port}/`,
+        `https://[::1]:${port}/`,
+        `http://localhost:${port}/`,
+      ]) {
         expect(await post(url, true)).toMatch(/EPRIVATE/);
       }
       expect(reached).toBe(0);
@@ -108,7 +138,12 @@ describe('the network of the worker', () => {
 
   test('is not reached by a browser either, whatever a host that operators know stands for', async () => {
     const { publicKey, privateKey } = webPush.generateVAPIDKeys();
-    const env = { VAPID_PUBLIC_KEY: publicKey, VAPID_PRIVATE_KEY: privateKey, VAPID_SUBJECT: 'mailto:a@b.example', WEB_PUSH_HOSTS: 'localhost' };
+    const env = {
+      VAPID_PUBLIC_KEY: publicKey,
+      VAPID_PRIVATE_KEY: privateKey,
+      VAPID_SUBJECT: 'mailto:a@b.example',
+      WEB_PUSH_HOSTS: 'localhost',
+    };
     const devices = push(readConfig(env));
     const keys = { p256dh: createECDH('prime256v1').generateKeys('base64url'), auth: 'A'.repeat(22) };
     const token = JSON.stringify({ endpoint: 'https://localhost/push', keys });
@@ -150,7 +185,9 @@ test('without settings push is dropped with its reason, a word of it in the log 
         { id: '0' },
       );
     }
-    const rows = await database.query(`select channel, status, reason from ${schema}.notification_delivery order by id`);
+    const rows = await database.query(
+      `select channel, status, reason from ${schema}.notification_delivery order by id`,
+    );
     expect(rows).toEqual([
       ...Array.from({ length: 3 }, () => ({ channel: 'push', status: 'dropped', reason: 'push_not_configured' })),
       { channel: 'email', status: 'sent', reason: null },

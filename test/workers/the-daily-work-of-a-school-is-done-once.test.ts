@@ -6,11 +6,11 @@ import pg from 'pg';
 import { rolePool } from '../../src/database/pool.ts';
 import type { Email } from '../../workers/email.ts';
 import { startWorker } from '../../workers/worker.ts';
-import { testDatabase, type TestDatabase } from '../support/database.ts';
-import { type Program, startProgram } from '../support/processes.ts';
-import { type BareTenant, provision } from '../support/tenants.ts';
-import { until } from '../support/until.ts';
-import { workerContext } from '../support/worker.ts';
+import { testDatabase, type TestDatabase } from '../support/server/database.ts';
+import { type Program, startProgram } from '../support/server/processes.ts';
+import { type BareTenant, provision } from '../support/database/tenants.ts';
+import { until } from '../support/client/until.ts';
+import { workerContext } from '../support/server/worker.ts';
 
 let database: TestDatabase;
 let school: BareTenant;
@@ -28,11 +28,16 @@ afterEach(async () => {
 });
 afterAll(() => database.drop());
 
-const set = (fields: string, id = school.id) => database.query(`update platform.tenant set ${fields} where id = $1`, [id]);
-const one = async <T>(text: string, values: unknown[] = []) => Object.values((await database.query(text, values))[0] ?? {})[0] as T;
+const set = (fields: string, id = school.id) =>
+  database.query(`update platform.tenant set ${fields} where id = $1`, [id]);
+const one = async <T>(text: string, values: unknown[] = []) =>
+  Object.values((await database.query(text, values))[0] ?? {})[0] as T;
 /** A day from today on, at the school. */
 const day = (offset = 0) =>
-  one<string>('select ((now() at time zone time_zone)::date + $1::integer)::text from platform.tenant where id = $2', [offset, school.id]);
+  one<string>('select ((now() at time zone time_zone)::date + $1::integer)::text from platform.tenant where id = $2', [
+    offset,
+    school.id,
+  ]);
 
 /** Students with a parent, unless they shall have no address; answers the id of the first. */
 const students = (count: number, email: string | null = `'parent' || n || '@home.example'`) =>
@@ -65,7 +70,9 @@ async function pass(table: string, ids: number[], due: number): Promise<void> {
 
 const statuses = async (table: string) =>
   Object.fromEntries(
-    (await database.query<{ id: string; status: string }>(`select id, status from ${school.schema}.${table}`)).map(({ id, status }) => [id, status]),
+    (await database.query<{ id: string; status: string }>(`select id, status from ${school.schema}.${table}`)).map(
+      ({ id, status }) => [id, status],
+    ),
   );
 const reminders = async () =>
   (
@@ -88,7 +95,8 @@ const jobs = (task: string) =>
 async function work(
   on: string,
   atATime = 500,
-  query: (text: string, values: unknown[]) => Promise<{ next: string | null }[]> = (text, values) => database.query(text, values),
+  query: (text: string, values: unknown[]) => Promise<{ next: string | null }[]> = (text, values) =>
+    database.query(text, values),
 ) {
   let steps = 0;
   for (let after: string | null = '0'; after !== null; steps++) {
@@ -123,7 +131,8 @@ describe('it is time', () => {
        where d.day between '2026-01-02' and '2026-12-30' group by 1`,
     );
     expect(days).toHaveLength(9);
-    for (const { zone, ...rest } of days) expect({ zone, ...rest }).toEqual({ zone, days: 363, earliest: '06:00:00', latest: '06:00:00' });
+    for (const { zone, ...rest } of days)
+      expect({ zone, ...rest }).toEqual({ zone, days: 363, earliest: '06:00:00', latest: '06:00:00' });
   });
 });
 
@@ -164,7 +173,11 @@ describe('the queue gets a job', () => {
       await set(fields);
       expect({ fields, count: await queue('2026-05-05T12:00:00Z') }).toEqual({ fields, count: 0 });
       expect(await work(await day())).toBe(1);
-      expect({ fields, reminders: await reminders(), isDone: await isDone() }).toEqual({ fields, reminders: [], isDone: false });
+      expect({ fields, reminders: await reminders(), isDone: await isDone() }).toEqual({
+        fields,
+        reminders: [],
+        isDone: false,
+      });
       await set(back);
     }
     expect(await queue('2026-05-05T12:00:00Z')).toBe(1);
@@ -177,7 +190,9 @@ describe('the queue gets a job', () => {
 
   test('again when a worker died at it, which the queue does not know yet', async () => {
     await queue('2026-05-05T12:00:00Z');
-    await database.query(`update graphile_worker._private_jobs set locked_at = now(), locked_by = 'dead', attempts = 1`);
+    await database.query(
+      `update graphile_worker._private_jobs set locked_at = now(), locked_by = 'dead', attempts = 1`,
+    );
     await queue('2026-05-05T12:15:00Z');
     const all = await database.query(
       `select j.key, j.locked_by is null and j.attempts < j.max_attempts as may_run from graphile_worker._private_jobs j order by id`,
@@ -192,7 +207,9 @@ describe('the queue gets a job', () => {
 describe('overdue', () => {
   test('is what is open when its day has passed, where the school is', async () => {
     // Where today is another day than in UTC, at any time of the day.
-    const zone = await one<string>(`select case when extract(hour from now() at time zone 'UTC') < 12 then 'Pacific/Pago_Pago' else 'Pacific/Kiritimati' end`);
+    const zone = await one<string>(
+      `select case when extract(hour from now() at time zone 'UTC') < 12 then 'Pacific/Pago_Pago' else 'Pacific/Kiritimati' end`,
+    );
     await set(`time_zone = '${zone}'`);
     await students(6);
     const [today = 0, yesterday = 0, part = 0, paid = 0, gone = 0, later = 0] = await invoices(30, 6);
@@ -208,13 +225,23 @@ describe('overdue', () => {
     await pass('invoice', [yesterday, part, paid, gone], -1);
     await work(await day());
     const became = await statuses('invoice');
-    expect([today, yesterday, part, paid, gone, later, draft].map((id) => became[id])).toEqual(['sent', 'overdue', 'overdue', 'paid', 'void', 'sent', 'draft']);
+    expect([today, yesterday, part, paid, gone, later, draft].map((id) => became[id])).toEqual([
+      'sent',
+      'overdue',
+      'overdue',
+      'paid',
+      'void',
+      'sent',
+      'draft',
+    ]);
   });
 
   test('are student fees too, in as many steps as they need; one that is paid or waived is not', async () => {
     const { schema } = school;
     await students(12);
-    await database.query(`insert into ${schema}.academic_year (name, start_date, end_date) values ('Y', '2026-01-01', '2026-12-31')`);
+    await database.query(
+      `insert into ${schema}.academic_year (name, start_date, end_date) values ('Y', '2026-01-01', '2026-12-31')`,
+    );
     await database.query(`insert into ${schema}.fee_structure (name, academic_year_id) values ('S', 1)`);
     await database.query(
       `insert into ${schema}.student_fee (student_id, fee_structure_id, amount, due_date) select id, 1, 100, '2090-01-01' from ${schema}.student`,
@@ -232,10 +259,17 @@ describe('overdue', () => {
       `insert into ${schema}.daily_run (task, run_on) values ('fees', '2026-01-01'), ('transport.expiring:license:1:expired', '2026-01-01')`,
     );
     expect(await work(await day(), 3)).toBe(4);
-    expect((await database.query<{ task: string }>(`select task from ${schema}.daily_run where run_on = '2026-01-01'`)).map(({ task }) => task)).toEqual([
-      'transport.expiring:license:1:expired',
+    expect(
+      (await database.query<{ task: string }>(`select task from ${schema}.daily_run where run_on = '2026-01-01'`)).map(
+        ({ task }) => task,
+      ),
+    ).toEqual(['transport.expiring:license:1:expired']);
+    expect(Object.values(await statuses('student_fee')).sort()).toEqual([
+      ...Array<string>(9).fill('overdue'),
+      'paid',
+      'pending',
+      'waived',
     ]);
-    expect(Object.values(await statuses('student_fee')).sort()).toEqual([...Array<string>(9).fill('overdue'), 'paid', 'pending', 'waived']);
     expect(await isDone()).toBe(true);
   });
 });
@@ -248,7 +282,10 @@ describe('an overdue invoice', () => {
     const sent: number[] = [];
     for (let n = 0; n <= 70; n++) {
       // The clock of the database stays where it is: that it is overdue is written by hand.
-      if (n === 1) await database.query(`alter table ${school.schema}.invoice disable trigger derive; update ${school.schema}.invoice set status = 'overdue'`);
+      if (n === 1)
+        await database.query(
+          `alter table ${school.schema}.invoice disable trigger derive; update ${school.schema}.invoice set status = 'overdue'`,
+        );
       const before = (await reminders()).length;
       await work(await day(n));
       if ((await reminders()).length > before) sent.push(n);
@@ -288,8 +325,12 @@ describe('an overdue invoice', () => {
     await work(await day());
     await work(await day());
     expect(await reminders()).toHaveLength(2);
-    const told = await database.query(`select u.email, n.type, n.title from ${schema}.notification n join ${schema}.user_account u on u.id = n.user_id`);
-    expect(told).toEqual([{ email: 'stu@home.example', type: 'invoice.reminder', title: expect.stringContaining('INV-2026-00000') }]);
+    const told = await database.query(
+      `select u.email, n.type, n.title from ${schema}.notification n join ${schema}.user_account u on u.id = n.user_id`,
+    );
+    expect(told).toEqual([
+      { email: 'stu@home.example', type: 'invoice.reminder', title: expect.stringContaining('INV-2026-00000') },
+    ]);
   });
 
   test('is not reminded of when the school has switched it off, or nobody has an address; the day is done all the same', async () => {
@@ -319,7 +360,11 @@ describe('two at once', () => {
       }),
     );
     const today = await day();
-    await Promise.all(clients.map((client) => work(today, 20, async (text, values) => (await client.query<{ next: string | null }>(text, values)).rows)));
+    await Promise.all(
+      clients.map((client) =>
+        work(today, 20, async (text, values) => (await client.query<{ next: string | null }>(text, values)).rows),
+      ),
+    );
     await Promise.all(clients.map((client) => client.end()));
     expect(new Set((await reminders()).map(([id]) => id)).size).toBe(300);
     expect(await reminders()).toHaveLength(300);
@@ -342,8 +387,14 @@ describe('two at once', () => {
       }),
     );
     const payload = JSON.stringify({ tenant_id: school.id, day: await day() });
-    await database.query(`select graphile_worker.add_job('daily_school', $1::json) from generate_series(1, 4)`, [payload]);
-    await until(async () => ((await isDone()) && (await database.query('select from graphile_worker._private_jobs')).length === 0) || undefined);
+    await database.query(`select graphile_worker.add_job('daily_school', $1::json) from generate_series(1, 4)`, [
+      payload,
+    ]);
+    await until(
+      async () =>
+        ((await isDone()) && (await database.query('select from graphile_worker._private_jobs')).length === 0) ||
+        undefined,
+    );
     await Promise.all(workers.map(async ({ worker, pool }) => worker.stop().then(() => pool.end())));
     expect(sent.sort()).toEqual([1, 2, 3, 4, 5, 6, 7, 8].map((n) => `parent${n}@home.example`));
   });
@@ -365,10 +416,19 @@ describe('a worker that is killed at it', () => {
   const untilNobodyIsConnected = () =>
     until(
       async () =>
-        (await database.query(`select from pg_stat_activity where datname = current_database() and application_name like 'school%'`)).length === 0 || undefined,
+        (
+          await database.query(
+            `select from pg_stat_activity where datname = current_database() and application_name like 'school%'`,
+          )
+        ).length === 0 || undefined,
     );
   const start = async () => {
-    const program = startProgram('src/main.ts', ['--only', 'worker'], { DATABASE_URL: database.url, DATA_DIR: folder, LOG_LEVEL: 'error', DEMO: 'false' });
+    const program = startProgram('src/main.ts', ['--only', 'worker'], {
+      DATABASE_URL: database.url,
+      DATA_DIR: folder,
+      LOG_LEVEL: 'error',
+      DEMO: 'false',
+    });
     programs.push(program);
     await program.prints(/Stop with Ctrl-C/);
     return program;
@@ -395,7 +455,8 @@ describe('a worker that is killed at it', () => {
       create function public.slow() returns trigger language plpgsql as $$ begin perform pg_sleep(1); return null; end $$;
       create trigger slow after insert on ${schema}.invoice_reminder for each statement execute function public.slow()`);
     // For the clock it may be too early.
-    const queue = () => database.query(`select core.daily_queue(((now() at time zone 'UTC')::date + time '12:00') at time zone 'UTC')`);
+    const queue = () =>
+      database.query(`select core.daily_queue(((now() at time zone 'UTC')::date + time '12:00') at time zone 'UTC')`);
     await start();
     await queue();
     await until(async () => (await reminders()).length >= 500 || undefined);

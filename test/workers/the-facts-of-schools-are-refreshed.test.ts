@@ -3,12 +3,12 @@ import { afterAll, beforeEach, expect, test } from '@jest/globals';
 import type { WorkerEvents } from 'graphile-worker';
 import { rolePool } from '../../src/database/pool.ts';
 import { startWorker } from '../../workers/worker.ts';
-import { testDatabase } from '../support/database.ts';
-import { asAnalyst, facts, refresh } from '../support/facts.ts';
-import { runProgram } from '../support/processes.ts';
-import { type BareTenant, provision, register } from '../support/tenants.ts';
-import { until } from '../support/until.ts';
-import { workerContext } from '../support/worker.ts';
+import { testDatabase } from '../support/server/database.ts';
+import { asAnalyst, facts, refresh } from '../support/database/facts.ts';
+import { runProgram } from '../support/server/processes.ts';
+import { type BareTenant, provision, register } from '../support/database/tenants.ts';
+import { until } from '../support/client/until.ts';
+import { workerContext } from '../support/server/worker.ts';
 
 const database = await testDatabase();
 const pool = rolePool('school_worker', database.url, undefined, 12);
@@ -21,10 +21,14 @@ let school: BareTenant;
 beforeEach(async () => {
   await database.query('delete from graphile_worker._private_jobs');
   school = await provision(database);
-  await change("insert into @academic_year (name, start_date, end_date, is_current) values ('2025/26', '2025-08-01', '2026-07-31', true)");
+  await change(
+    "insert into @academic_year (name, start_date, end_date, is_current) values ('2025/26', '2025-08-01', '2026-07-31', true)",
+  );
   await change("insert into @grade (name) values ('One')");
   await change("insert into @class (name, grade_id, academic_year_id) values ('One', 1, 1)");
-  await change("insert into @student (first_name, last_name, admission_number, class_id) values ('Stu', 'Dent', '1', 1)");
+  await change(
+    "insert into @student (first_name, last_name, admission_number, class_id) values ('Stu', 'Dent', '1', 1)",
+  );
 });
 
 /** Changes a school, and has Postgres say at once how many rows that were: it does so within seconds by itself. */
@@ -36,7 +40,8 @@ interface Looked {
   due: number;
   purged: number;
 }
-const look = async () => (await pool.query<{ looked: Looked }>('select core.analytics_queue() as looked')).rows[0]?.looked;
+const look = async () =>
+  (await pool.query<{ looked: Looked }>('select core.analytics_queue() as looked')).rows[0]?.looked;
 const queued = async () =>
   (
     await database.query<{ id: string }>(
@@ -46,7 +51,9 @@ const queued = async () =>
     .map(({ id }) => Number(id))
     .sort((a, b) => a - b);
 const refreshedAt = async ({ id }: BareTenant = school) =>
-  (await database.query<{ at: Date | null }>('select refreshed_at as at from mart.school where tenant_id = $1', [id]))[0]?.at?.getTime() ?? 0;
+  (
+    await database.query<{ at: Date | null }>('select refreshed_at as at from mart.school where tenant_id = $1', [id])
+  )[0]?.at?.getTime() ?? 0;
 
 /** Lets so many workers do what is queued. */
 async function work(workers = 1): Promise<{ task: string; failed: boolean }[]> {
@@ -64,9 +71,15 @@ async function work(workers = 1): Promise<{ task: string; failed: boolean }[]> {
   );
   try {
     await until(
-      async () => (await database.query('select from graphile_worker._private_jobs where attempts = 0 and run_at <= now()')).length === 0 || undefined,
+      async () =>
+        (await database.query('select from graphile_worker._private_jobs where attempts = 0 and run_at <= now()'))
+          .length === 0 || undefined,
     );
-    await until(async () => (await database.query('select from graphile_worker._private_jobs where locked_at is not null')).length === 0 || undefined);
+    await until(
+      async () =>
+        (await database.query('select from graphile_worker._private_jobs where locked_at is not null')).length === 0 ||
+        undefined,
+    );
   } finally {
     await Promise.all(running.map((worker) => worker.stop()));
   }
@@ -80,23 +93,29 @@ test('a look queues the schools that have changed since their facts were read, a
   await work();
   const before = { school: await refreshedAt(), other: await refreshedAt(other) };
   expect(before.school).toBeGreaterThan(0);
-  expect(await facts(database, `select grade, students from analytics.enrollments where tenant_id = ${String(school.id)}`)).toEqual([
-    { grade: 'One', students: 1 },
-  ]);
+  expect(
+    await facts(database, `select grade, students from analytics.enrollments where tenant_id = ${String(school.id)}`),
+  ).toEqual([{ grade: 'One', students: 1 }]);
 
-  await change("insert into @student (first_name, last_name, admission_number, class_id) values ('Another', 'One', '2', 1)");
+  await change(
+    "insert into @student (first_name, last_name, admission_number, class_id) values ('Another', 'One', '2', 1)",
+  );
   expect(await look()).toMatchObject({ due: 1, purged: 0 });
   expect(await queued()).toEqual([school.id]);
   expect(await refreshedAt()).toBe(before.school);
   expect(await refreshedAt(other)).toBeGreaterThan(before.other);
   await work();
-  expect(await facts(database, `select students from analytics.enrollments where tenant_id = ${String(school.id)}`)).toEqual([{ students: 2 }]);
+  expect(
+    await facts(database, `select students from analytics.enrollments where tenant_id = ${String(school.id)}`),
+  ).toEqual([{ students: 2 }]);
   expect(await look()).toMatchObject({ due: 0 });
 });
 
 test('only what has changed is read, and only rows that are others are written', async () => {
   expect(await refresh(database, school.id)).toMatchObject({ enrollments: 1, classes: 1, academic_years: 1, fees: 0 });
-  const again = async () => (await database.query<{ written: unknown }>('select core.analytics_refresh($1) as written', [school.id]))[0]?.written;
+  const again = async () =>
+    (await database.query<{ written: unknown }>('select core.analytics_refresh($1) as written', [school.id]))[0]
+      ?.written;
   expect(await again()).toEqual({});
   await change("insert into @attendance (student_id, class_id, date, status) values (1, 1, '2025-10-01', 'absent')");
   expect(await again()).toEqual({ attendance_days: 1, attendance_months: 1, academic_years: 0, classes: 0 });
@@ -129,16 +148,26 @@ test('another time zone is another look: days begin and end at other times', asy
 });
 
 test('each part watches every table that it reads, so that no change is missed', async () => {
-  const parts = await database.query<{ name: string; watched: string[]; query: string }>('select name, watched, query from core.analytics_part order by place');
+  const parts = await database.query<{ name: string; watched: string[]; query: string }>(
+    'select name, watched, query from core.analytics_part order by place',
+  );
   for (const { name, watched, query } of parts) {
     // Written with the fee that it belongs to; read whenever something else was.
     const alsoRead = { fees: ['student_fee_item'], classes: ['grade'] }[name] ?? [];
-    const client = new shared.pg.Client({ connectionString: database.url, options: `-c search_path=${school.schema},public` });
+    const client = new shared.pg.Client({
+      connectionString: database.url,
+      options: `-c search_path=${school.schema},public`,
+    });
     await client.connect();
-    const { rows } = await client.query(`explain (format json) ${query.replaceAll('$1', "'-infinity'::date")}`).finally(() => client.end());
+    const { rows } = await client
+      .query(`explain (format json) ${query.replaceAll('$1', "'-infinity'::date")}`)
+      .finally(() => client.end());
     const read = new Set([...JSON.stringify(rows).matchAll(/"Relation Name":"(\w+)"/g)].map(([, table = '']) => table));
     read.delete('notification_event');
-    expect({ name, missed: [...read].filter((table) => !watched.includes(table) && !alsoRead.includes(table)) }).toEqual({ name, missed: [] });
+    expect({
+      name,
+      missed: [...read].filter((table) => !watched.includes(table) && !alsoRead.includes(table)),
+    }).toEqual({ name, missed: [] });
     expect(read.size).toBeGreaterThan(0);
   }
 });
@@ -171,26 +200,38 @@ test('a school at which it fails keeps its facts with their old time, and the ot
   await look();
   await work();
   const before = await refreshedAt();
-  await change("insert into @student (first_name, last_name, admission_number, class_id) values ('Another', 'One', '2', 1)");
-  await change('alter table @timetable_slot rename to slot_of_timetable; insert into @teacher (first_name, last_name) values ($$Tea$$, $$Cher$$)');
+  await change(
+    "insert into @student (first_name, last_name, admission_number, class_id) values ('Another', 'One', '2', 1)",
+  );
+  await change(
+    'alter table @timetable_slot rename to slot_of_timetable; insert into @teacher (first_name, last_name) values ($$Tea$$, $$Cher$$)',
+  );
   await change("insert into @grade (name) values ('Two')", other);
   await look();
   expect(await queued()).toEqual([school.id, other.id].sort((a, b) => a - b));
-  expect((await work()).filter(({ task }) => task === 'analytics_schools')).toEqual([{ task: 'analytics_schools', failed: true }]);
-  const [job] = await database.query<{ error: string }>('select last_error as error from graphile_worker.jobs');
-  expect(job?.error).toMatch(new RegExp(`^The facts of 1 of 2 schools could not be read, of school ${String(school.id)}: .*timetable_slot`));
-  expect(await refreshedAt()).toBe(before);
-  expect(await facts(database, `select students from analytics.enrollments where tenant_id = ${String(school.id)}`)).toEqual([{ students: 1 }]);
-  expect(await refreshedAt(other)).toBeGreaterThan(before);
-  expect(await asAnalyst(database, [school.id], ({ rows }) => rows('select refreshed_at from analytics.tenants'))).toEqual([
-    { refreshed_at: new Date(before) },
+  expect((await work()).filter(({ task }) => task === 'analytics_schools')).toEqual([
+    { task: 'analytics_schools', failed: true },
   ]);
+  const [job] = await database.query<{ error: string }>('select last_error as error from graphile_worker.jobs');
+  expect(job?.error).toMatch(
+    new RegExp(`^The facts of 1 of 2 schools could not be read, of school ${String(school.id)}: .*timetable_slot`),
+  );
+  expect(await refreshedAt()).toBe(before);
+  expect(
+    await facts(database, `select students from analytics.enrollments where tenant_id = ${String(school.id)}`),
+  ).toEqual([{ students: 1 }]);
+  expect(await refreshedAt(other)).toBeGreaterThan(before);
+  expect(
+    await asAnalyst(database, [school.id], ({ rows }) => rows('select refreshed_at from analytics.tenants')),
+  ).toEqual([{ refreshed_at: new Date(before) }]);
   await change('alter table @slot_of_timetable rename to timetable_slot');
   await database.query('delete from graphile_worker._private_jobs');
   await look();
   await work();
   expect(await refreshedAt()).toBeGreaterThan(before);
-  expect(await facts(database, `select students from analytics.enrollments where tenant_id = ${String(school.id)}`)).toEqual([{ students: 2 }]);
+  expect(
+    await facts(database, `select students from analytics.enrollments where tenant_id = ${String(school.id)}`),
+  ).toEqual([{ students: 2 }]);
 });
 
 test('a school that is yet to be migrated, or being migrated, is left as it is', async () => {
@@ -210,15 +251,20 @@ test('a school that is yet to be migrated, or being migrated, is left as it is',
   expect(await queued()).not.toContain(school.id);
   await database.query('update platform.tenant set schema_version = schema_version + 1 where id = $1', [school.id]);
   // It shows with what is known of it, and says that its facts were never read.
-  expect(await asAnalyst(database, [bare.id], ({ rows }) => rows('select status, refreshed_at from analytics.tenants'))).toEqual([
-    { status: 'active', refreshed_at: null },
-  ]);
+  expect(
+    await asAnalyst(database, [bare.id], ({ rows }) => rows('select status, refreshed_at from analytics.tenants')),
+  ).toEqual([{ status: 'active', refreshed_at: null }]);
   await database.query('delete from platform.tenant where id = $1', [bare.id]);
 });
 
 test('the facts of a school that is deleted wait for its return, and are removed when it is purged', async () => {
   await refresh(database, school.id);
-  const count = async () => (await database.query<{ n: number }>('select count(*)::integer as n from mart.enrollment where tenant_id = $1', [school.id]))[0]?.n;
+  const count = async () =>
+    (
+      await database.query<{ n: number }>('select count(*)::integer as n from mart.enrollment where tenant_id = $1', [
+        school.id,
+      ])
+    )[0]?.n;
   await database.query("update platform.tenant set status = 'deleted', deleted_at = now() where id = $1", [school.id]);
   expect(await look()).toMatchObject({ purged: 0 });
   expect(await count()).toBe(1);
@@ -242,18 +288,32 @@ test('what a school has forgotten of its messages stays in the facts', async () 
   await change('delete from @notification');
   expect(await refresh(database, school.id)).toMatchObject({ notifications: 1 });
   expect(
-    await facts(database, `select date < now()::date - 60 as is_old, messages from analytics.notification_days where tenant_id = ${String(school.id)}`),
+    await facts(
+      database,
+      `select date < now()::date - 60 as is_old, messages from analytics.notification_days where tenant_id = ${String(school.id)}`,
+    ),
   ).toEqual([{ is_old: true, messages: 1 }]);
 });
 
 test('an operator reads the facts of all schools or of one anew by hand', async () => {
   await database.query("update mart.school set seen = '{}'");
-  const run = (...args: string[]) => runProgram('src/cli/main.ts', ['analytics', 'refresh', ...args], { DATABASE_URL: database.url });
-  const [{ subdomain } = { subdomain: '' }] = await database.query<{ subdomain: string }>('select subdomain from platform.tenant where id = $1', [school.id]);
+  const run = (...args: string[]) =>
+    runProgram('src/cli/main.ts', ['analytics', 'refresh', ...args], { DATABASE_URL: database.url });
+  const [{ subdomain } = { subdomain: '' }] = await database.query<{ subdomain: string }>(
+    'select subdomain from platform.tenant where id = $1',
+    [school.id],
+  );
   const one = await run('--tenant', subdomain);
   expect(one).toMatchObject({ code: 0, stderr: '' });
-  expect(one.stdout).toMatch(new RegExp(`^\\[1/1\\] school ${String(school.id)} \\(${subdomain}\\): \\d+ rows changed in \\d+ ms\\n$`));
-  const [{ n } = { n: 0 }] = await database.query<{ n: number }>("select count(*)::integer as n from platform.tenant where status <> 'deleted'");
+  expect(one.stdout).toMatch(
+    new RegExp(`^\\[1/1\\] school ${String(school.id)} \\(${subdomain}\\): \\d+ rows changed in \\d+ ms\\n$`),
+  );
+  const [{ n } = { n: 0 }] = await database.query<{ n: number }>(
+    "select count(*)::integer as n from platform.tenant where status <> 'deleted'",
+  );
   expect((await run()).stdout.trim().split('\n')).toHaveLength(n);
-  expect(await run('--tenant', 'nowhere')).toMatchObject({ code: 1, stderr: 'There is no school with the id or subdomain nowhere.\n' });
+  expect(await run('--tenant', 'nowhere')).toMatchObject({
+    code: 1,
+    stderr: 'There is no school with the id or subdomain nowhere.\n',
+  });
 });

@@ -1,4 +1,4 @@
-import type { TaskContext } from '../worker.ts';
+import type { TaskContext } from '../task-context.ts';
 
 /** Looks which schools have changed since their facts were read, and queues jobs that read them again. */
 export async function analytics(_payload: unknown, { pool, logger }: TaskContext): Promise<void> {

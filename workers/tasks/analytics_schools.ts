@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import type { TaskContext } from '../worker.ts';
+import type { TaskContext } from '../task-context.ts';
 
 const Payload = z.object({ tenant_ids: z.array(z.int()) });
 
@@ -17,7 +17,9 @@ export async function analytics_schools(payload: unknown, { pool, logger, stoppi
     for (const id of tenant_ids) {
       if (stopping.aborted) break;
       try {
-        const { rows } = await client.query<{ parts: object | null }>('select core.analytics_refresh($1) as parts', [id]);
+        const { rows } = await client.query<{ parts: object | null }>('select core.analytics_refresh($1) as parts', [
+          id,
+        ]);
         if (rows[0]?.parts) read++;
       } catch (error) {
         failures.push([id, error]);

@@ -1,5 +1,5 @@
 import { eachSchool } from '../each-school.ts';
-import type { TaskContext } from '../worker.ts';
+import type { TaskContext } from '../task-context.ts';
 
 /** Removes expired sessions, tokens, throttles and old answers to idempotency keys; each school in a transaction of its own. */
 export async function clean_up(_payload: unknown, context: TaskContext): Promise<void> {

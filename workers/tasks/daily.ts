@@ -1,4 +1,4 @@
-import type { TaskContext } from '../worker.ts';
+import type { TaskContext } from '../task-context.ts';
 
 /** Queues the daily work of each school for which it is time, and that has not had it. */
 export async function daily(_payload: unknown, { pool, logger }: TaskContext): Promise<void> {

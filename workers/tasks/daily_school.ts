@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import type { TaskContext } from '../worker.ts';
+import type { TaskContext } from '../task-context.ts';
 
 const Payload = z.object({ tenant_id: z.int(), day: z.iso.date() });
 
@@ -24,11 +24,16 @@ export async function daily_school(payload: unknown, { pool, logger }: TaskConte
   const client = await pool.connect();
   let isFit = false;
   try {
-    const { rows } = await client.query<{ taken: boolean }>('select pg_try_advisory_lock($1, $2) as taken', [lock, tenant_id]);
+    const { rows } = await client.query<{ taken: boolean }>('select pg_try_advisory_lock($1, $2) as taken', [
+      lock,
+      tenant_id,
+    ]);
     if (rows[0]?.taken) {
       const sum = { overdue: 0, reminded: 0 };
       for (let after: string | null = '0'; after !== null;) {
-        const step: Step | undefined = (await client.query<Step>('select * from core.daily_step($1, $2, $3, $4)', [tenant_id, day, after, atATime])).rows[0];
+        const step: Step | undefined = (
+          await client.query<Step>('select * from core.daily_step($1, $2, $3, $4)', [tenant_id, day, after, atATime])
+        ).rows[0];
         sum.overdue += step?.overdue ?? 0;
         sum.reminded += step?.reminded ?? 0;
         after = step?.next ?? null;

@@ -2,7 +2,7 @@ import { setTimeout as pause } from 'node:timers/promises';
 import { z } from 'zod';
 import { type Email, EmailRefused } from '../email.ts';
 import type { Outcome, PushMessage } from '../push.ts';
-import type { TaskContext } from '../worker.ts';
+import type { TaskContext } from '../task-context.ts';
 import { escape } from './send_email.ts';
 
 const Payload = z.object({ tenant_id: z.int(), from_id: z.int(), to_id: z.int(), only: z.array(z.int()).nullish() });
@@ -33,9 +33,9 @@ interface Pending {
 /** So many go out at a time, of one job; a mail server that is asked for more at once takes us for a spammer. */
 const atOnce = { push: 20, email: 5 };
 /** Then it has failed: after some two hours, and longer where the other side asks for it. */
-const mostAttempts = 8;
+const maxAttempts = 8;
 /** After so many in a row without an answer the others of this job are put off as well. */
-const mostUnanswered = 5;
+const maxUnanswered = 5;
 const longestWait = 6 * 3600;
 
 /** Seconds to the next attempt: what the other side asks for, else 10, 30, 90, … */
@@ -48,7 +48,12 @@ function waitFor(attempt: number, after: number | undefined): number {
 const stableId = (tenantId: number, { id }: Delivery) => `${tenantId.toString(36)}-${id.toString(36)}`;
 
 /** The message in text and HTML. */
-function compose(delivery: Delivery, { school, sender_name }: Pick<Pending, 'school' | 'sender_name'>, appUrl: string | undefined, messageId: string): Email {
+function compose(
+  delivery: Delivery,
+  { school, sender_name }: Pick<Pending, 'school' | 'sender_name'>,
+  appUrl: string | undefined,
+  messageId: string,
+): Email {
   const { name, title, message, action_url } = delivery;
   const link = action_url?.startsWith('/') ? appUrl && `${appUrl.replace(/\/$/, '')}${action_url}` : action_url;
   const greeting = name === '' ? 'Hello,' : `Hello ${name},`;
@@ -60,7 +65,12 @@ function compose(delivery: Delivery, { school, sender_name }: Pick<Pending, 'sch
     subject: title,
     messageId,
     text: [greeting, message, ...(link ? [link] : []), school].join('\n\n') + '\n',
-    html: [html(greeting), ...paragraphs.map(html), ...(link ? [`<p><a href="${escape(link)}">${escape(link)}</a></p>`] : []), html(school)].join('\n'),
+    html: [
+      html(greeting),
+      ...paragraphs.map(html),
+      ...(link ? [`<p><a href="${escape(link)}">${escape(link)}</a></p>`] : []),
+      html(school),
+    ].join('\n'),
   };
 }
 
@@ -86,14 +96,19 @@ let hasWarned = false;
 export async function deliver(payload: unknown, context: TaskContext, job: { id: string }): Promise<void> {
   const { tenant_id, from_id, to_id, only } = Payload.parse(payload);
   const { pool, push, logger, sendEmail, links, stopping } = context;
-  const { rows } = await pool.query<{ pending: Pending | null }>('select core.deliveries_pending($1, $2, $3, $4, $5) as pending', [
-    ...[tenant_id, from_id, to_id, only ?? null, push.platforms],
-  ]);
+  const { rows } = await pool.query<{ pending: Pending | null }>(
+    'select core.deliveries_pending($1, $2, $3, $4, $5) as pending',
+    [...[tenant_id, from_id, to_id, only ?? null, push.platforms]],
+  );
   const pending = rows[0]?.pending;
   if (!pending) return;
   if (pending.unconfigured > 0 && !hasWarned) {
     hasWarned = true;
-    logger.warn({ task: 'deliver', message: 'Push messages are dropped: FCM_CREDENTIALS or the VAPID keys are not set.', platforms: push.platforms });
+    logger.warn({
+      task: 'deliver',
+      message: 'Push messages are dropped: FCM_CREDENTIALS or the VAPID keys are not set.',
+      platforms: push.platforms,
+    });
   }
 
   const counts = { sent: 0, failed: 0, later: 0 };
@@ -102,11 +117,22 @@ export async function deliver(payload: unknown, context: TaskContext, job: { id:
   /** How often in a row a carrier gave no answer. */
   const unanswered = new Map<string, number>();
 
-  async function note(delivery: Delivery, status: 'sent' | 'failed' | 'pending', reason: string | null, isGone = false): Promise<void> {
+  async function note(
+    delivery: Delivery,
+    status: 'sent' | 'failed' | 'pending',
+    reason: string | null,
+    isGone = false,
+  ): Promise<void> {
     // What was sent and is not written down goes out again: a database that restarts is waited for.
     for (let attempt = 1; ; attempt++) {
       try {
-        await pool.query('select core.delivery_done($1, $2, $3, $4, $5)', [tenant_id, delivery.id, status, reason, isGone]);
+        await pool.query('select core.delivery_done($1, $2, $3, $4, $5)', [
+          tenant_id,
+          delivery.id,
+          status,
+          reason,
+          isGone,
+        ]);
         return;
       } catch (error) {
         if (attempt === 6) throw error;
@@ -122,10 +148,17 @@ export async function deliver(payload: unknown, context: TaskContext, job: { id:
       return { status: 'sent' };
     } catch (error) {
       if (error instanceof EmailRefused) {
-        return error.isFinal ? { status: 'failed', reason: error.reason } : { status: 'retry', reason: error.reason, isDown: error.isDown };
+        return error.isFinal
+          ? { status: 'failed', reason: error.reason }
+          : { status: 'retry', reason: error.reason, isDown: error.isDown };
       }
       // A fault of ours with one message does not keep the others. Its words may hold a token.
-      logger.error({ task: 'deliver', tenant: tenant_id, delivery: delivery.id, error: error instanceof Error ? error.name : 'unknown' });
+      logger.error({
+        task: 'deliver',
+        tenant: tenant_id,
+        delivery: delivery.id,
+        error: error instanceof Error ? error.name : 'unknown',
+      });
       return { status: 'retry', reason: 'internal' };
     }
   }
@@ -136,7 +169,10 @@ export async function deliver(payload: unknown, context: TaskContext, job: { id:
     token: delivery.token ?? '',
     title: delivery.title,
     message: delivery.message,
-    data: { notification_id: delivery.notification_id === null ? null : String(delivery.notification_id), action_url: delivery.action_url },
+    data: {
+      notification_id: delivery.notification_id === null ? null : String(delivery.notification_id),
+      action_url: delivery.action_url,
+    },
   });
 
   async function work(delivery: Delivery, of: Pending): Promise<void> {
@@ -146,13 +182,14 @@ export async function deliver(payload: unknown, context: TaskContext, job: { id:
       return;
     }
     const carrier = delivery.channel === 'email' ? 'email' : push.carrier(messageOf(delivery));
-    const isDown = (unanswered.get(carrier) ?? 0) >= mostUnanswered;
+    const isDown = (unanswered.get(carrier) ?? 0) >= maxUnanswered;
     const outcome: Outcome = isDown ? { status: 'retry', reason: 'carrier_down' } : await attempt(delivery, of);
-    if (!isDown) unanswered.set(carrier, outcome.status === 'retry' && outcome.isDown ? (unanswered.get(carrier) ?? 0) + 1 : 0);
+    if (!isDown)
+      unanswered.set(carrier, outcome.status === 'retry' && outcome.isDown ? (unanswered.get(carrier) ?? 0) + 1 : 0);
     if (outcome.status === 'sent') {
       await note(delivery, 'sent', null);
       counts.sent++;
-    } else if (outcome.status === 'failed' || delivery.attempts + 1 >= mostAttempts) {
+    } else if (outcome.status === 'failed' || delivery.attempts + 1 >= maxAttempts) {
       await note(delivery, 'failed', outcome.reason, outcome.status === 'failed' && outcome.isGone);
       counts.failed++;
     } else {
@@ -163,8 +200,13 @@ export async function deliver(payload: unknown, context: TaskContext, job: { id:
   }
 
   const by = (channel: Delivery['channel']) => pending.deliveries.filter((delivery) => delivery.channel === channel);
-  await Promise.all((['push', 'email'] as const).map((channel) => each(by(channel), atOnce[channel], (delivery) => work(delivery, pending))));
-  if (later.size > 0) await pool.query('select core.deliver_again($1, $2, $3)', [job.id, tenant_id, JSON.stringify(remainder(later))]);
+  await Promise.all(
+    (['push', 'email'] as const).map((channel) =>
+      each(by(channel), atOnce[channel], (delivery) => work(delivery, pending)),
+    ),
+  );
+  if (later.size > 0)
+    await pool.query('select core.deliver_again($1, $2, $3)', [job.id, tenant_id, JSON.stringify(remainder(later))]);
   logger.info({ task: 'deliver', tenant: tenant_id, ...counts });
 }
 

@@ -1,5 +1,5 @@
 import { eachSchool } from '../each-school.ts';
-import type { TaskContext } from '../worker.ts';
+import type { TaskContext } from '../task-context.ts';
 
 /**
  * Tells schools what nobody's request tells them: that their trial ends, that papers of their buses and drivers expire. Runs every hour,

@@ -1,8 +1,12 @@
 import { z } from 'zod';
 import type { Email } from '../email.ts';
-import type { TaskContext } from '../worker.ts';
+import type { TaskContext } from '../task-context.ts';
 
-const Payload = z.object({ tenant_id: z.int().nullable(), user_id: z.int().nullable(), kind: z.enum(['password_reset', 'invitation', 'email_verification']) });
+const Payload = z.object({
+  tenant_id: z.int().nullable(),
+  user_id: z.int().nullable(),
+  kind: z.enum(['password_reset', 'invitation', 'email_verification']),
+});
 
 /** What `core.email_prepare` answers. */
 interface Prepared {
@@ -18,7 +22,8 @@ interface Prepared {
 /** Text as HTML shows it. */
 export const escape = (text: string) => text.replace(/[&<>"']/g, (c) => `&#${String(c.charCodeAt(0))};`);
 
-const period = (hours: number) => (hours === 1 ? '1 hour' : hours <= 48 ? `${String(hours)} hours` : `${String(hours / 24)} days`);
+const period = (hours: number) =>
+  hours === 1 ? '1 hour' : hours <= 48 ? `${String(hours)} hours` : `${String(hours / 24)} days`;
 
 /** The words of each message. */
 const wording = {
@@ -40,7 +45,11 @@ const wording = {
 };
 
 /** One message in text and HTML. */
-function compose(prepared: Prepared, kind: keyof typeof wording, { publicUrl, passwordPageUrl }: TaskContext['links']): Email {
+function compose(
+  prepared: Prepared,
+  kind: keyof typeof wording,
+  { publicUrl, passwordPageUrl }: TaskContext['links'],
+): Email {
   const { subject, lead, tail } = wording[kind];
   const link =
     kind === 'email_verification'
@@ -62,7 +71,10 @@ function compose(prepared: Prepared, kind: keyof typeof wording, { publicUrl, pa
  */
 export async function send_email(payload: unknown, context: TaskContext): Promise<void> {
   const { tenant_id, user_id, kind } = Payload.parse(payload);
-  const { rows } = await context.pool.query<{ prepared: Prepared | null }>('select core.email_prepare($1, $2, $3) as prepared', [tenant_id, user_id, kind]);
+  const { rows } = await context.pool.query<{ prepared: Prepared | null }>(
+    'select core.email_prepare($1, $2, $3) as prepared',
+    [tenant_id, user_id, kind],
+  );
   const prepared = rows[0]?.prepared;
   if (prepared) await context.sendEmail(compose(prepared, kind, context.links));
 }

@@ -1,9 +1,9 @@
 import { z } from 'zod';
 import type { InvoiceData } from '../../src/documents/invoice.ts';
 import { print } from '../../src/documents/print.ts';
-import { moneyFormat, writtenDay } from '../../src/money.ts';
+import { moneyFormat, writtenDay } from '../../src/domain/money.ts';
 import type { Email } from '../email.ts';
-import type { TaskContext } from '../worker.ts';
+import type { TaskContext } from '../task-context.ts';
 import { escape } from './send_email.ts';
 
 const Payload = z.object({ tenant_id: z.int(), invoice_id: z.int(), sent_on: z.iso.date() });
@@ -29,7 +29,10 @@ function compose({ school, recipient, document }: Prepared, pdf: Buffer): Email 
     ['To pay', money(invoice.balance)],
     ['Due', due],
   ] as [string, string][];
-  const lead = invoice.status === 'overdue' ? `this invoice was due on ${due} and is not paid in full.` : `this invoice is due on ${due}.`;
+  const lead =
+    invoice.status === 'overdue'
+      ? `this invoice was due on ${due} and is not paid in full.`
+      : `this invoice is due on ${due}.`;
   const tail = 'You find it in the attachment. If you have paid it meanwhile, please ignore this message.';
   const signature = [school, letterhead.phone, letterhead.email].filter((line) => line !== null);
   return {
@@ -50,11 +53,10 @@ function compose({ school, recipient, document }: Prepared, pdf: Buffer): Email 
  */
 export async function send_invoice_reminder(payload: unknown, context: TaskContext): Promise<void> {
   const { tenant_id, invoice_id, sent_on } = Payload.parse(payload);
-  const { rows } = await context.pool.query<{ prepared: Prepared | null }>('select core.invoice_reminder_prepare($1, $2, $3) as prepared', [
-    tenant_id,
-    invoice_id,
-    sent_on,
-  ]);
+  const { rows } = await context.pool.query<{ prepared: Prepared | null }>(
+    'select core.invoice_reminder_prepare($1, $2, $3) as prepared',
+    [tenant_id, invoice_id, sent_on],
+  );
   const prepared = rows[0]?.prepared;
   if (prepared) await context.sendEmail(compose(prepared, await print({ kind: 'invoice', data: prepared.document })));
 }

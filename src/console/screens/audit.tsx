@@ -17,11 +17,16 @@ function SchoolPicker({ id, onPick }: { id: string; onPick: (id: string) => void
   const [active, setActive] = useState(0);
   const input = useRef<HTMLInputElement>(null);
   const chosen = useLoad(id === '' ? 'no school' : `name of school ${id}`, async (signal) =>
-    id === '' ? '' : (await ask<Tenant>('GET', `/api/platform/tenants/${encodeURIComponent(id)}`, { signal })).data.name,
+    id === ''
+      ? ''
+      : (await ask<Tenant>('GET', `/api/platform/tenants/${encodeURIComponent(id)}`, { signal })).data.name,
   );
   const search = useSettled(typed ?? '', 200).trim();
   const found = useLoad(`schools that fit ${search}`, async (signal) =>
-    search === '' ? [] : (await ask<Tenant[]>('GET', '/api/platform/tenants', { query: { search, pageSize: 8, sort: 'name' }, signal })).data,
+    search === ''
+      ? []
+      : (await ask<Tenant[]>('GET', '/api/platform/tenants', { query: { search, pageSize: 8, sort: 'name' }, signal }))
+          .data,
   );
   const options = typed === undefined || typed.trim() === '' ? [] : (found.data ?? []);
   const isOpen = options.length > 0;
@@ -97,8 +102,15 @@ export function Audit() {
   const change = (next: Record<string, string | undefined>) => setSearch({ ...given, page: undefined, ...next });
   const filters = { tenant_id, action, from_date, to_date };
   const query = { ...filters, page, pageSize: 25 };
-  const entries = useLoad(`audit ${JSON.stringify(query)}`, (signal) => ask<AuditLog[]>('GET', '/api/platform/audit-logs', { query, signal }), { keep: true });
-  const actions = useLoad('audit actions', async (signal) => (await ask<string[]>('GET', '/api/platform/audit-logs/actions', { signal })).data);
+  const entries = useLoad(
+    `audit ${JSON.stringify(query)}`,
+    (signal) => ask<AuditLog[]>('GET', '/api/platform/audit-logs', { query, signal }),
+    { keep: true },
+  );
+  const actions = useLoad(
+    'audit actions',
+    async (signal) => (await ask<string[]>('GET', '/api/platform/audit-logs/actions', { signal })).data,
+  );
   const [isExporting, setExporting] = useState(false);
   const save = async () => {
     setExporting(true);
@@ -112,7 +124,10 @@ export function Audit() {
   };
   const isFiltered = Object.values(filters).some((value) => value !== '');
   const known = actions.data ?? [];
-  const options = [['', 'Any action'], ...[...new Set([...known, ...(action ? [action] : [])])].map((one) => [one, actionName(one)])] as [string, string][];
+  const options = [
+    ['', 'Any action'],
+    ...[...new Set([...known, ...(action ? [action] : [])])].map((one) => [one, actionName(one)]),
+  ] as [string, string][];
 
   return (
     <>
@@ -128,9 +143,30 @@ export function Audit() {
       <Card isFlush>
         <div class="filters" role="search">
           <SchoolPicker id={tenant_id} onPick={(to) => change({ tenant_id: to })} />
-          <Select label="Action" name="action" isFilter value={action} options={options} onChange={(to) => change({ action: to })} />
-          <Text label="From" name="from_date" isFilter value={from_date} onChange={(to) => change({ from_date: to })} input={{ type: 'date' }} />
-          <Text label="To" name="to_date" isFilter value={to_date} onChange={(to) => change({ to_date: to })} input={{ type: 'date' }} />
+          <Select
+            label="Action"
+            name="action"
+            isFilter
+            value={action}
+            options={options}
+            onChange={(to) => change({ action: to })}
+          />
+          <Text
+            label="From"
+            name="from_date"
+            isFilter
+            value={from_date}
+            onChange={(to) => change({ from_date: to })}
+            input={{ type: 'date' }}
+          />
+          <Text
+            label="To"
+            name="to_date"
+            isFilter
+            value={to_date}
+            onChange={(to) => change({ to_date: to })}
+            input={{ type: 'date' }}
+          />
           {isFiltered && (
             <button type="button" class="button" onClick={() => setSearch({})}>
               Clear
@@ -148,7 +184,11 @@ export function Audit() {
               ) : (
                 <Empty title={isFiltered ? 'No entry fits.' : 'Nothing happened yet.'} />
               )}
-              <Pager pagination={pagination} names={['entry', 'entries']} onPage={(to) => change({ page: String(to) })} />
+              <Pager
+                pagination={pagination}
+                names={['entry', 'entries']}
+                onPage={(to) => change({ page: String(to) })}
+              />
             </div>
           )}
         </Show>

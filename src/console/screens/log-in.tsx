@@ -36,7 +36,13 @@ function LogInForm({ known }: { known?: string }) {
         isRequired
         value={email}
         onChange={setEmail}
-        input={{ type: 'email', autocomplete: 'username', autocapitalize: 'none', spellcheck: false, readOnly: known !== undefined }}
+        input={{
+          type: 'email',
+          autocomplete: 'username',
+          autocapitalize: 'none',
+          spellcheck: false,
+          readOnly: known !== undefined,
+        }}
       />
       <Text
         label="Password"
@@ -92,7 +98,8 @@ export function Analyst({ onLeave }: { onLeave: () => void }) {
       <div class="log-in">
         <h1>This console is for administrators</h1>
         <p>
-          You are logged in as {operator.value?.email}, an analyst. Analysts read figures by GraphQL: <a href="/graphql">/graphql</a>.
+          You are logged in as {operator.value?.email}, an analyst. Analysts read figures by GraphQL:{' '}
+          <a href="/graphql">/graphql</a>.
         </p>
         <p>If you need the console, ask an administrator of the platform to make you one.</p>
         <button type="button" class="button" onClick={onLeave}>

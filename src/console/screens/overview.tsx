@@ -87,7 +87,10 @@ function Figure({ label, value, to, part }: { label: string; value: number; to?:
 const share = (part: number, all: number) => (all > 0 ? `${Math.round((part / all) * 100)} % of all` : '');
 
 export function Overview() {
-  const figures = useLoad('overview', async (signal) => (await ask<Figures>('GET', '/api/platform/overview', { signal })).data);
+  const figures = useLoad(
+    'overview',
+    async (signal) => (await ask<Figures>('GET', '/api/platform/overview', { signal })).data,
+  );
   return (
     <>
       <Head
@@ -99,12 +102,29 @@ export function Overview() {
         }
       />
       <Show what={figures} lines={8}>
-        {({ total_tenants, active_tenants, suspended_tenants, signups_this_month, signups_by_month, recent_audit_logs }) => (
+        {({
+          total_tenants,
+          active_tenants,
+          suspended_tenants,
+          signups_this_month,
+          signups_by_month,
+          recent_audit_logs,
+        }) => (
           <>
             <dl class="figures">
               <Figure label="Schools" value={total_tenants} to="/schools" />
-              <Figure label="Active" value={active_tenants} to="/schools?status=active" part={share(active_tenants, total_tenants)} />
-              <Figure label="Suspended" value={suspended_tenants} to="/schools?status=suspended" part={share(suspended_tenants, total_tenants)} />
+              <Figure
+                label="Active"
+                value={active_tenants}
+                to="/schools?status=active"
+                part={share(active_tenants, total_tenants)}
+              />
+              <Figure
+                label="Suspended"
+                value={suspended_tenants}
+                to="/schools?status=suspended"
+                part={share(suspended_tenants, total_tenants)}
+              />
               <Figure label="Sign-ups this month" value={signups_this_month} to="/schools?sort=created_at&order=desc" />
             </dl>
             <div class="columns">
@@ -112,7 +132,11 @@ export function Overview() {
                 <Chart months={signups_by_month} />
               </Card>
               <Card title="Recent activity" actions={<a href={href('/audit')}>All entries</a>}>
-                {recent_audit_logs.length > 0 ? <Entries entries={recent_audit_logs.slice(0, 6)} /> : <Empty title="Nothing happened yet." />}
+                {recent_audit_logs.length > 0 ? (
+                  <Entries entries={recent_audit_logs.slice(0, 6)} />
+                ) : (
+                  <Empty title="Nothing happened yet." />
+                )}
               </Card>
             </div>
           </>

@@ -20,7 +20,10 @@ function Names({
     path: '/api/auth/profile',
     answer,
     toForm: ({ first_name, last_name, phone }) => ({ first_name, last_name, phone: phone ?? '' }),
-    toBody: ({ phone, ...changes }) => ({ ...changes, ...(phone === undefined ? {} : { phone: phone === '' ? null : phone }) }),
+    toBody: ({ phone, ...changes }) => ({
+      ...changes,
+      ...(phone === undefined ? {} : { phone: phone === '' ? null : phone }),
+    }),
     labels,
     onSaved,
   });
@@ -51,7 +54,14 @@ function Names({
               input={{ autocomplete: 'family-name' }}
             />
           </div>
-          <Text label="Phone" name="phone" value={value.phone} error={error('phone')} onChange={(phone) => set({ phone })} input={{ autocomplete: 'tel' }} />
+          <Text
+            label="Phone"
+            name="phone"
+            value={value.phone}
+            error={error('phone')}
+            onChange={(phone) => set({ phone })}
+            input={{ autocomplete: 'tel' }}
+          />
           <dl class="facts">
             <dt>E-mail</dt>
             <dd>{answer.data.email}</dd>
@@ -73,7 +83,9 @@ function Password() {
       await ask('POST', '/api/auth/password/change', { body });
     } catch (thrown) {
       if (!(thrown instanceof Failure) || thrown.code !== 'invalid_credentials') throw thrown;
-      throw new Failure(400, 'validation_error', 'Your password is wrong.', { details: [{ path: 'current_password', message: 'is wrong' }] });
+      throw new Failure(400, 'validation_error', 'Your password is wrong.', {
+        details: [{ path: 'current_password', message: 'is wrong' }],
+      });
     }
     form.reset(noPassword);
     say('Your password is changed. Your other sessions have ended.');
@@ -115,7 +127,9 @@ function Password() {
 }
 
 export function Profile() {
-  const profile = useLoad('profile', (signal) => ask<Record>('GET', '/api/auth/profile', { signal }), { isFresh: true });
+  const profile = useLoad('profile', (signal) => ask<Record>('GET', '/api/auth/profile', { signal }), {
+    isFresh: true,
+  });
   return (
     <>
       <Head title="Your profile" />

@@ -52,7 +52,11 @@ function NewSchool({ plans }: { plans: Plan[] }) {
       const { plan_id, trial_ends_at, ...rest } = value;
       // What was left empty is not sent: it has a value by default, or the service says that it is required.
       const given = Object.fromEntries(Object.entries(rest).filter(([, one]) => one !== ''));
-      const body = { ...given, ...(plan_id ? { plan_id: Number(plan_id) } : {}), trial_ends_at: fromLocal(trial_ends_at) };
+      const body = {
+        ...given,
+        ...(plan_id ? { plan_id: Number(plan_id) } : {}),
+        trial_ends_at: fromLocal(trial_ends_at),
+      };
       const { data } = await ask<TenantDetail>('POST', '/api/platform/tenants', { body, idempotencyKey: key(body) });
       say(
         <>
@@ -95,7 +99,12 @@ function NewSchool({ plans }: { plans: Plan[] }) {
                 set({ subdomain });
               }}
             />
-            <Text {...text('contact_email')} label="Contact e-mail" isRequired input={{ type: 'email', autocomplete: 'off' }} />
+            <Text
+              {...text('contact_email')}
+              label="Contact e-mail"
+              isRequired
+              input={{ type: 'email', autocomplete: 'off' }}
+            />
           </div>
           <div class="pair">
             <ZoneField {...text('time_zone')} />
@@ -138,13 +147,22 @@ function NewSchool({ plans }: { plans: Plan[] }) {
         {plan && (
           <details class="more">
             <summary>Features of this school alone</summary>
-            <FeatureFields flags={value.feature_flags} plan={plan} onChange={(feature_flags) => set({ feature_flags })} />
+            <FeatureFields
+              flags={value.feature_flags}
+              plan={plan}
+              onChange={(feature_flags) => set({ feature_flags })}
+            />
           </details>
         )}
       </Card>
       <Card title="First admin">
         <div class="form">
-          <Text {...text('admin_email')} label="E-mail" hint="The contact e-mail, where none is given." input={{ type: 'email', autocomplete: 'off' }} />
+          <Text
+            {...text('admin_email')}
+            label="E-mail"
+            hint="The contact e-mail, where none is given."
+            input={{ type: 'email', autocomplete: 'off' }}
+          />
           <div class="pair">
             <Text {...text('admin_first_name')} label="First name" input={{ autocomplete: 'off' }} />
             <Text {...text('admin_last_name')} label="Last name" input={{ autocomplete: 'off' }} />
@@ -173,7 +191,11 @@ export function SchoolNew() {
   const plans = usePlans();
   return (
     <>
-      <Head title="Create school" back={<a href={href('/schools')}>Schools</a>} lead="With its roles, its first admin and its subscription, at once." />
+      <Head
+        title="Create school"
+        back={<a href={href('/schools')}>Schools</a>}
+        lead="With its roles, its first admin and its subscription, at once."
+      />
       <div class="narrow">
         <Show what={plans}>{(data) => <NewSchool plans={data} />}</Show>
       </div>

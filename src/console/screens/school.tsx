@@ -42,7 +42,14 @@ const toBody = ({ plan_id, trial_ends_at, ...changes }: Partial<Fields>) => ({
 });
 
 function SchoolForm({ answer, plans, onSaved }: { answer: Read; plans: Plan[]; onSaved: (answer: Read) => void }) {
-  const form = useRecordForm({ path: `/api/platform/tenants/${answer.data.id}`, answer, toForm, toBody, labels, onSaved });
+  const form = useRecordForm({
+    path: `/api/platform/tenants/${answer.data.id}`,
+    answer,
+    toForm,
+    toBody,
+    labels,
+    onSaved,
+  });
   const { value, set, error, conflicts } = form;
   const isDeleted = answer.data.status === 'deleted';
   const text = (name: Exclude<keyof Fields, 'feature_flags'>) => ({
@@ -102,7 +109,9 @@ function Count({ label, value, most }: { label: string; value: number; most?: nu
       <dd class="count">
         {number(value)}
         {most !== undefined && <span class="muted"> of {number(most)}</span>}
-        {most !== undefined && most > 0 && <progress max={most} value={Math.min(value, most)} aria-label={`${label}: ${value} of ${most}`} />}
+        {most !== undefined && most > 0 && (
+          <progress max={most} value={Math.min(value, most)} aria-label={`${label}: ${value} of ${most}`} />
+        )}
       </dd>
     </>
   );
@@ -110,7 +119,13 @@ function Count({ label, value, most }: { label: string; value: number; most?: nu
 
 /** What an operator can do to a school, each with what it does said before. */
 function useSteps(school: Loaded<Read>) {
-  const step = async (question: Question, path: string, method: 'POST' | 'DELETE' | 'PUT', done: ComponentChildren, body?: object) => {
+  const step = async (
+    question: Question,
+    path: string,
+    method: 'POST' | 'DELETE' | 'PUT',
+    done: ComponentChildren,
+    body?: object,
+  ) => {
     const work = async () => {
       await ask(method, path, body ? { body } : {});
       await school.reload();
@@ -156,7 +171,10 @@ function useSteps(school: Loaded<Read>) {
             text: (
               <ul>
                 <li>Its users are refused at once, and it leaves the list of schools.</li>
-                <li>Its data is kept for a while: until then you can restore it. After that it is exported to a file and dropped.</li>
+                <li>
+                  Its data is kept for a while: until then you can restore it. After that it is exported to a file and
+                  dropped.
+                </li>
                 <li>Its subdomain stays taken.</li>
               </ul>
             ),
@@ -172,7 +190,11 @@ function useSteps(school: Loaded<Read>) {
         step(
           {
             title: <>Restore {name}?</>,
-            text: <p>It comes back with all its data, in the state that it had: a school that was suspended stays suspended.</p>,
+            text: (
+              <p>
+                It comes back with all its data, in the state that it had: a school that was suspended stays suspended.
+              </p>
+            ),
             action: 'Restore',
           },
           `${path}/restore`,
@@ -202,7 +224,9 @@ function useSteps(school: Loaded<Read>) {
 }
 
 export function School({ id = '' }: Record<string, string>) {
-  const school = useLoad<Read>(`school ${id}`, (signal) => ask<TenantDetail>('GET', `/api/platform/tenants/${encodeURIComponent(id)}`, { signal }));
+  const school = useLoad<Read>(`school ${id}`, (signal) =>
+    ask<TenantDetail>('GET', `/api/platform/tenants/${encodeURIComponent(id)}`, { signal }),
+  );
   const plans = usePlans();
   const [isLoggingIn, setLoggingIn] = useState(false);
   const steps = useSteps(school);
@@ -225,7 +249,8 @@ export function School({ id = '' }: Record<string, string>) {
     );
   }
   const { data } = school.data;
-  const { name, status, subdomain, subscription, stats, trial_ends_at, enabled_features, is_impersonation_allowed } = data;
+  const { name, status, subdomain, subscription, stats, trial_ends_at, enabled_features, is_impersonation_allowed } =
+    data;
   const plan = plans.data?.find((one) => one.id === data.plan.id);
   const { suspend, activate, remove, restore, forbidImpersonation } = steps(data);
 
@@ -273,7 +298,8 @@ export function School({ id = '' }: Record<string, string>) {
       {status === 'deleted' && data.deleted_at && (
         <div class="callout">
           <div>
-            Deleted <Moment at={data.deleted_at} form="ago" />. Its users are refused. Restore it to change anything here.
+            Deleted <Moment at={data.deleted_at} form="ago" />. Its users are refused. Restore it to change anything
+            here.
           </div>
         </div>
       )}
@@ -343,11 +369,17 @@ export function School({ id = '' }: Record<string, string>) {
             </dl>
           </Card>
           <Card title="Recent activity" actions={<a href={href(`/audit?tenant_id=${data.id}`)}>All entries</a>}>
-            {data.recent_audit_logs.length > 0 ? <Entries entries={data.recent_audit_logs} withSchool={false} /> : <Empty title="Nothing happened yet." />}
+            {data.recent_audit_logs.length > 0 ? (
+              <Entries entries={data.recent_audit_logs} withSchool={false} />
+            ) : (
+              <Empty title="Nothing happened yet." />
+            )}
           </Card>
         </div>
       </div>
-      {isLoggingIn && <Impersonate school={data} onClose={() => setLoggingIn(false)} onDone={() => void school.reload()} />}
+      {isLoggingIn && (
+        <Impersonate school={data} onClose={() => setLoggingIn(false)} onDone={() => void school.reload()} />
+      )}
     </>
   );
 }

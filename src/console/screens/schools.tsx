@@ -35,7 +35,11 @@ export function Schools() {
   }, [search]);
 
   const query = { search, status, plan_id, sort, order, page };
-  const schools = useLoad(`schools ${JSON.stringify(query)}`, (signal) => ask<Tenant[]>('GET', '/api/platform/tenants', { query, signal }), { keep: true });
+  const schools = useLoad(
+    `schools ${JSON.stringify(query)}`,
+    (signal) => ask<Tenant[]>('GET', '/api/platform/tenants', { query, signal }),
+    { keep: true },
+  );
   const onSort = (name: string, direction: 'asc' | 'desc') => change({ sort: name, order: direction });
   const isFiltered = search !== '' || status !== '' || plan_id !== '';
 
@@ -65,7 +69,12 @@ export function Schools() {
             <legend class="hidden">Status</legend>
             {states.map(([value, label]) => (
               <label key={value}>
-                <input type="radio" name="status" checked={status === value} onChange={() => change({ status: value })} />
+                <input
+                  type="radio"
+                  name="status"
+                  checked={status === value}
+                  onChange={() => change({ status: value })}
+                />
                 <span>{label}</span>
               </label>
             ))}
@@ -96,7 +105,12 @@ export function Schools() {
                       <SortHead name="plan" class="wide-only" {...{ sort, order, onSort }}>
                         Plan
                       </SortHead>
-                      <SortHead name="total_students" class="number wide-only" first="desc" {...{ sort, order, onSort }}>
+                      <SortHead
+                        name="total_students"
+                        class="number wide-only"
+                        first="desc"
+                        {...{ sort, order, onSort }}
+                      >
                         Students
                       </SortHead>
                       <SortHead name="created_at" class="wide-only" first="desc" {...{ sort, order, onSort }}>
@@ -147,7 +161,11 @@ export function Schools() {
                   )}
                 </Empty>
               )}
-              <Pager pagination={pagination} names={['school', 'schools']} onPage={(to) => change({ page: String(to) })} />
+              <Pager
+                pagination={pagination}
+                names={['school', 'schools']}
+                onPage={(to) => change({ page: String(to) })}
+              />
             </div>
           )}
         </Show>

@@ -71,8 +71,16 @@ function PlanForm({ form, conflicts = [], onClose, label, note }: PlanFormProps)
           <Text {...text('price_monthly')} input={{ type: 'number', min: '0', step: '0.01', inputMode: 'decimal' }} />
         </div>
         <div class="pair">
-          <Text {...text('max_students')} hint="At most, active ones." input={{ type: 'number', min: '0', inputMode: 'numeric' }} />
-          <Text {...text('max_teachers')} hint="At most, active ones." input={{ type: 'number', min: '0', inputMode: 'numeric' }} />
+          <Text
+            {...text('max_students')}
+            hint="At most, active ones."
+            input={{ type: 'number', min: '0', inputMode: 'numeric' }}
+          />
+          <Text
+            {...text('max_teachers')}
+            hint="At most, active ones."
+            input={{ type: 'number', min: '0', inputMode: 'numeric' }}
+          />
         </div>
         <fieldset class="form tight">
           <legend class="legend">Features</legend>
@@ -81,7 +89,11 @@ function PlanForm({ form, conflicts = [], onClose, label, note }: PlanFormProps)
               key={name}
               label={featureName(name)}
               isOn={value.features.includes(name)}
-              onChange={(isOn) => set({ features: (isOn ? [...value.features, name] : value.features.filter((one) => one !== name)).sort() })}
+              onChange={(isOn) =>
+                set({
+                  features: (isOn ? [...value.features, name] : value.features.filter((one) => one !== name)).sort(),
+                })
+              }
             />
           ))}
         </fieldset>
@@ -137,13 +149,19 @@ function PlanDialog({ plan, ...props }: PlanDialogProps & { plan: Plan | 'new' }
     if (await mayLeave()) props.onClose();
   };
   const path = plan === 'new' ? '' : `/api/platform/plans/${plan.id}`;
-  const read = useLoad(`plan ${path}`, async (signal) => (plan === 'new' ? undefined : await ask<Plan>('GET', path, { signal })), { isFresh: true });
+  const read = useLoad(
+    `plan ${path}`,
+    async (signal) => (plan === 'new' ? undefined : await ask<Plan>('GET', path, { signal })),
+    { isFresh: true },
+  );
   return (
     <Dialog title={plan === 'new' ? 'Create plan' : plan.name} isWide onClose={() => void close()}>
       {plan === 'new' ? (
         <NewPlan {...props} onClose={() => void close()} />
       ) : (
-        <Show what={read}>{(answer) => answer && <EditPlan {...props} answer={answer} onClose={() => void close()} />}</Show>
+        <Show what={read}>
+          {(answer) => answer && <EditPlan {...props} answer={answer} onClose={() => void close()} />}
+        </Show>
       )}
     </Dialog>
   );
@@ -216,7 +234,11 @@ function Plans() {
                       <td class="number wide-only">{number(plan.max_students)}</td>
                       <td class="number wide-only">{number(plan.max_teachers)}</td>
                       <td class="number wide-only above">
-                        {plan.tenant_count > 0 ? <a href={href(`/schools?plan_id=${plan.id}`)}>{number(plan.tenant_count)}</a> : 0}
+                        {plan.tenant_count > 0 ? (
+                          <a href={href(`/schools?plan_id=${plan.id}`)}>{number(plan.tenant_count)}</a>
+                        ) : (
+                          0
+                        )}
                       </td>
                       <td class="number">
                         {plan.tenant_count > 0 ? (
@@ -304,16 +326,37 @@ function SettingsForm({
     }),
   });
   const { value, set, error } = form;
-  const shown = ['sender_name', 'quiet_hours.start', 'quiet_hours.end', 'limits.push_per_user_per_day', 'limits.emails_per_user_per_day'];
+  const shown = [
+    'sender_name',
+    'quiet_hours.start',
+    'quiet_hours.end',
+    'limits.push_per_user_per_day',
+    'limits.emails_per_user_per_day',
+  ];
   return (
     <form class="stack" ref={form.ref} onSubmit={form.submit} noValidate>
       <FormProblem form={form} fields={shown} />
       <Conflicts conflicts={form.conflicts} />
       <Card title="Channels">
         <div class="form tight">
-          <Check label="In the app" hint="The list of notifications of every user." isOn={value.in_app} onChange={(in_app) => set({ in_app })} />
-          <Check label="Push" hint="Messages to phones and browsers." isOn={value.push} onChange={(push) => set({ push })} />
-          <Check label="E-mail" hint="Notifications only; password e-mails always go out." isOn={value.email} onChange={(email) => set({ email })} />
+          <Check
+            label="In the app"
+            hint="The list of notifications of every user."
+            isOn={value.in_app}
+            onChange={(in_app) => set({ in_app })}
+          />
+          <Check
+            label="Push"
+            hint="Messages to phones and browsers."
+            isOn={value.push}
+            onChange={(push) => set({ push })}
+          />
+          <Check
+            label="E-mail"
+            hint="Notifications only; password e-mails always go out."
+            isOn={value.email}
+            onChange={(email) => set({ email })}
+          />
           <p class="hint">A channel that is closed carries nothing, for no school.</p>
         </div>
       </Card>
@@ -361,7 +404,9 @@ function SettingsForm({
       </Card>
       <Card title="Limits">
         <div class="form">
-          <p class="hint">On one day of the school. What is above is not sent; the app shows it all the same. Empty is no limit.</p>
+          <p class="hint">
+            On one day of the school. What is above is not sent; the app shows it all the same. Empty is no limit.
+          </p>
           <div class="pair">
             <Text
               label="Push messages to one device"
@@ -388,9 +433,13 @@ function SettingsForm({
 }
 
 function Notifications() {
-  const settings = useLoad('notification settings', (signal) => ask<NotificationSettings>('GET', '/api/platform/notification-settings', { signal }), {
-    isFresh: true,
-  });
+  const settings = useLoad(
+    'notification settings',
+    (signal) => ask<NotificationSettings>('GET', '/api/platform/notification-settings', { signal }),
+    {
+      isFresh: true,
+    },
+  );
   return (
     <div class="narrow">
       <Show what={settings} lines={8}>

@@ -1,7 +1,18 @@
 import { useRef, useState } from 'preact/hooks';
 import { confirm, say } from '../dialogs.tsx';
 import { channelNames } from '../format.tsx';
-import { Check, Conflicts, Field, type Form, FormProblem, SaveBar, Select, Text, useForm, useRecordForm } from '../forms.tsx';
+import {
+  Check,
+  Conflicts,
+  Field,
+  type Form,
+  FormProblem,
+  SaveBar,
+  Select,
+  Text,
+  useForm,
+  useRecordForm,
+} from '../forms.tsx';
 import { type Answer, ask, idempotencyKeys } from '../http.ts';
 import { useLoad, useSettled } from '../load.ts';
 import { Card, Head, Show } from '../parts.tsx';
@@ -19,20 +30,44 @@ const labels = { subject: 'Subject', body: 'Text', is_active: 'Active' };
 const back = <a href={href('/templates')}>Notification templates</a>;
 
 /** The words as somebody would get them, with the values of an example. */
-function Preview({ event, channel, subject, body }: { event: NotificationEvent; channel: string; subject: string; body: string }) {
-  const words = useSettled(JSON.stringify({ key: event.key, channel, ...(subject.trim() ? { subject } : {}), body }), 250);
+function Preview({
+  event,
+  channel,
+  subject,
+  body,
+}: {
+  event: NotificationEvent;
+  channel: string;
+  subject: string;
+  body: string;
+}) {
+  const words = useSettled(
+    JSON.stringify({ key: event.key, channel, ...(subject.trim() ? { subject } : {}), body }),
+    250,
+  );
   const isEmpty = (JSON.parse(words) as { body: string }).body.trim() === '';
   const filled = useLoad(
     `preview ${words}`,
     async (signal) =>
-      isEmpty ? undefined : (await ask<Filled>('POST', '/api/platform/notification-templates/preview', { body: JSON.parse(words) as object, signal })).data,
+      isEmpty
+        ? undefined
+        : (
+            await ask<Filled>('POST', '/api/platform/notification-templates/preview', {
+              body: JSON.parse(words) as object,
+              signal,
+            })
+          ).data,
     { isFresh: true, keep: true },
   );
   return (
     <Card title="Preview">
       <div aria-live="polite" aria-busy={filled.isLoading}>
         {filled.failure ? (
-          <p class="problem">{filled.failure.details[0] ? filled.failure.details.map(({ message }) => message).join(' ') : filled.failure.message}</p>
+          <p class="problem">
+            {filled.failure.details[0]
+              ? filled.failure.details.map(({ message }) => message).join(' ')
+              : filled.failure.message}
+          </p>
         ) : filled.data ? (
           <div class={`preview ${channel}`}>
             <p>
@@ -50,7 +85,13 @@ function Preview({ event, channel, subject, body }: { event: NotificationEvent; 
 }
 
 /** Subject, text, and what can be put into them. */
-function WordsFields({ form, event }: { form: Pick<Form<Fields>, 'value' | 'set' | 'error'>; event: NotificationEvent }) {
+function WordsFields({
+  form,
+  event,
+}: {
+  form: Pick<Form<Fields>, 'value' | 'set' | 'error'>;
+  event: NotificationEvent;
+}) {
   const area = useRef<HTMLTextAreaElement>(null);
   const { value, set, error } = form;
   const insert = (name: string) => {
@@ -75,7 +116,13 @@ function WordsFields({ form, event }: { form: Pick<Form<Fields>, 'value' | 'set'
       />
       <Field label="Text" name="body" isRequired error={error('body')} hint="Plain text.">
         {(attributes) => (
-          <textarea {...attributes} ref={area} rows={7} value={value.body} onInput={({ currentTarget }) => set({ body: currentTarget.value })} />
+          <textarea
+            {...attributes}
+            ref={area}
+            rows={7}
+            value={value.body}
+            onInput={({ currentTarget }) => set({ body: currentTarget.value })}
+          />
         )}
       </Field>
       <div class="field">
@@ -95,7 +142,12 @@ function WordsFields({ form, event }: { form: Pick<Form<Fields>, 'value' | 'set'
         </div>
         <p class="hint">Choose one to put it into the text.</p>
       </div>
-      <Check label="Active" hint="While it is off, the event has its former words." isOn={value.is_active} onChange={(is_active) => set({ is_active })} />
+      <Check
+        label="Active"
+        hint="While it is off, the event has its former words."
+        isOn={value.is_active}
+        onChange={(is_active) => set({ is_active })}
+      />
     </>
   );
 }
@@ -108,12 +160,15 @@ function NewWords({ events }: { events: NotificationEvent[] }) {
     return { subject: found?.title ?? '', body: found?.message ?? '' };
   };
   const first = events.some(({ key }) => key === given['key']) ? (given['key'] ?? '') : (events[0]?.key ?? '');
-  const form = useForm({ key: first, channel: given['channel'] ?? 'in_app', is_active: true, ...wordsOf(first) }, async ({ subject, ...rest }) => {
-    const body = { ...rest, ...(subject.trim() ? { subject } : {}) };
-    await ask<Record>('POST', '/api/platform/notification-templates', { body, idempotencyKey: makeKey(body) });
-    say('The words are in use.');
-    await go('/templates', { force: true });
-  });
+  const form = useForm(
+    { key: first, channel: given['channel'] ?? 'in_app', is_active: true, ...wordsOf(first) },
+    async ({ subject, ...rest }) => {
+      const body = { ...rest, ...(subject.trim() ? { subject } : {}) };
+      await ask<Record>('POST', '/api/platform/notification-templates', { body, idempotencyKey: makeKey(body) });
+      say('The words are in use.');
+      await go('/templates', { force: true });
+    },
+  );
   const { value, set, error } = form;
   const event = events.find((one) => one.key === value.key);
   const choose = (key: string) => {
@@ -179,7 +234,15 @@ export function TemplateNew() {
 
 type Read = Pick<Answer<Record>, 'data' | 'etag'>;
 
-function EditWords({ answer, event, onSaved }: { answer: Read; event: NotificationEvent; onSaved: (answer: Read) => void }) {
+function EditWords({
+  answer,
+  event,
+  onSaved,
+}: {
+  answer: Read;
+  event: NotificationEvent;
+  onSaved: (answer: Read) => void;
+}) {
   const form = useRecordForm<Record, Fields>({
     path: `/api/platform/notification-templates/${answer.data.id}`,
     answer,

@@ -9,13 +9,19 @@ import type { Channel, NotificationEvent, Template } from '../types.ts';
 
 /** The events that notify. */
 export const useEvents = () =>
-  useLoad('events', async (signal) => (await ask<NotificationEvent[]>('GET', '/api/platform/notification-events', { signal })).data);
+  useLoad(
+    'events',
+    async (signal) => (await ask<NotificationEvent[]>('GET', '/api/platform/notification-events', { signal })).data,
+  );
 
 /** All words of operators: there can be one for each event and channel. */
 async function everyTemplate(signal: AbortSignal): Promise<Template[]> {
   const templates: Template[] = [];
   for (let page = 1; ; page++) {
-    const { data, pagination } = await ask<Template[]>('GET', '/api/platform/notification-templates', { query: { page, pageSize: 100 }, signal });
+    const { data, pagination } = await ask<Template[]>('GET', '/api/platform/notification-templates', {
+      query: { page, pageSize: 100 },
+      signal,
+    });
     templates.push(...data);
     if (page >= pagination.totalPages) return templates;
   }
@@ -23,11 +29,23 @@ async function everyTemplate(signal: AbortSignal): Promise<Template[]> {
 
 export const channels = Object.keys(channelNames) as Channel[];
 
-function Words({ event, channel, template }: { event: NotificationEvent; channel: Channel; template: Template | undefined }) {
+function Words({
+  event,
+  channel,
+  template,
+}: {
+  event: NotificationEvent;
+  channel: Channel;
+  template: Template | undefined;
+}) {
   const state = !template ? 'default' : template.is_active ? 'own words' : 'own words, off';
   const to = template ? `/templates/${template.id}` : `/templates/new?key=${event.key}&channel=${channel}`;
   return (
-    <a class={template ? 'words own' : 'words'} href={href(to)} aria-label={`${event.key}, ${channelNames[channel]}: ${state}`}>
+    <a
+      class={template ? 'words own' : 'words'}
+      href={href(to)}
+      aria-label={`${event.key}, ${channelNames[channel]}: ${state}`}
+    >
       <span>{channelNames[channel]}</span> <small>{state}</small>
     </a>
   );
@@ -53,14 +71,22 @@ export function Templates() {
         <div class="filters" role="search">
           <div class="search">
             <Icon name="search" />
-            <input type="search" aria-label="Search events" placeholder="Event" value={typed} onInput={(event) => setTyped(event.currentTarget.value)} />
+            <input
+              type="search"
+              aria-label="Search events"
+              placeholder="Event"
+              value={typed}
+              onInput={(event) => setTyped(event.currentTarget.value)}
+            />
           </div>
         </div>
         <Show what={events} lines={8}>
           {(all) => (
             <Show what={templates} lines={8}>
               {(words) => {
-                const shown = all.filter(({ key, description }) => `${key} ${description}`.toLowerCase().includes(wanted));
+                const shown = all.filter(({ key, description }) =>
+                  `${key} ${description}`.toLowerCase().includes(wanted),
+                );
                 if (shown.length === 0) return <Empty title="No event fits." />;
                 return (
                   <ul class="events">

@@ -1,0 +1,90 @@
+/**
+ * The architecture as rules: imports point down, never up, and never in a circle. `npm run check:imports` runs them.
+ *
+ *   process (src/main.ts, src/process), cli       start the service, read the environment
+ *   pages                                         console, documentation, GraphQL
+ *   endpoints                                     one file per resource
+ *   http                                          router, validation, OpenAPI, errors, limits, uploads, tokens
+ *   workers                                       background jobs
+ *   database  documents  timetable  analytics     one subject each
+ *   concurrency                                   thread pools, limits, queues
+ *   domain                                        errors, money, files: imports nothing of the project
+ */
+const floors = [
+  ['domain', '^src/domain/'],
+  ['concurrency', '^src/concurrency/'],
+  ['timetable', '^src/timetable/'],
+  ['documents', '^src/documents/'],
+  ['database', '^src/database/'],
+  ['analytics', '^src/analytics/'],
+  ['workers', '^workers/'],
+  ['http', '^src/http/'],
+  ['endpoints', '^src/endpoints/'],
+  ['pages', '^src/pages/'],
+  ['process', '^src/(process/|main[.]ts$)'],
+  ['cli', '^src/cli/'],
+];
+
+/** What each floor may import, besides itself and packages. */
+const allowed = {
+  domain: [],
+  concurrency: ['domain'],
+  timetable: ['domain', 'concurrency'],
+  documents: ['domain', 'concurrency', 'timetable'],
+  database: ['domain'],
+  analytics: ['domain', 'concurrency'],
+  workers: ['domain', 'concurrency', 'database', 'documents'],
+  http: ['domain', 'concurrency', 'database', 'documents', 'analytics'],
+  endpoints: ['domain', 'concurrency', 'database', 'documents', 'timetable', 'http'],
+  pages: ['domain', 'concurrency', 'analytics', 'http'],
+  process: [
+    'domain',
+    'concurrency',
+    'database',
+    'documents',
+    'timetable',
+    'analytics',
+    'workers',
+    'http',
+    'endpoints',
+    'pages',
+  ],
+  cli: ['domain', 'concurrency', 'database', 'analytics', 'http', 'endpoints', 'process'],
+};
+
+const paths = new Map(floors);
+
+/** @type {import('dependency-cruiser').IConfiguration} */
+export default {
+  forbidden: [
+    { name: 'no-cycles', severity: 'error', from: {}, to: { circular: true } },
+    ...floors.map(([name, path]) => ({
+      name: `${name}-imports-only-floors-below`,
+      severity: 'error',
+      from: { path },
+      to: {
+        path: '^(src|workers|db|test|bench|docs)/',
+        pathNot: [path, ...allowed[name].map((other) => paths.get(other))],
+      },
+    })),
+    {
+      name: 'console-is-a-browser-program',
+      comment: 'The console may take types from the endpoints, and nothing that runs.',
+      severity: 'error',
+      from: { path: '^src/console/', pathNot: '^src/console/types[.]ts$' },
+      to: { path: '^(src|workers|db|test|bench|docs)/', pathNot: '^src/console/' },
+    },
+    {
+      name: 'product-imports-no-tests',
+      severity: 'error',
+      from: { path: '^(src|workers|db)/' },
+      to: { path: '^(test|bench|docs)/' },
+    },
+  ],
+  options: {
+    doNotFollow: { path: 'node_modules' },
+    tsPreCompilationDeps: true,
+    tsConfig: { fileName: 'tsconfig.json' },
+    enhancedResolveOptions: { extensions: ['.ts', '.tsx', '.mts', '.js', '.json'] },
+  },
+};

@@ -1,0 +1,227 @@
+import { Readable } from 'node:stream';
+import { setImmediate as nextTurn } from 'node:timers/promises';
+import { stringify } from 'csv-stringify/sync';
+import { strToU8, Zip, ZipDeflate } from 'fflate';
+import { ThreadLimitError, threadLine } from '../concurrency/thread-pool.ts';
+import type { Download, Upload } from '../domain/files.ts';
+import { ApiError } from '../domain/errors.ts';
+
+export const csvType = 'text/csv';
+export const xlsxType = 'application/vnd.openxmlformats-officedocument.spreadsheetml.sheet';
+
+/** A row of a file that holds something: its line there, from 1, and its cells as trimmed text, without the empty ones at the end. */
+export interface SheetRow {
+  line: number;
+  cells: string[];
+}
+
+/** What the reading thread is given, and what it answers. */
+export interface Reading {
+  content: Uint8Array;
+  contentType: string;
+  maxRows: number;
+}
+export type Read = { rows: SheetRow[] } | { refusal: string };
+
+/** A file may be made to hurt whoever reads it: the thread that does has so much memory and time, dies alone, and reads no other file. */
+const read = threadLine<Read>({
+  script: new URL('spreadsheets.worker.ts', import.meta.url),
+  resourceLimits: { maxOldGenerationSizeMb: 256, maxYoungGenerationSizeMb: 32, stackSizeMb: 4 },
+  most: 2,
+  maxWaiting: 16,
+  keepMilliseconds: 0,
+  busy: 'Too many files are being read. Try again in a moment.',
+});
+/** How long one file may be read; tests on a busy machine give it more. */
+export const reading = { maxMilliseconds: 10_000 };
+const beyond = {
+  time: 'The file takes too long to read. Make it smaller.',
+  memory: 'The file is too large when unpacked.',
+};
+
+/**
+ * The rows of a .csv (UTF-8; comma, semicolon or tab) or of the first sheet of an .xlsx, read in a thread of its own. A date is
+ * `YYYY-MM-DD`, yes and no are `true` and `false`, a formula is what it came to.
+ * @param maxRows  with the header
+ * @throws ApiError validation_error when the file is damaged or too large, unavailable when too many wait to be read
+ */
+export async function readSheet(
+  { content, contentType }: Pick<Upload, 'content' | 'contentType'>,
+  maxRows: number,
+): Promise<SheetRow[]> {
+  const answer = await read({ content, contentType, maxRows } satisfies Reading, reading).catch(
+    (error: unknown): Read => {
+      if (error instanceof ThreadLimitError) return { refusal: beyond[error.limit] };
+      throw error;
+    },
+  );
+  if ('rows' in answer) return answer.rows;
+  throw new ApiError('validation_error', answer.refusal, { details: [{ path: 'file', message: answer.refusal }] });
+}
+
+/** What a cell may hold; a date is a day. */
+export type Cell = string | number | boolean | Date | null;
+
+/** A table to write, in memory or row by row as it comes; the header is made of its columns. */
+export interface Sheet {
+  name: string;
+  /** `isText` keeps what people type into an .xlsx as they typed it: 007 and +234 stay; `isMoney` shows numbers with two decimals. Width in characters. */
+  columns: { header: string; width?: number; isText?: boolean; isMoney?: boolean }[];
+  rows: Iterable<Cell[]> | AsyncIterable<Cell[]>;
+}
+
+/** A spreadsheet program would take text that begins so for a formula; a quote before it tells that it is none. Reading takes it off. */
+const neutral = (text: string) => (/^'*[=+\-@\t\r＝＋－＠]/.test(text) ? `'${text}` : text);
+
+const day = (date: Date) => date.toISOString().slice(0, 10);
+
+/** A .csv as spreadsheet programs open it, UTF-8 with its mark, or an .xlsx; either is made while it is sent, in little memory. */
+export function sheetFile(
+  format: 'csv' | 'xlsx',
+  name: string,
+  [first, ...others]: [Sheet, ...Sheet[]],
+): Download & { content: Readable } {
+  return {
+    name: `${name}.${format}`,
+    contentType: format === 'csv' ? `${csvType}; charset=utf-8` : xlsxType,
+    content: Readable.from(format === 'csv' ? csv(first) : xlsx([first, ...others]), { objectMode: false }),
+  };
+}
+
+/** Rows come and go some at a time, and others have their turn between. */
+const chunkRows = 200;
+
+async function* chunks(rows: Sheet['rows']): AsyncGenerator<Cell[][]> {
+  let chunk: Cell[][] = [];
+  for await (const row of rows) {
+    if (chunk.push(row) < chunkRows) continue;
+    yield chunk;
+    chunk = [];
+    await nextTurn();
+  }
+  yield chunk;
+}
+
+async function* csv({ columns, rows }: Sheet): AsyncGenerator<string> {
+  const cast = { string: neutral, boolean: String, date: day };
+  const text = (some: Cell[][]) => stringify(some, { record_delimiter: 'windows', quoted_match: /[\r\n]/, cast });
+  yield `\ufeff${text([columns.map(({ header }) => header)])}`;
+  for await (const chunk of chunks(rows)) yield text(chunk);
+}
+
+const office = 'http://schemas.openxmlformats.org/officeDocument/2006/relationships';
+const main = 'xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main"';
+const packaged = (what: string) => `xmlns="http://schemas.openxmlformats.org/package/2006/${what}"`;
+
+/** The numbers of the cell formats in `styles`. */
+const formats = { header: 1, text: 2, date: 3, money: 4 };
+const styles = `<styleSheet ${main}><numFmts count="1"><numFmt numFmtId="164" formatCode="yyyy-mm-dd"/></numFmts>\
+<fonts count="2"><font><sz val="11"/><name val="Calibri"/></font><font><b/><sz val="11"/><name val="Calibri"/></font></fonts>\
+<fills count="2"><fill><patternFill patternType="none"/></fill><fill><patternFill patternType="gray125"/></fill></fills>\
+<borders count="1"><border><left/><right/><top/><bottom/><diagonal/></border></borders>\
+<cellStyleXfs count="1"><xf numFmtId="0" fontId="0" fillId="0" borderId="0"/></cellStyleXfs>\
+<cellXfs count="5"><xf numFmtId="0" fontId="0" fillId="0" borderId="0" xfId="0"/>\
+<xf numFmtId="0" fontId="1" fillId="0" borderId="0" xfId="0" applyFont="1"/>\
+<xf numFmtId="49" fontId="0" fillId="0" borderId="0" xfId="0" applyNumberFormat="1"/>\
+<xf numFmtId="164" fontId="0" fillId="0" borderId="0" xfId="0" applyNumberFormat="1"/>\
+<xf numFmtId="4" fontId="0" fillId="0" borderId="0" xfId="0" applyNumberFormat="1"/></cellXfs>\
+<cellStyles count="1"><cellStyle name="Normal" xfId="0" builtinId="0"/></cellStyles></styleSheet>`;
+
+/** Text in XML, without the characters that XML can't hold, in the length that a cell can; `_x0041_` would be read as A. */
+const xml = (text: string) =>
+  text
+    .slice(0, 32_767)
+    .toWellFormed()
+    .replace(/[\0-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]/g, '')
+    .replace(/_(?=x[\dA-Fa-f]{4}_)/g, '_x005F_')
+    .replace(/[&<>"\r]/g, (character) => `&#${String(character.charCodeAt(0))};`);
+
+/** A, B, … Z, AA, … */
+const letters = (column: number): string =>
+  (column < 26 ? '' : letters(Math.floor(column / 26) - 1)) + String.fromCharCode(65 + (column % 26));
+
+/** Days since the last of 1899, as spreadsheets count; those before March 1900 they count wrongly. */
+const serial = (date: Date) => Math.floor(date.getTime() / 86_400_000) + 25_569;
+
+function cellXml(value: Cell, at: string, format?: number): string {
+  const style = format === undefined ? '' : ` s="${String(format)}"`;
+  if (value === null || value === '') return '';
+  if (typeof value === 'number') return `<c r="${at}"${style}><v>${String(value)}</v></c>`;
+  if (typeof value === 'boolean') return `<c r="${at}"${style} t="b"><v>${value ? '1' : '0'}</v></c>`;
+  if (value instanceof Date)
+    return serial(value) > 60 ? cellXml(serial(value), at, formats.date) : cellXml(day(value), at);
+  return `<c r="${at}"${style} t="inlineStr"><is><t xml:space="preserve">${xml(neutral(value))}</t></is></c>`;
+}
+
+const rowXml = (cells: Cell[], row: number, columnFormats: (number | undefined)[]) =>
+  `<row r="${String(row)}">${cells.map((cell, column) => cellXml(cell, letters(column) + String(row), columnFormats[column])).join('')}</row>`;
+
+async function* sheetXml({ columns, rows }: Sheet): AsyncGenerator<string> {
+  const column = ({ header, width, isText, isMoney }: Sheet['columns'][number], n: number) => {
+    const style = isText ? formats.text : isMoney ? formats.money : undefined;
+    return `<col min="${String(n + 1)}" max="${String(n + 1)}" width="${String(width ?? header.length + 4)}" customWidth="1"${style === undefined ? '' : ` style="${String(style)}"`}/>`;
+  };
+  yield `<worksheet ${main}><sheetViews><sheetView workbookViewId="0"><pane ySplit="1" topLeftCell="A2" activePane="bottomLeft" state="frozen"/></sheetView></sheetViews>\
+<cols>${columns.map(column).join('')}</cols><sheetData>`;
+  const headers = columns.map(({ header }) => header);
+  yield rowXml(
+    headers,
+    1,
+    headers.map(() => formats.header),
+  );
+  const columnFormats = columns.map(({ isMoney }) => (isMoney ? formats.money : undefined));
+  let row = 1;
+  for await (const chunk of chunks(rows)) yield chunk.map((cells) => rowXml(cells, ++row, columnFormats)).join('');
+  yield '</sheetData></worksheet>';
+}
+
+async function* xlsx(sheets: Sheet[]): AsyncGenerator<Uint8Array> {
+  let done: Uint8Array[] = [];
+  const zip = new Zip((error, data) => {
+    if (error) throw error;
+    done.push(data);
+  });
+  async function* part(name: string, content: Iterable<string> | AsyncIterable<string>) {
+    const file = new ZipDeflate(name, { level: 1 });
+    zip.add(file);
+    for await (const text of content) {
+      file.push(strToU8(text));
+      yield* done;
+      done = [];
+    }
+    file.push(new Uint8Array(), true);
+  }
+  const each = (one: (sheet: Sheet, n: string) => string) =>
+    sheets.map((sheet, index) => one(sheet, String(index + 1))).join('');
+  const type = (path: string, what: string) =>
+    `<Override PartName="/xl/${path}" ContentType="application/vnd.openxmlformats-officedocument.spreadsheetml.${what}+xml"/>`;
+  const relation = (id: string, what: string, target: string) =>
+    `<Relationship Id="${id}" Type="${office}/${what}" Target="${target}"/>`;
+  const parts: [string, string][] = [
+    [
+      '[Content_Types].xml',
+      `<Types ${packaged('content-types')}><Default Extension="rels" ContentType="application/vnd.openxmlformats-package.relationships+xml"/>\
+${type('workbook.xml', 'sheet.main')}${type('styles.xml', 'styles')}${each((_, n) => type(`worksheets/sheet${n}.xml`, 'worksheet'))}</Types>`,
+    ],
+    [
+      '_rels/.rels',
+      `<Relationships ${packaged('relationships')}>${relation('rId1', 'officeDocument', 'xl/workbook.xml')}</Relationships>`,
+    ],
+    [
+      'xl/workbook.xml',
+      `<workbook ${main} xmlns:r="${office}"><sheets>${each(({ name }, n) => `<sheet name="${xml(name)}" sheetId="${n}" r:id="rId${n}"/>`)}</sheets></workbook>`,
+    ],
+    [
+      'xl/_rels/workbook.xml.rels',
+      `<Relationships ${packaged('relationships')}>${each((_, n) => relation(`rId${n}`, 'worksheet', `worksheets/sheet${n}.xml`))}\
+${relation('rIdStyles', 'styles', 'styles.xml')}</Relationships>`,
+    ],
+    ['xl/styles.xml', styles],
+  ];
+  const head = '<?xml version="1.0" encoding="UTF-8" standalone="yes"?>\n';
+  for (const [name, text] of parts) yield* part(name, [head + text]);
+  for (const [index, sheet] of sheets.entries())
+    yield* part(`xl/worksheets/sheet${String(index + 1)}.xml`, sheetXml(sheet));
+  zip.end();
+  yield* done;
+}

@@ -1,0 +1,47 @@
+import { z } from 'zod';
+import { type ExportColumn, exporter, exportFormat, exportTypes } from '../http/exports.ts';
+import { resource } from '../http/endpoint.ts';
+import { page } from '../http/schemas.ts';
+import { auditFilters } from './platform.ts';
+
+const column = (header: string, type: ExportColumn['type'] = 'text', width?: number): ExportColumn => ({
+  header,
+  type,
+  ...(width ? { width } : {}),
+});
+
+export const auditLogs = resource('/platform/audit-logs', 'Audit trail', 'What operators did, as a file.', {
+  'GET /actions': {
+    operation: 'platform_audit_logs_actions',
+    summary: 'The actions that the audit trail has',
+    answer: z.array(z.string()),
+  },
+  'GET /export': {
+    operation: 'platform_audit_logs_export',
+    summary: 'The audit trail as a file',
+    description: 'Oldest first, with the filters of the list. Leaves an entry itself.',
+    query: z.strictObject({ ...exportFormat, search: page({}, ['created_at']).shape.search, ...auditFilters }),
+    bytes: exportTypes,
+    handler: exporter('platform_audit_logs_export_page', {
+      name: 'audit-log',
+      begin: 'platform_audit_logs_export',
+      columns: [
+        column('id', 'number'),
+        column('created_at', 'text', 24),
+        column('actor_id', 'number'),
+        column('actor_email', 'text', 30),
+        column('impersonated_user_id', 'number'),
+        column('impersonated_email', 'text', 30),
+        column('action', 'text', 30),
+        column('tenant_id', 'number'),
+        column('tenant_name', 'text', 30),
+        column('target_type'),
+        column('target_id', 'number'),
+        column('changes', 'text', 60),
+        column('ip', 'text', 16),
+        column('user_agent', 'text', 30),
+        column('request_id', 'text', 36),
+      ],
+    }),
+  },
+});

@@ -1,0 +1,260 @@
+import { z } from 'zod';
+import { type Exchange, type Handler, resource } from '../http/endpoint.ts';
+import { ApiError } from '../domain/errors.ts';
+import { toApiError } from '../http/errors.ts';
+import { clearRefreshCookie, requireSameOrigin, setRefreshCookie, tokenOfCookie } from '../http/refresh-cookie.ts';
+import { email, id, optionalText, password, text, timestamp, timestamps } from '../http/schemas.ts';
+
+const school = {
+  tenant_id: id.optional().meta({ description: 'The school by number …' }),
+  subdomain: text(63)
+    .optional()
+    .meta({ description: '… or by subdomain; header or host will do as well.', examples: ['demo'] }),
+  is_platform: z.boolean().optional().meta({ description: 'True for an operator, who names no school.' }),
+};
+
+const Login = z
+  .strictObject({
+    ...{ email, password: z.string().min(1).max(200), ...school },
+    refresh_cookie: z.boolean().optional().meta({
+      description:
+        'True for a page of this origin: the refresh token comes as a cookie that scripts can not read, and not as a header.',
+    }),
+  })
+  .meta({ id: 'Login' });
+
+const UserContext = z
+  .object({
+    id,
+    email: z.string(),
+    first_name: z.string(),
+    last_name: z.string(),
+    profile_picture_url: z.string().nullable(),
+  })
+  .meta({ id: 'UserContext' });
+
+const LoginAnswer = z
+  .object({
+    access_token: z.string(),
+    user: UserContext,
+    permissions: z.array(z.string()),
+    enabled_features: z.array(z.string()),
+  })
+  .meta({ id: 'LoginAnswer', description: 'The refresh token comes in the header X-Refresh-Token, or as a cookie.' });
+
+export const Profile = UserContext.extend({
+  phone: z.string().nullable(),
+  email_verified: z.boolean(),
+  last_login_at: timestamp.nullable(),
+  is_platform_admin: z.boolean().meta({ description: 'True for an operator.' }),
+  tenant: z
+    .object({ id, name: z.string(), subdomain: z.string(), time_zone: z.string(), is_setup_complete: z.boolean() })
+    .nullable()
+    .meta({ description: 'The school; null for an operator.' }),
+  impersonated_by: z
+    .object({ id, email: z.string() })
+    .nullable()
+    .meta({ description: 'The operator who acts for this user in this session; null for the user.' }),
+  roles: z.array(z.string()),
+  permissions: z.array(z.string()),
+  ...timestamps,
+}).meta({ id: 'Profile' });
+
+const ProfileChange = z
+  .strictObject({ first_name: text(100), last_name: text(100), phone: optionalText(50) })
+  .partial()
+  .meta({ id: 'ProfileChange' });
+
+const token = text(200).meta({ description: 'From the link in the e-mail.' });
+const Message = z.object({ message: z.string() }).meta({ id: 'Message' });
+const Identified = z.object({ id }).meta({ id: 'Identified' });
+const Verified = z.object({ id, email_verified: z.literal(true) }).meta({ id: 'Verified' });
+
+interface Credentials {
+  user_id: number | null;
+  password_hash: string | null;
+  retry_after?: number;
+}
+
+/** Looks a password up and verifies it. @throws ApiError rate_limited after ten failures, invalid_credentials */
+async function verified(
+  { call, services }: Exchange,
+  operation: string,
+  params: object,
+  given: string,
+): Promise<Credentials> {
+  const credentials = JSON.parse(await call(operation, params)) as Credentials;
+  if (credentials.retry_after !== undefined) {
+    throw new ApiError('rate_limited', 'Too many failed log-ins. Try again later.', {
+      retryAfter: credentials.retry_after,
+    });
+  }
+  if (!(await services.passwords.verify(credentials.password_hash, given))) {
+    throw new ApiError('invalid_credentials', 'The e-mail or the password is wrong.');
+  }
+  return credentials;
+}
+
+const login: Handler = async (exchange) => {
+  const { password: given, refresh_cookie, ...rest } = exchange.params as z.output<typeof Login>;
+  const credentials = await verified(exchange, 'auth_credentials', rest, given);
+  const { session_id, refresh_token, tenant_id, ...answer } = JSON.parse(
+    await exchange.call('auth_session_open', {
+      ...rest,
+      user_id: credentials.user_id,
+      password_hash: credentials.password_hash,
+    }),
+  ) as { session_id: number; refresh_token: string; tenant_id: number | null };
+  if (refresh_cookie) setRefreshCookie(exchange, refresh_token);
+  else exchange.res.set('X-Refresh-Token', refresh_token);
+  const access_token = exchange.services.tokens.sign({ session_id, user_id: credentials.user_id ?? 0, tenant_id });
+  return JSON.stringify({ access_token, ...answer });
+};
+
+/** The next token goes the way that the one before came. */
+const refresh: Handler = async (exchange) => {
+  const { req, res, call, services } = exchange;
+  const header = req.get('x-refresh-token');
+  const cookie = header ? undefined : tokenOfCookie(exchange);
+  const presented = header ?? cookie;
+  if (!presented)
+    throw new ApiError(
+      'unauthenticated',
+      'Send the refresh token in the header X-Refresh-Token, or the cookie of a log-in with refresh_cookie.',
+    );
+  if (cookie) requireSameOrigin(exchange);
+  try {
+    const answer = JSON.parse(await call('auth_refresh', { refresh_token: presented })) as {
+      session_id: number;
+      user_id: number;
+      tenant_id: number | null;
+      refresh_token: string;
+      refused?: string;
+      is_over?: boolean;
+    };
+    if (answer.refused) {
+      // Of two tabs at once one has the next cookie already, which must stay.
+      if (cookie && answer.is_over) clearRefreshCookie(exchange);
+      throw new ApiError('invalid_token', answer.refused);
+    }
+    if (cookie) setRefreshCookie(exchange, answer.refresh_token);
+    else res.set('X-Refresh-Token', answer.refresh_token);
+    return JSON.stringify({ access_token: services.tokens.sign(answer) });
+  } catch (error) {
+    if (cookie && !(error instanceof ApiError) && toApiError(error).error === 'invalid_token')
+      clearRefreshCookie(exchange);
+    throw error;
+  }
+};
+
+/** An operator who ends what they do for a user stays logged in to the console, whose cookie it is. */
+const logout: Handler = async (exchange) => {
+  const answer = await exchange.call('auth_logout', {});
+  if (tokenOfCookie(exchange) && !exchange.req.claims?.impersonated_by) clearRefreshCookie(exchange);
+  return answer;
+};
+
+const changePassword: Handler = async (exchange) => {
+  const { current_password, password: next } = exchange.params as { current_password: string; password: string };
+  const credentials = await verified(exchange, 'auth_own_credentials', {}, current_password);
+  const password_hash = await exchange.services.passwords.hash(next);
+  return exchange.call('auth_password_change', { password_hash, current_password_hash: credentials.password_hash });
+};
+
+export const auth = resource('/auth', 'Auth', 'Log-in, sessions, the own profile and password.', {
+  'POST /login': {
+    operation: 'auth_credentials',
+    operationId: 'auth_login',
+    summary: 'Log in',
+    description:
+      'By e-mail and password, and the school by tenant_id or subdomain; an operator sends is_platform instead. The refresh token comes in the header X-Refresh-Token; with refresh_cookie as the cookie `refresh_token` (`__Host-refresh_token` with https), HttpOnly and SameSite=Strict.',
+    body: Login,
+    answer: LoginAnswer,
+    errors: ['invalid_credentials'],
+    handler: login,
+  },
+  'POST /logout': {
+    operation: 'auth_logout',
+    summary: 'Log out',
+    description: 'Access and refresh token both stop at once; the cookie of a refresh token is removed.',
+    answer: Identified,
+    handler: logout,
+  },
+  'POST /refresh': {
+    operation: 'auth_refresh',
+    summary: 'Trade the refresh token for a new access token',
+    description:
+      'From the header X-Refresh-Token or, without it, the cookie of a log-in with refresh_cookie, which is taken from pages of this origin only (403 else). ' +
+      'The next refresh token comes in the same way; the one that was sent is used up.',
+    errors: ['forbidden'],
+    answer: z.object({ access_token: z.string() }).meta({ id: 'RefreshAnswer' }),
+    handler: refresh,
+  },
+  'GET /profile': { operation: 'auth_profile', summary: 'Read your own profile', answer: Profile },
+  'PUT /profile': {
+    operation: 'auth_profile_update',
+    summary: 'Change your own profile',
+    body: ProfileChange,
+    answer: Profile,
+  },
+  'GET /profile/picture': {
+    operation: 'auth_profile_picture',
+    summary: 'Your own picture',
+    query: z.strictObject({
+      v: z.string().max(50).optional().meta({ description: 'Changes with the picture, for caches.' }),
+    }),
+    bytes: ['image/jpeg', 'image/png'],
+  },
+  'POST /profile/picture': {
+    operation: 'auth_profile_picture_set',
+    summary: 'Set your own picture',
+    description: 'JPEG or PNG by content, 5 MB at most, in the field `picture` or `file`.',
+    upload: {
+      fields: ['picture', 'file', 'profile_picture'],
+      maxBytes: 5 * 1024 * 1024,
+      types: ['image/jpeg', 'image/png'],
+    },
+    answer: Profile,
+  },
+  'POST /password/change': {
+    operation: 'auth_password_change',
+    summary: 'Change your own password',
+    description: 'Ends your other sessions.',
+    body: z.strictObject({ current_password: z.string().min(1).max(200), password }).meta({ id: 'PasswordChange' }),
+    answer: Identified,
+    errors: ['invalid_credentials', 'forbidden'],
+    handler: changePassword,
+  },
+  'POST /password/forgot': {
+    operation: 'auth_password_forgot',
+    summary: 'Ask for an e-mail to reset the password',
+    description: 'Answers the same whether the address is known or not.',
+    body: z.strictObject({ email, ...school }).meta({ id: 'PasswordForgot' }),
+    answer: Message,
+  },
+  'POST /password/reset': {
+    operation: 'auth_password_reset',
+    summary: 'Set a new password with the token of the e-mail',
+    body: z.strictObject({ token, password }).meta({ id: 'PasswordReset' }),
+    hashes: 'password',
+    answer: Identified,
+  },
+  'GET /email/verify': {
+    operation: 'auth_email_verify',
+    operationId: 'auth_email_verify_link',
+    summary: 'Verify an e-mail address by link',
+    query: z.strictObject({ token }),
+    answer: Verified,
+  },
+  'POST /email/verify': {
+    operation: 'auth_email_verify',
+    summary: 'Verify an e-mail address',
+    body: z.strictObject({ token }).meta({ id: 'EmailVerify' }),
+    answer: Verified,
+  },
+  'GET /enabled-features': {
+    operation: 'auth_enabled_features',
+    summary: 'The features that are enabled for the school',
+    answer: z.array(z.string()),
+  },
+});

@@ -1,0 +1,87 @@
+import type { Resource } from '../http/endpoint.ts';
+import { academicTerms } from './academic-terms.ts';
+import { academics } from './academics.ts';
+import { attendance } from './attendance.ts';
+import { auditLogs } from './audit-logs.ts';
+import { auth } from './auth.ts';
+import { balances } from './balances.ts';
+import { classSubjects } from './class-subjects.ts';
+import { classes } from './classes.ts';
+import { dashboard } from './dashboard.ts';
+import { devices } from './devices.ts';
+import { feeStructures } from './fee-structures.ts';
+import { financeSummary } from './finance-summary.ts';
+import { holidays } from './holidays.ts';
+import { impersonation } from './impersonation.ts';
+import { imports } from './imports.ts';
+import { invoices } from './invoices.ts';
+import { masterData } from './master-data.ts';
+import { notificationTemplates } from './notification-templates.ts';
+import { notifications } from './notifications.ts';
+import { feePayments, financePayments } from './payments.ts';
+import { platform } from './platform.ts';
+import { platformNotifications } from './platform-notifications.ts';
+import { rbac } from './rbac.ts';
+import { calendar, schedule } from './schedule.ts';
+import { schoolSetup } from './school-setup.ts';
+import { studentFees } from './student-fees.ts';
+import { students } from './students.ts';
+import { gradeSubjects, subjects } from './subjects.ts';
+import { subscription } from './subscription.ts';
+import { teachers } from './teachers.ts';
+import { timetable } from './timetable.ts';
+import { transportBuses } from './transport-buses.ts';
+import { transportEnrollments } from './transport-enrollments.ts';
+import { transportDrivers, transportStaff } from './transport-people.ts';
+import { transportRoutes, transportStops } from './transport-routes.ts';
+import { transportAssignments, transportSchedules } from './transport-schedules.ts';
+import { transport } from './transport.ts';
+import { users } from './users.ts';
+
+/** Every documented endpoint, in the order of the specification; fixed paths below a resource (imports, templates) come before its `/:id`. */
+export const resources: readonly Resource[] = [
+  auth,
+  imports,
+  students,
+  teachers,
+  classes,
+  subjects,
+  gradeSubjects,
+  classSubjects,
+  attendance,
+  academics,
+  academicTerms,
+  feeStructures,
+  studentFees,
+  financePayments,
+  financeSummary,
+  balances,
+  invoices,
+  feePayments,
+  timetable,
+  schedule,
+  calendar,
+  notificationTemplates,
+  notifications,
+  holidays,
+  transportBuses,
+  transportDrivers,
+  transportRoutes,
+  transportStops,
+  transportEnrollments,
+  transportStaff,
+  transportSchedules,
+  transportAssignments,
+  transport,
+  dashboard,
+  rbac,
+  users,
+  platform,
+  auditLogs,
+  impersonation,
+  platformNotifications,
+  schoolSetup,
+  devices,
+  subscription,
+  ...masterData,
+];

@@ -1,0 +1,263 @@
+import { z } from 'zod';
+import { resource } from '../http/endpoint.ts';
+import {
+  date,
+  Deleted,
+  email,
+  id,
+  moment,
+  page,
+  password,
+  pathId,
+  text,
+  timestamp,
+  timestamps,
+} from '../http/schemas.ts';
+
+export const features = ['attendance', 'fees_management', 'timetable', 'transport', 'notifications'] as const;
+const money = z
+  .number()
+  .min(0)
+  .max(9_999_999_999.99)
+  .refine((amount) => Number(amount.toFixed(2)) === amount, 'has more than 2 decimals')
+  .meta({ description: 'An amount with at most 2 decimals.', examples: [149.0] });
+const subdomain = z
+  .string()
+  .trim()
+  .toLowerCase()
+  .regex(/^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$/, 'must be a DNS label: letters, digits and hyphens')
+  .meta({ examples: ['green-valley'], override: { type: 'string', pattern: '^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$' } });
+
+const tenantFields = {
+  name: text(200).meta({ examples: ['Green Valley School'] }),
+  subdomain,
+  contact_email: email,
+  plan_id: id,
+  trial_ends_at: moment.nullish(),
+  feature_flags: z
+    .partialRecord(z.enum(features), z.boolean())
+    .optional()
+    .meta({
+      description: 'Overrides the features of the plan, by name.',
+      examples: [{ transport: true }],
+      override: {
+        type: 'object',
+        properties: Object.fromEntries(features.map((name) => [name, { type: 'boolean' }])),
+        additionalProperties: false,
+      },
+    }),
+  time_zone: text(100)
+    .optional()
+    .meta({ description: 'An IANA time zone.', examples: ['Africa/Lagos'] }),
+};
+
+const TenantInput = z
+  .strictObject({
+    ...tenantFields,
+    admin_email: email.optional().meta({ description: 'The first admin; contact_email when it is not given.' }),
+    admin_password: password.optional().meta({ description: 'Without it an invitation goes out.' }),
+    admin_first_name: text(100).optional(),
+    admin_last_name: text(100).optional(),
+  })
+  .meta({ id: 'TenantInput' });
+
+export const Tenant = z
+  .object({
+    id,
+    name: z.string(),
+    subdomain: z.string(),
+    status: z.enum(['active', 'suspended', 'deleted']),
+    plan: z.object({ id, name: z.string() }),
+    is_setup_complete: z.boolean(),
+    trial_ends_at: timestamp.nullable(),
+    contact_email: z.string(),
+    feature_flags: z.record(z.string(), z.boolean()),
+    enabled_features: z.array(z.string()),
+    subscription: z.object({
+      status: z.enum(['trialing', 'active', 'past_due', 'cancelled']).nullable(),
+      started_at: timestamp.nullable(),
+      current_period_end: timestamp.nullable(),
+    }),
+    stats: z.object({ total_students: z.int(), total_teachers: z.int(), total_classes: z.int() }),
+    time_zone: z.string(),
+    is_impersonation_allowed: z.boolean().meta({ description: 'Whether operators may log in for its admins.' }),
+    deleted_at: timestamp.nullable(),
+    ...timestamps,
+  })
+  .meta({ id: 'Tenant' });
+
+export const AuditLog = z
+  .object({
+    id,
+    actor: z
+      .object({ id: id.nullable(), email: z.string().nullable() })
+      .meta({ description: 'An operator; of a user of a school only the e-mail.' }),
+    impersonated: z.object({ id, email: z.string() }).nullable().meta({
+      description: 'The user of the school for whom the operator acted; null where they acted for themselves.',
+    }),
+    action: z.string().meta({ examples: ['tenant.suspend'] }),
+    tenant_id: id.nullable(),
+    tenant_name: z.string().nullable(),
+    target_type: z.string(),
+    target_id: id.nullable(),
+    changes: z
+      .record(z.string(), z.object({ before: z.unknown(), after: z.unknown() }))
+      .meta({ description: 'Each field that changed, before and after.' }),
+    ip: z.string().nullable(),
+    user_agent: z.string().nullable(),
+    request_id: z.string().nullable(),
+    created_at: timestamp,
+  })
+  .meta({ id: 'AuditLog' });
+
+export const TenantDetail = Tenant.extend({ recent_audit_logs: z.array(AuditLog) }).meta({ id: 'TenantDetail' });
+
+const PlanInput = z
+  .strictObject({
+    name: text(100).meta({ examples: ['Standard'] }),
+    price_monthly: money,
+    max_students: z.int().min(0).max(10_000_000),
+    max_teachers: z.int().min(0).max(1_000_000),
+    features_json: z.strictObject({ features: z.array(z.enum(features)).max(50) }).optional(),
+  })
+  .meta({ id: 'PlanInput' });
+
+export const Plan = z
+  .object({
+    id,
+    name: z.string(),
+    price_monthly: z.number(),
+    max_students: z.int(),
+    max_teachers: z.int(),
+    features_json: z.object({ features: z.array(z.string()) }),
+    tenant_count: z.int().meta({ description: 'Schools on this plan.' }),
+    ...timestamps,
+  })
+  .meta({ id: 'Plan' });
+
+export const Overview = z
+  .object({
+    total_tenants: z.int(),
+    active_tenants: z.int(),
+    suspended_tenants: z.int(),
+    signups_this_month: z.int(),
+    signups_by_month: z.array(z.object({ month: z.string().meta({ examples: ['2026-09'] }), signups: z.int() })),
+    recent_audit_logs: z.array(AuditLog),
+  })
+  .meta({ id: 'Overview' });
+
+/** What narrows the audit trail. */
+export const auditFilters = {
+  tenant_id: pathId.optional(),
+  action: text(100).optional(),
+  actor_id: pathId.optional(),
+  from_date: date.optional(),
+  to_date: date.optional(),
+};
+
+export const platform = resource('/platform', 'Platform', 'What operators do: schools, plans, the audit trail.', {
+  'GET /overview': {
+    operation: 'platform_overview',
+    summary: 'Totals, sign-ups and the latest audit entries',
+    answer: Overview,
+  },
+  'GET /tenants': {
+    operation: 'platform_tenants_list',
+    summary: 'List schools',
+    description: 'Searches name, subdomain and contact e-mail. Deleted schools are listed only with status=deleted.',
+    query: page({ status: z.enum(['active', 'suspended', 'deleted']).optional(), plan_id: pathId.optional() }, [
+      'created_at',
+      'name',
+      'subdomain',
+      'status',
+      'plan',
+      'trial_ends_at',
+      'total_students',
+    ]),
+    answer: Tenant,
+    isPage: true,
+  },
+  'POST /tenants': {
+    operation: 'platform_tenants_create',
+    summary: 'Create a school',
+    description: 'With its schema, roles, first admin and subscription, in one transaction.',
+    body: TenantInput,
+    hashes: 'admin_password',
+    answer: TenantDetail,
+    isCreate: true,
+  },
+  'GET /tenants/:id': { operation: 'platform_tenants_get', summary: 'Read a school', answer: TenantDetail },
+  'PUT /tenants/:id': {
+    operation: 'platform_tenants_update',
+    summary: 'Change a school',
+    description: 'Also assigns a plan; a plan that the school has outgrown is a 409.',
+    body: z
+      .strictObject({
+        ...tenantFields,
+        is_impersonation_allowed: z.boolean().meta({
+          description:
+            'false ends the sessions of operators who act for its admins at once. true is a 403 where it is false: that is for the school to say.',
+        }),
+      })
+      .partial()
+      .meta({ id: 'TenantChange' }),
+    answer: TenantDetail,
+  },
+  'DELETE /tenants/:id': {
+    operation: 'platform_tenants_delete',
+    summary: 'Delete a school',
+    description: 'Takes effect at once and loses nothing: it can be restored until its retention ends.',
+    answer: Deleted,
+  },
+  'POST /tenants/:id/suspend': {
+    operation: 'platform_tenants_suspend',
+    summary: 'Suspend a school',
+    answer: TenantDetail,
+  },
+  'POST /tenants/:id/activate': {
+    operation: 'platform_tenants_activate',
+    summary: 'Activate a suspended school',
+    answer: TenantDetail,
+  },
+  'POST /tenants/:id/restore': {
+    operation: 'platform_tenants_restore',
+    summary: 'Restore a deleted school',
+    description: '409 invalid_state once it was purged; then its file has to be imported.',
+    answer: TenantDetail,
+  },
+  'GET /plans': {
+    operation: 'platform_plans_list',
+    summary: 'List plans',
+    query: page({}, ['price_monthly', 'name', 'max_students', 'created_at']),
+    answer: Plan,
+    isPage: true,
+  },
+  'POST /plans': {
+    operation: 'platform_plans_create',
+    summary: 'Add a plan',
+    body: PlanInput,
+    answer: Plan,
+    isCreate: true,
+  },
+  'GET /plans/:id': { operation: 'platform_plans_get', summary: 'Read a plan', answer: Plan },
+  'PUT /plans/:id': {
+    operation: 'platform_plans_update',
+    summary: 'Change a plan',
+    body: PlanInput.partial().meta({ id: 'PlanChange' }),
+    answer: Plan,
+  },
+  'DELETE /plans/:id': {
+    operation: 'platform_plans_delete',
+    summary: 'Remove a plan',
+    description: '409 in_use while a school has it.',
+    answer: Deleted,
+  },
+  'GET /audit-logs': {
+    operation: 'platform_audit_logs_list',
+    summary: 'Read the audit trail',
+    description: 'Latest first. Days are in UTC, both included.',
+    query: page(auditFilters, ['created_at', 'action']),
+    answer: AuditLog,
+    isPage: true,
+  },
+});

@@ -1,0 +1,88 @@
+import { z } from 'zod';
+import { resource } from '../http/endpoint.ts';
+import { Deleted, id, optionalText, page, text, timestamps } from '../http/schemas.ts';
+
+const RoleInput = z
+  .strictObject({
+    name: text(100).meta({ examples: ['Librarian'] }),
+    description: optionalText(500),
+    permission_ids: z
+      .array(id)
+      .max(500)
+      .optional()
+      .meta({ description: 'From GET /api/rbac/permissions; only permissions that you have yourself.' }),
+  })
+  .meta({ id: 'RoleInput' });
+
+const Role = z
+  .object({
+    id,
+    name: z.string(),
+    description: z.string().nullable(),
+    is_system: z.boolean().meta({ description: 'System roles can not be deleted or renamed.' }),
+    permission_ids: z.array(id),
+    permissions: z.array(z.string()),
+    user_count: z.int(),
+    ...timestamps,
+  })
+  .meta({ id: 'Role' });
+
+const Permission = z
+  .object({ id, name: z.string().meta({ examples: ['student.read'] }), description: z.string() })
+  .meta({ id: 'Permission' });
+
+const UserRoles = z
+  .array(z.object({ id, name: z.string(), description: z.string().nullable(), is_system: z.boolean() }))
+  .meta({ id: 'UserRoles', description: 'The roles of one user.' });
+
+export const rbac = resource('/rbac', 'Roles and permissions', 'Who may do what.', {
+  'GET /roles': {
+    operation: 'rbac_roles_list',
+    summary: 'List roles',
+    query: page({}, ['name', 'created_at']),
+    answer: Role,
+    isPage: true,
+  },
+  'POST /roles': {
+    operation: 'rbac_roles_create',
+    summary: 'Add a role',
+    body: RoleInput,
+    answer: Role,
+    isCreate: true,
+  },
+  'GET /roles/:id': { operation: 'rbac_roles_get', summary: 'Read a role', answer: Role },
+  'PUT /roles/:id': {
+    operation: 'rbac_roles_update',
+    summary: 'Change a role',
+    description: 'Takes effect at the next request of everybody who has it.',
+    body: RoleInput.partial().meta({ id: 'RoleChange' }),
+    answer: Role,
+  },
+  'DELETE /roles/:id': {
+    operation: 'rbac_roles_delete',
+    summary: 'Remove a role',
+    description: '409 in_use while somebody has it.',
+    answer: Deleted,
+  },
+  'GET /permissions': {
+    operation: 'rbac_permissions_list',
+    summary: 'List all permissions',
+    answer: z.array(Permission),
+  },
+  'GET /users/:user_id/roles': {
+    operation: 'rbac_user_roles_list',
+    summary: 'List the roles of a user',
+    answer: UserRoles,
+  },
+  'POST /users/:user_id/roles': {
+    operation: 'rbac_user_roles_add',
+    summary: 'Give a user a role',
+    body: z.strictObject({ role_id: id }).meta({ id: 'RoleAssignment' }),
+    answer: UserRoles,
+  },
+  'DELETE /users/:user_id/roles/:role_id': {
+    operation: 'rbac_user_roles_remove',
+    summary: 'Take a role from a user',
+    answer: UserRoles,
+  },
+});

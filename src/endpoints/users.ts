@@ -1,0 +1,91 @@
+import { z } from 'zod';
+import { resource } from '../http/endpoint.ts';
+import {
+  Deleted,
+  email,
+  flag,
+  id,
+  optionalText,
+  page,
+  password,
+  pathId,
+  text,
+  timestamp,
+  timestamps,
+} from '../http/schemas.ts';
+
+const fields = {
+  email,
+  first_name: text(100).meta({ examples: ['Noor'] }),
+  last_name: text(100).meta({ examples: ['Haddad'] }),
+  phone: optionalText(50),
+  password: password.optional().meta({ description: 'Without it an invitation goes out by e-mail.' }),
+  role_ids: z.array(id).max(50).optional(),
+  is_active: z.boolean().optional(),
+};
+
+const UserInput = z.strictObject(fields).meta({ id: 'UserInput' });
+const UserChange = z
+  .strictObject(fields)
+  .partial()
+  .meta({ id: 'UserChange', description: 'Any of the fields of a user; those that are not named stay.' });
+
+const User = z
+  .object({
+    id,
+    email: z.string(),
+    first_name: z.string(),
+    last_name: z.string(),
+    phone: z.string().nullable(),
+    is_active: z.boolean(),
+    email_verified: z.boolean(),
+    profile_picture_url: z.string().nullable(),
+    role_ids: z.array(id),
+    roles: z.array(z.string()).meta({ description: 'The names of the roles.' }),
+    last_login_at: timestamp.nullable(),
+    ...timestamps,
+  })
+  .meta({ id: 'User' });
+
+export const users = resource('/users', 'Users', 'Who can log in to a school.', {
+  'GET /': {
+    operation: 'users_list',
+    summary: 'List users',
+    description: 'Searches name, e-mail and phone.',
+    query: page({ role_id: pathId.optional(), is_active: flag.optional() }, [
+      'last_name',
+      'first_name',
+      'email',
+      'created_at',
+      'last_login_at',
+    ]),
+    answer: User,
+    isPage: true,
+  },
+  'POST /': {
+    operation: 'users_create',
+    summary: 'Add a user',
+    body: UserInput,
+    hashes: 'password',
+    answer: User,
+    isCreate: true,
+  },
+  'GET /:id': { operation: 'users_get', summary: 'Read a user', answer: User },
+  'PUT /:id': {
+    operation: 'users_update',
+    summary: 'Change a user',
+    description: 'A new password or is_active false ends their sessions; a new e-mail has to be verified.',
+    body: UserChange,
+    hashes: 'password',
+    answer: User,
+  },
+  'DELETE /:id': { operation: 'users_delete', summary: 'Remove a user', answer: Deleted },
+  'GET /:id/picture': {
+    operation: 'users_picture',
+    summary: 'The picture of a user',
+    query: z.strictObject({
+      v: z.string().max(50).optional().meta({ description: 'Changes with the picture, for caches.' }),
+    }),
+    bytes: ['image/jpeg', 'image/png'],
+  },
+});

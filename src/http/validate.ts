@@ -1,0 +1,136 @@
+import { z } from 'zod';
+import { pathParameters, type Endpoint } from './endpoint.ts';
+import { ApiError, type ErrorDetail } from '../domain/errors.ts';
+
+/** As many faults as help; more would only let a small request fetch a large answer. */
+const maxDetails = 20;
+
+const types: Record<string, string> = {
+  int: 'a whole number',
+  boolean: 'true or false',
+  array: 'a list',
+  object: 'an object',
+  record: 'an object',
+};
+
+const formats: Record<string, string> = {
+  date: 'must be a day, YYYY-MM-DD',
+  datetime: 'must be a moment, ISO 8601 with a time zone',
+  email: 'must be an e-mail address',
+  url: 'must be a URL',
+};
+
+const units: Record<string, [one: string, many: string]> = {
+  string: ['character', 'characters'],
+  array: ['entry', 'entries'],
+};
+
+function limit(
+  { origin, inclusive, exact }: { origin: string; inclusive?: boolean; exact?: boolean },
+  value: number | bigint,
+  side: 'least' | 'most',
+): string {
+  const unit = units[origin];
+  const bound = exact ? '' : inclusive === false ? (side === 'least' ? 'more than ' : 'less than ') : `at ${side} `;
+  if (!unit) return `must be ${bound}${String(value)}`;
+  if (side === 'least' && value === 1 && !exact) return 'must not be empty';
+  return `must have ${bound}${String(value)} ${unit[Number(value) === 1 ? 0 : 1]}`;
+}
+
+/** What is wrong with a field, for whoever filled it in; a schema that says it in its own words goes before. */
+function sentence(issue: z.core.$ZodRawIssue): string {
+  if (issue.input === undefined && (issue.code === 'invalid_type' || issue.code === 'invalid_value'))
+    return 'is required';
+  switch (issue.code) {
+    case 'invalid_type':
+      return issue.input === null ? 'must not be null' : `must be ${types[issue.expected] ?? `a ${issue.expected}`}`;
+    case 'invalid_value':
+      return `must be ${issue.values.length > 1 ? 'one of ' : ''}${issue.values.map(String).join(', ')}`;
+    case 'too_small':
+      return limit(issue, issue.minimum, 'least');
+    case 'too_big':
+      return limit(issue, issue.maximum, 'most');
+    case 'not_multiple_of':
+      return `must be a multiple of ${String(issue.divisor)}`;
+    case 'invalid_format':
+      return formats[issue.format] ?? 'is malformed';
+    case 'invalid_union':
+      return issue.errors[0]?.[0]?.message ?? 'is not valid';
+    case 'unrecognized_keys':
+      return 'has unknown fields';
+    default:
+      return 'is not valid';
+  }
+}
+
+z.config({ customError: sentence });
+
+/** Zod's issues as the envelope's details: one per field, the path dotted, the first `most` of them. */
+export function details(error: z.ZodError, most = Infinity): ErrorDetail[] {
+  const first = new Map<string, string>();
+  for (const issue of error.issues) {
+    const isUnknown = issue.code === 'unrecognized_keys';
+    const paths = isUnknown ? issue.keys.slice(0, most).map((key) => [...issue.path, key]) : [issue.path];
+    for (const path of paths) {
+      if (first.size >= most) break;
+      const dotted = path.map(String).join('.');
+      if (!first.has(dotted)) first.set(dotted, isUnknown ? 'is not a known field' : issue.message);
+    }
+    if (first.size >= most) break;
+  }
+  return [...first].map(([path, message]) => ({ path: path.slice(0, 100), message: message.slice(0, 300) }));
+}
+
+/** Validates one part of a request. @throws ApiError validation_error with one detail per fault */
+function parse<T>(schema: z.ZodType<T>, value: unknown): T {
+  const parsed = schema.safeParse(value);
+  if (parsed.success) return parsed.data;
+  const faults = details(parsed.error, maxDetails);
+  const first = faults[0];
+  const rest = faults.length > 1 ? ` (and ${String(faults.length - 1)} more)` : '';
+  throw new ApiError(
+    'validation_error',
+    first?.path ? `${first.path}: ${first.message}${rest}` : `The body ${first?.message ?? 'is not valid'}${rest}`,
+    {
+      details: faults,
+    },
+  );
+}
+
+/** What the answer of a PUT has and its body has not. */
+export function readOnlyFields({ body, answer }: Endpoint, method: string): string[] {
+  if (method !== 'PUT' || !(body instanceof z.ZodObject) || !(answer instanceof z.ZodObject)) return [];
+  return Object.keys(answer.shape).filter((key) => !(key in body.shape));
+}
+
+/**
+ * The validator of an endpoint's path, query and body, made once.
+ * A record that was read may be sent back as it came: fields that the answer has and the body has not go on as `read_only`,
+ * for the operation to compare with what they are.
+ */
+export function validator(endpoint: Endpoint, method: string, path: string) {
+  const params = z.object(pathParameters(path, endpoint));
+  const query = endpoint.query ?? z.strictObject({});
+  const { body } = endpoint;
+  const fields = body instanceof z.ZodObject ? body.shape : {};
+  const readOnly = readOnlyFields(endpoint, method);
+  for (const name of Object.keys(params.shape)) {
+    if (name in query.shape || name in fields) throw new Error(`${method} ${path}: ${name} is named twice`);
+  }
+  const parseBody = (input: unknown): Record<string, unknown> => {
+    if (!body) return {};
+    return body instanceof z.ZodObject ? parse(body, input) : { items: parse(body, input) };
+  };
+  return (request: { params: unknown; query: unknown; body: unknown }): Record<string, unknown> => {
+    let input: unknown = request.body === undefined ? {} : request.body;
+    let given = {};
+    if (readOnly.length > 0 && input !== null && typeof input === 'object' && !Array.isArray(input)) {
+      const [own, other] = [true, false].map((isReadOnly) =>
+        Object.fromEntries(Object.entries(input as object).filter(([key]) => readOnly.includes(key) === isReadOnly)),
+      );
+      if (own && Object.keys(own).length > 0) given = { read_only: own };
+      input = other;
+    }
+    return { ...parse(query, request.query), ...parseBody(input), ...given, ...parse(params, request.params) };
+  };
+}

@@ -1,0 +1,139 @@
+import { join } from 'node:path';
+import express, { type RequestHandler, Router } from 'express';
+import helmet from 'helmet';
+import { z } from 'zod';
+import { reachOf } from '../analytics/reach.ts';
+import { ApiError } from '../domain/errors.ts';
+import { rateLimits } from '../http/rate-limits.ts';
+import { asker, places } from '../concurrency/concurrency-limit.ts';
+import { bodyReader, requestContext } from '../http/router.ts';
+import type { Services } from '../http/services.ts';
+
+/** Queries of analysts that are under way in this process: in all, and of one operator. */
+const most = { school: 4, user: 2 };
+
+/** A request of GraphQL over HTTP, one at a time. */
+const Body = z.object({
+  query: z.string().min(1),
+  variables: z.record(z.string(), z.unknown()).nullish(),
+  operationName: z.string().max(200).nullish(),
+  extensions: z.record(z.string(), z.unknown()).nullish(),
+});
+
+const Admitted = z.object({ tenant_ids: z.array(z.int()).nullable() });
+
+/** What an answer is called that says by its status whether the query was refused; others get 200, as GraphQL over HTTP has it for application/json. */
+const graphqlType = 'application/graphql-response+json';
+
+function parseBody(body: unknown): z.output<typeof Body> {
+  const parsed = Body.safeParse(body);
+  if (parsed.success) return parsed.data;
+  const details = parsed.error.issues.map(({ path, message }) => ({ path: path.join('.'), message }));
+  throw new ApiError('validation_error', 'Send {"query": "…"}, with variables and operationName if it has some.', {
+    details,
+  });
+}
+
+/** The analysts' view: /graphql, and /graphql/ide to try it in a browser. */
+export function graphqlRouter(services: Services): Router {
+  const router = Router();
+  const limits = rateLimits(services.config);
+  const take = places(most, 'Too many queries are under way. Try again in a moment.');
+  const named: RequestHandler = (req, _res, next) => {
+    req.operation = 'analytics_admit';
+    req.pattern = '/graphql';
+    next();
+  };
+  const authenticate: RequestHandler = (req, res, next) => {
+    res.set('Cache-Control', 'private, no-store');
+    req.claims = services.tokens.verify(req.headers.authorization);
+    next();
+  };
+  /** Asked at each request of the database of the schools, so that whoever may no longer is refused at once. */
+  const admit: RequestHandler = async (req, res, next) => {
+    const { answer } = await services.call(
+      'analytics_admit',
+      String(req.claims?.sid),
+      {},
+      requestContext(req, services.config.BASE_DOMAIN),
+    );
+    res.locals['reach'] = reachOf(Admitted.parse(JSON.parse(answer)).tenant_ids);
+    next();
+  };
+  const answer: RequestHandler = async (req, res) => {
+    const { query, variables, operationName } = parseBody(req.body);
+    const free = take(asker(req));
+    try {
+      const reach = res.locals['reach'] as ReturnType<typeof reachOf>;
+      const { body, isRefused, faults } = await services.analytics.ask({
+        query,
+        variables: variables ?? {},
+        operationName: operationName ?? undefined,
+        reach,
+      });
+      for (const fault of faults) services.logger.error({ request_id: req.id, error: 'graphql', cause: fault });
+      const isGraphql = req.accepts(['application/json', graphqlType]) === graphqlType;
+      res
+        .status(isGraphql && isRefused ? 400 : 200)
+        .set('Content-Type', `${isGraphql ? graphqlType : 'application/json'}; charset=utf-8`);
+      res.end(body);
+    } finally {
+      free();
+    }
+  };
+  router.post('/', named, authenticate, limits.session, admit, bodyReader('64kb'), answer);
+  router.all('/', named, (req, res) => {
+    res.set('Allow', 'POST, OPTIONS').vary('Accept');
+    if (req.method === 'OPTIONS') res.status(204).end();
+    else if (req.method === 'GET' && req.accepts(['json', 'html']) === 'html') res.redirect('/graphql/ide/');
+    else throw new ApiError('method_not_allowed', 'This path takes POST, OPTIONS.');
+  });
+  router.use('/ide', ideRouter());
+  return router;
+}
+
+/** The page that tries queries: Ruru from its package, and a script of ours that gets its token. It holds no data itself. */
+function ideRouter(): Router {
+  const router = Router();
+  router.use((req, _res, next) => {
+    req.pattern = '/graphql/ide';
+    next();
+  });
+  router.use(
+    helmet.contentSecurityPolicy({
+      useDefaults: false,
+      directives: {
+        defaultSrc: ["'none'"],
+        scriptSrc: ["'self'"],
+        // The editor writes its styles as it goes.
+        styleSrc: ["'self'", "'unsafe-inline'"],
+        fontSrc: ["'self'", 'data:'],
+        imgSrc: ["'self'", 'data:'],
+        connectSrc: ["'self'"],
+        workerSrc: ["'self'"],
+        baseUri: ["'none'"],
+        formAction: ["'none'"],
+        frameAncestors: ["'none'"],
+      },
+    }),
+  );
+  router.use((req, res, next) => {
+    if (req.originalUrl.split('?')[0] === req.baseUrl) res.redirect(308, `${req.baseUrl}/`);
+    else next();
+  });
+  router.use(express.static(join(import.meta.dirname, 'ide')));
+  router.get('/ruru/:file', async (req, res, next) => {
+    // Only where somebody opens the page: it keeps 4 MB of compressed files.
+    const { getStaticFile } = await import('ruru/static');
+    const file = await getStaticFile({
+      staticPath: '/',
+      urlPath: `/${req.params.file}`,
+      acceptEncoding: req.get('accept-encoding') ?? '',
+      disallowDevAssets: true,
+    });
+    if (!file) next();
+    else
+      res.set({ ...file.headers, 'Cache-Control': 'public, max-age=86400', Vary: 'Accept-Encoding' }).end(file.content);
+  });
+  return router;
+}

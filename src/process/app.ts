@@ -1,0 +1,147 @@
+import { randomUUID } from 'node:crypto';
+import cors from 'cors';
+import express, { type ErrorRequestHandler, type Express, type RequestHandler, type Response } from 'express';
+import helmet from 'helmet';
+import { consoleRouter } from '../pages/console.ts';
+import { docsRouter } from '../pages/docs.ts';
+import { resources } from '../endpoints/index.ts';
+import { ApiError } from '../domain/errors.ts';
+import { toApiError } from '../http/errors.ts';
+import { graphqlRouter } from '../pages/graphql.ts';
+import { healthRouter } from '../http/health.ts';
+import { openapiText } from '../http/openapi.ts';
+import { entrance, passwordPage } from '../pages/password-page.ts';
+import { apiRouter, type Operation } from '../http/router.ts';
+import type { Services } from '../http/services.ts';
+
+const sane = /^[\w.-]{1,128}$/;
+
+/** Names what is no operation. */
+const as =
+  (pattern: string): RequestHandler =>
+  (req, _res, next) => {
+    req.pattern = pattern;
+    next();
+  };
+
+const isStream = (res: Response) => String(res.getHeader('content-type')).startsWith('text/event-stream');
+
+/** Gives a request its id and, when it is over, its log line. */
+function identify(services: Services): RequestHandler {
+  return (req, res, next) => {
+    const given = req.get('x-request-id');
+    req.id = given && sane.test(given) ? given : randomUUID();
+    res.set('X-Request-Id', req.id);
+    const start = performance.now();
+    res.on('close', () => {
+      const milliseconds = performance.now() - start;
+      const status = res.writableFinished ? res.statusCode : 499;
+      // A stream is meant to last.
+      if (!isStream(res)) services.observeRequest?.(req.method, req.pattern ?? 'none', status, milliseconds / 1000);
+      services.logger.info({
+        request_id: req.id,
+        method: req.method,
+        operation: req.operation,
+        tenant: req.claims?.tenant_id,
+        impersonated_by: req.claims?.impersonated_by?.id,
+        status,
+        ms: Math.round(milliseconds * 10) / 10,
+      });
+    });
+    next();
+  };
+}
+
+/** The one place where an error becomes an answer. */
+function answerError(services: Services): ErrorRequestHandler {
+  return (thrown: unknown, req, res, _next) => {
+    const error = toApiError(thrown);
+    if (error.status >= 500)
+      services.logger.error({ request_id: req.id, error: error.error, cause: safeCause(error.cause) });
+    if (res.headersSent) {
+      res.destroy();
+      return;
+    }
+    if (error.status === 401) res.set('WWW-Authenticate', 'Bearer');
+    if (error.retryAfter !== undefined) res.set('Retry-After', String(error.retryAfter));
+    res.status(error.status).json({
+      success: false,
+      error: error.error,
+      message: error.message,
+      ...(error.details ? { details: error.details } : {}),
+      request_id: req.id,
+    });
+  };
+}
+
+/** A cause for the log: what Postgres says of a row's values stays out of it. */
+function safeCause(cause: unknown): object {
+  if (!(cause instanceof Error)) return {};
+  const { code, constraint, table, where } = cause as {
+    code?: string;
+    constraint?: string;
+    table?: string;
+    where?: string;
+  };
+  return {
+    name: cause.name,
+    code,
+    constraint,
+    table,
+    where,
+    message: code?.startsWith('2') ? undefined : cause.message,
+    stack: code ? undefined : cause.stack,
+  };
+}
+
+/**
+ * The HTTP side of the service.
+ * @param operations  the rows of `core.operation`
+ */
+export function createApp(services: Services, operations: readonly Operation[]): Express {
+  const { config } = services;
+  const byName = new Map(operations.map((operation) => [operation.name, operation]));
+  const app = express();
+  app.disable('x-powered-by');
+  app.set('etag', false);
+  app.set('trust proxy', config.TRUST_PROXY);
+  app.set('query parser', 'simple');
+  app.use(identify(services));
+  app.use(
+    helmet({
+      contentSecurityPolicy: { directives: { defaultSrc: ["'none'"], frameAncestors: ["'none'"] }, useDefaults: false },
+    }),
+  );
+  if (config.CORS_ORIGINS) {
+    app.use(
+      cors({
+        origin: config.CORS_ORIGINS,
+        exposedHeaders: [
+          ...['X-Refresh-Token', 'X-Request-Id', 'Location', 'ETag', 'Retry-After', 'RateLimit', 'RateLimit-Policy'],
+          ...['Accept-Ranges', 'Content-Range', 'Content-Disposition'],
+        ],
+        maxAge: 600,
+      }),
+    );
+  }
+  app.use('/api/health', as('/api/health'), healthRouter(services));
+  app.use('/api/docs', as('/api/docs'), docsRouter());
+  const document = openapiText(resources, byName, config.PUBLIC_URL);
+  app.get('/api/openapi.json', as('/api/openapi.json'), (_req, res) => {
+    res.set('Content-Type', 'application/json; charset=utf-8').set('Cache-Control', 'no-cache').send(document);
+  });
+  app.use('/graphql', graphqlRouter(services));
+  app.use('/password', as('/password'), passwordPage());
+  app.use('/console', as('/console'), consoleRouter(services.logger));
+  app.get(['/', '/api'], as('/'), entrance);
+  app.use('/api', (_req, res, next) => {
+    res.set('Cache-Control', 'private, no-cache');
+    next();
+  });
+  app.use('/api', apiRouter(services, resources, byName));
+  app.use((req, _res, next) => {
+    next(new ApiError('not_found', `There is no route ${req.method} ${req.path}.`));
+  });
+  app.use(answerError(services));
+  return app;
+}

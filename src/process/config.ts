@@ -1,0 +1,216 @@
+import { createECDH, createPrivateKey, randomBytes } from 'node:crypto';
+import { resolve } from 'node:path';
+import { z } from 'zod';
+import { email, password } from '../http/schemas.ts';
+import { browserPushHosts } from '../domain/push.ts';
+
+// The errors go on from the name of the variable: `PORT must be …`.
+const oneOf = <const T extends string[]>(...values: T) =>
+  z.enum(values, { error: `must be one of ${values.join(', ')}` });
+const flag = oneOf('true', 'false').transform((value) => value === 'true');
+const count = (min: number, max: number) =>
+  z
+    .string()
+    .refine((text) => /^\d+$/.test(text) && Number(text) >= min && Number(text) <= max, {
+      error: ({ input }) => `must be a whole number from ${String(min)} to ${String(max)}, not ${String(input)}`,
+    })
+    .transform(Number);
+const postgresUrl = z.string().regex(/^postgres(ql)?:\/\//, 'must begin with postgres://');
+const httpUrl = z.url({ protocol: /^https?$/, error: 'must be an http:// or https:// address' });
+/** What a field of the API takes. */
+const asInApi = <T>(schema: z.ZodType<T>, error: string) =>
+  z
+    .string()
+    .refine((text) => schema.safeParse(text).success, error)
+    .transform((text) => schema.parse(text));
+
+/** Whether it is a key in PEM that signs by RSA. */
+function isRsaKey(pem: string): boolean {
+  try {
+    return createPrivateKey(pem).asymmetricKeyType === 'rsa';
+  } catch {
+    return false;
+  }
+}
+
+/** The JSON of a Google service account, of which these are the parts that count. */
+const ServiceAccount = z.object({
+  project_id: z.string().regex(/^[\w.:-]+$/),
+  client_email: z.string().min(3),
+  private_key: z.string().refine(isRsaKey),
+  token_uri: httpUrl.default('https://oauth2.googleapis.com/token'),
+});
+const serviceAccountError = 'must be the JSON of a service account, with project_id, client_email and private_key';
+
+/** The public key that belongs to a private one of VAPID; undefined where it is none. */
+function vapidPublicKey(privateKey: string): string | undefined {
+  const key = createECDH('prime256v1');
+  try {
+    key.setPrivateKey(privateKey, 'base64url');
+  } catch {
+    return undefined;
+  }
+  return key.getPublicKey('base64url');
+}
+
+const Environment = z.object({
+  NODE_ENV: oneOf('development', 'test', 'production').default('development'),
+  PORT: count(0, 65535).optional(),
+  HOST: z.string().min(1).default('127.0.0.1'),
+  METRICS_PORT: count(0, 65535).optional(),
+  METRICS_HOST: z.string().min(1).default('127.0.0.1'),
+  PUBLIC_URL: httpUrl.optional(),
+  BASE_DOMAIN: z
+    .string()
+    .regex(/^[a-z0-9.-]+$/i, 'must be a domain name')
+    .transform((name) => name.toLowerCase())
+    .optional(),
+  DATA_DIR: z
+    .string()
+    .min(1)
+    .default('.data')
+    .transform((path) => resolve(path)),
+  DATABASE_URL: postgresUrl.optional(),
+  API_DATABASE_URL: postgresUrl.optional(),
+  WORKER_DATABASE_URL: postgresUrl.optional(),
+  LISTEN_DATABASE_URL: postgresUrl.optional(),
+  DATABASE_POOL_SIZE: count(1, 200).default(10),
+  ANALYTICS_DATABASE_URL: postgresUrl.optional(),
+  ANALYTICS_CONNECTIONS: count(1, 20).default(2),
+  MIGRATE_ON_START: flag.optional(),
+  DEMO: flag.optional(),
+  JWT_SECRETS: z
+    .string()
+    .transform((text) => text.split(',').map((secret) => secret.trim()))
+    .pipe(z.array(z.string().min(32, 'must have 32 characters or more in each secret')).min(1))
+    .optional(),
+  PLATFORM_ADMIN_EMAIL: asInApi(email, 'must be an e-mail address').optional(),
+  PLATFORM_ADMIN_PASSWORD: asInApi(password, 'must have 8 to 200 characters, and no control characters').optional(),
+  SMTP_URL: z
+    .string()
+    .regex(/^smtps?:\/\//, 'must begin with smtp:// or smtps://')
+    .optional(),
+  EMAIL_FROM: z
+    .string()
+    .min(3, 'must be an e-mail address, with a name or without')
+    .default('School management <no-reply@localhost>'),
+  PASSWORD_PAGE_URL: httpUrl.optional(),
+  APP_URL: httpUrl.optional(),
+  FCM_CREDENTIALS: z
+    .string()
+    .transform((text, context) => {
+      try {
+        return JSON.parse(text) as unknown;
+      } catch {
+        context.addIssue({ code: 'custom', message: serviceAccountError });
+        return z.NEVER;
+      }
+    })
+    .refine((given) => ServiceAccount.safeParse(given).success, serviceAccountError)
+    .transform((given) => ServiceAccount.parse(given))
+    .optional(),
+  FCM_URL: httpUrl.default('https://fcm.googleapis.com'),
+  VAPID_PUBLIC_KEY: z.string().optional(),
+  VAPID_PRIVATE_KEY: z
+    .string()
+    .refine(
+      (key) => Buffer.from(key, 'base64url').length === 32 && vapidPublicKey(key) !== undefined,
+      'must be a private key of VAPID, 32 bytes in base64url',
+    )
+    .optional(),
+  VAPID_SUBJECT: z
+    .string()
+    .regex(/^(mailto:\S+@\S+|https:\/\/\S+)$/, 'must begin with mailto: or https://')
+    .optional(),
+  WEB_PUSH_HOSTS: z
+    .string()
+    .transform((text) => text.split(',').map((host) => host.trim().toLowerCase()))
+    .pipe(
+      z.array(
+        z
+          .string()
+          .refine(
+            (host) =>
+              /^(\*\.)?([a-z0-9-]+\.)*[a-z0-9-]*[a-z][a-z0-9-]*$/.test(host) ||
+              (/^https?:\/\//.test(host) && URL.parse(host)?.origin === host),
+            'must be hosts like push.example.org or *.example.org, or origins like https://10.0.0.1:8443, separated by commas',
+          ),
+      ),
+    )
+    .default(browserPushHosts),
+  CORS_ORIGINS: z
+    .string()
+    .transform((text) => text.split(',').map((origin) => origin.trim()))
+    .pipe(z.array(httpUrl))
+    .optional(),
+  TRUST_PROXY: count(0, 10).default(0),
+  RATE_LIMIT_PER_MINUTE: count(0, 1_000_000).default(600),
+  PUBLIC_RATE_LIMIT_PER_MINUTE: count(0, 1_000_000).default(120),
+  STREAM_HEARTBEAT_MS: count(50, 300_000).default(25_000),
+  WORKER_CONCURRENCY: count(1, 100).default(4),
+  TENANT_RETENTION_DAYS: count(1, 3650).default(30),
+  LOG_LEVEL: oneOf('silent', 'error', 'warn', 'info', 'debug').default('info'),
+});
+
+/** The settings of one process, see `.env.example`. */
+export type Config = ReturnType<typeof settings>;
+
+/** Thrown for an unusable environment; `problems` has one readable line per variable at fault. */
+export class ConfigError extends Error {
+  readonly problems: string[];
+  constructor(problems: string[]) {
+    super(problems.join('\n'));
+    this.problems = problems;
+  }
+}
+
+function settings(env: z.output<typeof Environment>) {
+  const isProduction = env.NODE_ENV === 'production';
+  return {
+    ...env,
+    isProduction,
+    /** Signs with the first, verifies with all. Without JWT_SECRETS a development process makes one up. */
+    jwtSecrets: env.JWT_SECRETS ?? [randomBytes(32).toString('hex')],
+    migrateOnStart: env.MIGRATE_ON_START ?? !isProduction,
+  };
+}
+
+/**
+ * Parses the environment, once, at the start.
+ * @throws ConfigError with one line per variable that is wrong or missing
+ */
+export function readConfig(env: NodeJS.ProcessEnv): Config {
+  const given = Object.fromEntries(Object.entries(env).filter(([, value]) => value !== ''));
+  const parsed = Environment.safeParse(given);
+  const problems = parsed.success
+    ? []
+    : [...new Set(parsed.error.issues.map((issue) => `${String(issue.path[0])} ${issue.message}`))];
+  if (given['NODE_ENV'] === 'production') {
+    for (const name of ['DATABASE_URL', 'JWT_SECRETS', 'PUBLIC_URL']) {
+      if (!given[name]) problems.push(`${name} is needed in production`);
+    }
+    if (given['DEMO'] === 'true')
+      problems.push('DEMO must not be true in production: a production service never loads the demo school');
+  }
+  const { METRICS_PORT, PORT } = given;
+  if (METRICS_PORT !== undefined && Number(METRICS_PORT) === Number(PORT) && Number(PORT) !== 0)
+    problems.push('METRICS_PORT must be another port than PORT');
+  if (Boolean(given['PLATFORM_ADMIN_EMAIL']) !== Boolean(given['PLATFORM_ADMIN_PASSWORD'])) {
+    problems.push('PLATFORM_ADMIN_EMAIL goes together with PLATFORM_ADMIN_PASSWORD');
+  }
+  const vapid = ['VAPID_PUBLIC_KEY', 'VAPID_PRIVATE_KEY', 'VAPID_SUBJECT'];
+  if (new Set(vapid.map((name) => given[name] === undefined)).size > 1)
+    problems.push(`${vapid.join(', ')} go together`);
+  else if (
+    parsed.success &&
+    parsed.data.VAPID_PRIVATE_KEY &&
+    vapidPublicKey(parsed.data.VAPID_PRIVATE_KEY) !== parsed.data.VAPID_PUBLIC_KEY
+  ) {
+    problems.push('VAPID_PUBLIC_KEY does not belong to VAPID_PRIVATE_KEY');
+  }
+  if (given['NODE_ENV'] === 'production' && parsed.data?.WEB_PUSH_HOSTS.some((host) => host.startsWith('http:'))) {
+    problems.push('WEB_PUSH_HOSTS must not name http:// origins in production');
+  }
+  if (!parsed.success || problems.length > 0) throw new ConfigError(problems);
+  return settings(parsed.data);
+}

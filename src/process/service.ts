@@ -1,0 +1,233 @@
+import { EventEmitter } from 'node:events';
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
+import { join } from 'node:path';
+import type { WorkerEvents } from 'graphile-worker';
+import type pg from 'pg';
+import { pino, type Logger } from 'pino';
+import type { Worker } from '../../workers/worker.ts';
+import { analyticsProcess } from '../analytics/process.ts';
+import { createApp } from './app.ts';
+import { type Passwords, passwords } from '../domain/passwords.ts';
+import type { Operation } from '../http/router.ts';
+import type { Readiness } from '../http/services.ts';
+import { openStreams } from '../http/streams.ts';
+import { tokens } from '../http/tokens.ts';
+import type { Config } from './config.ts';
+import { exportsFolder } from '../database/archive.ts';
+import { dispatcher } from '../database/call.ts';
+import { fingerprint } from '../database/install.ts';
+import { rolePool } from '../database/pool.ts';
+import { listen } from './listen.ts';
+import { type Metrics, openMetrics } from './metrics.ts';
+
+/** The parts of the service that one process may run. */
+export type Part = 'api' | 'worker';
+
+/** A running service. */
+export interface Service {
+  /** Where the API listens; undefined for a worker alone. */
+  url: string | undefined;
+  /** The page of metrics; undefined where none is wanted. */
+  metricsUrl: string | undefined;
+  /** Finishes what is under way, then stops. */
+  close(): Promise<void>;
+}
+
+async function readiness(pool: pg.Pool, expected: string): Promise<Readiness> {
+  try {
+    const { rows } = await pool.query<{ ready: { fingerprint: string; tenants_behind: number; worker: boolean } }>(
+      'select core.readiness() as ready',
+    );
+    const found = rows[0]?.ready;
+    return {
+      database: true,
+      migrations: found?.fingerprint === expected,
+      worker: found?.worker ?? false,
+      tenants_behind: found?.tenants_behind ?? null,
+    };
+  } catch {
+    return { database: false, migrations: false, worker: false, tenants_behind: null };
+  }
+}
+
+async function startApi(
+  config: Config,
+  ownerUrl: string,
+  logger: Logger,
+  hashing: Passwords,
+  onListen: (url: string) => void,
+  metrics: Metrics | undefined,
+): Promise<Pick<Service, 'url' | 'close'>> {
+  const pool = rolePool('school_api', ownerUrl, config.API_DATABASE_URL, config.DATABASE_POOL_SIZE);
+  const listenUrl = config.LISTEN_DATABASE_URL ?? config.API_DATABASE_URL;
+  const streams = openStreams({
+    ...{ pool, heartbeat: config.STREAM_HEARTBEAT_MS, logger },
+    ...{ listenUrl: listenUrl ?? ownerUrl, listenRole: listenUrl === undefined ? 'school_api' : undefined },
+  });
+  const analytics = analyticsProcess({
+    url: config.ANALYTICS_DATABASE_URL ?? ownerUrl,
+    isOwnLogIn: config.ANALYTICS_DATABASE_URL !== undefined,
+    connections: config.ANALYTICS_CONNECTIONS,
+    logger,
+  });
+  metrics?.watchPool('api', pool);
+  metrics?.watchStreams(() => streams.count());
+  // Longer than proxies and clients keep an idle connection, so that it is not cut under a request that is on its way.
+  const server = createServer({ keepAliveTimeout: 65_000 });
+  try {
+    // A request that comes before all is ready gets its answer too.
+    let handle: (req: IncomingMessage, res: ServerResponse) => void = (_req, res) => {
+      res.writeHead(503, { 'Retry-After': '1', 'Content-Type': 'application/json' });
+      res.end(JSON.stringify({ success: false, error: 'unavailable', message: 'The service is starting.' }));
+    };
+    server.on('request', (req, res) => handle(req, res));
+    // Without a wish the first free one from 3000 on.
+    const url = await listen(
+      server,
+      config.HOST,
+      config.PORT === undefined ? [...Array(20).keys()].map((n) => 3000 + n) : [config.PORT],
+      'PORT',
+    );
+    onListen(url);
+    const services = {
+      config: { ...config, PUBLIC_URL: config.PUBLIC_URL ?? url },
+      call: dispatcher(pool),
+      tokens: tokens(config.jwtSecrets),
+      passwords: hashing,
+      streams,
+      analytics,
+      logger,
+      observeRequest: metrics?.observeRequest,
+      readiness: await fingerprint().then((expected) => () => readiness(pool, expected)),
+    };
+    const { rows } = await pool.query<Operation>('select * from core.operation').catch((cause: unknown) => {
+      throw new Error('The database can not be used. Is it there, and migrated (npm run migrate)?', { cause });
+    });
+    handle = createApp(services, rows);
+    return {
+      url,
+      async close() {
+        // These would never be finished.
+        await streams.close();
+        const closed = new Promise((done) => server.close(done));
+        server.closeIdleConnections();
+        const hurry = setTimeout(() => server.closeAllConnections(), 10_000);
+        await closed;
+        clearTimeout(hurry);
+        await analytics.close();
+        await pool.end();
+      },
+    };
+  } catch (error) {
+    server.close();
+    await pool.end();
+    throw error;
+  }
+}
+
+/** The page of metrics, where one is wanted. It counts as one of the parts that this process runs. */
+async function startMetrics(
+  config: Config,
+  ownerUrl: string,
+  parts: readonly Part[],
+  logger: Logger,
+): Promise<Metrics | undefined> {
+  if (config.METRICS_PORT === undefined) return undefined;
+  const pool = parts.includes('api')
+    ? rolePool('school_api', ownerUrl, config.API_DATABASE_URL, 1)
+    : rolePool('school_worker', ownerUrl, config.WORKER_DATABASE_URL, 1);
+  return openMetrics({ host: config.METRICS_HOST, port: config.METRICS_PORT, pool, logger });
+}
+
+/** The worker, with its own connections. */
+async function startJobs(
+  config: Config,
+  ownerUrl: string,
+  publicUrl: string,
+  logger: Logger,
+  metrics: Metrics | undefined,
+): Promise<Worker> {
+  // Memory that an API alone need not have.
+  const [{ emailSender }, { push }, { startWorker }] = await Promise.all([
+    import('../../workers/email.ts'),
+    import('../../workers/push.ts'),
+    import('../../workers/worker.ts'),
+  ]);
+  const pool = rolePool('school_worker', ownerUrl, config.WORKER_DATABASE_URL, config.WORKER_CONCURRENCY + 4);
+  const sendEmail = emailSender({
+    smtpUrl: config.SMTP_URL,
+    from: config.EMAIL_FROM,
+    outbox: join(config.DATA_DIR, 'outbox'),
+  });
+  const links = { publicUrl, passwordPageUrl: config.PASSWORD_PAGE_URL, appUrl: config.APP_URL };
+  const retention = { exports: exportsFolder(config), days: config.TENANT_RETENTION_DAYS };
+  const devices = push(config);
+  const events: WorkerEvents = new EventEmitter();
+  metrics?.watchPool('worker', pool);
+  metrics?.watchJobs(events);
+  const worker = await startWorker(
+    { pool, sendEmail, push: devices, logger, links, retention },
+    config.WORKER_CONCURRENCY,
+    { events },
+  );
+  return {
+    isAlive: () => worker.isAlive(),
+    async stop() {
+      await worker.stop();
+      devices.close();
+      await pool.end();
+    },
+  };
+}
+
+/**
+ * Starts the API, the worker, or both, on a migrated database.
+ * @param ownerUrl  the address that the restricted roles connect to, unless the configuration gives them their own
+ */
+export async function startService(
+  config: Config,
+  ownerUrl: string,
+  parts: readonly Part[] = ['api', 'worker'],
+  hashing: Passwords = passwords(),
+): Promise<Service> {
+  // Lines are written some at a time: one system call each would cost a third of a request.
+  const lines = pino.destination({ dest: 1, sync: false, minLength: 4096, periodicFlush: 500 });
+  const logger = pino(
+    {
+      level: config.LOG_LEVEL,
+      base: null,
+      timestamp: pino.stdTimeFunctions.isoTime,
+      formatters: { level: (level) => ({ level }) },
+    },
+    lines,
+  );
+  let publicUrl = config.PUBLIC_URL ?? `http://${config.HOST}:${String(config.PORT ?? 3000)}`;
+  const started: (() => Promise<void>)[] = [];
+  const close = async () => {
+    await Promise.all(started.splice(1).map((stop) => stop()));
+    // Last, so that the end can be watched.
+    await started[0]?.();
+    lines.flushSync();
+  };
+  try {
+    const metrics = await startMetrics(config, ownerUrl, parts, logger);
+    started.push(() => metrics?.close() ?? Promise.resolve());
+    let url: string | undefined;
+    if (parts.includes('api')) {
+      const onListen = (found: string) => {
+        publicUrl = config.PUBLIC_URL ?? found;
+      };
+      const api = await startApi(config, ownerUrl, logger, hashing, onListen, metrics);
+      started.push(() => api.close());
+      url = api.url;
+    }
+    if (parts.includes('worker')) {
+      const worker = await startJobs(config, ownerUrl, publicUrl, logger, metrics);
+      started.push(() => worker.stop());
+    }
+    return { url, metricsUrl: metrics?.url, close };
+  } catch (error) {
+    await close();
+    throw error;
+  }
+}

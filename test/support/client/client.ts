@@ -1,0 +1,152 @@
+import { Ajv2020, type ValidateFunction } from 'ajv/dist/2020.js';
+import addFormats from 'ajv-formats';
+
+/** What came back. `data` is whatever the test says it is. */
+export interface Answer<T> {
+  status: number;
+  headers: Headers;
+  data: T;
+  pagination: { page: number; pageSize: number; totalItems: number; totalPages: number };
+  error: string;
+  message: string;
+  details: { path: string; message: string; kind?: string; slot_id?: number }[];
+}
+
+interface RequestOptions {
+  body?: unknown;
+  headers?: Record<string, string>;
+}
+
+/** A client of the API. Every JSON answer is held against the service's own OpenAPI document. */
+export interface Client {
+  token: string;
+  refreshToken: string;
+  /** Sends a request; fails the test when `status` is given and another one comes back. */
+  send<T>(method: string, path: string, options?: RequestOptions, status?: number): Promise<Answer<T>>;
+  get<T>(path: string, status?: number): Promise<Answer<T>>;
+  post<T>(path: string, body?: unknown, status?: number): Promise<Answer<T>>;
+  put<T>(path: string, body: unknown, status?: number): Promise<Answer<T>>;
+  delete<T>(path: string, status?: number): Promise<Answer<T>>;
+  /** The same client with other headers by default. */
+  with(headers: Record<string, string>): Client;
+  login(credentials: Record<string, unknown>): Promise<Client>;
+}
+
+interface Schema {
+  $ref?: string;
+}
+interface Operation {
+  responses: Record<string, { 'x-errors'?: string[]; content?: Record<string, { schema: Schema }> }>;
+}
+/** What the tests read of an OpenAPI document. */
+export interface Document {
+  paths: Record<
+    string,
+    Record<
+      string,
+      Operation & { operationId: string; 'x-operation'?: string; 'x-permission'?: string; security: unknown[] }
+    >
+  >;
+  components: { schemas: Record<string, unknown> };
+}
+
+/** A check of answers against an OpenAPI document. @throws with what does not fit */
+function answerCheck(document: Document) {
+  const ajv = new Ajv2020({ strict: false, allErrors: true });
+  addFormats.default(ajv);
+  ajv.addSchema({ $id: 'openapi', components: document.components });
+  const routes = Object.entries(document.paths).map(([path, operations]) => ({
+    pattern: new RegExp(`^${path.replace(/\{[^}]+\}/g, '[^/]+')}/?$`),
+    path,
+    operations,
+  }));
+  // A literal path comes before one with a parameter.
+  routes.sort((a, b) => a.path.split('{').length - b.path.split('{').length);
+  const compiled = new Map<string, ValidateFunction>();
+  /** By schema: nearly all answers that are no success have the same. */
+  const bySchema = new Map<string, ValidateFunction>();
+  return (method: string, path: string, status: number, body: unknown) => {
+    const pathname = path.split('?')[0] ?? '';
+    const route = routes.find(
+      ({ pattern, operations }) => pattern.test(pathname) && method.toLowerCase() in operations,
+    );
+    const operation = route?.operations[method.toLowerCase()];
+    if (!route || !operation) return;
+    const response = operation.responses[String(status)];
+    if (!response) throw new Error(`${method} ${path} answered ${status}, which its OpenAPI operation does not list`);
+    const { error } = body as { error?: string };
+    if (error !== undefined && response['x-errors'] && !response['x-errors'].includes(error))
+      throw new Error(`${method} ${path} answered ${status} ${error}, which its OpenAPI operation does not list`);
+    const schema = response.content?.['application/json']?.schema;
+    if (!schema) return;
+    const key = `${method} ${route.path} ${status}`;
+    let validate = compiled.get(key);
+    if (!validate) {
+      const text = JSON.stringify(schema).replaceAll('"#/components/', '"openapi#/components/');
+      validate = bySchema.get(text) ?? ajv.compile(JSON.parse(text) as object);
+      bySchema.set(text, validate);
+      compiled.set(key, validate);
+    }
+    if (!validate(body))
+      throw new Error(
+        `${method} ${path} ${status} does not fit its schema: ${ajv.errorsText(validate.errors)}\n${JSON.stringify(body).slice(0, 2000)}`,
+      );
+  };
+}
+
+/** By document: the services of most tests have the same. */
+const checks = new Map<string, ReturnType<typeof answerCheck>>();
+
+/** A client without credentials. */
+export async function client(url: string): Promise<Client> {
+  const text = await (await fetch(`${url}/api/openapi.json`)).text();
+  const check = checks.get(text) ?? answerCheck(JSON.parse(text) as Document);
+  checks.set(text, check);
+
+  function make(defaults: Record<string, string>, token: string, refreshToken: string): Client {
+    const self: Client = {
+      token,
+      refreshToken,
+      async send<T>(method: string, path: string, { body, headers = {} }: RequestOptions = {}, status?: number) {
+        const raw = typeof body === 'string' || body instanceof FormData;
+        const response = await fetch(`${url}${path}`, {
+          method,
+          headers: {
+            ...(token ? { Authorization: `Bearer ${token}` } : {}),
+            ...(body !== undefined && !(body instanceof FormData) ? { 'Content-Type': 'application/json' } : {}),
+            ...defaults,
+            ...headers,
+          },
+          ...(body === undefined ? {} : { body: raw ? body : JSON.stringify(body) }),
+        });
+        const isJson = response.headers.get('content-type')?.startsWith('application/json') ?? false;
+        // A stream has no end of its own.
+        if (response.headers.get('content-type')?.startsWith('text/event-stream')) await response.body?.cancel();
+        const content: unknown = isJson
+          ? await response.json()
+          : response.bodyUsed
+            ? Buffer.alloc(0)
+            : Buffer.from(await response.arrayBuffer());
+        if (isJson) check(method, path, response.status, content);
+        if (status !== undefined && response.status !== status) {
+          throw new Error(
+            `${method} ${path} answered ${response.status}, not ${status}: ${JSON.stringify(content).slice(0, 1000)}`,
+          );
+        }
+        const parts = isJson ? (content as Partial<Answer<T>>) : { data: content as T };
+        return { ...parts, status: response.status, headers: response.headers } as Answer<T>;
+      },
+      get: (path, status = 200) => self.send('GET', path, {}, status),
+      post: (path, body, status = 200) => self.send('POST', path, { body }, status),
+      put: (path, body, status = 200) => self.send('PUT', path, { body }, status),
+      delete: (path, status = 200) => self.send('DELETE', path, {}, status),
+      with: (headers) => make({ ...defaults, ...headers }, token, refreshToken),
+      async login(credentials) {
+        const answer = await self.send<{ access_token: string }>('POST', '/api/auth/login', { body: credentials }, 200);
+        return make(defaults, answer.data.access_token, answer.headers.get('x-refresh-token') ?? '');
+      },
+    };
+    return self;
+  }
+  return make({}, '', '');
+}

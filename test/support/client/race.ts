@@ -1,0 +1,36 @@
+import type { TestDatabase } from '../server/database.ts';
+import { until } from './until.ts';
+
+/**
+ * Sends requests while something that they all need is locked, lets go when `count` of them wait for it, and gathers what
+ * they answer: so they race in every run, and not only when the machine is quick.
+ * @param lock  a statement that takes the lock until its transaction ends
+ */
+export async function race<T>(
+  database: TestDatabase,
+  lock: string,
+  count: number,
+  send: () => Promise<T>[],
+): Promise<T[]> {
+  const client = new shared.pg.Client({ connectionString: database.url });
+  await client.connect();
+  try {
+    await client.query('begin');
+    await client.query(lock);
+    const state = { isOver: false };
+    const answers = Promise.all(send()).finally(() => (state.isOver = true));
+    answers.catch(() => undefined);
+    await until(async () => {
+      // The worker may wait for the same lock.
+      const waiting = await database.query(
+        "select from pg_stat_activity where datname = current_database() and application_name = 'school_api' and wait_event_type = 'Lock'",
+      );
+      if (state.isOver) throw new Error(`The requests did not wait for: ${lock}`);
+      return waiting.length >= count || undefined;
+    });
+    await client.query('commit');
+    return await answers;
+  } finally {
+    await client.end();
+  }
+}

@@ -1,0 +1,115 @@
+import { type IncomingHttpHeaders, type IncomingMessage, request } from 'node:http';
+import { createParser } from 'eventsource-parser';
+import { until } from './until.ts';
+
+/** A notification as a stream tells it. */
+export interface Told {
+  id: number;
+  title: string;
+  message: string;
+  type: string;
+  action_url: string | null;
+  created_at: string;
+}
+
+/** A stream of notifications that is open, and what came over it. */
+export interface OpenStream {
+  status: number;
+  headers: IncomingHttpHeaders;
+  /** The JSON of a refusal. */
+  refusal: { error?: string; message?: string } | undefined;
+  events: Told[];
+  comments: string[];
+  retry: number | undefined;
+  /** The id that a client comes again with. */
+  lastId: string;
+  /** Whether the service ended it, and how: by an end, or by cutting the connection. */
+  ended: 'end' | 'cut' | undefined;
+  /** Waits for so many events. */
+  has(count: number): Promise<Told[]>;
+  /** Waits for its end. */
+  end(): Promise<'end' | 'cut'>;
+  /** The client stops reading, and goes on. */
+  pause(): void;
+  resume(): void;
+  /** The client goes. */
+  close(): Promise<void>;
+}
+
+/** Opens a stream, or hears why not. */
+export function openStream(
+  url: string,
+  token: string,
+  {
+    lastId,
+    query = '',
+    headers = {},
+    method = 'GET',
+  }: { lastId?: string | undefined; query?: string; headers?: Record<string, string>; method?: string } = {},
+): Promise<OpenStream> {
+  return new Promise((done, fail) => {
+    const sent = request(`${url}/api/notifications/stream${query}`, {
+      method,
+      agent: false,
+      headers: {
+        Authorization: `Bearer ${token}`,
+        Accept: 'text/event-stream',
+        ...(lastId === undefined ? {} : { 'Last-Event-ID': lastId }),
+        ...headers,
+      },
+    });
+    sent.on('error', fail);
+    sent.on('response', (response: IncomingMessage) => {
+      let tail = '';
+      const stream: OpenStream = {
+        status: response.statusCode ?? 0,
+        headers: response.headers,
+        refusal: undefined,
+        events: [],
+        comments: [],
+        retry: undefined,
+        lastId: lastId ?? '',
+        ended: undefined,
+        has: (count) => until(() => (stream.events.length >= count ? stream.events : undefined)),
+        end: () => until(() => stream.ended),
+        pause: () => response.pause(),
+        resume: () => response.resume(),
+        async close() {
+          response.destroy();
+          await until(() => response.closed || undefined);
+        },
+      };
+      const parser = createParser({
+        onEvent({ id, event, data }) {
+          const told = JSON.parse(data) as Told;
+          if (event !== 'notification' || id !== String(told.id))
+            throw new Error(`It is no notification: ${event} ${id} ${data}`);
+          stream.events.push(told);
+        },
+        onComment: (comment) => stream.comments.push(comment),
+        onRetry: (retry) => (stream.retry = retry),
+        onError: fail,
+      });
+      response.setEncoding('utf8');
+      response.on('data', (text: string) => {
+        tail += text;
+        // As browsers do: an id counts when its block is there whole, also one without data.
+        const end = tail.lastIndexOf('\n\n');
+        const at = end < 0 ? -1 : tail.lastIndexOf('\nid: ', end);
+        if (at >= 0) stream.lastId = /\d+/.exec(tail.slice(at, at + 30))?.[0] ?? stream.lastId;
+        // Not all of it, of which there may be much.
+        if (end >= 0) tail = tail.slice(end + 1);
+        parser.feed(text);
+      });
+      response.on('error', () => (stream.ended ??= 'cut'));
+      response.on('end', () => {
+        stream.ended ??= 'end';
+        if (response.headers['content-type']?.startsWith('application/json') && method !== 'HEAD')
+          stream.refusal = JSON.parse(tail) as { error?: string };
+        if (stream.status !== 200) done(stream);
+      });
+      if (stream.status === 200) done(stream);
+    });
+    sent.end();
+  });
+}

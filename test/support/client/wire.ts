@@ -1,0 +1,116 @@
+import { Agent, type IncomingHttpHeaders, request } from 'node:http';
+import { type ErrorName, errors } from '../../../src/domain/errors.ts';
+
+/** What came back, byte by byte: for tests that fetch is too polite for. */
+export interface Answered {
+  status: number;
+  headers: IncomingHttpHeaders;
+  text: string;
+  /** The envelope; undefined when the answer is not JSON. */
+  json: Envelope | undefined;
+}
+
+/** What every JSON answer is. */
+export interface Envelope {
+  success?: boolean;
+  data?: unknown;
+  pagination?: { page: number; pageSize: number; totalItems: number; totalPages: number };
+  error?: ErrorName;
+  message?: string;
+  details?: { path: string; message: string }[];
+  request_id?: string;
+}
+
+/** A request as it goes over the wire. */
+export interface Sent {
+  method?: string;
+  path: string;
+  headers?: Record<string, string>;
+  token?: string;
+  /** Text and bytes go as they are, anything else as JSON. */
+  body?: unknown;
+}
+
+const agent = new Agent({ keepAlive: true });
+
+/** Sends a request over a kept connection, path and headers untouched. @throws when the connection is cut */
+export function send(url: string, { method = 'GET', path, headers = {}, token, body }: Sent): Promise<Answered> {
+  const { hostname, port } = new URL(url);
+  const bytes =
+    body === undefined ? undefined : typeof body === 'string' || Buffer.isBuffer(body) ? body : JSON.stringify(body);
+  const isChunked = 'transfer-encoding' in headers;
+  return new Promise((done, fail) => {
+    const asked = request(
+      {
+        ...{ agent, hostname, port, method, path },
+        headers: {
+          ...(token ? { authorization: `Bearer ${token}` } : {}),
+          ...(bytes === undefined ? {} : { 'content-type': 'application/json' }),
+          ...(bytes === undefined || isChunked ? {} : { 'content-length': String(Buffer.byteLength(bytes)) }),
+          ...headers,
+        },
+      },
+      (response) => {
+        if (response.headers['content-type']?.startsWith('text/event-stream')) {
+          // It has no end of its own.
+          response.destroy();
+          done({ status: response.statusCode ?? 0, headers: response.headers, text: '', json: undefined });
+          return;
+        }
+        const parts: Buffer[] = [];
+        response.on('data', (part: Buffer) => parts.push(part));
+        response.on('error', fail);
+        response.on('end', () => {
+          const text = Buffer.concat(parts).toString();
+          const isJson = response.headers['content-type']?.startsWith('application/json') === true && text !== '';
+          done({
+            status: response.statusCode ?? 0,
+            headers: response.headers,
+            text,
+            json: isJson ? (JSON.parse(text) as Envelope) : undefined,
+          });
+        });
+      },
+    );
+    asked.on('error', (error) =>
+      fail(new Error(`${method} ${path.slice(0, 200)}: the connection was cut: ${error.message}`)),
+    );
+    asked.end(bytes);
+  });
+}
+
+/** What an error must never tell a client. */
+const inside =
+  /SQLSTATE|syntax error at|relation "|violates|jsonb_|pg_|plpgsql|tenant_\d+\.|\bselect\b.*\bfrom\b|\bat .*\.[jt]s\b|node_modules|node:internal|password_hash/i;
+
+/** Says what is wrong with an answer as an envelope; undefined when nothing is. */
+export function envelopeFault({ status, headers, text, json }: Answered): string | undefined {
+  const told = `${status} ${text.slice(0, 300)}`;
+  if (status >= 500) return `is a fault of the service: ${told}`;
+  if (typeof headers['x-request-id'] !== 'string') return `has no X-Request-Id: ${told}`;
+  if (status === 204 || status === 304) return text === '' ? undefined : `has a body: ${told}`;
+  if (status < 400) {
+    if (json === undefined)
+      return headers['content-disposition'] !== undefined || headers['content-type']?.startsWith('text/event-stream')
+        ? undefined
+        : `is no envelope: ${told}`;
+    return json.success === true && 'data' in json && !('error' in json) ? undefined : `is no success: ${told}`;
+  }
+  if (json?.success !== false || json.error === undefined || !(json.error in errors))
+    return `is no failure of the registry: ${told}`;
+  if (errors[json.error].status !== status) return `has another status than its error: ${told}`;
+  if (!json.message || json.message.length > 1000) return `has no readable message: ${told}`;
+  if (json.request_id !== headers['x-request-id']) return `names another request: ${told}`;
+  if ('data' in json) return `has data: ${told}`;
+  if (json.details?.some((detail) => typeof detail.path !== 'string' || !detail.message))
+    return `has details without path or message: ${told}`;
+  const leak = inside.exec(json.message);
+  return leak ? `tells of its inside (${leak[0]}): ${told}` : undefined;
+}
+
+/** Says how an answer differs from an expected error; undefined when it does not. */
+export function otherThan(answer: Answered, status: number, error: ErrorName): string | undefined {
+  if (answer.status !== status || answer.json?.error !== error)
+    return `answered ${answer.status} ${answer.text.slice(0, 300)}`;
+  return status >= 500 ? undefined : envelopeFault(answer);
+}

@@ -1,0 +1,60 @@
+import type { TestService } from '../server/service.ts';
+import { until } from '../client/until.ts';
+
+/** A message that went out, as its reader sees it. */
+export interface Mail {
+  to: string;
+  subject: string;
+  text: string;
+  /** The one-time token in its link. */
+  token: string;
+}
+
+/** The plain text of a message. */
+function plainText(eml: string): string {
+  const boundary = /boundary="([^"]+)"/.exec(eml)?.[1];
+  const part = boundary ? (eml.split(`--${boundary}`).find((each) => each.includes('text/plain')) ?? '') : eml;
+  const [head = '', ...body] = part.split('\n\n');
+  const text = body.join('\n\n');
+  const encoding = /content-transfer-encoding: *(\S+)/i.exec(head)?.[1]?.toLowerCase();
+  if (encoding === 'base64') return Buffer.from(text, 'base64').toString('utf8');
+  if (encoding !== 'quoted-printable') return text;
+  const bytes = text
+    .replace(/=\n/g, '')
+    .replace(/=([0-9A-F]{2})/g, (_all, hex: string) => String.fromCharCode(Number.parseInt(hex, 16)));
+  return Buffer.from(bytes, 'latin1').toString('utf8');
+}
+
+function read(eml: string): Mail {
+  const message = eml.replaceAll('\r\n', '\n');
+  const head = (message.split('\n\n')[0] ?? '').replace(/\n[ \t]+/g, ' ');
+  const text = plainText(message);
+  return {
+    to: /^To:.*?([^\s<>"]+@[^\s<>"]+)/m.exec(head)?.[1] ?? '',
+    subject: /^Subject: (.*)$/m.exec(head)?.[1] ?? '',
+    text,
+    token: /token=([\w-]+)/.exec(text)?.[1] ?? '',
+  };
+}
+
+/** What has gone out to an address so far. */
+export async function mailsTo(service: TestService, address: string): Promise<Mail[]> {
+  return (await service.outbox(0)).map(read).filter(({ to }) => to === address);
+}
+
+/** Waits for the `count`-th message to an address whose subject ends so. */
+export async function mailTo(service: TestService, address: string, subject: string, count = 1): Promise<Mail> {
+  return until(
+    async () => (await mailsTo(service, address)).filter((each) => each.subject.endsWith(subject))[count - 1],
+  );
+}
+
+/** Waits until the queue of the worker is empty: whatever was to go out has gone out. */
+export async function queueIsEmpty(service: TestService): Promise<void> {
+  // Push and e-mail of notifications (deliver) are another file's business.
+  await until(
+    async () =>
+      (await service.database.query("select from graphile_worker.jobs where task_identifier <> 'deliver' limit 1"))
+        .length === 0 || undefined,
+  );
+}

@@ -1,6 +1,0 @@
-/** What the tests use of it; the package has no types. */
-declare module 'http_ece' {
-  import type { ECDH } from 'node:crypto';
-  const ece: { decrypt(content: Buffer, options: { version: 'aes128gcm'; privateKey: ECDH; authSecret: string }): Buffer };
-  export default ece;
-}

@@ -1,0 +1,52 @@
+import { randomUUID } from 'node:crypto';
+import type pg from 'pg';
+
+/** A database of one test file. */
+export interface TestDatabase {
+  /** Its address, for the owner. */
+  url: string;
+  /** Runs a statement as the owner, who is a superuser here: row security does not hold for them. */
+  query<R extends pg.QueryResultRow = Record<string, unknown>>(text: string, values?: unknown[]): Promise<R[]>;
+  drop(): Promise<void>;
+}
+
+/** The address of a database of the test server. */
+export function serverUrl(database: string): string {
+  const url = process.env['TEST_SERVER_URL'];
+  if (!url) throw new Error('The test server is not running: run the tests by npm test.');
+  return url.replace('/DATABASE?', `/${database}?`);
+}
+
+async function maintain(text: string): Promise<void> {
+  const client = new shared.pg.Client({ connectionString: serverUrl('postgres') });
+  await client.connect();
+  try {
+    await client.query(text);
+  } finally {
+    await client.end();
+  }
+}
+
+/**
+ * Clones the migrated template, the one with the tables of schools to come (see ready-schools.ts), or makes an empty database.
+ * Dropping fails when something still holds a connection.
+ */
+export async function testDatabase(
+  template: 'template_school' | 'template_ready' | 'template0' = 'template_school',
+): Promise<TestDatabase> {
+  const name = `test_${randomUUID().replaceAll('-', '')}`;
+  await maintain(
+    `create database ${name} template ${template} strategy ${process.env['TEST_CLONE_STRATEGY'] ?? 'wal_log'}`,
+  );
+  const pool = new shared.pg.Pool({ connectionString: serverUrl(name), max: 4, application_name: 'test' });
+  return {
+    url: serverUrl(name),
+    async query<R extends pg.QueryResultRow>(text: string, values?: unknown[]) {
+      return (await pool.query<R>(text, values)).rows;
+    },
+    async drop() {
+      await pool.end();
+      await maintain(`drop database ${name}`);
+    },
+  };
+}

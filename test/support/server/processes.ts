@@ -1,0 +1,83 @@
+import { spawn } from 'node:child_process';
+import { createServer } from 'node:net';
+import { join } from 'node:path';
+
+const root = join(import.meta.dirname, '../../..');
+
+/** A port that nobody listens on. */
+export async function freePort(): Promise<number> {
+  const probe = createServer();
+  await new Promise<void>((done) => void probe.listen(0, '127.0.0.1', done));
+  const address = probe.address();
+  await new Promise((done) => probe.close(done));
+  return typeof address === 'object' && address ? address.port : 0;
+}
+
+/** How a process ended, and all that it wrote. */
+export interface Ended {
+  code: number | null;
+  signal: NodeJS.Signals | null;
+  stdout: string;
+  stderr: string;
+}
+
+/** A program of the project, running by itself. */
+export interface Program {
+  pid: number;
+  ended: Promise<Ended>;
+  /** Waits until its standard output has this. @throws with all it wrote when it ends before */
+  prints(expected: RegExp): Promise<RegExpExecArray>;
+  kill(signal: NodeJS.Signals): void;
+}
+
+/**
+ * Starts a program of the project as the npm scripts do, with these settings and nothing of this process' own but what is compiled already.
+ * @param account  the user to be, where that is another one
+ */
+export function startProgram(
+  file: string,
+  args: string[],
+  env: Record<string, string>,
+  account: { uid?: number; gid?: number } = {},
+): Program {
+  const child = spawn(process.execPath, [join(root, file), ...args], {
+    env: { PATH: process.env['PATH'] ?? '', NODE_COMPILE_CACHE: process.env['NODE_COMPILE_CACHE'] ?? '', ...env },
+    stdio: ['ignore', 'pipe', 'pipe'],
+    cwd: root,
+    ...account,
+  });
+  let stdout = '';
+  let stderr = '';
+  const listeners = new Set<() => void>();
+  child.stdout.setEncoding('utf8').on('data', (text: string) => {
+    stdout += text;
+    for (const listener of listeners) listener();
+  });
+  child.stderr.setEncoding('utf8').on('data', (text: string) => (stderr += text));
+  const ended = new Promise<Ended>((done, fail) => {
+    child.on('error', fail);
+    child.on('close', (code, signal) => done({ code, signal, stdout, stderr }));
+  });
+  ended.catch(() => undefined);
+  return {
+    pid: child.pid ?? 0,
+    ended,
+    prints: (expected) =>
+      new Promise((done, fail) => {
+        const look = () => {
+          const match = expected.exec(stdout);
+          if (!match) return;
+          listeners.delete(look);
+          done(match);
+        };
+        listeners.add(look);
+        look();
+        ended.then(() => fail(new Error(`It ended without printing ${String(expected)}:\n${stdout}\n${stderr}`)), fail);
+      }),
+    kill: (signal) => void child.kill(signal),
+  };
+}
+
+/** Runs a program of the project to its end. */
+export const runProgram = (file: string, args: string[], env: Record<string, string>): Promise<Ended> =>
+  startProgram(file, args, env).ended;

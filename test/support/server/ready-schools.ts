@@ -1,0 +1,68 @@
+import { readdir, rm, statfs } from 'node:fs/promises';
+import { join } from 'node:path';
+import { type EmbeddedServer, removeCluster } from '../../../src/database/embedded.ts';
+import { withOwner } from '../../../src/database/pool.ts';
+
+const memory = '/dev/shm';
+const enough = 6e9;
+
+/**
+ * Where the cluster of a run lies best: in memory, where there is plenty of it, since a school has 400 files that are copied and
+ * removed again and again. What runs that were killed have left there is ended and removed.
+ */
+export async function scratchFolder(): Promise<string | undefined> {
+  const names = await readdir(memory).catch(() => []);
+  for (const name of names) {
+    const pid = Number(/^school-scratch-(\d+)-/.exec(name)?.[1]);
+    if (!pid || isAlive(pid)) continue;
+    await removeCluster(join(memory, name));
+    await rm(join(memory, name), { recursive: true, force: true });
+  }
+  const { bavail, bsize } = await statfs(memory).catch(() => ({ bavail: 0, bsize: 0 }));
+  return bavail * bsize > enough && process.availableMemory() > enough ? memory : undefined;
+}
+
+function isAlive(pid: number): boolean {
+  try {
+    return process.kill(pid, 0);
+  } catch (error) {
+    return (error as NodeJS.ErrnoException).code === 'EPERM';
+  }
+}
+
+/**
+ * Makes the database `template_ready`: a clone of `template_school` with the tables of its first schools, made by their migrations as for
+ * any school, and put by under the names ready_1, ready_2… There they are no schools and nothing looks at them. When the API adds a
+ * school of that number it gets these tables, at the version that they have; all else of it, from newer migrations and its roles on, is
+ * made as ever. The owner's schools, and all in other databases, are made from their first table.
+ */
+export async function makeReadySchools(server: EmbeddedServer, count: number): Promise<void> {
+  await withOwner(server.url('postgres'), (owner) =>
+    owner.query('create database template_ready template template_school'),
+  );
+  await withOwner(server.url('template_ready'), async (owner) => {
+    for (let id = 1; id <= count; id++) {
+      await owner.query(
+        "insert into platform.tenant (id, name, subdomain, contact_email, plan_id) values ($1, 'Ready', 'ready-' || $1::bigint, 'ready@school.example', 3)",
+        [id],
+      );
+      await owner.query('select core.tenant_migrate($1)', [id]);
+      await owner.query(`alter schema tenant_${id} rename to ready_${id}`);
+    }
+    const { rows } = await owner.query<{ version: number }>(
+      'select max(version) as version from platform.tenant_migration',
+    );
+    await owner.query(`
+      delete from platform.tenant;
+      create function public.take_ready_school() returns trigger language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+      begin
+        if to_regnamespace('ready_' || new.id) is not null then
+          execute format('alter schema ready_%1$s rename to tenant_%1$s', new.id);
+          new.schema_version := ${String(rows[0]?.version)};
+        end if;
+        return new;
+      end $$;
+      create trigger take_ready_school before insert on platform.tenant
+        for each row when (current_setting('application_name') = 'school_api') execute function public.take_ready_school()`);
+  });
+}

@@ -1,0 +1,381 @@
+import type { Endpoint } from '../../../src/http/endpoint.ts';
+import type { Operation } from '../../../src/http/router.ts';
+import { type Sent, send } from '../client/wire.ts';
+import type { TestService } from './service.ts';
+
+const { resources } = shared;
+
+/** A JSON schema, as far as the tests read it. */
+export interface Schema {
+  $ref?: string;
+  type?: string | string[];
+  enum?: unknown[];
+  const?: unknown;
+  examples?: unknown[];
+  format?: string;
+  pattern?: string;
+  minimum?: number;
+  exclusiveMinimum?: number;
+  maximum?: number;
+  minLength?: number;
+  maxLength?: number;
+  minItems?: number;
+  maxItems?: number;
+  items?: Schema;
+  properties?: Record<string, Schema>;
+  required?: string[];
+  additionalProperties?: Schema | boolean;
+  anyOf?: Schema[];
+  oneOf?: Schema[];
+  allOf?: Schema[];
+}
+
+interface Parameter {
+  in: 'path' | 'query' | 'header';
+  name: string;
+  required?: boolean;
+  schema: Schema;
+}
+
+/** An operation of the OpenAPI document. */
+export interface Documented {
+  operationId: string;
+  security: unknown[];
+  parameters?: Parameter[];
+  requestBody?: { required?: boolean; content: Record<string, { schema: Schema }> };
+  responses: Record<string, { 'x-errors'?: string[]; content?: Record<string, { schema: Schema }> }>;
+  'x-operation'?: string;
+  'x-permission'?: string;
+}
+
+/** An OpenAPI document. */
+export interface OpenApi {
+  paths: Record<string, Record<string, Documented>>;
+  components: { schemas: Record<string, Schema> };
+}
+
+/** One endpoint: its route, its row in `core.operation` and what the document says of it. */
+export interface Registered {
+  /** `GET /api/students/{id}` */
+  name: string;
+  method: string;
+  path: string;
+  route: Endpoint;
+  operation: Operation;
+  documented: Documented;
+  /** The schema of its JSON body. */
+  body: Schema | undefined;
+  /** The names of its path parameters. */
+  parameters: string[];
+  /** The query parameters. */
+  query: Parameter[];
+}
+
+/** Every endpoint of a running service, and its document. @throws when route table, document and registry disagree */
+export async function registry(
+  service: TestService,
+): Promise<{ endpoints: Registered[]; document: OpenApi; operations: Operation[] }> {
+  const document = JSON.parse((await send(service.url, { path: '/api/openapi.json' })).text) as OpenApi;
+  const operations = await service.database.query<Operation & Record<string, unknown>>(
+    'select * from core.operation order by name',
+  );
+  const endpoints = resources.flatMap(({ path: base, endpoints: routes }) =>
+    routes.map(({ method, path: below, endpoint: route }): Registered => {
+      const path = `/api${base}${below === '/' ? '' : below}`.replace(/:(\w+)/g, '{$1}');
+      const documented = document.paths[path]?.[method.toLowerCase()];
+      const operation = operations.find(({ name }) => name === route.operation);
+      if (!documented || !operation)
+        throw new Error(`${method} ${path} is not in the document, or has no row in core.operation`);
+      return {
+        name: `${method} ${path}`,
+        method,
+        path,
+        route,
+        operation,
+        documented,
+        body: documented.requestBody?.content['application/json']?.schema,
+        parameters: [...path.matchAll(/\{(\w+)\}/g)].map(([, name = '']) => name),
+        query: (documented.parameters ?? []).filter((parameter) => parameter.in === 'query'),
+      };
+    }),
+  );
+  return { endpoints, document, operations };
+}
+
+/** Endpoints that work without an access token. */
+export const isAnonymous = ({ operation }: Registered) =>
+  ['public', 'token', 'feed', 'refresh'].includes(operation.access);
+
+/** Endpoints that a user of a school may reach. */
+export const isForSchools = ({ operation }: Registered) => ['tenant', 'any'].includes(operation.access);
+
+const thisYear = new Date().getUTCFullYear();
+const today = new Date().toISOString().slice(0, 10);
+
+/**
+ * Bodies that a schema alone can't tell, by operation: rules between fields, or values that must fit the moment. They are
+ * laid over the sample.
+ */
+const byHand: Record<string, Record<string, unknown> | ((id: number) => Record<string, unknown>)> = {
+  // In the academic year of School.classroom.
+  teachers_leaves_create: { start_date: `${thisYear}-09-01`, end_date: `${thisYear}-09-01` },
+  // Today may be marked, unless it is a holiday.
+  attendance_mark: { date: today },
+  holidays_create: { date: `${thisYear}-${today.endsWith('-12-31') ? '01-01' : '12-31'}` },
+  // Inside the year that School.classroom makes, and years apart from it.
+  academic_terms_create: { start_date: `${thisYear}-03-01`, end_date: `${thisYear}-06-30` },
+  academics_years_create: { start_date: '2090-08-01', end_date: '2091-07-31' },
+  school_setup_academic_year: { start_date: '2092-08-01', end_date: '2093-07-31' },
+  // Something to bill.
+  fee_structures_create: { components: [{ name: 'Tuition', amount: 100, frequency: 'annual' }] },
+  // What schools of tests have: a sample must not take features away.
+  subscription_upgrade: { plan_id: 3 },
+  // Not as long as it may take.
+  timetable_generate: { time_limit_seconds: 1 },
+  schedule_feeds_create: (id) => ({ kind: 'class', class_id: id, teacher_id: null }),
+  notifications_send: { all: true, title: 'Sample', message: 'Of a test' },
+  // One of the catalogue, with words that name nothing.
+  platform_notification_templates_create: { key: 'holiday.added' },
+  platform_notification_templates_preview: { key: 'holiday.added' },
+  // Its own bus and driver replace none of another route; a plan is by route or by length.
+  transport_exceptions_create: (id) => ({ kind: 'replaced', bus_id: id, driver_id: id }),
+  transport_fee_plans_create: { min_km: null, max_km: null },
+  // In the academic year of School.classroom, and in that which populate makes the plan in.
+  transport_fee_plans_generate: { date: `${thisYear}-09-01` },
+};
+
+/** Queries that a schema alone can't tell, by operation. */
+const queriesByHand: Record<string, (id: number) => Record<string, number | string>> = {
+  timetable_print: (id) => ({ class_id: id }),
+  transport_schedules_list: () => ({ from_date: `${thisYear}-06-01`, to_date: `${thisYear}-06-30` }),
+};
+
+/** What goes with a reference in a body, by operation and field, where another one has to go for it. */
+const besides: Record<string, Record<string, Record<string, unknown>>> = {
+  schedule_feeds_create: { teacher_id: { kind: 'teacher', class_id: null } },
+  notifications_send: {
+    user_ids: { all: undefined },
+    role_ids: { all: undefined },
+    template_id: { title: undefined, message: undefined },
+  },
+};
+
+let serial = 0;
+
+/** What samples are made of. */
+export interface SampleOptions {
+  /** What every identifier of a record is. */
+  id: number;
+  /** Stands in every text, so that it can be found again. */
+  marker?: string;
+  /** Also the optional fields that hold identifiers. */
+  withReferences?: boolean;
+}
+
+const isReference = (name: string) => /_ids?$/.test(name);
+
+/** Follows references, and of alternatives takes the first that is not null. */
+export function plain(document: OpenApi, schema: Schema): Schema {
+  if (schema.$ref) return plain(document, document.components.schemas[schema.$ref.split('/').at(-1) ?? ''] ?? {});
+  const alternative = (schema.anyOf ?? schema.oneOf)?.find(({ type }) => type !== 'null');
+  if (alternative && !schema.properties) return plain(document, alternative);
+  if (schema.allOf) {
+    const parts = schema.allOf.map((part) => plain(document, part));
+    return parts.reduce(
+      (all, part) => ({ ...all, ...part, properties: { ...all.properties, ...part.properties } }),
+      {},
+    );
+  }
+  return schema;
+}
+
+/** A value that fits a schema, another one each time where it can. */
+function sample(document: OpenApi, given: Schema, name: string, options: SampleOptions): unknown {
+  const schema = plain(document, given);
+  const type = Array.isArray(schema.type) ? schema.type.find((one) => one !== 'null') : schema.type;
+  const example = schema.examples?.[0];
+  if (schema.const !== undefined) return schema.const;
+  if (schema.enum) return schema.enum[0];
+  if (schema.properties) {
+    const wanted = Object.entries(schema.properties).filter(
+      ([key]) => schema.required?.includes(key) === true || (options.withReferences === true && isReference(key)),
+    );
+    return Object.fromEntries(wanted.map(([key, value]) => [key, sample(document, value, key, options)]));
+  }
+  switch (type) {
+    case 'integer':
+    case 'number':
+      // Permissions and plans are the same for every school.
+      if (/^(permission_ids?|plan_id)$/.test(name)) return 1;
+      if (isReference(name)) return options.id;
+      return typeof example === 'number' ? example : (schema.minimum ?? 1);
+    case 'boolean':
+      return example ?? false;
+    case 'array':
+      return schema.items ? [sample(document, schema.items, name, options)] : [];
+    case 'string': {
+      const n = ++serial;
+      if (schema.format === 'email') return `${options.marker ?? 'sample'}${n}@school.example`;
+      if (schema.format !== undefined && typeof example === 'string') return example;
+      const text = `${typeof example === 'string' ? example : name}${options.marker ?? ''}${n}`;
+      const fits =
+        text.length <= (schema.maxLength ?? Infinity) && (!schema.pattern || new RegExp(schema.pattern).test(text));
+      return fits || typeof example !== 'string' ? text : example;
+    }
+    default:
+      return {};
+  }
+}
+
+/** Whether the JSON body of an endpoint is a list. */
+export const takesList = (document: OpenApi, { body }: Registered) =>
+  body !== undefined && plain(document, body).type === 'array';
+
+/** A JSON body. */
+type Body = Record<string, unknown> | unknown[];
+
+/** A body that fits the schema of an endpoint. */
+export function sampleBody(
+  document: OpenApi,
+  { body, operation }: Registered,
+  options: SampleOptions,
+): Body | undefined {
+  const made = body && (sample(document, body, '', options) as Body);
+  const over = byHand[operation.name];
+  return made && !Array.isArray(made) ? { ...made, ...(typeof over === 'function' ? over(options.id) : over) } : made;
+}
+
+/** The path of an endpoint with its identifiers, and the query that it can't do without. */
+export function samplePath(
+  document: OpenApi,
+  { path, query, operation }: Registered,
+  options: SampleOptions,
+  parameters: Record<string, number | string> = {},
+): string {
+  const required = query
+    .filter((parameter) => parameter.required)
+    .map(({ name, schema }): [string, string] => [name, String(sample(document, schema, name, options))]);
+  const byHandToo = Object.entries(queriesByHand[operation.name]?.(options.id) ?? {}).map(
+    ([name, value]): [string, string] => [name, String(value)],
+  );
+  const search = new URLSearchParams([...required, ...byHandToo]).toString();
+  return (
+    path.replace(/\{(\w+)\}/g, (_, name: string) => String(parameters[name] ?? options.id)) + (search && `?${search}`)
+  );
+}
+
+/** The smallest picture. */
+export const pixel = Buffer.from(
+  'iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==',
+  'base64',
+);
+
+/** The smallest file that fits an endpoint: its content and its name. */
+const sampleFile = (types: readonly string[]): [Buffer, string] =>
+  types.includes('text/csv') ? [Buffer.from('first_name,last_name\nSample,Person\n'), 'file.csv'] : [pixel, 'file.png'];
+
+/** A multipart body with one file and other fields, and its type. */
+export function multipart(
+  field: string,
+  content: Buffer,
+  name = 'file.png',
+  fields: Record<string, string> = {},
+): { body: Buffer; headers: Record<string, string> } {
+  const boundary = 'boundary-of-the-tests';
+  const texts = Object.entries(fields).map(
+    ([key, value]) => `--${boundary}\r\nContent-Disposition: form-data; name="${key}"\r\n\r\n${value}\r\n`,
+  );
+  const head = `--${boundary}\r\nContent-Disposition: form-data; name="${field}"; filename="${name}"\r\nContent-Type: image/png\r\n\r\n`;
+  return {
+    body: Buffer.concat([Buffer.from(texts.join('') + head), content, Buffer.from(`\r\n--${boundary}--\r\n`)]),
+    headers: { 'content-type': `multipart/form-data; boundary=${boundary}` },
+  };
+}
+
+/** The fields that a form wants beside its file. */
+function sampleFields(
+  document: OpenApi,
+  { documented, route }: Registered,
+  options: SampleOptions,
+): Record<string, string> {
+  const form = documented.requestBody?.content['multipart/form-data']?.schema;
+  const fields = form ? (sample(document, form, '', options) as Record<string, unknown>) : {};
+  return Object.fromEntries(
+    Object.entries(fields).flatMap(([name, value]) =>
+      route.upload?.fields.includes(name) ? [] : [[name, String(value)] as [string, string]],
+    ),
+  );
+}
+
+/** A request that fits what an endpoint asks for: its path, its query, its body. */
+export function sampleRequest(
+  document: OpenApi,
+  endpoint: Registered,
+  options: SampleOptions,
+  over: { parameters?: Record<string, number | string>; body?: Body } = {},
+): Sent {
+  const { upload } = endpoint.route;
+  const made = sampleBody(document, endpoint, options);
+  const body = made && (Array.isArray(over.body) ? over.body : Array.isArray(made) ? made : { ...made, ...over.body });
+  return {
+    method: endpoint.method,
+    path: samplePath(document, endpoint, options, over.parameters),
+    ...(upload
+      ? multipart(upload.fields[0] ?? 'file', ...sampleFile(upload.types), sampleFields(document, endpoint, options))
+      : body
+        ? { body }
+        : {}),
+  };
+}
+
+/** Where a body holds identifiers of the school's own records: each with a function that puts another one there. */
+export function references(
+  document: OpenApi,
+  { body, operation }: Registered,
+): { field: string; put: (id: number) => Body }[] {
+  if (!body) return [];
+  const found: { field: string; put: (id: number) => Body }[] = [];
+  const { items: each } = plain(document, body);
+  for (const field of Object.keys(each ? (plain(document, each).properties ?? {}) : {}).filter(isReference)) {
+    found.push({
+      field: `0.${field}`,
+      put: (id) => [{ ...(sample(document, each ?? {}, '', { id }) as object), [field]: id }],
+    });
+  }
+  for (const [field, given] of Object.entries(plain(document, body).properties ?? {})) {
+    const schema = plain(document, given);
+    const items = schema.type === 'array' && schema.items ? plain(document, schema.items) : undefined;
+    const isInteger = (one: Schema | undefined) => one?.type === 'integer' || one?.type === 'number';
+    if (/^(permission_ids?|plan_id)$/.test(field)) continue;
+    if (isReference(field) && isInteger(schema))
+      found.push({ field, put: (id) => ({ [field]: id, ...besides[operation.name]?.[field] }) });
+    else if (isReference(field) && isInteger(items))
+      found.push({ field, put: (id) => ({ [field]: [id], ...besides[operation.name]?.[field] }) });
+    else if (items?.properties) {
+      for (const [inner, innerSchema] of Object.entries(items.properties)) {
+        if (isReference(inner) && isInteger(plain(document, innerSchema))) {
+          found.push({
+            field: `${field}.0.${inner}`,
+            put: (id) => ({
+              [field]: [{ ...(sample(document, items, field, { id, withReferences: false }) as object), [inner]: id }],
+            }),
+          });
+        }
+      }
+    }
+  }
+  return found;
+}
+
+/** Goes through endpoints one by one; answers a line for each that `check` finds at fault. */
+export async function faults(
+  endpoints: readonly Registered[],
+  check: (endpoint: Registered) => Promise<string | undefined>,
+): Promise<string[]> {
+  const lines: string[] = [];
+  for (const endpoint of endpoints) {
+    const fault = await check(endpoint);
+    if (fault) lines.push(`${endpoint.name} ${fault}`);
+  }
+  return lines;
+}

@@ -1,0 +1,229 @@
+import { mkdtemp, readdir, readFile, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll } from '@jest/globals';
+import type { Client } from '../client/client.ts';
+import { testDatabase, type TestDatabase } from './database.ts';
+import { until } from '../client/until.ts';
+
+const { client, createOperator, passwords, readConfig, startService, withOwner } = shared;
+
+/** As the service hashes passwords, with 64 KiB instead of 19 MiB: tests log in a thousand times. */
+const hashing = passwords({ memoryCost: 64 });
+
+export const operatorEmail = 'operator@test.example';
+export const testPassword = 'test-password';
+
+/** A running service on a database of its own. */
+export interface TestService {
+  url: string;
+  /** The page of metrics, where METRICS_PORT is set. */
+  metricsUrl: string | undefined;
+  database: TestDatabase;
+  /** Nobody logged in. */
+  anonymous: Client;
+  /** A platform operator. */
+  operator: Client;
+  /** The messages that went out, the latest last; waits until there are `count`. */
+  outbox(count: number): Promise<string[]>;
+  /** Adds a plan of 5 students, 5 teachers and no features, unless `fields` say otherwise. */
+  plan(fields?: Record<string, unknown>): Promise<{ id: number; name: string }>;
+  /** A school with its admin; see `School`. */
+  school(fields?: Record<string, unknown>): Promise<School>;
+  close(): Promise<void>;
+}
+
+/** A school that a test made. */
+export interface School {
+  id: number;
+  subdomain: string;
+  /** The schema of its tables. */
+  schema: string;
+  /** Its first admin. */
+  admin: Client;
+  adminEmail: string;
+  /** Adds a user with these roles (by name) and logs them in. */
+  user(roles: string[], fields?: Record<string, unknown>): Promise<Client & { id: number; email: string }>;
+  /** Adds a role that has exactly these permissions; answers its name. */
+  role(...permissions: string[]): Promise<string>;
+  /** Adds a row straight into a table; answers its id. */
+  insert(table: string, fields: Record<string, unknown>): Promise<number>;
+  /** Adds an academic year, a grade and a class, straight into the tables; answers their ids. */
+  classroom(name?: string): Promise<{ classId: number; gradeId: number; yearId: number }>;
+}
+
+type Template = 'template_ready' | 'template_school';
+
+let serial = 0;
+
+/** Something that no other call in this test file answers: `what` with a number behind it. */
+export const unique = (what: string) => `${what}-${++serial}`;
+
+/**
+ * Starts the whole service, API and worker, on a clone of the migrated database.
+ * @param env  settings over the tests' own
+ * @param template  `template_school` has nothing ready for schools: each is made from its first table
+ */
+export async function testService(
+  env: Record<string, string> = {},
+  template: Template = 'template_ready',
+): Promise<TestService> {
+  const database = await testDatabase(template);
+  const dataDir = await mkdtemp(join(tmpdir(), 'school-data-'));
+  const config = readConfig({
+    PORT: '0',
+    NODE_ENV: 'test',
+    DATA_DIR: dataDir,
+    LOG_LEVEL: 'silent',
+    JWT_SECRETS: 'a secret of the tests that is long enough',
+    RATE_LIMIT_PER_MINUTE: '0',
+    PUBLIC_RATE_LIMIT_PER_MINUTE: '0',
+    DATABASE_POOL_SIZE: '8',
+    ...env,
+  });
+  const passwordHash = await hashing.hash(testPassword);
+  await withOwner(database.url, (owner) =>
+    createOperator(owner, {
+      email: operatorEmail,
+      passwordHash,
+      firstName: 'Op',
+      lastName: 'Erator',
+      role: 'admin',
+      tenantIds: null,
+    }),
+  );
+  const service = await startService(config, database.url, ['api', 'worker'], hashing);
+  const url = service.url ?? '';
+  const anonymous = await client(url);
+  const operator = await anonymous.login({ is_platform: true, email: operatorEmail, password: testPassword });
+
+  async function school(fields: Record<string, unknown> = {}): Promise<School> {
+    const n = ++serial;
+    const subdomain = `school-${n}-${Math.random().toString(36).slice(2, 8)}`;
+    const adminEmail = `admin@${subdomain}.example`;
+    const { data } = await operator.post<{ id: number }>(
+      '/api/platform/tenants',
+      {
+        name: `School ${n}`,
+        subdomain,
+        contact_email: adminEmail,
+        plan_id: 3,
+        admin_email: adminEmail,
+        admin_password: testPassword,
+        ...fields,
+      },
+      201,
+    );
+    const schema = `tenant_${data.id}`;
+    const admin = await anonymous.login({
+      subdomain: fields['subdomain'] ?? subdomain,
+      email: adminEmail,
+      password: testPassword,
+    });
+    return {
+      id: data.id,
+      subdomain,
+      schema,
+      admin,
+      adminEmail,
+      async user(roles, userFields = {}) {
+        const email = `${unique('user')}@${subdomain}.example`;
+        const ids = await database.query<{ id: string }>(`select id from ${schema}.role where name = any ($1)`, [
+          roles,
+        ]);
+        const made = await admin.post<{ id: number }>(
+          '/api/users',
+          {
+            email,
+            first_name: 'Uma',
+            last_name: 'User',
+            password: testPassword,
+            role_ids: ids.map((row) => Number(row.id)),
+            ...userFields,
+          },
+          201,
+        );
+        const loggedIn = await anonymous.login({ tenant_id: data.id, email, password: testPassword });
+        return Object.assign(loggedIn, { id: made.data.id, email });
+      },
+      async role(...permissions) {
+        const { data: catalogue } = await admin.get<{ id: number; name: string }[]>('/api/rbac/permissions');
+        const permission_ids = permissions.map((permission) => catalogue.find(({ name }) => name === permission)?.id);
+        return (await admin.post<{ name: string }>('/api/rbac/roles', { name: unique('Role'), permission_ids }, 201))
+          .data.name;
+      },
+      async insert(table, row) {
+        const columns = Object.keys(row);
+        const [made] = await database.query<{ id: number }>(
+          `insert into ${schema}.${table} (${columns.join()}) values (${columns.map((_, n) => `$${n + 1}`).join()}) returning id::integer`,
+          Object.values(row),
+        );
+        if (!made) throw new Error(`no ${table} was made`);
+        return made.id;
+      },
+      async classroom(name = 'Class') {
+        const [row] = await database.query<{ class_id: string; grade_id: string; year_id: string }>(
+          `with year as (
+             insert into ${schema}.academic_year (name, start_date, end_date, is_current)
+             select 'Year ' || extract(year from now()), date_trunc('year', now()), date_trunc('year', now()) + interval '1 year - 1 day', true
+             where not exists (select from ${schema}.academic_year where is_current) returning id),
+           the_year as (select id from year union all select id from ${schema}.academic_year where is_current limit 1),
+           grade as (insert into ${schema}.grade (name) values ($1 || ' grade') returning id)
+           insert into ${schema}.class (name, grade_id, academic_year_id) select $1, grade.id, the_year.id from grade, the_year
+           returning id as class_id, grade_id, academic_year_id as year_id`,
+          [name],
+        );
+        if (!row) throw new Error('no class was made');
+        return { classId: Number(row.class_id), gradeId: Number(row.grade_id), yearId: Number(row.year_id) };
+      },
+    };
+  }
+
+  return {
+    url,
+    metricsUrl: service.metricsUrl,
+    database,
+    anonymous,
+    operator,
+    school,
+    async plan(fields = {}) {
+      const plan = { name: unique('Plan'), price_monthly: 1, max_students: 5, max_teachers: 5, ...fields };
+      return (await operator.post<{ id: number; name: string }>('/api/platform/plans', plan, 201)).data;
+    },
+    async outbox(count) {
+      const folder = join(dataDir, 'outbox');
+      const names = await until(async () => {
+        const found = (await readdir(folder).catch(() => [])).filter((name) => name.endsWith('.eml')).sort();
+        return found.length >= count ? found : undefined;
+      });
+      return Promise.all(names.map((name) => readFile(join(folder, name), 'utf8')));
+    },
+    async close() {
+      await service.close();
+      await database.drop();
+      await rm(dataDir, { recursive: true, force: true });
+    },
+  };
+}
+
+/** The service of a test file: for the head of the file, which closes it after its last test. */
+export async function serviceOfFile(env: Record<string, string> = {}, template?: Template): Promise<TestService> {
+  const service = await testService(env, template);
+  afterAll(() => service.close());
+  return service;
+}
+
+/** The service of a test file, with a school in it. */
+export async function serviceWithSchool(
+  env: Record<string, string> = {},
+  template?: Template,
+): Promise<{ service: TestService; school: School }> {
+  const service = await serviceOfFile(env, template);
+  try {
+    return { service, school: await service.school() };
+  } catch (error) {
+    // Jest runs no afterAll of a file that failed to load.
+    await service.close();
+    throw error;
+  }
+}
