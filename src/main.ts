@@ -2,7 +2,7 @@ import './process/thread-pool-size.ts';
 import { join } from 'node:path';
 import { Command, Option } from 'commander';
 import { passwords } from './domain/passwords.ts';
-import { checkReachable, databaseName, foundNotice, placeOf } from './cli/database.ts';
+import { checkReachable, databaseName, foundNotice, placeOf } from './process/own-database.ts';
 import { type Config, ConfigError, readConfig } from './process/config.ts';
 import { demo, loadDemo } from './process/demo.ts';
 import { claim, ensureDatabase, startEmbedded } from './database/embedded.ts';

@@ -1,6 +1,6 @@
 import type { Config } from '../process/config.ts';
 import { withOwner } from '../database/pool.ts';
-import { withDatabase } from './database.ts';
+import { withDatabase } from '../process/own-database.ts';
 
 /** `school analytics refresh`: reads the facts of schools anew, all of them; one line per school; answers the exit code, 1 when a school failed. */
 export async function analyticsRefresh(config: Config, { tenant }: { tenant?: string }): Promise<number> {

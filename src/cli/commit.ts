@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { commit } from 'graphile-migrate';
 import { clearAllPools } from 'graphile-migrate/dist/pgReal.js';
 import { ensureDatabase } from '../database/embedded.ts';
-import { withScratchServer } from './database.ts';
+import { withScratchServer } from '../process/own-database.ts';
 
 const migrationsFolder = join(import.meta.dirname, '../../migrations');
 

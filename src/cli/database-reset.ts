@@ -1,6 +1,6 @@
 import type { Config } from '../process/config.ts';
 import { claim, findCluster, removeCluster } from '../database/embedded.ts';
-import { minute } from './database.ts';
+import { minute } from '../process/own-database.ts';
 import { ask, isInteractive } from './prompt.ts';
 
 /** `school database reset`: removes the embedded database, once somebody has confirmed it. @throws when it is not ours, or in use */

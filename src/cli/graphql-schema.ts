@@ -4,7 +4,7 @@ import { analyticsSchema } from '../analytics/schema.ts';
 import type { Config } from '../process/config.ts';
 import { ensureDatabase } from '../database/embedded.ts';
 import { migrate } from '../database/migrate.ts';
-import { withScratchServer } from './database.ts';
+import { withScratchServer } from '../process/own-database.ts';
 
 async function schemaOf(url: string): Promise<string> {
   const pool = analyticsPool(url, false, 1);

@@ -2,7 +2,7 @@ import type pg from 'pg';
 import type { Config } from '../process/config.ts';
 import { type Queue, readQueue } from '../database/queue.ts';
 import { withOwner } from '../database/pool.ts';
-import { minute, withDatabase } from './database.ts';
+import { minute, withDatabase } from '../process/own-database.ts';
 
 interface Format {
   json?: boolean;

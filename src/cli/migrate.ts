@@ -1,7 +1,7 @@
 import type { Config } from '../process/config.ts';
 import { migrate } from '../database/migrate.ts';
 import { withOwner } from '../database/pool.ts';
-import { withDatabase } from './database.ts';
+import { withDatabase } from '../process/own-database.ts';
 
 /** `school migrate`: one line per school; answers the exit code, 1 when a school failed. */
 export async function migrateCommand(

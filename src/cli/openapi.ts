@@ -1,7 +1,7 @@
 import { resources } from '../endpoints/index.ts';
 import { openapiDocument } from '../http/openapi.ts';
 import type { Operation } from '../http/router.ts';
-import { withScratchServer } from './database.ts';
+import { withScratchServer } from '../process/own-database.ts';
 import { ensureDatabase } from '../database/embedded.ts';
 import { migrate } from '../database/migrate.ts';
 import { withOwner } from '../database/pool.ts';

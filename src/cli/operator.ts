@@ -3,7 +3,7 @@ import { email as emailSchema, password as passwordSchema } from '../http/schema
 import type { Config } from '../process/config.ts';
 import { createOperator } from '../database/operator.ts';
 import { withOwner } from '../database/pool.ts';
-import { withDatabase } from './database.ts';
+import { withDatabase } from '../process/own-database.ts';
 import { ask, isInteractive } from './prompt.ts';
 
 function checkPassword(password: string): string {

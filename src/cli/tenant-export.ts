@@ -2,7 +2,7 @@ import { join, resolve } from 'node:path';
 import type { Config } from '../process/config.ts';
 import { archiveName, exportsFolder, exportTenant } from '../database/archive.ts';
 import { withOwner } from '../database/pool.ts';
-import { withDatabase } from './database.ts';
+import { withDatabase } from '../process/own-database.ts';
 
 /** `school tenant export`. @throws when there is no such school, or it was purged */
 export async function tenantExport(config: Config, school: string, options: { file?: string }): Promise<void> {

@@ -1,7 +1,7 @@
 import type { Config } from '../process/config.ts';
 import { importTenant } from '../database/archive.ts';
 import { withOwner } from '../database/pool.ts';
-import { withDatabase } from './database.ts';
+import { withDatabase } from '../process/own-database.ts';
 
 /** `school tenant import`. @throws when the file or the database can't take it, with nothing changed */
 export async function tenantImport(config: Config, file: string): Promise<void> {

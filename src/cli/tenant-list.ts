@@ -1,6 +1,6 @@
 import type { Config } from '../process/config.ts';
 import { withOwner } from '../database/pool.ts';
-import { withDatabase } from './database.ts';
+import { withDatabase } from '../process/own-database.ts';
 
 /** `school tenant list`: one line per school: number, subdomain, state, since when it is deleted. */
 export async function tenantList(config: Config): Promise<void> {

@@ -1,5 +1,5 @@
 import pg from 'pg';
-import type { Config } from '../process/config.ts';
+import type { Config } from './config.ts';
 import {
   claim,
   type EmbeddedServer,
