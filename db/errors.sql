@@ -10,15 +10,15 @@ called as materialized (
   select distinct b.name, c[1] as other from body b, regexp_matches(b.text, '\m((?:api|core)\.\w+)\(', 'g') c where c[1] <> b.name
   union
   -- Lists and updates read the record by its name.
-  select distinct b.name, 'api.' || r.reader from body b, regexp_matches(b.text, 'core\.update\(''(\w+)''', 'g') c join core.record r on r.name = c[1]
+  select distinct b.name, 'api.' || r.reader from body b, regexp_matches(b.text, 'core\.record_update\(''(\w+)''', 'g') c join core.record r on r.name = c[1]
 ),
 raised as materialized (
   select distinct b.name, e[1] as error from body b, regexp_matches(b.text, 'core\.(?:fail|refuse_field)\(''(\w+)''', 'g') e
   union
   select b.name, t.error
   from body b join (values
-    ('\m(update|insert into) timetable_slot\M|core\.(insert|update)\(''timetable_slot''|core\.update\(''class''', 'schedule_conflict'),
-    ('\mupdate (platform\.tenant|platform\.subscription|teacher_leave|invoice|transport_enrollment)\M|core\.update\(''(teacher_leave|invoice)''', 'invalid_state')) t (pattern, error) on b.text ~ t.pattern
+    ('\m(update|insert into) timetable_slot\M|core\.record_(insert|update)\(''timetable_slot''|core\.record_update\(''class''', 'schedule_conflict'),
+    ('\mupdate (platform\.tenant|platform\.subscription|teacher_leave|invoice|transport_enrollment)\M|core\.record_update\(''(teacher_leave|invoice)''', 'invalid_state')) t (pattern, error) on b.text ~ t.pattern
 ),
 reached as (
   select o.name as operation, ('api.' || o.name) collate "default" as name from core.operation o

@@ -20,7 +20,7 @@ select core.define_record('academic_year', p_table => 'academic_year', p_key => 
 
 -- Years, the latest first; search over the name.
 create function api.academics_years_list(p jsonb) returns json language sql stable as $$
-  select core.page('academic_year', p);
+  select core.record_page('academic_year', p);
 $$;
 
 -- One year, or not_found.
@@ -66,7 +66,7 @@ begin
   elsif not exists (select from academic_year where is_current) then
     p := p || '{"is_current": true}';
   end if;
-  v_id := core.insert('academic_year', p);
+  v_id := core.record_insert('academic_year', p);
   return api.academic_year_record(v_id);
 end $$;
 
@@ -84,7 +84,7 @@ begin
     perform api.lock_current_year();
     perform api.leave_current_year(v_id);
   end if;
-  perform core.update('academic_year', p);
+  perform core.record_update('academic_year', p);
   return api.academic_year_record(v_id);
 end $$;
 

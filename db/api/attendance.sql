@@ -1,7 +1,7 @@
 -- /api/attendance: who was there on which day. Marks stay what they were when students, classes or timetables change; a mark that is
 -- corrected keeps what it was, by a trigger of the table.
 
-insert into core.operation (name, access, permission, own, role, feature, writes, idempotent, record) values
+insert into core.operation (name, access, permission, allows_own_rows, role, feature, writes, idempotent, record) values
   ('attendance_mark', 'tenant', 'attendance.mark', false, null, 'attendance', true, true, null),
   ('attendance_my_classes', 'tenant', null, false, null, 'attendance', false, false, null),
   ('attendance_class', 'tenant', 'attendance.read', false, null, 'attendance', false, false, null),
@@ -79,7 +79,7 @@ $$;
 comment on function api.asking_teacher_id is 'The teacher behind the user of this request; null when they are none.';
 
 -- Whether the user reaches the classes that they teach and no others. A function about nothing but one such class goes on for all of
--- the school (core.reach_all): the marks of a class are its own, also those of students who have left for a class of others or came from one.
+-- the school (core.widen_scope): the marks of a class are its own, also those of students who have left for a class of others or came from one.
 create function api.reaches_taught() returns boolean language sql stable as $$
   select current_setting('app.scope') = 'taught';
 $$;
@@ -107,7 +107,7 @@ declare
   v_date date := (p ->> 'date')::date;
   v_marks_any boolean := core.has_permission_for_all('attendance.manage');
   v_now timestamptz := clock_timestamp();
-  v_scope text := core.reach_all(v_marks_any);
+  v_scope text := core.widen_scope(v_marks_any);
   v_found record;
   v_free bigint[];
   v_faults json;
@@ -130,7 +130,7 @@ begin
   end if;
 
   -- Who came from a class of others brings its marks.
-  perform core.reach_all();
+  perform core.widen_scope();
   if v_found.holiday is not null and exists (
     select from jsonb_to_recordset(p -> 'records') r (student_id bigint)
     where not exists (select from attendance a where a.student_id = r.student_id and a.date = v_date and a.class_id = v_class_id)) then
@@ -187,7 +187,7 @@ begin
   if v_away is not null and v_date > core.today() - 7 then
     perform api.notify_away(v_away, v_class_id, v_date);
   end if;
-  perform core.reach_again(v_scope);
+  perform core.restore_scope(v_scope);
   return v_answer;
 end $$;
 
@@ -213,7 +213,7 @@ comment on function api.notify_away is 'Tells students and parents of marks that
 -- The classes of the current academic year that the user may mark, with today's marks: all for who may mark any, else those that they
 -- teach; none without the permission.
 create function api.attendance_my_classes(p jsonb) returns json language sql stable as $$
-  select core.page('attendance_class', p || case
+  select core.record_page('attendance_class', p || case
     when core.has_permission_for_all('attendance.manage') and core.has_permission('attendance.mark') then '{}'
     else jsonb_build_object('teacher_id', case when core.has_permission('attendance.mark') then coalesce(api.asking_teacher_id(), 0) else 0 end) end);
 $$;
@@ -245,18 +245,18 @@ declare
   v_answer json;
 begin
   perform api.require_class(v_class_id);
-  v_scope := core.reach_all(api.reaches_taught());
+  v_scope := core.widen_scope(api.reaches_taught());
   if p ?| '{from_date,to_date}' then
     v_days := api.days_asked(p);
-    v_answer := core.page('attendance', p || jsonb_build_object('from_date', v_days.first_day, 'to_date', v_days.last_day));
+    v_answer := core.record_page('attendance', p || jsonb_build_object('from_date', v_days.first_day, 'to_date', v_days.last_day));
   else
-    v_answer := core.page('attendance', p || jsonb_build_object('date', v_date),
+    v_answer := core.record_page('attendance', p || jsonb_build_object('date', v_date),
       p_source => format('api.attendance_sheet(%L, %L) m left join student s on s.id = m.student_id left join class c on c.id = m.class_id', v_class_id, v_date));
     select json_build_object('data', v_answer -> 'data', 'pagination', v_answer -> 'pagination', 'day', json_build_object(
         'date', v_date, 'is_working_day', extract(isodow from v_date)::integer = any (working_days), 'holiday', (select holiday from api.holiday_days(v_date, v_date))))
       into v_answer from timetable_config;
   end if;
-  perform core.reach_again(v_scope);
+  perform core.restore_scope(v_scope);
   return v_answer;
 end $$;
 
@@ -270,7 +270,7 @@ declare
   v_answer json;
 begin
   perform api.require_class(v_class_id);
-  v_scope := core.reach_all(api.reaches_taught());
+  v_scope := core.widen_scope(api.reaches_taught());
   v_days := api.days_asked(p, date_trunc('month', core.today())::date, (date_trunc('month', core.today()) + interval '1 month - 1 day')::date);
   with mark as materialized (
     select a.student_id, a.date, a.status from attendance a where a.class_id = v_class_id and a.date between v_days.first_day and v_days.last_day
@@ -300,7 +300,7 @@ begin
           order by platform.search_normal(s.last_name), platform.search_normal(s.first_name), s.id), '[]')
         from roll r join student s on s.id = r.student_id left join student_marks m on m.student_id = r.student_id))
     into v_answer from class c where c.id = v_class_id;
-  perform core.reach_again(v_scope);
+  perform core.restore_scope(v_scope);
   return v_answer;
 end $$;
 
@@ -309,7 +309,7 @@ end $$;
 create function api.attendance_of(p_student_id bigint, p jsonb) returns json language plpgsql stable as $$
 declare
   v_days record;
-  v_scope text := core.reach_all(coalesce(p_student_id = core.student_id(), false));
+  v_scope text := core.widen_scope(coalesce(p_student_id = core.student_id(), false));
   v_answer json;
 begin
   v_days := api.days_asked(p);
@@ -335,7 +335,7 @@ begin
     left join class c on c.id = a.class_id
     where s.id = p_student_id and s.deleted_at is null
     group by s.id;
-  perform core.reach_again(v_scope);
+  perform core.restore_scope(v_scope);
   if v_answer is null then
     perform core.fail('not_found', case when p_student_id is null then 'There is no student behind your log-in.' else format('There is no student %s.', p_student_id) end);
   end if;

@@ -24,7 +24,7 @@ end $$;
 
 -- A page of the export, oldest first; filters as in the list.
 create function api.platform_audit_logs_export_page(p jsonb) returns json language sql stable as $$
-  select core.export_page('audit_log', p, $cells$
+  select core.record_export_page('audit_log', p, $cells$
     a.id, to_char(a.created_at, 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'), a.actor_id, a.actor_email, a.impersonated_user_id, a.impersonated_email, a.action, a.tenant_id, t.name,
     a.target_type, a.target_id, a.changes::text, a.ip, a.user_agent, a.request_id
   $cells$, 'a.id');

@@ -63,6 +63,6 @@ begin
   if (p ->> 'teacher_id')::bigint is distinct from (api.class_subject_record(v_id) ->> 'teacher_id')::bigint then
     perform api.require_active_teacher((p ->> 'teacher_id')::bigint, 'teacher_id');
   end if;
-  perform core.update('class_subject', p);
+  perform core.record_update('class_subject', p);
   return api.class_subject_record(v_id);
 end $$;

@@ -2,7 +2,7 @@
 -- triggers of the tables.
 
 -- The timetable of a class follows it into another year, and goes with it.
-insert into core.operation (name, access, permission, writes, idempotent, record, turn) values
+insert into core.operation (name, access, permission, writes, idempotent, record, lock_first) values
   ('classes_update', 'tenant', 'class.update', true, false, 'class', 'timetable_config'),
   ('classes_delete', 'tenant', 'class.delete', true, false, 'class', 'timetable_config');
 insert into core.operation (name, access, permission, writes, idempotent, record) values
@@ -61,10 +61,10 @@ select core.define_record('class', p_table => 'class', p_key => 'c.id',
     "created_at": ["c.created_at"],
     "student_count": ["(select count(distinct r.student_id) from api.class_roll() r where r.class_id = c.id)"]
   }$$,
-  p_volatile => '{student_count,subject_count,is_current_year}',
+  p_unversioned_fields => '{student_count,subject_count,is_current_year}',
   p_writable => '{name,section,grade_id,academic_year_id,class_teacher_id,capacity,room,school_unit_id,programme_id,medium_id}');
 
-select core.define_record('class_teacher', p_table => 'teacher', p_key => 't.id',
+select core.define_record('class_staff_member', p_table => 'teacher', p_key => 't.id',
   p_source => $$
     teacher t join (
       select class_id, teacher_id, bool_or(is_class_teacher) as is_class_teacher, array_agg(distinct subject order by subject) filter (where subject is not null) as subjects
@@ -108,12 +108,12 @@ comment on function api.require_class is 'Raises not_found when there is no such
 -- locked. FOR SHARE is checked against the policy for updates, which hides colleagues from a teacher: hence the reach.
 create function api.require_active_teacher(p_id bigint, p_path text) returns void language plpgsql as $$
 declare
-  v_scope text := core.reach_all();
+  v_scope text := core.widen_scope();
   v_found boolean;
 begin
   perform from teacher where id = p_id and is_active and deleted_at is null for share;
   v_found := found;
-  perform core.reach_again(v_scope);
+  perform core.restore_scope(v_scope);
   if p_id is not null and not v_found then
     perform core.refuse_field('invalid_reference', p_path, format('There is no active teacher %s.', p_id));
   end if;
@@ -137,7 +137,7 @@ comment on function api.require_no_other_class is 'Refuses who is class teacher 
 -- Classes by grade, name and section; search over name, section, room; filters academic_year_id, grade_id, school_unit_id,
 -- programme_id, medium_id, class_teacher_id. Students are counted by index for the classes of the page alone.
 create function api.classes_list(p jsonb) returns json language sql stable as $$
-  select core.page('class', p);
+  select core.record_page('class', p);
 $$;
 
 -- A new class; conflict when the year has one of this name and section, or the class teacher another class in it.
@@ -149,7 +149,7 @@ begin
     perform api.require_active_teacher((p ->> 'class_teacher_id')::bigint, 'class_teacher_id');
     perform api.require_no_other_class((p ->> 'class_teacher_id')::bigint, null, (p ->> 'academic_year_id')::bigint, 'class_teacher_id');
   end if;
-  v_id := core.insert('class', p);
+  v_id := core.record_insert('class', p);
   perform core.usage_count();
   return api.class_record(v_id);
 end $$;
@@ -186,7 +186,7 @@ begin
   if (v_teacher_id, v_year_id) is distinct from (v_before.class_teacher_id, v_before.academic_year_id) then
     perform api.require_no_other_class(v_teacher_id, v_id, v_year_id, 'class_teacher_id');
   end if;
-  perform core.update('class', p);
+  perform core.record_update('class', p);
   return api.class_record(v_id);
 end $$;
 
@@ -248,9 +248,9 @@ begin
       from pair join class_subject cs on cs.class_id = pair.source_id left join active a on a.id = cs.teacher_id
       where pair.id is not null and v_with_subjects
   ), teachers as (
-    insert into class_teacher (class_id, teacher_id, subject)
+    insert into teaching_assignment (class_id, teacher_id, subject)
       select pair.id, ct.teacher_id, ct.subject
-      from pair join class_teacher ct on ct.class_id = pair.source_id join active a on a.id = ct.teacher_id
+      from pair join teaching_assignment ct on ct.class_id = pair.source_id join active a on a.id = ct.teacher_id
       where pair.id is not null
   )
   select json_build_object(
@@ -269,7 +269,7 @@ create function api.classes_students_list(p jsonb) returns json language plpgsql
 begin
   perform api.require_permissions('{class.read}');
   perform api.require_class((p ->> 'id')::bigint);
-  return core.page('student', p || jsonb_build_object('roll_of_class_id', p -> 'id'));
+  return core.record_page('student', p || jsonb_build_object('roll_of_class_id', p -> 'id'));
 end $$;
 
 -- Moves a student into the class and answers the student: needs student.read beside class.update. Conflict when they are in
@@ -309,14 +309,14 @@ create function api.classes_unassigned_students(p jsonb) returns json language p
 begin
   perform api.require_permissions('{class.read}');
   perform api.require_class((p ->> 'id')::bigint);
-  return core.page('student', p || jsonb_build_object('not_class_id', p -> 'id', 'is_active', true));
+  return core.record_page('student', p || jsonb_build_object('not_class_id', p -> 'id', 'is_active', true));
 end $$;
 
 -- Who teaches the class: class teacher, teachers of its subjects, other teachers.
 create function api.classes_teachers_list(p jsonb) returns json language plpgsql stable as $$
 begin
   perform api.require_class((p ->> 'id')::bigint);
-  return core.page('class_teacher', p || jsonb_build_object('class_id', p -> 'id'));
+  return core.record_page('class_staff_member', p || jsonb_build_object('class_id', p -> 'id'));
 end $$;
 
 -- Lets a teacher teach the class, in effect at their next request. A subject of the class, by name or code, is theirs from
@@ -330,7 +330,7 @@ declare
 begin
   perform api.require_class(v_id);
   perform api.require_active_teacher(v_teacher_id, 'teacher_id');
-  perform core.lock('class', v_id);
+  perform core.record_lock('class', v_id);
   if (p ->> 'is_class_teacher')::boolean then
     perform api.require_no_other_class(v_teacher_id, v_id, (select academic_year_id from class where id = v_id), 'teacher_id');
     update class set class_teacher_id = v_teacher_id where id = v_id;
@@ -340,11 +340,11 @@ begin
   if found then
     -- What class_subject says is said nowhere else, so that nothing can contradict it.
     update class_subject set teacher_id = v_teacher_id where class_id = v_id and subject_id = v_subject_id;
-    delete from class_teacher ct using subject s where s.id = v_subject_id and ct.class_id = v_id and lower(ct.subject) in (lower(s.code), lower(s.name));
+    delete from teaching_assignment ct using subject s where s.id = v_subject_id and ct.class_id = v_id and lower(ct.subject) in (lower(s.code), lower(s.name));
   elsif v_subject is not null or (p ->> 'is_class_teacher')::boolean is not true then
-    insert into class_teacher (class_id, teacher_id, subject) values (v_id, v_teacher_id, p ->> 'subject') on conflict do nothing;
+    insert into teaching_assignment (class_id, teacher_id, subject) values (v_id, v_teacher_id, p ->> 'subject') on conflict do nothing;
   end if;
-  return core.page('class_teacher', jsonb_build_object('class_id', v_id, 'teacher_id', v_teacher_id), false) -> 'data' -> 0;
+  return core.record_page('class_staff_member', jsonb_build_object('class_id', v_id, 'teacher_id', v_teacher_id), false) -> 'data' -> 0;
 end $$;
 
 -- Takes a teacher out of the class, with all that they teach there; not_found when they don't teach it, in_use while the
@@ -354,13 +354,13 @@ declare
   v_id bigint := (p ->> 'id')::bigint;
   v_teacher_id bigint := (p ->> 'teacher_id')::bigint;
 begin
-  perform core.lock('class', v_id);
+  perform core.record_lock('class', v_id);
   if not exists (select from core.class_staff() s where s.class_id = v_id and s.teacher_id = v_teacher_id) then
     perform core.fail('not_found', 'This teacher does not teach this class.');
   elsif exists (select from timetable_slot where class_id = v_id and teacher_id = v_teacher_id) then
     perform core.fail('in_use', 'The timetable of the class still has this teacher.');
   end if;
-  delete from class_teacher where class_id = v_id and teacher_id = v_teacher_id;
+  delete from teaching_assignment where class_id = v_id and teacher_id = v_teacher_id;
   update class_subject set teacher_id = null where class_id = v_id and teacher_id = v_teacher_id;
   update class set class_teacher_id = null where id = v_id and class_teacher_id = v_teacher_id;
   return json_build_object('id', v_teacher_id);
@@ -370,7 +370,7 @@ end $$;
 create function api.classes_unassigned_teachers(p jsonb) returns json language plpgsql stable as $$
 begin
   perform api.require_class((p ->> 'id')::bigint);
-  return core.page('free_teacher', p || jsonb_build_object('not_class_id', p -> 'id'));
+  return core.record_page('free_teacher', p || jsonb_build_object('not_class_id', p -> 'id'));
 end $$;
 
 -- Gives classes of a grade the subjects of its template (grade_subject), or every subject of the school with 5 periods a
@@ -417,5 +417,5 @@ begin
   if not core.has_permission_for_all('class.update') then
     perform core.fail('forbidden', 'Who reaches only their own classes can''t see who is class teacher of the others.');
   end if;
-  return core.page('free_teacher', jsonb_build_object('academic_year_id', coalesce((select id from academic_year where is_current), 0)) || p);
+  return core.record_page('free_teacher', jsonb_build_object('academic_year_id', coalesce((select id from academic_year where is_current), 0)) || p);
 end $$;

@@ -94,7 +94,7 @@ comment on function api.fee_structure_set_classes is 'Replaces the classes of a 
 
 -- Fee structures by name; search over name and description; filters academic_year_id, class_id.
 create function api.fee_structures_list(p jsonb) returns json language sql stable as $$
-  select core.page('fee_structure', p);
+  select core.record_page('fee_structure', p);
 $$;
 
 -- One fee structure with its components and classes, or not_found.
@@ -105,7 +105,7 @@ $$;
 -- A new structure, with components and class_ids where they are given; conflict when the year has one of this name.
 create function api.fee_structures_create(p jsonb) returns json language plpgsql as $$
 declare
-  v_id bigint := core.insert('fee_structure', p);
+  v_id bigint := core.record_insert('fee_structure', p);
 begin
   if p ? 'components' then
     perform api.fee_structure_set_components(v_id, p -> 'components');
@@ -123,7 +123,7 @@ declare
   v_id bigint := (p ->> 'id')::bigint;
   v_year_id bigint := (select academic_year_id from fee_structure where id = v_id);
 begin
-  perform core.update('fee_structure', p);
+  perform core.record_update('fee_structure', p);
   if p ? 'components' then
     perform api.fee_structure_set_components(v_id, p -> 'components');
   end if;
@@ -152,7 +152,7 @@ create function api.fee_structures_components_create(p jsonb) returns json langu
 declare
   v_answer json;
 begin
-  perform core.lock('fee_structure', (p ->> 'id')::bigint);
+  perform core.record_lock('fee_structure', (p ->> 'id')::bigint);
   insert into fee_component (fee_structure_id, name, amount, frequency)
     values ((p ->> 'id')::bigint, p ->> 'name', (p ->> 'amount')::numeric, p ->> 'frequency')
     returning json_build_object('id', id, 'fee_structure_id', fee_structure_id, 'name', name, 'amount', amount, 'frequency', frequency,
@@ -165,7 +165,7 @@ create function api.fee_structures_components_delete(p jsonb) returns json langu
 declare
   v_component_id bigint := (p ->> 'component_id')::bigint;
 begin
-  perform core.lock('fee_structure', (p ->> 'id')::bigint);
+  perform core.record_lock('fee_structure', (p ->> 'id')::bigint);
   if exists (select from student_fee_item i join fee_component c on c.id = i.fee_component_id where c.id = v_component_id and c.fee_structure_id = (p ->> 'id')::bigint) then
     perform core.fail('in_use', 'This component was billed.');
   end if;

@@ -62,7 +62,7 @@ begin
     -- Years that were there before their length had a limit may have any.
     select start_date, least(end_date, start_date + 3659) into v_first, v_last from academic_year where id = (p ->> 'academic_year_id')::bigint;
   end if;
-  return core.page('holiday', p, p_source => case when p ?| '{academic_year_id,from_date,to_date}' then format(
+  return core.record_page('holiday', p, p_source => case when p ?| '{academic_year_id,from_date,to_date}' then format(
     '(select d.date, h.id, h.name, h.is_recurring, h.created_at, h.updated_at from api.holidays_between(%L, %L) d join holiday h on h.id = d.id) h', v_first, v_last) end);
 end $$;
 
@@ -92,15 +92,15 @@ declare
   v_scope text;
 begin
   perform api.require_no_other_holiday(p);
-  v_id := core.insert('holiday', p);
+  v_id := core.record_insert('holiday', p);
   select case when h.is_recurring then (select min(n.date) from api.holidays_between(core.today() + 1, core.today() + 366) n where n.id = h.id) else h.date end
     into v_date from holiday h where h.id = v_id;
   if v_date > core.today() then
-    v_scope := core.reach_all();
+    v_scope := core.widen_scope();
     perform core.notify('holiday.added', (
       select jsonb_agg(jsonb_build_object('user_id', u.id, 'variables', jsonb_build_object('holiday_name', p ->> 'name', 'date', api.written_day(v_date))))
       from user_account u where u.is_active and u.deleted_at is null));
-    perform core.reach_again(v_scope);
+    perform core.restore_scope(v_scope);
   end if;
   return api.holiday_record(v_id);
 end $$;
@@ -109,7 +109,7 @@ end $$;
 create function api.holidays_update(p jsonb) returns json language plpgsql as $$
 begin
   perform api.require_no_other_holiday(p);
-  perform core.update('holiday', p);
+  perform core.record_update('holiday', p);
   return api.holiday_record((p ->> 'id')::bigint);
 end $$;
 

@@ -1,6 +1,6 @@
 -- /api/fees/invoices: bills to students. A draft has no number; an issued one has, and is voided at most.
 
-insert into core.operation (name, access, permission, own, feature, writes, idempotent, record) values
+insert into core.operation (name, access, permission, allows_own_rows, feature, writes, idempotent, record) values
   ('invoices_list', 'tenant', 'fee.read', true, 'fees_management', false, false, null),
   ('invoices_get', 'tenant', 'fee.read', true, 'fees_management', false, false, 'invoice'),
   ('invoices_create', 'tenant', 'fee.manage', false, 'fees_management', true, true, 'invoice'),
@@ -53,7 +53,7 @@ select core.define_record('invoice', p_table => 'invoice', p_key => 'i.id',
     "balance": ["case when i.voided_at is null then i.amount - i.paid_amount else 0 end"],
     "student_name": ["platform.search_normal(s.last_name)", "platform.search_normal(s.first_name)"]
   }$$,
-  p_writable => '{due_date,notes}', p_volatile => '{status,last_reminded_at}', p_reader => 'invoice_with_payments');
+  p_writable => '{due_date,notes}', p_unversioned_fields => '{status,last_reminded_at}', p_reader => 'invoice_with_payments');
 
 -- One invoice with what was paid of it, or not_found.
 create function api.invoice_with_payments(p_id bigint) returns json language sql stable as $$
@@ -74,7 +74,7 @@ comment on function api.invoice_payments is 'The payments of an invoice, reversa
 -- Invoices, the last made first; search over number, student and what else finds a student; filters student_id, class_id (when it
 -- was billed), status, only_open, from_date and to_date (of issue), due_from, due_to.
 create function api.invoices_list(p jsonb) returns json language sql stable as $$
-  select core.page('invoice', p);
+  select core.record_page('invoice', p);
 $$;
 
 -- One invoice with its payments, or not_found.
@@ -142,7 +142,7 @@ begin
   if not api.invoice_is_untouched(v_invoice) then
     perform core.fail('invalid_state', format('The invoice is %s and cannot be changed any more.', replace(v_invoice ->> 'status', '_', ' ')));
   end if;
-  perform core.update('invoice', p);
+  perform core.record_update('invoice', p);
   if p ? 'items' then
     perform api.invoice_replace_items(v_id, p -> 'items');
   end if;

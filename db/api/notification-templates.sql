@@ -52,7 +52,7 @@ declare
   v_id bigint;
 begin
   perform api.check_template(p);
-  v_id := core.insert('notification_template', p);
+  v_id := core.record_insert('notification_template', p);
   return api.notification_template_record(v_id);
 end $$;
 
@@ -62,6 +62,6 @@ declare
   v_id bigint := (p ->> 'id')::bigint;
 begin
   perform api.check_template((select to_jsonb(t) from notification_template t where t.id = v_id) || p);
-  perform core.update('notification_template', p);
+  perform core.record_update('notification_template', p);
   return api.notification_template_record(v_id);
 end $$;

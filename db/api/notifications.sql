@@ -22,7 +22,7 @@ select core.define_record('notification', p_table => 'notification', p_key => 'n
 create function api.notifications_list(p jsonb) returns json language sql stable as $$
   select json_build_object('data', page -> 'data', 'pagination', page -> 'pagination',
     'unread_count', (select count(*) from notification where user_id = core.user_id() and read_at is null))
-  from core.page('notification', p) page;
+  from core.record_page('notification', p) page;
 $$;
 
 -- Removes one's own notification.
@@ -126,7 +126,7 @@ declare
   v_user_ids bigint[];
   v_sent integer;
 begin
-  perform core.reach_all();
+  perform core.widen_scope();
   if p ? 'user_ids' then
     v_user_ids := array(select u.id from user_account u where u.id in (select given.value::bigint from jsonb_array_elements_text(p -> 'user_ids') given)
       and coalesce(u.id = any (v_within), v_scope = 'all') order by u.id);
@@ -138,7 +138,7 @@ begin
   else
     v_user_ids := array(select u.id from user_account u where u.is_active and u.deleted_at is null and coalesce(u.id = any (v_within), v_scope = 'all') order by u.id);
   end if;
-  perform core.reach_again(v_scope);
+  perform core.restore_scope(v_scope);
   v_sent := core.notify_as(v_words ->> 'type',
     (select jsonb_object_agg(channel, v_words - 'channels' - 'type') from jsonb_array_elements_text(v_words -> 'channels') channel),
     (select jsonb_agg(jsonb_build_object('user_id', id) || case when p ? 'variables' then jsonb_build_object('variables', p -> 'variables') else '{}' end)

@@ -1,6 +1,6 @@
 -- /api/finance/payments and GET /api/fees/payments: what was paid, for student fees and for invoices, in one table.
 
-insert into core.operation (name, access, permission, own, feature, writes, idempotent, record) values
+insert into core.operation (name, access, permission, allows_own_rows, feature, writes, idempotent, record) values
   ('payments_list', 'tenant', 'fee.read', true, 'fees_management', false, false, null),
   ('payments_export', 'tenant', 'fee.read', false, 'fees_management', false, false, null),
   ('payments_get', 'tenant', 'fee.read', true, 'fees_management', false, false, 'payment'),
@@ -102,7 +102,7 @@ comment on function api.record_payment is 'Records a payment of a student fee or
 -- Payments of both kinds, the latest first, reversals among them; search over receipt, reference and invoice number and student; filters
 -- student_id, student_fee_id, invoice_id, class_id (that it was billed for), from_date, to_date, kind, payment_method. A student sees their own.
 create function api.payments_list(p jsonb) returns json language sql stable as $$
-  select core.page('payment', p);
+  select core.record_page('payment', p);
 $$;
 
 -- A page of the export of payments, by day and in the order in which they were recorded, with the filters of the list; forbidden for who
@@ -110,7 +110,7 @@ $$;
 create function api.payments_export(p jsonb) returns json language plpgsql stable as $$
 begin
   perform core.require_whole_school();
-  return core.export_page('payment', p, p_keys => 'p.payment_date, p.id', p_cells => $cells$
+  return core.record_export_page('payment', p, p_keys => 'p.payment_date, p.id', p_cells => $cells$
     p.receipt_number, p.payment_date, s.admission_number, s.first_name || ' ' || s.last_name,
     api.class_name(c.name, c.section), coalesce(fs.name, i.invoice_number), p.amount, p.payment_method, p.reference_number, p.notes,
     (select r.receipt_number from payment r where r.id = p.reversal_of), (select r.receipt_number from payment r where r.reversal_of = p.id), p.recorded_by_name

@@ -66,7 +66,7 @@ $$;
 
 -- The words of operators by event and channel; search over key and words; filters key, channel, is_active.
 create function api.platform_notification_templates_list(p jsonb) returns json language sql stable as $$
-  select core.page('platform_notification_template', p);
+  select core.record_page('platform_notification_template', p);
 $$;
 
 -- One template, or not_found.
@@ -107,7 +107,7 @@ declare
   v_id bigint;
 begin
   perform api.check_platform_template(p);
-  v_id := core.insert('platform_notification_template', (select jsonb_build_object('subject', e.title) from core.notification_event e where e.key = p ->> 'key') || p);
+  v_id := core.record_insert('platform_notification_template', (select jsonb_build_object('subject', e.title) from core.notification_event e where e.key = p ->> 'key') || p);
   return api.audited('notification_template.create', null, api.platform_notification_template_record(v_id));
 end $$;
 
@@ -118,7 +118,7 @@ declare
   v_before jsonb := api.platform_notification_template_record(v_id);
 begin
   perform api.check_platform_template(v_before || p);
-  perform core.update('platform_notification_template', p);
+  perform core.record_update('platform_notification_template', p);
   return api.audited('notification_template.update', v_before, api.platform_notification_template_record(v_id));
 end $$;
 

@@ -40,7 +40,7 @@ select core.define_record('tenant', p_table => 'tenant', p_key => 't.id',
     "created_at": ["t.created_at"],
     "total_students": ["coalesce(u.students, 0)"]
   }$$,
-  p_reader => 'tenant_detail', p_volatile => '{stats,recent_audit_logs}',
+  p_reader => 'tenant_detail', p_unversioned_fields => '{stats,recent_audit_logs}',
   p_writable => '{name,subdomain,contact_email,plan_id,trial_ends_at,feature_flags,time_zone,is_impersonation_allowed}');
 
 select core.define_record('plan', p_table => 'plan', p_key => 'p.id', p_source => 'plan p',
@@ -55,7 +55,7 @@ select core.define_record('plan', p_table => 'plan', p_key => 'p.id', p_source =
     "max_students": ["p.max_students"],
     "created_at": ["p.created_at"]
   }$$,
-  p_volatile => '{tenant_count}', p_writable => '{name,price_monthly,max_students,max_teachers,features}');
+  p_unversioned_fields => '{tenant_count}', p_writable => '{name,price_monthly,max_students,max_teachers,features}');
 
 select core.define_record('audit_log', p_table => 'audit_log', p_key => 'a.id', p_source => 'audit_log a left join tenant t on t.id = a.tenant_id',
   p_columns => $$
@@ -96,19 +96,19 @@ create function api.platform_overview(p jsonb) returns json language sql stable 
       select json_agg(json_build_object('month', to_char(month, 'YYYY-MM'),
         'signups', (select count(*) from tenant t where t.status <> 'deleted' and t.created_at >= month and t.created_at < month + interval '1 month')) order by month)
       from generate_series(date_trunc('month', now()) - interval '11 months', date_trunc('month', now()), interval '1 month') month),
-    'recent_audit_logs', core.page('audit_log', '{"pageSize": 10}', false) -> 'data')
+    'recent_audit_logs', core.record_page('audit_log', '{"pageSize": 10}', false) -> 'data')
   from tenant;
 $$;
 
 -- Schools; search over name, subdomain, contact e-mail; deleted ones only when status=deleted is asked for.
 create function api.platform_tenants_list(p jsonb) returns json language sql stable as $$
-  select core.page('tenant', '{"status": "present"}' || p);
+  select core.record_page('tenant', '{"status": "present"}' || p);
 $$;
 
 -- One school with its latest audit entries.
 create function api.tenant_detail(p_id bigint) returns json language sql stable as $$
   select (api.tenant_record(p_id)::jsonb || jsonb_build_object('recent_audit_logs',
-    core.page('audit_log', jsonb_build_object('tenant_id', p_id, 'pageSize', 10), false) -> 'data'))::json;
+    core.record_page('audit_log', jsonb_build_object('tenant_id', p_id, 'pageSize', 10), false) -> 'data'))::json;
 $$;
 comment on function api.tenant_detail is 'One school with its latest audit entries, or not_found.';
 
@@ -138,7 +138,7 @@ declare
   v_id bigint;
 begin
   perform api.tenant_check(p);
-  v_id := core.insert('tenant', p);
+  v_id := core.record_insert('tenant', p);
   insert into subscription (tenant_id, plan_id, status, current_period_end)
     select id, plan_id, case when trial_ends_at > now() then 'trialing' else 'active' end,
            case when trial_ends_at > now() then trial_ends_at else now() + interval '1 month' end
@@ -173,7 +173,7 @@ begin
   elsif (p ->> 'is_impersonation_allowed')::boolean and not (v_before ->> 'is_impersonation_allowed')::boolean then
     perform core.refuse_field('forbidden', 'is_impersonation_allowed', 'Only an admin of the school can let operators log in again.');
   end if;
-  perform core.update('tenant', p);
+  perform core.record_update('tenant', p);
   if p ? 'plan_id' then
     perform core.require_plan_fits(v_id, (p ->> 'plan_id')::bigint);
     update subscription set plan_id = (p ->> 'plan_id')::bigint where tenant_id = v_id;
@@ -238,7 +238,7 @@ end $$;
 
 -- Plans by price; search over the name.
 create function api.platform_plans_list(p jsonb) returns json language sql stable as $$
-  select core.page('plan', p);
+  select core.record_page('plan', p);
 $$;
 
 -- One plan with the number of schools on it, or not_found.
@@ -254,7 +254,7 @@ comment on function api.plan_columns is 'A plan as the request gives it, by colu
 -- A new plan; a name that another one has is a conflict. Audited.
 create function api.platform_plans_create(p jsonb) returns json language plpgsql as $$
 declare
-  v_id bigint := core.insert('plan', api.plan_columns(p));
+  v_id bigint := core.record_insert('plan', api.plan_columns(p));
 begin
   return api.audited('plan.create', null, api.plan_record(v_id));
 end $$;
@@ -265,7 +265,7 @@ declare
   v_id bigint := (p ->> 'id')::bigint;
   v_before jsonb := api.plan_record(v_id);
 begin
-  perform core.update('plan', api.plan_columns(p));
+  perform core.record_update('plan', api.plan_columns(p));
   return api.audited('plan.update', v_before, api.plan_record(v_id));
 end $$;
 
@@ -281,5 +281,5 @@ end $$;
 
 -- The audit trail, latest first; filters tenant_id, action, actor_id, from_date and to_date (days in UTC, both included).
 create function api.platform_audit_logs_list(p jsonb) returns json language sql stable as $$
-  select core.page('audit_log', p);
+  select core.record_page('audit_log', p);
 $$;

@@ -21,7 +21,7 @@ select core.define_record('role', p_table => 'role', p_key => 'r.id', p_source =
   (select count(*) from user_role ur join user_account u on u.id = ur.user_id and u.deleted_at is null where ur.role_id = r.id) as user_count,
   r.created_at, r.updated_at
 $$, p_search => $$platform.search_normal(r.name || ' ' || coalesce(r.description, ''))$$, 
-  p_default_sort => 'name', p_sorts => '{"name": ["lower(r.name)"], "created_at": ["r.created_at"]}', p_volatile => '{user_count}', p_writable => '{name,description}');
+  p_default_sort => 'name', p_sorts => '{"name": ["lower(r.name)"], "created_at": ["r.created_at"]}', p_unversioned_fields => '{user_count}', p_writable => '{name,description}');
 
 -- Refuses unless whoever asks has each of these permissions.
 create function api.require_permissions(p_names text[]) returns void language plpgsql stable as $$
@@ -82,7 +82,7 @@ comment on function api.role_permissions_set is 'Sets the permissions that a rol
 
 -- Roles by name; search over name and description.
 create function api.rbac_roles_list(p jsonb) returns json language sql stable as $$
-  select core.page('role', p);
+  select core.record_page('role', p);
 $$;
 
 -- One role with its permissions and the number of its users, or not_found.
@@ -93,7 +93,7 @@ $$;
 -- A new role; forbidden when it gives permissions that whoever asks lacks, conflict when its name is taken.
 create function api.rbac_roles_create(p jsonb) returns json language plpgsql as $$
 declare
-  v_id bigint := core.insert('role', p);
+  v_id bigint := core.record_insert('role', p);
 begin
   perform api.role_permissions_set(v_id, coalesce(p -> 'permission_ids', '[]'));
   return api.role_record(v_id);
@@ -114,7 +114,7 @@ begin
     perform core.fail('forbidden', 'The admin role can''t lose permissions.');
   end if;
   perform api.require_roles(array[v_id]);
-  perform core.update('role', p);
+  perform core.record_update('role', p);
   if p ? 'permission_ids' and not (v_role.is_system and v_role.name = 'admin') then
     perform api.role_permissions_set(v_id, p -> 'permission_ids');
     perform core.refresh_rights(array(select user_id from user_role where role_id = v_id));
@@ -151,7 +151,7 @@ end $$;
 -- {user_id, role_id}: gives a role; giving it twice changes nothing. Answers the user's roles.
 create function api.rbac_user_roles_add(p jsonb) returns json language plpgsql as $$
 begin
-  perform core.lock('user', (p ->> 'user_id')::bigint);
+  perform core.record_lock('user', (p ->> 'user_id')::bigint);
   perform api.user_roles_change((p ->> 'user_id')::bigint, p_add => (p ->> 'role_id')::bigint);
   return api.rbac_user_roles_list(p);
 end $$;
@@ -159,7 +159,7 @@ end $$;
 -- {user_id, role_id}: takes a role; not_found when the user does not have it. Answers the user's roles.
 create function api.rbac_user_roles_remove(p jsonb) returns json language plpgsql as $$
 begin
-  perform core.lock('user', (p ->> 'user_id')::bigint);
+  perform core.record_lock('user', (p ->> 'user_id')::bigint);
   if not exists (select from user_role where user_id = (p ->> 'user_id')::bigint and role_id = (p ->> 'role_id')::bigint) then
     perform core.fail('not_found', 'This user does not have this role.');
   end if;

@@ -1,6 +1,6 @@
 -- /api/schedule, /api/calendar, /api/timetable/print: what is on, day by day, for screens, calendars and paper.
 
-insert into core.operation (name, access, permission, own, feature, writes, idempotent, record) values
+insert into core.operation (name, access, permission, allows_own_rows, feature, writes, idempotent, record) values
   ('schedule_today', 'tenant', null, false, 'timetable', false, false, null),
   ('schedule_week', 'tenant', 'timetable.read', true, 'timetable', false, false, null),
   ('schedule_class', 'tenant', 'timetable.read', true, 'timetable', false, false, null),
@@ -21,7 +21,7 @@ select core.define_record('calendar_feed', p_table => 'calendar_feed', p_key => 
   p_condition => 'f.user_id = core.user_id()',
   p_search => $$platform.search_normal(concat_ws(' ', f.kind, c.name, c.section, t.first_name, t.last_name))$$,
   p_default_sort => 'created_at', p_default_order => 'desc', p_sorts => '{"created_at": ["f.created_at"], "last_used_at": ["f.last_used_at nulls last"]}',
-  p_volatile => '{last_used_at,token_hash}');
+  p_unversioned_fields => '{last_used_at,token_hash}');
 
 -- The days from one to another: their academic year and what keeps school from being held.
 create function api.days_between(p_from date, p_to date)

@@ -98,9 +98,9 @@ begin
   p := p || jsonb_build_object('id', v_id, 'is_current', true);
   perform api.require_year_length(p);
   if v_id is null then
-    v_id := core.insert('academic_year', p);
+    v_id := core.record_insert('academic_year', p);
   else
-    perform core.update('academic_year', p);
+    perform core.record_update('academic_year', p);
   end if;
   return api.academic_year_record(v_id);
 end $$;

@@ -1,6 +1,6 @@
 -- /api/finance/student-fees: what each student owes of a fee structure, for which periods.
 
-insert into core.operation (name, access, permission, own, feature, writes, idempotent, record) values
+insert into core.operation (name, access, permission, allows_own_rows, feature, writes, idempotent, record) values
   ('student_fees_list', 'tenant', 'fee.read', true, 'fees_management', false, false, null),
   ('student_fees_generate', 'tenant', 'fee.manage', false, 'fees_management', true, true, null),
   ('student_fees_get', 'tenant', 'fee.read', true, 'fees_management', false, false, 'student_fee'),
@@ -37,7 +37,7 @@ select core.define_record('student_fee', p_table => 'student_fee', p_key => 'f.i
     "balance": ["(case when f.status = 'waived' then 0 else f.amount - f.paid_amount end)"],
     "student_name": ["platform.search_normal(s.last_name)", "platform.search_normal(s.first_name)"]
   }$$,
-  p_writable => '{due_date}', p_volatile => '{status}', p_reader => 'student_fee_detail');
+  p_writable => '{due_date}', p_unversioned_fields => '{status}', p_reader => 'student_fee_detail');
 
 -- One fee with its items and payments, or not_found.
 create function api.student_fee_detail(p_id bigint) returns json language sql stable as $$
@@ -46,14 +46,14 @@ create function api.student_fee_detail(p_id bigint) returns json language sql st
       select coalesce(jsonb_agg(jsonb_build_object('id', i.id, 'fee_component_id', i.fee_component_id, 'name', i.name, 'amount', i.amount,
         'period_start', i.period_start, 'period_end', i.period_end) order by i.id), '[]')
       from student_fee_item i where i.student_fee_id = p_id),
-    'payments', core.page('payment', jsonb_build_object('student_fee_id', p_id, 'sort', 'payment_date', 'pageSize', 1000), false) -> 'data'))::json;
+    'payments', core.record_page('payment', jsonb_build_object('student_fee_id', p_id, 'sort', 'payment_date', 'pageSize', 1000), false) -> 'data'))::json;
 $$;
 comment on function api.student_fee_detail is 'One student fee with its items and payments, or not_found.';
 
 -- Student fees by due date; search over the student; filters student_id, class_id (that was billed), status, only_open, academic_year_id,
 -- fee_structure_id, due_from, due_to. A student sees their own.
 create function api.student_fees_list(p jsonb) returns json language sql stable as $$
-  select core.page('student_fee', p);
+  select core.record_page('student_fee', p);
 $$;
 
 -- One fee with its items and payments, or not_found.
@@ -202,7 +202,7 @@ $$;
 -- Another due date; what is open follows it in its status.
 create function api.student_fees_update(p jsonb) returns json language plpgsql as $$
 begin
-  perform core.update('student_fee', p);
+  perform core.record_update('student_fee', p);
   return api.student_fee_detail((p ->> 'id')::bigint);
 end $$;
 

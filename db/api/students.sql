@@ -1,6 +1,6 @@
 -- /api/students: the model for every resource.
 
-insert into core.operation (name, access, permission, own, role, writes, idempotent, record, content) values
+insert into core.operation (name, access, permission, allows_own_rows, role, writes, idempotent, record, content) values
   ('students_list', 'tenant', 'student.read', false, null, false, false, null, null),
   ('students_get', 'tenant', 'student.read', false, null, false, false, 'student', null),
   ('students_create', 'tenant', 'student.create', false, null, true, true, 'student', null),
@@ -60,7 +60,7 @@ select core.define_record('student_document', p_table => 'student_document', p_k
 -- Students by name; search over name, admission and roll number, e-mail, parent; filters class_id and academic_year_id
 -- (by enrollment, so that last year's class answers too), is_active.
 create function api.students_list(p jsonb) returns json language sql stable as $$
-  select core.page('student', p);
+  select core.record_page('student', p);
 $$;
 
 -- One student, or not_found; a deleted one is not found either.
@@ -73,7 +73,7 @@ create function api.admission_number_next() returns text language plpgsql as $$
 declare
   v_number bigint;
   v_text text;
-  v_scope text := core.reach_all(); -- numbers are the school's, however far whoever asks reaches
+  v_scope text := core.widen_scope(); -- numbers are the school's, however far whoever asks reaches
 begin
   insert into counter as c (name, value) values ('admission_number', 1)
     on conflict (name) do update set value = c.value + 1 returning value into v_number;
@@ -84,7 +84,7 @@ begin
       from student where admission_number ~ '^\d{1,15}$' and deleted_at is null;
     update counter set value = v_number where name = 'admission_number';
   end loop;
-  perform core.reach_again(v_scope);
+  perform core.restore_scope(v_scope);
   return v_text;
 end $$;
 comment on function api.admission_number_next is 'The next admission number of this school.';
@@ -98,7 +98,7 @@ begin
   if (p ->> 'create_user_account')::boolean then
     p := p || jsonb_build_object('user_id', api.person_login(p, 'student'));
   end if;
-  v_id := core.insert('student', p);
+  v_id := core.record_insert('student', p);
   perform core.usage_count();
   if (p ->> 'create_user_account')::boolean then
     perform api.notify_accounts(array[(p ->> 'user_id')::bigint]);
@@ -114,7 +114,7 @@ begin
   if (p ->> 'create_user_account')::boolean then
     p := p || jsonb_build_object('user_id', api.person_login(api.student_record(v_id)::jsonb || p, 'student'));
   end if;
-  perform core.update('student', p);
+  perform core.record_update('student', p);
   if p ? 'is_active' then
     perform core.usage_count();
   end if;
@@ -268,7 +268,7 @@ comment on function api.student_document_file is 'The file of a document of a st
 create function api.students_documents_list(p jsonb) returns json language plpgsql stable as $$
 begin
   perform api.student_record((p ->> 'student_id')::bigint);
-  return core.page('student_document', p);
+  return core.record_page('student_document', p);
 end $$;
 
 -- One document of a student, without its bytes, or not_found.
@@ -283,8 +283,8 @@ create function api.students_documents_create(p jsonb) returns json language plp
 declare
   v_id bigint;
 begin
-  perform core.lock('student', (p ->> 'student_id')::bigint);
-  v_id := core.insert('student_document', p || jsonb_build_object('uploaded_by', core.user_id(),
+  perform core.record_lock('student', (p ->> 'student_id')::bigint);
+  v_id := core.record_insert('student_document', p || jsonb_build_object('uploaded_by', core.user_id(),
     'uploaded_by_name', api.user_name()));
   return api.student_document_record(v_id);
 end $$;

@@ -48,7 +48,7 @@ declare
   v_id bigint := (p ->> 'id')::bigint;
   v_fault record;
 begin
-  perform core.lock('grade', v_id);
+  perform core.record_lock('grade', v_id);
   select e.position - 1 as place, e.item ->> 'subject_id' as subject_id, su.id is null as is_unknown, e.item ->> 'subject_name' <> su.name as is_renamed into v_fault
     from jsonb_array_elements(p -> 'items') with ordinality e (item, position)
     left join subject su on su.id = (e.item ->> 'subject_id')::bigint

@@ -1,7 +1,7 @@
 -- /api/teachers: teachers, their classes and their day, leaves, availability, workload. To other teachers a teacher is a line in
 -- a directory; what is private shows to whoever reaches all of the school, and to themselves (core.reaches_teacher).
 
-insert into core.operation (name, access, permission, own, writes, idempotent, record) values
+insert into core.operation (name, access, permission, allows_own_rows, writes, idempotent, record) values
   ('teachers_list', 'tenant', 'teacher.read', false, false, false, null),
   ('teachers_get', 'tenant', 'teacher.read', false, false, false, 'teacher'),
   ('teachers_create', 'tenant', 'teacher.create', false, true, true, 'teacher'),
@@ -104,7 +104,7 @@ select core.define_record('teacher_workload', p_table => 'teacher', p_key => 't.
     coalesce(greatest(assigned.periods, planned.periods) > t.max_periods_per_week, false) or coalesce(assigned.most > t.max_periods_per_day, false) as is_over_limit
   $$,
   p_condition => 't.deleted_at is null and core.reaches_teacher(t.id)',
-  p_writable => '{max_periods_per_day,max_periods_per_week}', p_volatile => '{assigned_periods,planned_periods,per_day,is_over_limit}');
+  p_writable => '{max_periods_per_day,max_periods_per_week}', p_unversioned_fields => '{assigned_periods,planned_periods,per_day,is_over_limit}');
 
 -- Refuses, as not_found, a teacher who is not there or whose private matters are out of reach.
 create function api.require_teacher(p_id bigint) returns void language plpgsql stable as $$
@@ -130,7 +130,7 @@ comment on function api.own_teacher_id is 'The teacher behind the user of this r
 -- Teachers by name; search over name, e-mail, employee number, phone, for the directory over name and e-mail alone; filters
 -- class_id (who teaches it), is_active, specialization.
 create function api.teachers_list(p jsonb) returns json language sql stable as $$
-  select core.page('teacher', case when core.reaches_whole_school() then p else p || jsonb_build_object('search_in_directory', p -> 'search') end);
+  select core.record_page('teacher', case when core.reaches_whole_school() then p else p || jsonb_build_object('search_in_directory', p -> 'search') end);
 $$;
 
 -- One teacher, or not_found; a deleted one is not found either.
@@ -146,7 +146,7 @@ begin
   if (p ->> 'create_user_account')::boolean then
     p := p || jsonb_build_object('user_id', api.person_login(p, 'teacher'));
   end if;
-  v_id := core.insert('teacher', p);
+  v_id := core.record_insert('teacher', p);
   perform core.usage_count();
   if (p ->> 'create_user_account')::boolean then
     perform api.notify_accounts(array[(p ->> 'user_id')::bigint]);
@@ -163,7 +163,7 @@ begin
   if (p ->> 'create_user_account')::boolean then
     p := p || jsonb_build_object('user_id', api.person_login(api.teacher_record(v_id)::jsonb || p, 'teacher'));
   end if;
-  perform core.update('teacher', p);
+  perform core.record_update('teacher', p);
   if p ? 'is_active' then
     perform core.usage_count();
   end if;
@@ -213,14 +213,14 @@ $$;
 
 -- The classes of the teacher who asks, of the current academic year unless academic_year_id says otherwise.
 create function api.teachers_me_classes(p jsonb) returns json language sql stable as $$
-  select core.page('teacher_class', p || jsonb_build_object('teacher_id', api.own_teacher_id(),
+  select core.record_page('teacher_class', p || jsonb_build_object('teacher_id', api.own_teacher_id(),
     'academic_year_id', coalesce((p ->> 'academic_year_id')::bigint, (select id from academic_year where is_current), 0)));
 $$;
 
 -- Leaves of all teachers, the latest first; search over teacher, type, reason; filters teacher_id, status, academic_year_id
 -- (which they overlap).
 create function api.teachers_leaves_list_all(p jsonb) returns json language sql stable as $$
-  select core.page('teacher_leave', p);
+  select core.record_page('teacher_leave', p);
 $$;
 
 -- Asks for a leave: a teacher for themself, who may decide on leaves for anybody. Raises forbidden for others.
@@ -236,7 +236,7 @@ begin
   elsif not exists (select from teacher where id = v_teacher_id and deleted_at is null) then
     perform core.refuse_field('invalid_reference', 'teacher_id', 'There is no such teacher.');
   end if;
-  v_id := core.insert('teacher_leave', p || jsonb_build_object('teacher_id', v_teacher_id));
+  v_id := core.record_insert('teacher_leave', p || jsonb_build_object('teacher_id', v_teacher_id));
   return api.teacher_leave_record(v_id);
 end $$;
 
@@ -244,7 +244,7 @@ end $$;
 create function api.teachers_leaves_list(p jsonb) returns json language plpgsql stable as $$
 begin
   perform api.require_teacher((p ->> 'id')::bigint);
-  return core.page('teacher_leave', p || jsonb_build_object('teacher_id', p -> 'id'));
+  return core.record_page('teacher_leave', p || jsonb_build_object('teacher_id', p -> 'id'));
 end $$;
 
 -- {status, decision_note}: approves or rejects, and tells the teacher. Raises invalid_state when that was done before, conflict when it overlaps
@@ -256,8 +256,8 @@ begin
   if not core.has_permission_for_all('leave.manage') and core.reaches_teacher((api.teacher_leave_record(v_id) ->> 'teacher_id')::bigint) then
     perform core.fail('forbidden', 'Somebody else decides on your own leave.');
   end if;
-  perform core.lock('teacher', (api.teacher_leave_record(v_id) ->> 'teacher_id')::bigint);
-  perform core.update('teacher_leave', p || jsonb_build_object('decided_by', core.user_id(), 'decided_at', now(),
+  perform core.record_lock('teacher', (api.teacher_leave_record(v_id) ->> 'teacher_id')::bigint);
+  perform core.record_update('teacher_leave', p || jsonb_build_object('decided_by', core.user_id(), 'decided_at', now(),
     'decided_by_name', api.user_name()));
   perform core.notify('leave.decided', (
     select jsonb_build_array(jsonb_build_object('user_id', t.user_id, 'email', t.email, 'name', t.first_name || ' ' || t.last_name, 'variables', jsonb_build_object(
@@ -302,7 +302,7 @@ declare
   v_id bigint := (p ->> 'id')::bigint;
   v_fault record;
 begin
-  perform core.lock('teacher', v_id);
+  perform core.record_lock('teacher', v_id);
   perform api.require_teacher(v_id);
   select position, c.total_periods into v_fault
     from jsonb_array_elements(p -> 'items') with ordinality slots (slot, position), timetable_config c
@@ -325,6 +325,6 @@ $$;
 -- {max_periods_per_day, max_periods_per_week}: the workload rule, null for no limit. Answers the workload.
 create function api.teachers_workload_set(p jsonb) returns json language plpgsql as $$
 begin
-  perform core.update('teacher_workload', p);
+  perform core.record_update('teacher_workload', p);
   return api.teacher_workload_record((p ->> 'id')::bigint);
 end $$;

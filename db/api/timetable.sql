@@ -4,7 +4,7 @@
 -- Whoever writes slots waits for the config first of all, then locks slots, teachers and classes as it needs them: the trigger that waits for it
 -- (take_turns) comes when rows are locked already, of two slots that two people let change places for example. So does whoever moves or removes
 -- slots by way of their class (classes_update, classes_delete).
-insert into core.operation (name, access, permission, feature, writes, idempotent, record, turn) values
+insert into core.operation (name, access, permission, feature, writes, idempotent, record, lock_first) values
   ('timetable_config_get', 'tenant', null, 'timetable', false, false, 'timetable_config', null),
   ('timetable_config_update', 'tenant', 'timetable.manage', 'timetable', true, false, 'timetable_config', null),
   ('timetable_slots_list', 'tenant', 'timetable.read', 'timetable', false, false, null, null),
@@ -16,7 +16,7 @@ insert into core.operation (name, access, permission, feature, writes, idempoten
   ('timetable_check_conflicts', 'tenant', 'timetable.manage', 'timetable', false, false, null, null);
 -- A generate is a search between two statements: the first of these begins it, the others are called by the handler alone. What
 -- keeps its turn and gives it back goes by the secret name of the run, since it must also work when the session has ended.
-insert into core.operation (name, access, permission, feature, needs_setup, needs_subscription, writes, turn) values
+insert into core.operation (name, access, permission, feature, needs_setup, needs_subscription, writes, lock_first) values
   ('timetable_generate', 'tenant', 'timetable.manage', 'timetable', true, true, true, null),
   ('timetable_generate_save', 'tenant', 'timetable.manage', 'timetable', true, true, true, 'timetable_config'),
   ('timetable_generate_renew', 'public', null, null, false, false, true, null),
@@ -71,7 +71,7 @@ select core.define_record('timetable_slot', p_table => 'timetable_slot', p_key =
     "subject_name": ["platform.search_normal(su.name)", "ts.day_of_week", "ts.period"],
     "teacher_name": ["platform.search_normal(t.last_name) nulls last", "platform.search_normal(t.first_name) nulls last", "ts.day_of_week", "ts.period"]
   }$$,
-  p_writable => '{class_id,academic_year_id,subject_id,teacher_id,day_of_week,period,room,is_pinned}', p_volatile => '{start_time,end_time,class_room,swapped_with}');
+  p_writable => '{class_id,academic_year_id,subject_id,teacher_id,day_of_week,period,room,is_pinned}', p_unversioned_fields => '{start_time,end_time,class_room,swapped_with}');
 
 -- The shape of the school day, with the times that come of it.
 select core.define_record('timetable_config', p_table => 'timetable_config', p_is_single => true, p_key => 'c.id::integer', p_source => 'timetable_config c',
@@ -166,7 +166,7 @@ end $$;
 -- Slots by day and period; search over class, subject, teacher and room; filters class_id, teacher_id, academic_year_id,
 -- day_of_week. A class is of one year; where neither it nor a year is named they are of the current year.
 create function api.timetable_slots_list(p jsonb) returns json language sql stable as $$
-  select core.page('timetable_slot', case when p ?| '{class_id,academic_year_id}' then p
+  select core.record_page('timetable_slot', case when p ?| '{class_id,academic_year_id}' then p
     else p || jsonb_build_object('academic_year_id', coalesce((select id from academic_year where is_current), 0)) end);
 $$;
 
@@ -192,7 +192,7 @@ declare
   v_id bigint;
 begin
   perform api.require_active_teacher((p ->> 'teacher_id')::bigint, 'teacher_id');
-  v_id := core.insert('timetable_slot', p || jsonb_build_object('academic_year_id', v_year_id));
+  v_id := core.record_insert('timetable_slot', p || jsonb_build_object('academic_year_id', v_year_id));
   return api.timetable_slot_record(v_id);
 end $$;
 
@@ -209,7 +209,7 @@ begin
   if p ? 'teacher_id' and (p ->> 'teacher_id')::bigint is distinct from v_before.teacher_id then
     perform api.require_active_teacher((p ->> 'teacher_id')::bigint, 'teacher_id');
   end if;
-  perform core.update('timetable_slot', p);
+  perform core.record_update('timetable_slot', p);
   return api.timetable_slot_record(v_id);
 end $$;
 

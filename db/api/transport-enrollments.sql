@@ -1,7 +1,7 @@
 -- /api/transport/enrollments and /api/transport/enroll: who rides which route from which stop. That a bus takes no more students than it has
 -- seats is for the triggers of the tables. A student finds their own; a teacher, if the school lets them see transport, those they teach.
 
-insert into core.operation (name, access, permission, own, feature, writes, idempotent, record) values
+insert into core.operation (name, access, permission, allows_own_rows, feature, writes, idempotent, record) values
   ('transport_enrollments_list', 'tenant', 'transport.read', true, 'transport', false, false, null),
   ('transport_enroll_create', 'tenant', 'transport.manage', false, 'transport', true, true, 'transport_enrollment'),
   ('transport_enroll_get', 'tenant', 'transport.read', true, 'transport', false, false, 'transport_enrollment'),
@@ -36,7 +36,7 @@ select core.define_record('transport_enrollment', p_table => 'transport_enrollme
     "student_name": ["platform.search_normal(s.last_name)", "platform.search_normal(s.first_name)"],
     "stop": ["platform.search_normal(r.name)", "e.route_id", "st.sequence nulls last", "platform.search_normal(s.last_name)", "platform.search_normal(s.first_name)"]
   }$$,
-  p_volatile => '{bus_id,bus_registration_number,driver_name,driver_phone}');
+  p_unversioned_fields => '{bus_id,bus_registration_number,driver_name,driver_phone}');
 
 select core.define_functions('transport_enrollments', 'transport_enrollment', '{
   "list": "Enrolments, the latest first, cancelled ones too; search over the student; filters route_id, student_id, stop_id, class_id (of now), status, enrollment_type."

@@ -1,6 +1,6 @@
 -- /api/transport/routes and /api/transport/stops: the rounds that buses make, and where they stop. A student finds the route that they ride.
 
-insert into core.operation (name, access, permission, own, feature, writes, idempotent, record) values
+insert into core.operation (name, access, permission, allows_own_rows, feature, writes, idempotent, record) values
   ('transport_routes_list', 'tenant', 'transport.read', true, 'transport', false, false, null),
   ('transport_routes_create', 'tenant', 'transport.manage', false, 'transport', true, true, 'route'),
   ('transport_routes_get', 'tenant', 'transport.read', true, 'transport', false, false, 'route'),
@@ -46,7 +46,7 @@ select core.define_record('route', p_table => 'route', p_key => 'r.id',
     "distance_km": ["r.distance_km nulls last"],
     "created_at": ["r.created_at"]
   }$$,
-  p_volatile => '{today,stop_count,capacity,student_count,pickup_count,drop_count}',
+  p_unversioned_fields => '{today,stop_count,capacity,student_count,pickup_count,drop_count}',
   p_writable => '{name,code,start_point,end_point,distance_km,bus_id,driver_id,is_active}');
 
 select core.define_record('stop', p_table => 'stop', p_key => 'st.id', p_source => 'stop st join route r on r.id = st.route_id',
@@ -64,7 +64,7 @@ select core.define_record('stop', p_table => 'stop', p_key => 'st.id', p_source 
     "name": ["platform.search_normal(st.name)"],
     "pickup_time": ["st.pickup_time nulls last"]
   }$$,
-  p_volatile => '{student_count}', p_writable => '{route_id,name,sequence,pickup_time,drop_time,latitude,longitude}');
+  p_unversioned_fields => '{student_count}', p_writable => '{route_id,name,sequence,pickup_time,drop_time,latitude,longitude}');
 
 select core.define_functions('transport_routes', 'route', '{
   "list": "Routes by name; search over name, code and ends; filters bus_id and driver_id (its own or today''s), is_active.",
@@ -82,7 +82,7 @@ declare
 begin
   perform api.transport_require('bus', (p ->> 'bus_id')::bigint, 'bus_id');
   perform api.transport_require('driver', (p ->> 'driver_id')::bigint, 'driver_id');
-  v_id := core.insert('route', p);
+  v_id := core.record_insert('route', p);
   return api.route_record(v_id);
 end $$;
 
@@ -93,7 +93,7 @@ declare
 begin
   perform api.transport_require('bus', (p ->> 'bus_id')::bigint, 'bus_id');
   perform api.transport_require('driver', (p ->> 'driver_id')::bigint, 'driver_id');
-  perform core.update('route', p);
+  perform core.record_update('route', p);
   return api.route_record(v_id);
 end $$;
 
@@ -118,7 +118,7 @@ end $$;
 create function api.transport_routes_stops(p jsonb) returns json language plpgsql stable as $$
 begin
   perform api.route_record((p ->> 'id')::bigint);
-  return core.page('stop', p || jsonb_build_object('route_id', p -> 'id'));
+  return core.record_page('stop', p || jsonb_build_object('route_id', p -> 'id'));
 end $$;
 
 -- {stop_ids}: the stops of a route in a new order, all of them once. Times stay with the places, so that they still rise: the bus
@@ -130,7 +130,7 @@ declare
   v_stop_ids bigint[] := array(select jsonb_array_elements_text(p -> 'stop_ids')::bigint);
   v_fault record;
 begin
-  perform core.lock('route', v_id);
+  perform core.record_lock('route', v_id);
   select i as id into v_fault from unnest(v_stop_ids) i where not exists (select from stop where id = i and route_id = v_id and deleted_at is null) limit 1;
   if found then
     perform core.refuse_field('invalid_reference', 'stop_ids', format('This route has no stop %s.', v_fault.id));
@@ -144,7 +144,7 @@ begin
   update stop s set sequence = n.place, pickup_time = before.pickup_time, drop_time = before.drop_time
     from unnest(v_stop_ids) with ordinality n (id, place) join stop before on before.route_id = v_id and before.sequence = n.place
     where s.id = n.id;
-  return core.page('stop', jsonb_build_object('route_id', v_id, 'pageSize', 1000), false) -> 'data';
+  return core.record_page('stop', jsonb_build_object('route_id', v_id, 'pageSize', 1000), false) -> 'data';
 end $$;
 
 -- Refuses times that go backwards. On the way to school they rise from stop to stop; on the way home they rise or they fall, as the bus
@@ -180,7 +180,7 @@ begin
   v_last := 1 + (select count(*) from stop where route_id = v_route_id and deleted_at is null);
   v_sequence := least(coalesce((p ->> 'sequence')::integer, v_last), v_last);
   update stop set sequence = sequence + 1 where route_id = v_route_id and sequence >= v_sequence;
-  v_id := core.insert('stop', p || jsonb_build_object('sequence', v_sequence));
+  v_id := core.record_insert('stop', p || jsonb_build_object('sequence', v_sequence));
   perform api.require_stop_times(v_route_id);
   return api.stop_record(v_id);
 end $$;
@@ -205,7 +205,7 @@ declare
   v_sequence integer;
 begin
   select * into v_stop from api.stop_for_change(v_id);
-  perform core.update('stop', p - 'sequence');
+  perform core.record_update('stop', p - 'sequence');
   if p ? 'sequence' then
     v_sequence := least((p ->> 'sequence')::integer, (select count(*) from stop where route_id = v_stop.route_id and deleted_at is null));
   end if;

@@ -1,7 +1,7 @@
 -- /api/transport/bus-assignments and /api/transport/schedules: which bus, driver and helper run which route on which day. The assignment of a
 -- day goes before the bus and driver that the route has of its own, an exception before both.
 
-insert into core.operation (name, access, permission, own, feature, writes, idempotent, record) values
+insert into core.operation (name, access, permission, allows_own_rows, feature, writes, idempotent, record) values
   ('transport_schedules_list', 'tenant', 'transport.read', true, 'transport', false, false, null),
   ('transport_exceptions_list', 'tenant', 'transport.read', false, 'transport', false, false, null),
   ('transport_exceptions_get', 'tenant', 'transport.read', false, 'transport', false, false, 'route_exception'),
@@ -23,7 +23,7 @@ create function api.transport_plan(p_first date, p_last date)
     bus_id bigint, registration_number text, capacity integer, driver_id bigint, driver_name text, driver_phone text, staff_id bigint, staff_name text)
   language plpgsql stable rows 100 set plan_cache_mode = force_generic_plan set enable_mergejoin = off as $$
 declare
-  v_scope text := core.reach_all();
+  v_scope text := core.widen_scope();
 begin
   return query
     with day as materialized (select d::date as date from generate_series(p_first::timestamp, p_last::timestamp, interval '1 day') d),
@@ -52,7 +52,7 @@ begin
       when coalesce(dt.one = r.id and dt.other = r.id, true) then r.driver_id end
     left join transport_staff st on st.id = a.staff_id
     where r.deleted_at is null and r.is_active;
-  perform core.reach_again(v_scope);
+  perform core.restore_scope(v_scope);
 end $$;
 comment on function api.transport_plan is 'What runs which route on each day.';
 
@@ -100,7 +100,7 @@ select core.define_record('bus_assignment', p_table => 'bus_assignment', p_key =
     "ends_on": ["a.ends_on nulls last"],
     "route_name": ["platform.search_normal(r.name)"]
   }$$,
-  p_volatile => '{is_current}', p_writable => '{bus_id,route_id,driver_id,staff_id,starts_on,ends_on}');
+  p_unversioned_fields => '{is_current}', p_writable => '{bus_id,route_id,driver_id,staff_id,starts_on,ends_on}');
 
 select core.define_record('route_exception', p_table => 'route_exception', p_key => 'x.id',
   p_source => 'route_exception x join route r on r.id = x.route_id left join bus b on b.id = x.bus_id left join driver d on d.id = x.driver_id',
@@ -137,7 +137,7 @@ declare
 begin
   select coalesce(asked.date, asked.from_date, asked.to_date - 6, core.today()) as first_day, coalesce(asked.date, asked.to_date, asked.from_date + 6, core.today() + 6) as last_day
     into v_days from jsonb_to_record(p) asked (date date, from_date date, to_date date);
-  return core.page('transport_schedule', p, p_source => format(
+  return core.record_page('transport_schedule', p, p_source => format(
     'api.days_between(%1$L, %2$L) d join api.transport_plan(%1$L, %2$L) t on t.date = d.date and d.is_school_day join route r on r.id = t.route_id', v_days.first_day, v_days.last_day));
 end $$;
 
@@ -276,7 +276,7 @@ begin
   if p ->> 'kind' = 'replaced' then
     perform api.transport_refuse(v_route_id, (p ->> 'bus_id')::bigint, (p ->> 'driver_id')::bigint, null, v_date, v_date, true);
   end if;
-  v_id := core.insert('route_exception', p);
+  v_id := core.record_insert('route_exception', p);
   return api.route_exception_record(v_id);
 end $$;
 
@@ -311,7 +311,7 @@ declare
 begin
   p := p || jsonb_build_object('starts_on', coalesce((p ->> 'starts_on')::date, core.today()));
   perform api.transport_assignment_judge(p, null);
-  v_id := core.insert('bus_assignment', p);
+  v_id := core.record_insert('bus_assignment', p);
   return api.bus_assignment_record(v_id);
 end $$;
 
@@ -346,7 +346,7 @@ begin
      or not daterange((v_after ->> 'starts_on')::date, (v_after ->> 'ends_on')::date, '[]') <@ daterange((v_before ->> 'starts_on')::date, (v_before ->> 'ends_on')::date, '[]') then
     perform api.transport_assignment_judge(v_after, v_id);
   end if;
-  perform core.update('bus_assignment', p);
+  perform core.record_update('bus_assignment', p);
   return api.bus_assignment_record(v_id);
 end $$;
 

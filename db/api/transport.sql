@@ -30,7 +30,7 @@ select core.define_record('transport_fee_plan', p_table => 'transport_fee_plan',
     "academic_year_id": "fs.academic_year_id = :value::bigint"
   }$$,
   p_default_sort => 'name', p_sorts => '{"name": ["platform.search_normal(fs.name)"], "amount": ["fc.amount"], "created_at": ["fp.created_at"]}',
-  p_volatile => '{student_count}', p_writable => '{route_id,min_km,max_km}');
+  p_unversioned_fields => '{student_count}', p_writable => '{route_id,min_km,max_km}');
 
 select core.define_functions('transport_fee_plans', 'transport_fee_plan', '{
   "list": "Fee plans by name; search over the name; filters route_id, academic_year_id.",
@@ -195,7 +195,7 @@ end $$;
 -- Changes what is given; the academic year stays. What was billed keeps its name and amount, and the plan its frequency: in_use.
 create function api.transport_fee_plans_update(p jsonb) returns json language plpgsql as $$
 declare
-  v_id bigint := core.update('transport_fee_plan', p);
+  v_id bigint := core.record_update('transport_fee_plan', p);
   v_component_id bigint := (select fee_component_id from transport_fee_plan where id = v_id);
 begin
   perform api.transport_require('route', (p ->> 'route_id')::bigint, 'route_id');
@@ -232,7 +232,7 @@ begin
   if not 'fees_management' = any (core.tenant_features()) then
     perform core.fail('feature_disabled', 'The feature fees_management is not enabled for this school.');
   end if;
-  perform core.lock('transport_fee_plan', v_id);
+  perform core.record_lock('transport_fee_plan', v_id);
   select fs.id as fee_structure_id, fp.route_id, fp.min_km, fp.max_km,
       coalesce((p ->> 'date')::date, least(greatest(core.today(), y.start_date), y.end_date)) as date
     into v_plan

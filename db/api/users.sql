@@ -26,7 +26,7 @@ $$, p_condition => 'u.deleted_at is null', p_search => 'u.search_text',
     "created_at": ["u.created_at"],
     "last_login_at": ["u.last_login_at nulls last"]
   }$$,
-  p_volatile => '{last_login_at}', p_writable => '{email,first_name,last_name,phone,is_active,password_hash}');
+  p_unversioned_fields => '{last_login_at}', p_writable => '{email,first_name,last_name,phone,is_active,password_hash}');
 
 -- Kept beside the id of who did something, since not everybody sees every user.
 create function api.user_name() returns text language sql stable as $$
@@ -87,7 +87,7 @@ comment on function api.user_roles_change is 'Sets the roles of a user, in effec
 -- when it has a password already. Answers the user's id.
 create function api.login_create(p jsonb) returns bigint language plpgsql as $$
 declare
-  v_id bigint := core.insert('user', p);
+  v_id bigint := core.record_insert('user', p);
 begin
   perform core.enqueue('send_email', jsonb_build_object('user_id', v_id, 'kind',
     case when p ->> 'password_hash' is null then 'invitation' else 'email_verification' end));
@@ -115,7 +115,7 @@ comment on function api.person_login is 'A log-in for a student or a teacher, wi
 
 -- Users by name; search over name, e-mail, phone; filters role_id, is_active.
 create function api.users_list(p jsonb) returns json language sql stable as $$
-  select core.page('user', p);
+  select core.record_page('user', p);
 $$;
 
 -- One user with their roles, or not_found.
@@ -149,7 +149,7 @@ declare
   v_is_invited boolean;
 begin
   perform api.require_no_more_than_own(v_id);
-  perform core.update('user', p);
+  perform core.record_update('user', p);
   if p ? 'role_ids' then
     perform api.user_roles_change(v_id, array(select jsonb_array_elements_text(p -> 'role_ids')::bigint));
   end if;

@@ -132,8 +132,8 @@ end $$;
 comment on function core.require_whole_school is 'Raises forbidden for who reaches less than the whole school.';
 
 -- Lets what follows reach all of the school, where its rules are about more than the user reaches (and where p_if says so): what such
--- a function answers must tell them no more than they may know. Answers the reach before, for core.reach_again.
-create function core.reach_all(p_if boolean default true) returns text language plpgsql as $$
+-- a function answers must tell them no more than they may know. Answers the reach before, for core.restore_scope.
+create function core.widen_scope(p_if boolean default true) returns text language plpgsql as $$
 declare
   v_scope text := coalesce(current_setting('app.scope', true), '');
 begin
@@ -142,19 +142,19 @@ begin
   end if;
   return v_scope;
 end $$;
-comment on function core.reach_all is 'Lets what follows reach all of the school; answers the reach before.';
+comment on function core.widen_scope is 'Lets what follows reach all of the school; answers the reach before.';
 
-create function core.reach_again(p_scope text) returns void language sql as $$
+create function core.restore_scope(p_scope text) returns void language sql as $$
   select set_config('app.scope', p_scope, true);
 $$;
-comment on function core.reach_again is 'Goes back to the reach that core.reach_all answered.';
+comment on function core.restore_scope is 'Goes back to the reach that core.widen_scope answered.';
 
 -- Who teaches what in which class: class teachers, teachers of class subjects, other teachers of a class, who is in its
 -- timetable.
 create function core.class_staff() returns table (class_id bigint, teacher_id bigint, is_class_teacher boolean, subject text) language sql stable as $$
   select id, class_teacher_id, true, null from class where class_teacher_id is not null
   union all select cs.class_id, cs.teacher_id, false, s.name from class_subject cs join subject s on s.id = cs.subject_id where cs.teacher_id is not null
-  union all select ct.class_id, ct.teacher_id, false, ct.subject from class_teacher ct
+  union all select ct.class_id, ct.teacher_id, false, ct.subject from teaching_assignment ct
   union all select ts.class_id, ts.teacher_id, false, s.name from timetable_slot ts join subject s on s.id = ts.subject_id where ts.teacher_id is not null;
 $$;
 comment on function core.class_staff is 'Who teaches what in which class, a row or more for each teacher, class and subject.';
@@ -163,13 +163,13 @@ comment on function core.class_staff is 'Who teaches what in which class, a row 
 -- there; the leave itself, its kind and its reason, stays private to who reaches it: the row policy is lifted for this query alone.
 create function core.teachers_on_leave(p_from date, p_to date) returns table (date date, teacher_id bigint) language plpgsql stable rows 10 as $$
 declare
-  v_scope text := core.reach_all();
+  v_scope text := core.widen_scope();
 begin
   return query
     select day::date, l.teacher_id
     from teacher_leave l
     cross join lateral generate_series(greatest(l.start_date, p_from)::timestamp, least(l.end_date, p_to)::timestamp, interval '1 day') day
     where l.status = 'approved' and daterange(l.start_date, l.end_date, '[]') && daterange(p_from, p_to, '[]');
-  perform core.reach_again(v_scope);
+  perform core.restore_scope(v_scope);
 end $$;
 comment on function core.teachers_on_leave is 'The days and teachers of approved leaves, and nothing else of them.';

@@ -23,7 +23,7 @@ begin
     select d.*, v.token, v.platform,
       case
         when v_tenant.status <> 'active' then 'school_closed'
-        when not v_tenant.has_feature and not core.is_told_always((select n.type from notification n where n.id = d.notification_id)) then 'feature_off'
+        when not v_tenant.has_feature and not core.is_mandatory((select n.type from notification n where n.id = d.notification_id)) then 'feature_off'
         when not case d.channel when 'push' then v_tenant.push else v_tenant.email end then 'channel_off'
         when d.user_id is not null and not exists (select from user_account u where u.id = d.user_id and u.is_active and u.deleted_at is null) then 'user_inactive'
         when d.channel = 'push' and v.id is null then 'device_removed'

@@ -139,11 +139,11 @@ begin
       v_request.roles := (v_feed.rights).roles;
       v_request.student_id := (v_feed.rights).student_id;
       if v_feed.kind in ('class', 'teacher') then
-        select permission, own into o.permission, o.own from core.operation where name = 'schedule_feeds_create';
+        select permission, allows_own_rows into o.permission, o.allows_own_rows from core.operation where name = 'schedule_feeds_create';
       end if;
     end if;
     v_is_missing := o.permission is not null and not coalesce(o.permission = any (v_request.permissions), false);
-    if v_is_missing and not o.own then
+    if v_is_missing and not o.allows_own_rows then
       perform core.fail('forbidden', format('This needs the permission %s.', o.permission));
     end if;
     if o.role is not null and not coalesce(o.role = any (v_request.roles), false) then
@@ -232,7 +232,7 @@ begin
     set_config('search_path', s ->> 'search_path', true),
     set_config('role', s ->> 'role', true);
   if s ->> 'scope' <> 'all' then
-    perform core.narrow(v_operation, s);
+    perform core.set_row_scope(v_operation, s);
   end if;
 
   if not v_operation.writes then
@@ -255,12 +255,12 @@ begin
     end if;
   end if;
   -- Whoever changes a record has it for themselves before anything is read, checked or decided.
-  if v_operation.turn is not null then
-    perform core.lock(v_operation.turn, 1);
+  if v_operation.lock_first is not null then
+    perform core.record_lock(v_operation.lock_first, 1);
   end if;
   v_record_id := coalesce((p ->> 'id')::bigint, (select 1 from core.record r where r.name = v_operation.record and r.is_single));
   if v_operation.record is not null and v_record_id is not null then
-    perform core.lock(v_operation.record, v_record_id);
+    perform core.record_lock(v_operation.record, v_record_id);
     if p_context ->> 'if_match' is not null then
       perform core.require_match(v_operation.record, v_record_id, p_context ->> 'if_match');
     end if;
@@ -287,7 +287,7 @@ comment on function core.call is 'Runs one operation for one request: admits it,
 
 -- Who reaches less than the whole school: makes the settings that row policies narrow by, from the tables as they are now,
 -- the classes that the user teaches and those that they are or were in as a student.
-create function core.narrow(o core.operation, s jsonb) returns void language plpgsql as $$
+create function core.set_row_scope(o core.operation, s jsonb) returns void language plpgsql as $$
 declare
   v_teacher_id bigint;
   v_class_ids bigint[];
@@ -306,7 +306,7 @@ begin
   perform set_config('app.scope', s ->> 'scope', true), set_config('app.teacher_id', coalesce(v_teacher_id::text, ''), true),
     set_config('app.class_ids', ',' || array_to_string(v_class_ids, ',') || ',', true);
 end $$;
-comment on function core.narrow is 'Makes the settings of a user who reaches less than the whole school: teacher_id, class_ids.';
+comment on function core.set_row_scope is 'Makes the settings of a user who reaches less than the whole school: teacher_id, class_ids.';
 
 -- The bytes of a file, or of its part {start, end}, without start its last so many; none when the part lies beyond the end. Where
 -- the part is one `of` a file with another digest, all of it.
@@ -343,7 +343,7 @@ comment on function core.earlier_answer is 'The first answer to an Idempotency-K
 
 -- The version of a record: a hash of what an edit can change, without fields that change by themselves. Null without a record.
 create function core.version_of(p_record text, p_answer json) returns text language sql stable
-  return (select md5((p_answer::jsonb - r.volatile)::text) from core.record r where r.name = p_record);
+  return (select md5((p_answer::jsonb - r.unversioned_fields)::text) from core.record r where r.name = p_record);
 comment on function core.version_of is 'The version of a record as its reader shows it.';
 
 -- Refuses when a record, locked before, is not the version that If-Match names: the first part of an ETag, `"version.body"`,

@@ -186,13 +186,13 @@ end $$;
 comment on function core.notify_as is 'Tells people something in given words, by given channels; answers how many.';
 
 -- What a school hears of whatever features it has: else operators could take the feature away for as long as they are logged in for its admins.
-create function core.is_told_always(p_event text) returns boolean language sql immutable
+create function core.is_mandatory(p_event text) returns boolean language sql immutable
   return coalesce(p_event = 'operator.login', false);
-comment on function core.is_told_always is 'Whether a school hears of an event also without notifications.';
+comment on function core.is_mandatory is 'Whether a school hears of an event also without notifications.';
 
 -- Tells p_recipients of an event of the catalogue: [{user_id?, email?, name?, variables?}], with user_id a user of the school, whose address is
 -- read here, else an e-mail address alone, of a parent for example. Words and channels: the catalogue's, unless operators, unless the school
--- say otherwise. Tells nobody when the school has switched the event off or has no notifications (core.is_told_always apart). Answers how many were told. To be
+-- say otherwise. Tells nobody when the school has switched the event off or has no notifications (core.is_mandatory apart). Answers how many were told. To be
 -- called last in an operation: who tells the same users waits until the commit.
 create function core.notify(p_event text, p_recipients jsonb, p_action_url text default null) returns integer
   language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
@@ -200,7 +200,7 @@ declare
   v_before text[];
   v_words jsonb;
 begin
-  if coalesce(jsonb_array_length(p_recipients), 0) = 0 or not (core.is_told_always(p_event) or 'notifications' = any (core.tenant_features())) then
+  if coalesce(jsonb_array_length(p_recipients), 0) = 0 or not (core.is_mandatory(p_event) or 'notifications' = any (core.tenant_features())) then
     return 0;
   end if;
   v_before := core.enter_tenant(core.tenant_id());

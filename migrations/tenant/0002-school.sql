@@ -154,17 +154,17 @@ create unique index class_subject_subject_key on class_subject (class_id, subjec
 create index class_subject_subject_id_idx on class_subject (subject_id);
 create index class_subject_teacher_id_idx on class_subject (teacher_id, class_id);
 
-create table class_teacher (
+create table teaching_assignment (
   id bigserial primary key,
   class_id bigint not null references class (id) on delete cascade,
   teacher_id bigint not null references teacher (id) on delete restrict,
-  subject text constraint class_teacher_subject_check check (length(subject) between 1 and 100),
+  subject text constraint teaching_assignment_subject_check check (length(subject) between 1 and 100),
   created_at timestamptz not null default now(),
   updated_at timestamptz not null default now()
 );
-comment on table class_teacher is 'A teacher of a class, with what they teach there in words. The class teacher is class.class_teacher_id; teachers of class subjects stand there.';
-create unique index class_teacher_key on class_teacher (class_id, teacher_id, lower(coalesce(subject, '')));
-create index class_teacher_teacher_id_idx on class_teacher (teacher_id, class_id);
+comment on table teaching_assignment is 'A teacher of a class, with what they teach there in words. The class teacher is class.class_teacher_id; teachers of class subjects stand there.';
+create unique index teaching_assignment_key on teaching_assignment (class_id, teacher_id, lower(coalesce(subject, '')));
+create index teaching_assignment_teacher_id_idx on teaching_assignment (teacher_id, class_id);
 
 alter table teacher
   add max_periods_per_day integer,

@@ -80,7 +80,7 @@ async function* rowsOf(
  * Makes the handler of an endpoint that answers rows as a file, while they are read.
  *
  * The operation gets the filters of the query, `limit` and, but for the first page, `after`; it answers
- * `{rows: [[cell, …], …], next, date}` in an order that no change of a row can alter (`core.export_page` does it for a record). The
+ * `{rows: [[cell, …], …], next, date}` in an order that no change of a row can alter (`core.record_export_page` does it for a record). The
  * first page is read before the answer begins, so that what is wrong is told as everywhere; when a later one fails the
  * connection is cut, and no client takes the file for complete. One may have a few under way at a time.
  * @param name  of the file, before the day

@@ -161,7 +161,7 @@ function access(endpoint: Endpoint, operation: Operation): string {
     refresh: 'Needs a refresh token, in X-Refresh-Token or as a cookie.',
     any: 'Needs a log-in, of a school or of an operator.',
     tenant: operation.permission
-      ? `Needs the permission \`${operation.permission}\`${operation.own ? ", but for a student's or a teacher's own" : ''}.`
+      ? `Needs the permission \`${operation.permission}\`${operation.allows_own_rows ? ", but for a student's or a teacher's own" : ''}.`
       : 'Needs a log-in of a school.',
     platform: 'Needs an operator.',
     analyst: 'Needs an operator, whatever their role.',

@@ -26,7 +26,7 @@ export interface Operation {
   name: string;
   access: 'public' | 'token' | 'feed' | 'refresh' | 'any' | 'tenant' | 'platform' | 'analyst';
   permission: string | null;
-  own: boolean;
+  allows_own_rows: boolean;
   role: string | null;
   feature: string | null;
   needs_setup: boolean;

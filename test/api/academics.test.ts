@@ -415,7 +415,7 @@ describe('the overview', () => {
       'insert into @class_subject (class_id, subject_id, teacher_id, periods_per_week) values ($1, $3, $4, 2), ($2, $3, $4, 2)',
       [classes[0], classes[1], subject, ofSubject],
     );
-    await sql(school, 'insert into @class_teacher (class_id, teacher_id) values ($1, $2), ($1, $3), ($1, $4)', [
+    await sql(school, 'insert into @teaching_assignment (class_id, teacher_id) values ($1, $2), ($1, $3), ($1, $4)', [
       classes[1],
       other,
       away,

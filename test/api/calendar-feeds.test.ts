@@ -432,7 +432,7 @@ describe('an address', () => {
     expect(await open()).toEqual([200, 200, 200]);
     await school.sql('update @timetable_slot set teacher_id = null where teacher_id = $1', [school.other.id]);
     expect(await open()).toEqual([404, 200, 200]);
-    const again = await school.insert('class_teacher', { class_id: school.classId, teacher_id: school.other.id });
+    const again = await school.insert('teaching_assignment', { class_id: school.classId, teacher_id: school.other.id });
     expect(await open()).toEqual([200, 200, 200]);
     // Without the role what is one's own stays, and with another role nothing more comes.
     const roles =
@@ -441,7 +441,7 @@ describe('an address', () => {
     expect(await open()).toEqual([200, 200, 200]);
     await school.sql('update @teacher set user_id = null where id = $1', [school.other.id]);
     expect(await open()).toEqual([404, 404, 404]);
-    await school.sql('delete from @class_teacher where id = $1', [again]);
+    await school.sql('delete from @teaching_assignment where id = $1', [again]);
   });
 
   test('of a teacher stops when the teacher has left the school, whoever made it', async () => {

@@ -582,7 +582,7 @@ describe('a class that goes', () => {
     expect((await school.admin.delete<{ id: number }>(`/api/classes/${known.id}`)).data).toEqual({ id: known.id });
     await school.admin.get(`/api/classes/${known.id}`, 404);
     const left = await service.database.query(
-      `select class_id from ${school.schema}.class_subject where class_id = $1 union all select class_id from ${school.schema}.class_teacher where class_id = $1`,
+      `select class_id from ${school.schema}.class_subject where class_id = $1 union all select class_id from ${school.schema}.teaching_assignment where class_id = $1`,
       [known.id],
     );
     expect(left).toEqual([]);
@@ -906,9 +906,9 @@ describe('the teachers of a class', () => {
     const known = await add({ class_teacher_id: one });
     for (const { id: subject_id } of [maths, art])
       await school.insert('class_subject', { class_id: known.id, subject_id, periods_per_week: 4, teacher_id: one });
-    await school.insert('class_teacher', { class_id: known.id, teacher_id: one, subject: 'Chess' });
-    await school.insert('class_teacher', { class_id: known.id, teacher_id: two });
-    await school.insert('class_teacher', { class_id: known.id, teacher_id: three, subject: 'Art' });
+    await school.insert('teaching_assignment', { class_id: known.id, teacher_id: one, subject: 'Chess' });
+    await school.insert('teaching_assignment', { class_id: known.id, teacher_id: two });
+    await school.insert('teaching_assignment', { class_id: known.id, teacher_id: three, subject: 'Art' });
     const list = await teachersOf(known.id);
     expect(list.map(({ last_name }) => last_name)).toEqual(['Adams', 'Öberg', 'Zola']);
     expect(list[1]).toEqual({
@@ -965,7 +965,7 @@ describe('the teachers of a class', () => {
       await school.insert('class_subject', { class_id: known.id, subject_id: biology.id, periods_per_week: 4 });
       const words = subject === 'bio-5' ? biology.code.toLowerCase() : subject;
       const [first, second] = [await newTeacher(), await newTeacher()];
-      await school.insert('class_teacher', { class_id: known.id, teacher_id: first, subject: 'biology' });
+      await school.insert('teaching_assignment', { class_id: known.id, teacher_id: first, subject: 'biology' });
       expect((await assign(known.id, { teacher_id: first, subject: words })).data.subjects).toEqual(['Biology']);
       expect(await classSubjects(known.id)).toEqual([
         { subject_id: biology.id, periods_per_week: 4, teacher_id: first },
@@ -1152,8 +1152,8 @@ describe('a copy', () => {
       periods_per_week: 3,
       teacher_id: gone,
     });
-    await school.insert('class_teacher', { class_id: known.id, teacher_id: two, subject: 'Chess' });
-    await school.insert('class_teacher', { class_id: known.id, teacher_id: gone, subject: 'Go' });
+    await school.insert('teaching_assignment', { class_id: known.id, teacher_id: two, subject: 'Chess' });
+    await school.insert('teaching_assignment', { class_id: known.id, teacher_id: gone, subject: 'Go' });
     await addStudent({ class_id: known.id });
     await service.database.query(`update ${school.schema}.teacher set is_active = false where id = $1`, [gone]);
 
@@ -1217,7 +1217,7 @@ describe('a copy', () => {
       periods_per_week: 6,
       teacher_id: teacher,
     });
-    await school.insert('class_teacher', { class_id: known.id, teacher_id: teacher, subject: 'Chess' });
+    await school.insert('teaching_assignment', { class_id: known.id, teacher_id: teacher, subject: 'Chess' });
     await copy({ class_ids: [known.id, known.id], include_teachers: false });
     const [made] = await classesOf(to);
     expect(await classesOf(to)).toHaveLength(1);

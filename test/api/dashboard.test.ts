@@ -261,7 +261,7 @@ describe('what who sees', () => {
     await sql(school, `update @class set class_teacher_id = ${me} where id = ${first.classId}`);
     await sql(
       school,
-      `insert into @class_teacher (class_id, teacher_id) values (${second.classId}, ${me}), (${second.classId}, ${colleague}), (${first.classId}, ${gone}), (${other.classId}, ${stranger})`,
+      `insert into @teaching_assignment (class_id, teacher_id) values (${second.classId}, ${me}), (${second.classId}, ${colleague}), (${first.classId}, ${gone}), (${other.classId}, ${stranger})`,
     );
     await count(school);
     const mine = [

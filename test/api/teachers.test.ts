@@ -445,7 +445,7 @@ describe('the list', () => {
     await lead(classId, one ?? 0, lists);
     await teach(classId, await subject('Physics', lists), two ?? 0, 1, lists);
     await rows(
-      `insert into ${lists.schema}.class_teacher (class_id, teacher_id, subject) values ($1, $2, 'Choir'), ($1, $3, 'Choir')`,
+      `insert into ${lists.schema}.teaching_assignment (class_id, teacher_id, subject) values ($1, $2, 'Choir'), ($1, $3, 'Choir')`,
       [classId, three, two],
     );
     expect(ids(await found(`class_id=${classId}`))).toEqual([one, two, three]);
@@ -571,7 +571,10 @@ describe('a teacher that is deleted', () => {
     [
       'is another teacher of',
       (classId, teacherId) =>
-        rows(`insert into ${school.schema}.class_teacher (class_id, teacher_id) values ($1, $2)`, [classId, teacherId]),
+        rows(`insert into ${school.schema}.teaching_assignment (class_id, teacher_id) values ($1, $2)`, [
+          classId,
+          teacherId,
+        ]),
     ],
     ['has a slot in', async (classId, teacherId) => await slot(school, classId, await subject(), teacherId, 1, 1)],
   ])('must not be one who %s a class of this year: 409 in_use, and they stay', async (_how, assign) => {
@@ -800,10 +803,10 @@ describe('/me/classes', () => {
     const [art, zoology] = [await subject(called.art), await subject(called.zoology)];
     await teach(taught.classId, zoology, teacher.id);
     await teach(taught.classId, art, teacher.id);
-    await rows(`insert into ${school.schema}.class_teacher (class_id, teacher_id, subject) values ($1, $2, 'Choir')`, [
-      taught.classId,
-      teacher.id,
-    ]);
+    await rows(
+      `insert into ${school.schema}.teaching_assignment (class_id, teacher_id, subject) values ($1, $2, 'Choir')`,
+      [taught.classId, teacher.id],
+    );
     for (const is_active of [true, false]) {
       await school.admin.post(
         '/api/students',

@@ -41,7 +41,9 @@ beforeAll(async () => {
   await service.database.query(`update ${schema}.teacher set user_id = $1 where id = $2`, [teacher.id, near]);
   await service.database.query(`delete from ${schema}.class_subject where class_id <> id`);
   for (const id of [near, far]) {
-    await service.database.query(`delete from ${schema}.class_teacher where class_id = $1 or teacher_id = $1`, [id]);
+    await service.database.query(`delete from ${schema}.teaching_assignment where class_id = $1 or teacher_id = $1`, [
+      id,
+    ]);
     await service.database.query(`update ${schema}.class_subject set teacher_id = null where class_id = $1`, [id]);
     await service.database.query(`update ${schema}.class set class_teacher_id = null where class_teacher_id = $1`, [
       id,
