@@ -313,7 +313,7 @@ describe('the document', () => {
 describe('a list and its record', () => {
   /** The record that a list shows, as its function names it. */
   const sources = service.database.query<{ name: string; source: string; record: string | null }>(
-    `select proname as name, prosrc as source, substring(prosrc from 'core\\.page\\(''(\\w+)''') as record from pg_proc where pronamespace = 'api'::regnamespace`,
+    `select proname as name, prosrc as source, substring(prosrc from 'core\\.record_page\\(''(\\w+)''') as record from pg_proc where pronamespace = 'api'::regnamespace`,
   );
   const records = service.database.query<{ name: string; sorts: string[]; filters: string[]; search: string | null }>(
     `select name, array(select jsonb_object_keys(sorts)) as sorts, array(select jsonb_object_keys(filters)) as filters, search from core.record order by name`,
