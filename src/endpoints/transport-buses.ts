@@ -3,23 +3,26 @@ import { resource } from '../http/endpoint.ts';
 import { date, Deleted, flag, id, optionalText, page, text, timestamps } from '../http/schemas.ts';
 
 const fields = {
-  registration_number: text(50).meta({ description: 'Unique in the school, in any case.', examples: ['LX21 ABC'] }),
+  registration_number: text(50).meta({
+    description: 'Unique within the school, ignoring case.',
+    examples: ['LX21 ABC'],
+  }),
   capacity: z
     .int()
     .min(1)
     .max(500)
     .meta({ description: 'Seats for students.', examples: [40] }),
   model: optionalText(100).meta({ examples: ['Iveco Daily'] }),
-  insurance_expires_on: date.nullish().meta({ description: 'The last day on which it is insured.' }),
-  fitness_expires_on: date.nullish().meta({ description: 'The last day on which its fitness certificate is valid.' }),
-  is_active: z.boolean().optional().meta({ description: 'Whether it is in service.' }),
+  insurance_expires_on: date.nullish().meta({ description: 'Last day of insurance cover.' }),
+  fitness_expires_on: date.nullish().meta({ description: 'Last day on which the fitness certificate is valid.' }),
+  is_active: z.boolean().optional().meta({ description: 'Whether the bus is in service.' }),
 };
 
 const BusInput = z.strictObject(fields).meta({ id: 'BusInput' });
 const BusChange = z
   .strictObject(fields)
   .partial()
-  .meta({ id: 'BusChange', description: 'Any of the fields of a bus; those that are not named stay.' });
+  .meta({ id: 'BusChange', description: 'Any subset of the fields of a bus.' });
 
 const bus = {
   id,
@@ -36,28 +39,28 @@ const route = z.object({
   id,
   name: z.string(),
   code: z.string().nullable(),
-  is_assigned: z.boolean().meta({ description: 'Whether the route has an assignment today.' }),
+  is_assigned: z.boolean().meta({ description: 'Whether the route has a bus assignment today.' }),
   status: z
     .enum(['planned', 'cancelled', 'replaced'])
-    .meta({ description: 'cancelled: does not run today; replaced: today with another bus or driver.' }),
+    .meta({ description: 'cancelled: the route does not run today; replaced: it runs with another bus or driver.' }),
   driver_id: id.nullable(),
   driver_name: z.string().nullable(),
   driver_phone: z.string().nullable(),
   staff_id: id.nullable(),
   staff_name: z.string().nullable(),
   student_count: z.int(),
-  pickup_count: z.int().meta({ description: 'How many ride to school.' }),
-  drop_count: z.int().meta({ description: 'How many ride home.' }),
+  pickup_count: z.int().meta({ description: 'Students who ride to school.' }),
+  drop_count: z.int().meta({ description: 'Students who ride home.' }),
 });
 
 const BusDetail = z
   .object({
     ...bus,
-    route: route.nullable().meta({ description: 'The route that it runs today; the first, where there are several.' }),
+    route: route.nullable().meta({ description: "Today's route; the first one if the bus runs several." }),
     routes: z.array(route).meta({
-      description: 'All routes that it runs today, as the schedule says: several share a bus that is their own.',
+      description: 'All routes that the bus runs today according to the schedule.',
     }),
-    student_count: z.int().meta({ description: 'The students who are enrolled in these routes.' }),
+    student_count: z.int().meta({ description: 'Students enrolled in these routes.' }),
     documents: z
       .array(
         z.object({
@@ -67,7 +70,7 @@ const BusDetail = z
           is_expired: z.boolean(),
         }),
       )
-      .meta({ description: 'The first to expire first.' }),
+      .meta({ description: 'Ordered by expiry date.' }),
     assignments: z
       .array(
         z.object({
@@ -80,7 +83,7 @@ const BusDetail = z
           ends_on: date.nullable(),
         }),
       )
-      .meta({ description: 'Of today and to come.' }),
+      .meta({ description: 'Current and future assignments.' }),
     ...timestamps,
   })
   .meta({ id: 'BusDetail' });
@@ -88,16 +91,18 @@ const BusDetail = z
 export const transportBuses = resource(
   '/transport/buses',
   'Buses',
-  'The buses, what they run, and whether their papers are valid.',
+  'Buses, their routes and the validity of their documents.',
   {
     'GET /': {
       operation: 'transport_buses_list',
       summary: 'List buses',
-      description: 'Searches registration number and model.',
+      description: '`search` matches the registration number and the model.',
       query: page(
         {
           is_active: flag.optional(),
-          expires_before: date.optional().meta({ description: 'Insurance or fitness expires before this day.' }),
+          expires_before: date
+            .optional()
+            .meta({ description: 'Insurance or fitness certificate expires before this day.' }),
         },
         ['registration_number', 'capacity', 'insurance_expires_on', 'fitness_expires_on', 'created_at'],
       ),
@@ -106,32 +111,32 @@ export const transportBuses = resource(
     },
     'POST /': {
       operation: 'transport_buses_create',
-      summary: 'Add a bus',
-      description: '409 when another one has its registration number.',
+      summary: 'Create a bus',
+      description: '409 `conflict` if another bus has this registration number.',
       body: BusInput,
       answer: Bus,
       isCreate: true,
     },
-    'GET /:id': { operation: 'transport_buses_get', summary: 'Read a bus', answer: Bus },
+    'GET /:id': { operation: 'transport_buses_get', summary: 'Get a bus', answer: Bus },
     'PUT /:id': {
       operation: 'transport_buses_update',
-      summary: 'Change a bus',
-      description: '409 for fewer seats than students ride on one of the two ways.',
+      summary: 'Update a bus',
+      description: '409 `conflict` if the new capacity is below the number of students on one of the two trips.',
       body: BusChange,
       answer: Bus,
     },
     'DELETE /:id': {
       operation: 'transport_buses_delete',
-      summary: 'Remove a bus',
+      summary: 'Delete a bus',
       description:
-        'What it did stays, and its registration number is free again. 409 `in_use` while a route has it or an assignment has not ended.',
+        'The history is kept and the registration number can be used again. 409 `in_use` while a route uses the bus or an assignment has not ended.',
       answer: Deleted,
     },
     'GET /:id/details': {
       operation: 'transport_buses_details',
-      summary: 'Read a bus with its routes',
+      summary: 'Get a bus with its routes',
       description:
-        'The routes that it runs today, who drives, how many students are enrolled, its papers, its assignments.',
+        "Today's routes with their drivers and student counts, the documents and the assignments of the bus.",
       answer: BusDetail,
     },
   },

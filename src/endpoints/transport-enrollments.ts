@@ -4,12 +4,12 @@ import { clock, Deleted, id, optionalText, page, pathId, timestamp, timestamps }
 
 const enrollmentType = z
   .enum(['pickup', 'drop', 'both'])
-  .meta({ description: 'Whether they ride to school (pickup), home (drop) or both ways.' });
+  .meta({ description: 'The trips that the student rides: to school (pickup), home (drop) or both.' });
 const status = z.enum(['active', 'cancelled']);
 
 const EnrollmentInput = z
   .strictObject({
-    student_id: id.meta({ description: 'An active student, who rides no other route.' }),
+    student_id: id.meta({ description: 'An active student without another active enrollment.' }),
     route_id: id,
     stop_id: id.meta({ description: 'A stop of the route.' }),
     enrollment_type: enrollmentType,
@@ -28,14 +28,14 @@ const Enrollment = z
     route_name: z.string(),
     stop_id: id,
     stop_name: z.string(),
-    stop_sequence: z.int().nullable().meta({ description: 'Null when the stop was removed.' }),
+    stop_sequence: z.int().nullable().meta({ description: 'Null if the stop was deleted.' }),
     pickup_time: clock.nullable(),
     drop_time: clock.nullable(),
     enrollment_type: enrollmentType,
     status,
-    bus_id: id.nullable().meta({ description: 'The bus of today.' }),
+    bus_id: id.nullable().meta({ description: "Today's bus." }),
     bus_registration_number: z.string().nullable(),
-    driver_name: z.string().nullable().meta({ description: 'Who drives today.' }),
+    driver_name: z.string().nullable().meta({ description: "Today's driver." }),
     driver_phone: z.string().nullable(),
     cancelled_at: timestamp.nullable(),
     cancelled_by: id.nullable(),
@@ -47,20 +47,20 @@ const Enrollment = z
 
 export const transportEnrollments = resource(
   '/transport',
-  'Transport enrolments',
-  'Who rides which route from which stop. A student sees their own.',
+  'Transport enrollments',
+  'Enrollments of students in routes and stops. A student sees only their own.',
   {
     'GET /enrollments': {
       operation: 'transport_enrollments_list',
-      summary: 'List enrolments',
+      summary: 'List enrollments',
       description:
-        'Cancelled ones too, unless status says otherwise. Searches the student by name and admission number.',
+        'Includes cancelled enrollments unless `status` is given. `search` matches the name and admission number of the student.',
       query: page(
         {
           route_id: pathId.optional(),
           student_id: pathId.optional(),
           stop_id: pathId.optional(),
-          class_id: pathId.optional().meta({ description: 'The class that the student is in now.' }),
+          class_id: pathId.optional().meta({ description: 'The current class of the student.' }),
           status: status.optional(),
           enrollment_type: enrollmentType.optional(),
         },
@@ -71,18 +71,19 @@ export const transportEnrollments = resource(
     },
     'POST /enroll': {
       operation: 'transport_enroll_create',
-      summary: 'Enrol a student',
+      summary: 'Enroll a student',
       description:
-        'A bus has its seats twice: on the way to school, and home. 409 when no seat is left on one of the ways, also in a bus that is assigned for later, and when the student rides already.',
+        'Seats are counted separately for the trip to school and the trip home. 409 `conflict` if a requested trip has no free seat, also in a bus that is assigned for later, or if the student already has an active enrollment.',
       body: EnrollmentInput,
       answer: Enrollment,
       isCreate: true,
     },
-    'GET /enroll/:id': { operation: 'transport_enroll_get', summary: 'Read an enrolment', answer: Enrollment },
+    'GET /enroll/:id': { operation: 'transport_enroll_get', summary: 'Get an enrollment', answer: Enrollment },
     'DELETE /enroll/:id': {
       operation: 'transport_enroll_cancel',
-      summary: 'Cancel an enrolment',
-      description: 'It stays in the list as cancelled. 409 `invalid_state` when it was cancelled before.',
+      summary: 'Cancel an enrollment',
+      description:
+        'The enrollment stays in the list with status `cancelled`. 409 `invalid_state` if it is already cancelled.',
       query: z.strictObject({ reason: optionalText(500).meta({ examples: ['Moved house'] }) }),
       answer: Deleted,
     },

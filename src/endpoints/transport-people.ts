@@ -4,13 +4,16 @@ import { date, Deleted, flag, id, optionalText, page, text, timestamps } from '.
 
 const name = text(100).meta({ examples: ['Kofi Mensah'] });
 const phone = optionalText(50).meta({ examples: ['+44 20 7946 0123'] });
-const isActive = z.boolean().optional().meta({ description: 'Whether they work at present.' });
+const isActive = z.boolean().optional().meta({ description: 'Whether the person currently works for the school.' });
 
 const driverFields = {
   name,
   phone,
-  license_number: text(50).meta({ description: 'Unique in the school, in any case.', examples: ['MENSA712116K99'] }),
-  license_expires_on: date.nullish().meta({ description: 'The last day on which it is valid.' }),
+  license_number: text(50).meta({
+    description: 'Unique within the school, ignoring case.',
+    examples: ['MENSA712116K99'],
+  }),
+  license_expires_on: date.nullish().meta({ description: 'Last day on which the license is valid.' }),
   address: optionalText(500),
   is_active: isActive,
 };
@@ -18,7 +21,7 @@ const DriverInput = z.strictObject(driverFields).meta({ id: 'DriverInput' });
 const DriverChange = z
   .strictObject(driverFields)
   .partial()
-  .meta({ id: 'DriverChange', description: 'Any of the fields of a driver; those that are not named stay.' });
+  .meta({ id: 'DriverChange', description: 'Any subset of the fields of a driver.' });
 
 const Driver = z
   .object({
@@ -27,21 +30,24 @@ const Driver = z
     phone: z.string().nullable(),
     license_number: z.string(),
     license_expires_on: date.nullable(),
-    address: z.string().nullable().meta({ description: 'Null to a teacher who only reaches the classes they teach.' }),
+    address: z
+      .string()
+      .nullable()
+      .meta({ description: 'Null for a teacher whose row scope is limited to the classes they teach.' }),
     is_active: z.boolean(),
     ...timestamps,
   })
   .meta({ id: 'Driver' });
 
-export const transportDrivers = resource('/transport/drivers', 'Drivers', 'Who drives.', {
+export const transportDrivers = resource('/transport/drivers', 'Drivers', 'Bus drivers.', {
   'GET /': {
     operation: 'transport_drivers_list',
     summary: 'List drivers',
-    description: 'Searches name, licence and phone.',
+    description: '`search` matches name, license number and phone.',
     query: page(
       {
         is_active: flag.optional(),
-        expires_before: date.optional().meta({ description: 'The licence expires before this day.' }),
+        expires_before: date.optional().meta({ description: 'The license expires before this day.' }),
       },
       ['name', 'license_expires_on', 'created_at'],
     ),
@@ -50,19 +56,19 @@ export const transportDrivers = resource('/transport/drivers', 'Drivers', 'Who d
   },
   'POST /': {
     operation: 'transport_drivers_create',
-    summary: 'Add a driver',
-    description: '409 when another one has this licence.',
+    summary: 'Create a driver',
+    description: '409 `conflict` if another driver has this license number.',
     body: DriverInput,
     answer: Driver,
     isCreate: true,
   },
-  'GET /:id': { operation: 'transport_drivers_get', summary: 'Read a driver', answer: Driver },
-  'PUT /:id': { operation: 'transport_drivers_update', summary: 'Change a driver', body: DriverChange, answer: Driver },
+  'GET /:id': { operation: 'transport_drivers_get', summary: 'Get a driver', answer: Driver },
+  'PUT /:id': { operation: 'transport_drivers_update', summary: 'Update a driver', body: DriverChange, answer: Driver },
   'DELETE /:id': {
     operation: 'transport_drivers_delete',
-    summary: 'Remove a driver',
+    summary: 'Delete a driver',
     description:
-      'What they did stays, and the licence number is free again. 409 `in_use` while a route has them or an assignment has not ended.',
+      'The history is kept and the license number can be used again. 409 `in_use` while a route uses the driver or an assignment has not ended.',
     answer: Deleted,
   },
 });
@@ -74,7 +80,7 @@ const StaffInput = z.strictObject(staffFields).meta({ id: 'TransportStaffInput' 
 const StaffChange = z
   .strictObject(staffFields)
   .partial()
-  .meta({ id: 'TransportStaffChange', description: 'Any of the fields; those that are not named stay.' });
+  .meta({ id: 'TransportStaffChange', description: 'Any subset of the fields.' });
 
 const Staff = z
   .object({ id, name: z.string(), phone: z.string().nullable(), role, is_active: z.boolean(), ...timestamps })
@@ -82,16 +88,16 @@ const Staff = z
 
 const trips = z
   .int()
-  .meta({ description: 'Ways to and from school in a week, on its working days, as far as somebody rides.' });
+  .meta({ description: 'Trips to and from school per week, counting only trips that have enrolled students.' });
 const Workload = z
   .object({
     staff_id: id,
     name: z.string(),
     role,
     is_active: z.boolean(),
-    assigned_routes: z.int().meta({ description: 'Routes today and to come.' }),
+    assigned_routes: z.int().meta({ description: 'Routes of current and future assignments.' }),
     trips_per_week: trips,
-    student_count: z.int().meta({ description: 'Students on the route of today.' }),
+    student_count: z.int().meta({ description: "Students on today's routes." }),
     assignments: z.array(
       z.object({
         assignment_id: id,
@@ -109,44 +115,39 @@ const Workload = z
   })
   .meta({ id: 'TransportWorkload' });
 
-export const transportStaff = resource(
-  '/transport/staff',
-  'Transport staff',
-  'Who works for transport without driving.',
-  {
-    'GET /': {
-      operation: 'transport_staff_list',
-      summary: 'List the staff of transport',
-      description: 'Searches name and phone.',
-      query: page({ role: role.optional(), is_active: flag.optional() }, ['name', 'role', 'created_at']),
-      answer: Staff,
-      isPage: true,
-    },
-    'POST /': {
-      operation: 'transport_staff_create',
-      summary: 'Add somebody to the staff',
-      body: StaffInput,
-      answer: Staff,
-      isCreate: true,
-    },
-    'GET /:id': { operation: 'transport_staff_get', summary: 'Read one of the staff', answer: Staff },
-    'PUT /:id': {
-      operation: 'transport_staff_update',
-      summary: 'Change one of the staff',
-      body: StaffChange,
-      answer: Staff,
-    },
-    'DELETE /:id': {
-      operation: 'transport_staff_delete',
-      summary: 'Remove one of the staff',
-      description: 'What they did stays. 409 `in_use` while an assignment has not ended.',
-      answer: Deleted,
-    },
-    'GET /:id/workload': {
-      operation: 'transport_staff_workload',
-      summary: 'Read how much somebody has to do',
-      description: 'The routes they help on today and later, the trips of a week, the students.',
-      answer: Workload,
-    },
+export const transportStaff = resource('/transport/staff', 'Transport staff', 'Transport staff other than drivers.', {
+  'GET /': {
+    operation: 'transport_staff_list',
+    summary: 'List transport staff',
+    description: '`search` matches name and phone.',
+    query: page({ role: role.optional(), is_active: flag.optional() }, ['name', 'role', 'created_at']),
+    answer: Staff,
+    isPage: true,
   },
-);
+  'POST /': {
+    operation: 'transport_staff_create',
+    summary: 'Create a staff member',
+    body: StaffInput,
+    answer: Staff,
+    isCreate: true,
+  },
+  'GET /:id': { operation: 'transport_staff_get', summary: 'Get a staff member', answer: Staff },
+  'PUT /:id': {
+    operation: 'transport_staff_update',
+    summary: 'Update a staff member',
+    body: StaffChange,
+    answer: Staff,
+  },
+  'DELETE /:id': {
+    operation: 'transport_staff_delete',
+    summary: 'Delete a staff member',
+    description: 'The history is kept. 409 `in_use` while an assignment has not ended.',
+    answer: Deleted,
+  },
+  'GET /:id/workload': {
+    operation: 'transport_staff_workload',
+    summary: 'Get the workload of a staff member',
+    description: 'Current and future route assignments, trips per week and student counts.',
+    answer: Workload,
+  },
+});

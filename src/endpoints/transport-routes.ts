@@ -2,8 +2,8 @@ import { z } from 'zod';
 import { resource } from '../http/endpoint.ts';
 import { clock, Deleted, flag, id, optionalText, page, pathId, text, timestamps, uniqueBy } from '../http/schemas.ts';
 
-/** A length, as it is written: nothing is rounded. */
-export const kilometres = z
+/** Kilometers with at most two decimals. More decimals are refused instead of rounded. */
+export const kilometers = z
   .number()
   .min(0)
   .max(9999.99)
@@ -12,21 +12,21 @@ export const kilometres = z
 
 const routeFields = {
   name: text(100).meta({ examples: ['North'] }),
-  code: optionalText(50).meta({ description: 'Unique in the school, in any case.', examples: ['N1'] }),
+  code: optionalText(50).meta({ description: 'Unique within the school, ignoring case.', examples: ['N1'] }),
   start_point: optionalText(200),
   end_point: optionalText(200),
-  distance_km: kilometres.nullish(),
-  bus_id: id.nullish().meta({ description: 'The bus that runs it on days without an assignment.' }),
-  driver_id: id.nullish().meta({ description: 'Who drives on days without an assignment.' }),
-  is_active: z.boolean().optional().meta({ description: 'Whether it runs.' }),
+  distance_km: kilometers.nullish(),
+  bus_id: id.nullish().meta({ description: 'Default bus, used on days without a bus assignment.' }),
+  driver_id: id.nullish().meta({ description: 'Default driver, used on days without a bus assignment.' }),
+  is_active: z.boolean().optional().meta({ description: 'Whether the route is in service.' }),
 };
 const RouteInput = z.strictObject(routeFields).meta({ id: 'RouteInput' });
 const RouteChange = z
   .strictObject(routeFields)
   .partial()
-  .meta({ id: 'RouteChange', description: 'Any of the fields of a route; those that are not named stay.' });
+  .meta({ id: 'RouteChange', description: 'Any subset of the fields of a route.' });
 
-const count = z.int().nullable().meta({ description: 'Null to a student.' });
+const count = z.int().nullable().meta({ description: 'Null when a student reads it.' });
 const Route = z
   .object({
     id,
@@ -55,11 +55,12 @@ const Route = z
       .nullable()
       .meta({
         description:
-          'What runs it today: the exception of the day, else its assignment, else its own bus and driver. Null when it is not active.',
+          "Today's bus and driver: from today's exception, else from the assignment, else the defaults of the route. Null if the route is inactive.",
       }),
     stop_count: z.int(),
     capacity: z.int().nullable().meta({
-      description: 'Seats of the smallest bus that runs it from today on; null without a bus, and to a student.',
+      description:
+        'Seats of the smallest bus that serves the route from today on. Null without a bus and when a student reads it.',
     }),
     student_count: count,
     pickup_count: count,
@@ -73,16 +74,20 @@ const sequence = z
   .min(1)
   .max(1000)
   .meta({
-    description: 'Its place on the way to school, from 1; the stops from there on move. Beyond the end is last.',
+    description:
+      'Position on the way to school, from 1. Inserting a stop moves the following ones; a number beyond the end appends.',
     examples: [1],
   });
 const stopFields = {
   name: text(100).meta({ examples: ['Oak Street'] }),
   sequence: sequence.optional(),
-  pickup_time: clock.nullish().meta({ description: 'On the way to school, `HH:MM`; rises from stop to stop.' }),
+  pickup_time: clock.nullish().meta({ description: 'On the way to school, `HH:MM`. Must increase from stop to stop.' }),
   drop_time: clock
     .nullish()
-    .meta({ description: 'On the way home, `HH:MM`; rises along the route, or falls along it.', examples: ['15:45'] }),
+    .meta({
+      description: 'On the way home, `HH:MM`. Must increase or decrease consistently along the route.',
+      examples: ['15:45'],
+    }),
   latitude: z
     .number()
     .min(-90)
@@ -99,7 +104,7 @@ const stopFields = {
 const StopInput = z.strictObject({ route_id: id, ...stopFields }).meta({ id: 'StopInput' });
 const StopChange = z.strictObject(stopFields).partial().meta({
   id: 'StopChange',
-  description: 'Any of the fields of a stop; those that are not named stay, and so does the route.',
+  description: 'Any subset of the fields of a stop. The route cannot be changed.',
 });
 
 const Stop = z
@@ -125,23 +130,23 @@ const StopOrder = z
       .min(1)
       .max(1000)
       .superRefine(uniqueBy<number>())
-      .meta({ description: 'Each stop of the route once, in the new order.' }),
+      .meta({ description: 'Every stop of the route exactly once, in the new order.' }),
   })
   .meta({ id: 'StopOrder' });
 
 export const transportRoutes = resource(
   '/transport/routes',
   'Routes',
-  'The rounds that buses make. A student sees the route that they ride.',
+  'Bus routes. A student sees only the route in which they are enrolled.',
   {
     'GET /': {
       operation: 'transport_routes_list',
       summary: 'List routes',
-      description: 'Searches name, code and both ends.',
+      description: '`search` matches name, code, start and end point.',
       query: page(
         {
-          bus_id: pathId.optional().meta({ description: 'Its own bus, or the one of today.' }),
-          driver_id: pathId.optional().meta({ description: 'Its own driver, or the one of today.' }),
+          bus_id: pathId.optional().meta({ description: "The default bus of the route or today's bus." }),
+          driver_id: pathId.optional().meta({ description: "The default driver of the route or today's driver." }),
           is_active: flag.optional(),
         },
         ['name', 'code', 'distance_km', 'created_at'],
@@ -151,39 +156,39 @@ export const transportRoutes = resource(
     },
     'POST /': {
       operation: 'transport_routes_create',
-      summary: 'Add a route',
-      description: '409 when another one has its code.',
+      summary: 'Create a route',
+      description: '409 `conflict` if another route has this code.',
       body: RouteInput,
       answer: Route,
       isCreate: true,
     },
-    'GET /:id': { operation: 'transport_routes_get', summary: 'Read a route', answer: Route },
+    'GET /:id': { operation: 'transport_routes_get', summary: 'Get a route', answer: Route },
     'PUT /:id': {
       operation: 'transport_routes_update',
-      summary: 'Change a route',
-      description: '409 for a bus that has fewer seats than students ride on one of the two ways.',
+      summary: 'Update a route',
+      description: '409 `conflict` if the bus has fewer seats than there are students on one of the two trips.',
       body: RouteChange,
       answer: Route,
     },
     'DELETE /:id': {
       operation: 'transport_routes_delete',
-      summary: 'Remove a route',
-      description: 'With its stops. 409 `in_use` while students ride it or an assignment has not ended.',
+      summary: 'Delete a route',
+      description: 'Also deletes its stops. 409 `in_use` while students are enrolled or an assignment has not ended.',
       answer: Deleted,
     },
     'GET /:id/stops': {
       operation: 'transport_routes_stops',
       summary: 'List the stops of a route',
-      description: 'In their order. Searches the name.',
+      description: 'Ordered by sequence. `search` matches the name.',
       query: page({}, ['sequence', 'name', 'pickup_time']),
       answer: Stop,
       isPage: true,
     },
     'POST /:id/stops/reorder': {
       operation: 'transport_routes_reorder',
-      summary: 'Put the stops of a route in another order',
+      summary: 'Reorder the stops of a route',
       description:
-        'All of them at once; answers them in their new order. Times stay with the places, so that they still rise: the bus comes to the second stop when it came to the second before. 422 for a stop of another route.',
+        'Takes all stops of the route and returns them in their new order. Times stay with the positions: the new second stop gets the times of the old second stop. 422 `invalid_reference` for a stop of another route.',
       body: StopOrder,
       answer: z.array(Stop),
     },
@@ -193,37 +198,37 @@ export const transportRoutes = resource(
 export const transportStops = resource(
   '/transport/stops',
   'Stops',
-  'Where buses stop, and when. A student sees those of the route that they ride.',
+  'Bus stops and their times. A student sees only the stops of the route in which they are enrolled.',
   {
     'GET /': {
       operation: 'transport_stops_list',
       summary: 'List stops',
-      description: 'Route by route, in their order. Searches stop and route.',
+      description: 'Ordered by route and sequence. `search` matches the names of stop and route.',
       query: page({ route_id: pathId.optional() }, ['sequence', 'name', 'pickup_time']),
       answer: Stop,
       isPage: true,
     },
     'POST /': {
       operation: 'transport_stops_create',
-      summary: 'Add a stop',
+      summary: 'Create a stop',
       description:
-        'At the end of its route, or at a place of it. 409 for a time that would go backwards along the route.',
+        'Appends the stop to its route or inserts it at `sequence`. 409 `conflict` if its times would go backwards along the route.',
       body: StopInput,
       answer: Stop,
       isCreate: true,
     },
-    'GET /:id': { operation: 'transport_stops_get', summary: 'Read a stop', answer: Stop },
+    'GET /:id': { operation: 'transport_stops_get', summary: 'Get a stop', answer: Stop },
     'PUT /:id': {
       operation: 'transport_stops_update',
-      summary: 'Change a stop',
-      description: 'Another sequence moves it there. 409 for a time that would go backwards along the route.',
+      summary: 'Update a stop',
+      description: 'A new `sequence` moves the stop. 409 `conflict` if its times would go backwards along the route.',
       body: StopChange,
       answer: Stop,
     },
     'DELETE /:id': {
       operation: 'transport_stops_delete',
-      summary: 'Remove a stop',
-      description: 'Those after it move up. 409 `in_use` while students board there.',
+      summary: 'Delete a stop',
+      description: 'The following stops move up. 409 `in_use` while students board at the stop.',
       answer: Deleted,
     },
   },

@@ -12,10 +12,12 @@ const ScheduledRoute = z
     route_name: z.string(),
     route_code: name,
     status: z.enum(['planned', 'cancelled', 'replaced']),
-    reason: z.string().nullable().meta({ description: 'Why it is cancelled or replaced.' }),
+    reason: z.string().nullable().meta({ description: 'Reason for the cancellation or replacement.' }),
     exception_id: id.nullable(),
     assignment_id: id.nullable(),
-    bus_id: id.nullable().meta({ description: 'Null when the route has none, or its own is on another route.' }),
+    bus_id: id
+      .nullable()
+      .meta({ description: 'Null if the route has no bus, or if its default bus serves another route on that day.' }),
     bus_registration_number: name,
     driver_id: id.nullable(),
     driver_name: name,
@@ -34,9 +36,11 @@ const ExceptionInput = z
   .strictObject({
     route_id: id,
     date,
-    kind: kind.meta({ description: 'cancelled: the route does not run; replaced: with another bus or driver.' }),
-    bus_id: id.nullish().meta({ description: 'For replaced: the bus that comes instead.' }),
-    driver_id: id.nullish().meta({ description: 'For replaced: who drives instead.' }),
+    kind: kind.meta({
+      description: 'cancelled: the route does not run; replaced: it runs with another bus or driver.',
+    }),
+    bus_id: id.nullish().meta({ description: 'The replacement bus; only with kind `replaced`.' }),
+    driver_id: id.nullish().meta({ description: 'The replacement driver; only with kind `replaced`.' }),
     reason: optionalText(500).meta({ examples: ['Snow'] }),
   })
   .superRefine((given, context) => {
@@ -45,11 +49,11 @@ const ExceptionInput = z
       context.addIssue({
         code: 'custom',
         path: ['bus_id'],
-        message: 'is required, or driver_id, when kind is replaced',
+        message: 'is required when kind is replaced, unless driver_id is given',
       });
     for (const field of ['bus_id', 'driver_id'] as const)
       if (!isReplaced && given[field])
-        context.addIssue({ code: 'custom', path: [field], message: 'goes with kind replaced' });
+        context.addIssue({ code: 'custom', path: [field], message: 'can only be given when kind is replaced' });
   })
   .meta({ id: 'RouteExceptionInput' });
 
@@ -78,9 +82,9 @@ const Conflicts = z
           .enum(['bus', 'driver', 'staff', 'route', 'inactive', 'insurance', 'fitness', 'license', 'capacity'])
           .meta({
             description:
-              'bus, driver, staff: is on another route; route: has an assignment; inactive: not in service; insurance, fitness, license: expires; capacity: fewer seats than students.',
+              'bus, driver, staff: busy on another route; route: already assigned; inactive: not in service; insurance, fitness, license: expires; capacity: fewer seats than students.',
           }),
-        path: z.string().meta({ description: 'The field that is at fault.' }),
+        path: z.string().meta({ description: 'The field that causes the conflict.' }),
         message: z.string(),
         from_date: date.nullable(),
         to_date: date.nullable(),
@@ -93,20 +97,20 @@ const Conflicts = z
   })
   .meta({ id: 'TransportConflicts' });
 
-const some = { route_id: pathId.optional(), bus_id: pathId.optional(), driver_id: pathId.optional() };
+const resourceFilters = { route_id: pathId.optional(), bus_id: pathId.optional(), driver_id: pathId.optional() };
 
 export const transportSchedules = resource(
   '/transport/schedules',
   'Transport schedules',
-  'What runs which route on which day.',
+  'Daily schedules, exceptions and conflict checks of routes.',
   {
     'GET /': {
       operation: 'transport_schedules_list',
-      summary: 'List what runs day by day',
+      summary: 'List the daily schedule',
       description:
-        'Days with school only, a route for each line: a date, or from_date to to_date (100 days at most), of one of them alone a week; without any the week from today on. Searches the route. A student sees the route that they ride.',
+        'One entry per route and school day. Give `date`, or `from_date` and `to_date` (at most 100 days); with only one of the two, the list covers one week, and without any date the week from today. `search` matches the route. A student sees only the route in which they are enrolled.',
       query: days(
-        page({ date: date.optional(), from_date: date.optional(), to_date: date.optional(), ...some }, [
+        page({ date: date.optional(), from_date: date.optional(), to_date: date.optional(), ...resourceFilters }, [
           'date',
           'route_name',
         ]),
@@ -118,9 +122,9 @@ export const transportSchedules = resource(
     'GET /exceptions': {
       operation: 'transport_exceptions_list',
       summary: 'List exceptions',
-      description: 'Searches route, bus, driver and reason.',
+      description: '`search` matches route, bus, driver and reason.',
       query: days(
-        page({ ...some, kind: kind.optional(), from_date: date.optional(), to_date: date.optional() }, [
+        page({ ...resourceFilters, kind: kind.optional(), from_date: date.optional(), to_date: date.optional() }, [
           'date',
           'created_at',
         ]),
@@ -133,32 +137,32 @@ export const transportSchedules = resource(
       operation: 'transport_exceptions_create',
       summary: 'Cancel a route on a day, or replace its bus or driver',
       description:
-        '409 `conflict` when the route has an exception on that day; 409 `schedule_conflict` with all that is in the way of a replacement, routes that the bus runs of its own included.',
+        '409 `conflict` if the route already has an exception on that day. 409 `schedule_conflict` lists every conflict of a replacement, including routes that the bus serves by default.',
       body: ExceptionInput,
       answer: Exception,
       isCreate: true,
     },
-    'GET /exceptions/:id': { operation: 'transport_exceptions_get', summary: 'Read an exception', answer: Exception },
+    'GET /exceptions/:id': { operation: 'transport_exceptions_get', summary: 'Get an exception', answer: Exception },
     'DELETE /exceptions/:id': {
       operation: 'transport_exceptions_delete',
-      summary: 'Remove an exception',
+      summary: 'Delete an exception',
       description:
-        'The day is as planned again. 409 `schedule_conflict` when the bus or the driver of a cancelled route is needed elsewhere on that day.',
+        'Restores the planned schedule of the day. 409 `schedule_conflict` if the bus or driver of a cancelled route is used elsewhere on that day.',
       answer: Deleted,
     },
     'GET /conflict-check': {
       operation: 'transport_conflict_check',
-      summary: 'Say what is in the way',
+      summary: 'Check for conflicts',
       description:
-        'With a bus or a driver: what keeps them from running a route (route_id) or any in these days, as `POST /api/transport/bus-assignments` and, with kind replacement, `POST /api/transport/schedules/exceptions` would say. Without: what is wrong with what is planned for the route, or for all routes.',
+        'With a bus or driver: the conflicts that `POST /api/transport/bus-assignments` or, with kind `replacement`, `POST /api/transport/schedules/exceptions` would report for these days, for one route (`route_id`) or any. Without a bus or driver: the conflicts in the existing plan of the route or of all routes.',
       query: days(
         z.strictObject({
-          ...some,
+          ...resourceFilters,
           from_date: date,
           to_date: date,
           kind: z.enum(['assignment', 'replacement']).optional().meta({
             description:
-              'A replacement takes nothing from a route that runs; an assignment goes before what a route has of its own. assignment when it is not given.',
+              'A replacement cannot use a bus or driver that serves another route. An assignment overrides the defaults of other routes. Defaults to `assignment`.',
           }),
         }),
         366,
@@ -171,14 +175,14 @@ export const transportSchedules = resource(
 const assignmentFields = {
   bus_id: id,
   driver_id: id,
-  staff_id: id.nullish().meta({ description: 'Who helps on the bus.' }),
-  starts_on: date.optional().meta({ description: 'The first day; today when it is not given.' }),
-  ends_on: date.nullish().meta({ description: 'The last day; null until further notice.' }),
+  staff_id: id.nullish().meta({ description: 'The attendant on the bus.' }),
+  starts_on: date.optional().meta({ description: 'First day; defaults to today.' }),
+  ends_on: date.nullish().meta({ description: 'Last day; null means open-ended.' }),
 };
 const AssignmentInput = z.strictObject({ route_id: id, ...assignmentFields }).meta({ id: 'BusAssignmentInput' });
 const AssignmentChange = z.strictObject(assignmentFields).partial().meta({
   id: 'BusAssignmentChange',
-  description: 'Any of the fields; those that are not named stay, and so does the route.',
+  description: 'Any subset of the fields. The route cannot be changed.',
 });
 
 const Assignment = z
@@ -194,7 +198,7 @@ const Assignment = z
     staff_name: name,
     starts_on: date,
     ends_on: date.nullable(),
-    is_current: z.boolean().meta({ description: 'Whether it holds today.' }),
+    is_current: z.boolean().meta({ description: 'Whether the assignment covers today.' }),
     ...timestamps,
   })
   .meta({ id: 'BusAssignment' });
@@ -202,17 +206,17 @@ const Assignment = z
 export const transportAssignments = resource(
   '/transport/bus-assignments',
   'Bus assignments',
-  'Which bus, driver and helper run a route, from when to when.',
+  'Assignments of a bus, a driver and an attendant to a route for a period.',
   {
     'GET /': {
       operation: 'transport_assignments_list',
       summary: 'List assignments',
-      description: 'Searches bus, route, driver and helper.',
+      description: '`search` matches bus, route, driver and attendant.',
       query: page(
         {
-          ...some,
+          ...resourceFilters,
           staff_id: pathId.optional(),
-          date: date.optional().meta({ description: 'Those that hold on this day.' }),
+          date: date.optional().meta({ description: 'Assignments that cover this day.' }),
         },
         ['starts_on', 'ends_on', 'route_name'],
       ),
@@ -221,26 +225,26 @@ export const transportAssignments = resource(
     },
     'POST /': {
       operation: 'transport_assignments_create',
-      summary: 'Assign a bus, a driver and a helper to a route',
+      summary: 'Assign a bus, a driver and an attendant to a route',
       description:
-        'On these days it goes before the bus and driver that routes have of their own. 409 `schedule_conflict` names all that is in the way: none of them is in two places at a time, papers are valid (up to ends_on; on the first day where there is none), the bus has seats for all who ride.',
+        'During its period the assignment overrides the default bus and driver of routes. 409 `schedule_conflict` lists every conflict: a bus, driver or attendant that is busy elsewhere, documents that are not valid until `ends_on` (or on the first day of an open-ended assignment), or too few seats for the enrolled students.',
       body: AssignmentInput,
       answer: Assignment,
       isCreate: true,
     },
-    'GET /:id': { operation: 'transport_assignments_get', summary: 'Read an assignment', answer: Assignment },
+    'GET /:id': { operation: 'transport_assignments_get', summary: 'Get an assignment', answer: Assignment },
     'PUT /:id': {
       operation: 'transport_assignments_update',
-      summary: 'Change an assignment',
+      summary: 'Update an assignment',
       description:
-        'To end it, give its last day. 409 `schedule_conflict` as for a new one, unless it only becomes shorter.',
+        'Set `ends_on` to end the assignment. 409 `schedule_conflict` as on create, unless the change only shortens the period.',
       body: AssignmentChange,
       answer: Assignment,
     },
     'DELETE /:id': {
       operation: 'transport_assignments_delete',
-      summary: 'Remove an assignment that has not begun',
-      description: '409 `invalid_state` for one that began before today: it is ended by ends_on, and stays.',
+      summary: 'Delete a future assignment',
+      description: '409 `invalid_state` if the assignment began before today. Set `ends_on` to end it instead.',
       answer: Deleted,
     },
   },

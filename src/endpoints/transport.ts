@@ -4,7 +4,7 @@ import { exporter, exportFormat, exportTypes, studentColumns } from '../http/exp
 import { amount, date, dayHoliday, Deleted, id, money, page, pathId, text, timestamps } from '../http/schemas.ts';
 import { frequency } from './fee-structures.ts';
 import { Generated } from './student-fees.ts';
-import { kilometres } from './transport-routes.ts';
+import { kilometers } from './transport-routes.ts';
 
 const name = z.string().nullable();
 const total = { total: z.int(), active: z.int() };
@@ -15,7 +15,7 @@ const Dashboard = z
     date,
     is_school_day: z.boolean(),
     holiday: dayHoliday,
-    buses: z.object({ ...total, seats: z.int().meta({ description: 'Of those in service.' }) }),
+    buses: z.object({ ...total, seats: z.int().meta({ description: 'Seats of the active buses.' }) }),
     drivers: z.object(total),
     staff: z.object(total),
     routes: z.object(total),
@@ -31,11 +31,14 @@ const Dashboard = z
           driver_name: name,
           capacity: z.int().nullable(),
           ...counts,
-          seats_left: z.int().nullable().meta({ description: 'On the fuller of the two ways; null without a bus.' }),
+          seats_left: z
+            .int()
+            .nullable()
+            .meta({ description: 'Free seats on the fuller of the two trips (pickup or drop); null without a bus.' }),
           percent: z.number().nullable(),
         }),
       )
-      .meta({ description: 'Each active route with the bus of today.' }),
+      .meta({ description: "Each active route with today's bus." }),
     exceptions: z
       .array(
         z.object({
@@ -51,7 +54,7 @@ const Dashboard = z
           student_count: z.int(),
         }),
       )
-      .meta({ description: 'Routes that are cancelled today, or run with another bus or driver.' }),
+      .meta({ description: 'Routes that are cancelled today or run with a replacement bus or driver.' }),
     expiring: z
       .array(
         z.object({
@@ -66,28 +69,28 @@ const Dashboard = z
       )
       .meta({
         description:
-          'Papers of buses and drivers in service that expire within 30 days or have expired, the first to expire first.',
+          'Documents of active buses and drivers that expire within 30 days or have expired, ordered by expiry date.',
       }),
     without_bus: z
       .array(z.object({ route_id: id, route_name: z.string(), student_count: z.int() }))
-      .meta({ description: 'Routes that students ride and no bus runs today.' }),
+      .meta({ description: 'Routes that have enrolled students but no bus today.' }),
     inactive_students: z
       .array(
         z.object({ enrollment_id: id, student_id: id, student_name: z.string(), route_id: id, route_name: z.string() }),
       )
-      .meta({ description: 'Students who have a seat and are not active.' }),
+      .meta({ description: 'Inactive students who are still enrolled.' }),
   })
   .meta({ id: 'TransportDashboard' });
 
 const planFields = {
   name: text(100).meta({ description: 'Unique among the fee structures of the year.', examples: ['Bus, up to 5 km'] }),
-  route_id: id.nullish().meta({ description: 'For who rides this route.' }),
-  min_km: kilometres.nullish().meta({ description: 'For routes of this length or more.', examples: [0] }),
-  max_km: kilometres.nullish().meta({ description: 'For routes below this length.', examples: [5] }),
+  route_id: id.nullish().meta({ description: 'Applies to students who ride this route.' }),
+  min_km: kilometers.nullish().meta({ description: 'Applies to routes of at least this length.', examples: [0] }),
+  max_km: kilometers.nullish().meta({ description: 'Applies to routes shorter than this length.', examples: [5] }),
   amount: money,
   frequency,
 };
-const isByOne = ({
+const hasOneCriterion = ({
   route_id,
   min_km,
   max_km,
@@ -96,23 +99,31 @@ const isByOne = ({
   min_km?: number | null | undefined;
   max_km?: number | null | undefined;
 }) => (route_id ?? null) === null || ((min_km ?? null) === null && (max_km ?? null) === null);
-const byOne = { path: ['route_id'], message: 'is not given beside min_km or max_km' };
-const isRange = ({ min_km, max_km }: { min_km?: number | null | undefined; max_km?: number | null | undefined }) =>
+const oneCriterion = { path: ['route_id'], message: 'cannot be combined with min_km or max_km' };
+const isValidRange = ({ min_km, max_km }: { min_km?: number | null | undefined; max_km?: number | null | undefined }) =>
   (max_km ?? null) === null || Number(max_km) > (min_km ?? 0);
-const range = { path: ['max_km'], message: 'must be more than min_km' };
+const rangeError = { path: ['max_km'], message: 'must be more than min_km' };
 
 const FeePlanInput = z
   .strictObject({
     ...planFields,
-    academic_year_id: id.optional().meta({ description: 'The current one when it is not given.' }),
+    academic_year_id: id.optional().meta({ description: 'Defaults to the current academic year.' }),
   })
-  .refine(isByOne, byOne)
-  .refine(isRange, range)
-  .meta({ id: 'TransportFeePlanInput', description: 'By route, by the length of routes, or for all who ride.' });
-const FeePlanChange = z.strictObject(planFields).partial().refine(isByOne, byOne).refine(isRange, range).meta({
-  id: 'TransportFeePlanChange',
-  description: 'Any of the fields; those that are not named stay, and so does the academic year.',
-});
+  .refine(hasOneCriterion, oneCriterion)
+  .refine(isValidRange, rangeError)
+  .meta({
+    id: 'TransportFeePlanInput',
+    description: 'Applies to one route, to routes within a range of lengths, or to every enrolled student.',
+  });
+const FeePlanChange = z
+  .strictObject(planFields)
+  .partial()
+  .refine(hasOneCriterion, oneCriterion)
+  .refine(isValidRange, rangeError)
+  .meta({
+    id: 'TransportFeePlanChange',
+    description: 'Any subset of the fields. The academic year cannot be changed.',
+  });
 
 const FeePlan = z
   .object({
@@ -127,9 +138,9 @@ const FeePlan = z
     amount,
     frequency,
     fee_structure_id: id.meta({
-      description: 'The fee structure behind it: what was billed is found by it in student fees.',
+      description: 'The fee structure that bills this plan; filter student fees by it.',
     }),
-    student_count: z.int().meta({ description: 'Who rides today and would be billed.' }),
+    student_count: z.int().meta({ description: 'Enrolled students whom the plan would bill today.' }),
     ...timestamps,
   })
   .meta({ id: 'TransportFeePlan' });
@@ -138,88 +149,98 @@ const GenerateFees = z
   .strictObject({
     date: date.optional().meta({
       description:
-        'A day of the academic year: who rides on it is billed, for the month, quarter, term or year that contains it. Today when it is not given, or the nearer end of the year.',
+        'A day of the academic year. Students enrolled on that day are billed for the month, quarter, term or year that contains it. Defaults to today, or to the first or last day of the year if today is outside it.',
       examples: [`${String(new Date().getUTCFullYear())}-09-01`],
     }),
-    due_date: date.optional().meta({ description: '30 days after `date` when it is not given.' }),
-    dry_run: z.boolean().optional().meta({ description: 'Only says what it would come to.' }),
+    due_date: date.optional().meta({ description: 'Defaults to 30 days after `date`.' }),
+    dry_run: z.boolean().optional().meta({ description: 'If true, returns the result without saving anything.' }),
   })
   .meta({ id: 'GenerateTransportFees' });
 
-export const transport = resource('/transport', 'Transport', 'Transport in figures, what it costs, and whom to call.', {
-  'GET /dashboard': {
-    operation: 'transport_dashboard',
-    summary: 'Read the dashboard of transport',
-    description:
-      'What there is, how full each route is, what is not as planned today, papers that expire, routes without a bus, inactive students with a seat.',
-    answer: Dashboard,
+export const transport = resource(
+  '/transport',
+  'Transport',
+  'Dashboard, fee plans and contact sheet of school transport.',
+  {
+    'GET /dashboard': {
+      operation: 'transport_dashboard',
+      summary: 'Get the transport dashboard',
+      description:
+        "Totals, occupancy of each route, today's exceptions, expiring documents, routes without a bus, and inactive students who are still enrolled.",
+      answer: Dashboard,
+    },
+    'GET /fee-plans': {
+      operation: 'transport_fee_plans_list',
+      summary: 'List fee plans',
+      description: '`search` matches the name.',
+      query: page({ route_id: pathId.optional(), academic_year_id: pathId.optional() }, [
+        'name',
+        'amount',
+        'created_at',
+      ]),
+      answer: FeePlan,
+      isPage: true,
+    },
+    'POST /fee-plans': {
+      operation: 'transport_fee_plans_create',
+      summary: 'Create a fee plan',
+      description:
+        'Creates a fee structure with one component. 409 `conflict` if the academic year already has a fee structure of this name.',
+      body: FeePlanInput,
+      answer: FeePlan,
+      isCreate: true,
+    },
+    'GET /fee-plans/:id': { operation: 'transport_fee_plans_get', summary: 'Get a fee plan', answer: FeePlan },
+    'PUT /fee-plans/:id': {
+      operation: 'transport_fee_plans_update',
+      summary: 'Update a fee plan',
+      description:
+        'Fees that are already billed keep their name and amount. 409 `in_use` if the frequency changes after fees were billed.',
+      body: FeePlanChange,
+      answer: FeePlan,
+    },
+    'DELETE /fee-plans/:id': {
+      operation: 'transport_fee_plans_delete',
+      summary: 'Delete a fee plan',
+      description: '409 `in_use` if fees were billed with this plan.',
+      answer: Deleted,
+    },
+    'POST /fee-plans/:id/generate': {
+      operation: 'transport_fee_plans_generate',
+      summary: 'Bill enrolled students',
+      description:
+        'Generates student fees, like `POST /api/finance/student-fees/generate`, for the students to whom the plan applies on the given day. Each period is billed once per student, so a second run bills only newly enrolled students.',
+      body: GenerateFees,
+      answer: Generated,
+    },
+    'GET /export/contact-sheet': {
+      operation: 'transport_contact_sheet',
+      summary: 'Export the contact sheet',
+      description:
+        'A .csv or .xlsx file of the enrolled students by route and stop: student, class, parent, phone, stop and times. Text that a spreadsheet program would read as a formula is neutralized.',
+      query: z.strictObject({
+        ...exportFormat,
+        route_id: pathId.optional().meta({ description: 'Only this route; 404 if it does not exist.' }),
+      }),
+      bytes: exportTypes,
+      handler: exporter('transport_contact_sheet', {
+        name: 'transport-contacts',
+        pageRows: 5000,
+        columns: [
+          { header: 'Route', type: 'text', width: 20 },
+          { header: 'Bus', type: 'text', width: 14 },
+          { header: 'Place', type: 'number' },
+          { header: 'Stop', type: 'text', width: 24 },
+          { header: 'Pickup', type: 'text' },
+          { header: 'Drop', type: 'text' },
+          studentColumns.student,
+          studentColumns.admissionNumber,
+          studentColumns.class,
+          { header: 'Rides', type: 'text' },
+          { header: 'Parent', type: 'text', width: 30 },
+          { header: 'Parent phone', type: 'text', width: 20 },
+        ],
+      }),
+    },
   },
-  'GET /fee-plans': {
-    operation: 'transport_fee_plans_list',
-    summary: 'List fee plans',
-    description: 'Searches the name.',
-    query: page({ route_id: pathId.optional(), academic_year_id: pathId.optional() }, ['name', 'amount', 'created_at']),
-    answer: FeePlan,
-    isPage: true,
-  },
-  'POST /fee-plans': {
-    operation: 'transport_fee_plans_create',
-    summary: 'Add a fee plan',
-    description: 'It is a fee structure with one component; 409 when the academic year has one of this name.',
-    body: FeePlanInput,
-    answer: FeePlan,
-    isCreate: true,
-  },
-  'GET /fee-plans/:id': { operation: 'transport_fee_plans_get', summary: 'Read a fee plan', answer: FeePlan },
-  'PUT /fee-plans/:id': {
-    operation: 'transport_fee_plans_update',
-    summary: 'Change a fee plan',
-    description:
-      'What was billed keeps its name and amount. 409 `in_use` for another frequency once fees were billed by it.',
-    body: FeePlanChange,
-    answer: FeePlan,
-  },
-  'DELETE /fee-plans/:id': {
-    operation: 'transport_fee_plans_delete',
-    summary: 'Remove a fee plan',
-    description: '409 `in_use` once fees were billed by it.',
-    answer: Deleted,
-  },
-  'POST /fee-plans/:id/generate': {
-    operation: 'transport_fee_plans_generate',
-    summary: 'Bill who rides',
-    description:
-      'Makes student fees as `POST /api/finance/student-fees/generate` does, for who rides on a day by this plan. A period is billed once, so that a second run bills only who is new.',
-    body: GenerateFees,
-    answer: Generated,
-  },
-  'GET /export/contact-sheet': {
-    operation: 'transport_contact_sheet',
-    summary: 'Export whom to call',
-    description:
-      'A .csv or .xlsx of who rides, route by route, in the order of the stops: student, class, parent and phone, stop and times. Text that a spreadsheet program would take for a formula is neutralised.',
-    query: z.strictObject({
-      ...exportFormat,
-      route_id: pathId.optional().meta({ description: 'Only this route; 404 when there is none.' }),
-    }),
-    bytes: exportTypes,
-    handler: exporter('transport_contact_sheet', {
-      name: 'transport-contacts',
-      pageRows: 5000,
-      columns: [
-        { header: 'Route', type: 'text', width: 20 },
-        { header: 'Bus', type: 'text', width: 14 },
-        { header: 'Place', type: 'number' },
-        { header: 'Stop', type: 'text', width: 24 },
-        { header: 'Pickup', type: 'text' },
-        { header: 'Drop', type: 'text' },
-        studentColumns.student,
-        studentColumns.admissionNumber,
-        studentColumns.class,
-        { header: 'Rides', type: 'text' },
-        { header: 'Parent', type: 'text', width: 30 },
-        { header: 'Parent phone', type: 'text', width: 20 },
-      ],
-    }),
-  },
-});
+);
