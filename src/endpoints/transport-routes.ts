@@ -82,12 +82,10 @@ const stopFields = {
   name: text(100).meta({ examples: ['Oak Street'] }),
   sequence: sequence.optional(),
   pickup_time: clock.nullish().meta({ description: 'On the way to school, `HH:MM`. Must increase from stop to stop.' }),
-  drop_time: clock
-    .nullish()
-    .meta({
-      description: 'On the way home, `HH:MM`. Must increase or decrease consistently along the route.',
-      examples: ['15:45'],
-    }),
+  drop_time: clock.nullish().meta({
+    description: 'On the way home, `HH:MM`. Must increase or decrease consistently along the route.',
+    examples: ['15:45'],
+  }),
   latitude: z
     .number()
     .min(-90)
