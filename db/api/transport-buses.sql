@@ -1,4 +1,4 @@
--- /api/transport/buses: the buses, what they run, and whether their papers are valid.
+-- /api/transport/buses: buses, their routes and documents.
 
 insert into core.operation (name, access, permission, feature, writes, idempotent, record) values
   ('transport_buses_list', 'tenant', 'transport.read', 'transport', false, false, null),
@@ -27,7 +27,7 @@ select core.define_record('bus', p_table => 'bus', p_key => 'b.id', p_source => 
   }$$,
   p_writable => '{registration_number,capacity,model,insurance_expires_on,fitness_expires_on,is_active}');
 
--- A bus runs the routes that the plan of today says, those that are cancelled today too.
+-- The routes of today's plan, including those that are cancelled today.
 select core.define_record('bus_detail', p_table => 'bus', p_key => 'b.id',
   p_source => $$
     bus b cross join lateral (
@@ -57,18 +57,19 @@ select core.define_record('bus_detail', p_table => 'bus', p_key => 'b.id',
   p_condition => 'b.deleted_at is null');
 
 select core.define_functions('transport_buses', 'bus', '{
-  "list": "Buses by registration number; search over that and the model; filters is_active, expires_before (a paper).",
-  "create": "A new bus; conflict when another has its registration number, in any case.",
-  "get": "One bus, or not_found.",
-  "update": "Changes what is given; conflict for fewer seats than students ride."
+  "list": "Buses by registration number. Searches registration number and model. Filters: is_active, expires_before.",
+  "create": "Creates a bus. Raises conflict for a registration number in use, ignoring case.",
+  "get": "One bus. Raises not_found.",
+  "update": "Updates a bus. Raises conflict for fewer seats than enrolled students."
 }');
 
--- Removes a bus; what it did stays. in_use while it is planned for a route.
 create function api.transport_buses_delete(p jsonb) returns json language sql as $$
-  select api.transport_remove('bus', (p ->> 'id')::bigint);
+  select api.transport_delete('bus', (p ->> 'id')::bigint);
 $$;
+comment on function api.transport_buses_delete is 'Soft-deletes a bus. Raises in_use while a route uses it.';
 
--- One bus with the routes it runs today, who drives, how many ride, its papers and assignments, or not_found.
 create function api.transport_buses_details(p jsonb) returns json language sql stable as $$
   select api.bus_detail_record((p ->> 'id')::bigint);
 $$;
+comment on function api.transport_buses_details is
+  'One bus with today''s routes, their drivers and students, its documents and assignments. Raises not_found.';

@@ -1,5 +1,6 @@
--- /api/transport/enrollments and /api/transport/enroll: who rides which route from which stop. That a bus takes no more students than it has
--- seats is for the triggers of the tables. A student finds their own; a teacher, if the school lets them see transport, those they teach.
+-- /api/transport/enrollments and /api/transport/enroll: enrollments of students in routes and stops. Triggers of the
+-- tables enforce the seats of a bus. A student sees their own enrollment; a teacher with transport.read sees those of
+-- the students they teach.
 
 insert into core.operation (name, access, permission, allows_own_rows, feature, writes, idempotent, record) values
   ('transport_enrollments_list', 'tenant', 'transport.read', true, 'transport', false, false, null),
@@ -7,7 +8,7 @@ insert into core.operation (name, access, permission, allows_own_rows, feature, 
   ('transport_enroll_get', 'tenant', 'transport.read', true, 'transport', false, false, 'transport_enrollment'),
   ('transport_enroll_cancel', 'tenant', 'transport.manage', false, 'transport', true, false, 'transport_enrollment');
 
--- The condition is for locks, which do without the joins: who reaches the classes they teach reaches the students in them.
+-- The condition repeats the row scope of students because record_lock reads the table without the joins.
 select core.define_record('transport_enrollment', p_table => 'transport_enrollment', p_key => 'e.id',
   p_source => $$
     transport_enrollment e join student s on s.id = e.student_id left join class c on c.id = s.class_id
@@ -39,44 +40,52 @@ select core.define_record('transport_enrollment', p_table => 'transport_enrollme
   p_unversioned_fields => '{bus_id,bus_registration_number,driver_name,driver_phone}');
 
 select core.define_functions('transport_enrollments', 'transport_enrollment', '{
-  "list": "Enrolments, the latest first, cancelled ones too; search over the student; filters route_id, student_id, stop_id, class_id (of now), status, enrollment_type."
+  "list": "Enrollments, latest first, cancelled ones included. Searches the student. Filters: route_id, student_id, stop_id, class_id (current), status, enrollment_type."
 }');
-select core.define_functions('transport_enroll', 'transport_enrollment', '{"get": "One enrolment, or not_found."}');
+select core.define_functions('transport_enroll', 'transport_enrollment', '{"get": "One enrollment. Raises not_found."}');
 
--- {student_id, route_id, stop_id, enrollment_type}: gives a student a seat. Raises invalid_reference for a student who is not active, an
--- unknown route and a stop of another, invalid_state where the route does not run, conflict when they ride already or the bus is full.
 create function api.transport_enroll_create(p jsonb) returns json language plpgsql as $$
 declare
   v_student_id bigint := (p ->> 'student_id')::bigint;
   v_route_id bigint := (p ->> 'route_id')::bigint;
   v_stop_id bigint := (p ->> 'stop_id')::bigint;
   v_id bigint;
-  v_other text;
+  v_route_name text;
 begin
   perform api.transport_require('student', v_student_id, 'student_id');
   if not (select is_active from student where id = v_student_id) then
-    perform core.refuse_field('invalid_reference', 'student_id', format('The student %s is not active.', v_student_id));
+    perform core.refuse_field('invalid_reference', 'student_id', format('Student %s is inactive.', v_student_id));
   end if;
   perform api.transport_require('route', v_route_id, 'route_id');
   if not exists (select from stop where id = v_stop_id and route_id = v_route_id and deleted_at is null) then
     perform core.refuse_field('invalid_reference', 'stop_id', format('This route has no stop %s.', v_stop_id));
   elsif not (select is_active from route where id = v_route_id) then
-    perform core.refuse_field('invalid_state', 'route_id', 'This route does not run.');
+    perform core.refuse_field('invalid_state', 'route_id', 'This route is inactive.');
   end if;
-  -- What was in the way may be cancelled while this looks: then it tries again.
+  -- A conflicting enrollment may be cancelled between the two statements; then the insert is tried again.
   loop
-    insert into transport_enrollment (student_id, route_id, stop_id, enrollment_type) values (v_student_id, v_route_id, v_stop_id, p ->> 'enrollment_type')
-      on conflict (student_id) where status = 'active' do nothing returning id into v_id;
+    insert into transport_enrollment (student_id, route_id, stop_id, enrollment_type)
+      values (v_student_id, v_route_id, v_stop_id, p ->> 'enrollment_type')
+      on conflict (student_id) where status = 'active' do nothing
+      returning id into v_id;
     exit when v_id is not null;
-    select r.name into v_other from transport_enrollment e join route r on r.id = e.route_id where e.student_id = v_student_id and e.status = 'active';
+    select r.name
+      into v_route_name
+      from transport_enrollment e
+      join route r on r.id = e.route_id
+      where e.student_id = v_student_id and e.status = 'active';
     if found then
-      perform core.refuse_field('conflict', 'student_id', format('The student rides %s already. Cancel that first.', v_other));
+      perform core.refuse_field('conflict', 'student_id',
+        format('The student is already enrolled in %s. Cancel that enrollment first.', v_route_name));
     end if;
   end loop;
   return api.transport_enrollment_record(v_id);
 end $$;
+comment on function api.transport_enroll_create is
+  'Enrolls a student: {student_id, route_id, stop_id, enrollment_type}. Raises invalid_reference for an inactive '
+  'student, an unknown route or a stop of another route; invalid_state for an inactive route; conflict if the student '
+  'is already enrolled or the bus is full.';
 
--- {reason}: cancels an enrolment, which stays to be read; invalid_state when it was cancelled before.
 create function api.transport_enroll_cancel(p jsonb) returns json language plpgsql as $$
 declare
   v_id bigint := (p ->> 'id')::bigint;
@@ -87,3 +96,5 @@ begin
     where id = v_id;
   return json_build_object('id', v_id);
 end $$;
+comment on function api.transport_enroll_cancel is
+  'Cancels an enrollment: {reason}. Raises invalid_state if it is already cancelled.';

@@ -1,4 +1,4 @@
--- /api/transport/drivers and /api/transport/staff: who drives, and who works for transport without driving.
+-- /api/transport/drivers and /api/transport/staff: drivers, and other transport staff.
 
 insert into core.operation (name, access, permission, feature, writes, idempotent, record) values
   ('transport_drivers_list', 'tenant', 'transport.read', 'transport', false, false, null),
@@ -13,7 +13,7 @@ insert into core.operation (name, access, permission, feature, writes, idempoten
   ('transport_staff_delete', 'tenant', 'transport.manage', 'transport', true, false, 'transport_staff'),
   ('transport_staff_workload', 'tenant', 'transport.read', 'transport', false, false, null);
 
--- Where a driver lives is for who reaches all of the school.
+-- The address of a driver is visible only with the scope "all".
 select core.define_record('driver', p_table => 'driver', p_key => 'd.id', p_source => 'driver d',
   p_columns => $$
     d.id, d.name, d.phone, d.license_number, d.license_expires_on, case when core.reaches_whole_school() then d.address end as address,
@@ -30,10 +30,10 @@ select core.define_record('driver', p_table => 'driver', p_key => 'd.id', p_sour
   p_writable => '{name,phone,license_number,license_expires_on,address,is_active}');
 
 select core.define_functions('transport_drivers', 'driver', '{
-  "list": "Drivers by name; search over name, licence and phone; filters is_active, expires_before (the licence).",
-  "create": "A new driver; conflict when another has this licence, in any case.",
-  "get": "One driver, or not_found.",
-  "update": "Changes what is given."
+  "list": "Drivers by name. Searches name, license number and phone. Filters: is_active, expires_before.",
+  "create": "Creates a driver. Raises conflict for a license number in use, ignoring case.",
+  "get": "One driver. Raises not_found.",
+  "update": "Updates the given fields."
 }');
 
 select core.define_record('transport_staff', p_table => 'transport_staff', p_key => 'st.id', p_source => 'transport_staff st',
@@ -45,13 +45,13 @@ select core.define_record('transport_staff', p_table => 'transport_staff', p_key
   p_writable => '{name,phone,role,is_active}');
 
 select core.define_functions('transport_staff', 'transport_staff', '{
-  "list": "Staff by name; search over name and phone; filters role, is_active.",
-  "create": "Somebody new.",
-  "get": "One of the staff, or not_found.",
-  "update": "Changes what is given."
+  "list": "Staff by name. Searches name and phone. Filters: role, is_active.",
+  "create": "Creates a staff member.",
+  "get": "One staff member. Raises not_found.",
+  "update": "Updates the given fields."
 }');
 
--- What somebody helps with, today and to come. Trips are the ways of a week, to and from school on each working day, on which somebody rides.
+-- Current and future assignments. A trip is one way to or from school on a working day with enrolled students.
 select core.define_record('transport_staff_workload', p_table => 'transport_staff', p_key => 'st.id',
   p_source => $$
     transport_staff st
@@ -77,17 +77,19 @@ select core.define_record('transport_staff_workload', p_table => 'transport_staf
   $$,
   p_condition => 'st.deleted_at is null');
 
--- Removes a driver; in_use while they are planned for a route.
 create function api.transport_drivers_delete(p jsonb) returns json language sql as $$
-  select api.transport_remove('driver', (p ->> 'id')::bigint);
+  select api.transport_delete('driver', (p ->> 'id')::bigint);
 $$;
+comment on function api.transport_drivers_delete is 'Soft-deletes a driver. Raises in_use while a route uses them.';
 
--- Removes one of the staff; in_use while they are assigned to a route.
 create function api.transport_staff_delete(p jsonb) returns json language sql as $$
-  select api.transport_remove('transport_staff', (p ->> 'id')::bigint);
+  select api.transport_delete('transport_staff', (p ->> 'id')::bigint);
 $$;
+comment on function api.transport_staff_delete is
+  'Soft-deletes a staff member. Raises in_use while an assignment has not ended.';
 
--- The routes that somebody helps on, today and to come, how many trips a week that is and how many students, or not_found.
 create function api.transport_staff_workload(p jsonb) returns json language sql stable as $$
   select api.transport_staff_workload_record((p ->> 'id')::bigint);
 $$;
+comment on function api.transport_staff_workload is
+  'Current and future assignments of a staff member with trips per week and students. Raises not_found.';

@@ -1,4 +1,4 @@
--- /api/transport/routes and /api/transport/stops: the rounds that buses make, and where they stop. A student finds the route that they ride.
+-- /api/transport/routes and /api/transport/stops. A student sees only the route in which they are enrolled.
 
 insert into core.operation (name, access, permission, allows_own_rows, feature, writes, idempotent, record) values
   ('transport_routes_list', 'tenant', 'transport.read', true, 'transport', false, false, null),
@@ -15,7 +15,8 @@ insert into core.operation (name, access, permission, allows_own_rows, feature, 
   ('transport_stops_update', 'tenant', 'transport.manage', false, 'transport', true, false, null),
   ('transport_stops_delete', 'tenant', 'transport.manage', false, 'transport', true, false, null);
 
--- today is what runs it today, exceptions included; capacity the seats of the smallest bus from today on. How many ride is not for students.
+-- today: the plan of today, exceptions included. capacity: the seats of the smallest bus from today on. Students do not
+-- see the counts of riders.
 select core.define_record('route', p_table => 'route', p_key => 'r.id',
   p_source => $$
     route r left join bus b on b.id = r.bus_id left join driver d on d.id = r.driver_id
@@ -67,15 +68,14 @@ select core.define_record('stop', p_table => 'stop', p_key => 'st.id', p_source 
   p_unversioned_fields => '{student_count}', p_writable => '{route_id,name,sequence,pickup_time,drop_time,latitude,longitude}');
 
 select core.define_functions('transport_routes', 'route', '{
-  "list": "Routes by name; search over name, code and ends; filters bus_id and driver_id (its own or today''s), is_active.",
-  "get": "One route, or not_found."
+  "list": "Routes by name. Searches name, code, start and end point. Filters: bus_id and driver_id (default or today''s), is_active.",
+  "get": "One route. Raises not_found."
 }');
 select core.define_functions('transport_stops', 'stop', '{
-  "list": "Stops route by route, in their order; search over stop and route; filter route_id.",
-  "get": "One stop, or not_found."
+  "list": "Stops by route and sequence. Searches stop and route. Filter: route_id.",
+  "get": "One stop. Raises not_found."
 }');
 
--- A new route; conflict when another has its code, invalid_reference for a bus or driver who is not there.
 create function api.transport_routes_create(p jsonb) returns json language plpgsql as $$
 declare
   v_id bigint;
@@ -85,8 +85,9 @@ begin
   v_id := core.record_insert('route', p);
   return api.route_record(v_id);
 end $$;
+comment on function api.transport_routes_create is
+  'Creates a route. Raises conflict for a code that is in use, invalid_reference for an unknown bus or driver.';
 
--- Changes what is given; conflict for a bus with fewer seats than students ride.
 create function api.transport_routes_update(p jsonb) returns json language plpgsql as $$
 declare
   v_id bigint := (p ->> 'id')::bigint;
@@ -96,79 +97,110 @@ begin
   perform core.record_update('route', p);
   return api.route_record(v_id);
 end $$;
+comment on function api.transport_routes_update is
+  'Updates a route. Raises conflict for a bus with fewer seats than there are students.';
 
--- Removes a route with its stops, and what was to be another way on days to come, which would keep a bus or a driver from other routes; in_use while
--- students ride it or an assignment has not ended.
 create function api.transport_routes_delete(p jsonb) returns json language plpgsql as $$
 declare
   v_id bigint := (p ->> 'id')::bigint;
 begin
   if exists (select from transport_enrollment where route_id = v_id and status = 'active') then
-    perform core.fail('in_use', 'Students ride this route. Cancel their enrolments first.');
-  elsif exists (select from bus_assignment where route_id = v_id and (ends_on is null or ends_on >= core.today())) then
+    perform core.fail('in_use', 'Students are enrolled in this route. Cancel their enrollments first.');
+  elsif exists (
+    select from bus_assignment where route_id = v_id and (ends_on is null or ends_on >= core.today())
+  ) then
     perform core.fail('in_use', 'A bus is assigned to this route. End the assignment first.');
   end if;
+  -- Future replacements would keep a bus or driver from other routes.
   delete from route_exception where route_id = v_id and date >= core.today();
   update stop set deleted_at = now(), sequence = null where route_id = v_id and deleted_at is null;
   update route set deleted_at = now() where id = v_id;
   return json_build_object('id', v_id);
 end $$;
+comment on function api.transport_routes_delete is
+  'Soft-deletes a route with its stops and future exceptions. Raises in_use while students are enrolled or an '
+  'assignment has not ended.';
 
--- The stops of a route in their order, or not_found.
 create function api.transport_routes_stops(p jsonb) returns json language plpgsql stable as $$
 begin
   perform api.route_record((p ->> 'id')::bigint);
   return core.record_page('stop', p || jsonb_build_object('route_id', p -> 'id'));
 end $$;
+comment on function api.transport_routes_stops is 'The stops of a route by sequence. Raises not_found for the route.';
 
--- {stop_ids}: the stops of a route in a new order, all of them once. Times stay with the places, so that they still rise: the bus
--- comes to the second stop when it came to the second before. Raises invalid_reference for a stop of another route,
--- validation_error when one is missing or named twice.
 create function api.transport_routes_reorder(p jsonb) returns json language plpgsql as $$
 declare
   v_id bigint := (p ->> 'id')::bigint;
   v_stop_ids bigint[] := array(select jsonb_array_elements_text(p -> 'stop_ids')::bigint);
-  v_fault record;
+  v_stop record;
 begin
   perform core.record_lock('route', v_id);
-  select i as id into v_fault from unnest(v_stop_ids) i where not exists (select from stop where id = i and route_id = v_id and deleted_at is null) limit 1;
+  select i as id
+    into v_stop
+    from unnest(v_stop_ids) i
+    where not exists (select from stop where id = i and route_id = v_id and deleted_at is null)
+    limit 1;
   if found then
-    perform core.refuse_field('invalid_reference', 'stop_ids', format('This route has no stop %s.', v_fault.id));
+    perform core.refuse_field('invalid_reference', 'stop_ids', format('This route has no stop %s.', v_stop.id));
   end if;
-  select id, name into v_fault from stop where route_id = v_id and deleted_at is null and id <> all (v_stop_ids) order by sequence limit 1;
+  select id, name
+    into v_stop
+    from stop
+    where route_id = v_id and deleted_at is null and id <> all (v_stop_ids)
+    order by sequence
+    limit 1;
   if found then
-    perform core.refuse_field('validation_error', 'stop_ids', format('must name each stop of the route; %s (%s) is missing', v_fault.id, v_fault.name));
+    perform core.refuse_field('validation_error', 'stop_ids',
+      format('must contain every stop of the route; stop %s (%s) is missing', v_stop.id, v_stop.name));
   elsif cardinality(v_stop_ids) <> (select count(*) from stop where route_id = v_id and deleted_at is null) then
-    perform core.refuse_field('validation_error', 'stop_ids', 'must name each stop once');
+    perform core.refuse_field('validation_error', 'stop_ids', 'must contain each stop only once');
   end if;
-  update stop s set sequence = n.place, pickup_time = before.pickup_time, drop_time = before.drop_time
-    from unnest(v_stop_ids) with ordinality n (id, place) join stop before on before.route_id = v_id and before.sequence = n.place
+  -- Times stay with the positions, so that they still increase along the route.
+  update stop s
+    set sequence = n.position, pickup_time = before.pickup_time, drop_time = before.drop_time
+    from unnest(v_stop_ids) with ordinality n (id, position)
+    join stop before on before.route_id = v_id and before.sequence = n.position
     where s.id = n.id;
   return core.record_page('stop', jsonb_build_object('route_id', v_id, 'pageSize', 1000), false) -> 'data';
 end $$;
+comment on function api.transport_routes_reorder is
+  'Reorders the stops of a route: {stop_ids}, every stop exactly once. Raises invalid_reference for a stop of another '
+  'route, validation_error for a missing or repeated stop.';
 
--- Refuses times that go backwards. On the way to school they rise from stop to stop; on the way home they rise or they fall, as the bus
--- drives in the same order or back.
 create function api.require_stop_times(p_route_id bigint) returns void language plpgsql stable as $$
 declare
-  v_fault record;
+  v_stop record;
 begin
-  select name, before into v_fault
-    from (select name, sequence, pickup_time, lag(pickup_time) over w as time_before, lag(name) over w as before
-          from stop where route_id = p_route_id and deleted_at is null and pickup_time is not null window w as (order by sequence)) s
-    where pickup_time < time_before order by sequence limit 1;
+  select name, name_before
+    into v_stop
+    from (
+      select name, sequence, pickup_time, lag(pickup_time) over w as time_before, lag(name) over w as name_before
+      from stop
+      where route_id = p_route_id and deleted_at is null and pickup_time is not null
+      window w as (order by sequence)
+    ) s
+    where pickup_time < time_before
+    order by sequence
+    limit 1;
   if found then
-    perform core.refuse_field('conflict', 'pickup_time', format('The bus comes to %s before %s: its pickup time can''t be later.', v_fault.before, v_fault.name));
+    perform core.refuse_field('conflict', 'pickup_time', format(
+      'The pickup time of %s must not be later than that of %s, which comes after it.', v_stop.name_before, v_stop.name));
   end if;
-  if (select bool_or(drop_time < time_before) and bool_or(drop_time > time_before)
-      from (select drop_time, lag(drop_time) over (order by sequence) as time_before
-            from stop where route_id = p_route_id and deleted_at is null and drop_time is not null) s) then
-    perform core.refuse_field('conflict', 'drop_time', 'Drop times rise along the route or fall along it, as the bus drives home in this order or back.');
+  -- The bus may drive home in the same order or in the reverse order.
+  if (
+    select bool_or(drop_time < time_before) and bool_or(drop_time > time_before)
+    from (
+      select drop_time, lag(drop_time) over (order by sequence) as time_before
+      from stop
+      where route_id = p_route_id and deleted_at is null and drop_time is not null
+    ) s
+  ) then
+    perform core.refuse_field('conflict', 'drop_time',
+      'Drop times must either increase or decrease from each stop to the next.');
   end if;
 end $$;
-comment on function api.require_stop_times is 'Refuses times of stops that go backwards along their route.';
+comment on function api.require_stop_times is 'Raises conflict if the times of a route''s stops go backwards.';
 
--- A new stop, at the end of its route or at a place of it, from where the others move on. conflict for a time that would go backwards.
 create function api.transport_stops_create(p jsonb) returns json language plpgsql as $$
 declare
   v_route_id bigint := (p ->> 'route_id')::bigint;
@@ -184,9 +216,10 @@ begin
   perform api.require_stop_times(v_route_id);
   return api.stop_record(v_id);
 end $$;
+comment on function api.transport_stops_create is
+  'Appends a stop to its route or inserts it at a sequence. Raises conflict if its times go backwards.';
 
--- Where a stop is, once its route is locked: nobody else moves the stops of the route until this transaction ends. not_found without it.
-create function api.stop_for_change(p_id bigint, out route_id bigint, out sequence integer) language plpgsql as $$
+create function api.lock_stop(p_id bigint, out route_id bigint, out sequence integer) language plpgsql as $$
 begin
   perform from route where id = (api.stop_record(p_id) ->> 'route_id')::bigint for no key update;
   select st.route_id, st.sequence into route_id, sequence from stop st where st.id = p_id and st.deleted_at is null;
@@ -194,40 +227,51 @@ begin
     perform core.fail('not_found', format('There is no stop %s.', p_id));
   end if;
 end $$;
-comment on function api.stop_for_change is 'The route and place of a stop, with the route locked.';
+comment on function api.lock_stop is
+  'The route and sequence of a stop. Locks the route, so that no other transaction moves its stops.';
 
--- Changes what is given; another sequence moves it there, and the others make room. The route stays. conflict for a time that would
--- go backwards.
 create function api.transport_stops_update(p jsonb) returns json language plpgsql as $$
 declare
   v_id bigint := (p ->> 'id')::bigint;
   v_stop record;
   v_sequence integer;
 begin
-  select * into v_stop from api.stop_for_change(v_id);
+  select * into v_stop from api.lock_stop(v_id);
   perform core.record_update('stop', p - 'sequence');
   if p ? 'sequence' then
-    v_sequence := least((p ->> 'sequence')::integer, (select count(*) from stop where route_id = v_stop.route_id and deleted_at is null));
+    v_sequence := least(
+      (p ->> 'sequence')::integer,
+      (select count(*) from stop where route_id = v_stop.route_id and deleted_at is null));
   end if;
   if v_sequence <> v_stop.sequence then
-    update stop set sequence = case when id = v_id then v_sequence else sequence + sign(v_stop.sequence - v_sequence)::integer end
-      where route_id = v_stop.route_id and sequence between least(v_sequence, v_stop.sequence) and greatest(v_sequence, v_stop.sequence);
+    update stop
+      set sequence = case
+        when id = v_id then v_sequence
+        else sequence + sign(v_stop.sequence - v_sequence)::integer
+      end
+      where route_id = v_stop.route_id
+        and sequence between least(v_sequence, v_stop.sequence) and greatest(v_sequence, v_stop.sequence);
   end if;
   perform api.require_stop_times(v_stop.route_id);
   return api.stop_record(v_id);
 end $$;
+comment on function api.transport_stops_update is
+  'Updates a stop; a new sequence moves it. The route cannot be changed. Raises conflict if its times go backwards.';
 
--- Removes a stop, and those after it move up; in_use while students board there.
 create function api.transport_stops_delete(p jsonb) returns json language plpgsql as $$
 declare
   v_id bigint := (p ->> 'id')::bigint;
   v_stop record;
 begin
-  select * into v_stop from api.stop_for_change(v_id);
-  if exists (select from transport_enrollment where stop_id = v_id and route_id = v_stop.route_id and status = 'active') then
-    perform core.fail('in_use', 'Students board at this stop. Cancel their enrolments first.');
+  select * into v_stop from api.lock_stop(v_id);
+  if exists (
+    select from transport_enrollment where stop_id = v_id and route_id = v_stop.route_id and status = 'active'
+  ) then
+    perform core.fail('in_use', 'Students board at this stop. Cancel their enrollments first.');
   end if;
   update stop set deleted_at = now(), sequence = null where id = v_id;
   update stop set sequence = sequence - 1 where route_id = v_stop.route_id and sequence > v_stop.sequence;
   return json_build_object('id', v_id);
 end $$;
+comment on function api.transport_stops_delete is
+  'Soft-deletes a stop and moves up the following ones. Raises in_use while students board there.';

@@ -1,5 +1,5 @@
--- /api/transport/bus-assignments and /api/transport/schedules: which bus, driver and helper run which route on which day. The assignment of a
--- day goes before the bus and driver that the route has of its own, an exception before both.
+-- /api/transport/bus-assignments and /api/transport/schedules: the bus, driver and attendant of each route and day. An
+-- exception overrides the assignment of the day, which overrides the default bus and driver of the route.
 
 insert into core.operation (name, access, permission, allows_own_rows, feature, writes, idempotent, record) values
   ('transport_schedules_list', 'tenant', 'transport.read', true, 'transport', false, false, null),
@@ -14,49 +14,73 @@ insert into core.operation (name, access, permission, allows_own_rows, feature, 
   ('transport_assignments_update', 'tenant', 'transport.manage', false, 'transport', true, false, 'bus_assignment'),
   ('transport_assignments_delete', 'tenant', 'transport.manage', false, 'transport', true, false, 'bus_assignment');
 
--- What runs which route on each day, also on days without school: its assignment, or else its own bus and driver, unless they are on another
--- route that day by an assignment or as a replacement; with the exceptions of the day. To whoever sees a route this tells who comes:
--- students see no buses, drivers and assignments otherwise, and the row policies are lifted for this query alone. How many days it is for
--- can't be seen from a generic plan: joined by merging on buses alone, a year of 400 routes went through 26 million rows.
 create function api.transport_plan(p_first date, p_last date)
-  returns table (date date, route_id bigint, status text, reason text, exception_id bigint, assignment_id bigint,
-    bus_id bigint, registration_number text, capacity integer, driver_id bigint, driver_name text, driver_phone text, staff_id bigint, staff_name text)
+  returns table (
+    date date, route_id bigint, status text, reason text, exception_id bigint, assignment_id bigint,
+    bus_id bigint, registration_number text, capacity integer,
+    driver_id bigint, driver_name text, driver_phone text, staff_id bigint, staff_name text
+  )
+  -- The planner cannot see from a generic plan how many days the range has. With merge joins on buses alone, a year of
+  -- 400 routes read 26 million rows.
   language plpgsql stable rows 100 set plan_cache_mode = force_generic_plan set enable_mergejoin = off as $$
 declare
+  -- Students may see who serves their route, but no buses, drivers or assignments otherwise.
   v_scope text := core.widen_scope();
 begin
   return query
-    with day as materialized (select d::date as date from generate_series(p_first::timestamp, p_last::timestamp, interval '1 day') d),
-    changed as materialized (select x.* from route_exception x where x.date between p_first and p_last),
+    with day as materialized (
+      select d::date as date from generate_series(p_first::timestamp, p_last::timestamp, interval '1 day') d
+    ),
+    exception_day as materialized (
+      select x.* from route_exception x where x.date between p_first and p_last
+    ),
     assigned as materialized (
       select day.date, a.id, a.route_id, a.bus_id, a.driver_id, a.staff_id
-      from bus_assignment a join day on day.date between a.starts_on and coalesce(a.ends_on, 'infinity')
-      where daterange(a.starts_on, a.ends_on, '[]') && daterange(p_first, p_last, '[]')),
-    taken as materialized (
+      from bus_assignment a
+      join day on day.date between a.starts_on and coalesce(a.ends_on, 'infinity')
+      where daterange(a.starts_on, a.ends_on, '[]') && daterange(p_first, p_last, '[]')
+    ),
+    booked as materialized (
       select a.date, a.route_id, a.bus_id, a.driver_id from assigned a
       union all
-      select x.date, x.route_id, x.bus_id, x.driver_id from changed x where x.kind = 'replaced'),
-    -- By whom: of two routes or more the first and the last differ, so that one of them is another.
-    bus_taken as materialized (select k.date, k.bus_id, min(k.route_id) as one, max(k.route_id) as other from taken k where k.bus_id is not null group by 1, 2),
-    driver_taken as materialized (select k.date, k.driver_id, min(k.route_id) as one, max(k.route_id) as other from taken k where k.driver_id is not null group by 1, 2)
-    select day.date, r.id, coalesce(x.kind, 'planned'), x.reason, x.id, a.id, b.id, b.registration_number, b.capacity, d.id, d.name, d.phone, st.id, st.name
+      select x.date, x.route_id, x.bus_id, x.driver_id from exception_day x where x.kind = 'replaced'
+    ),
+    -- The smallest and largest route id show whether any route other than a given one uses the bus.
+    booked_bus as materialized (
+      select k.date, k.bus_id, min(k.route_id) as min_route_id, max(k.route_id) as max_route_id
+      from booked k where k.bus_id is not null group by 1, 2
+    ),
+    booked_driver as materialized (
+      select k.date, k.driver_id, min(k.route_id) as min_route_id, max(k.route_id) as max_route_id
+      from booked k where k.driver_id is not null group by 1, 2
+    )
+    select day.date, r.id, coalesce(x.kind, 'planned'), x.reason, x.id, a.id,
+      b.id, b.registration_number, b.capacity, d.id, d.name, d.phone, st.id, st.name
     from day
     cross join route r
     left join assigned a on a.date = day.date and a.route_id = r.id
-    left join changed x on x.date = day.date and x.route_id = r.id
-    left join bus_taken bt on bt.date = day.date and bt.bus_id = r.bus_id
-    left join driver_taken dt on dt.date = day.date and dt.driver_id = r.driver_id
-    left join bus b on b.id = case when x.bus_id is not null then x.bus_id when a.id is not null then a.bus_id
-      when coalesce(bt.one = r.id and bt.other = r.id, true) then r.bus_id end
-    left join driver d on d.id = case when x.driver_id is not null then x.driver_id when a.id is not null then a.driver_id
-      when coalesce(dt.one = r.id and dt.other = r.id, true) then r.driver_id end
+    left join exception_day x on x.date = day.date and x.route_id = r.id
+    left join booked_bus bb on bb.date = day.date and bb.bus_id = r.bus_id
+    left join booked_driver bd on bd.date = day.date and bd.driver_id = r.driver_id
+    left join bus b on b.id = case
+      when x.bus_id is not null then x.bus_id
+      when a.id is not null then a.bus_id
+      when coalesce(bb.min_route_id = r.id and bb.max_route_id = r.id, true) then r.bus_id
+    end
+    left join driver d on d.id = case
+      when x.driver_id is not null then x.driver_id
+      when a.id is not null then a.driver_id
+      when coalesce(bd.min_route_id = r.id and bd.max_route_id = r.id, true) then r.driver_id
+    end
     left join transport_staff st on st.id = a.staff_id
     where r.deleted_at is null and r.is_active;
   perform core.restore_scope(v_scope);
 end $$;
-comment on function api.transport_plan is 'What runs which route on each day.';
+comment on function api.transport_plan is
+  'The bus, driver and attendant of every active route on every day of a range, days without school included. '
+  'An exception comes first, then the assignment, then the defaults of the route unless they are booked elsewhere.';
 
--- The list makes its source of the days that are asked for: those with school.
+-- transport_schedules_list replaces this source by one for the requested range of school days.
 select core.define_record('transport_schedule', p_table => 'route', p_key => 'r.id',
   p_source => 'api.transport_plan(core.today(), core.today()) t join route r on r.id = t.route_id',
   p_columns => $$
@@ -121,127 +145,194 @@ select core.define_record('route_exception', p_table => 'route_exception', p_key
   p_writable => '{route_id,date,kind,bus_id,driver_id,reason}');
 
 select core.define_functions('transport_exceptions', 'route_exception', '{
-  "list": "Exceptions, the latest day first; search over route, bus, driver and reason; filters route_id, bus_id, driver_id, kind, from_date, to_date.",
-  "get": "One exception, or not_found."
+  "list": "Exceptions, latest day first. Searches route, bus, driver and reason. Filters: route_id, bus_id, driver_id, kind, from_date, to_date.",
+  "get": "One exception. Raises not_found."
 }');
 select core.define_functions('transport_assignments', 'bus_assignment', '{
-  "list": "Assignments, the latest first; search over bus, route, driver and helper; filters bus_id, route_id, driver_id, staff_id, date (on which they hold).",
-  "get": "One assignment, or not_found."
+  "list": "Assignments, latest first. Searches bus, route, driver and attendant. Filters: bus_id, route_id, driver_id, staff_id, date.",
+  "get": "One assignment. Raises not_found."
 }');
 
--- What runs on the days with school: a date, or from_date to to_date (of one alone a week), or the week from today on. Filters route_id,
--- bus_id, driver_id.
 create function api.transport_schedules_list(p jsonb) returns json language plpgsql stable as $$
 declare
-  v_days record;
+  v_range record;
 begin
-  select coalesce(asked.date, asked.from_date, asked.to_date - 6, core.today()) as first_day, coalesce(asked.date, asked.to_date, asked.from_date + 6, core.today() + 6) as last_day
-    into v_days from jsonb_to_record(p) asked (date date, from_date date, to_date date);
+  select
+      coalesce(given.date, given.from_date, given.to_date - 6, core.today()) as first_day,
+      coalesce(given.date, given.to_date, given.from_date + 6, core.today() + 6) as last_day
+    into v_range
+    from jsonb_to_record(p) given (date date, from_date date, to_date date);
   return core.record_page('transport_schedule', p, p_source => format(
-    'api.days_between(%1$L, %2$L) d join api.transport_plan(%1$L, %2$L) t on t.date = d.date and d.is_school_day join route r on r.id = t.route_id', v_days.first_day, v_days.last_day));
+    'api.days_between(%1$L, %2$L) d
+     join api.transport_plan(%1$L, %2$L) t on t.date = d.date and d.is_school_day
+     join route r on r.id = t.route_id',
+    v_range.first_day, v_range.last_day));
 end $$;
+comment on function api.transport_schedules_list is
+  'The schedule of school days: {date}, {from_date, to_date}, one week for one of the two, or the week from today. '
+  'Filters: route_id, bus_id, driver_id.';
 
--- Days in a sentence: «on 2026-09-01», «from 2026-09-01 to 2026-09-30», «from 2026-09-01 on».
 create function api.days_in_words(p_first date, p_last date) returns text language sql immutable
-  return case when p_first = p_last then format('on %s', p_first) when p_last is null then format('from %s on', p_first) else format('from %s to %s', p_first, p_last) end;
-comment on function api.days_in_words is 'Some days in a sentence.';
+  return case
+    when p_first = p_last then format('on %s', p_first)
+    when p_last is null then format('from %s on', p_first)
+    else format('from %s to %s', p_first, p_last)
+  end;
+comment on function api.days_in_words is
+  'A range of days for a message: "on 2026-09-01", "from 2026-09-01 to 2026-09-30" or "from 2026-09-01 on".';
 
--- What is in the way of a bus, a driver and a helper running a route from one day to another; without all three, what is wrong with what
--- runs the route, or all routes, on these days. An assignment (all but p_assignment_id) goes before what a route has of its own, so that
--- only assignments and replacements are in its way; a replacement takes nothing from a route that runs that day. Until further notice
--- (p_last is null) papers need to be valid on the first day. Kinds: bus, driver, staff, route (is taken), inactive, insurance, fitness, license, capacity.
-create function api.transport_conflicts(p_route_id bigint, p_bus_id bigint, p_driver_id bigint, p_staff_id bigint, p_first date, p_last date,
-    p_is_replacement boolean, p_assignment_id bigint default null)
-  returns table (kind text, path text, message text, first_day date, last_day date, route_id bigint, bus_id bigint, driver_id bigint, staff_id bigint)
-  language plpgsql stable as $$
+create function api.transport_conflicts(
+  p_route_id bigint, p_bus_id bigint, p_driver_id bigint, p_staff_id bigint, p_first date, p_last date,
+  p_is_replacement boolean, p_assignment_id bigint default null
+) returns table (
+  kind text, path text, message text, first_day date, last_day date,
+  route_id bigint, bus_id bigint, driver_id bigint, staff_id bigint
+) language plpgsql stable as $$
 declare
-  v_is_planned boolean := num_nonnulls(p_bus_id, p_driver_id, p_staff_id) = 0;
+  -- Without a bus, driver or attendant the function checks the existing plan instead of a proposal.
+  v_checks_plan boolean := num_nonnulls(p_bus_id, p_driver_id, p_staff_id) = 0;
   v_days daterange := daterange(p_first, p_last, '[]');
 begin
   return query
     with use as materialized (
-      select p_route_id as route_id, p_bus_id as bus_id, p_driver_id as driver_id, p_staff_id as staff_id, p_first as first_day, p_last as last_day where not v_is_planned
+      select p_route_id as route_id, p_bus_id as bus_id, p_driver_id as driver_id, p_staff_id as staff_id,
+        p_first as first_day, p_last as last_day
+      where not v_checks_plan
       union all
       select t.route_id, t.bus_id, t.driver_id, t.staff_id, min(t.date), max(t.date)
       from api.transport_plan(p_first, p_last) t
-      where v_is_planned and t.status <> 'cancelled' and (p_route_id is null or t.route_id = p_route_id) group by 1, 2, 3, 4
-    ), booking as materialized (
-      select a.route_id, a.bus_id, a.driver_id, a.staff_id, a.starts_on as first_day, a.ends_on as last_day, true as is_assignment
+      where v_checks_plan and t.status <> 'cancelled' and (p_route_id is null or t.route_id = p_route_id)
+      group by 1, 2, 3, 4
+    ),
+    -- An assignment overrides the defaults of routes, so that only assignments and replacements conflict with it. A
+    -- replacement conflicts with whatever runs on that day.
+    booking as materialized (
+      select a.route_id, a.bus_id, a.driver_id, a.staff_id, a.starts_on as first_day, a.ends_on as last_day,
+        true as is_assignment
       from bus_assignment a
-      where not v_is_planned and not p_is_replacement and a.id is distinct from p_assignment_id and daterange(a.starts_on, a.ends_on, '[]') && v_days
+      where not v_checks_plan and not p_is_replacement and a.id is distinct from p_assignment_id
+        and daterange(a.starts_on, a.ends_on, '[]') && v_days
       union all
       select x.route_id, x.bus_id, x.driver_id, null, x.date, x.date, false
-      from route_exception x where not v_is_planned and not p_is_replacement and x.kind = 'replaced' and x.date <@ v_days
+      from route_exception x
+      where not v_checks_plan and not p_is_replacement and x.kind = 'replaced' and x.date <@ v_days
       union all
       select t.route_id, t.bus_id, t.driver_id, t.staff_id, t.date, t.date, false
-      from api.transport_plan(p_first, p_last) t where not v_is_planned and p_is_replacement and t.status <> 'cancelled'
+      from api.transport_plan(p_first, p_last) t
+      where not v_checks_plan and p_is_replacement and t.status <> 'cancelled'
     )
-    select 'bus', 'bus_id', format('%s runs %s %s.', b.registration_number, r.name, api.days_in_words(k.first_day, k.last_day)),
+    select 'bus', 'bus_id',
+      format('Bus %s already serves %s %s.', b.registration_number, r.name, api.days_in_words(k.first_day, k.last_day)),
       greatest(k.first_day, p_first), least(k.last_day, p_last), r.id, b.id, null::bigint, null::bigint
-    from use u join booking k on k.bus_id = u.bus_id and k.route_id is distinct from u.route_id join bus b on b.id = k.bus_id join route r on r.id = k.route_id
+    from use u
+    join booking k on k.bus_id = u.bus_id and k.route_id is distinct from u.route_id
+    join bus b on b.id = k.bus_id
+    join route r on r.id = k.route_id
     union all
-    select 'driver', 'driver_id', format('%s drives %s %s.', d.name, r.name, api.days_in_words(k.first_day, k.last_day)),
+    select 'driver', 'driver_id',
+      format('%s already drives %s %s.', d.name, r.name, api.days_in_words(k.first_day, k.last_day)),
       greatest(k.first_day, p_first), least(k.last_day, p_last), r.id, null, d.id, null
-    from use u join booking k on k.driver_id = u.driver_id and k.route_id is distinct from u.route_id join driver d on d.id = k.driver_id join route r on r.id = k.route_id
+    from use u
+    join booking k on k.driver_id = u.driver_id and k.route_id is distinct from u.route_id
+    join driver d on d.id = k.driver_id
+    join route r on r.id = k.route_id
     union all
-    select 'staff', 'staff_id', format('%s helps on %s %s.', st.name, r.name, api.days_in_words(k.first_day, k.last_day)),
+    select 'staff', 'staff_id',
+      format('%s is already assigned to %s %s.', st.name, r.name, api.days_in_words(k.first_day, k.last_day)),
       greatest(k.first_day, p_first), least(k.last_day, p_last), r.id, null, null, st.id
-    from use u join booking k on k.staff_id = u.staff_id and k.route_id is distinct from u.route_id join transport_staff st on st.id = k.staff_id join route r on r.id = k.route_id
+    from use u
+    join booking k on k.staff_id = u.staff_id and k.route_id is distinct from u.route_id
+    join transport_staff st on st.id = k.staff_id
+    join route r on r.id = k.route_id
     union all
-    select 'route', 'route_id', format('%s is run by %s, with %s, %s.', r.name, b.registration_number, d.name, api.days_in_words(k.first_day, k.last_day)),
+    select 'route', 'route_id',
+      format('%s is already assigned to bus %s with driver %s %s.', r.name, b.registration_number, d.name,
+        api.days_in_words(k.first_day, k.last_day)),
       greatest(k.first_day, p_first), least(k.last_day, p_last), r.id, b.id, d.id, k.staff_id
-    from use u join booking k on k.route_id = u.route_id and k.is_assignment join route r on r.id = k.route_id join bus b on b.id = k.bus_id join driver d on d.id = k.driver_id
+    from use u
+    join booking k on k.route_id = u.route_id and k.is_assignment
+    join route r on r.id = k.route_id
+    join bus b on b.id = k.bus_id
+    join driver d on d.id = k.driver_id
     union all
-    select 'inactive', i.path, format('%s is not in service.', i.name), u.first_day, u.last_day, u.route_id, i.bus_id, i.driver_id, i.staff_id
+    select 'inactive', i.path, format('%s is inactive.', i.name),
+      u.first_day, u.last_day, u.route_id, i.bus_id, i.driver_id, i.staff_id
     from use u
     cross join lateral (
-      select 'route_id', r.name, null::bigint, null::bigint, null::bigint from route r where r.id = u.route_id and not r.is_active
+      select 'route_id', r.name, null::bigint, null::bigint, null::bigint
+      from route r where r.id = u.route_id and not r.is_active
       union all
-      select 'bus_id', b.registration_number, b.id, null, null from bus b where b.id = u.bus_id and not b.is_active
+      select 'bus_id', 'Bus ' || b.registration_number, b.id, null, null
+      from bus b where b.id = u.bus_id and not b.is_active
       union all
       select 'driver_id', d.name, null, d.id, null from driver d where d.id = u.driver_id and not d.is_active
       union all
-      select 'staff_id', st.name, null, null, st.id from transport_staff st where st.id = u.staff_id and not st.is_active
+      select 'staff_id', st.name, null, null, st.id
+      from transport_staff st where st.id = u.staff_id and not st.is_active
     ) i (path, name, bus_id, driver_id, staff_id)
     union all
-    select p.kind, p.path, format('%s of %s is valid until %s.', p.paper, p.name, p.valid_until), greatest(u.first_day, p.valid_until + 1), u.last_day, u.route_id, p.bus_id, p.driver_id, null
+    select document.kind, document.path,
+      format('%s of %s is valid only until %s.', document.title, document.name, document.valid_until),
+      greatest(u.first_day, document.valid_until + 1), u.last_day, u.route_id, document.bus_id, document.driver_id, null
     from use u
     cross join lateral (
-      select 'insurance', 'bus_id', 'The insurance', b.registration_number, b.insurance_expires_on, b.id, null::bigint from bus b where b.id = u.bus_id
+      select 'insurance', 'bus_id', 'The insurance', b.registration_number, b.insurance_expires_on, b.id, null::bigint
+      from bus b where b.id = u.bus_id
       union all
-      select 'fitness', 'bus_id', 'The fitness certificate', b.registration_number, b.fitness_expires_on, b.id, null from bus b where b.id = u.bus_id
+      select 'fitness', 'bus_id', 'The fitness certificate', b.registration_number, b.fitness_expires_on, b.id, null
+      from bus b where b.id = u.bus_id
       union all
-      select 'license', 'driver_id', 'The licence', d.name, d.license_expires_on, null, d.id from driver d where d.id = u.driver_id
-    ) p (kind, path, paper, name, valid_until, bus_id, driver_id)
-    where p.valid_until < coalesce(u.last_day, u.first_day)
+      select 'license', 'driver_id', 'The driving license', d.name, d.license_expires_on, null, d.id
+      from driver d where d.id = u.driver_id
+    ) document (kind, path, title, name, valid_until, bus_id, driver_id)
+    -- The documents of an open-ended assignment are only checked on its first day.
+    where document.valid_until < coalesce(u.last_day, u.first_day)
     union all
-    select 'capacity', 'bus_id', format('%s has %s %s, and %s students ride %s.', b.registration_number, b.capacity, case b.capacity when 1 then 'seat' else 'seats' end, riding.most, r.name), u.first_day, u.last_day, r.id, b.id, null, null
-    from use u join bus b on b.id = u.bus_id join route r on r.id = u.route_id
+    select 'capacity', 'bus_id',
+      format('Bus %s has %s %s, but %s students ride %s.', b.registration_number, b.capacity,
+        case b.capacity when 1 then 'seat' else 'seats' end, riders.needed_seats, r.name),
+      u.first_day, u.last_day, r.id, b.id, null, null
+    from use u
+    join bus b on b.id = u.bus_id
+    join route r on r.id = u.route_id
     cross join lateral (
-      select greatest(count(*) filter (where e.enrollment_type <> 'drop'), count(*) filter (where e.enrollment_type <> 'pickup')) as most
-      from transport_enrollment e where e.route_id = r.id and e.status = 'active') riding
-    where riding.most > b.capacity;
+      select greatest(
+          count(*) filter (where e.enrollment_type <> 'drop'),
+          count(*) filter (where e.enrollment_type <> 'pickup')) as needed_seats
+      from transport_enrollment e where e.route_id = r.id and e.status = 'active'
+    ) riders
+    where riders.needed_seats > b.capacity;
 end $$;
-comment on function api.transport_conflicts is 'What is in the way of a bus, a driver and a helper running a route on some days.';
+comment on function api.transport_conflicts is
+  'The conflicts of a bus, a driver and an attendant that are to serve a route in a range of days; without all three, '
+  'the conflicts in the existing plan of the route or of all routes. Kinds: bus, driver, staff, route, inactive, '
+  'insurance, fitness, license, capacity. p_assignment_id is the assignment that is being changed.';
 
--- Raises schedule_conflict where something is in the way: the message is of the first conflict, the details are the first twenty.
-create function api.transport_refuse(p_route_id bigint, p_bus_id bigint, p_driver_id bigint, p_staff_id bigint, p_first date, p_last date,
-    p_is_replacement boolean, p_assignment_id bigint default null) returns void language plpgsql stable as $$
+create function api.transport_require_no_conflict(
+  p_route_id bigint, p_bus_id bigint, p_driver_id bigint, p_staff_id bigint, p_first date, p_last date,
+  p_is_replacement boolean, p_assignment_id bigint default null
+) returns void language plpgsql stable as $$
 declare
-  v_messages json;
+  v_details json;
   v_count integer;
 begin
-  select count(*), json_agg(json_build_object('path', c.path, 'message', c.message) order by c.n) filter (where c.n <= 20) into v_count, v_messages
-    from (select k.path, k.message, row_number() over () as n
-          from api.transport_conflicts(p_route_id, p_bus_id, p_driver_id, p_staff_id, p_first, p_last, p_is_replacement, p_assignment_id) k) c;
+  select count(*),
+      json_agg(json_build_object('path', c.path, 'message', c.message) order by c.n) filter (where c.n <= 20)
+    into v_count, v_details
+    from (
+      select k.path, k.message, row_number() over () as n
+      from api.transport_conflicts(
+        p_route_id, p_bus_id, p_driver_id, p_staff_id, p_first, p_last, p_is_replacement, p_assignment_id) k
+    ) c;
   if v_count > 0 then
-    perform core.fail('schedule_conflict', (v_messages -> 0 ->> 'message') || case when v_count > 1 then format(' (and %s more)', v_count - 1) else '' end, v_messages);
+    perform core.fail('schedule_conflict',
+      (v_details -> 0 ->> 'message') || case when v_count > 1 then format(' (and %s more)', v_count - 1) else '' end,
+      v_details);
   end if;
 end $$;
-comment on function api.transport_refuse is 'Refuses what can''t run as planned, with all that is in the way.';
+comment on function api.transport_require_no_conflict is
+  'Raises schedule_conflict with the first conflict as message and up to twenty conflicts as details.';
 
--- {from_date, to_date, route_id, bus_id, driver_id, kind}: what would be in the way of the bus or the driver, on the route if one is given, as
--- an assignment or a replacement; without bus and driver, what is wrong with what is planned. not_found for what is not there.
 create function api.transport_conflict_check(p jsonb) returns json language plpgsql stable as $$
 declare
   v_route_id bigint := (p ->> 'route_id')::bigint;
@@ -252,112 +343,157 @@ begin
   perform api.route_record(v_route_id) where v_route_id is not null;
   perform api.bus_record(v_bus_id) where v_bus_id is not null;
   perform api.driver_record(v_driver_id) where v_driver_id is not null;
-  select json_build_object('has_conflict', count(*) > 0, 'conflicts', coalesce(json_agg(json_build_object('kind', c.kind, 'path', c.path, 'message', c.message,
-      'from_date', c.first_day, 'to_date', c.last_day, 'route_id', c.route_id, 'bus_id', c.bus_id, 'driver_id', c.driver_id, 'staff_id', c.staff_id)), '[]'))
+  select json_build_object(
+      'has_conflict', count(*) > 0,
+      'conflicts', coalesce(json_agg(json_build_object(
+        'kind', c.kind,
+        'path', c.path,
+        'message', c.message,
+        'from_date', c.first_day,
+        'to_date', c.last_day,
+        'route_id', c.route_id,
+        'bus_id', c.bus_id,
+        'driver_id', c.driver_id,
+        'staff_id', c.staff_id)), '[]'))
     into v_answer
-    from api.transport_conflicts(v_route_id, v_bus_id, v_driver_id, null, (p ->> 'from_date')::date, (p ->> 'to_date')::date, coalesce(p ->> 'kind' = 'replacement', false)) c;
+    from api.transport_conflicts(
+      v_route_id, v_bus_id, v_driver_id, null, (p ->> 'from_date')::date, (p ->> 'to_date')::date,
+      coalesce(p ->> 'kind' = 'replacement', false)) c;
   return v_answer;
 end $$;
+comment on function api.transport_conflict_check is
+  'Conflicts of a proposed assignment or replacement, or of the existing plan when no bus or driver is given: '
+  '{from_date, to_date, route_id, bus_id, driver_id, kind}. Raises not_found for an unknown route, bus or driver.';
 
--- {route_id, date, kind, bus_id, driver_id, reason}: a day on which a route does not run (cancelled), or with another bus or driver (replaced).
--- Raises conflict where the route has an exception on that day, schedule_conflict with what is in the way of a replacement.
 create function api.transport_exceptions_create(p jsonb) returns json language plpgsql as $$
 declare
   v_route_id bigint := (p ->> 'route_id')::bigint;
+  v_bus_id bigint := (p ->> 'bus_id')::bigint;
+  v_driver_id bigint := (p ->> 'driver_id')::bigint;
   v_date date := (p ->> 'date')::date;
   v_id bigint;
 begin
   perform api.transport_require('route', v_route_id, 'route_id');
-  perform api.transport_require('bus', (p ->> 'bus_id')::bigint, 'bus_id');
-  perform api.transport_require('driver', (p ->> 'driver_id')::bigint, 'driver_id');
+  perform api.transport_require('bus', v_bus_id, 'bus_id');
+  perform api.transport_require('driver', v_driver_id, 'driver_id');
   if exists (select from route_exception where route_id = v_route_id and date = v_date) then
-    perform core.refuse_field('conflict', 'date', 'The route has an exception on this day. Remove that first.');
+    perform core.refuse_field('conflict', 'date', 'The route already has an exception on this day. Delete it first.');
   end if;
   if p ->> 'kind' = 'replaced' then
-    perform api.transport_refuse(v_route_id, (p ->> 'bus_id')::bigint, (p ->> 'driver_id')::bigint, null, v_date, v_date, true);
+    perform api.transport_require_no_conflict(
+      v_route_id, v_bus_id, v_driver_id, null, v_date, v_date, p_is_replacement => true);
   end if;
   v_id := core.record_insert('route_exception', p);
   return api.route_exception_record(v_id);
 end $$;
+comment on function api.transport_exceptions_create is
+  'Cancels a route on one day, or replaces its bus or driver: {route_id, date, kind, bus_id, driver_id, reason}. '
+  'Raises conflict if the route already has an exception on that day, schedule_conflict for a replacement that is busy.';
 
--- The day is as planned again. schedule_conflict when the bus or the driver that would run the route again replaces something on another. They are
--- locked as a replacement locks them, so that of the two one waits.
 create function api.transport_exceptions_delete(p jsonb) returns json language plpgsql as $$
 declare
   v_id bigint := (p ->> 'id')::bigint;
   v_planned record;
   v_message text;
 begin
-  select x.route_id, x.date, coalesce(a.bus_id, r.bus_id) as bus_id, coalesce(a.driver_id, r.driver_id) as driver_id into v_planned
-    from route_exception x join route r on r.id = x.route_id
-    left join bus_assignment a on a.route_id = x.route_id and x.date between a.starts_on and coalesce(a.ends_on, 'infinity')
+  select x.route_id, x.date,
+      coalesce(a.bus_id, r.bus_id) as bus_id,
+      coalesce(a.driver_id, r.driver_id) as driver_id
+    into v_planned
+    from route_exception x
+    join route r on r.id = x.route_id
+    left join bus_assignment a
+      on a.route_id = x.route_id and x.date between a.starts_on and coalesce(a.ends_on, 'infinity')
     where x.id = v_id;
+  -- The same locks as for a replacement, so that of two concurrent requests one waits.
   perform from bus where id = v_planned.bus_id for no key update;
   perform from driver where id = v_planned.driver_id for no key update;
-  select format('%s runs with the bus or the driver of this route on %s.', r.name, x.date) into v_message
-    from route_exception x join route r on r.id = x.route_id
-    where x.date = v_planned.date and x.id <> v_id and (x.bus_id = v_planned.bus_id or x.driver_id = v_planned.driver_id) limit 1;
+  select format('%s uses the bus or the driver of this route on %s.', r.name, x.date)
+    into v_message
+    from route_exception x
+    join route r on r.id = x.route_id
+    where x.date = v_planned.date and x.id <> v_id
+      and (x.bus_id = v_planned.bus_id or x.driver_id = v_planned.driver_id)
+    limit 1;
   if found then
     perform core.fail('schedule_conflict', v_message);
   end if;
   delete from route_exception where id = v_id;
   return json_build_object('id', v_id);
 end $$;
+comment on function api.transport_exceptions_delete is
+  'Deletes an exception, so that the day runs as planned. Raises schedule_conflict if the planned bus or driver '
+  'replaces another one on that day.';
 
--- {bus_id, route_id, driver_id, staff_id, starts_on (today), ends_on}: raises schedule_conflict with all that is in the way.
 create function api.transport_assignments_create(p jsonb) returns json language plpgsql as $$
 declare
   v_id bigint;
 begin
   p := p || jsonb_build_object('starts_on', coalesce((p ->> 'starts_on')::date, core.today()));
-  perform api.transport_assignment_judge(p, null);
+  perform api.transport_assignment_check(p, null);
   v_id := core.record_insert('bus_assignment', p);
   return api.bus_assignment_record(v_id);
 end $$;
+comment on function api.transport_assignments_create is
+  'Assigns a bus, a driver and an attendant to a route: {bus_id, route_id, driver_id, staff_id, starts_on (today), '
+  'ends_on}. Raises schedule_conflict with every conflict.';
 
--- Locks what an assignment names, and refuses it by what is in its way; invalid_reference for what is not there.
-create function api.transport_assignment_judge(p jsonb, p_assignment_id bigint) returns void language plpgsql as $$
+create function api.transport_assignment_check(p jsonb, p_assignment_id bigint) returns void language plpgsql as $$
 declare
+  v_route_id bigint := (p ->> 'route_id')::bigint;
+  v_bus_id bigint := (p ->> 'bus_id')::bigint;
+  v_driver_id bigint := (p ->> 'driver_id')::bigint;
+  v_staff_id bigint := (p ->> 'staff_id')::bigint;
   v_first date := (p ->> 'starts_on')::date;
   v_last date := (p ->> 'ends_on')::date;
 begin
-  perform api.transport_require('route', (p ->> 'route_id')::bigint, 'route_id');
-  perform api.transport_require('bus', (p ->> 'bus_id')::bigint, 'bus_id');
-  perform api.transport_require('driver', (p ->> 'driver_id')::bigint, 'driver_id');
-  perform api.transport_require('transport_staff', (p ->> 'staff_id')::bigint, 'staff_id');
+  perform api.transport_require('route', v_route_id, 'route_id');
+  perform api.transport_require('bus', v_bus_id, 'bus_id');
+  perform api.transport_require('driver', v_driver_id, 'driver_id');
+  perform api.transport_require('transport_staff', v_staff_id, 'staff_id');
   if v_last < v_first then
     perform core.refuse_field('validation_error', 'ends_on', format('must not be before %s', v_first));
   end if;
-  perform api.transport_refuse((p ->> 'route_id')::bigint, (p ->> 'bus_id')::bigint, (p ->> 'driver_id')::bigint, (p ->> 'staff_id')::bigint, v_first, v_last, false, p_assignment_id);
+  perform api.transport_require_no_conflict(
+    v_route_id, v_bus_id, v_driver_id, v_staff_id, v_first, v_last, false, p_assignment_id);
 end $$;
-comment on function api.transport_assignment_judge is 'Refuses an assignment that can''t be.';
+comment on function api.transport_assignment_check is
+  'Locks the route, bus, driver and attendant of an assignment. Raises invalid_reference for an unknown id, '
+  'schedule_conflict for conflicts.';
 
--- Changes what is given; the route stays. An assignment that only becomes shorter asks for nothing that it had not.
 create function api.transport_assignments_update(p jsonb) returns json language plpgsql as $$
 declare
   v_id bigint := (p ->> 'id')::bigint;
   v_before jsonb := api.bus_assignment_record(v_id)::jsonb;
   v_after jsonb := v_before || (p - 'read_only');
+  v_period_before daterange := daterange((v_before ->> 'starts_on')::date, (v_before ->> 'ends_on')::date, '[]');
+  v_is_shortened boolean;
 begin
   if v_after ->> 'ends_on' < v_after ->> 'starts_on' then
     perform core.refuse_field('validation_error', 'ends_on', format('must not be before %s', v_after ->> 'starts_on'));
   end if;
-  if (v_before -> 'bus_id', v_before -> 'driver_id', v_before -> 'staff_id') <> (v_after -> 'bus_id', v_after -> 'driver_id', v_after -> 'staff_id')
-     or not daterange((v_after ->> 'starts_on')::date, (v_after ->> 'ends_on')::date, '[]') <@ daterange((v_before ->> 'starts_on')::date, (v_before ->> 'ends_on')::date, '[]') then
-    perform api.transport_assignment_judge(v_after, v_id);
+  v_is_shortened := daterange((v_after ->> 'starts_on')::date, (v_after ->> 'ends_on')::date, '[]') <@ v_period_before;
+  -- An assignment that only gets shorter can have no new conflict.
+  if not v_is_shortened
+     or (v_before -> 'bus_id', v_before -> 'driver_id', v_before -> 'staff_id')
+       <> (v_after -> 'bus_id', v_after -> 'driver_id', v_after -> 'staff_id') then
+    perform api.transport_assignment_check(v_after, v_id);
   end if;
   perform core.record_update('bus_assignment', p);
   return api.bus_assignment_record(v_id);
 end $$;
+comment on function api.transport_assignments_update is
+  'Updates an assignment; the route cannot be changed. Raises schedule_conflict unless the change only shortens it.';
 
--- Removes an assignment that was not in effect before today; invalid_state for another, which is ended by its last day and stays.
 create function api.transport_assignments_delete(p jsonb) returns json language plpgsql as $$
 declare
   v_id bigint := (p ->> 'id')::bigint;
 begin
   if (select starts_on < core.today() from bus_assignment where id = v_id) then
-    perform core.fail('invalid_state', 'This assignment has begun. End it by its ends_on.');
+    perform core.fail('invalid_state', 'This assignment has begun. Set ends_on to end it instead.');
   end if;
   delete from bus_assignment where id = v_id;
   return json_build_object('id', v_id);
 end $$;
+comment on function api.transport_assignments_delete is
+  'Deletes an assignment. Raises invalid_state if it began before today.';

@@ -1,5 +1,4 @@
--- /api/transport/dashboard, /fee-plans and /export: transport in figures, what it costs, and whom to call. Here stands too what the other
--- transport files share.
+-- /api/transport/dashboard, /fee-plans and /export, and the functions that the other transport files share.
 
 insert into core.operation (name, access, permission, feature, writes, idempotent, record) values
   ('transport_dashboard', 'tenant', 'transport.read', 'transport', false, false, null),
@@ -11,8 +10,8 @@ insert into core.operation (name, access, permission, feature, writes, idempoten
   ('transport_fee_plans_generate', 'tenant', 'fee.manage', 'transport', true, true, null),
   ('transport_contact_sheet', 'tenant', 'transport.read', 'transport', false, false, null);
 
--- A plan is a fee structure with one component of its own, which has its name, amount and frequency: what is billed, paid and owed is
--- in the one ledger of the school.
+-- A plan is a fee structure with one component, which holds its name, amount and frequency, so that all fees of a
+-- school are billed and paid in one place.
 select core.define_record('transport_fee_plan', p_table => 'transport_fee_plan', p_key => 'fp.id',
   p_source => $$
     transport_fee_plan fp join fee_component fc on fc.id = fp.fee_component_id join fee_structure fs on fs.id = fc.fee_structure_id
@@ -21,7 +20,7 @@ select core.define_record('transport_fee_plan', p_table => 'transport_fee_plan',
   p_columns => $$
     fp.id, fs.name, fs.academic_year_id, y.name as academic_year_name, fp.route_id, r.name as route_name, fp.min_km, fp.max_km, fc.amount, fc.frequency,
     fs.id as fee_structure_id, (select count(*) from transport_enrollment e join route ridden on ridden.id = e.route_id
-      where e.status = 'active' and api.rides_by_plan(ridden.id, ridden.distance_km, fp.route_id, fp.min_km, fp.max_km)) as student_count,
+      where e.status = 'active' and api.fee_plan_applies(ridden.id, ridden.distance_km, fp.route_id, fp.min_km, fp.max_km)) as student_count,
     fp.created_at, fp.updated_at
   $$,
   p_search => 'platform.search_normal(fs.name)',
@@ -37,49 +36,58 @@ select core.define_functions('transport_fee_plans', 'transport_fee_plan', '{
   "get": "One fee plan, or not_found."
 }');
 
--- Marks something that runs routes (bus, driver, transport_staff) as removed. in_use while a route has it, an assignment has not ended,
--- or it replaces another on a day to come.
-create function api.transport_remove(p_table text, p_id bigint) returns json language plpgsql as $$
+create function api.transport_delete(p_table text, p_id bigint) returns json language plpgsql as $$
 declare
   v_routes text;
 begin
-  select string_agg(r.name, ', ' order by r.name) into v_routes
+  select string_agg(r.name, ', ' order by r.name)
+    into v_routes
     from route r
     where r.id in (
-      select id from route where deleted_at is null and p_id = case p_table when 'bus' then bus_id when 'driver' then driver_id end
+      select id from route
+        where deleted_at is null and p_id = case p_table when 'bus' then bus_id when 'driver' then driver_id end
       union all
       select route_id from bus_assignment
-        where p_id = case p_table when 'bus' then bus_id when 'driver' then driver_id else staff_id end and (ends_on is null or ends_on >= core.today())
+        where p_id = case p_table when 'bus' then bus_id when 'driver' then driver_id else staff_id end
+          and (ends_on is null or ends_on >= core.today())
       union all
-      select route_id from route_exception where p_id = case p_table when 'bus' then bus_id when 'driver' then driver_id end and date >= core.today());
+      select route_id from route_exception
+        where p_id = case p_table when 'bus' then bus_id when 'driver' then driver_id end and date >= core.today()
+    );
   if v_routes is not null then
-    perform core.fail('in_use', format('Still planned for: %s.', v_routes));
+    perform core.fail('in_use', format('Still used by these routes: %s. Change them first.', v_routes));
   end if;
   execute format('update %I set deleted_at = now() where id = $1', p_table) using p_id;
   return json_build_object('id', p_id);
 end $$;
-comment on function api.transport_remove is 'Removes a bus, a driver or one of the staff, unless a route needs it.';
+comment on function api.transport_delete is
+  'Soft-deletes a row of bus, driver or transport_staff. Raises in_use while a route, a current or future assignment or '
+  'a future replacement uses it.';
 
--- Refuses, by its field, an id that is no bus, driver, transport_staff, route or student of this school, and has it for this
--- transaction; null is none.
 create function api.transport_require(p_table text, p_id bigint, p_path text) returns void language plpgsql as $$
 declare
   v_found boolean;
 begin
-  execute format('select true from %I where id = $1 and deleted_at is null for no key update', p_table) into v_found using p_id;
+  execute format('select true from %I where id = $1 and deleted_at is null for no key update', p_table)
+    into v_found using p_id;
   if p_id is not null and v_found is null then
-    perform core.refuse_field('invalid_reference', p_path, format('There is no %s %s.', replace(p_table, '_', ' '), p_id));
+    perform core.refuse_field('invalid_reference', p_path,
+      format('There is no %s %s.', replace(p_table, '_', ' '), p_id));
   end if;
 end $$;
-comment on function api.transport_require is 'Refuses an id that is none of a table, and locks what it names.';
+comment on function api.transport_require is
+  'Locks a row of bus, driver, transport_staff, route or student until the end of the transaction; null locks nothing. '
+  'Raises invalid_reference, with the field p_path, if there is no such row.';
 
--- Papers and licences of buses and drivers in service that are no longer valid so many days from now, those that have expired included; the
--- first to expire first.
 create function api.transport_expiring(p_days integer)
-  returns table (kind text, bus_id bigint, driver_id bigint, name text, expires_on date, days_left integer, is_expired boolean) language sql stable as $$
+  returns table (
+    kind text, bus_id bigint, driver_id bigint, name text, expires_on date, days_left integer, is_expired boolean
+  ) language sql stable as $$
   select p.kind, p.bus_id, p.driver_id, p.name, p.expires_on, p.expires_on - core.today(), p.expires_on < core.today()
   from (
-    select 'insurance' as kind, id as bus_id, null::bigint as driver_id, registration_number as name, insurance_expires_on as expires_on from bus where is_active and deleted_at is null
+    select 'insurance' as kind, id as bus_id, null::bigint as driver_id, registration_number as name,
+      insurance_expires_on as expires_on
+    from bus where is_active and deleted_at is null
     union all
     select 'fitness', id, null, registration_number, fitness_expires_on from bus where is_active and deleted_at is null
     union all
@@ -88,129 +96,237 @@ create function api.transport_expiring(p_days integer)
   where p.expires_on <= core.today() + p_days
   order by p.expires_on, p.kind, p.bus_id, p.driver_id;
 $$;
-comment on function api.transport_expiring is 'Papers and licences that expire soon or have expired.';
+comment on function api.transport_expiring is
+  'Documents of active buses and drivers that expire within p_days or have expired, ordered by expiry date.';
 
--- What the managers of transport are told of papers that expire (transport.expiring), by core.notify_papers_expiring: each paper once when 30 days
--- are left, once with 7, and once when it has expired; a worker that was away for a day tells on the next. `task` with `run_on` is the key of
--- such a step in daily_run; with a new last day it is another.
-create function api.transport_expiring_notices() returns table (task text, run_on date, variables jsonb) language sql stable as $$
-  select format('transport.expiring:%s:%s:%s', x.kind, coalesce(x.bus_id, x.driver_id), case when x.is_expired then 'expired' when x.days_left <= 7 then '7' else '30' end),
+create function api.transport_expiring_notices()
+  returns table (task text, run_on date, variables jsonb) language sql stable as $$
+  select
+    format('transport.expiring:%s:%s:%s', x.kind, coalesce(x.bus_id, x.driver_id),
+      case when x.is_expired then 'expired' when x.days_left <= 7 then '7' else '30' end),
     x.expires_on,
-    jsonb_build_object('document', case x.kind when 'insurance' then 'The insurance' when 'fitness' then 'The fitness certificate' else 'The driving licence' end,
-      'subject', case when x.bus_id is null then x.name else 'bus ' || x.name end, 'expires_on', api.written_day(x.expires_on),
-      'in_days', case when x.days_left = -1 then 'yesterday' when x.days_left < 0 then format('%s days ago', -x.days_left) when x.days_left = 0 then 'today' when x.days_left = 1 then 'tomorrow' else format('in %s days', x.days_left) end)
+    jsonb_build_object(
+      'document', case x.kind
+        when 'insurance' then 'The insurance'
+        when 'fitness' then 'The fitness certificate'
+        else 'The driving license'
+      end,
+      'subject', case when x.bus_id is null then x.name else 'bus ' || x.name end,
+      'expires_on', api.written_day(x.expires_on),
+      'in_days', case
+        when x.days_left = -1 then 'yesterday'
+        when x.days_left < 0 then format('%s days ago', -x.days_left)
+        when x.days_left = 0 then 'today'
+        when x.days_left = 1 then 'tomorrow'
+        else format('in %s days', x.days_left)
+      end)
   from api.transport_expiring(30) x;
 $$;
-comment on function api.transport_expiring_notices is 'What to tell of papers that expire, with a key for each step.';
+comment on function api.transport_expiring_notices is
+  'The notices about expiring documents: one per document with 30 days left, with 7 days left and after expiry. '
+  '(task, run_on) identifies a notice in daily_run, so that a missed day is made up for and no notice is sent twice.';
 
--- The users who run transport: those whose role, another than admin, has transport.manage; the admins where there is nobody. Wants to reach all users.
 create function api.transport_managers() returns setof bigint language sql stable as $$
   with holder as (
     select distinct u.id, r.is_system and r.name = 'admin' as is_admin
-    from role r join user_role ur on ur.role_id = r.id join user_account u on u.id = ur.user_id
-    where u.is_active and u.deleted_at is null and (r.is_system and r.name = 'admin' or r.id in (
-      select rp.role_id from role_permission rp join core.permission p on p.id = rp.permission_id where p.name = 'transport.manage')))
+    from role r
+    join user_role ur on ur.role_id = r.id
+    join user_account u on u.id = ur.user_id
+    where u.is_active and u.deleted_at is null
+      and (r.is_system and r.name = 'admin' or r.id in (
+        select rp.role_id
+        from role_permission rp
+        join core.permission p on p.id = rp.permission_id
+        where p.name = 'transport.manage'))
+  )
   select distinct id from holder where not is_admin or not exists (select from holder where not is_admin);
 $$;
-comment on function api.transport_managers is 'Who is told of what concerns transport.';
+comment on function api.transport_managers is
+  'The users to notify about transport: those with transport.manage from a role other than admin, else the admins. '
+  'Needs the scope "all".';
 
--- Transport today: what there is, how full each route is, what is cancelled or replaced, papers that expire within 30 days, routes that
--- students ride and no bus runs, students who ride and are not active.
 create function api.transport_dashboard(p jsonb) returns json language plpgsql stable as $$
 declare
   v_answer json;
 begin
-  with today as materialized (select d.date, d.is_school_day, d.holiday from api.days_between(core.today(), core.today()) d),
-  riding as materialized (
-    select route_id, count(*) as students, count(*) filter (where enrollment_type <> 'drop') as pickup, count(*) filter (where enrollment_type <> 'pickup') as drop
-    from transport_enrollment where status = 'active' group by route_id),
-  run as materialized (
-    select r.id, r.name, r.code, r.is_active, t.status, t.reason, t.exception_id, t.bus_id, t.registration_number, t.capacity, t.driver_id, t.driver_name,
+  with today as materialized (
+    select d.date, d.is_school_day, d.holiday from api.days_between(core.today(), core.today()) d
+  ),
+  enrolled as materialized (
+    select route_id, count(*) as students,
+      count(*) filter (where enrollment_type <> 'drop') as pickup,
+      count(*) filter (where enrollment_type <> 'pickup') as drop
+    from transport_enrollment
+    where status = 'active'
+    group by route_id
+  ),
+  route_today as materialized (
+    select r.id, r.name, r.code, r.is_active, t.status, t.reason, t.exception_id,
+      t.bus_id, t.registration_number, t.capacity, t.driver_id, t.driver_name,
       coalesce(e.students, 0) as students, coalesce(e.pickup, 0) as pickup, coalesce(e.drop, 0) as drop
-    from route r left join api.transport_plan(core.today(), core.today()) t on t.route_id = r.id left join riding e on e.route_id = r.id
-    where r.deleted_at is null)
+    from route r
+    left join api.transport_plan(core.today(), core.today()) t on t.route_id = r.id
+    left join enrolled e on e.route_id = r.id
+    where r.deleted_at is null
+  )
   select json_build_object(
-      'date', today.date, 'is_school_day', today.is_school_day, 'holiday', today.holiday,
-      'buses', (select json_build_object('total', count(*), 'active', count(*) filter (where is_active), 'seats', coalesce(sum(capacity) filter (where is_active), 0)) from bus where deleted_at is null),
-      'drivers', (select json_build_object('total', count(*), 'active', count(*) filter (where is_active)) from driver where deleted_at is null),
-      'staff', (select json_build_object('total', count(*), 'active', count(*) filter (where is_active)) from transport_staff where deleted_at is null),
-      'routes', (select json_build_object('total', count(*), 'active', count(*) filter (where is_active)) from run),
-      'enrollments', (select json_build_object('active', coalesce(sum(students), 0), 'pickup', coalesce(sum(pickup), 0), 'drop', coalesce(sum(drop), 0)) from riding),
+      'date', today.date,
+      'is_school_day', today.is_school_day,
+      'holiday', today.holiday,
+      'buses', (
+        select json_build_object(
+          'total', count(*),
+          'active', count(*) filter (where is_active),
+          'seats', coalesce(sum(capacity) filter (where is_active), 0))
+        from bus where deleted_at is null),
+      'drivers', (
+        select json_build_object('total', count(*), 'active', count(*) filter (where is_active))
+        from driver where deleted_at is null),
+      'staff', (
+        select json_build_object('total', count(*), 'active', count(*) filter (where is_active))
+        from transport_staff where deleted_at is null),
+      'routes', (
+        select json_build_object('total', count(*), 'active', count(*) filter (where is_active)) from route_today),
+      'enrollments', (
+        select json_build_object(
+          'active', coalesce(sum(students), 0),
+          'pickup', coalesce(sum(pickup), 0),
+          'drop', coalesce(sum(drop), 0))
+        from enrolled),
       'occupancy', (
-        select coalesce(json_agg(json_build_object('route_id', id, 'route_name', name, 'bus_id', bus_id, 'bus_registration_number', registration_number, 'driver_id', driver_id, 'driver_name', driver_name,
-          'capacity', capacity, 'student_count', students, 'pickup_count', pickup, 'drop_count', drop, 'seats_left', capacity - greatest(pickup, drop),
-          'percent', round(100.0 * greatest(pickup, drop) / capacity)) order by platform.search_normal(name), id), '[]')
-        from run where is_active),
+        select coalesce(json_agg(json_build_object(
+            'route_id', id,
+            'route_name', name,
+            'bus_id', bus_id,
+            'bus_registration_number', registration_number,
+            'driver_id', driver_id,
+            'driver_name', driver_name,
+            'capacity', capacity,
+            'student_count', students,
+            'pickup_count', pickup,
+            'drop_count', drop,
+            'seats_left', capacity - greatest(pickup, drop),
+            'percent', round(100.0 * greatest(pickup, drop) / capacity))
+          order by platform.search_normal(name), id), '[]')
+        from route_today where is_active),
       'exceptions', (
-        select coalesce(json_agg(json_build_object('id', exception_id, 'route_id', id, 'route_name', name, 'kind', status, 'bus_id', bus_id, 'bus_registration_number', registration_number,
-          'driver_id', driver_id, 'driver_name', driver_name, 'reason', reason, 'student_count', students) order by platform.search_normal(name), id), '[]')
-        from run where exception_id is not null),
+        select coalesce(json_agg(json_build_object(
+            'id', exception_id,
+            'route_id', id,
+            'route_name', name,
+            'kind', status,
+            'bus_id', bus_id,
+            'bus_registration_number', registration_number,
+            'driver_id', driver_id,
+            'driver_name', driver_name,
+            'reason', reason,
+            'student_count', students)
+          order by platform.search_normal(name), id), '[]')
+        from route_today where exception_id is not null),
       'expiring', (select coalesce(json_agg(x), '[]') from api.transport_expiring(30) x),
       'without_bus', (
-        select coalesce(json_agg(json_build_object('route_id', id, 'route_name', name, 'student_count', students) order by platform.search_normal(name), id), '[]')
-        from run where students > 0 and bus_id is null and status is distinct from 'cancelled'),
+        select coalesce(json_agg(
+            json_build_object('route_id', id, 'route_name', name, 'student_count', students)
+          order by platform.search_normal(name), id), '[]')
+        from route_today
+        where students > 0 and bus_id is null and status is distinct from 'cancelled'),
       'inactive_students', (
-        select coalesce(json_agg(json_build_object('enrollment_id', e.id, 'student_id', s.id, 'student_name', s.first_name || ' ' || s.last_name, 'route_id', r.id, 'route_name', r.name)
+        select coalesce(json_agg(json_build_object(
+            'enrollment_id', e.id,
+            'student_id', s.id,
+            'student_name', s.first_name || ' ' || s.last_name,
+            'route_id', r.id,
+            'route_name', r.name)
           order by platform.search_normal(s.last_name), platform.search_normal(s.first_name), s.id), '[]')
-        from student s join transport_enrollment e on e.student_id = s.id and e.status = 'active' join route r on r.id = e.route_id
+        from student s
+        join transport_enrollment e on e.student_id = s.id and e.status = 'active'
+        join route r on r.id = e.route_id
         where not s.is_active and s.deleted_at is null))
-    into v_answer from today;
+    into v_answer
+    from today;
   return v_answer;
 end $$;
+comment on function api.transport_dashboard is
+  'Transport today: totals, occupancy of each route, exceptions, documents that expire within 30 days, routes with '
+  'students but no bus, inactive students who are still enrolled.';
 
--- Who rides on a day, on which route, and how long that is: cancelled since or not.
-create function api.transport_riders(p_date date) returns table (student_id bigint, route_id bigint, distance_km numeric) language sql stable as $$
+create function api.transport_riders(p_date date)
+  returns table (student_id bigint, route_id bigint, distance_km numeric) language sql stable as $$
   select e.student_id, e.route_id, r.distance_km
-  from transport_enrollment e join route r on r.id = e.route_id
-  where core.day_at_school(e.created_at) <= p_date and (e.cancelled_at is null or core.day_at_school(e.cancelled_at) > p_date);
+  from transport_enrollment e
+  join route r on r.id = e.route_id
+  where core.day_at_school(e.created_at) <= p_date
+    and (e.cancelled_at is null or core.day_at_school(e.cancelled_at) > p_date);
 $$;
-comment on function api.transport_riders is 'Who rides on a day, and on which route.';
+comment on function api.transport_riders is
+  'The students who were enrolled on a day, with their route and its length; includes enrollments cancelled later.';
 
--- Whether a plan is for who rides a route of some length: the plan of that route, of lengths from min_km on and below max_km, or of all.
-create function api.rides_by_plan(p_route_id bigint, p_distance_km numeric, p_plan_route_id bigint, p_min_km numeric, p_max_km numeric) returns boolean language sql immutable
-  return case when p_plan_route_id is not null then p_plan_route_id = p_route_id
+create function api.fee_plan_applies(
+  p_route_id bigint, p_distance_km numeric, p_plan_route_id bigint, p_min_km numeric, p_max_km numeric
+) returns boolean language sql immutable
+  return case
+    when p_plan_route_id is not null then p_plan_route_id = p_route_id
     when p_min_km is null and p_max_km is null then true
-    else coalesce(p_distance_km >= coalesce(p_min_km, 0) and (p_max_km is null or p_distance_km < p_max_km), false) end;
-comment on function api.rides_by_plan is 'Whether a fee plan is for a route.';
+    else coalesce(
+      p_distance_km >= coalesce(p_min_km, 0) and (p_max_km is null or p_distance_km < p_max_km), false)
+  end;
+comment on function api.fee_plan_applies is
+  'Whether a fee plan applies to a route: by route, by length (at least p_min_km and less than p_max_km), or always.';
 
--- {name, amount, frequency, route_id or min_km and max_km, academic_year_id (the current one)}: a new plan, with a fee structure of its own.
--- conflict when the year has a fee structure of this name.
 create function api.transport_fee_plans_create(p jsonb) returns json language plpgsql as $$
 declare
-  v_year_id bigint := coalesce((p ->> 'academic_year_id')::bigint, (select id from academic_year where is_current));
+  v_year_id bigint :=
+    coalesce((p ->> 'academic_year_id')::bigint, (select id from academic_year where is_current));
   v_id bigint;
 begin
   if v_year_id is null then
-    perform core.refuse_field('invalid_reference', 'academic_year_id', 'There is no current academic year: say which one it is for.');
+    perform core.refuse_field('invalid_reference', 'academic_year_id',
+      'There is no current academic year. Give academic_year_id.');
   end if;
   perform api.transport_require('route', (p ->> 'route_id')::bigint, 'route_id');
   insert into transport_fee_plan (fee_component_id, route_id, min_km, max_km)
-    select (s.structure #>> '{components,0,id}')::bigint, (p ->> 'route_id')::bigint, (p ->> 'min_km')::numeric, (p ->> 'max_km')::numeric
-    from api.fee_structures_create(jsonb_build_object('name', p -> 'name', 'academic_year_id', v_year_id, 'description', 'Transport',
-      'components', jsonb_build_array(jsonb_build_object('name', p -> 'name', 'amount', p -> 'amount', 'frequency', p -> 'frequency')))) s (structure)
+    select (s.structure #>> '{components,0,id}')::bigint,
+      (p ->> 'route_id')::bigint, (p ->> 'min_km')::numeric, (p ->> 'max_km')::numeric
+    from api.fee_structures_create(jsonb_build_object(
+      'name', p -> 'name',
+      'academic_year_id', v_year_id,
+      'description', 'Transport',
+      'components', jsonb_build_array(jsonb_build_object(
+        'name', p -> 'name', 'amount', p -> 'amount', 'frequency', p -> 'frequency')))) s (structure)
     returning id into v_id;
   return api.transport_fee_plan_record(v_id);
 end $$;
+comment on function api.transport_fee_plans_create is
+  'Creates a fee plan with its fee structure: {name, amount, frequency, route_id or min_km and max_km, '
+  'academic_year_id (the current one)}. Raises conflict if the year has a fee structure of this name.';
 
--- Changes what is given; the academic year stays. What was billed keeps its name and amount, and the plan its frequency: in_use.
 create function api.transport_fee_plans_update(p jsonb) returns json language plpgsql as $$
 declare
   v_id bigint := core.record_update('transport_fee_plan', p);
   v_component_id bigint := (select fee_component_id from transport_fee_plan where id = v_id);
 begin
   perform api.transport_require('route', (p ->> 'route_id')::bigint, 'route_id');
-  if p ->> 'frequency' <> (select frequency from fee_component where id = v_component_id) and exists (select from student_fee_item where fee_component_id = v_component_id) then
-    perform core.refuse_field('in_use', 'frequency', 'Fees were billed by this plan: its frequency stays. Add another plan instead.');
+  if p ->> 'frequency' <> (select frequency from fee_component where id = v_component_id)
+     and exists (select from student_fee_item where fee_component_id = v_component_id) then
+    perform core.refuse_field('in_use', 'frequency',
+      'Fees were already billed with this plan. Create another plan for another frequency.');
   end if;
-  update fee_component set name = coalesce(p ->> 'name', name), amount = coalesce((p ->> 'amount')::numeric, amount), frequency = coalesce(p ->> 'frequency', frequency)
+  update fee_component
+    set name = coalesce(p ->> 'name', name),
+      amount = coalesce((p ->> 'amount')::numeric, amount),
+      frequency = coalesce(p ->> 'frequency', frequency)
     where id = v_component_id;
   if p ? 'name' then
-    update fee_structure set name = p ->> 'name' where id = (select fee_structure_id from fee_component where id = v_component_id);
+    update fee_structure
+      set name = p ->> 'name'
+      where id = (select fee_structure_id from fee_component where id = v_component_id);
   end if;
   return api.transport_fee_plan_record(v_id);
 end $$;
+comment on function api.transport_fee_plans_update is
+  'Updates a fee plan; the academic year cannot be changed, billed fees keep their name and amount. Raises in_use for '
+  'another frequency after fees were billed.';
 
--- Removes a plan with its fee structure; in_use once fees were billed by it.
 create function api.transport_fee_plans_delete(p jsonb) returns json language plpgsql as $$
 declare
   v_id bigint := (p ->> 'id')::bigint;
@@ -220,10 +336,9 @@ begin
   perform api.fee_structures_delete(v_structure::jsonb);
   return json_build_object('id', v_id);
 end $$;
+comment on function api.transport_fee_plans_delete is
+  'Deletes a fee plan and its fee structure. Raises in_use if fees were billed with it.';
 
--- {date, due_date, dry_run}: bills who rides on a day, for the period that contains it, as POST /api/finance/student-fees/generate does; answers the
--- same. Riders come from any class of the year: the structure has none of its own, so that it bills nobody without them. Raises
--- feature_disabled where the school has no fees, and what that raises.
 create function api.transport_fee_plans_generate(p jsonb) returns json language plpgsql as $$
 declare
   v_id bigint := (p ->> 'id')::bigint;
@@ -236,18 +351,27 @@ begin
   select fs.id as fee_structure_id, fp.route_id, fp.min_km, fp.max_km,
       coalesce((p ->> 'date')::date, least(greatest(core.today(), y.start_date), y.end_date)) as date
     into v_plan
-    from transport_fee_plan fp join fee_component fc on fc.id = fp.fee_component_id join fee_structure fs on fs.id = fc.fee_structure_id
-    join academic_year y on y.id = fs.academic_year_id where fp.id = v_id;
+    from transport_fee_plan fp
+    join fee_component fc on fc.id = fp.fee_component_id
+    join fee_structure fs on fs.id = fc.fee_structure_id
+    join academic_year y on y.id = fs.academic_year_id
+    where fp.id = v_id;
+  -- The fee structure is assigned to no class: without explicit students it would bill nobody.
   return api.bill_students(
-    p - 'id' || jsonb_build_object('fee_structure_id', v_plan.fee_structure_id, 'date', v_plan.date, 'student_ids', (
-      select coalesce(jsonb_agg(distinct rider.student_id), '[]') from api.transport_riders(v_plan.date) rider
-      where api.rides_by_plan(rider.route_id, rider.distance_km, v_plan.route_id, v_plan.min_km, v_plan.max_km))),
+    p - 'id' || jsonb_build_object(
+      'fee_structure_id', v_plan.fee_structure_id,
+      'date', v_plan.date,
+      'student_ids', (
+        select coalesce(jsonb_agg(distinct rider.student_id), '[]')
+        from api.transport_riders(v_plan.date) rider
+        where api.fee_plan_applies(
+          rider.route_id, rider.distance_km, v_plan.route_id, v_plan.min_km, v_plan.max_km))),
     p_of_year => true);
 end $$;
+comment on function api.transport_fee_plans_generate is
+  'Bills the students to whom the plan applies on a day, for the period that contains it: {date, due_date, dry_run}. '
+  'Answers and raises what student_fees_generate does; also feature_disabled without fees_management.';
 
--- A page of the contact sheet, {rows, next, date}: who rides, route by route by name, stop by stop, with whom to call. Which routes are to come is
--- settled with the first page and goes on in `next`, and a route is never torn apart: so nobody comes twice or is left out when routes
--- are renamed and stops moved meanwhile. route_id narrows it to one, not_found without it.
 create function api.transport_contact_sheet(p jsonb) returns json language plpgsql stable as $$
 declare
   v_route_ids bigint[];
@@ -259,19 +383,36 @@ begin
     perform api.route_record((p ->> 'route_id')::bigint);
     v_route_ids := array[(p ->> 'route_id')::bigint];
   else
-    v_route_ids := array(select id from route where deleted_at is null order by platform.search_normal(name), id);
+    v_route_ids := array(
+      select id from route where deleted_at is null order by platform.search_normal(name), id);
   end if;
-  with riding as materialized (select route_id, count(*) as students from transport_enrollment where status = 'active' and route_id = any (v_route_ids) group by route_id),
+  with enrolled as materialized (
+    select route_id, count(*) as students
+    from transport_enrollment
+    where status = 'active' and route_id = any (v_route_ids)
+    group by route_id
+  ),
   wanted as materialized (
-    select i.id, i.n, coalesce(sum(r.students) over (order by i.n rows between unbounded preceding and 1 preceding), 0) as before
-    from unnest(v_route_ids) with ordinality i (id, n) join riding r on r.route_id = i.id)
-  select json_build_object('rows', coalesce(json_agg(cells order by n, sequence, last_name, first_name, enrollment_id), '[]'), 'date', core.today(),
+    select i.id, i.n,
+      coalesce(sum(r.students) over (order by i.n rows between unbounded preceding and 1 preceding), 0) as before
+    from unnest(v_route_ids) with ordinality i (id, n)
+    join enrolled r on r.route_id = i.id
+  )
+  select json_build_object(
+      'rows', coalesce(json_agg(cells order by n, sequence, last_name, first_name, enrollment_id), '[]'),
+      'date', core.today(),
       'next', (select json_agg(id order by n) from wanted where before >= (p ->> 'limit')::integer))
     into v_answer
     from (
-      select w.n, st.sequence, platform.search_normal(s.last_name) as last_name, platform.search_normal(s.first_name) as first_name, e.id as enrollment_id,
-        json_build_array(r.name, t.registration_number, st.sequence, st.name, to_char(st.pickup_time, 'HH24:MI'), to_char(st.drop_time, 'HH24:MI'),
-          s.first_name || ' ' || s.last_name, s.admission_number, api.class_name(c.name, c.section), e.enrollment_type, s.parent_name, s.parent_phone) as cells
+      select w.n, st.sequence,
+        platform.search_normal(s.last_name) as last_name,
+        platform.search_normal(s.first_name) as first_name,
+        e.id as enrollment_id,
+        json_build_array(
+          r.name, t.registration_number, st.sequence, st.name,
+          to_char(st.pickup_time, 'HH24:MI'), to_char(st.drop_time, 'HH24:MI'),
+          s.first_name || ' ' || s.last_name, s.admission_number, api.class_name(c.name, c.section),
+          e.enrollment_type, s.parent_name, s.parent_phone) as cells
       from wanted w
       join route r on r.id = w.id
       join transport_enrollment e on e.route_id = w.id and e.status = 'active'
@@ -279,6 +420,11 @@ begin
       join student s on s.id = e.student_id
       left join class c on c.id = s.class_id
       left join api.transport_plan(core.today(), core.today()) t on t.route_id = w.id
-      where w.before < (p ->> 'limit')::integer) page;
+      where w.before < (p ->> 'limit')::integer
+    ) page;
   return v_answer;
 end $$;
+comment on function api.transport_contact_sheet is
+  'One page of the contact sheet: {rows, next, date}, ordered by route, stop and student. The first page fixes the '
+  'order of the routes and passes the remaining ones on in next, and a page holds whole routes, so that concurrent '
+  'changes neither repeat nor skip a student. Raises not_found for an unknown route_id.';

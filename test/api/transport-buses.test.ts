@@ -26,7 +26,7 @@ interface Detail extends Bus {
 }
 
 describe('buses', () => {
-  test('one that was added is read back, changed in part, and removed', async () => {
+  test('a bus is created, read, partially updated and deleted', async () => {
     const sent = {
       registration_number: 'LX21 ABC',
       capacity: 32,
@@ -50,7 +50,7 @@ describe('buses', () => {
     await admin.delete(`${path}/${added.data.id}`, 404);
   });
 
-  test('a registration number is there once, in any case, until its bus is removed', async () => {
+  test('a registration number is unique, ignoring case, until its bus is deleted', async () => {
     const first = await fleet.addBus({ registration_number: 'AB 123 cd' });
     const refused = await admin.post(path, { registration_number: 'ab 123 CD', capacity: 20 }, 409);
     expect(refused).toMatchObject({ error: 'conflict', details: [{ path: 'registration_number' }] });
@@ -72,7 +72,7 @@ describe('buses', () => {
     expect(refused.details.map((detail) => detail.path)).toEqual([field]);
   });
 
-  test('an older version than If-Match names is a 412; a create that is repeated with its key adds once', async () => {
+  test('a stale If-Match is a 412; a create repeated with the same Idempotency-Key creates one bus', async () => {
     const body = { registration_number: unique('BUS'), capacity: 40 };
     const send = () => admin.send<Bus>('POST', path, { body, headers: { 'Idempotency-Key': 'bus-twice' } }, 201);
     const { data: bus } = await send();
@@ -89,7 +89,7 @@ describe('buses', () => {
     await change(42, 412);
   });
 
-  test('the list is by registration number, is searched, and narrowed to those in service and to papers that expire', async () => {
+  test('the list is sorted by registration number, searchable, and filters by is_active and expires_before', async () => {
     const own = await transportSchool(service);
     const b = await own.addBus({ registration_number: 'b-2', model: 'Škoda', insurance_expires_on: day(10) });
     const a = await own.addBus({
@@ -111,10 +111,10 @@ describe('buses', () => {
   });
 });
 
-describe('the details of a bus', () => {
+describe('bus details', () => {
   const details = async (id: number) => (await admin.get<Detail>(`${path}/${id}/details`)).data;
 
-  test('are its routes with who drives and how many ride, and its papers', async () => {
+  test('contain its routes with driver and student counts, and its documents', async () => {
     const { busId, routeId, enrollments } = await fleet.ridden(3, {
       insurance_expires_on: day(-1),
       fitness_expires_on: day(20),
@@ -141,7 +141,7 @@ describe('the details of a bus', () => {
     await admin.get(`${path}/999999/details`, 404);
   });
 
-  test('go by the assignment of today: it takes the route from the bus that is its own', async () => {
+  test("follow today's assignment, which overrides the default bus of the route", async () => {
     const { busId, routeId } = await fleet.ridden(1);
     const [other, driver_id] = [await fleet.addBus(), await fleet.addDriver()];
     const { data: assignment } = await fleet.assign({ bus_id: other, route_id: routeId, driver_id, ends_on: day(3) });
@@ -153,7 +153,7 @@ describe('the details of a bus', () => {
     });
   });
 
-  test('are those of the plan of today: not a route that is left without it, and one where it replaces another', async () => {
+  test("follow today's plan: they omit a route that uses another bus and include a route where the bus is a replacement", async () => {
     const { busId } = await fleet.ridden(1);
     const [assigned, replaced, driver_id] = [await fleet.addRoute(), await fleet.addRoute(), await fleet.addDriver()];
     await fleet.assign({ bus_id: busId, route_id: assigned, driver_id, ends_on: day(3) });
@@ -175,8 +175,8 @@ describe('the details of a bus', () => {
   });
 });
 
-describe('the seats of a bus', () => {
-  test('are no fewer than students ride on either way: the pickup and the drop are counted apart', async () => {
+describe('bus capacity', () => {
+  test('cannot fall below the number of students on the pickup or the drop trip, which are counted separately', async () => {
     const { busId, routeId, stopId } = await fleet.ridden(2, {}, 'pickup');
     for (const type of ['drop', 'drop', 'drop', 'both'])
       expect((await fleet.enroll(await fleet.addStudent(), routeId, stopId, type)).status).toBe(201);
@@ -186,7 +186,7 @@ describe('the seats of a bus', () => {
     await admin.put(`${path}/${busId}`, { capacity: 4 });
   });
 
-  test('count also where the bus is assigned for later, and no longer where the route has another', async () => {
+  test('also counts students of future assignments, and no longer those of routes that use another bus', async () => {
     const { busId, routeId } = await fleet.ridden(3);
     const [later, driver_id] = [await fleet.addBus(), await fleet.addDriver()];
     const { data } = await fleet.assign({
@@ -203,7 +203,7 @@ describe('the seats of a bus', () => {
     await admin.put(`${path}/${busId}`, { capacity: 1 });
   });
 
-  test('when somebody takes the last one while they become fewer, one of the two is refused', async () => {
+  test('when one request takes the last seat while another lowers the capacity, one of the two is refused', async () => {
     const { busId, routeId, stopId } = await fleet.ridden(1, { capacity: 2 });
     const student = await fleet.addStudent();
     const answers = await race(service.database, `select from ${schema}.bus where id = ${busId} for update`, 2, () => [
@@ -216,12 +216,12 @@ describe('the seats of a bus', () => {
   });
 });
 
-describe('a bus that is removed', () => {
-  test('is in use while a route has it, while an assignment has not ended, and while it is to replace another', async () => {
+describe('deleting a bus', () => {
+  test('is refused as in_use while a route uses it, an assignment has not ended, or it is a future replacement', async () => {
     const [bus_id, other, driver_id] = [await fleet.addBus(), await fleet.addBus(), await fleet.addDriver()];
     const route_id = await fleet.addRoute({ name: 'Northern line', bus_id });
     const refused = await admin.delete(`${path}/${bus_id}`, 409);
-    expect(refused).toMatchObject({ error: 'in_use', message: 'Still planned for: Northern line.' });
+    expect(refused).toMatchObject({ error: 'in_use', message: 'Still used by these routes: Northern line. Change them first.' });
     await admin.put(`/api/transport/routes/${route_id}`, { bus_id: null });
     const { data: assignment } = await fleet.assign({ bus_id, route_id, driver_id });
     await admin.delete(`${path}/${bus_id}`, 409);
@@ -234,7 +234,7 @@ describe('a bus that is removed', () => {
     await admin.delete(`${path}/${bus_id}`, 409);
     await service.database.query(`update ${schema}.route_exception set date = $1 where bus_id = $2`, [day(-1), bus_id]);
     await admin.delete(`${path}/${bus_id}`);
-    // What it did is still told.
+    // Its history can still be read.
     expect((await admin.get<{ bus_id: number }>(`/api/transport/bus-assignments/${assignment.id}`)).data.bus_id).toBe(
       bus_id,
     );
@@ -248,8 +248,8 @@ describe('a bus that is removed', () => {
   });
 });
 
-describe('who may', () => {
-  test('transport.read reads, transport.manage writes; a teacher and a student see no buses', async () => {
+describe('permissions', () => {
+  test('transport.read allows reading and transport.manage writing; teachers and students see no buses', async () => {
     const somebody = async (permission: string) => school.user([await school.role(permission)]);
     const [reader, writer, manager] = [
       await somebody('transport.read'),
@@ -268,7 +268,7 @@ describe('who may', () => {
     }
   });
 
-  test('a school without the feature has none of it', async () => {
+  test('a school without the transport feature gets feature_disabled', async () => {
     const { data: tenant } = await service.operator.get<{ id: number }>(`/api/platform/tenants/${school.id}`);
     await service.operator.put(`/api/platform/tenants/${tenant.id}`, { feature_flags: { transport: false } });
     expect((await admin.get(path, 403)).error).toBe('feature_disabled');

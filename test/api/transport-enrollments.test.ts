@@ -16,8 +16,8 @@ const path = '/api/transport/enroll';
 const read = async (id: number) => (await admin.get<Enrollment>(`${path}/${id}`)).data;
 const statuses = (answers: { status: number }[]) => answers.map(({ status }) => status).sort();
 
-describe('an enrolment', () => {
-  test('tells student, class, route, stop and the bus of today; cancelled, it stays with who did it and why', async () => {
+describe('an enrollment', () => {
+  test("shows student, class, route, stop and today's bus; after cancellation it stays, with who cancelled it and why", async () => {
     const { busId, routeId } = await fleet.ridden(0);
     const stop_id = await fleet.addStop(routeId, { name: 'Oak Street', pickup_time: '07:10' });
     const student_id = await fleet.addStudent({ first_name: 'Amina', last_name: 'Okafor' });
@@ -52,14 +52,14 @@ describe('an enrolment', () => {
     });
     expect((await admin.delete(`${path}/${added.data.id}`, 409)).error).toBe('invalid_state');
     await admin.delete(`${path}/999999`, 404);
-    // The seat and the student are free again.
+    // The seat is free, and the student can be enrolled again.
     expect((await fleet.enroll(student_id, routeId, stop_id, 'both')).status).toBe(201);
     expect(ids((await admin.get<Enrollment[]>(`${list}?student_id=${student_id}&status=cancelled`)).data)).toEqual([
       added.data.id,
     ]);
   });
 
-  test('needs a student who is active, a route that runs, and a stop of that route', async () => {
+  test('requires an active student, an active route, and a stop of that route', async () => {
     const { routeId, stopId } = await fleet.ridden(0);
     const other = await fleet.ridden(0);
     const [student, inactive, gone] = [
@@ -85,7 +85,7 @@ describe('an enrolment', () => {
     await refused([student, routeId, stopId], 'route_id');
   });
 
-  test('ends when the student is removed, and gives the seat back', async () => {
+  test('is cancelled when the student is deleted, which frees the seat', async () => {
     const { routeId, stopId, enrollments } = await fleet.ridden(1, { capacity: 1 });
     const [enrollment] = enrollments;
     expect((await fleet.enroll(await fleet.addStudent(), routeId, stopId)).status).toBe(409);
@@ -97,7 +97,7 @@ describe('an enrolment', () => {
     expect((await fleet.enroll(await fleet.addStudent(), routeId, stopId)).status).toBe(201);
   });
 
-  test('stays when the student is promoted, and tells the class of now', async () => {
+  test('stays when the student is promoted, and shows the new class', async () => {
     const { enrollments } = await fleet.ridden(1);
     const [enrollment] = enrollments;
     const yearId = await school.insert('academic_year', {
@@ -117,7 +117,7 @@ describe('an enrolment', () => {
     expect(ids((await admin.get<Enrollment[]>(`${list}?class_id=${classId}`)).data)).toEqual([enrollment?.id]);
   });
 
-  test('that is cancelled twice at once is cancelled by one', async () => {
+  test('is cancelled by only one of two concurrent requests', async () => {
     const { routeId, enrollments } = await fleet.ridden(1);
     const id = enrollments[0]?.id ?? 0;
     const answers = await race(
@@ -131,7 +131,7 @@ describe('an enrolment', () => {
     expect((await fleet.route(routeId)).student_count).toBe(0);
   });
 
-  test('that is cancelled while the student is enrolled again leaves one seat or none taken, as the answers say', async () => {
+  test('cancelled while the student is enrolled again, leaves as many seats taken as the two answers say', async () => {
     const { routeId, stopId, enrollments } = await fleet.ridden(1, { capacity: 1 });
     let id = enrollments[0]?.id ?? 0;
     const student = enrollments[0]?.student_id ?? 0;
@@ -147,10 +147,10 @@ describe('an enrolment', () => {
     }
   });
 
-  test('whose seat is given back while another asks for it is one of two orders', async () => {
+  test('cancelled while another student requests its seat, ends as if the two requests had run one after the other', async () => {
     const { routeId, stopId, enrollments } = await fleet.ridden(1, { capacity: 1 });
     const student = await fleet.addStudent();
-    // Whoever asks waits for the route; whoever cancels does not, and is through before.
+    // The enrollment waits for the lock of the route; the cancellation does not, and finishes first.
     const answers = await race<{ status: number }>(
       service.database,
       `select from ${schema}.route where id = ${routeId} for update`,
@@ -161,7 +161,7 @@ describe('an enrolment', () => {
     expect((await fleet.route(routeId)).student_count).toBe(answers[1]?.status === 201 ? 1 : 0);
   });
 
-  test('that is sent twice with its key is made once', async () => {
+  test('sent twice with the same Idempotency-Key is created once', async () => {
     const { routeId, stopId } = await fleet.ridden(0);
     const body = { student_id: await fleet.addStudent(), route_id: routeId, stop_id: stopId, enrollment_type: 'drop' };
     const send = () =>
@@ -170,8 +170,8 @@ describe('an enrolment', () => {
   });
 });
 
-describe('the seats', () => {
-  test('are there twice, to school and home: pickup and drop are counted apart, both counts in each', async () => {
+describe('seats', () => {
+  test('are counted separately for pickup and drop; both counts in each', async () => {
     const { routeId, stopId } = await fleet.ridden(0, { capacity: 2 });
     const enrol = async (type: string) => (await fleet.enroll(await fleet.addStudent(), routeId, stopId, type)).status;
     expect([await enrol('pickup'), await enrol('drop'), await enrol('both')]).toEqual([201, 201, 201]);
@@ -179,14 +179,14 @@ describe('the seats', () => {
     expect(await fleet.route(routeId)).toMatchObject({ capacity: 2, student_count: 3, pickup_count: 2, drop_count: 2 });
   });
 
-  test('that are taken are a conflict that says so and names the route', async () => {
+  test('that are all taken answer a conflict that names the route', async () => {
     const { routeId, stopId } = await fleet.ridden(1, { capacity: 1 });
     const refused = await fleet.enroll(await fleet.addStudent(), routeId, stopId);
     expect(refused).toMatchObject({ status: 409, error: 'conflict', details: [{ path: 'route_id' }] });
     expect(refused.message).toMatch(/has 1 seat, and 2 students would ride it to school/);
   });
 
-  test('without a bus are not counted; of a smaller bus that is assigned for later they are', async () => {
+  test('are unlimited without a bus, and limited by a smaller bus that is assigned for later', async () => {
     const { routeId, stopId } = await fleet.ridden(1);
     await fleet.assign({
       bus_id: await fleet.addBus({ capacity: 1 }),
@@ -202,7 +202,7 @@ describe('the seats', () => {
     expect(await fleet.route(open)).toMatchObject({ capacity: null, student_count: 3 });
   });
 
-  test('of a route that another bus runs until further notice are those of that bus alone', async () => {
+  test('of a route with an open-ended assignment are those of the assigned bus alone', async () => {
     const { routeId, stopId } = await fleet.ridden(1, { capacity: 1 });
     await fleet.assign({
       bus_id: await fleet.addBus({ capacity: 2 }),
@@ -213,28 +213,34 @@ describe('the seats', () => {
     expect((await fleet.enroll(await fleet.addStudent(), routeId, stopId)).status).toBe(409);
   });
 
-  // One of the two is always on another day than UTC.
-  test.each(farZones)('are those of the buses from today on as the day is at the school, in %s', async (time_zone) => {
-    const own = await transportSchool(service);
-    await service.database.query('update platform.tenant set time_zone = $1 where id = $2', [time_zone, own.school.id]);
-    const there = (fromToday: number) =>
-      new Date(Date.now() + fromToday * 86_400_000).toLocaleDateString('sv-SE', { timeZone: time_zone });
-    const left = async (ends_on: string) => {
-      const { routeId, stopId } = await own.ridden(1);
-      const bus_id = await own.addBus({ capacity: 1 });
-      await own.school.insert('bus_assignment', {
-        bus_id,
-        route_id: routeId,
-        driver_id: await own.addDriver(),
-        starts_on: there(-9),
-        ends_on,
-      });
-      return (await own.enroll(await own.addStudent(), routeId, stopId)).status;
-    };
-    expect([await left(there(-1)), await left(there(0))]).toEqual([201, 409]);
-  });
+  // At any moment, at least one of these zones has another date than UTC.
+  test.each(farZones)(
+    'are those of the buses from today on, where today is the date in the time zone %s of the school',
+    async (time_zone) => {
+      const own = await transportSchool(service);
+      await service.database.query('update platform.tenant set time_zone = $1 where id = $2', [
+        time_zone,
+        own.school.id,
+      ]);
+      const there = (fromToday: number) =>
+        new Date(Date.now() + fromToday * 86_400_000).toLocaleDateString('sv-SE', { timeZone: time_zone });
+      const left = async (ends_on: string) => {
+        const { routeId, stopId } = await own.ridden(1);
+        const bus_id = await own.addBus({ capacity: 1 });
+        await own.school.insert('bus_assignment', {
+          bus_id,
+          route_id: routeId,
+          driver_id: await own.addDriver(),
+          starts_on: there(-9),
+          ends_on,
+        });
+        return (await own.enroll(await own.addStudent(), routeId, stopId)).status;
+      };
+      expect([await left(there(-1)), await left(there(0))]).toEqual([201, 409]);
+    },
+  );
 
-  test('hold when ten ask for the last two at once', async () => {
+  test('are never oversold when ten concurrent requests want the last two', async () => {
     const { routeId, stopId } = await fleet.ridden(1, { capacity: 3 });
     const students = await Promise.all(Array.from({ length: 10 }, () => fleet.addStudent()));
     // The pool has eight connections.
@@ -248,7 +254,7 @@ describe('the seats', () => {
     expect(await fleet.route(routeId)).toMatchObject({ student_count: 3, pickup_count: 3, drop_count: 3 });
   });
 
-  test('are not left to too small a bus of the route when an assignment ends or goes', async () => {
+  test('block ending or deleting an assignment if the default bus of the route is too small', async () => {
     const { routeId, stopId } = await fleet.ridden(1, { capacity: 1 });
     const crew = { bus_id: await fleet.addBus({ capacity: 5 }), driver_id: await fleet.addDriver() };
     const { data: assignment } = await fleet.assign({ route_id: routeId, ...crew });
@@ -267,7 +273,7 @@ describe('the seats', () => {
     await admin.put(at, { ends_on: day(9) });
   });
 
-  test('hold whoever writes: of two rows that take the last one at once, the second waits and is refused', async () => {
+  test('are enforced by the table: of two concurrent inserts for the last seat, the second waits and is refused', async () => {
     const { routeId, stopId } = await fleet.ridden(1, { capacity: 2 });
     const row = async () => ({
       route_id: routeId,
@@ -301,7 +307,7 @@ describe('the seats', () => {
     }
   });
 
-  test('hold when the route gets a smaller bus while the last one is given away', async () => {
+  test('are never oversold when the route gets a smaller bus while the last seat is taken', async () => {
     const { routeId, stopId } = await fleet.ridden(1, { capacity: 2 });
     const [small, student] = [await fleet.addBus({ capacity: 1 }), await fleet.addStudent()];
     const answers = await race<{ status: number }>(
@@ -320,7 +326,7 @@ describe('the seats', () => {
 });
 
 describe('a student', () => {
-  test('rides one route at a time: the second is a conflict that names the first', async () => {
+  test('has one active enrollment: a second is a conflict that names the first route', async () => {
     const [one, two] = [await fleet.ridden(0), await fleet.ridden(0)];
     const student = await fleet.addStudent();
     await fleet.enroll(student, one.routeId, one.stopId, 'pickup');
@@ -329,7 +335,7 @@ describe('a student', () => {
     expect(refused.message).toContain((await fleet.route(one.routeId)).name);
   });
 
-  test('of two enrolments at once gets one', async () => {
+  test('gets only one of two concurrent enrollments', async () => {
     const [one, two] = [await fleet.ridden(0), await fleet.ridden(0)];
     const student = await fleet.addStudent();
     const answers = await race(
@@ -342,7 +348,7 @@ describe('a student', () => {
     expect((await admin.get(`${list}?student_id=${student}&status=active`)).pagination.totalItems).toBe(1);
   });
 
-  test('who is removed while they are enrolled rides nowhere', async () => {
+  test('deleted during enrollment ends up without an active enrollment', async () => {
     const { routeId, stopId } = await fleet.ridden(0);
     const student = await fleet.addStudent();
     const answers = await race<{ status: number }>(
@@ -359,7 +365,7 @@ describe('a student', () => {
 });
 
 describe('the list', () => {
-  test('narrows by route, student, stop, class, status and type, is searched by student, and comes in the order of the stops', async () => {
+  test('filters by route, student, stop, class, status and type, searches by student, and sorts by stop', async () => {
     const own = await transportSchool(service);
     const { classId } = await own.school.classroom('Other class');
     const a = await own.ridden(0);
@@ -389,8 +395,8 @@ describe('the list', () => {
   });
 });
 
-describe('who may', () => {
-  test('a student reads their own and changes nothing; a stranger among the staff reads none', async () => {
+describe('permissions', () => {
+  test('a student reads only their own enrollment and changes nothing; staff without the permission read none', async () => {
     const { routeId, stopId, enrollments } = await fleet.ridden(2);
     const [own, other] = enrollments;
     const user = await school.user(['student']);
@@ -406,7 +412,7 @@ describe('who may', () => {
     await accountant.get(list, 403);
   });
 
-  test('a teacher finds the enrolments of the classes they teach, when the school lets teachers see transport', async () => {
+  test('a teacher with transport.read finds the enrollments of the classes they teach', async () => {
     const own = await transportSchool(service);
     const { routeId, stopId } = await own.ridden(1);
     const { classId } = await own.school.classroom('Taught');
@@ -421,7 +427,7 @@ describe('who may', () => {
       teacherId,
       classId,
     ]);
-    // As themselves they ride nowhere.
+    // The teacher has no enrollment of their own.
     expect((await teacher.get<Enrollment[]>(list)).data).toEqual([]);
     const { data: roles } =
       await own.admin.get<{ id: number; name: string; permission_ids: number[] }[]>('/api/rbac/roles');
@@ -443,7 +449,7 @@ describe('who may', () => {
     await again.delete(`${path}/${other?.id ?? 0}`, 404);
     expect((await own.enroll(other?.student_id ?? 0, routeId, stopId, 'both', again)).status).toBe(422);
     await again.delete(`${path}/${taught.id}`);
-    // Seats are counted over all who ride.
+    // Seats are counted over all enrollments, also those outside the row scope.
     expect((await own.route(routeId)).student_count).toBe(1);
   });
 });

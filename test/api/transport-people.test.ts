@@ -25,7 +25,7 @@ interface Workload {
 describe('drivers', () => {
   const path = '/api/transport/drivers';
 
-  test('one who was added is read back, changed in part, and removed', async () => {
+  test('a driver is created, read, partially updated and deleted', async () => {
     const sent = {
       name: 'Kofi Mensah',
       phone: '+44 20 7946 0123',
@@ -44,7 +44,7 @@ describe('drivers', () => {
     await admin.get(`${path}/${added.data.id}`, 404);
   });
 
-  test('name and licence are needed; a licence is there once, in any case, until its driver is removed', async () => {
+  test('name and license number are required; a license number is unique, ignoring case, until its driver is deleted', async () => {
     expect((await admin.post(path, {}, 400)).details.map((detail) => detail.path).sort()).toEqual([
       'license_number',
       'name',
@@ -58,7 +58,7 @@ describe('drivers', () => {
     await fleet.addDriver({ license_number: 'Lic 1' });
   });
 
-  test('one whom a route has or who is assigned is in use', async () => {
+  test('deleting a driver is refused as in_use while a route or an assignment uses them', async () => {
     const driver_id = await fleet.addDriver();
     const route_id = await fleet.addRoute({ driver_id });
     expect((await admin.delete(`${path}/${driver_id}`, 409)).error).toBe('in_use');
@@ -71,7 +71,7 @@ describe('drivers', () => {
     expect(refused).toMatchObject({ error: 'invalid_reference', details: [{ path: 'driver_id' }] });
   });
 
-  test('the list is by name, is searched, and narrowed to licences that expire', async () => {
+  test('the list is sorted by name, searchable, and filters by expires_before', async () => {
     const own = await transportSchool(service);
     const zoe = await own.addDriver({ name: 'Zoë', license_expires_on: day(3) });
     const adam = await own.addDriver({ name: 'adam', license_number: 'XQ-7' });
@@ -84,7 +84,7 @@ describe('drivers', () => {
     expect(await found(`expires_before=${day(3)}`)).toEqual([]);
   });
 
-  test('where they live is for who reaches all of the school', async () => {
+  test('the address is visible only with the scope "all"', async () => {
     const own = await transportSchool(service);
     const id = await own.addDriver({ address: '1 Depot Road' });
     const { data: roles } =
@@ -102,10 +102,10 @@ describe('drivers', () => {
   });
 });
 
-describe('the staff of transport', () => {
+describe('transport staff', () => {
   const path = '/api/transport/staff';
 
-  test('somebody who was added is read back, changed in part, and removed', async () => {
+  test('a staff member is created, read, partially updated and deleted', async () => {
     const added = await admin.post<{ id: number }>(path, { name: 'Ama', role: 'attendant', phone: '1' }, 201);
     expect(added.data).toMatchObject({ name: 'Ama', role: 'attendant', phone: '1', is_active: true });
     expect((await admin.get(`${path}/${added.data.id}`)).data).toEqual(added.data);
@@ -120,7 +120,7 @@ describe('the staff of transport', () => {
     ]);
   });
 
-  test('the list is by name and narrowed by role', async () => {
+  test('the list is sorted by name and filters by role', async () => {
     const own = await transportSchool(service);
     const b = await own.addStaff({ name: 'Béa', role: 'mechanic' });
     const a = await own.addStaff({ name: 'abe' });
@@ -133,7 +133,7 @@ describe('the staff of transport', () => {
     ]).toEqual([[a, b], [b], [b], []]);
   });
 
-  test('their workload is the routes they help on, the trips of a week, and the students', async () => {
+  test('the workload contains assigned routes, trips per week and students', async () => {
     const staff_id = await fleet.addStaff();
     const now = await fleet.ridden(2, {}, 'pickup');
     const later = await fleet.ridden(1);
@@ -174,7 +174,7 @@ describe('the staff of transport', () => {
     await admin.get(`${path}/999999/workload`, 404);
   });
 
-  test('transport.read reads, transport.manage writes', async () => {
+  test('transport.read allows reading and transport.manage writing', async () => {
     const somebody = async (permission: string) => school.user([await school.role(permission)]);
     const [reader, writer] = [await somebody('transport.read'), await somebody('transport.manage')];
     const id = await fleet.addStaff({ name: unique('Helper') });

@@ -11,7 +11,7 @@ const { admin, school, schema } = fleet;
 const routes = '/api/transport/routes';
 const stops = '/api/transport/stops';
 
-/** A route with stops that have these names and, where they are given, pickup and drop times. */
+/** Creates a route with stops of these names, optionally with pickup and drop times. */
 async function routeOf(...given: [name: string, pickup_time?: string | null, drop_time?: string | null][]) {
   const id = await fleet.addRoute();
   const stopIds: number[] = [];
@@ -20,14 +20,14 @@ async function routeOf(...given: [name: string, pickup_time?: string | null, dro
   return { id, stopIds };
 }
 
-/** The stops of a route as they follow each other: name, place, times. */
+/** The stops of a route by sequence: name, sequence, times. */
 const order = async (id: number) =>
   (await fleet.stops(id)).map(({ name, sequence, pickup_time, drop_time }) =>
     [sequence, name, ...((pickup_time ?? drop_time) ? [pickup_time, drop_time] : [])].join(' '),
   );
 
 describe('routes', () => {
-  test('one that was added is read back with the names beside the ids, changed in part, and removed', async () => {
+  test('a route is created, read with the names of its references, partially updated and deleted', async () => {
     const [bus_id, driver_id] = [
       await fleet.addBus({ registration_number: 'LX21 ABC' }),
       await fleet.addDriver({ name: 'Kofi Mensah' }),
@@ -64,7 +64,7 @@ describe('routes', () => {
     await admin.get(`${routes}/${added.data.id}/stops`, 404);
   });
 
-  test('a code is there once, in any case; a bus or a driver who is not there is a 422 that names the field', async () => {
+  test('a code is unique, ignoring case; an unknown bus or driver is a 422 that names the field', async () => {
     const first = await fleet.addRoute({ code: 'east' });
     expect(await admin.post(routes, { name: 'Two', code: 'EAST' }, 409)).toMatchObject({
       error: 'conflict',
@@ -83,7 +83,7 @@ describe('routes', () => {
     ]);
   });
 
-  test('the assignment of today goes before the bus of the route, in `today` and in the filter', async () => {
+  test("today's assignment overrides the default bus of the route, in `today` and in the filter", async () => {
     const own = await fleet.addBus();
     const id = await fleet.addRoute({ bus_id: own });
     const [other, driver_id, staff_id] = [
@@ -102,7 +102,7 @@ describe('routes', () => {
     expect(ids((await admin.get<Route[]>(`${routes}?driver_id=${driver_id}`)).data)).toEqual([id]);
   });
 
-  test('a bus with fewer seats than students is refused', async () => {
+  test('a bus with fewer seats than enrolled students is refused', async () => {
     const { routeId, busId } = await fleet.ridden(2);
     const small = await fleet.addBus({ capacity: 1 });
     expect(await admin.put(`${routes}/${routeId}`, { bus_id: small }, 409)).toMatchObject({
@@ -113,7 +113,7 @@ describe('routes', () => {
     await admin.put(`${routes}/${routeId}`, { bus_id: null });
   });
 
-  test('one that students ride, or that has an assignment, is in use', async () => {
+  test('deleting a route is refused as in_use while students are enrolled or an assignment has not ended', async () => {
     const { routeId, enrollments } = await fleet.ridden(1);
     expect((await admin.delete(`${routes}/${routeId}`, 409)).error).toBe('in_use');
     await admin.delete(`/api/transport/enroll/${enrollments[0]?.id ?? 0}`);
@@ -125,7 +125,7 @@ describe('routes', () => {
     await admin.delete(`${routes}/${routeId}`, 409);
     await admin.delete(`/api/transport/bus-assignments/${data.id}`);
     await admin.delete(`${routes}/${routeId}`);
-    // Who rode it is still told.
+    // Its enrollments can still be read.
     expect(
       (await admin.get<{ status: string }>(`/api/transport/enroll/${enrollments[0]?.id ?? 0}`)).data,
     ).toMatchObject({
@@ -135,7 +135,7 @@ describe('routes', () => {
     });
   });
 
-  test('one that is removed leaves the bus that was to replace its own on a day to come', async () => {
+  test('deleting a route frees the bus of its future replacements', async () => {
     const [route_id, other, bus_id] = [await fleet.addRoute(), await fleet.addRoute(), await fleet.addBus()];
     const body = { date: day(4), kind: 'replaced', bus_id };
     await fleet.except({ ...body, route_id });
@@ -144,7 +144,7 @@ describe('routes', () => {
     await fleet.except({ ...body, route_id: other });
   });
 
-  test('the list is by name, is searched, and narrowed to those that run', async () => {
+  test('the list is sorted by name, searchable, and filters by is_active', async () => {
     const own = await transportSchool(service);
     const b = await own.addRoute({ name: 'Bay', code: 'x9', distance_km: 3 });
     const a = await own.addRoute({ name: 'ábaco', distance_km: 7, is_active: false });
@@ -161,7 +161,7 @@ describe('routes', () => {
 });
 
 describe('stops', () => {
-  test('follow each other as they are added; one that is added at a place moves the others on, beyond the end it is last', async () => {
+  test('are appended by default; one inserted at a sequence moves the following ones, and beyond the end it is appended', async () => {
     const { id } = await routeOf(['A'], ['B']);
     await fleet.addStop(id, { name: 'C', sequence: 2 });
     await fleet.addStop(id, { name: 'D', sequence: 1 });
@@ -170,7 +170,7 @@ describe('stops', () => {
     expect((await fleet.route(id)).stop_count).toBe(5);
   });
 
-  test('one that was added is read back, changed in part, moved, and removed', async () => {
+  test('a stop is created, read, partially updated, moved and deleted', async () => {
     const { id, stopIds } = await routeOf(
       ['A', '07:00', '15:30'],
       ['B', '07:10', '15:20'],
@@ -188,7 +188,7 @@ describe('stops', () => {
     const added = await admin.post<Stop>(stops, sent, 201);
     expect(added.data).toMatchObject({ ...sent, sequence: 5, student_count: 0 });
     expect((await admin.get(added.headers.get('location') ?? '')).data).toEqual(added.data);
-    // To the front with times that fit there; everybody else makes room.
+    // To the front, with times that fit there; the other stops move back.
     const { data: moved } = await admin.put<Stop>(`${stops}/${added.data.id}`, {
       ...added.data,
       sequence: 1,
@@ -211,7 +211,7 @@ describe('stops', () => {
     await admin.delete(`${stops}/${stopIds[1] ?? 0}`, 404);
   });
 
-  test('the route of a stop stays, and a route that is not there is a 422', async () => {
+  test('the route of a stop cannot be changed, and an unknown route is a 422', async () => {
     const { stopIds } = await routeOf(['A']);
     const other = await fleet.addRoute();
     expect((await admin.put(`${stops}/${stopIds[0] ?? 0}`, { route_id: other }, 400)).details).toMatchObject([
@@ -223,7 +223,7 @@ describe('stops', () => {
     });
   });
 
-  test('pickup times rise along the route: one that goes backwards is refused, and nothing has moved', async () => {
+  test('pickup times increase along the route: one that goes backwards is refused and changes nothing', async () => {
     const { id, stopIds } = await routeOf(['A', '07:00'], ['B'], ['C', '07:20'], ['D', '07:20']);
     const before = await order(id);
     const refusal = { error: 'conflict', details: [{ path: 'pickup_time' }] };
@@ -237,7 +237,7 @@ describe('stops', () => {
     await admin.put(`${stops}/${stopIds[1] ?? 0}`, { pickup_time: '07:10' });
   });
 
-  test('drop times rise or fall, and do not turn', async () => {
+  test('drop times either increase or decrease along the route, never both', async () => {
     const { id: there } = await routeOf(['A', null, '15:00'], ['B', null, '15:10']);
     await fleet.addStop(there, { drop_time: '15:20' });
     const { id: back } = await routeOf(['A', null, '15:20'], ['B', null, '15:10']);
@@ -248,7 +248,7 @@ describe('stops', () => {
     await fleet.addStop(back, { drop_time: '15:10' });
   });
 
-  test('one where students board is in use until they are cancelled', async () => {
+  test('deleting a stop is refused as in_use until the enrollments of its students are cancelled', async () => {
     const { routeId, stopId, enrollments } = await fleet.ridden(1);
     expect((await admin.delete(`${stops}/${stopId}`, 409)).error).toBe('in_use');
     await admin.delete(`/api/transport/enroll/${enrollments[0]?.id ?? 0}`);
@@ -270,7 +270,7 @@ describe('stops', () => {
     ).toEqual([field]);
   });
 
-  test('the list goes route by route in the order of the stops, and narrows to a route and to words', async () => {
+  test('the list is sorted by route and sequence, filters by route, and is searchable', async () => {
     const own = await transportSchool(service);
     const [b, a] = [await own.addRoute({ name: 'Bay' }), await own.addRoute({ name: 'ark' })];
     const [b1, a1] = [await own.addStop(b, { name: 'Mill' }), await own.addStop(a, { name: 'Élm' })];
@@ -286,11 +286,11 @@ describe('stops', () => {
   });
 });
 
-describe('another order', () => {
+describe('reordering the stops of a route', () => {
   const reorder = (id: number, stop_ids: number[], status = 200) =>
     admin.post<Stop[]>(`${routes}/${id}/stops/reorder`, { stop_ids }, status);
 
-  test('moves all stops at once; times stay with the places', async () => {
+  test('moves all stops at once; times stay with the positions', async () => {
     const { id, stopIds } = await routeOf(['A', '07:00', '15:20'], ['B', '07:10', '15:10'], ['C', '07:20', '15:00']);
     const { data } = await reorder(
       id,
@@ -304,7 +304,7 @@ describe('another order', () => {
     expect(await order(id)).toEqual(['1 C 07:00 15:20', '2 A 07:10 15:10', '3 B 07:20 15:00']);
   });
 
-  test('that leaves one out, names one twice or has one of another route is refused, and nothing has moved', async () => {
+  test('is refused, and changes nothing, when a stop is missing, repeated or of another route', async () => {
     const { id, stopIds } = await routeOf(['A'], ['B'], ['C']);
     const [a = 0, b = 0, c = 0] = stopIds;
     const foreign = (await routeOf(['X'])).stopIds[0] ?? 0;
@@ -328,7 +328,7 @@ describe('another order', () => {
     expect(await order(id)).toEqual(['1 A', '2 B', '3 C']);
   });
 
-  test('of two at once one comes after the other: the order is that of one of them, without gaps', async () => {
+  test('twice at the same time ends with the order of one of the two requests, without gaps', async () => {
     const { id, stopIds } = await routeOf(['A'], ['B'], ['C'], ['D']);
     const [a = 0, b = 0, c = 0, d = 0] = stopIds;
     const answers = await race(service.database, `select from ${schema}.route where id = ${id} for update`, 2, () => [
@@ -342,7 +342,7 @@ describe('another order', () => {
     ]).toContainEqual(await order(id));
   });
 
-  test('and a stop that is added, moved or removed meanwhile take turns: no place is empty or taken twice', async () => {
+  test('while stops are added, moved or deleted leaves no gap and no duplicate sequence', async () => {
     const { id, stopIds } = await routeOf(['A'], ['B'], ['C'], ['D']);
     const [a = 0, b = 0, c = 0, d = 0] = stopIds;
     const answers = await race(service.database, `select from ${schema}.route where id = ${id} for update`, 4, () => [
@@ -351,7 +351,7 @@ describe('another order', () => {
       admin.send('PUT', `${stops}/${a}`, { body: { sequence: 3 } }),
       admin.send('DELETE', `${stops}/${b}`),
     ]);
-    // Whoever reorders after one was added or removed does not name all of them.
+    // A reorder that runs after an insert or a delete no longer names every stop and is refused.
     expect([200, 400, 422]).toContain(answers[0]?.status);
     expect(answers.slice(1).map(({ status }) => status)).toEqual([201, 200, 200]);
     const left = await fleet.stops(id);
@@ -360,15 +360,15 @@ describe('another order', () => {
   });
 });
 
-describe('who may', () => {
-  test('a student sees the route that they ride with its stops, and no other; who else rides is not told', async () => {
+describe('permissions', () => {
+  test('a student sees only the route in which they are enrolled, with its stops, and no counts of other students', async () => {
     const { routeId, stopId, busId } = await fleet.ridden(2);
     const other = await routeOf([unique('Elsewhere')]);
     const driver_id = await fleet.addDriver({ name: 'Kofi', phone: '123' });
     await admin.put(`${routes}/${routeId}`, { driver_id });
     const student = await school.user(['student']);
     const studentId = await fleet.addStudent({ user_id: student.id });
-    // Logged in again, now that there is a student behind the log-in.
+    // Logs in again, now that the user is linked to a student.
     const again = await service.anonymous.login({
       tenant_id: school.id,
       email: student.email,
@@ -403,7 +403,7 @@ describe('who may', () => {
     expect((await again.get<Route[]>(routes)).data).toEqual([]);
   });
 
-  test('transport.read reads, transport.manage writes', async () => {
+  test('transport.read allows reading and transport.manage writing', async () => {
     const somebody = async (permission: string) => school.user([await school.role(permission)]);
     const [reader, writer] = [await somebody('transport.read'), await somebody('transport.manage')];
     const { id, stopIds } = await routeOf(['A'], ['B']);

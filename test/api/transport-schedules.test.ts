@@ -48,7 +48,7 @@ const check = async (query: string) => (await admin.get<Conflicts>(`${schedules}
 const kinds = async (query: string) => (await check(query)).conflicts.map(({ kind }) => kind);
 
 describe('an assignment', () => {
-  test('is read back with the names beside the ids; begins today unless it says otherwise; is ended by its last day', async () => {
+  test('is read with the names of its references, begins today by default, and is ended by setting ends_on', async () => {
     const body = {
       route_id: await fleet.addRoute({ name: 'North' }),
       ...(await addCrew({ registration_number: 'LX21 ABC' }, { name: 'Kofi' })),
@@ -80,14 +80,14 @@ describe('an assignment', () => {
     await admin.get(`${assignments}/${data.id}`, 404);
   });
 
-  test('that began before today is not removed: it is ended and stays', async () => {
+  test('that began before today cannot be deleted, only ended', async () => {
     const { data } = await fleet.assign({ route_id: await fleet.addRoute(), ...(await addCrew()), starts_on: day(-3) });
     expect((await admin.delete(`${assignments}/${data.id}`, 409)).error).toBe('invalid_state');
     await admin.put(`${assignments}/${data.id}`, { ends_on: day(-1) });
     expect((await admin.get<Assignment>(`${assignments}/${data.id}`)).data.is_current).toBe(false);
   });
 
-  test('of what is not there is a 422 that names the field', async () => {
+  test('with an unknown reference is a 422 that names the field', async () => {
     const body = { route_id: await fleet.addRoute(), ...(await addCrew()) };
     for (const field of ['route_id', 'bus_id', 'driver_id', 'staff_id']) {
       expect(await fleet.assign({ ...body, [field]: 999_999 }, 422)).toMatchObject({
@@ -100,7 +100,7 @@ describe('an assignment', () => {
     });
   });
 
-  test('has its bus, driver, helper and route for itself: another at the same time names each that is in the way', async () => {
+  test('that overlaps another one is refused with a conflict for each shared bus, driver, attendant and route', async () => {
     const staff_id = await fleet.addStaff({ name: 'Ama' });
     const crew = await addCrew({ registration_number: 'SAME 1' }, { name: 'Kofi' });
     const first = {
@@ -126,19 +126,19 @@ describe('an assignment', () => {
     }
     const all = await fleet.assign({ ...other, ...crew, staff_id }, 409);
     expect((all as unknown as { details: { message: string }[] }).details.map(({ message }) => message)).toEqual([
-      `SAME 1 runs Taken from ${day(10)} to ${day(20)}.`,
-      `Kofi drives Taken from ${day(10)} to ${day(20)}.`,
-      `Ama helps on Taken from ${day(10)} to ${day(20)}.`,
+      `Bus SAME 1 already serves Taken from ${day(10)} to ${day(20)}.`,
+      `Kofi already drives Taken from ${day(10)} to ${day(20)}.`,
+      `Ama is already assigned to Taken from ${day(10)} to ${day(20)}.`,
     ]);
-    // The day after it is free; and before it, until further notice is not.
+    // The day after it is free; an open-ended assignment that begins before it conflicts.
     const { data } = await fleet.assign({ ...other, ...crew, staff_id, starts_on: day(21) });
     await fleet.assign({ ...first, route_id: await fleet.addRoute(), starts_on: day(5), ends_on: null }, 409);
-    // An own change meets others and not itself.
+    // An update conflicts with other assignments and not with itself.
     await admin.put(`${assignments}/${data.id}`, { ends_on: day(40) });
     expect((await admin.put(`${assignments}/${data.id}`, { starts_on: day(20) }, 409)).error).toBe('schedule_conflict');
   });
 
-  test('needs a bus, a driver and a helper who are in service, papers that are valid, and seats for all who ride', async () => {
+  test('requires an active bus, driver and attendant, valid documents, and seats for all enrolled students', async () => {
     const { routeId } = await fleet.ridden(2);
     const refused = async (fields: object) => {
       const { details } = await admin.post(
@@ -151,9 +151,9 @@ describe('an assignment', () => {
     const crew = await addCrew();
     expect(
       await refused({ ...crew, bus_id: await fleet.addBus({ registration_number: 'OFF', is_active: false }) }),
-    ).toEqual(['bus_id: OFF is not in service.']);
+    ).toEqual(['bus_id: Bus OFF is inactive.']);
     expect(await refused({ ...crew, staff_id: await fleet.addStaff({ name: 'Ill', is_active: false }) })).toEqual([
-      'staff_id: Ill is not in service.',
+      'staff_id: Ill is inactive.',
     ]);
     expect(
       await refused({
@@ -166,12 +166,12 @@ describe('an assignment', () => {
         driver_id: await fleet.addDriver({ name: 'Late', license_expires_on: day(19) }),
       }),
     ).toEqual([
-      `bus_id: The insurance of OLD is valid until ${day(15)}.`,
-      `bus_id: The fitness certificate of OLD is valid until ${day(9)}.`,
-      `driver_id: The licence of Late is valid until ${day(19)}.`,
-      expect.stringMatching(/^bus_id: OLD has 1 seat, and 2 students ride Route/),
+      `bus_id: The insurance of OLD is valid only until ${day(15)}.`,
+      `bus_id: The fitness certificate of OLD is valid only until ${day(9)}.`,
+      `driver_id: The driving license of Late is valid only until ${day(19)}.`,
+      expect.stringMatching(/^bus_id: Bus OLD has 1 seat, but 2 students ride Route/),
     ]);
-    // Until further notice they need to be valid on the first day.
+    // An open-ended assignment needs documents that are valid on its first day.
     const { data } = await fleet.assign({
       route_id: routeId,
       bus_id: await fleet.addBus({ insurance_expires_on: day(1) }),
@@ -181,12 +181,12 @@ describe('an assignment', () => {
       `update ${schema}.bus set insurance_expires_on = $1 where id = (select bus_id from ${schema}.bus_assignment where id = $2)`,
       [day(-1), data.id],
     );
-    // To end it asks for nothing.
+    // Ending it checks no conflicts.
     await admin.put(`${assignments}/${data.id}`, { ends_on: day(2) });
     expect((await admin.put(`${assignments}/${data.id}`, { ends_on: day(3) }, 409)).error).toBe('schedule_conflict');
   });
 
-  test('is one of two that are made at once with the same bus, driver or helper', async () => {
+  test('is created by only one of two concurrent requests with the same bus, driver or attendant', async () => {
     const [one, two] = [await fleet.addRoute(), await fleet.addRoute()];
     const shared = { ...(await addCrew()), staff_id: await fleet.addStaff() };
     for (const [field, id] of Object.entries(shared)) {
@@ -209,7 +209,7 @@ describe('an assignment', () => {
     }
   });
 
-  test('with another bus, driver or helper is asked all again', async () => {
+  test('is checked again in full when its bus, driver or attendant changes', async () => {
     const { data } = await fleet.assign({
       route_id: await fleet.addRoute(),
       ...(await addCrew()),
@@ -231,7 +231,7 @@ describe('an assignment', () => {
     }
   });
 
-  test('is not made for a route that does not run', async () => {
+  test('is refused for an inactive route', async () => {
     const route_id = await fleet.addRoute({ is_active: false });
     expect(await fleet.assign({ route_id, ...(await addCrew()) }, 409)).toMatchObject({
       error: 'schedule_conflict',
@@ -239,7 +239,7 @@ describe('an assignment', () => {
     });
   });
 
-  test('is refused by the table too, whoever writes it, on its last day too', async () => {
+  test('that overlaps is refused by the constraints of the table too, including on its last day', async () => {
     const { data } = await fleet.assign({
       route_id: await fleet.addRoute(),
       ...(await addCrew()),
@@ -260,7 +260,7 @@ describe('an assignment', () => {
     }
   });
 
-  test('the list is the latest first, and narrows by bus, route, driver, helper and day', async () => {
+  test('the list is sorted latest first and filters by bus, route, driver, attendant and day', async () => {
     const own = await transportSchool(service);
     const add = async (fields: object) => {
       const body = {
@@ -288,7 +288,7 @@ describe('an assignment', () => {
 });
 
 describe('the schedule', () => {
-  test('is every route on every day with school: its own bus and driver, its assignment, with its stops and their times', async () => {
+  test('lists every route on every school day with its default or assigned bus and driver, its stops and times', async () => {
     const own = await transportSchool(service);
     const [bus_id, driver_id] = [await own.addBus(), await own.addDriver()];
     const route = await own.addRoute({ name: 'A', bus_id, driver_id });
@@ -312,7 +312,7 @@ describe('the schedule', () => {
       await count(''),
       await count(`from_date=${day(2)}`),
     ]).toEqual([1, 0, 6, 7]);
-    // What lies outside the academic year has no school.
+    // Days outside the academic year are no school days.
     expect(await count(`from_date=${day(264)}&to_date=${day(270)}`)).toBe(2);
     await service.database.query(`update ${own.schema}.timetable_config set working_days = '{7}'`);
     const { data: sundays } = await own.admin.get<(Scheduled & { day_of_week: number })[]>(
@@ -324,7 +324,7 @@ describe('the schedule', () => {
     await own.admin.get(`${schedules}?date=tomorrow`, 400);
   });
 
-  test('narrows by route, bus and driver, as they are on the day', async () => {
+  test('filters by route, bus and driver as scheduled on each day', async () => {
     const crew = await addCrew();
     const route = await fleet.addRoute(crew);
     const other = await addCrew();
@@ -336,7 +336,7 @@ describe('the schedule', () => {
     expect(await dates(`driver_id=${other.driver_id}`)).toEqual([day(1)]);
   });
 
-  test('leaves a route without the bus and the driver of its own on days on which they are assigned elsewhere', async () => {
+  test('shows no bus and driver for a route whose defaults are assigned to another route on that day', async () => {
     const crew = await addCrew();
     const [route, busy] = [await fleet.addRoute(crew), await fleet.addRoute()];
     await fleet.assign({ route_id: busy, ...crew, starts_on: day(1), ends_on: day(1) });
@@ -350,7 +350,7 @@ describe('the schedule', () => {
 });
 
 describe('an exception', () => {
-  test('cancels a route on a day, or replaces its bus or driver; once for a route and a day, until it is removed', async () => {
+  test('cancels a route on a day or replaces its bus or driver; one per route and day until it is deleted', async () => {
     const crew = await addCrew();
     const route_id = await fleet.addRoute(crew);
     const { data, headers } = await fleet.except({ route_id, date: day(4), kind: 'cancelled', reason: 'Snow' });
@@ -372,7 +372,7 @@ describe('an exception', () => {
     await admin.delete(`${exceptions}/${data.id}`, 404);
   });
 
-  test('is one of a route and a day, and of a bus or a driver and a day, whoever writes it', async () => {
+  test('is unique per route and day and per bus or driver and day, enforced by the table', async () => {
     const [route_id, other, crew] = [await fleet.addRoute(), await fleet.addRoute(), await addCrew()];
     await fleet.except({ route_id, date: day(30), kind: 'replaced', ...crew });
     const refused = (row: object, constraint: string) =>
@@ -385,7 +385,7 @@ describe('an exception', () => {
     await refused({ route_id: other, kind: 'replaced', driver_id: crew.driver_id }, 'route_exception_driver_id_key');
   });
 
-  test('goes before the assignment of the day, in what it names', async () => {
+  test("overrides the fields of the day's assignment that it names", async () => {
     const route_id = await fleet.addRoute(await addCrew());
     const [crew, spare] = [await addCrew(), await addCrew()];
     await fleet.assign({ route_id, ...crew, starts_on: day(1), ends_on: day(3) });
@@ -409,7 +409,7 @@ describe('an exception', () => {
     expect(refused.details.map(({ path }) => path)).toEqual([field]);
   });
 
-  test('replaces only by what is there and free on that day: no bus of another route, no driver who is to replace somebody else', async () => {
+  test('accepts only a replacement that is free on that day: no bus of another route, no driver who replaces another one', async () => {
     const busy = await addCrew({ registration_number: 'BUSY' }, { name: 'Busy' });
     const elsewhere = await fleet.addRoute({ name: 'Elsewhere', ...busy });
     const route_id = await fleet.addRoute(await addCrew());
@@ -427,18 +427,18 @@ describe('an exception', () => {
     expect(refused).toMatchObject({
       error: 'schedule_conflict',
       details: [
-        { path: 'bus_id', message: `BUSY runs Elsewhere on ${day(6)}.` },
-        { path: 'driver_id', message: `Busy drives Elsewhere on ${day(6)}.` },
+        { path: 'bus_id', message: `Bus BUSY already serves Elsewhere on ${day(6)}.` },
+        { path: 'driver_id', message: `Busy already drives Elsewhere on ${day(6)}.` },
       ],
     });
-    // Where that route does not run, they are free; and it can't run again while they are needed.
+    // They are free when that route is cancelled, which then cannot be restored while they are used.
     await fleet.assign({ route_id: elsewhere, ...busy, starts_on: day(6), ends_on: day(6) });
     const { data: cancelled } = await fleet.except({ route_id: elsewhere, date: day(6), kind: 'cancelled' });
     const { data: replaced } = await fleet.except({ ...body, ...busy });
     expect((await admin.delete(`${exceptions}/${cancelled.id}`, 409)).error).toBe('schedule_conflict');
     const third = await fleet.addRoute();
     await fleet.except({ ...body, route_id: third, bus_id: busy.bus_id }, 409);
-    // Nor can they be assigned on that day: one assignment and one replacement are in the way.
+    // They cannot be assigned on that day either: an assignment and a replacement conflict.
     const spare = await addCrew();
     expect(
       await fleet.assign({ route_id: third, ...spare, bus_id: busy.bus_id, starts_on: day(5), ends_on: day(7) }, 409),
@@ -449,7 +449,7 @@ describe('an exception', () => {
     await admin.delete(`${exceptions}/${cancelled.id}`);
   });
 
-  test('is not removed while the bus or the driver that it set free replaces others, also where they are those of the route itself', async () => {
+  test('cannot be deleted while the bus or driver that it freed, assigned or default, replaces others', async () => {
     const body = { date: day(11), kind: 'replaced' };
     const own = await addCrew();
     const assigned = await addCrew();
@@ -469,7 +469,7 @@ describe('an exception', () => {
     }
   });
 
-  test('that is removed while its bus is to replace another is one of two orders', async () => {
+  test('deleted while its bus becomes a replacement, ends as if the two requests had run one after the other', async () => {
     const crew = await addCrew();
     const [route_id, other] = [await fleet.addRoute(), await fleet.addRoute()];
     await fleet.assign({ route_id, ...crew, starts_on: day(12), ends_on: day(14) });
@@ -492,7 +492,7 @@ describe('an exception', () => {
     ]).toContainEqual([made, removed]);
   });
 
-  test('replaces only by what is in service, valid on that day, and large enough', async () => {
+  test('accepts only a replacement that is active, has valid documents on that day, and has enough seats', async () => {
     const { routeId } = await fleet.ridden(2);
     const bus_id = await fleet.addBus({
       registration_number: 'TINY',
@@ -502,13 +502,13 @@ describe('an exception', () => {
     });
     const refused = await fleet.except({ route_id: routeId, date: day(7), kind: 'replaced', bus_id }, 409);
     expect((refused as unknown as { details: { message: string }[] }).details.map(({ message }) => message)).toEqual([
-      'TINY is not in service.',
-      `The insurance of TINY is valid until ${day(6)}.`,
-      expect.stringMatching(/^TINY has 1 seat, and 2 students ride/),
+      'Bus TINY is inactive.',
+      `The insurance of TINY is valid only until ${day(6)}.`,
+      expect.stringMatching(/^Bus TINY has 1 seat, but 2 students ride/),
     ]);
   });
 
-  test('of two that take the same bus on the same day, one is made', async () => {
+  test('is created by only one of two concurrent requests for the same bus and day', async () => {
     const [one, two, bus_id] = [await fleet.addRoute(), await fleet.addRoute(), await fleet.addBus()];
     const answers = await race(service.database, `select from ${schema}.bus where id = ${bus_id} for update`, 3, () => [
       ...[one, two].map((route_id) =>
@@ -520,7 +520,7 @@ describe('an exception', () => {
     expect(answers.find(({ status }) => status === 409)?.error).toBe('schedule_conflict');
   });
 
-  test('of a replacement and an assignment that take the same bus at once, one is made', async () => {
+  test('and a concurrent assignment for the same bus: only one of the two is created', async () => {
     const [one, two, bus_id, driver_id] = [
       await fleet.addRoute(),
       await fleet.addRoute(),
@@ -534,7 +534,7 @@ describe('an exception', () => {
     expect(statuses(answers)).toEqual([201, 409]);
   });
 
-  test('the list is the latest day first, and narrows by route, bus, driver, kind and days', async () => {
+  test('the list is sorted latest day first and filters by route, bus, driver, kind and days', async () => {
     const own = await transportSchool(service);
     const [a, b] = [await own.addRoute({ name: 'Ark' }), await own.addRoute({ name: 'Bay' })];
     const [bus_id, driver_id] = [await own.addBus(), await own.addDriver()];
@@ -559,7 +559,7 @@ describe('an exception', () => {
 describe('the conflict check', () => {
   const days = `from_date=${day(10)}&to_date=${day(20)}`;
 
-  test('names what keeps a bus or a driver from running a route, with the days', async () => {
+  test('lists the conflicts of a bus or driver with their days', async () => {
     const crew = await addCrew({ registration_number: 'CHK 1', insurance_expires_on: day(14) }, { name: 'Ama' });
     const busy = await fleet.addRoute({ name: 'Busy' });
     expect(await check(`bus_id=${crew.bus_id}&from_date=${day(10)}&to_date=${day(14)}`)).toEqual({
@@ -573,7 +573,7 @@ describe('the conflict check', () => {
         {
           kind: 'bus',
           path: 'bus_id',
-          message: `CHK 1 runs Busy from ${day(12)} to ${day(13)}.`,
+          message: `Bus CHK 1 already serves Busy from ${day(12)} to ${day(13)}.`,
           from_date: day(12),
           to_date: day(13),
           route_id: busy,
@@ -582,20 +582,20 @@ describe('the conflict check', () => {
         {
           kind: 'driver',
           path: 'driver_id',
-          message: `Ama drives Busy from ${day(12)} to ${day(13)}.`,
+          message: `Ama already drives Busy from ${day(12)} to ${day(13)}.`,
           driver_id: crew.driver_id,
         },
         { kind: 'insurance', from_date: day(15), to_date: day(20) },
       ],
     });
-    // On the route that has it, the route is what is in the way.
+    // For the route that already uses it, the conflict is the route.
     expect(await kinds(`bus_id=${crew.bus_id}&route_id=${busy}&from_date=${day(12)}&to_date=${day(12)}`)).toEqual([
       'route',
     ]);
     expect(await kinds(`bus_id=${crew.bus_id}&from_date=${day(1)}&to_date=${day(11)}`)).toEqual([]);
   });
 
-  test('counts what a bus runs of its own against a replacement, and not against an assignment', async () => {
+  test('reports the default routes of a bus for a replacement but not for an assignment', async () => {
     const bus_id = await fleet.addBus();
     await fleet.addRoute({ bus_id });
     const query = `bus_id=${bus_id}&from_date=${day(11)}&to_date=${day(11)}`;
@@ -606,7 +606,7 @@ describe('the conflict check', () => {
     ]).toEqual([[], [], ['bus']]);
   });
 
-  test('without a bus and a driver says what is wrong with what is planned, for a route or for all', async () => {
+  test('without a bus and driver lists the conflicts of the existing plan, for one route or all', async () => {
     const own = await transportSchool(service);
     const { routeId, busId } = await own.ridden(2, { fitness_expires_on: day(15) });
     const fine = await own.addRoute({ bus_id: await own.addBus() });
@@ -624,11 +624,11 @@ describe('the conflict check', () => {
     expect(await conflicts(`route_id=${routeId}`)).toEqual(expected);
     expect(await conflicts('')).toEqual(expected);
     expect(await conflicts(`route_id=${fine}`)).toEqual([]);
-    // A day on which it does not run has nothing wrong.
+    // A day on which the route does not run has no conflicts.
     const { data: cancelled } = await own.except({ route_id: routeId, date: day(10), kind: 'cancelled' });
     expect((await conflicts(`route_id=${routeId}`))[0]).toEqual(['inactive', day(11), day(20)]);
     await own.admin.delete(`${exceptions}/${cancelled.id}`);
-    // Too few seats, whoever wrote that.
+    // Too few seats, written directly to the table.
     await service.database.query(
       `set session_replication_role = replica; update ${own.schema}.bus set capacity = 1 where id = ${busId}; reset session_replication_role`,
     );
@@ -640,7 +640,7 @@ describe('the conflict check', () => {
     ]);
   });
 
-  test('asks for its days, and knows what is not there', async () => {
+  test('requires its dates, and answers not_found for unknown references', async () => {
     expect((await admin.get(`${schedules}/conflict-check`, 400)).details.map(({ path }) => path).sort()).toEqual([
       'from_date',
       'to_date',
@@ -651,8 +651,8 @@ describe('the conflict check', () => {
   });
 });
 
-describe('who may', () => {
-  test('a student sees the schedule of the route that they ride; transport.read reads the rest, transport.manage writes', async () => {
+describe('permissions', () => {
+  test('a student sees the schedule of the route in which they are enrolled; transport.read allows reading and transport.manage writing', async () => {
     const { routeId, busId, enrollments } = await fleet.ridden(1);
     const user = await school.user(['student']);
     await service.database.query(`update ${schema}.student set user_id = $1 where id = $2`, [

@@ -52,11 +52,11 @@ interface FeePlan {
   student_count: number;
 }
 
-describe('the dashboard', () => {
+describe('the transport dashboard', () => {
   const path = '/api/transport/dashboard';
   const read = async (of = fleet) => (await of.admin.get<Dashboard>(path)).data;
 
-  test('of a school without transport is all zero', async () => {
+  test('is all zeros for a school without transport', async () => {
     expect(await read(await transportSchool(service))).toEqual({
       date: day(),
       is_school_day: true,
@@ -74,7 +74,7 @@ describe('the dashboard', () => {
     });
   });
 
-  test('counts what there is, and says how full each route is', async () => {
+  test('shows totals and the occupancy of each route', async () => {
     const own = await transportSchool(service);
     const { routeId, busId, enrollments } = await own.ridden(3, { capacity: 10 }, 'pickup');
     await own.admin.delete(`/api/transport/enroll/${enrollments[0]?.id ?? 0}`);
@@ -106,7 +106,7 @@ describe('the dashboard', () => {
     });
   });
 
-  test('tells what is cancelled or replaced today, and the routes that students ride and no bus runs', async () => {
+  test("lists today's exceptions and the routes that have students but no bus", async () => {
     const own = await transportSchool(service);
     const [cancelled, replaced, lost] = [await own.ridden(1), await own.ridden(2), await own.ridden(1)];
     await own.admin.put(`/api/transport/routes/${lost.routeId}`, { bus_id: null });
@@ -127,7 +127,7 @@ describe('the dashboard', () => {
     expect(occupancy.map(({ bus_id }) => bus_id)).toEqual([cancelled.busId, spare, null, null]);
   });
 
-  test('lists papers and licences that expire within 30 days or have, the first to expire first', async () => {
+  test('lists documents that expire within 30 days or have expired, by expiry date', async () => {
     const own = await transportSchool(service);
     const bus = await own.addBus({
       registration_number: 'B',
@@ -173,7 +173,7 @@ describe('the dashboard', () => {
     ]);
   });
 
-  test('names who has a seat and is no longer active', async () => {
+  test('lists inactive students who are still enrolled', async () => {
     const own = await transportSchool(service);
     const { routeId, enrollments } = await own.ridden(2);
     const [away] = enrollments;
@@ -186,23 +186,23 @@ describe('the dashboard', () => {
     ]);
   });
 
-  test('says when there is no school today', async () => {
+  test('shows when today is no school day', async () => {
     const own = await transportSchool(service);
     const id = await own.school.insert('holiday', { name: 'Feast', date: day() });
     expect(await read(own)).toMatchObject({ is_school_day: false, holiday: { id, name: 'Feast' } });
   });
 
-  test('is for transport.read', async () => {
+  test('requires transport.read', async () => {
     const reader = await school.user([await school.role('transport.read')]);
     await reader.get(path);
     for (const role of ['teacher', 'accountant', 'student']) await (await school.user([role])).get(path, 403);
   });
 });
 
-describe('the tables', () => {
+describe('row policies of the transport tables', () => {
   const ofStaff = ['bus', 'driver', 'transport_staff', 'bus_assignment', 'route_exception', 'transport_fee_plan'];
 
-  test('show a student no bus, driver, helper, assignment, exception or plan, and let them write none, no route, stop or seat', async () => {
+  test('show a student no bus, driver, attendant, assignment, exception or fee plan, and refuse every write', async () => {
     const own = await transportSchool(service);
     const { busId: bus_id, routeId: route_id, stopId: stop_id, enrollments } = await own.ridden(1);
     const [driver_id, staff_id] = [await own.addDriver(), await own.addStaff()];
@@ -242,8 +242,8 @@ describe('the tables', () => {
   });
 });
 
-describe('what is told of papers that expire', () => {
-  /** What a function answers in a school to whoever reaches all of it. */
+describe('notices about expiring documents', () => {
+  /** Calls a function in a school with the scope "all". */
   const answers = async (of: typeof fleet, call: string) =>
     acting(
       service.database.url,
@@ -257,7 +257,7 @@ describe('what is told of papers that expire', () => {
       ({ rows }) => rows<Record<string, unknown>>(`select * from ${call} answer order by answer`),
     );
 
-  test('has a key for each step, 30 days, 7 days, expired, which stays until the next and is new with a new last day', async () => {
+  test('have one key per step (30 days, 7 days, expired), which changes with the expiry date', async () => {
     const own = await transportSchool(service);
     const bus = await own.addBus({
       registration_number: 'B',
@@ -283,12 +283,12 @@ describe('what is told of papers that expire', () => {
     expect(await answers(own, 'api.transport_expiring_notices()')).toMatchObject([
       {
         task: `transport.expiring:license:${driver}:7`,
-        variables: { document: 'The driving licence', subject: 'Ama', in_days: 'tomorrow' },
+        variables: { document: 'The driving license', subject: 'Ama', in_days: 'tomorrow' },
       },
     ]);
   });
 
-  test('goes to who runs transport, and to the admins where nobody does', async () => {
+  test('go to the users who manage transport, or to the admins if there are none', async () => {
     const own = await transportSchool(service);
     const managers = async () => (await answers(own, 'api.transport_managers()')).map(({ answer }) => Number(answer));
     const [admin] = await service.database.query<{ id: string }>(`select id from ${own.schema}.user_account`);
@@ -311,7 +311,7 @@ describe('fee plans', () => {
   const feesOf = async (student: number, of = fleet) =>
     (await of.admin.get<StudentFee[]>(`/api/finance/student-fees?student_id=${student}`)).data;
 
-  test('one that was added is a fee structure with one component; it is changed in both, and removed with it', async () => {
+  test('a fee plan is a fee structure with one component, updated and deleted together', async () => {
     const route_id = await fleet.addRoute({ name: 'North' });
     const plan = await add({ name: 'Bus North', route_id, amount: 45.5 });
     expect(plan).toMatchObject({
@@ -352,14 +352,14 @@ describe('fee plans', () => {
       name: 'Bus',
       components: [{ name: 'Bus', amount: 50, frequency: 'term' }],
     });
-    // Finance does not take away what the plan stands on.
+    // The finance endpoints cannot delete the fee structure of a plan.
     expect((await admin.delete(structure, 409)).error).toBe('in_use');
     await admin.delete(`${path}/${plan.id}`);
     await admin.get(structure, 404);
     await admin.get(`${path}/${plan.id}`, 404);
   });
 
-  test('is by route or by length, with an amount, for a year that is there', async () => {
+  test('a fee plan applies by route or by length, has an amount, and belongs to an existing year', async () => {
     const route_id = await fleet.addRoute();
     const refused = async (fields: object, status = 400) =>
       (await admin.post(path, { name: 'Wrong', amount: 1, frequency: 'monthly', ...fields }, status)).details.map(
@@ -377,7 +377,7 @@ describe('fee plans', () => {
     expect(await refused({ name: 'By length' }, 409)).toEqual(['name']);
   });
 
-  test('bills who rides: by route, by length, or all; each once for a period, in the ledger of the school', async () => {
+  test('generate bills enrolled students by route, by length or all, each once per period', async () => {
     const own = await transportSchool(service);
     const [near, far] = [await own.ridden(1), await own.ridden(2)];
     await own.admin.put(`/api/transport/routes/${near.routeId}`, { distance_km: 5 });
@@ -417,7 +417,7 @@ describe('fee plans', () => {
     const student = far.enrollments[0]?.student_id ?? 0;
     const fees = await feesOf(student, own);
     expect(fees.map(({ amount }) => amount).sort((a, b) => a - b)).toEqual([2, 3, 10]);
-    // A payment of it is one of the school's, and what was billed stays.
+    // It is paid like any other fee, and billed fees stay.
     const fee = fees.find(({ amount }) => amount === 10);
     await own.admin.post(
       '/api/finance/payments',
@@ -433,7 +433,7 @@ describe('fee plans', () => {
     expect((await feesOf(student, own)).find(({ id }) => id === fee?.id)).toMatchObject({ amount: 10, status: 'paid' });
   });
 
-  test('bills who rides on the day that is asked for, whoever has cancelled since; nobody who does not ride', async () => {
+  test('generate bills the students enrolled on the given day, including those who cancelled later, and nobody else', async () => {
     const own = await transportSchool(service);
     const { routeId, enrollments } = await own.ridden(2);
     await own.addStudent();
@@ -450,7 +450,7 @@ describe('fee plans', () => {
       { path: 'date' },
     ]);
     expect((await own.route(routeId)).student_count).toBe(1);
-    // Without naming students nobody bills it: it has no classes.
+    // The finance endpoint bills nobody with it: it is assigned to no class.
     const refused = await own.admin.post(
       '/api/finance/student-fees/generate',
       { fee_structure_id: plan.fee_structure_id },
@@ -459,7 +459,7 @@ describe('fee plans', () => {
     expect(refused.error).toBe('invalid_state');
   });
 
-  test('that is billed twice at once bills once', async () => {
+  test('two concurrent generates bill each student once', async () => {
     const own = await transportSchool(service);
     await own.ridden(3);
     const plan = await add({ name: 'Once' }, own);
@@ -467,7 +467,7 @@ describe('fee plans', () => {
     expect(answers.map(({ created }) => created).sort()).toEqual([0, 3]);
   });
 
-  test('the list is by name and narrows by route and year', async () => {
+  test('the list is sorted by name and filters by route and year', async () => {
     const own = await transportSchool(service);
     const year = await own.school.insert('academic_year', { name: 'Next', start_date: day(300), end_date: day(600) });
     const route_id = await own.addRoute();
@@ -483,7 +483,7 @@ describe('fee plans', () => {
     ]).toEqual([[a.id, b.id], [b.id], [a.id], [a.id], [b.id, a.id]]);
   });
 
-  test('are for transport.manage to make, and to bill for fee.manage in a school that has fees', async () => {
+  test('transport.manage allows creating plans, fee.manage billing in a school with fees_management', async () => {
     const somebody = async (...permissions: string[]) => school.user([await school.role(...permissions)]);
     const [reader, manager, accountant] = [
       await somebody('transport.read'),
@@ -582,7 +582,7 @@ describe('the contact sheet', () => {
     },
   );
 
-  test('neutralises what a spreadsheet program would take for a formula, phone numbers too', async () => {
+  test('neutralizes text that a spreadsheet program would read as a formula, phone numbers included', async () => {
     const own = await transportSchool(service);
     const route = await own.addRoute({ name: '=1+1' });
     const stop = await own.addStop(route, { name: '@SUM(A1)' });
@@ -597,7 +597,7 @@ describe('the contact sheet', () => {
     expect(text).toContain(`,'+44`);
   });
 
-  test('is a .csv unless it says otherwise; another format is a 400, another route a 404; without riders it is its header', async () => {
+  test('is a .csv by default; an unknown format is a 400, an unknown route a 404; without enrollments it has only the header', async () => {
     const own = await transportSchool(service);
     const { headers, rows } = await sheet(own.admin);
     expect([headers.get('content-type'), rows]).toEqual(['text/csv; charset=utf-8', []]);
@@ -606,7 +606,7 @@ describe('the contact sheet', () => {
     await own.admin.get(`${path}?route_id=999999`, 404);
   });
 
-  test('comes in pages of whole routes, and nobody comes twice or is left out when routes are renamed meanwhile', async () => {
+  test('is read in pages of whole routes, so that renaming routes meanwhile neither repeats nor skips a student', async () => {
     const own = await transportSchool(service);
     const routes = [];
     for (const name of ['B', 'A', 'C']) {
@@ -634,7 +634,7 @@ describe('the contact sheet', () => {
     expect([third.rows.map(([name]) => name), third.next]).toEqual([['0', '0'], null]);
   });
 
-  test('is for transport.read', async () => {
+  test('requires transport.read', async () => {
     await sheet(await school.user([await school.role('transport.read')]));
     for (const role of ['teacher', 'student']) await (await school.user([role])).get(path, 403);
   });
