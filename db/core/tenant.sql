@@ -86,7 +86,6 @@ end $$;
 -- Brings one tenant schema to the latest version, or to p_up_to, in the caller's transaction, with the tenant closed to
 -- requests meanwhile (they answer 503). Answers the number of migrations applied. The schema is created when it is missing,
 -- but never for a school that was purged: only an import brings that back.
-drop function if exists core.tenant_migrate(bigint);
 create or replace function core.tenant_migrate(p_tenant_id bigint, p_up_to integer default null) returns integer
   language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare

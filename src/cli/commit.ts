@@ -3,28 +3,47 @@ import { join } from 'node:path';
 import { commit } from 'graphile-migrate';
 import { clearAllPools } from 'graphile-migrate/dist/pgReal.js';
 import { ensureDatabase } from '../database/embedded.ts';
+import { withOwner } from '../database/pool.ts';
 import { withScratchServer } from '../process/own-database.ts';
 
 const migrationsFolder = join(import.meta.dirname, '../../migrations');
+const blankMigration =
+  '-- The shared migration being written; `npm run school -- commit-migration` moves it to committed/.\n';
 
-/** Turns migrations/current.sql into the next committed migration, after trying it on a scratch server. */
+/** Ends the idle pools of graphile-migrate, which exits the process if a server stops while they are connected. */
+async function closePools(serverUrl: string): Promise<void> {
+  clearAllPools();
+  await withOwner(serverUrl, async (client) => {
+    for (;;) {
+      const { rowCount } = await client.query(
+        "select from pg_stat_activity where backend_type = 'client backend' and pid <> pg_backend_pid()",
+      );
+      if (!rowCount) return;
+      await new Promise((resolve) => setTimeout(resolve, 20));
+    }
+  });
+}
+
+/** Makes migrations/current.sql the next committed migration, after running it on a temporary server. */
 export async function commitMigration(message: string): Promise<void> {
+  const current = await readFile(join(migrationsFolder, 'current.sql'), 'utf8');
+  if (current.replace(/^--.*$/gm, '').trim() === '') throw new Error('migrations/current.sql contains no statement.');
   await withScratchServer(async (server) => {
     await ensureDatabase(server, 'main');
     await ensureDatabase(server, 'shadow');
-    const before = await readFile(join(migrationsFolder, 'current.sql'), 'utf8');
-    if (before.trim() === '') throw new Error('migrations/current.sql is empty.');
-    await commit(
-      {
-        connectionString: server.url('main'),
-        shadowConnectionString: server.url('shadow'),
-        rootConnectionString: server.url('postgres'),
-        migrationsFolder,
-        blankMigrationContent:
-          '-- The shared migration being written; `npm run school -- commit-migration` moves it to committed/.\n',
-      },
-      message,
-    );
-    clearAllPools();
+    try {
+      await commit(
+        {
+          connectionString: server.url('main'),
+          shadowConnectionString: server.url('shadow'),
+          rootConnectionString: server.url('postgres'),
+          migrationsFolder,
+          blankMigrationContent: blankMigration,
+        },
+        message,
+      );
+    } finally {
+      await closePools(server.url('postgres'));
+    }
   });
 }

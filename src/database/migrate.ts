@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import { join } from 'node:path';
+import { basename, join } from 'node:path';
 import { Logger, migrate as migrateShared } from 'graphile-migrate';
 import { clearAllPools } from 'graphile-migrate/dist/pgReal.js';
 import { Logger as QueueLogger, runMigrations as migrateQueue } from 'graphile-worker';
@@ -10,43 +10,43 @@ import { withOwner } from './pool.ts';
 const migrationsFolder = join(import.meta.dirname, '../../migrations');
 const tenantFolder = 'migrations/tenant';
 const quiet = new Logger(() => () => undefined);
-/** Serialises whoever migrates one database. */
-const migratorLock = 7310;
+/** The advisory lock that lets one process at a time migrate a database; db/core/tenant.sql lists all lock keys. */
+const migrationLockKey = 7310;
 
-/** What became of one school. */
+/** The outcome of migrating one school. */
 export interface TenantResult {
   tenant: string;
   subdomain: string;
-  /** Migrations applied. */
+  /** The number of migrations applied; in a dry run, to apply. */
   applied: number;
   milliseconds: number;
   error?: string;
 }
 
 export interface MigrateOptions {
-  /** The owner of the database. */
+  /** The address of the database, for its owner. */
   ownerUrl: string;
-  /** Only this school, by id or subdomain; shared migrations run all the same. */
+  /** Migrate only this school, by id or subdomain. Shared migrations run in any case. */
   tenant?: string;
-  /** Change nothing; say what would be done. */
+  /** Change nothing, only report what a run would do. */
   dryRun?: boolean;
-  /** Schools at a time. */
+  /** The number of schools to migrate at the same time; 2 by default. */
   parallel?: number;
-  /** The folder of the tenant migrations; the project's own by default. */
+  /** The folder of the tenant migrations; migrations/tenant by default. */
   tenantMigrations?: string;
-  /** Told once per school, as they finish. */
+  /** Called after each school. */
   onTenant?: (result: TenantResult, done: number, total: number) => void;
-  /** Told once per step. */
+  /** Called after each step, with a line to print. */
   onStep?: (line: string) => void;
 }
 
-/** The answer of a migration: every school that was looked at, the failed ones among them. */
+/** The outcome of a migration. `tenants` includes the failed schools. */
 export interface MigrateResult {
   tenants: TenantResult[];
   failed: TenantResult[];
 }
 
-/** The queue's own migrations want a pool. */
+/** Runs `work` with a pool of one connection, which graphile-worker requires. */
 async function withPool(ownerUrl: string, work: (pool: pg.Pool) => Promise<void>): Promise<void> {
   const pool = new pg.Pool({ connectionString: ownerUrl, max: 1, application_name: 'school_owner' });
   pool.on('error', () => undefined);
@@ -62,26 +62,26 @@ const tableExists = async (client: pg.Client, table: string) =>
   (await client.query<{ exists: boolean }>('select to_regclass($1) is not null as exists', [table])).rows[0]?.exists ??
   false;
 
-/** The shared migrations that this version has, and those that the database has seen. */
-async function sharedMigrations(client: pg.Client): Promise<{ here: string[]; seen: string[] }> {
-  const here = (await sqlFiles('migrations/committed')).map(({ name }) => name.split('/').at(-1) ?? name);
-  if (!(await tableExists(client, 'graphile_migrate.migrations'))) return { here, seen: [] };
+/** The names of the shared migrations: those in this version of the code, and those that the database has had. */
+async function sharedMigrations(client: pg.Client): Promise<{ available: string[]; applied: string[] }> {
+  const available = (await sqlFiles('migrations/committed')).map(({ name }) => basename(name));
+  if (!(await tableExists(client, 'graphile_migrate.migrations'))) return { available, applied: [] };
   const { rows } = await client.query<{ filename: string }>(
     'select filename from graphile_migrate.migrations order by filename',
   );
-  return { here, seen: rows.map(({ filename }) => filename) };
+  return { available, applied: rows.map(({ filename }) => filename) };
 }
 
-/** Those of `names` whose number none of `others` has. */
+/** The names whose number is not the number of any of `others`: a migration may be renamed, not renumbered. */
 function without(names: string[], others: string[]): string[] {
   const numbers = new Set(others.map((name) => parseInt(name)));
   return names.filter((name) => !numbers.has(parseInt(name)));
 }
 
-/** The shared migrations that this database has not seen; graphile-migrate's own `status` wants a shadow database. */
-async function remainingShared(client: pg.Client): Promise<string[]> {
-  const { here, seen } = await sharedMigrations(client);
-  return without(here, seen);
+/** The shared migrations still to apply. graphile-migrate's own `status` requires a shadow database. */
+async function pendingSharedMigrations(client: pg.Client): Promise<string[]> {
+  const { available, applied } = await sharedMigrations(client);
+  return without(available, applied);
 }
 
 /** A tenant migration of this version of the service. */
@@ -92,12 +92,12 @@ interface TenantMigration {
   checksum: string;
 }
 
-/** The tenant migrations in a folder: `0001-people.sql` is version 1. */
+/** The tenant migrations in a folder. `0001-foundation.sql` is version 1. */
 async function readTenantMigrations(folder: string): Promise<TenantMigration[]> {
   return (await sqlFiles(folder)).map(({ name, text }) => {
-    const base = name.split('/').at(-1) ?? name;
+    const base = basename(name);
     const version = Number(/^\d{4}(?=-[a-z0-9-]+\.sql$)/.exec(base)?.[0]);
-    if (!version) throw new Error(`${name}: a tenant migration is called NNNN-what-it-does.sql`);
+    if (!version) throw new Error(`${name}: the name of a tenant migration must have the form NNNN-topic.sql.`);
     return {
       version,
       name: base.replace(/\.sql$/, ''),
@@ -107,11 +107,11 @@ async function readTenantMigrations(folder: string): Promise<TenantMigration[]> 
   });
 }
 
-const beginAnew = 'begin anew with an empty database (the embedded one: npm run school -- database reset)';
+const startOver = 'start over with an empty database (for the embedded one: npm run school -- database reset)';
 
-/** @throws when the database has seen migrations that this version does not know */
+/** @throws if the database has had migrations that this version of the code does not have */
 async function refuseNewer(client: pg.Client, files: TenantMigration[]): Promise<void> {
-  const { here, seen } = await sharedMigrations(client);
+  const { available, applied } = await sharedMigrations(client);
   const tenant = (await tableExists(client, 'platform.tenant_migration'))
     ? (
         await client.query<{ name: string }>(
@@ -121,20 +121,24 @@ async function refuseNewer(client: pg.Client, files: TenantMigration[]): Promise
       ).rows
     : [];
   const unknown = [
-    ...without(seen, here).map((name) => `committed/${name}`),
+    ...without(applied, available).map((name) => `committed/${name}`),
     ...tenant.map(({ name }) => `tenant/${name}.sql`),
   ];
   if (unknown.length === 0) return;
   throw new Error(
-    `The database is newer than this code, which does not have ${unknown.join(', ')}. Start the version that made it or a later one, or ${beginAnew}.`,
+    `The database is newer than this code, which does not have ${unknown.join(', ')}. ` +
+      `Run the version that migrated it or a later one, or ${startOver}.`,
   );
 }
 
-/** @throws when the database is newer than this code */
+/** @throws if the database is newer than this version of the code */
 export const checkVersion = (ownerUrl: string): Promise<void> =>
   withOwner(ownerUrl, async (client) => refuseNewer(client, await readTenantMigrations(tenantFolder)));
 
-/** Publishes the tenant migrations of this version in the database. @throws when a released one was edited */
+/**
+ * Copies the tenant migrations into the database, where core.tenant_migrate reads them.
+ * @throws if a file has changed since it was copied
+ */
 async function publishTenantMigrations(client: pg.Client, files: TenantMigration[], dryRun: boolean): Promise<void> {
   const known = new Map(
     (
@@ -147,7 +151,8 @@ async function publishTenantMigrations(client: pg.Client, files: TenantMigration
     const checksum = known.get(file.version);
     if (checksum && checksum !== file.checksum)
       throw new Error(
-        `The tenant migration ${file.name}.sql was edited after its release: it is already applied and changed since. Restore the file and write a new migration, or ${beginAnew}.`,
+        `The tenant migration ${file.name}.sql has changed since it was applied. ` +
+          `Restore the file and write a new migration, or ${startOver}.`,
       );
     if (!checksum && !dryRun) {
       await client.query(
@@ -158,25 +163,28 @@ async function publishTenantMigrations(client: pg.Client, files: TenantMigration
   }
 }
 
-/** Schools below version $1; a purged one has no schema that could be behind. */
-const behindSql = "from platform.tenant where schema_version < $1 and not (status = 'deleted' and schema_version = 0)";
+/** Selects the schools below version $1, except purged schools, which have no schema. */
+const outdatedTenantsSql =
+  "from platform.tenant where schema_version < $1 and not (status = 'deleted' and schema_version = 0)";
 
 /**
- * Tries again while a request of the school holds a lock. Each try waits half a second at most, since new requests of the
- * school answer 503 while somebody waits.
+ * Retries `work` when it times out on a lock that a request of the school holds, up to 20 times. Each attempt waits at
+ * most half a second (lock_timeout), because new requests of the school get 503 while an attempt waits.
  */
-async function patiently<T>(work: () => Promise<T>): Promise<T> {
+async function retryLockTimeouts<T>(work: () => Promise<T>): Promise<T> {
+  const lockNotAvailable = '55P03';
   for (let attempt = 1; ; attempt++) {
     try {
       return await work();
     } catch (error) {
-      if (attempt === 20 || !(error instanceof pg.DatabaseError) || error.code !== '55P03') throw error;
-      await new Promise((done) => setTimeout(done, 500));
+      const isTimeout = error instanceof pg.DatabaseError && error.code === lockNotAvailable;
+      if (attempt === 20 || !isTimeout) throw error;
+      await new Promise((resolve) => setTimeout(resolve, 500));
     }
   }
 }
 
-/** Migrates the schools that are behind, some at a time, each in its own transaction; a failure stays with its school. */
+/** Migrates the outdated schools, each in its own transaction. The failure of one school does not affect the others. */
 async function migrateTenants(options: MigrateOptions, versions: number[], latest: number): Promise<TenantResult[]> {
   const { ownerUrl, tenant, dryRun = false, parallel = 2, onTenant } = options;
   const pool = new pg.Pool({
@@ -188,7 +196,9 @@ async function migrateTenants(options: MigrateOptions, versions: number[], lates
   pool.on('error', () => undefined);
   try {
     const { rows } = await pool.query<{ id: string; subdomain: string; schema_version: number }>(
-      `select id, subdomain, schema_version ${behindSql} and ($2::text is null or id::text = $2 or subdomain = $2) order by id`,
+      `select id, subdomain, schema_version ${outdatedTenantsSql}
+         and ($2::text is null or id::text = $2 or subdomain = $2)
+       order by id`,
       [latest, tenant ?? null],
     );
     if (tenant && rows.length === 0) {
@@ -210,7 +220,7 @@ async function migrateTenants(options: MigrateOptions, versions: number[], lates
         };
         if (!dryRun) {
           try {
-            const answer = await patiently(() =>
+            const answer = await retryLockTimeouts(() =>
               pool.query<{ applied: number }>('select core.tenant_migrate($1) as applied', [id]),
             );
             result.applied = answer.rows[0]?.applied ?? 0;
@@ -231,11 +241,40 @@ async function migrateTenants(options: MigrateOptions, versions: number[], lates
   }
 }
 
+/** Applies the shared migrations and those of graphile-worker, and creates the database roles. */
+async function migrateSharedSchemas(client: pg.Client, ownerUrl: string): Promise<void> {
+  await client.query((await sqlFile('db/roles.sql')).text);
+  await client.query((await sqlFile('db/search.sql')).text);
+  await migrateShared({
+    connectionString: ownerUrl,
+    migrationsFolder,
+    logger: quiet,
+    manageGraphileMigrateSchema: true,
+  });
+  // Otherwise its pool stays idle for 200 ms, and ends this process if the server stops in that time.
+  clearAllPools();
+  await withPool(ownerUrl, (pgPool) => migrateQueue({ pgPool, logger: new QueueLogger(() => () => undefined) }));
+  await client.query((await sqlFile('db/core/tenant.sql')).text);
+}
+
+/** Installs the functions, and gives the roles of each school the default grants of new permissions. */
+async function installFunctions(client: pg.Client, latest: number): Promise<{ isNew: boolean }> {
+  const isNew = await install(client);
+  // Even if the functions are not new: a school that failed when they were installed may have caught up in this run.
+  const { rows } = await client.query<{ id: string }>(
+    `select id from platform.tenant
+     where schema_version = $1 and seeded_permission_id < (select max(id) from core.permission)`,
+    [latest],
+  );
+  for (const { id } of rows) await client.query('select core.tenant_seed($1)', [id]);
+  return { isNew };
+}
+
 /**
- * Brings a database to this version: roles and shared migrations, the queue, every school, then the schemas core and api.
- * Schools come before the functions, so that they stay in service meanwhile (each answers 503 only while it is its turn);
- * a tenant migration must therefore work with the functions of the version before. May be run again at any time, and
- * continues where it stopped.
+ * Brings a database to this version: roles and shared migrations, the job queue, every school, then the functions (the
+ * schemas core, api and analytics). Schools are migrated before the functions so that they stay in service: each school
+ * answers 503 only during its own migration. A tenant migration must therefore work with the functions of the previous
+ * version. Can be repeated at any time; it continues where an earlier run stopped.
  */
 export async function migrate(options: MigrateOptions): Promise<MigrateResult> {
   const { ownerUrl, dryRun = false, onStep = () => undefined } = options;
@@ -243,27 +282,16 @@ export async function migrate(options: MigrateOptions): Promise<MigrateResult> {
     const { rows } = await client.query<{ version: number }>(
       "select current_setting('server_version_num')::integer / 10000 as version",
     );
-    if ((rows[0]?.version ?? 0) < 15) throw new Error('This needs Postgres 15 or later.');
-    await client.query('select pg_advisory_lock($1)', [migratorLock]);
+    if ((rows[0]?.version ?? 0) < 15) throw new Error('The service requires Postgres 15 or later.');
+    await client.query('select pg_advisory_lock($1)', [migrationLockKey]);
     const files = await readTenantMigrations(options.tenantMigrations ?? tenantFolder);
     await refuseNewer(client, files);
     if (dryRun) {
-      const remaining = await remainingShared(client);
-      onStep(`shared: ${remaining.length === 0 ? 'up to date' : `would apply ${remaining.join(', ')}`}`);
+      const pending = await pendingSharedMigrations(client);
+      onStep(`shared: ${pending.length === 0 ? 'up to date' : `would apply ${pending.join(', ')}`}`);
       if (!(await tableExists(client, 'platform.tenant_migration'))) return { tenants: [], failed: [] };
     } else {
-      await client.query((await sqlFile('db/roles.sql')).text);
-      await client.query((await sqlFile('db/search.sql')).text);
-      await migrateShared({
-        connectionString: ownerUrl,
-        migrationsFolder,
-        logger: quiet,
-        manageGraphileMigrateSchema: true,
-      });
-      // Else its pool idles for 200 ms and, when the server goes away meanwhile, ends this process.
-      clearAllPools();
-      await withPool(ownerUrl, (pgPool) => migrateQueue({ pgPool, logger: new QueueLogger(() => () => undefined) }));
-      await client.query((await sqlFile('db/core/tenant.sql')).text);
+      await migrateSharedSchemas(client, ownerUrl);
       onStep('shared: up to date');
     }
     const versions = files.map((file) => file.version);
@@ -271,21 +299,19 @@ export async function migrate(options: MigrateOptions): Promise<MigrateResult> {
     await publishTenantMigrations(client, files, dryRun);
     const tenants = await migrateTenants(options, versions, latest);
     const failed = tenants.filter((result) => result.error);
-    // The functions of this version need every school to be at its version: with --tenant the others may not be there yet.
-    const { rows: behind } = await client.query<{ count: number }>(`select count(*)::integer as count ${behindSql}`, [
+    if (dryRun) return { tenants, failed };
+
+    // The new functions require every school to be at the latest version. Failed schools do not delay them: they answer
+    // 503 until they are migrated. But schools that this run did not select do.
+    const outdated = await client.query<{ count: number }>(`select count(*)::integer as count ${outdatedTenantsSql}`, [
       latest,
     ]);
-    const others = (behind[0]?.count ?? 0) - failed.length;
-    if (!dryRun && options.tenant && others > 0) {
-      onStep(`functions: left as they are, ${String(others)} schools are still to be migrated`);
-    } else if (!dryRun) {
-      const isNew = await install(client);
-      // Also a school that failed when these functions were installed, and is here only now.
-      const unseeded = await client.query<{ id: string }>(
-        'select id from platform.tenant where schema_version = $1 and seeded_permission_id < (select max(id) from core.permission)',
-        [latest],
-      );
-      for (const { id } of unseeded.rows) await client.query('select core.tenant_seed($1)', [id]);
+    const notSelected = (outdated.rows[0]?.count ?? 0) - failed.length;
+    if (options.tenant && notSelected > 0) {
+      const schools = `${String(notSelected)} ${notSelected === 1 ? 'school' : 'schools'}`;
+      onStep(`functions: not installed, ${schools} must be migrated first`);
+    } else {
+      const { isNew } = await installFunctions(client, latest);
       onStep(isNew ? 'functions: installed' : 'functions: up to date');
     }
     return { tenants, failed };

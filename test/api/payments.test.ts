@@ -191,7 +191,7 @@ describe('a reversal', () => {
          from ${world.school.schema}.payment where id = $1`,
         [data.id],
       ),
-    ).rejects.toThrow("A reversal can't be reversed");
+    ).rejects.toThrow('A reversal cannot be reversed');
     await reverse(999_999, 404);
   });
 

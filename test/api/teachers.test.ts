@@ -1153,7 +1153,7 @@ describe('leaves', () => {
     const before = (await decide(leave.id, from)).data;
     expect(await decide(leave.id, to, 409)).toMatchObject({
       error: 'invalid_state',
-      message: `A leave cannot go from ${from} to ${to}.`,
+      message: `The leave request cannot change from ${from} to ${to}.`,
     });
     expect(await readLeave(leave)).toEqual(before);
   });

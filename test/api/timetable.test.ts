@@ -509,7 +509,7 @@ describe('what is in the way', () => {
       bodyOf(the, 1, 3),
       'workload_day',
       'teacher_id',
-      /would have 3 periods on Monday, and may have 2 a day\.$/,
+      /would have 3 periods on Monday\. The limit is 2 a day\.$/,
     ]);
     for (const [body, kind, field, message] of cases) {
       const refused = await one.admin.post(path, body, 409);
@@ -526,7 +526,7 @@ describe('what is in the way', () => {
     }
     await add(bodyOf(the, 2, 1), one);
     const week = await one.admin.post(path, bodyOf({ ...other, teacher_id: the.teacher_id }, 3, 1), 409);
-    expect(messages(week)).toEqual([expect.stringMatching(/would have 4 periods a week, and may have 3\.$/)]);
+    expect(messages(week)).toEqual([expect.stringMatching(/would have 4 periods a week\. The limit is 3\.$/)]);
     expect((await one.admin.get(path)).pagination.totalItems).toBe(3);
   });
 
@@ -873,7 +873,7 @@ describe('who may', () => {
     expect(messages(taken)).toEqual([
       expect.stringContaining(`${near.className} already has`),
       `${slot.teacher_name ?? ''} already teaches another class on Monday, period 1.`,
-      `${slot.teacher_name ?? ''} can have no more periods on Monday.`,
+      `${slot.teacher_name ?? ''} cannot have more periods on Monday.`,
     ]);
     expect(JSON.stringify(taken)).not.toContain(far.className);
     const { data } = await teacher.post<Conflicts>(checkPath, {

@@ -185,7 +185,7 @@ const grantedTables: Record<string, string[]> = {
     'school_analyst SELECT (id, name, subdomain, status, plan_id, trial_ends_at, is_setup_complete, time_zone, created_at)',
     'school_platform INSERT (name, subdomain, plan_id, contact_email, trial_ends_at, feature_flags, time_zone)',
     'school_platform SELECT',
-    'school_platform UPDATE (name, subdomain, status, plan_id, contact_email, trial_ends_at, feature_flags, time_zone, suspended_at, deleted_at, updated_at, is_impersonation_allowed)',
+    'school_platform UPDATE (name, subdomain, status, plan_id, contact_email, trial_ends_at, feature_flags, is_impersonation_allowed, time_zone, suspended_at, deleted_at, updated_at)',
   ],
   'platform.tenant_usage': [
     'school_analyst SELECT (tenant_id, students, teachers, classes)',
@@ -276,7 +276,7 @@ describe('grants', () => {
   });
 
   test('of the functions of a school its role may execute those that look for conflicts in the timetable and for seats in buses', async () => {
-    const names = ['route_buses', 'timetable_conflicts', 'timetable_refuse', 'transport_require_seats'];
+    const names = ['route_buses', 'timetable_conflicts', 'timetable_refuse_conflicts', 'transport_require_seats'];
     expect(await grants(functionsOf(school.schema), 'f')).toEqual(
       Object.fromEntries(names.map((name) => [name, ['school_tenant EXECUTE']])),
     );

@@ -257,7 +257,7 @@ describe('node src/main.ts', () => {
           expect(await run).toMatchObject({
             code: 1,
             stdout: '',
-            stderr: `The database is newer than this code, which does not have ${named}. Start the version that made it or a later one, or begin anew with an empty database (the embedded one: npm run school -- database reset).\n`,
+            stderr: `The database is newer than this code, which does not have ${named}. Run the version that migrated it or a later one, or start over with an empty database (for the embedded one: npm run school -- database reset).\n`,
           });
         }
         expect(await database.query('select xmin::text, * from platform.installation')).toEqual(before);
@@ -276,7 +276,7 @@ describe('node src/main.ts', () => {
         code: 1,
         stdout: '',
         stderr: expect.stringMatching(
-          /^The tenant migration 0001-\S+\.sql .*already applied and changed since\. Restore the file .* npm run school -- database reset\)\.\n$/,
+          /^The tenant migration 0001-\S+\.sql has changed since it was applied\. Restore the file .* npm run school -- database reset\)\.\n$/,
         ),
       });
     } finally {

@@ -9,6 +9,7 @@ import { serviceWithSchool } from '../support/server/service.ts';
 
 const { service, school } = await serviceWithSchool();
 const schools = [school, await service.school(), await service.school()] as const;
+/** A copy of migrations/tenant with one more file, which fails for a school with a student called Odd. */
 let folder: string;
 
 beforeAll(async () => {
@@ -16,14 +17,16 @@ beforeAll(async () => {
   const files = await sqlFiles('migrations/tenant');
   for (const { name, text } of files) await writeFile(join(folder, name.split('/').at(-1) ?? ''), text);
   await writeFile(
-    join(folder, `${String(files.length + 1).padStart(4, '0')}-of-a-test.sql`),
+    join(folder, `${String(files.length + 1).padStart(4, '0')}-test.sql`),
     `alter table student add column locker text;
-     do $$ begin if exists (select from student where first_name = 'Odd') then raise exception 'cannot convert Odd'; end if; end $$;`,
+     do $$ begin
+       if exists (select from student where first_name = 'Odd') then raise exception 'cannot convert Odd'; end if;
+     end $$;`,
   );
 });
 afterAll(() => rm(folder, { recursive: true }));
 
-test('answers 503 at once while that lasts, as the others are served, and is served again after', async () => {
+test('a school that is being migrated answers 503 at once; other schools are served', async () => {
   const [busy, other] = schools;
   await withOwner(service.database.url, async (owner) => {
     await owner.query('begin');
@@ -36,7 +39,7 @@ test('answers 503 at once while that lasts, as the others are served, and is ser
   await busy.admin.get('/api/students');
 });
 
-test('answers 503 with Retry-After when that failed until it succeeds, while every other school is served, before and after', async () => {
+test('a school whose migration failed answers 503 with Retry-After until it succeeds; others are served', async () => {
   const [first, failing, third] = schools;
   await failing.admin.post('/api/students', { first_name: 'Odd', last_name: 'One' }, 201);
   const options = { ownerUrl: service.database.url, tenantMigrations: folder };
@@ -73,9 +76,9 @@ test('answers 503 with Retry-After when that failed until it succeeds, while eve
   expect((await failing.admin.get<{ first_name: string }[]>('/api/students')).data).toMatchObject([
     { first_name: 'Even' },
   ]);
-  const young = await service.school();
+  const later = await service.school();
   const columns = await service.database.query<{ table_schema: string }>(
     "select table_schema::text from information_schema.columns where table_name = 'student' and column_name = 'locker'",
   );
-  expect(columns.map((row) => row.table_schema).sort()).toEqual([...schools, young].map(({ schema }) => schema).sort());
+  expect(columns.map((row) => row.table_schema).sort()).toEqual([...schools, later].map(({ schema }) => schema).sort());
 });

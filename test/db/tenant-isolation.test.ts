@@ -21,13 +21,13 @@ beforeAll(async () => {
   ours = await provision(database);
   theirs = await provision(database);
   tables = await tenantTables(database, ours.schema);
-  // One row in every table of both schools; what a row may hold is the business of other tests.
+  // One row in every table of both schools. Other tests cover the constraints.
   for (const { schema } of [ours, theirs]) {
     await dropRules(database, schema);
     for (const table of tables) {
       await database.query(`truncate ${schema}.${table.name} cascade`);
     }
-    // What a user may see of it is said by a column that may be null.
+    // A delivery belongs to a user by a column that may be null.
     for (const table of tables)
       await database.query(plainInsert(schema, table, table.name === 'notification_delivery' ? { user_id: '1' } : {}));
   }
@@ -36,7 +36,7 @@ afterAll(() => database.drop());
 
 const denied = '42501';
 
-/** What a school's role comes to at one table, statement by statement. */
+/** The outcome of each statement on each table of a schema, as school_tenant. */
 async function attempts(
   tenantId: string | undefined,
   schema: string,
@@ -65,7 +65,7 @@ async function attempts(
   });
 }
 
-/** Each table with the same outcome of each verb that is granted; what is not granted is denied. */
+/** Expects the same outcomes for every table, but denied for the verbs that the table does not grant. */
 const everywhere = (outcome: Record<string, Outcome>) =>
   Object.fromEntries(
     tables.map((table) => [
@@ -76,22 +76,24 @@ const everywhere = (outcome: Record<string, Outcome>) =>
     ]),
   );
 
-describe('a freshly provisioned school', () => {
-  test('has at least the tables of people, classes and enrollments', () => {
+describe('a new school', () => {
+  test('has the tables for people, classes and enrollments', () => {
     expect(tables.map((table) => table.name)).toEqual(
       expect.arrayContaining(['user_account', 'role', 'student', 'teacher', 'class', 'enrollment', 'file']),
     );
   });
 
-  test('has row security enabled and forced on every table', async () => {
+  test('has row-level security enabled and forced on every table', async () => {
     const unprotected = await database.query(
-      `select relname from pg_class where relnamespace = $1::regnamespace and relkind in ('r', 'p') and not (relrowsecurity and relforcerowsecurity)`,
+      `select relname from pg_class
+       where relnamespace = $1::regnamespace and relkind in ('r', 'p')
+         and not (relrowsecurity and relforcerowsecurity)`,
       [ours.schema],
     );
     expect(unprotected).toEqual([]);
   });
 
-  test('has on every table one permissive policy, which compares with a constant; every other policy narrows', async () => {
+  test('has one permissive policy per table, which compares with a constant; the others are restrictive', async () => {
     const policies = await database.query<{
       tablename: string;
       policyname: string;
@@ -101,7 +103,10 @@ describe('a freshly provisioned school', () => {
       qual: string;
       with_check: string;
     }>(
-      `select tablename::text, policyname::text, permissive, roles::text, cmd, qual, with_check from pg_policies where schemaname = $1 and permissive = 'PERMISSIVE' order by tablename collate "C"`,
+      `select tablename::text, policyname::text, permissive, roles::text, cmd, qual, with_check
+       from pg_policies
+       where schemaname = $1 and permissive = 'PERMISSIVE'
+       order by tablename collate "C"`,
       [ours.schema],
     );
     const check = `(NULLIF((current_setting('app.tenant_id'::text, true) = '${ours.id}'::text), false) IS NOT NULL)`;
@@ -121,13 +126,13 @@ describe('a freshly provisioned school', () => {
     );
   });
 
-  test('gives and takes rows of every table when the request is of this school', async () => {
+  test('is readable and writable by a request for this school', async () => {
     expect(await attempts(String(ours.id), ours.schema)).toEqual(
       everywhere({ select: 1, insert: 1, update: 1, delete: 1 }),
     );
   });
 
-  test('shows notifications, their deliveries, devices and calendar feeds to their user alone, however far that user reaches', async () => {
+  test('shows notifications, deliveries, devices and calendar feeds only to their user, even in scope `all`', async () => {
     const found = await attempts(String(ours.id), ours.schema, '2');
     const hidden = Object.entries(found).filter(([, { select }]) => select === 0);
     expect(Object.fromEntries(hidden)).toEqual({
@@ -140,34 +145,37 @@ describe('a freshly provisioned school', () => {
 
   const nothing = { select: 0, insert: denied, update: 0, delete: 0 };
 
-  test('shows no row and takes none when the request is of another school', async () => {
+  test('is neither readable nor writable by a request for another school', async () => {
     expect(await attempts(String(theirs.id), ours.schema)).toEqual(everywhere(nothing));
     expect(await attempts(String(ours.id), theirs.schema)).toEqual(everywhere(nothing));
   });
 
   test.each([
     ['was never set', undefined],
-    ['is empty, as after another transaction', ''],
+    ['is empty, as it is after a transaction that set it', ''],
     ['is 0', '0'],
     ['holds a wildcard', '%'],
-  ])('shows no row and takes none when the school of the request %s', async (_case, tenantId) => {
+  ])('is neither readable nor writable when app.tenant_id %s', async (_case, tenantId) => {
     expect(await attempts(tenantId, ours.schema)).toEqual(everywhere(nothing));
   });
 
-  test('lets no request choose an id: no table grants its id column to insert or update', async () => {
+  test('grants no insert or update of an id column, so that no request can choose an id', async () => {
     const open = await database.query(
-      `select c.relname, a.attname from pg_class c join pg_attribute a on a.attrelid = c.oid and a.attname = 'id' and a.atthasdef
+      `select c.relname, a.attname
+       from pg_class c
+       join pg_attribute a on a.attrelid = c.oid and a.attname = 'id' and a.atthasdef
        where c.relnamespace = $1::regnamespace and c.relkind in ('r', 'p')
-         and (has_column_privilege('school_tenant', c.oid, a.attnum, 'insert') or has_column_privilege('school_tenant', c.oid, a.attnum, 'update'))`,
+         and has_column_privilege('school_tenant', c.oid, a.attnum, 'insert, update')`,
       [ours.schema],
     );
     expect(open).toEqual([]);
   });
 
-  test('grants its role neither truncate nor references nor triggers on any table', async () => {
+  test('grants no truncate, references or trigger privilege on any table', async () => {
     const open = await database.query(
-      `select relname from pg_class where relnamespace = $1::regnamespace and relkind in ('r', 'p')
-         and (has_table_privilege('school_tenant', oid, 'truncate') or has_table_privilege('school_tenant', oid, 'references') or has_table_privilege('school_tenant', oid, 'trigger'))`,
+      `select relname from pg_class
+       where relnamespace = $1::regnamespace and relkind in ('r', 'p')
+         and has_table_privilege('school_tenant', oid, 'truncate, references, trigger')`,
       [ours.schema],
     );
     expect(open).toEqual([]);
