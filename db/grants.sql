@@ -19,7 +19,7 @@ grant select on core.operation to school_api;
 do $$
 declare
   v_shared text[] := '{tenant_id,user_id,session_id,teacher_id,student_id,permissions,has_permission,has_permission_for_all,time_zone,day_at_school,day_begins,today,fail,refuse_field,diff,enqueue,enqueue_all,enabled_features,
-    record_page,record_where,record_export_page,record_order_by,record_insert,record_update,record_lock,set_row_scope,file_content,earlier_answer,require_match,version_of,refuse_read_only,effective_rights,lock_rights,refresh_rights,session_rights,session_open,session_rotate,
+    record_page,record_page_query,record_where,record_export_page,record_order_by,record_insert,record_update,record_lock,set_row_scope,file_content,earlier_answer,require_match,version_of,refuse_read_only,effective_rights,lock_rights,refresh_rights,session_rights,session_open,session_rotate,
     session_end,sessions_revoke,token_use,tokens_void,token_is_recent,login_attempt,login_succeeded,tenant_features,tenant_summary,
     recipient_variables,template_names,template_format,fill,render,require_placeholders,impersonator,refuse_impersonator,as_title,as_message}';
   v_of_tenant text[] := '{usage_count,tenant_usage,reaches_whole_school,reaches_teacher,require_whole_school,class_staff,widen_scope,restore_scope,teachers_on_leave,subscription_status,subscription_plans,subscription_upgrade,school_rename,setup_complete,notify,notify_as,notify_turns,school_allow_impersonation,is_impersonation_allowed}';

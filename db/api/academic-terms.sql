@@ -1,26 +1,30 @@
 -- /api/academic-terms: the parts of a school year.
 
-insert into core.operation (name, access, permission, writes, idempotent, record) values
-  ('academic_terms_list', 'tenant', 'academic.read', false, false, null),
-  ('academic_terms_get', 'tenant', 'academic.read', false, false, 'term'),
-  ('academic_terms_create', 'tenant', 'academic.manage', true, true, 'term'),
-  ('academic_terms_update', 'tenant', 'academic.manage', true, false, 'term'),
-  ('academic_terms_delete', 'tenant', 'academic.manage', true, false, 'term');
+select core.define_operation('academic_terms_list', p_permission => 'academic.read');
+select core.define_operation('academic_terms_get', p_permission => 'academic.read', p_record => 'term');
+select core.define_operation('academic_terms_create', p_permission => 'academic.manage', p_idempotent => true,
+  p_record => 'term', p_errors => '{conflict,invalid_reference}');
+select core.define_operation('academic_terms_update', p_permission => 'academic.manage', p_record => 'term',
+  p_errors => '{conflict,invalid_reference}');
+select core.define_operation('academic_terms_delete', p_permission => 'academic.manage', p_record => 'term');
 
-select core.define_record('term', p_table => 'term', p_key => 't.id', p_source => 'term t left join academic_year y on y.id = t.academic_year_id',
-  p_columns => 't.id, t.name, t.academic_year_id, y.name as academic_year_name, t.start_date, t.end_date, t.created_at, t.updated_at',
+select core.define_record('term', p_table => 'term', p_key => 't.id', p_one_row_per_key => true,
+  p_source => 'term t left join academic_year y on y.id = t.academic_year_id',
+  p_columns => $$
+    t.id, t.name, t.academic_year_id, y.name as academic_year_name, t.start_date, t.end_date, t.created_at, t.updated_at
+  $$,
   p_search => 'platform.search_normal(t.name)',
-  p_filters => '{"academic_year_id": "t.academic_year_id = :value::bigint"}',
-  p_default_sort => 'start_date', p_sorts => $${
-    "name": ["platform.search_normal(t.name)"],
-    "start_date": ["t.start_date"]
-  }$$,
+  p_equals => '{academic_year_id}',
+  p_default_sort => 'start_date',
   p_writable => '{name,academic_year_id,start_date,end_date}');
+select core.define_sort('term', 'name', 'platform.search_normal(t.name)');
+select core.define_sort('term', 'start_date', 't.start_date');
 
-select core.define_functions('academic_terms', 'term', '{
-  "list": "Terms, the earliest first; search over the name, filter academic_year_id.",
-  "get": "One term, or not_found.",
-  "create": "Outside its year it is a validation_error; a term of the year that it overlaps, or that has its name, is a conflict.",
-  "update": "Changes what is given, its year too; refuses what creating refuses.",
-  "delete": "Removes the term."
-}');
+select core.define_functions('academic_terms', 'term',
+  p_list => 'Terms, the earliest first; search over the name, filter academic_year_id.',
+  p_get => 'One term, or not_found.',
+  p_create =>
+    'Outside its year it is a validation_error; a term of the year that it overlaps, or that has its '
+    'name, is a conflict.',
+  p_update => 'Changes what is given, its year too; refuses what creating refuses.',
+  p_delete => 'Removes the term.');

@@ -1,22 +1,24 @@
 -- /api/academics: school years, one of them the current one, and what a year comes to.
 
-insert into core.operation (name, access, permission, writes, idempotent, record) values
-  ('academics_years_list', 'tenant', 'academic.read', false, false, null),
-  ('academics_years_get', 'tenant', 'academic.read', false, false, 'academic_year'),
-  ('academics_years_create', 'tenant', 'academic.manage', true, true, 'academic_year'),
-  ('academics_years_update', 'tenant', 'academic.manage', true, false, 'academic_year'),
-  ('academics_years_delete', 'tenant', 'academic.manage', true, false, 'academic_year'),
-  ('academics_overview', 'tenant', 'academic.read', false, false, null);
+select core.define_operation('academics_years_list', p_permission => 'academic.read');
+select core.define_operation('academics_years_get', p_permission => 'academic.read', p_record => 'academic_year');
+select core.define_operation('academics_years_create', p_permission => 'academic.manage', p_idempotent => true,
+  p_record => 'academic_year', p_errors => '{conflict}');
+select core.define_operation('academics_years_update', p_permission => 'academic.manage', p_record => 'academic_year',
+  p_errors => '{conflict}');
+select core.define_operation('academics_years_delete', p_permission => 'academic.manage', p_record => 'academic_year',
+  p_errors => '{conflict,in_use}');
+select core.define_operation('academics_overview', p_permission => 'academic.read', p_errors => '{not_found}');
 
-select core.define_record('academic_year', p_table => 'academic_year', p_key => 'y.id', p_source => 'academic_year y',
+select core.define_record('academic_year', p_table => 'academic_year', p_key => 'y.id', p_one_row_per_key => true,
+  p_source => 'academic_year y',
   p_columns => 'y.id, y.name, y.start_date, y.end_date, y.is_current, y.created_at, y.updated_at',
   p_search => 'platform.search_normal(y.name)',
-  p_default_sort => 'start_date', p_default_order => 'desc', p_sorts => $${
-    "name": ["platform.search_normal(y.name)"],
-    "start_date": ["y.start_date"],
-    "created_at": ["y.created_at"]
-  }$$,
+  p_default_sort => 'start_date', p_default_order => 'desc',
   p_writable => '{name,start_date,end_date,is_current}');
+select core.define_sort('academic_year', 'name', 'platform.search_normal(y.name)');
+select core.define_sort('academic_year', 'start_date', 'y.start_date');
+select core.define_sort('academic_year', 'created_at', 'y.created_at');
 
 -- Years, the latest first; search over the name.
 create function api.academics_years_list(p jsonb) returns json language sql stable as $$

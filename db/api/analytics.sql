@@ -1,7 +1,6 @@
 -- What the analysts' GraphQL view asks of the database of the schools, however far away its own is: src/analytics/.
 
-insert into core.operation (name, access, writes) values
-  ('analytics_admit', 'analyst', false);
+select core.define_operation('analytics_admit', p_access => 'analyst');
 
 -- Which schools the operator may see: {tenant_ids}, null for all.
 create function api.analytics_admit(p jsonb) returns json language sql stable as $$

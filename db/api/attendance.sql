@@ -1,14 +1,17 @@
 -- /api/attendance: who was there on which day. Marks stay what they were when students, classes or timetables change; a mark that is
 -- corrected keeps what it was, by a trigger of the table.
 
-insert into core.operation (name, access, permission, allows_own_rows, role, feature, writes, idempotent, record) values
-  ('attendance_mark', 'tenant', 'attendance.mark', false, null, 'attendance', true, true, null),
-  ('attendance_my_classes', 'tenant', null, false, null, 'attendance', false, false, null),
-  ('attendance_class', 'tenant', 'attendance.read', false, null, 'attendance', false, false, null),
-  ('attendance_class_summary', 'tenant', 'attendance.read', false, null, 'attendance', false, false, null),
-  ('attendance_student', 'tenant', 'attendance.read', true, null, 'attendance', false, false, null),
-  ('attendance_me', 'tenant', null, false, 'student', 'attendance', false, false, null),
-  ('attendance_calendar_holidays', 'tenant', null, false, null, 'attendance', false, false, null);
+select core.define_operation('attendance_mark', p_permission => 'attendance.mark', p_feature => 'attendance',
+  p_idempotent => true, p_errors => '{conflict,invalid_reference}');
+select core.define_operation('attendance_my_classes', p_feature => 'attendance');
+select core.define_operation('attendance_class', p_permission => 'attendance.read', p_feature => 'attendance');
+select core.define_operation('attendance_class_summary', p_permission => 'attendance.read',
+  p_feature => 'attendance');
+select core.define_operation('attendance_student', p_permission => 'attendance.read', p_allows_own_rows => true,
+  p_feature => 'attendance');
+select core.define_operation('attendance_me', p_role => 'student', p_feature => 'attendance',
+  p_errors => '{not_found}');
+select core.define_operation('attendance_calendar_holidays', p_feature => 'attendance', p_errors => '{not_found}');
 
 -- Present or late, of all marks, in percent with two decimals; null without marks.
 create function api.attendance_rate(p_present numeric, p_late numeric, p_total numeric) returns numeric language sql immutable parallel safe
@@ -29,24 +32,26 @@ comment on function api.attendance_corrections is 'What each mark was before eac
 select core.define_record('attendance', p_table => 'attendance', p_key => 'm.student_id',
   p_source => 'attendance m left join student s on s.id = m.student_id left join class c on c.id = m.class_id',
   p_columns => $$
-    m.id, m.student_id, s.first_name || ' ' || s.last_name as student_name, s.first_name, s.last_name, s.roll_number, s.admission_number,
-    m.class_id, api.class_name(c.name, c.section) as class_name, m.date, m.status, m.marked_by, m.marked_by_name, m.marked_at,
-    coalesce((select x.corrections from api.attendance_corrections() x where x.attendance_id = m.id), '[]') as corrections
+    m.id, m.student_id, s.first_name || ' ' || s.last_name as student_name, s.first_name, s.last_name, s.roll_number,
+    s.admission_number,
+    m.class_id, api.class_name(c.name, c.section) as class_name, m.date, m.status, m.marked_by, m.marked_by_name,
+    m.marked_at,
+    coalesce((select x.corrections from api.attendance_corrections() x where x.attendance_id = m.id),
+      '[]') as corrections
   $$,
   p_search => 's.search_text',
-  p_filters => $${
-    "class_id": "m.class_id = :value::bigint",
-    "date": "m.date = :value::date",
-    "from_date": "m.date >= :value::date",
-    "to_date": "m.date <= :value::date",
-    "status": "m.status = :value"
-  }$$,
-  p_default_sort => 'date', p_sorts => $${
-    "date": ["m.date", "platform.search_normal(s.last_name)", "platform.search_normal(s.first_name)"],
-    "student_name": ["platform.search_normal(s.last_name)", "platform.search_normal(s.first_name)", "m.student_id", "m.date"],
-    "roll_number": ["length(s.roll_number) nulls last", "s.roll_number nulls last", "m.student_id", "m.date"],
-    "status": ["m.status nulls last", "m.date", "platform.search_normal(s.last_name)", "platform.search_normal(s.first_name)"]
-  }$$);
+  p_equals => '{class_id,date,status}',
+  p_default_sort => 'date');
+select core.define_filter('attendance', 'from_date', 'm.date >= :value::date');
+select core.define_filter('attendance', 'to_date', 'm.date <= :value::date');
+select core.define_sort('attendance', 'date',
+  'm.date', 'platform.search_normal(s.last_name)', 'platform.search_normal(s.first_name)');
+select core.define_sort('attendance', 'student_name',
+  'platform.search_normal(s.last_name)', 'platform.search_normal(s.first_name)', 'm.student_id', 'm.date');
+select core.define_sort('attendance', 'roll_number',
+  'length(s.roll_number) nulls last', 's.roll_number nulls last', 'm.student_id', 'm.date');
+select core.define_sort('attendance', 'status',
+  'm.status nulls last', 'm.date', 'platform.search_normal(s.last_name)', 'platform.search_normal(s.first_name)');
 
 -- The lateral is no more than names for two subqueries, which are so run for the classes of a page alone; and as a subquery of its own today
 -- is a value to look up by, not an expression to compare every day with that there ever was.
@@ -55,22 +60,29 @@ select core.define_record('attendance_class', p_table => 'class', p_key => 'c.id
     class c join grade g on g.id = c.grade_id join academic_year y on y.id = c.academic_year_id and y.is_current
     cross join lateral (select
       (select count(*) from enrollment e where e.class_id = c.id and e.status = 'active') as students,
-      (select present + absent + late from attendance_day d where d.class_id = c.id and d.date = (select core.today())) as marked) today
+      (select present + absent + late from attendance_day d where d.class_id = c.id
+        and d.date = (select core.today())) as marked) today
   $$,
   p_columns => $$
-    c.id as class_id, api.class_name(c.name, c.section) as class_name, c.grade_id, g.name as grade_name, c.academic_year_id,
+    c.id as class_id, api.class_name(c.name, c.section) as class_name, c.grade_id, g.name as grade_name,
+    c.academic_year_id,
     today.students as student_count, coalesce(today.marked, 0) as marked_today,
     -- Not by the counts: who has left since was marked too.
     coalesce(today.marked, 0) > 0 and today.students > 0 and not exists (
       select from enrollment e where e.class_id = c.id and e.status = 'active' and not exists (
-        select from attendance a where a.student_id = e.student_id and a.date = (select core.today()) and a.class_id = c.id)) as is_marked_today
+        select from attendance a where a.student_id = e.student_id and a.date = (select core.today())
+          and a.class_id = c.id)) as is_marked_today
   $$,
   p_search => $$platform.search_normal(concat_ws(' ', c.name, c.section, g.name))$$,
-  p_filters => '{"teacher_id": "c.id in (select class_id from core.class_staff() where teacher_id = :value::bigint)"}',
-  p_default_sort => 'grade_name', p_sorts => $${
-    "grade_name": ["g.sequence nulls last", "platform.search_normal(g.name)", "platform.search_normal(api.class_name(c.name, c.section))"],
-    "class_name": ["g.sequence nulls last", "platform.search_normal(api.class_name(c.name, c.section))"]
-  }$$);
+  p_default_sort => 'grade_name');
+select core.define_filter('attendance_class', 'teacher_id', $$
+  c.id in (select class_id from core.class_staff() where teacher_id = :value::bigint)
+$$);
+select core.define_sort('attendance_class', 'grade_name',
+  'g.sequence nulls last', 'platform.search_normal(g.name)',
+  'platform.search_normal(api.class_name(c.name, c.section))');
+select core.define_sort('attendance_class', 'class_name',
+  'g.sequence nulls last', 'platform.search_normal(api.class_name(c.name, c.section))');
 
 -- The teacher behind the user of this request, however far they reach; null when they are none.
 create function api.asking_teacher_id() returns bigint language sql stable as $$

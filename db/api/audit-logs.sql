@@ -1,9 +1,8 @@
 -- /api/platform/audit-logs/…: what the list of platform.sql leaves out: which actions there are, and the trail as a file.
 
-insert into core.operation (name, access, writes) values
-  ('platform_audit_logs_actions', 'platform', false),
-  ('platform_audit_logs_export', 'platform', true),
-  ('platform_audit_logs_export_page', 'platform', false);
+select core.define_operation('platform_audit_logs_actions', p_access => 'platform');
+select core.define_operation('platform_audit_logs_export', p_access => 'platform');
+select core.define_operation('platform_audit_logs_export_page', p_access => 'platform');
 
 -- The actions that occur, sorted: from one to the next by the index, however long the trail is.
 create function api.platform_audit_logs_actions(p jsonb) returns json language sql stable as $$

@@ -1,21 +1,22 @@
 -- /api/auth: log-in, sessions, the own profile, passwords, e-mail verification. The same functions serve users of a school
 -- and operators: the table is called user_account in both schemas, and the search_path decides.
 
-insert into core.operation (name, access, writes, content) values
-  ('auth_credentials', 'public', true, null),
-  ('auth_session_open', 'public', true, null),
-  ('auth_logout', 'any', true, null),
-  ('auth_refresh', 'refresh', true, null),
-  ('auth_profile', 'any', false, null),
-  ('auth_profile_update', 'any', true, null),
-  ('auth_profile_picture', 'any', false, 'gives'),
-  ('auth_profile_picture_set', 'any', true, 'takes'),
-  ('auth_own_credentials', 'any', true, null),
-  ('auth_password_change', 'any', true, null),
-  ('auth_password_forgot', 'public', true, null),
-  ('auth_password_reset', 'token', true, null),
-  ('auth_email_verify', 'token', true, null),
-  ('auth_enabled_features', 'any', false, null);
+select core.define_operation('auth_credentials', p_access => 'public', p_errors => '{invalid_credentials}');
+select core.define_operation('auth_session_open', p_access => 'public', p_errors => '{invalid_credentials}');
+select core.define_operation('auth_logout', p_access => 'any');
+select core.define_operation('auth_refresh', p_access => 'refresh', p_errors => '{forbidden}');
+select core.define_operation('auth_profile', p_access => 'any');
+select core.define_operation('auth_profile_update', p_access => 'any');
+select core.define_operation('auth_profile_picture', p_access => 'any', p_content => 'gives',
+  p_errors => '{not_found}');
+select core.define_operation('auth_profile_picture_set', p_access => 'any', p_content => 'takes');
+select core.define_operation('auth_own_credentials', p_access => 'any', p_errors => '{forbidden}');
+select core.define_operation('auth_password_change', p_access => 'any',
+  p_errors => '{invalid_credentials,forbidden}');
+select core.define_operation('auth_password_forgot', p_access => 'public');
+select core.define_operation('auth_password_reset', p_access => 'token');
+select core.define_operation('auth_email_verify', p_access => 'token');
+select core.define_operation('auth_enabled_features', p_access => 'any');
 
 -- {email} → {user_id, password_hash} or nulls, for the facade to verify the password; {retry_after} when the account is
 -- closed after ten attempts. Counts the attempt first.

@@ -1,8 +1,8 @@
 -- /api/finance/balances: what each student owes of all that they were billed. Here stands too in what student fees and invoices are alike: their
 -- state is written by the trigger `derive`, whenever one of them changes.
 
-insert into core.operation (name, access, permission, feature, writes, idempotent, record) values
-  ('balances_export', 'tenant', 'fee.read', 'fees_management', false, false, null);
+select core.define_operation('balances_export', p_permission => 'fee.read', p_feature => 'fees_management',
+  p_errors => '{not_found}');
 
 -- Whether something is still to be paid in a state of a student fee or an invoice. Immutable, as the next one is: both become part of the
 -- statement that calls them, and use its indexes.

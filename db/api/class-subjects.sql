@@ -1,40 +1,43 @@
 -- /api/class-subjects: which subjects a class has, how often a week, and who teaches them.
 
-insert into core.operation (name, access, permission, writes, idempotent, record) values
-  ('class_subjects_list', 'tenant', 'class.read', false, false, null),
-  ('class_subjects_get', 'tenant', 'class.read', false, false, 'class_subject'),
-  ('class_subjects_create', 'tenant', 'class.update', true, true, 'class_subject'),
-  ('class_subjects_update', 'tenant', 'class.update', true, false, 'class_subject'),
-  ('class_subjects_delete', 'tenant', 'class.update', true, false, 'class_subject');
+select core.define_operation('class_subjects_list', p_permission => 'class.read');
+select core.define_operation('class_subjects_get', p_permission => 'class.read', p_record => 'class_subject');
+select core.define_operation('class_subjects_create', p_permission => 'class.update', p_idempotent => true,
+  p_record => 'class_subject', p_errors => '{conflict,invalid_reference}');
+select core.define_operation('class_subjects_update', p_permission => 'class.update', p_record => 'class_subject',
+  p_errors => '{conflict,invalid_reference}');
+select core.define_operation('class_subjects_delete', p_permission => 'class.update', p_record => 'class_subject');
 
 -- The condition is for locks and updates, which do without the joins: they too reach the classes that whoever asks may see.
 select core.define_record('class_subject', p_table => 'class_subject', p_key => 'cs.id',
-  p_source => 'class_subject cs join class c on c.id = cs.class_id join subject su on su.id = cs.subject_id left join teacher t on t.id = cs.teacher_id',
+  p_source => $$
+    class_subject cs join class c on c.id = cs.class_id join subject su on su.id = cs.subject_id
+      left join teacher t on t.id = cs.teacher_id
+  $$,
   p_columns => $$
     cs.id, cs.class_id, api.class_name(c.name, c.section) as class_name, c.academic_year_id,
     cs.subject_id, su.name as subject_name, su.code as subject_code, cs.periods_per_week,
     cs.teacher_id, t.first_name || ' ' || t.last_name as teacher_name, cs.created_at, cs.updated_at
   $$,
   p_condition => 'cs.class_id in (select id from class)',
-  p_search => $$platform.search_normal(concat_ws(' ', c.name, c.section, su.name, su.code, t.first_name, t.last_name))$$,
-  p_filters => '{
-    "class_id": "cs.class_id = :value::bigint",
-    "academic_year_id": "c.academic_year_id = :value::bigint",
-    "subject_id": "cs.subject_id = :value::bigint",
-    "teacher_id": "cs.teacher_id = :value::bigint"
-  }',
-  p_default_sort => 'class_name', p_sorts => $${
-    "class_name": ["platform.search_normal(api.class_name(c.name, c.section))", "platform.search_normal(su.name)"],
-    "subject_name": ["platform.search_normal(su.name)", "platform.search_normal(api.class_name(c.name, c.section))"],
-    "periods_per_week": ["cs.periods_per_week"]
-  }$$,
+  p_search => $$
+    platform.search_normal(concat_ws(' ', c.name, c.section, su.name, su.code, t.first_name, t.last_name))
+  $$,
+  p_equals => '{class_id,c.academic_year_id,subject_id,teacher_id}',
+  p_default_sort => 'class_name',
   p_writable => '{periods_per_week,teacher_id}');
+select core.define_sort('class_subject', 'class_name',
+  'platform.search_normal(api.class_name(c.name, c.section))', 'platform.search_normal(su.name)');
+select core.define_sort('class_subject', 'subject_name',
+  'platform.search_normal(su.name)', 'platform.search_normal(api.class_name(c.name, c.section))');
+select core.define_sort('class_subject', 'periods_per_week', 'cs.periods_per_week');
 
-select core.define_functions('class_subjects', 'class_subject', '{
-  "list": "By class and subject; search over class, subject and teacher; filters class_id, academic_year_id, subject_id, teacher_id.",
-  "get": "One class subject, or not_found.",
-  "delete": "Takes the subject from the class; the timetable stays."
-}');
+select core.define_functions('class_subjects', 'class_subject',
+  p_list =>
+    'By class and subject; search over class, subject and teacher; filters class_id, '
+    'academic_year_id, subject_id, teacher_id.',
+  p_get => 'One class subject, or not_found.',
+  p_delete => 'Takes the subject from the class; the timetable stays.');
 
 -- Gives a class a subject; invalid_reference for a class out of reach and for a teacher who is not active, conflict when the
 -- class has the subject already.

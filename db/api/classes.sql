@@ -2,24 +2,29 @@
 -- triggers of the tables.
 
 -- The timetable of a class follows it into another year, and goes with it.
-insert into core.operation (name, access, permission, writes, idempotent, record, lock_first) values
-  ('classes_update', 'tenant', 'class.update', true, false, 'class', 'timetable_config'),
-  ('classes_delete', 'tenant', 'class.delete', true, false, 'class', 'timetable_config');
-insert into core.operation (name, access, permission, writes, idempotent, record) values
-  ('classes_list', 'tenant', 'class.read', false, false, null),
-  ('classes_create', 'tenant', 'class.create', true, true, 'class'),
-  ('classes_get', 'tenant', 'class.read', false, false, 'class'),
-  ('classes_copy', 'tenant', 'class.create', true, true, null),
-  ('classes_students_list', 'tenant', 'student.read', false, false, null),
-  ('classes_students_add', 'tenant', 'class.update', true, true, null),
-  ('classes_students_remove', 'tenant', 'class.update', true, false, null),
-  ('classes_unassigned_students', 'tenant', 'student.read', false, false, null),
-  ('classes_teachers_list', 'tenant', 'class.read', false, false, null),
-  ('classes_teachers_add', 'tenant', 'class.update', true, false, null),
-  ('classes_teachers_remove', 'tenant', 'class.update', true, false, null),
-  ('classes_unassigned_teachers', 'tenant', 'class.read', false, false, null),
-  ('classes_subjects_by_grade', 'tenant', 'class.update', true, true, null),
-  ('classes_available_class_teachers', 'tenant', 'class.update', false, false, null);
+select core.define_operation('classes_update', p_permission => 'class.update', p_record => 'class',
+  p_lock_first => 'timetable_config', p_errors => '{conflict,schedule_conflict,invalid_reference}');
+select core.define_operation('classes_delete', p_permission => 'class.delete', p_record => 'class',
+  p_lock_first => 'timetable_config', p_errors => '{in_use}');
+select core.define_operation('classes_list', p_permission => 'class.read');
+select core.define_operation('classes_create', p_permission => 'class.create', p_idempotent => true,
+  p_record => 'class', p_errors => '{plan_limit_reached,conflict,invalid_reference}');
+select core.define_operation('classes_get', p_permission => 'class.read', p_record => 'class');
+select core.define_operation('classes_copy', p_permission => 'class.create', p_idempotent => true,
+  p_errors => '{plan_limit_reached,conflict,invalid_reference}');
+select core.define_operation('classes_students_list', p_permission => 'student.read');
+select core.define_operation('classes_students_add', p_permission => 'class.update', p_idempotent => true,
+  p_errors => '{conflict,invalid_reference}');
+select core.define_operation('classes_students_remove', p_permission => 'class.update', p_errors => '{conflict}');
+select core.define_operation('classes_unassigned_students', p_permission => 'student.read');
+select core.define_operation('classes_teachers_list', p_permission => 'class.read');
+select core.define_operation('classes_teachers_add', p_permission => 'class.update',
+  p_errors => '{conflict,invalid_reference}');
+select core.define_operation('classes_teachers_remove', p_permission => 'class.update', p_errors => '{in_use}');
+select core.define_operation('classes_unassigned_teachers', p_permission => 'class.read');
+select core.define_operation('classes_subjects_by_grade', p_permission => 'class.update', p_idempotent => true,
+  p_errors => '{conflict,invalid_reference}');
+select core.define_operation('classes_available_class_teachers', p_permission => 'class.update');
 
 -- Which student belongs to which class: who is enrolled, and who completed the year in it, also those who have left since.
 create function api.class_roll() returns table (class_id bigint, student_id bigint) language sql stable as $$
@@ -32,42 +37,41 @@ create function api.class_name(p_name text, p_section text) returns text languag
   return p_name || coalesce(' ' || p_section, '');
 comment on function api.class_name is 'Name and section of a class.';
 
-select core.define_record('class', p_table => 'class', p_key => 'c.id',
+select core.define_record('class', p_table => 'class', p_key => 'c.id', p_one_row_per_key => true,
   p_source => $$
     class c left join grade g on g.id = c.grade_id left join academic_year y on y.id = c.academic_year_id
     left join teacher t on t.id = c.class_teacher_id left join school_unit u on u.id = c.school_unit_id
     left join programme p on p.id = c.programme_id left join medium m on m.id = c.medium_id
   $$,
   p_columns => $$
-    c.id, c.name, c.section, api.class_name(c.name, c.section) as class_name, c.grade_id, g.name as grade_name, c.academic_year_id, y.name as academic_year_name, y.is_current as is_current_year,
+    c.id, c.name, c.section, api.class_name(c.name, c.section) as class_name, c.grade_id, g.name as grade_name,
+    c.academic_year_id, y.name as academic_year_name, y.is_current as is_current_year,
     c.class_teacher_id, t.first_name || ' ' || t.last_name as class_teacher_name, c.capacity, c.room,
-    c.school_unit_id, u.name as school_unit_name, c.programme_id, p.name as programme_name, c.medium_id, m.name as medium_name,
+    c.school_unit_id, u.name as school_unit_name, c.programme_id, p.name as programme_name, c.medium_id,
+    m.name as medium_name,
     (select count(distinct r.student_id) from api.class_roll() r where r.class_id = c.id) as student_count,
     (select count(*) from class_subject cs where cs.class_id = c.id) as subject_count,
     c.created_at, c.updated_at
   $$,
   p_search => $$platform.search_normal(concat_ws(' ', c.name, c.section, c.room))$$,
-  p_filters => $${
-    "academic_year_id": "c.academic_year_id = :value::bigint",
-    "grade_id": "c.grade_id = :value::bigint",
-    "school_unit_id": "c.school_unit_id = :value::bigint",
-    "programme_id": "c.programme_id = :value::bigint",
-    "medium_id": "c.medium_id = :value::bigint",
-    "class_teacher_id": "c.class_teacher_id = :value::bigint"
-  }$$,
-  p_default_sort => 'grade', p_sorts => $${
-    "grade": ["g.sequence nulls last", "platform.search_normal(c.name)", "platform.search_normal(coalesce(c.section, ''))"],
-    "name": ["platform.search_normal(c.name)", "platform.search_normal(coalesce(c.section, ''))"],
-    "created_at": ["c.created_at"],
-    "student_count": ["(select count(distinct r.student_id) from api.class_roll() r where r.class_id = c.id)"]
-  }$$,
-  p_unversioned_fields => '{student_count,subject_count,is_current_year}',
-  p_writable => '{name,section,grade_id,academic_year_id,class_teacher_id,capacity,room,school_unit_id,programme_id,medium_id}');
+  p_equals => '{academic_year_id,grade_id,school_unit_id,programme_id,medium_id,class_teacher_id}',
+  p_default_sort => 'grade',
+  p_writable => '{name,section,grade_id,academic_year_id,class_teacher_id,capacity,room,school_unit_id,programme_id,
+    medium_id}',
+  p_unversioned_fields => '{student_count,subject_count,is_current_year}');
+select core.define_sort('class', 'grade',
+  'g.sequence nulls last', 'platform.search_normal(c.name)', $$platform.search_normal(coalesce(c.section, ''))$$);
+select core.define_sort('class', 'name',
+  'platform.search_normal(c.name)', $$platform.search_normal(coalesce(c.section, ''))$$);
+select core.define_sort('class', 'created_at', 'c.created_at');
+select core.define_sort('class', 'student_count',
+  '(select count(distinct r.student_id) from api.class_roll() r where r.class_id = c.id)');
 
 select core.define_record('class_staff_member', p_table => 'teacher', p_key => 't.id',
   p_source => $$
     teacher t join (
-      select class_id, teacher_id, bool_or(is_class_teacher) as is_class_teacher, array_agg(distinct subject order by subject) filter (where subject is not null) as subjects
+      select class_id, teacher_id, bool_or(is_class_teacher) as is_class_teacher,
+      array_agg(distinct subject order by subject) filter (where subject is not null) as subjects
       from core.class_staff() group by class_id, teacher_id
     ) s on s.teacher_id = t.id
   $$,
@@ -76,24 +80,32 @@ select core.define_record('class_staff_member', p_table => 'teacher', p_key => '
     s.is_class_teacher, coalesce(s.subjects, '{}') as subjects
   $$,
   p_search => $$platform.search_normal(concat_ws(' ', t.first_name, t.last_name, t.email))$$,
-  p_filters => '{"class_id": "s.class_id = :value::bigint", "teacher_id": "t.id = :value::bigint"}',
-  p_default_sort => 'last_name', p_sorts => $${
-    "last_name": ["platform.search_normal(t.last_name)", "platform.search_normal(t.first_name)"],
-    "first_name": ["platform.search_normal(t.first_name)", "platform.search_normal(t.last_name)"]
-  }$$);
+  p_equals => '{s.class_id}',
+  p_default_sort => 'last_name');
+select core.define_filter('class_staff_member', 'teacher_id', 't.id = :value::bigint');
+select core.define_sort('class_staff_member', 'last_name',
+  'platform.search_normal(t.last_name)', 'platform.search_normal(t.first_name)');
+select core.define_sort('class_staff_member', 'first_name',
+  'platform.search_normal(t.first_name)', 'platform.search_normal(t.last_name)');
 
-select core.define_record('free_teacher', p_table => 'teacher', p_key => 't.id', p_source => 'teacher t',
+select core.define_record('free_teacher', p_table => 'teacher', p_key => 't.id', p_one_row_per_key => true,
+  p_source => 'teacher t',
   p_columns => 't.id, t.first_name, t.last_name, t.email, t.specialization',
   p_condition => 't.is_active and t.deleted_at is null',
   p_search => $$platform.search_normal(concat_ws(' ', t.first_name, t.last_name, t.email))$$,
-  p_filters => $${
-    "not_class_id": "t.id not in (select teacher_id from core.class_staff() where class_id = :value::bigint)",
-    "academic_year_id": "exists (select from academic_year where id = :value::bigint) and t.id not in (select class_teacher_id from class where academic_year_id = :value::bigint and class_teacher_id is not null)"
-  }$$,
-  p_default_sort => 'last_name', p_sorts => $${
-    "last_name": ["platform.search_normal(t.last_name)", "platform.search_normal(t.first_name)"],
-    "first_name": ["platform.search_normal(t.first_name)", "platform.search_normal(t.last_name)"]
-  }$$);
+  p_default_sort => 'last_name');
+select core.define_filter('free_teacher', 'not_class_id', $$
+  t.id not in (select teacher_id from core.class_staff() where class_id = :value::bigint)
+$$);
+select core.define_filter('free_teacher', 'academic_year_id', $$
+  exists (select from academic_year where id = :value::bigint)
+    and t.id not in (select class_teacher_id from class where academic_year_id = :value::bigint
+    and class_teacher_id is not null)
+$$);
+select core.define_sort('free_teacher', 'last_name',
+  'platform.search_normal(t.last_name)', 'platform.search_normal(t.first_name)');
+select core.define_sort('free_teacher', 'first_name',
+  'platform.search_normal(t.first_name)', 'platform.search_normal(t.last_name)');
 
 -- Raises not_found when there is no such class, or none that the user reaches.
 create function api.require_class(p_id bigint) returns void language plpgsql stable as $$

@@ -1,7 +1,6 @@
 -- /api/dashboard: the school in figures.
 
-insert into core.operation (name, access, permission, writes, idempotent, record) values
-  ('dashboard_get', 'tenant', 'dashboard.read', false, false, null);
+select core.define_operation('dashboard_get', p_permission => 'dashboard.read');
 
 -- Totals, today's attendance, fees, own notifications. For who reaches only the classes they teach, the figures of these classes.
 -- Fees and leaves show to whoever may see those of the whole school, else null.

@@ -1,9 +1,8 @@
 -- /api/devices: where a user gets push messages.
 
-insert into core.operation (name, access, writes) values
-  ('devices_register', 'tenant', true),
-  ('devices_delete', 'tenant', true),
-  ('devices_web_push_key', 'tenant', false);
+select core.define_operation('devices_register', p_errors => '{conflict}');
+select core.define_operation('devices_delete');
+select core.define_operation('devices_web_push_key');
 
 -- Whoever shows a token has the device: it leaves the user who had it. The same again changes nothing but updated_at. A user has the 20 that were
 -- registered last: with any number of them one user could make whatever tells everybody take too long.

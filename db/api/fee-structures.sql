@@ -1,37 +1,44 @@
 -- /api/finance/fee-structures: what a year costs, component by component, and the classes whose students pay it.
 
-insert into core.operation (name, access, permission, feature, writes, idempotent, record) values
-  ('fee_structures_list', 'tenant', 'fee.read', 'fees_management', false, false, null),
-  ('fee_structures_get', 'tenant', 'fee.read', 'fees_management', false, false, 'fee_structure'),
-  ('fee_structures_create', 'tenant', 'fee.manage', 'fees_management', true, true, 'fee_structure'),
-  ('fee_structures_update', 'tenant', 'fee.manage', 'fees_management', true, false, 'fee_structure'),
-  ('fee_structures_delete', 'tenant', 'fee.manage', 'fees_management', true, false, 'fee_structure'),
-  ('fee_structures_components_create', 'tenant', 'fee.manage', 'fees_management', true, true, null),
-  ('fee_structures_components_delete', 'tenant', 'fee.manage', 'fees_management', true, false, null),
-  ('fee_structures_assign_classes', 'tenant', 'fee.manage', 'fees_management', true, false, 'fee_structure');
+select core.define_operation('fee_structures_list', p_permission => 'fee.read', p_feature => 'fees_management');
+select core.define_operation('fee_structures_get', p_permission => 'fee.read', p_feature => 'fees_management',
+  p_record => 'fee_structure');
+select core.define_operation('fee_structures_create', p_permission => 'fee.manage', p_feature => 'fees_management',
+  p_idempotent => true, p_record => 'fee_structure', p_errors => '{conflict,invalid_reference}');
+select core.define_operation('fee_structures_update', p_permission => 'fee.manage', p_feature => 'fees_management',
+  p_record => 'fee_structure', p_errors => '{conflict,in_use,invalid_reference}');
+select core.define_operation('fee_structures_delete', p_permission => 'fee.manage', p_feature => 'fees_management',
+  p_record => 'fee_structure', p_errors => '{in_use}');
+select core.define_operation('fee_structures_components_create', p_permission => 'fee.manage',
+  p_feature => 'fees_management', p_idempotent => true, p_errors => '{conflict}');
+select core.define_operation('fee_structures_components_delete', p_permission => 'fee.manage',
+  p_feature => 'fees_management', p_errors => '{in_use}');
+select core.define_operation('fee_structures_assign_classes', p_permission => 'fee.manage',
+  p_feature => 'fees_management', p_record => 'fee_structure', p_errors => '{conflict,invalid_reference}');
 
-select core.define_record('fee_structure', p_table => 'fee_structure', p_key => 'fs.id',
+select core.define_record('fee_structure', p_table => 'fee_structure', p_key => 'fs.id', p_one_row_per_key => true,
   p_source => 'fee_structure fs left join academic_year y on y.id = fs.academic_year_id',
   p_columns => $$
     fs.id, fs.name, fs.academic_year_id, y.name as academic_year_name, fs.description, fs.due_date,
-    (select coalesce(json_agg(json_build_object('id', c.id, 'name', c.name, 'amount', c.amount, 'frequency', c.frequency) order by c.id), '[]')
+    (select coalesce(json_agg(json_build_object('id', c.id, 'name', c.name, 'amount', c.amount, 'frequency',
+      c.frequency) order by c.id), '[]')
        from fee_component c where c.fee_structure_id = fs.id) as components,
-    (select coalesce(json_agg(json_build_object('id', c.id, 'name', api.class_name(c.name, c.section)) order by c.id), '[]')
+    (select coalesce(json_agg(json_build_object('id', c.id, 'name', api.class_name(c.name, c.section)) order by c.id),
+      '[]')
        from fee_structure_class fc join class c on c.id = fc.class_id where fc.fee_structure_id = fs.id) as classes,
     (select coalesce(sum(c.amount), 0) from fee_component c where c.fee_structure_id = fs.id) as total,
     fs.created_at, fs.updated_at
   $$,
   p_search => $$platform.search_normal(concat_ws(' ', fs.name, fs.description))$$,
-  p_filters => $${
-    "academic_year_id": "fs.academic_year_id = :value::bigint",
-    "class_id": "fs.id in (select fee_structure_id from fee_structure_class where class_id = :value::bigint)"
-  }$$,
-  p_default_sort => 'name', p_sorts => $${
-    "name": ["platform.search_normal(fs.name)"],
-    "due_date": ["fs.due_date nulls last"],
-    "created_at": ["fs.created_at"]
-  }$$,
+  p_equals => '{academic_year_id}',
+  p_default_sort => 'name',
   p_writable => '{name,academic_year_id,description,due_date}');
+select core.define_filter('fee_structure', 'class_id', $$
+  fs.id in (select fee_structure_id from fee_structure_class where class_id = :value::bigint)
+$$);
+select core.define_sort('fee_structure', 'name', 'platform.search_normal(fs.name)');
+select core.define_sort('fee_structure', 'due_date', 'fs.due_date nulls last');
+select core.define_sort('fee_structure', 'created_at', 'fs.created_at');
 
 -- Makes the given components, [{id?, name, amount, frequency}], the ones of a structure. One is known by its id, else by its name: what is
 -- known is changed, the rest added, what is not given removed. Of what was billed stays the frequency, since its periods are billed once

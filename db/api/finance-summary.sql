@@ -1,7 +1,7 @@
 -- /api/finance/summary: the fees and invoices of an academic year in figures.
 
-insert into core.operation (name, access, permission, feature, writes, idempotent, record) values
-  ('finance_summary', 'tenant', 'fee.read', 'fees_management', false, false, null);
+select core.define_operation('finance_summary', p_permission => 'fee.read', p_feature => 'fees_management',
+  p_errors => '{not_found}');
 
 -- The figures of a year, the current one unless academic_year_id names another: in all, by class that was billed, by component, by source;
 -- billed = collected + outstanding + waived, and overdue is a part of outstanding. What was paid of a fee fills its items in their order, so that

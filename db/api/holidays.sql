@@ -1,23 +1,27 @@
 -- /api/holidays: days without school. Everybody of the school may read them.
 
-insert into core.operation (name, access, permission, writes, idempotent, record) values
-  ('holidays_list', 'tenant', null, false, false, null),
-  ('holidays_create', 'tenant', 'holiday.manage', true, true, 'holiday'),
-  ('holidays_get', 'tenant', null, false, false, 'holiday'),
-  ('holidays_update', 'tenant', 'holiday.manage', true, false, 'holiday'),
-  ('holidays_delete', 'tenant', 'holiday.manage', true, false, 'holiday');
+select core.define_operation('holidays_list');
+select core.define_operation('holidays_create', p_permission => 'holiday.manage', p_idempotent => true,
+  p_record => 'holiday', p_errors => '{conflict}');
+select core.define_operation('holidays_get', p_record => 'holiday');
+select core.define_operation('holidays_update', p_permission => 'holiday.manage', p_record => 'holiday',
+  p_errors => '{conflict}');
+select core.define_operation('holidays_delete', p_permission => 'holiday.manage', p_record => 'holiday');
 
 -- The filters are conditions of the days that holidays_list makes its source of.
-select core.define_record('holiday', p_table => 'holiday', p_key => 'h.id', p_source => 'holiday h',
+select core.define_record('holiday', p_table => 'holiday', p_key => 'h.id', p_one_row_per_key => true,
+  p_source => 'holiday h',
   p_columns => 'h.id, h.name, h.date, h.is_recurring, h.created_at, h.updated_at',
   p_search => 'platform.search_normal(h.name)',
-  p_filters => $${
-    "academic_year_id": "exists (select from academic_year y where y.id = :value::bigint and h.date between y.start_date and y.end_date)",
-    "from_date": "h.date >= :value::date",
-    "to_date": "h.date <= :value::date"
-  }$$,
-  p_default_sort => 'date', p_sorts => '{"date": ["h.date"], "name": ["platform.search_normal(h.name)", "h.date"]}',
+  p_default_sort => 'date',
   p_writable => '{name,date,is_recurring}');
+select core.define_filter('holiday', 'academic_year_id', $$
+  exists (select from academic_year y where y.id = :value::bigint and h.date between y.start_date and y.end_date)
+$$);
+select core.define_filter('holiday', 'from_date', 'h.date >= :value::date');
+select core.define_filter('holiday', 'to_date', 'h.date <= :value::date');
+select core.define_sort('holiday', 'date', 'h.date');
+select core.define_sort('holiday', 'name', 'platform.search_normal(h.name)', 'h.date');
 
 -- The holidays of some days, each on every day that it falls on: a recurring one comes every year, one of 29 February on the 28th
 -- where there is no 29th.
@@ -113,7 +117,6 @@ begin
   return api.holiday_record((p ->> 'id')::bigint);
 end $$;
 
-select core.define_functions('holidays', 'holiday', '{
-  "get": "One holiday, with the date that it was given, or not_found.",
-  "delete": "Removes a holiday, a recurring one from every year."
-}');
+select core.define_functions('holidays', 'holiday',
+  p_get => 'One holiday, with the date that it was given, or not_found.',
+  p_delete => 'Removes a holiday, a recurring one from every year.');

@@ -1,7 +1,7 @@
 -- POST /api/platform/tenants/:id/impersonate: an operator logs in for an admin of a school.
 
-insert into core.operation (name, access, writes) values
-  ('platform_tenants_impersonate', 'platform', true);
+select core.define_operation('platform_tenants_impersonate', p_access => 'platform',
+  p_errors => '{invalid_state,invalid_reference}');
 
 -- {reason, user_id?} → {session_id, expires_at, impersonated_by, user, tenant}; the facade makes the token. Raises what core.impersonation_begin
 -- raises. Audited; tells the admins of the school.

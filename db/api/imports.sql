@@ -3,11 +3,12 @@
 -- Both take {dry_run, columns, header, rows, errors, count}: the line of the header, the fitting values of each row with its line
 -- (`row`), the faults found so far ({row, column, message}; without a row, of the file as a whole), the number of all rows.
 
-insert into core.operation (name, access, permission, writes, idempotent) values
-  ('imports_students', 'tenant', 'student.create', true, true),
-  ('imports_students_template', 'tenant', 'student.create', false, false),
-  ('imports_teachers', 'tenant', 'teacher.create', true, true),
-  ('imports_teachers_template', 'tenant', 'teacher.create', false, false);
+select core.define_operation('imports_students', p_permission => 'student.create', p_idempotent => true,
+  p_errors => '{plan_limit_reached,conflict,invalid_reference}');
+select core.define_operation('imports_students_template', p_permission => 'student.create');
+select core.define_operation('imports_teachers', p_permission => 'teacher.create', p_idempotent => true,
+  p_errors => '{plan_limit_reached,conflict,invalid_reference}');
+select core.define_operation('imports_teachers_template', p_permission => 'teacher.create');
 
 create type api.import_fault as (row_number integer, field text, message text);
 comment on type api.import_fault is 'What is wrong with a row of an imported file; without a field with all of it, without a number with the file.';

@@ -1,59 +1,76 @@
 -- /api/fees/invoices: bills to students. A draft has no number; an issued one has, and is voided at most.
 
-insert into core.operation (name, access, permission, allows_own_rows, feature, writes, idempotent, record) values
-  ('invoices_list', 'tenant', 'fee.read', true, 'fees_management', false, false, null),
-  ('invoices_get', 'tenant', 'fee.read', true, 'fees_management', false, false, 'invoice'),
-  ('invoices_create', 'tenant', 'fee.manage', false, 'fees_management', true, true, 'invoice'),
-  ('invoices_update', 'tenant', 'fee.manage', false, 'fees_management', true, false, 'invoice'),
-  ('invoices_delete', 'tenant', 'fee.manage', false, 'fees_management', true, false, 'invoice'),
-  ('invoices_issue', 'tenant', 'fee.manage', false, 'fees_management', true, true, 'invoice'),
-  ('invoices_void', 'tenant', 'fee.manage', false, 'fees_management', true, true, 'invoice'),
-  ('invoices_download', 'tenant', 'fee.read', true, 'fees_management', false, false, null),
-  ('invoices_send_reminder', 'tenant', 'fee.manage', false, 'fees_management', true, true, 'invoice'),
-  ('payments_create_for_invoice', 'tenant', 'payment.create', false, 'fees_management', true, true, 'payment'),
-  ('payments_receipt', 'tenant', 'fee.read', true, 'fees_management', false, false, null);
+select core.define_operation('invoices_list', p_permission => 'fee.read', p_allows_own_rows => true,
+  p_feature => 'fees_management');
+select core.define_operation('invoices_get', p_permission => 'fee.read', p_allows_own_rows => true,
+  p_feature => 'fees_management', p_record => 'invoice');
+select core.define_operation('invoices_create', p_permission => 'fee.manage', p_feature => 'fees_management',
+  p_idempotent => true, p_record => 'invoice', p_errors => '{invalid_state,invalid_reference}');
+select core.define_operation('invoices_update', p_permission => 'fee.manage', p_feature => 'fees_management',
+  p_record => 'invoice', p_errors => '{invalid_state}');
+select core.define_operation('invoices_delete', p_permission => 'fee.manage', p_feature => 'fees_management',
+  p_record => 'invoice', p_errors => '{invalid_state,in_use}');
+select core.define_operation('invoices_issue', p_permission => 'fee.manage', p_feature => 'fees_management',
+  p_idempotent => true, p_record => 'invoice', p_errors => '{invalid_state}');
+select core.define_operation('invoices_void', p_permission => 'fee.manage', p_feature => 'fees_management',
+  p_idempotent => true, p_record => 'invoice', p_errors => '{invalid_state}');
+select core.define_operation('invoices_download', p_permission => 'fee.read', p_allows_own_rows => true,
+  p_feature => 'fees_management');
+select core.define_operation('invoices_send_reminder', p_permission => 'fee.manage', p_feature => 'fees_management',
+  p_idempotent => true, p_record => 'invoice', p_errors => '{invalid_state}');
+select core.define_operation('payments_create_for_invoice', p_permission => 'payment.create',
+  p_feature => 'fees_management', p_idempotent => true, p_record => 'payment',
+  p_errors => '{conflict,invalid_state,invalid_reference}');
+select core.define_operation('payments_receipt', p_permission => 'fee.read', p_allows_own_rows => true,
+  p_feature => 'fees_management');
 
 -- A draft is the office's: who reaches only what is their own sees what was issued. The joins are outer ones, so that counting
 -- does without them. A search looks for the words in numbers and in students apart, since each has its index, and then for words of both; numbers are in capitals, and
 -- lower(number) would find no index under row security, where lower is not leakproof.
-select core.define_record('invoice', p_table => 'invoice', p_key => 'i.id',
+select core.define_record('invoice', p_table => 'invoice', p_key => 'i.id', p_one_row_per_key => true,
   p_source => 'invoice i left join student s on s.id = i.student_id left join class c on c.id = i.class_id',
   p_columns => $$
     i.id, i.invoice_number, i.student_id, s.first_name || ' ' || s.last_name as student_name, s.admission_number,
     i.class_id, api.class_name(c.name, c.section) as class_name, i.due_date,
-    (select coalesce(json_agg(json_build_object('id', t.id, 'description', t.description, 'amount', t.amount, 'quantity', t.quantity, 'line_total', t.line_total)
+    (select coalesce(json_agg(json_build_object('id', t.id, 'description', t.description, 'amount', t.amount,
+      'quantity', t.quantity, 'line_total', t.line_total)
        order by t.id), '[]') from invoice_item t where t.invoice_id = i.id) as items,
     i.amount as total, i.paid_amount, case when i.voided_at is null then i.amount - i.paid_amount else 0 end as balance,
     api.status_on(i.status, i.due_date, core.today()) as status, i.issued_at, i.notes, i.voided_at, i.void_reason,
-    (select max(r.created_at) from invoice_reminder r where r.invoice_id = i.id) as last_reminded_at, i.created_at, i.updated_at
+    (select max(r.created_at) from invoice_reminder r where r.invoice_id = i.id) as last_reminded_at, i.created_at,
+    i.updated_at
   $$,
-  p_condition => $$(i.issued_at is not null or core.reaches_whole_school())$$,
-  p_search => $$(i.student_id = any (array(select id from student where search_text like :pattern and search_text like all (:patterns)))
+  p_condition => '(i.issued_at is not null or core.reaches_whole_school())',
+  p_search => $$(i.student_id = any (array(
+      select id from student where search_text like :pattern and search_text like all (:patterns)))
     or i.id = any (array(
-      select id from invoice where invoice_number like upper(:pattern) and invoice_number like all (upper(:patterns)::text[])
+      select id from invoice where invoice_number like upper(:pattern)
+        and invoice_number like all (upper(:patterns)::text[])
       union all
       select n.id from invoice n join student o on o.id = n.student_id
-      where cardinality(:patterns::text[]) > 1 and n.invoice_number like any (upper(:patterns)::text[]) and o.search_text || ' ' || lower(n.invoice_number) like all (:patterns))))$$,
-  p_filters => $${
-    "student_id": "i.student_id = :value::bigint",
-    "class_id": "i.class_id = :value::bigint",
-    "status": "case :value when 'overdue' then api.is_open(i.status) else i.status = :value end and api.status_on(i.status, i.due_date, (select core.today())) = :value",
-    "only_open": "(:value <> 'true' or api.is_open(i.status))",
-    "from_date": "i.issued_at >= core.day_begins(:value::date)",
-    "to_date": "i.issued_at < core.day_begins(:value::date + 1)",
-    "due_from": "i.due_date >= :value::date",
-    "due_to": "i.due_date <= :value::date"
-  }$$,
-  p_default_sort => 'created_at', p_default_order => 'desc', p_sorts => $${
-    "created_at": ["i.created_at"],
-    "issued_at": ["i.issued_at nulls last"],
-    "invoice_number": ["i.invoice_number nulls last"],
-    "due_date": ["i.due_date"],
-    "total": ["i.amount"],
-    "balance": ["case when i.voided_at is null then i.amount - i.paid_amount else 0 end"],
-    "student_name": ["platform.search_normal(s.last_name)", "platform.search_normal(s.first_name)"]
-  }$$,
-  p_writable => '{due_date,notes}', p_unversioned_fields => '{status,last_reminded_at}', p_reader => 'invoice_with_payments');
+      where cardinality(:patterns::text[]) > 1 and n.invoice_number like any (upper(:patterns)::text[])
+        and o.search_text || ' ' || lower(n.invoice_number) like all (:patterns))))$$,
+  p_equals => '{student_id,class_id}',
+  p_default_sort => 'created_at', p_default_order => 'desc',
+  p_writable => '{due_date,notes}',
+  p_unversioned_fields => '{status,last_reminded_at}', p_reader => 'invoice_with_payments');
+select core.define_filter('invoice', 'status', $$
+  case :value when 'overdue' then api.is_open(i.status) else i.status = :value end
+    and api.status_on(i.status, i.due_date, (select core.today())) = :value
+$$);
+select core.define_filter('invoice', 'only_open', $$(:value <> 'true' or api.is_open(i.status))$$);
+select core.define_filter('invoice', 'from_date', 'i.issued_at >= core.day_begins(:value::date)');
+select core.define_filter('invoice', 'to_date', 'i.issued_at < core.day_begins(:value::date + 1)');
+select core.define_filter('invoice', 'due_from', 'i.due_date >= :value::date');
+select core.define_filter('invoice', 'due_to', 'i.due_date <= :value::date');
+select core.define_sort('invoice', 'created_at', 'i.created_at');
+select core.define_sort('invoice', 'issued_at', 'i.issued_at nulls last');
+select core.define_sort('invoice', 'invoice_number', 'i.invoice_number nulls last');
+select core.define_sort('invoice', 'due_date', 'i.due_date');
+select core.define_sort('invoice', 'total', 'i.amount');
+select core.define_sort('invoice', 'balance', 'case when i.voided_at is null then i.amount - i.paid_amount else 0 end');
+select core.define_sort('invoice', 'student_name',
+  'platform.search_normal(s.last_name)', 'platform.search_normal(s.first_name)');
 
 -- One invoice with what was paid of it, or not_found.
 create function api.invoice_with_payments(p_id bigint) returns json language sql stable as $$

@@ -1,5 +1,5 @@
 -- /api/grades, /api/school-units, /api/programmes, /api/mediums, /api/religions, /api/subject-contexts, /api/document-types:
--- lists that each school keeps, all alike. A line here gives one its operations, its record and its functions.
+-- lists that every school keeps. They are alike: one line here gives a list its operations, its record and its functions.
 
 do $install$
 declare
@@ -16,29 +16,32 @@ begin
       ('document_type', 'document_types')
     ) list (name, plural)
   loop
-    -- Forms and filters show them to everybody of the school: reading needs no permission.
-    insert into core.operation (name, access, permission, writes, idempotent, record) values
-      (v_list.plural || '_list', 'tenant', null, false, false, null),
-      (v_list.plural || '_get', 'tenant', null, false, false, v_list.name),
-      (v_list.plural || '_create', 'tenant', 'master_data.manage', true, true, v_list.name),
-      (v_list.plural || '_update', 'tenant', 'master_data.manage', true, false, v_list.name),
-      (v_list.plural || '_delete', 'tenant', 'master_data.manage', true, false, v_list.name);
+    -- Everyone at the school sees them in forms and filters: reading needs no permission.
+    perform core.define_operation(v_list.plural || '_list');
+    perform core.define_operation(v_list.plural || '_get', p_record => v_list.name);
+    perform core.define_operation(v_list.plural || '_create', p_permission => 'master_data.manage',
+      p_idempotent => true, p_record => v_list.name, p_errors => '{conflict}');
+    perform core.define_operation(v_list.plural || '_update', p_permission => 'master_data.manage',
+      p_record => v_list.name, p_errors => '{conflict}');
+    perform core.define_operation(v_list.plural || '_delete', p_permission => 'master_data.manage',
+      p_record => v_list.name, p_errors => '{in_use}');
 
-    perform core.define_record(v_list.name, p_table => v_list.name, p_key => 'm.id', p_source => v_list.name || ' m',
+    perform core.define_record(v_list.name, p_table => v_list.name, p_key => 'm.id', p_one_row_per_key => true,
+      p_source => v_list.name || ' m',
       p_columns => 'm.id, m.name, m.sequence, m.description, m.created_at, m.updated_at',
       p_search => $$platform.search_normal(m.name || ' ' || coalesce(m.description, ''))$$,
-      p_default_sort => 'sequence', p_sorts => $${
-        "name": ["platform.search_normal(m.name)"],
-        "sequence": ["m.sequence nulls last", "platform.search_normal(m.name)"],
-        "created_at": ["m.created_at"]
-      }$$,
+      p_default_sort => 'sequence',
       p_writable => '{name,sequence,description}');
+    perform core.define_sort(v_list.name, 'name', 'platform.search_normal(m.name)');
+    perform core.define_sort(v_list.name, 'sequence', 'm.sequence nulls last', 'platform.search_normal(m.name)');
+    perform core.define_sort(v_list.name, 'created_at', 'm.created_at');
 
-    perform core.define_functions(v_list.plural, v_list.name, jsonb_build_object(
-      'list', format('The %s by sequence, those without one last, then by name; search over name and description.', v_list.words),
-      'get', format('One of the %s, or not_found.', v_list.words),
-      'create', format('Adds to the %s; conflict when the name is taken.', v_list.words),
-      'update', format('Changes one of the %s; conflict when the name is taken.', v_list.words),
-      'delete', format('Removes one of the %s; in_use says by what.', v_list.words)));
+    perform core.define_functions(v_list.plural, v_list.name,
+      p_list => format('The %s by sequence, without sequence last, then by name; search over name and description.',
+        v_list.words),
+      p_get => format('One of the %s, or not_found.', v_list.words),
+      p_create => format('Adds to the %s; conflict when the name is taken.', v_list.words),
+      p_update => format('Changes one of the %s; conflict when the name is taken.', v_list.words),
+      p_delete => format('Removes one of the %s; in_use names what uses it.', v_list.words));
   end loop;
 end $install$;

@@ -1,11 +1,15 @@
 -- /api/notifications/templates: words to send by hand; a template that is called like an event has the words for that event.
 
-insert into core.operation (name, access, permission, feature, writes, idempotent, record) values
-  ('notification_templates_list', 'tenant', 'notification.send', 'notifications', false, false, null),
-  ('notification_templates_get', 'tenant', 'notification.send', 'notifications', false, false, 'notification_template'),
-  ('notification_templates_create', 'tenant', 'notification.manage', 'notifications', true, true, 'notification_template'),
-  ('notification_templates_update', 'tenant', 'notification.manage', 'notifications', true, false, 'notification_template'),
-  ('notification_templates_delete', 'tenant', 'notification.manage', 'notifications', true, false, 'notification_template');
+select core.define_operation('notification_templates_list', p_permission => 'notification.send',
+  p_feature => 'notifications');
+select core.define_operation('notification_templates_get', p_permission => 'notification.send',
+  p_feature => 'notifications', p_record => 'notification_template');
+select core.define_operation('notification_templates_create', p_permission => 'notification.manage',
+  p_feature => 'notifications', p_idempotent => true, p_record => 'notification_template', p_errors => '{conflict}');
+select core.define_operation('notification_templates_update', p_permission => 'notification.manage',
+  p_feature => 'notifications', p_record => 'notification_template', p_errors => '{conflict}');
+select core.define_operation('notification_templates_delete', p_permission => 'notification.manage',
+  p_feature => 'notifications', p_record => 'notification_template');
 
 -- What a sender or an event fills in: of a template that is called like an event the event's variables, else its own.
 create function api.template_variables(p_name text, p_own text[]) returns text[] language sql stable as $$
@@ -13,20 +17,22 @@ create function api.template_variables(p_name text, p_own text[]) returns text[]
 $$;
 comment on function api.template_variables is 'The variables of a template: those of the event that it is called like, else its own.';
 
-select core.define_record('notification_template', p_table => 'notification_template', p_key => 't.id', p_source => 'notification_template t',
+select core.define_record('notification_template', p_table => 'notification_template', p_key => 't.id', p_one_row_per_key => true,
+  p_source => 'notification_template t',
   p_columns => $$
     t.id, t.name, t.title, t.message, t.type, t.channels, api.template_variables(t.name, t.variables) as variables,
     (select key from core.notification_event where key = lower(t.name)) as event, t.created_at, t.updated_at
   $$,
   p_search => $$platform.search_normal(t.name || ' ' || t.title || ' ' || t.message)$$,
-  p_default_sort => 'name', p_sorts => '{"name": ["platform.search_normal(t.name)"], "created_at": ["t.created_at"]}',
+  p_default_sort => 'name',
   p_writable => '{name,title,message,type,channels,variables}');
+select core.define_sort('notification_template', 'name', 'platform.search_normal(t.name)');
+select core.define_sort('notification_template', 'created_at', 't.created_at');
 
-select core.define_functions('notification_templates', 'notification_template', '{
-  "list": "Templates by name; search over name and words.",
-  "get": "One template, or not_found.",
-  "delete": "Removes a template; an event that it is called like has its former words again."
-}');
+select core.define_functions('notification_templates', 'notification_template',
+  p_list => 'Templates by name; search over name and words.',
+  p_get => 'One template, or not_found.',
+  p_delete => 'Removes a template; an event that it is called like has its former words again.');
 
 -- Refuses, as validation_error, variables that are not for a template to name, and placeholders that nobody fills in.
 create function api.check_template(p_template jsonb) returns void language plpgsql stable as $$

@@ -1,22 +1,30 @@
 -- /api/notifications: what a user was told, telling others, and which events tell by themselves. core.notify_as carries it out.
 
-insert into core.operation (name, access, permission, feature, writes, idempotent, record) values
-  ('notifications_list', 'tenant', null, 'notifications', false, false, null),
-  ('notifications_delete', 'tenant', null, 'notifications', true, false, 'notification'),
-  ('notifications_read', 'tenant', null, 'notifications', true, false, 'notification'),
-  ('notifications_stream', 'tenant', null, 'notifications', false, false, null),
-  ('notifications_read_all', 'tenant', null, 'notifications', true, false, null),
-  ('notifications_send', 'tenant', 'notification.send', 'notifications', true, true, null),
-  ('notifications_events_list', 'tenant', 'notification.manage', 'notifications', false, false, null),
-  ('notifications_events_update', 'tenant', 'notification.manage', 'notifications', true, false, null);
+select core.define_operation('notifications_list', p_feature => 'notifications');
+select core.define_operation('notifications_delete', p_feature => 'notifications', p_record => 'notification');
+select core.define_operation('notifications_read', p_feature => 'notifications', p_record => 'notification');
+select core.define_operation('notifications_stream', p_feature => 'notifications');
+select core.define_operation('notifications_read_all', p_feature => 'notifications');
+select core.define_operation('notifications_send', p_permission => 'notification.send', p_feature => 'notifications',
+  p_idempotent => true, p_errors => '{invalid_reference}');
+select core.define_operation('notifications_events_list', p_permission => 'notification.manage',
+  p_feature => 'notifications');
+select core.define_operation('notifications_events_update', p_permission => 'notification.manage',
+  p_feature => 'notifications');
 
 -- Ids come in the order of time: that of the list.
-select core.define_record('notification', p_table => 'notification', p_key => 'n.id', p_source => 'notification n',
-  p_columns => 'n.id, n.title, n.message, n.type, n.action_url, n.read_at is not null as is_read, n.read_at, n.created_at, n.updated_at',
+select core.define_record('notification', p_table => 'notification', p_key => 'n.id', p_one_row_per_key => true,
+  p_source => 'notification n',
+  p_columns => $$
+    n.id, n.title, n.message, n.type, n.action_url, n.read_at is not null as is_read, n.read_at, n.created_at,
+    n.updated_at
+  $$,
   p_condition => 'n.user_id = core.user_id()',
   p_search => $$platform.search_normal(n.title || ' ' || n.message)$$,
-  p_filters => '{"is_read": "(n.read_at is not null) = :value::boolean", "type": "n.type = :value"}',
-  p_default_sort => 'created_at', p_default_order => 'desc', p_sorts => '{"created_at": []}');
+  p_equals => '{type}',
+  p_default_sort => 'created_at', p_default_order => 'desc');
+select core.define_filter('notification', 'is_read', '(n.read_at is not null) = :value::boolean');
+select core.define_sort('notification', 'created_at', 'n.id');
 
 -- One's own notifications, the latest first, with how many are unread; search over title and message; filters is_read, type.
 create function api.notifications_list(p jsonb) returns json language sql stable as $$

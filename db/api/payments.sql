@@ -1,11 +1,14 @@
 -- /api/finance/payments and GET /api/fees/payments: what was paid, for student fees and for invoices, in one table.
 
-insert into core.operation (name, access, permission, allows_own_rows, feature, writes, idempotent, record) values
-  ('payments_list', 'tenant', 'fee.read', true, 'fees_management', false, false, null),
-  ('payments_export', 'tenant', 'fee.read', false, 'fees_management', false, false, null),
-  ('payments_get', 'tenant', 'fee.read', true, 'fees_management', false, false, 'payment'),
-  ('payments_create', 'tenant', 'payment.create', false, 'fees_management', true, true, 'payment'),
-  ('payments_reverse', 'tenant', 'payment.create', false, 'fees_management', true, true, null);
+select core.define_operation('payments_list', p_permission => 'fee.read', p_allows_own_rows => true,
+  p_feature => 'fees_management');
+select core.define_operation('payments_export', p_permission => 'fee.read', p_feature => 'fees_management');
+select core.define_operation('payments_get', p_permission => 'fee.read', p_allows_own_rows => true,
+  p_feature => 'fees_management', p_record => 'payment');
+select core.define_operation('payments_create', p_permission => 'payment.create', p_feature => 'fees_management',
+  p_idempotent => true, p_record => 'payment', p_errors => '{conflict,invalid_state,invalid_reference}');
+select core.define_operation('payments_reverse', p_permission => 'payment.create', p_feature => 'fees_management',
+  p_idempotent => true, p_errors => '{conflict}');
 
 select core.define_record('payment', p_table => 'payment', p_key => 'p.id',
   p_source => $$
@@ -22,30 +25,34 @@ select core.define_record('payment', p_table => 'payment', p_key => 'p.id',
     p.reversal_of, exists (select from payment r where r.reversal_of = p.id) as is_reversed,
     p.recorded_by, p.recorded_by_name, p.created_at, p.updated_at
   $$,
-  p_search => $$(p.student_id = any (array(select id from student where search_text like :pattern and search_text like all (:patterns)))
-    or p.invoice_id = any (array(select id from invoice where invoice_number like upper(:pattern) and invoice_number like all (upper(:patterns)::text[])))
+  p_search => $$(p.student_id = any (array(
+      select id from student where search_text like :pattern and search_text like all (:patterns)))
+    or p.invoice_id = any (array(select id from invoice where invoice_number like upper(:pattern)
+      and invoice_number like all (upper(:patterns)::text[])))
     or p.id = any (array(
       select id from payment where search_text like :pattern and search_text like all (:patterns)
       union all
       select n.id from payment n join student o on o.id = n.student_id
-      where cardinality(:patterns::text[]) > 1 and (n.search_text like any (:patterns) or n.invoice_id = any (array(select id from invoice where invoice_number like any (upper(:patterns)::text[]))))
-        and concat_ws(' ', o.search_text, n.search_text, (select lower(b.invoice_number) from invoice b where b.id = n.invoice_id)) like all (:patterns))))$$,
-  p_filters => $${
-    "student_id": "p.student_id = :value::bigint",
-    "student_fee_id": "p.student_fee_id = :value::bigint",
-    "invoice_id": "p.invoice_id = :value::bigint",
-    "class_id": "p.id in (select q.id from student_fee o join payment q on q.student_fee_id = o.id where o.class_id = :value::bigint union all select q.id from invoice o join payment q on q.invoice_id = o.id where o.class_id = :value::bigint)",
-    "from_date": "p.payment_date >= :value::date",
-    "to_date": "p.payment_date <= :value::date",
-    "kind": "(p.invoice_id is null) = (:value = 'student_fee')",
-    "payment_method": "lower(p.payment_method) = lower(:value)"
-  }$$,
-  p_default_sort => 'payment_date', p_default_order => 'desc', p_sorts => $${
-    "payment_date": ["p.payment_date"],
-    "amount": ["p.amount"],
-    "receipt_number": ["p.receipt_number nulls last"],
-    "student_name": ["platform.search_normal(s.last_name)", "platform.search_normal(s.first_name)"]
-  }$$);
+      where cardinality(:patterns::text[]) > 1
+        and (n.search_text like any (:patterns)
+          or n.invoice_id = any (array(select id from invoice where invoice_number like any (upper(:patterns)::text[]))))
+        and concat_ws(' ', o.search_text, n.search_text,
+          (select lower(b.invoice_number) from invoice b where b.id = n.invoice_id)) like all (:patterns))))$$,
+  p_equals => '{student_id,student_fee_id,invoice_id}',
+  p_default_sort => 'payment_date', p_default_order => 'desc');
+select core.define_filter('payment', 'class_id', $$
+  p.id in (select q.id from student_fee o join payment q on q.student_fee_id = o.id where o.class_id = :value::bigint
+    union all select q.id from invoice o join payment q on q.invoice_id = o.id where o.class_id = :value::bigint)
+$$);
+select core.define_filter('payment', 'from_date', 'p.payment_date >= :value::date');
+select core.define_filter('payment', 'to_date', 'p.payment_date <= :value::date');
+select core.define_filter('payment', 'kind', $$(p.invoice_id is null) = (:value = 'student_fee')$$);
+select core.define_filter('payment', 'payment_method', 'lower(p.payment_method) = lower(:value)');
+select core.define_sort('payment', 'payment_date', 'p.payment_date');
+select core.define_sort('payment', 'amount', 'p.amount');
+select core.define_sort('payment', 'receipt_number', 'p.receipt_number nulls last');
+select core.define_sort('payment', 'student_name',
+  'platform.search_normal(s.last_name)', 'platform.search_normal(s.first_name)');
 
 -- The next number of a series of this school and year, without gaps: RCT-2026-000001. It is locked until the transaction ends, so
 -- it is taken last.

@@ -1,22 +1,28 @@
 -- /api/platform/notification-…: what holds for the notifications of every school, and the words of events.
 
-insert into core.operation (name, access, writes, idempotent, record) values
-  ('platform_notification_settings_get', 'platform', false, false, null),
-  ('platform_notification_settings_update', 'platform', true, false, null),
-  ('platform_notification_events_list', 'platform', false, false, null),
-  ('platform_notification_templates_list', 'platform', false, false, null),
-  ('platform_notification_templates_get', 'platform', false, false, 'platform_notification_template'),
-  ('platform_notification_templates_create', 'platform', true, true, 'platform_notification_template'),
-  ('platform_notification_templates_update', 'platform', true, false, 'platform_notification_template'),
-  ('platform_notification_templates_preview', 'platform', false, false, null),
-  ('platform_notification_templates_delete', 'platform', true, false, 'platform_notification_template');
+select core.define_operation('platform_notification_settings_get', p_access => 'platform');
+select core.define_operation('platform_notification_settings_update', p_access => 'platform');
+select core.define_operation('platform_notification_events_list', p_access => 'platform');
+select core.define_operation('platform_notification_templates_list', p_access => 'platform');
+select core.define_operation('platform_notification_templates_get', p_access => 'platform',
+  p_record => 'platform_notification_template');
+select core.define_operation('platform_notification_templates_create', p_access => 'platform', p_idempotent => true,
+  p_record => 'platform_notification_template', p_errors => '{conflict}');
+select core.define_operation('platform_notification_templates_update', p_access => 'platform',
+  p_record => 'platform_notification_template', p_errors => '{conflict}');
+select core.define_operation('platform_notification_templates_preview', p_access => 'platform');
+select core.define_operation('platform_notification_templates_delete', p_access => 'platform',
+  p_record => 'platform_notification_template');
 
-select core.define_record('platform_notification_template', p_table => 'notification_template', p_key => 't.id', p_source => 'notification_template t',
+select core.define_record('platform_notification_template', p_table => 'notification_template', p_key => 't.id', p_one_row_per_key => true,
+  p_source => 'notification_template t',
   p_columns => 't.id, t.key, t.channel, t.subject, t.body, t.is_active, t.created_at, t.updated_at',
   p_search => $$platform.search_normal(t.key || ' ' || t.subject || ' ' || t.body)$$,
-  p_filters => '{"key": "t.key = :value", "channel": "t.channel = :value", "is_active": "t.is_active = :value::boolean"}',
-  p_default_sort => 'key', p_sorts => '{"key": ["t.key", "t.channel"], "created_at": ["t.created_at"]}',
+  p_equals => '{key,channel,is_active}',
+  p_default_sort => 'key',
   p_writable => '{key,channel,subject,body,is_active}');
+select core.define_sort('platform_notification_template', 'key', 't.key', 't.channel');
+select core.define_sort('platform_notification_template', 'created_at', 't.created_at');
 
 -- The settings as json.
 create function api.notification_settings() returns json language sql stable as $$

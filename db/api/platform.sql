@@ -1,77 +1,94 @@
 -- /api/platform: what operators do. Every write leaves an audit entry; the dispatcher refuses one that did not.
 
-insert into core.operation (name, access, writes, idempotent, record) values
-  ('platform_overview', 'platform', false, false, null),
-  ('platform_tenants_list', 'platform', false, false, null),
-  ('platform_tenants_get', 'platform', false, false, 'tenant'),
-  ('platform_tenants_create', 'platform', true, true, 'tenant'),
-  ('platform_tenants_update', 'platform', true, false, 'tenant'),
-  ('platform_tenants_delete', 'platform', true, false, 'tenant'),
-  ('platform_tenants_suspend', 'platform', true, false, 'tenant'),
-  ('platform_tenants_activate', 'platform', true, false, 'tenant'),
-  ('platform_tenants_restore', 'platform', true, false, 'tenant'),
-  ('platform_plans_list', 'platform', false, false, null),
-  ('platform_plans_get', 'platform', false, false, 'plan'),
-  ('platform_plans_create', 'platform', true, true, 'plan'),
-  ('platform_plans_update', 'platform', true, false, 'plan'),
-  ('platform_plans_delete', 'platform', true, false, 'plan'),
-  ('platform_audit_logs_list', 'platform', false, false, null);
+select core.define_operation('platform_overview', p_access => 'platform');
+select core.define_operation('platform_tenants_list', p_access => 'platform');
+select core.define_operation('platform_tenants_get', p_access => 'platform', p_record => 'tenant');
+select core.define_operation('platform_tenants_create', p_access => 'platform', p_idempotent => true,
+  p_record => 'tenant', p_errors => '{conflict,invalid_state,invalid_reference}');
+select core.define_operation('platform_tenants_update', p_access => 'platform', p_record => 'tenant',
+  p_errors => '{conflict,invalid_state,invalid_reference}');
+select core.define_operation('platform_tenants_delete', p_access => 'platform', p_record => 'tenant',
+  p_errors => '{invalid_state}');
+select core.define_operation('platform_tenants_suspend', p_access => 'platform', p_record => 'tenant',
+  p_errors => '{invalid_state}');
+select core.define_operation('platform_tenants_activate', p_access => 'platform', p_record => 'tenant',
+  p_errors => '{invalid_state}');
+select core.define_operation('platform_tenants_restore', p_access => 'platform', p_record => 'tenant',
+  p_errors => '{conflict,invalid_state}');
+select core.define_operation('platform_plans_list', p_access => 'platform');
+select core.define_operation('platform_plans_get', p_access => 'platform', p_record => 'plan');
+select core.define_operation('platform_plans_create', p_access => 'platform', p_idempotent => true,
+  p_record => 'plan', p_errors => '{conflict}');
+select core.define_operation('platform_plans_update', p_access => 'platform', p_record => 'plan',
+  p_errors => '{conflict}');
+select core.define_operation('platform_plans_delete', p_access => 'platform', p_record => 'plan',
+  p_errors => '{in_use}');
+select core.define_operation('platform_audit_logs_list', p_access => 'platform');
 
 select core.define_record('tenant', p_table => 'tenant', p_key => 't.id',
-  p_source => 'tenant t join plan p on p.id = t.plan_id left join tenant_usage u on u.tenant_id = t.id left join subscription s on s.tenant_id = t.id',
+  p_source => $$
+    tenant t join plan p on p.id = t.plan_id left join tenant_usage u on u.tenant_id = t.id
+      left join subscription s on s.tenant_id = t.id
+  $$,
   p_columns => $$
-    t.id, t.name, t.subdomain, t.status, json_build_object('id', p.id, 'name', p.name) as plan, t.is_setup_complete, t.trial_ends_at,
+    t.id, t.name, t.subdomain, t.status, json_build_object('id', p.id, 'name', p.name) as plan, t.is_setup_complete,
+    t.trial_ends_at,
     t.contact_email, t.feature_flags, core.enabled_features(p.features, t.feature_flags) as enabled_features,
-    json_build_object('status', s.status, 'started_at', s.started_at, 'current_period_end', s.current_period_end) as subscription,
-    json_build_object('total_students', coalesce(u.students, 0), 'total_teachers', coalesce(u.teachers, 0), 'total_classes', coalesce(u.classes, 0)) as stats,
+    json_build_object('status', s.status, 'started_at', s.started_at, 'current_period_end',
+      s.current_period_end) as subscription,
+    json_build_object('total_students', coalesce(u.students, 0), 'total_teachers', coalesce(u.teachers, 0),
+      'total_classes', coalesce(u.classes, 0)) as stats,
     t.time_zone, t.is_impersonation_allowed, t.deleted_at, t.created_at, t.updated_at
   $$,
   p_search => $$platform.search_normal(t.name || ' ' || t.subdomain || ' ' || t.contact_email)$$,
-  p_filters => $${
-    "status": "case when :value = 'present' then t.status <> 'deleted' else t.status = :value end",
-    "plan_id": "t.plan_id = :value::bigint"
-  }$$,
-  p_default_sort => 'created_at', p_default_order => 'desc', p_sorts => $${
-    "name": ["platform.search_normal(t.name)"],
-    "subdomain": ["t.subdomain"],
-    "status": ["t.status"],
-    "plan": ["p.name"],
-    "trial_ends_at": ["t.trial_ends_at nulls last"],
-    "created_at": ["t.created_at"],
-    "total_students": ["coalesce(u.students, 0)"]
-  }$$,
-  p_reader => 'tenant_detail', p_unversioned_fields => '{stats,recent_audit_logs}',
-  p_writable => '{name,subdomain,contact_email,plan_id,trial_ends_at,feature_flags,time_zone,is_impersonation_allowed}');
+  p_equals => '{plan_id}',
+  p_default_sort => 'created_at', p_default_order => 'desc',
+  p_writable => '{name,subdomain,contact_email,plan_id,trial_ends_at,feature_flags,time_zone,is_impersonation_allowed}',
+  p_unversioned_fields => '{stats,recent_audit_logs}', p_reader => 'tenant_detail');
+select core.define_filter('tenant', 'status', $$
+  case when :value = 'present' then t.status <> 'deleted' else t.status = :value end
+$$);
+select core.define_sort('tenant', 'name', 'platform.search_normal(t.name)');
+select core.define_sort('tenant', 'subdomain', 't.subdomain');
+select core.define_sort('tenant', 'status', 't.status');
+select core.define_sort('tenant', 'plan', 'p.name');
+select core.define_sort('tenant', 'trial_ends_at', 't.trial_ends_at nulls last');
+select core.define_sort('tenant', 'created_at', 't.created_at');
+select core.define_sort('tenant', 'total_students', 'coalesce(u.students, 0)');
 
-select core.define_record('plan', p_table => 'plan', p_key => 'p.id', p_source => 'plan p',
+select core.define_record('plan', p_table => 'plan', p_key => 'p.id', p_one_row_per_key => true,
+  p_source => 'plan p',
   p_columns => $$
-    p.id, p.name, p.price_monthly, p.max_students, p.max_teachers, json_build_object('features', p.features) as features_json,
-    (select count(*) from tenant t where t.plan_id = p.id and t.status <> 'deleted') as tenant_count, p.created_at, p.updated_at
+    p.id, p.name, p.price_monthly, p.max_students, p.max_teachers,
+    json_build_object('features', p.features) as features_json,
+    (select count(*) from tenant t where t.plan_id = p.id and t.status <> 'deleted') as tenant_count, p.created_at,
+    p.updated_at
   $$,
   p_search => 'platform.search_normal(p.name)',
-  p_default_sort => 'price_monthly', p_sorts => $${
-    "name": ["lower(p.name)"],
-    "price_monthly": ["p.price_monthly"],
-    "max_students": ["p.max_students"],
-    "created_at": ["p.created_at"]
-  }$$,
-  p_unversioned_fields => '{tenant_count}', p_writable => '{name,price_monthly,max_students,max_teachers,features}');
+  p_default_sort => 'price_monthly',
+  p_writable => '{name,price_monthly,max_students,max_teachers,features}',
+  p_unversioned_fields => '{tenant_count}');
+select core.define_sort('plan', 'name', 'lower(p.name)');
+select core.define_sort('plan', 'price_monthly', 'p.price_monthly');
+select core.define_sort('plan', 'max_students', 'p.max_students');
+select core.define_sort('plan', 'created_at', 'p.created_at');
 
-select core.define_record('audit_log', p_table => 'audit_log', p_key => 'a.id', p_source => 'audit_log a left join tenant t on t.id = a.tenant_id',
+select core.define_record('audit_log', p_table => 'audit_log', p_key => 'a.id', p_one_row_per_key => true,
+  p_source => 'audit_log a left join tenant t on t.id = a.tenant_id',
   p_columns => $$
     a.id, json_build_object('id', a.actor_id, 'email', a.actor_email) as actor,
-    case when a.impersonated_user_id is not null then json_build_object('id', a.impersonated_user_id, 'email', a.impersonated_email) end as impersonated, a.action, a.tenant_id, t.name as tenant_name,
+    case when a.impersonated_user_id is not null
+      then json_build_object('id', a.impersonated_user_id, 'email', a.impersonated_email) end as impersonated,
+      a.action, a.tenant_id, t.name as tenant_name,
     a.target_type, a.target_id, a.changes, a.ip, a.user_agent, a.request_id, a.created_at
   $$,
   p_search => $$platform.search_normal(concat_ws(' ', a.action, a.actor_email, a.impersonated_email))$$,
-  p_filters => $${
-    "tenant_id": "a.tenant_id = :value::bigint",
-    "action": "a.action = :value",
-    "actor_id": "a.actor_id = :value::bigint",
-    "from_date": "a.created_at >= :value::date",
-    "to_date": "a.created_at < :value::date + 1"
-  }$$,
-  p_default_sort => 'created_at', p_default_order => 'desc', p_sorts => '{"created_at": [], "action": ["a.action"]}');
+  p_equals => '{tenant_id,action,actor_id}',
+  p_default_sort => 'created_at', p_default_order => 'desc');
+select core.define_filter('audit_log', 'from_date', 'a.created_at >= :value::date');
+select core.define_filter('audit_log', 'to_date', 'a.created_at < :value::date + 1');
+select core.define_sort('audit_log', 'created_at', 'a.id');
+select core.define_sort('audit_log', 'action', 'a.action');
 
 -- Writes into the audit trail what became of a record, from p_before (null: it is new) to p_after (null: it is gone), and answers it as it is now, {id}
 -- when it is gone. An action is called `<record>.<what>`.

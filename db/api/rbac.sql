@@ -1,27 +1,41 @@
 -- /api/rbac: roles, permissions, who has which role. A change takes effect at the next request of everybody it concerns.
 -- Nobody can give away, or take from others, more than they have themselves.
 
-insert into core.operation (name, access, permission, writes, idempotent, record) values
-  ('rbac_roles_list', 'tenant', 'role.read', false, false, null),
-  ('rbac_roles_get', 'tenant', 'role.read', false, false, 'role'),
-  ('rbac_roles_create', 'tenant', 'role.manage', true, true, 'role'),
-  ('rbac_roles_update', 'tenant', 'role.manage', true, false, 'role'),
-  ('rbac_roles_delete', 'tenant', 'role.manage', true, false, 'role'),
-  ('rbac_permissions_list', 'tenant', null, false, false, null),
-  ('rbac_user_roles_list', 'tenant', 'role.read', false, false, null),
-  ('rbac_user_roles_add', 'tenant', 'role.manage', true, false, null),
-  ('rbac_user_roles_remove', 'tenant', 'role.manage', true, false, null);
+select core.define_operation('rbac_roles_list', p_permission => 'role.read');
+select core.define_operation('rbac_roles_get', p_permission => 'role.read', p_record => 'role');
+select core.define_operation('rbac_roles_create', p_permission => 'role.manage', p_idempotent => true,
+  p_record => 'role', p_errors => '{conflict,invalid_reference}');
+select core.define_operation('rbac_roles_update', p_permission => 'role.manage', p_record => 'role',
+  p_errors => '{conflict,invalid_reference}');
+select core.define_operation('rbac_roles_delete', p_permission => 'role.manage', p_record => 'role',
+  p_errors => '{in_use}');
+select core.define_operation('rbac_permissions_list');
+select core.define_operation('rbac_user_roles_list', p_permission => 'role.read');
+select core.define_operation('rbac_user_roles_add', p_permission => 'role.manage',
+  p_errors => '{conflict,invalid_reference}');
+select core.define_operation('rbac_user_roles_remove', p_permission => 'role.manage',
+  p_errors => '{conflict,invalid_reference}');
 
-select core.define_record('role', p_table => 'role', p_key => 'r.id', p_source => 'role r', p_columns => $$
+select core.define_record('role', p_table => 'role', p_key => 'r.id', p_one_row_per_key => true,
+  p_source => 'role r',
+  p_columns => $$
   r.id, r.name, r.description, r.is_system,
   (select coalesce(json_agg(p.id order by p.id), '[]') from core.permission p
-    where (r.is_system and r.name = 'admin') or p.id in (select rp.permission_id from role_permission rp where rp.role_id = r.id)) as permission_ids,
+    where (r.is_system and r.name = 'admin') or p.id in (select rp.permission_id from role_permission rp
+      where rp.role_id = r.id)) as permission_ids,
   (select coalesce(json_agg(p.name order by p.id), '[]') from core.permission p
-    where (r.is_system and r.name = 'admin') or p.id in (select rp.permission_id from role_permission rp where rp.role_id = r.id)) as permissions,
-  (select count(*) from user_role ur join user_account u on u.id = ur.user_id and u.deleted_at is null where ur.role_id = r.id) as user_count,
+    where (r.is_system and r.name = 'admin') or p.id in (select rp.permission_id from role_permission rp
+      where rp.role_id = r.id)) as permissions,
+  (select count(*) from user_role ur join user_account u on u.id = ur.user_id and u.deleted_at is null
+    where ur.role_id = r.id) as user_count,
   r.created_at, r.updated_at
-$$, p_search => $$platform.search_normal(r.name || ' ' || coalesce(r.description, ''))$$, 
-  p_default_sort => 'name', p_sorts => '{"name": ["lower(r.name)"], "created_at": ["r.created_at"]}', p_unversioned_fields => '{user_count}', p_writable => '{name,description}');
+  $$,
+  p_search => $$platform.search_normal(r.name || ' ' || coalesce(r.description, ''))$$,
+  p_default_sort => 'name',
+  p_writable => '{name,description}',
+  p_unversioned_fields => '{user_count}');
+select core.define_sort('role', 'name', 'lower(r.name)');
+select core.define_sort('role', 'created_at', 'r.created_at');
 
 -- Refuses unless whoever asks has each of these permissions.
 create function api.require_permissions(p_names text[]) returns void language plpgsql stable as $$

@@ -1,27 +1,35 @@
 -- /api/schedule, /api/calendar, /api/timetable/print: what is on, day by day, for screens, calendars and paper.
 
-insert into core.operation (name, access, permission, allows_own_rows, feature, writes, idempotent, record) values
-  ('schedule_today', 'tenant', null, false, 'timetable', false, false, null),
-  ('schedule_week', 'tenant', 'timetable.read', true, 'timetable', false, false, null),
-  ('schedule_class', 'tenant', 'timetable.read', true, 'timetable', false, false, null),
-  ('schedule_feeds_list', 'tenant', null, false, 'timetable', false, false, null),
-  ('schedule_feeds_get', 'tenant', null, false, 'timetable', false, false, 'calendar_feed'),
-  ('schedule_feeds_create', 'tenant', 'timetable.read', true, 'timetable', true, true, 'calendar_feed'),
-  ('schedule_feeds_create_own', 'tenant', null, false, 'timetable', true, true, 'calendar_feed'),
-  ('schedule_feeds_delete', 'tenant', null, false, 'timetable', true, false, 'calendar_feed'),
-  ('calendar_get', 'feed', null, false, 'timetable', false, false, null),
-  ('timetable_print', 'tenant', 'timetable.read', true, 'timetable', false, false, null);
+select core.define_operation('schedule_today', p_feature => 'timetable');
+select core.define_operation('schedule_week', p_permission => 'timetable.read', p_allows_own_rows => true,
+  p_feature => 'timetable', p_errors => '{not_found}');
+select core.define_operation('schedule_class', p_permission => 'timetable.read', p_allows_own_rows => true,
+  p_feature => 'timetable');
+select core.define_operation('schedule_feeds_list', p_feature => 'timetable');
+select core.define_operation('schedule_feeds_get', p_feature => 'timetable', p_record => 'calendar_feed');
+select core.define_operation('schedule_feeds_create', p_permission => 'timetable.read', p_allows_own_rows => true,
+  p_feature => 'timetable', p_idempotent => true, p_record => 'calendar_feed',
+  p_errors => '{conflict,invalid_state,invalid_reference}');
+select core.define_operation('schedule_feeds_create_own', p_feature => 'timetable', p_idempotent => true,
+  p_record => 'calendar_feed', p_errors => '{conflict,invalid_state}');
+select core.define_operation('schedule_feeds_delete', p_feature => 'timetable', p_record => 'calendar_feed');
+select core.define_operation('calendar_get', p_access => 'feed', p_feature => 'timetable');
+select core.define_operation('timetable_print', p_permission => 'timetable.read', p_allows_own_rows => true,
+  p_feature => 'timetable', p_errors => '{not_found}');
 
-select core.define_record('calendar_feed', p_table => 'calendar_feed', p_key => 'f.id',
+select core.define_record('calendar_feed', p_table => 'calendar_feed', p_key => 'f.id', p_one_row_per_key => true,
   p_source => 'calendar_feed f left join class c on c.id = f.class_id left join teacher t on t.id = f.teacher_id',
   p_columns => $$
-    f.id, f.kind, f.class_id, api.class_name(c.name, c.section) as class_name, f.teacher_id, t.first_name || ' ' || t.last_name as teacher_name,
+    f.id, f.kind, f.class_id, api.class_name(c.name, c.section) as class_name, f.teacher_id,
+    t.first_name || ' ' || t.last_name as teacher_name,
     f.last_used_at, f.created_at, f.updated_at
   $$,
   p_condition => 'f.user_id = core.user_id()',
   p_search => $$platform.search_normal(concat_ws(' ', f.kind, c.name, c.section, t.first_name, t.last_name))$$,
-  p_default_sort => 'created_at', p_default_order => 'desc', p_sorts => '{"created_at": ["f.created_at"], "last_used_at": ["f.last_used_at nulls last"]}',
+  p_default_sort => 'created_at', p_default_order => 'desc',
   p_unversioned_fields => '{last_used_at,token_hash}');
+select core.define_sort('calendar_feed', 'created_at', 'f.created_at');
+select core.define_sort('calendar_feed', 'last_used_at', 'f.last_used_at nulls last');
 
 -- The days from one to another: their academic year and what keeps school from being held.
 create function api.days_between(p_from date, p_to date)
@@ -210,11 +218,10 @@ begin
 end $$;
 comment on function api.feed_subject is 'The class or teacher whose lessons a feed has; refuses what the user does not reach.';
 
-select core.define_functions('schedule_feeds', 'calendar_feed', '{
-  "list": "One''s own feeds, the latest first; search over kind, class and teacher.",
-  "get": "One feed of one''s own, or not_found.",
-  "delete": "Revokes a feed of one''s own, or not_found."
-}');
+select core.define_functions('schedule_feeds', 'calendar_feed',
+  p_list => 'One''s own feeds, the latest first; search over kind, class and teacher.',
+  p_get => 'One feed of one''s own, or not_found.',
+  p_delete => 'Revokes a feed of one''s own, or not_found.');
 
 -- {kind, class_id, teacher_id, token_hash}: a feed of a class or of a teacher. Answers the feed with its token_hash: another one
 -- where the request was sent before. Raises invalid_reference for what is out of reach,

@@ -1,12 +1,14 @@
 -- /api/school-setup: what a new school says of itself before it begins. Every step may be sent again.
 
-insert into core.operation (name, access, permission, writes, content) values
-  ('school_setup_status', 'tenant', null, false, null),
-  ('school_setup_complete', 'tenant', 'setup.manage', true, null),
-  ('school_setup_school_info', 'tenant', 'setup.manage', true, 'takes'),
-  ('school_setup_logo', 'tenant', null, false, 'gives'),
-  ('school_setup_academic_year', 'tenant', 'setup.manage', true, null),
-  ('school_setup_grades', 'tenant', 'setup.manage', true, null);
+select core.define_operation('school_setup_status');
+select core.define_operation('school_setup_complete', p_permission => 'setup.manage',
+  p_errors => '{setup_incomplete,invalid_state}');
+select core.define_operation('school_setup_school_info', p_permission => 'setup.manage', p_content => 'takes',
+  p_errors => '{invalid_state}');
+select core.define_operation('school_setup_logo', p_content => 'gives', p_errors => '{not_found}');
+select core.define_operation('school_setup_academic_year', p_permission => 'setup.manage',
+  p_errors => '{not_found,conflict}');
+select core.define_operation('school_setup_grades', p_permission => 'setup.manage', p_errors => '{conflict}');
 
 -- The steps of the setup: done or not is what the tables say.
 create function api.setup_steps() returns table (name text, is_complete boolean, missing text) language sql stable as $$

@@ -1,16 +1,22 @@
 -- /api/finance/student-fees: what each student owes of a fee structure, for which periods.
 
-insert into core.operation (name, access, permission, allows_own_rows, feature, writes, idempotent, record) values
-  ('student_fees_list', 'tenant', 'fee.read', true, 'fees_management', false, false, null),
-  ('student_fees_generate', 'tenant', 'fee.manage', false, 'fees_management', true, true, null),
-  ('student_fees_get', 'tenant', 'fee.read', true, 'fees_management', false, false, 'student_fee'),
-  ('student_fees_update', 'tenant', 'fee.manage', false, 'fees_management', true, false, 'student_fee'),
-  ('student_fees_delete', 'tenant', 'fee.manage', false, 'fees_management', true, false, 'student_fee'),
-  ('student_fees_waive', 'tenant', 'fee.manage', false, 'fees_management', true, false, 'student_fee');
+select core.define_operation('student_fees_list', p_permission => 'fee.read', p_allows_own_rows => true,
+  p_feature => 'fees_management');
+select core.define_operation('student_fees_generate', p_permission => 'fee.manage', p_feature => 'fees_management',
+  p_idempotent => true, p_errors => '{conflict,invalid_state,invalid_reference}');
+select core.define_operation('student_fees_get', p_permission => 'fee.read', p_allows_own_rows => true,
+  p_feature => 'fees_management', p_record => 'student_fee');
+select core.define_operation('student_fees_update', p_permission => 'fee.manage', p_feature => 'fees_management',
+  p_record => 'student_fee');
+select core.define_operation('student_fees_delete', p_permission => 'fee.manage', p_feature => 'fees_management',
+  p_record => 'student_fee', p_errors => '{in_use}');
+select core.define_operation('student_fees_waive', p_permission => 'fee.manage', p_feature => 'fees_management',
+  p_record => 'student_fee', p_errors => '{invalid_state}');
 
-select core.define_record('student_fee', p_table => 'student_fee', p_key => 'f.id',
+select core.define_record('student_fee', p_table => 'student_fee', p_key => 'f.id', p_one_row_per_key => true,
   p_source => $$
-    student_fee f left join student s on s.id = f.student_id left join class c on c.id = f.class_id left join fee_structure fs on fs.id = f.fee_structure_id
+    student_fee f left join student s on s.id = f.student_id left join class c on c.id = f.class_id
+      left join fee_structure fs on fs.id = f.fee_structure_id
   $$,
   p_columns => $$
     f.id, f.student_id, s.first_name || ' ' || s.last_name as student_name, s.admission_number,
@@ -20,24 +26,30 @@ select core.define_record('student_fee', p_table => 'student_fee', p_key => 'f.i
     f.due_date, api.status_on(f.status, f.due_date, core.today()) as status,
     f.billed_on, f.waived_at, f.waive_reason, f.created_at, f.updated_at
   $$,
-  p_search => 'f.student_id = any (array(select id from student where search_text like :pattern and search_text like all (:patterns)))',
-  p_filters => $${
-    "student_id": "f.student_id = :value::bigint",
-    "class_id": "f.class_id = :value::bigint",
-    "status": "case :value when 'overdue' then api.is_open(f.status) else f.status = :value end and api.status_on(f.status, f.due_date, (select core.today())) = :value",
-    "only_open": "(:value <> 'true' or api.is_open(f.status))",
-    "academic_year_id": "f.fee_structure_id in (select id from fee_structure where academic_year_id = :value::bigint)",
-    "fee_structure_id": "f.fee_structure_id = :value::bigint",
-    "due_from": "f.due_date >= :value::date",
-    "due_to": "f.due_date <= :value::date"
-  }$$,
-  p_default_sort => 'due_date', p_sorts => $${
-    "due_date": ["f.due_date"],
-    "amount": ["f.amount"],
-    "balance": ["(case when f.status = 'waived' then 0 else f.amount - f.paid_amount end)"],
-    "student_name": ["platform.search_normal(s.last_name)", "platform.search_normal(s.first_name)"]
-  }$$,
-  p_writable => '{due_date}', p_unversioned_fields => '{status}', p_reader => 'student_fee_detail');
+  p_search => $$
+    f.student_id = any (array(select id from student where search_text like :pattern
+      and search_text like all (:patterns)))
+  $$,
+  p_equals => '{student_id,class_id,fee_structure_id}',
+  p_default_sort => 'due_date',
+  p_writable => '{due_date}',
+  p_unversioned_fields => '{status}', p_reader => 'student_fee_detail');
+select core.define_filter('student_fee', 'status', $$
+  case :value when 'overdue' then api.is_open(f.status) else f.status = :value end
+    and api.status_on(f.status, f.due_date, (select core.today())) = :value
+$$);
+select core.define_filter('student_fee', 'only_open', $$(:value <> 'true' or api.is_open(f.status))$$);
+select core.define_filter('student_fee', 'academic_year_id', $$
+  f.fee_structure_id in (select id from fee_structure where academic_year_id = :value::bigint)
+$$);
+select core.define_filter('student_fee', 'due_from', 'f.due_date >= :value::date');
+select core.define_filter('student_fee', 'due_to', 'f.due_date <= :value::date');
+select core.define_sort('student_fee', 'due_date', 'f.due_date');
+select core.define_sort('student_fee', 'amount', 'f.amount');
+select core.define_sort('student_fee', 'balance',
+  $$(case when f.status = 'waived' then 0 else f.amount - f.paid_amount end)$$);
+select core.define_sort('student_fee', 'student_name',
+  'platform.search_normal(s.last_name)', 'platform.search_normal(s.first_name)');
 
 -- One fee with its items and payments, or not_found.
 create function api.student_fee_detail(p_id bigint) returns json language sql stable as $$

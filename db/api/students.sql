@@ -1,61 +1,82 @@
 -- /api/students: the model for every resource.
 
-insert into core.operation (name, access, permission, allows_own_rows, role, writes, idempotent, record, content) values
-  ('students_list', 'tenant', 'student.read', false, null, false, false, null, null),
-  ('students_get', 'tenant', 'student.read', false, null, false, false, 'student', null),
-  ('students_create', 'tenant', 'student.create', false, null, true, true, 'student', null),
-  ('students_update', 'tenant', 'student.update', false, null, true, false, 'student', null),
-  ('students_delete', 'tenant', 'student.delete', false, null, true, false, 'student', null),
-  ('students_me_dashboard', 'tenant', null, false, 'student', false, false, null, null),
-  ('students_promote', 'tenant', 'student.update', false, null, true, true, null, null),
-  ('students_promotion_preview', 'tenant', 'student.read', false, null, false, false, null, null),
-  ('students_documents_list', 'tenant', 'student.read', true, null, false, false, null, null),
-  ('students_documents_get', 'tenant', 'student.read', true, null, false, false, 'student_document', null),
-  ('students_documents_create', 'tenant', 'student.update', false, null, true, true, 'student_document', 'takes'),
-  ('students_documents_delete', 'tenant', 'student.update', false, null, true, false, 'student_document', null),
-  ('students_documents_file', 'tenant', 'student.read', true, null, false, false, null, 'gives');
+select core.define_operation('students_list', p_permission => 'student.read');
+select core.define_operation('students_get', p_permission => 'student.read', p_record => 'student');
+select core.define_operation('students_create', p_permission => 'student.create', p_idempotent => true,
+  p_record => 'student', p_errors => '{plan_limit_reached,conflict,invalid_reference}');
+select core.define_operation('students_update', p_permission => 'student.update', p_record => 'student',
+  p_errors => '{plan_limit_reached,conflict,invalid_reference}');
+select core.define_operation('students_delete', p_permission => 'student.delete', p_record => 'student',
+  p_errors => '{conflict}');
+select core.define_operation('students_me_dashboard', p_role => 'student', p_errors => '{not_found}');
+select core.define_operation('students_promote', p_permission => 'student.update', p_idempotent => true,
+  p_errors => '{conflict,invalid_reference}');
+select core.define_operation('students_promotion_preview', p_permission => 'student.read',
+  p_errors => '{invalid_reference}');
+select core.define_operation('students_documents_list', p_permission => 'student.read', p_allows_own_rows => true);
+select core.define_operation('students_documents_get', p_permission => 'student.read', p_allows_own_rows => true,
+  p_record => 'student_document');
+select core.define_operation('students_documents_create', p_permission => 'student.update', p_idempotent => true,
+  p_record => 'student_document', p_content => 'takes', p_errors => '{invalid_reference}');
+select core.define_operation('students_documents_delete', p_permission => 'student.update',
+  p_record => 'student_document');
+select core.define_operation('students_documents_file', p_permission => 'student.read', p_allows_own_rows => true,
+  p_content => 'gives');
 
-select core.define_record('student', p_table => 'student', p_key => 's.id',
-  p_source => 'student s left join class c on c.id = s.class_id left join grade g on g.id = s.grade_id left join religion r on r.id = s.religion_id',
+select core.define_record('student', p_table => 'student', p_key => 's.id', p_one_row_per_key => true,
+  p_source => $$
+    student s left join class c on c.id = s.class_id left join grade g on g.id = s.grade_id
+      left join religion r on r.id = s.religion_id
+  $$,
   p_columns => $$
     s.id, s.first_name, s.last_name, s.roll_number, s.admission_number, s.date_of_birth, s.gender, s.email, s.phone,
     s.class_id, api.class_name(c.name, c.section) as class_name, c.academic_year_id, s.grade_id, g.name as grade_name,
     s.religion_id, r.name as religion_name,
-    s.parent_name, s.parent_phone, s.parent_email, s.address, s.is_active, s.user_id, s.deleted_at, s.created_at, s.updated_at
+    s.parent_name, s.parent_phone, s.parent_email, s.address, s.is_active, s.user_id, s.deleted_at, s.created_at,
+    s.updated_at
   $$,
-  p_condition => 's.deleted_at is null', p_search => 's.search_text',
-  p_filters => $${
-    "class_id": "s.id in (select student_id from enrollment where class_id = :value::bigint and status in ('active', 'completed'))",
-    "roll_of_class_id": "s.id in (select student_id from api.class_roll() where class_id = :value::bigint)",
-    "not_class_id": "s.class_id is distinct from :value::bigint",
-    "without_class": "(s.class_id is null) = :value::boolean",
-    "academic_year_id": "s.id in (select student_id from enrollment where academic_year_id = :value::bigint and status in ('active', 'completed'))",
-    "grade_id": "s.grade_id = :value::bigint",
-    "is_active": "s.is_active = :value::boolean"
-  }$$,
-  p_default_sort => 'last_name', p_sorts => $${
-    "last_name": ["platform.search_normal(s.last_name)", "platform.search_normal(s.first_name)"],
-    "first_name": ["platform.search_normal(s.first_name)", "platform.search_normal(s.last_name)"],
-    "roll_number": ["length(s.roll_number) nulls last", "s.roll_number nulls last"],
-    "admission_number": ["s.admission_number"],
-    "created_at": ["s.created_at"]
-  }$$,
-  p_writable => '{first_name,last_name,roll_number,admission_number,date_of_birth,gender,email,phone,class_id,grade_id,religion_id,
-                  parent_name,parent_phone,parent_email,address,is_active,user_id}');
+  p_condition => 's.deleted_at is null',
+  p_search => 's.search_text',
+  p_equals => '{grade_id,is_active}',
+  p_default_sort => 'last_name',
+  p_writable => '{first_name,last_name,roll_number,admission_number,date_of_birth,gender,email,phone,class_id,
+    grade_id,religion_id,parent_name,parent_phone,parent_email,address,is_active,user_id}');
+select core.define_filter('student', 'class_id', $$
+  s.id in (select student_id from enrollment where class_id = :value::bigint and status in ('active', 'completed'))
+$$);
+select core.define_filter('student', 'roll_of_class_id', $$
+  s.id in (select student_id from api.class_roll() where class_id = :value::bigint)
+$$);
+select core.define_filter('student', 'not_class_id', 's.class_id is distinct from :value::bigint');
+select core.define_filter('student', 'without_class', '(s.class_id is null) = :value::boolean');
+select core.define_filter('student', 'academic_year_id', $$
+  s.id in (select student_id from enrollment where academic_year_id = :value::bigint
+    and status in ('active', 'completed'))
+$$);
+select core.define_sort('student', 'last_name',
+  'platform.search_normal(s.last_name)', 'platform.search_normal(s.first_name)');
+select core.define_sort('student', 'first_name',
+  'platform.search_normal(s.first_name)', 'platform.search_normal(s.last_name)');
+select core.define_sort('student', 'roll_number', 'length(s.roll_number) nulls last', 's.roll_number nulls last');
+select core.define_sort('student', 'admission_number', 's.admission_number');
+select core.define_sort('student', 'created_at', 's.created_at');
 
 -- A document belongs to a student who is there and within reach: row security lets a teacher see students of their classes only.
-select core.define_record('student_document', p_table => 'student_document', p_key => 'd.id',
-  p_source => 'student_document d left join file f on f.id = d.file_id left join document_type t on t.id = d.document_type_id',
+select core.define_record('student_document', p_table => 'student_document', p_key => 'd.id', p_one_row_per_key => true,
+  p_source => $$
+    student_document d left join file f on f.id = d.file_id left join document_type t on t.id = d.document_type_id
+  $$,
   p_columns => $$
     d.id, d.student_id, d.document_type_id, t.name as document_type_name, d.description, f.name, f.content_type, f.size,
     d.uploaded_by, d.uploaded_by_name, d.created_at, d.updated_at
   $$,
   p_condition => 'exists (select from student s where s.id = d.student_id and s.deleted_at is null)',
   p_search => $$platform.search_normal(f.name || ' ' || coalesce(d.description, ''))$$,
-  p_filters => '{"student_id": "d.student_id = :value::bigint", "document_type_id": "d.document_type_id = :value::bigint"}',
+  p_equals => '{student_id,document_type_id}',
   p_default_sort => 'created_at', p_default_order => 'desc',
-  p_sorts => '{"created_at": ["d.created_at"], "name": ["platform.search_normal(f.name)"]}',
   p_writable => '{student_id,file_id,document_type_id,description,uploaded_by,uploaded_by_name}');
+select core.define_sort('student_document', 'created_at', 'd.created_at');
+select core.define_sort('student_document', 'name', 'platform.search_normal(f.name)');
 
 -- Students by name; search over name, admission and roll number, e-mail, parent; filters class_id and academic_year_id
 -- (by enrollment, so that last year's class answers too), is_active.

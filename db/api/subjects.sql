@@ -1,33 +1,37 @@
 -- /api/subjects: what is taught. /api/grades/:id/subjects: the standard template, which subjects the classes of a grade have.
 
-insert into core.operation (name, access, permission, writes, idempotent, record) values
-  ('subjects_list', 'tenant', 'subject.read', false, false, null),
-  ('subjects_get', 'tenant', 'subject.read', false, false, 'subject'),
-  ('subjects_create', 'tenant', 'subject.create', true, true, 'subject'),
-  ('subjects_update', 'tenant', 'subject.update', true, false, 'subject'),
-  ('subjects_delete', 'tenant', 'subject.delete', true, false, 'subject'),
-  ('grade_subjects_list', 'tenant', 'subject.read', false, false, null),
-  ('grade_subjects_replace', 'tenant', 'subject.update', true, false, null);
+select core.define_operation('subjects_list', p_permission => 'subject.read');
+select core.define_operation('subjects_get', p_permission => 'subject.read', p_record => 'subject');
+select core.define_operation('subjects_create', p_permission => 'subject.create', p_idempotent => true,
+  p_record => 'subject', p_errors => '{conflict,invalid_reference}');
+select core.define_operation('subjects_update', p_permission => 'subject.update', p_record => 'subject',
+  p_errors => '{conflict,invalid_reference}');
+select core.define_operation('subjects_delete', p_permission => 'subject.delete', p_record => 'subject',
+  p_errors => '{in_use}');
+select core.define_operation('grade_subjects_list', p_permission => 'subject.read');
+select core.define_operation('grade_subjects_replace', p_permission => 'subject.update',
+  p_errors => '{conflict,invalid_reference}');
 
-select core.define_record('subject', p_table => 'subject', p_key => 'su.id',
+select core.define_record('subject', p_table => 'subject', p_key => 'su.id', p_one_row_per_key => true,
   p_source => 'subject su left join subject_context sc on sc.id = su.subject_context_id',
-  p_columns => 'su.id, su.name, su.code, su.subject_context_id, sc.name as subject_context_name, su.description, su.created_at, su.updated_at',
+  p_columns => $$
+    su.id, su.name, su.code, su.subject_context_id, sc.name as subject_context_name, su.description, su.created_at,
+    su.updated_at
+  $$,
   p_search => $$platform.search_normal(su.name || ' ' || su.code)$$,
-  p_filters => '{"subject_context_id": "su.subject_context_id = :value::bigint"}',
-  p_default_sort => 'name', p_sorts => '{
-    "name": ["platform.search_normal(su.name)"],
-    "code": ["lower(su.code)"],
-    "created_at": ["su.created_at"]
-  }',
+  p_equals => '{subject_context_id}',
+  p_default_sort => 'name',
   p_writable => '{name,code,subject_context_id,description}');
+select core.define_sort('subject', 'name', 'platform.search_normal(su.name)');
+select core.define_sort('subject', 'code', 'lower(su.code)');
+select core.define_sort('subject', 'created_at', 'su.created_at');
 
-select core.define_functions('subjects', 'subject', '{
-  "list": "Subjects by name; search over name and code; filter subject_context_id.",
-  "get": "One subject, or not_found.",
-  "create": "A new subject; conflict when its code is taken.",
-  "update": "Conflict when the code is taken.",
-  "delete": "Leaves the templates of grades; in_use while a class has it or a timetable shows it."
-}');
+select core.define_functions('subjects', 'subject',
+  p_list => 'Subjects by name; search over name and code; filter subject_context_id.',
+  p_get => 'One subject, or not_found.',
+  p_create => 'A new subject; conflict when its code is taken.',
+  p_update => 'Conflict when the code is taken.',
+  p_delete => 'Leaves the templates of grades; in_use while a class has it or a timetable shows it.');
 
 -- The template of a grade by name of the subject: [{subject_id, subject_name, subject_code, periods_per_week}].
 create function api.grade_subjects_list(p jsonb) returns json language plpgsql stable as $$

@@ -1,9 +1,9 @@
 -- /api/subscription: what the school pays for. All of it stands in the schema platform, which core reads and writes for it.
 
-insert into core.operation (name, access, permission, writes, idempotent) values
-  ('subscription_status', 'tenant', 'subscription.manage', false, false),
-  ('subscription_plans', 'tenant', 'subscription.manage', false, false),
-  ('subscription_upgrade', 'tenant', 'subscription.manage', true, true);
+select core.define_operation('subscription_status', p_permission => 'subscription.manage');
+select core.define_operation('subscription_plans', p_permission => 'subscription.manage');
+select core.define_operation('subscription_upgrade', p_permission => 'subscription.manage', p_idempotent => true,
+  p_errors => '{conflict,invalid_state,invalid_reference}');
 
 -- The state of the subscription, its plan, and how much of the plan is used.
 create function api.subscription_status(p jsonb) returns json language sql stable as $$

@@ -1,47 +1,63 @@
 -- /api/teachers: teachers, their classes and their day, leaves, availability, workload. To other teachers a teacher is a line in
 -- a directory; what is private shows to whoever reaches all of the school, and to themselves (core.reaches_teacher).
 
-insert into core.operation (name, access, permission, allows_own_rows, writes, idempotent, record) values
-  ('teachers_list', 'tenant', 'teacher.read', false, false, false, null),
-  ('teachers_get', 'tenant', 'teacher.read', false, false, false, 'teacher'),
-  ('teachers_create', 'tenant', 'teacher.create', false, true, true, 'teacher'),
-  ('teachers_update', 'tenant', 'teacher.update', false, true, false, 'teacher'),
-  ('teachers_delete', 'tenant', 'teacher.delete', false, true, false, 'teacher'),
-  ('teachers_me', 'tenant', null, false, false, false, null),
-  ('teachers_me_today', 'tenant', 'timetable.read', false, false, false, null),
-  ('teachers_me_classes', 'tenant', null, false, false, false, null),
-  ('teachers_leaves_list_all', 'tenant', 'leave.manage', false, false, false, null),
-  ('teachers_leaves_create', 'tenant', 'leave.manage', true, true, true, 'teacher_leave'),
-  ('teachers_leaves_list', 'tenant', 'teacher.read', true, false, false, null),
-  ('teachers_leaves_decide', 'tenant', 'leave.manage', false, true, false, 'teacher_leave'),
-  ('teachers_leaves_delete', 'tenant', 'leave.manage', true, true, false, 'teacher_leave'),
-  ('teachers_availability_get', 'tenant', 'teacher.read', true, false, false, null),
-  ('teachers_availability_set', 'tenant', 'teacher.update', false, true, false, null),
-  ('teachers_workload_get', 'tenant', 'teacher.read', true, false, false, 'teacher_workload'),
-  ('teachers_workload_set', 'tenant', 'teacher.update', false, true, false, 'teacher_workload');
+select core.define_operation('teachers_list', p_permission => 'teacher.read');
+select core.define_operation('teachers_get', p_permission => 'teacher.read', p_record => 'teacher');
+select core.define_operation('teachers_create', p_permission => 'teacher.create', p_idempotent => true,
+  p_record => 'teacher', p_errors => '{plan_limit_reached,conflict}');
+select core.define_operation('teachers_update', p_permission => 'teacher.update', p_record => 'teacher',
+  p_errors => '{plan_limit_reached,conflict}');
+select core.define_operation('teachers_delete', p_permission => 'teacher.delete', p_record => 'teacher',
+  p_errors => '{conflict,in_use}');
+select core.define_operation('teachers_me', p_errors => '{not_found}');
+select core.define_operation('teachers_me_today', p_permission => 'timetable.read', p_errors => '{not_found}');
+select core.define_operation('teachers_me_classes', p_errors => '{not_found}');
+select core.define_operation('teachers_leaves_list_all', p_permission => 'leave.manage');
+select core.define_operation('teachers_leaves_create', p_permission => 'leave.manage', p_allows_own_rows => true,
+  p_idempotent => true, p_record => 'teacher_leave', p_errors => '{conflict,invalid_reference}');
+select core.define_operation('teachers_leaves_list', p_permission => 'teacher.read', p_allows_own_rows => true);
+select core.define_operation('teachers_leaves_decide', p_permission => 'leave.manage', p_record => 'teacher_leave',
+  p_errors => '{conflict,invalid_state}');
+select core.define_operation('teachers_leaves_delete', p_permission => 'leave.manage', p_allows_own_rows => true,
+  p_record => 'teacher_leave', p_errors => '{invalid_state}');
+select core.define_operation('teachers_availability_get', p_permission => 'teacher.read', p_allows_own_rows => true);
+select core.define_operation('teachers_availability_set', p_permission => 'teacher.update', p_errors => '{conflict}');
+select core.define_operation('teachers_workload_get', p_permission => 'teacher.read', p_allows_own_rows => true,
+  p_record => 'teacher_workload');
+select core.define_operation('teachers_workload_set', p_permission => 'teacher.update',
+  p_record => 'teacher_workload');
 
 select core.define_record('teacher', p_table => 'teacher', p_key => 't.id',
   p_source => 'teacher t left join lateral (select t.*) private on core.reaches_teacher(t.id)',
   p_columns => $$
-    t.id, t.first_name, t.last_name, t.email, private.phone, private.employee_number, private.qualification, t.specialization,
+    t.id, t.first_name, t.last_name, t.email, private.phone, private.employee_number, private.qualification,
+    t.specialization,
     private.joined_on, private.date_of_birth, private.gender, private.address, t.is_active, private.user_id,
     private.max_periods_per_day, private.max_periods_per_week, t.deleted_at, t.created_at, t.updated_at
   $$,
-  p_condition => 't.deleted_at is null', p_search => 't.search_text',
-  p_filters => $${
-    "class_id": "t.id in (select s.teacher_id from core.class_staff() s join class c on c.id = s.class_id where c.id = :value::bigint)",
-    "is_active": "t.is_active = :value::boolean",
-    "specialization": "platform.search_normal(t.specialization) = platform.search_normal(:value)",
-    "search_in_directory": "(select bool_and(strpos(platform.search_normal(concat_ws(' ', t.first_name, t.last_name, t.email)), word) > 0) from regexp_split_to_table(platform.search_normal(:value), '\\s+') word)"
-  }$$,
-  p_default_sort => 'last_name', p_sorts => $${
-    "last_name": ["platform.search_normal(t.last_name)", "platform.search_normal(t.first_name)"],
-    "first_name": ["platform.search_normal(t.first_name)", "platform.search_normal(t.last_name)"],
-    "employee_number": ["private.employee_number nulls last"],
-    "joined_on": ["private.joined_on nulls last"],
-    "created_at": ["t.created_at"]
-  }$$,
-  p_writable => '{first_name,last_name,email,phone,employee_number,qualification,specialization,joined_on,date_of_birth,gender,address,is_active,user_id}');
+  p_condition => 't.deleted_at is null',
+  p_search => 't.search_text',
+  p_equals => '{is_active}',
+  p_default_sort => 'last_name',
+  p_writable => '{first_name,last_name,email,phone,employee_number,qualification,specialization,joined_on,
+    date_of_birth,gender,address,is_active,user_id}');
+select core.define_filter('teacher', 'class_id', $$
+  t.id in (select s.teacher_id from core.class_staff() s join class c on c.id = s.class_id where c.id = :value::bigint)
+$$);
+select core.define_filter('teacher', 'specialization', $$
+  platform.search_normal(t.specialization) = platform.search_normal(:value)
+$$);
+select core.define_filter('teacher', 'search_in_directory', $$
+  (select bool_and(strpos(platform.search_normal(concat_ws(' ', t.first_name, t.last_name, t.email)), word) > 0)
+    from regexp_split_to_table(platform.search_normal(:value), '\s+') word)
+$$);
+select core.define_sort('teacher', 'last_name',
+  'platform.search_normal(t.last_name)', 'platform.search_normal(t.first_name)');
+select core.define_sort('teacher', 'first_name',
+  'platform.search_normal(t.first_name)', 'platform.search_normal(t.last_name)');
+select core.define_sort('teacher', 'employee_number', 'private.employee_number nulls last');
+select core.define_sort('teacher', 'joined_on', 'private.joined_on nulls last');
+select core.define_sort('teacher', 'created_at', 't.created_at');
 
 select core.define_record('teacher_class', p_table => 'class', p_key => 'c.id',
   p_source => $$
@@ -51,33 +67,39 @@ select core.define_record('teacher_class', p_table => 'class', p_key => 'c.id',
     join class c on c.id = s.class_id join grade g on g.id = c.grade_id
   $$,
   p_columns => $$
-    c.id as class_id, api.class_name(c.name, c.section) as class_name, c.grade_id, g.name as grade_name, c.academic_year_id,
+    c.id as class_id, api.class_name(c.name, c.section) as class_name, c.grade_id, g.name as grade_name,
+    c.academic_year_id,
     s.is_class_teacher, s.subjects,
     (select count(distinct r.student_id) from api.class_roll() r where r.class_id = c.id) as student_count
   $$,
   p_search => $$platform.search_normal(concat_ws(' ', c.name, c.section, g.name))$$,
-  p_filters => '{"teacher_id": "s.teacher_id = :value::bigint", "academic_year_id": "c.academic_year_id = :value::bigint"}',
-  p_default_sort => 'grade_name', p_sorts => $${
-    "grade_name": ["g.sequence nulls last", "platform.search_normal(g.name)", "platform.search_normal(api.class_name(c.name, c.section))"],
-    "class_name": ["platform.search_normal(api.class_name(c.name, c.section))"]
-  }$$);
+  p_equals => '{s.teacher_id,academic_year_id}',
+  p_default_sort => 'grade_name');
+select core.define_sort('teacher_class', 'grade_name',
+  'g.sequence nulls last', 'platform.search_normal(g.name)',
+  'platform.search_normal(api.class_name(c.name, c.section))');
+select core.define_sort('teacher_class', 'class_name', 'platform.search_normal(api.class_name(c.name, c.section))');
 
 select core.define_record('teacher_leave', p_table => 'teacher_leave', p_key => 'l.id',
   p_source => 'teacher_leave l join teacher t on t.id = l.teacher_id',
   p_columns => $$
     l.id, l.teacher_id, t.first_name || ' ' || t.last_name as teacher_name, l.leave_type, l.start_date, l.end_date,
-    l.end_date - l.start_date + 1 as days, l.reason, l.status, l.decided_by, l.decided_by_name, l.decided_at, l.decision_note,
+    l.end_date - l.start_date + 1 as days, l.reason, l.status, l.decided_by, l.decided_by_name, l.decided_at,
+    l.decision_note,
     l.created_at, l.updated_at
   $$,
   p_condition => 'l.teacher_id in (select id from teacher where deleted_at is null)',
   p_search => $$platform.search_normal(concat_ws(' ', t.first_name, t.last_name, l.leave_type, l.reason))$$,
-  p_filters => $${
-    "teacher_id": "l.teacher_id = :value::bigint",
-    "status": "l.status = :value",
-    "academic_year_id": "exists (select from academic_year y where y.id = :value::bigint and l.start_date <= y.end_date and l.end_date >= y.start_date)"
-  }$$,
-  p_default_sort => 'start_date', p_default_order => 'desc', p_sorts => '{"start_date": ["l.start_date"], "created_at": ["l.created_at"]}',
-  p_writable => '{teacher_id,leave_type,start_date,end_date,reason,status,decided_by,decided_by_name,decided_at,decision_note}');
+  p_equals => '{teacher_id,status}',
+  p_default_sort => 'start_date', p_default_order => 'desc',
+  p_writable => '{teacher_id,leave_type,start_date,end_date,reason,status,decided_by,decided_by_name,decided_at,
+    decision_note}');
+select core.define_filter('teacher_leave', 'academic_year_id', $$
+  exists (select from academic_year y where y.id = :value::bigint and l.start_date <= y.end_date
+    and l.end_date >= y.start_date)
+$$);
+select core.define_sort('teacher_leave', 'start_date', 'l.start_date');
+select core.define_sort('teacher_leave', 'created_at', 'l.created_at');
 
 -- Periods count in the current academic year: assigned are slots of the timetable, planned what class subjects ask for.
 select core.define_record('teacher_workload', p_table => 'teacher', p_key => 't.id',
@@ -85,26 +107,32 @@ select core.define_record('teacher_workload', p_table => 'teacher', p_key => 't.
     teacher t
     cross join lateral (
       select coalesce(sum(periods), 0)::integer as periods, max(periods) as most,
-        coalesce(json_agg(json_build_object('day_of_week', day_of_week, 'periods', periods) order by day_of_week), '[]') as per_day
+        coalesce(json_agg(json_build_object('day_of_week', day_of_week, 'periods', periods) order by day_of_week),
+          '[]') as per_day
       from (
         select day as day_of_week, count(s.id) as periods
         from timetable_config c cross join generate_series(1, 7) day
-        left join (timetable_slot s join academic_year y on y.id = s.academic_year_id and y.is_current) on s.teacher_id = t.id and s.day_of_week = day
+        left join (timetable_slot s join academic_year y on y.id = s.academic_year_id
+          and y.is_current) on s.teacher_id = t.id and s.day_of_week = day
         group by day, c.working_days having count(s.id) > 0 or day = any (c.working_days)
       ) days
     ) assigned
     cross join lateral (
       select coalesce(sum(cs.periods_per_week), 0)::integer as periods
-      from class_subject cs join class c on c.id = cs.class_id join academic_year y on y.id = c.academic_year_id and y.is_current
+      from class_subject cs join class c on c.id = cs.class_id join academic_year y on y.id = c.academic_year_id
+        and y.is_current
       where cs.teacher_id = t.id
     ) planned
   $$,
   p_columns => $$
-    t.id as teacher_id, t.max_periods_per_day, t.max_periods_per_week, assigned.periods as assigned_periods, planned.periods as planned_periods, assigned.per_day,
-    coalesce(greatest(assigned.periods, planned.periods) > t.max_periods_per_week, false) or coalesce(assigned.most > t.max_periods_per_day, false) as is_over_limit
+    t.id as teacher_id, t.max_periods_per_day, t.max_periods_per_week, assigned.periods as assigned_periods,
+    planned.periods as planned_periods, assigned.per_day,
+    coalesce(greatest(assigned.periods, planned.periods) > t.max_periods_per_week, false)
+      or coalesce(assigned.most > t.max_periods_per_day, false) as is_over_limit
   $$,
   p_condition => 't.deleted_at is null and core.reaches_teacher(t.id)',
-  p_writable => '{max_periods_per_day,max_periods_per_week}', p_unversioned_fields => '{assigned_periods,planned_periods,per_day,is_over_limit}');
+  p_writable => '{max_periods_per_day,max_periods_per_week}',
+  p_unversioned_fields => '{assigned_periods,planned_periods,per_day,is_over_limit}');
 
 -- Refuses, as not_found, a teacher who is not there or whose private matters are out of reach.
 create function api.require_teacher(p_id bigint) returns void language plpgsql stable as $$

@@ -4,23 +4,33 @@
 -- Whoever writes slots waits for the config first of all, then locks slots, teachers and classes as it needs them: the trigger that waits for it
 -- (take_turns) comes when rows are locked already, of two slots that two people let change places for example. So does whoever moves or removes
 -- slots by way of their class (classes_update, classes_delete).
-insert into core.operation (name, access, permission, feature, writes, idempotent, record, lock_first) values
-  ('timetable_config_get', 'tenant', null, 'timetable', false, false, 'timetable_config', null),
-  ('timetable_config_update', 'tenant', 'timetable.manage', 'timetable', true, false, 'timetable_config', null),
-  ('timetable_slots_list', 'tenant', 'timetable.read', 'timetable', false, false, null, null),
-  ('timetable_slots_get', 'tenant', 'timetable.read', 'timetable', false, false, 'timetable_slot', null),
-  ('timetable_slots_create', 'tenant', 'timetable.manage', 'timetable', true, true, 'timetable_slot', 'timetable_config'),
-  ('timetable_slots_update', 'tenant', 'timetable.manage', 'timetable', true, false, 'timetable_slot', 'timetable_config'),
-  ('timetable_slots_delete', 'tenant', 'timetable.manage', 'timetable', true, false, 'timetable_slot', 'timetable_config'),
-  ('timetable_slots_move', 'tenant', 'timetable.manage', 'timetable', true, false, 'timetable_slot', 'timetable_config'),
-  ('timetable_check_conflicts', 'tenant', 'timetable.manage', 'timetable', false, false, null, null);
+select core.define_operation('timetable_config_get', p_feature => 'timetable', p_record => 'timetable_config');
+select core.define_operation('timetable_config_update', p_permission => 'timetable.manage', p_feature => 'timetable',
+  p_record => 'timetable_config', p_errors => '{schedule_conflict}');
+select core.define_operation('timetable_slots_list', p_permission => 'timetable.read', p_feature => 'timetable');
+select core.define_operation('timetable_slots_get', p_permission => 'timetable.read', p_feature => 'timetable',
+  p_record => 'timetable_slot');
+select core.define_operation('timetable_slots_create', p_permission => 'timetable.manage', p_feature => 'timetable',
+  p_idempotent => true, p_record => 'timetable_slot', p_lock_first => 'timetable_config',
+  p_errors => '{conflict,schedule_conflict,invalid_reference}');
+select core.define_operation('timetable_slots_update', p_permission => 'timetable.manage', p_feature => 'timetable',
+  p_record => 'timetable_slot', p_lock_first => 'timetable_config',
+  p_errors => '{conflict,schedule_conflict,invalid_reference}');
+select core.define_operation('timetable_slots_delete', p_permission => 'timetable.manage', p_feature => 'timetable',
+  p_record => 'timetable_slot', p_lock_first => 'timetable_config');
+select core.define_operation('timetable_slots_move', p_permission => 'timetable.manage', p_feature => 'timetable',
+  p_record => 'timetable_slot', p_lock_first => 'timetable_config', p_errors => '{conflict,schedule_conflict}');
+select core.define_operation('timetable_check_conflicts', p_permission => 'timetable.manage',
+  p_feature => 'timetable', p_errors => '{invalid_reference}');
 -- A generate is a search between two statements: the first of these begins it, the others are called by the handler alone. What
 -- keeps its turn and gives it back goes by the secret name of the run, since it must also work when the session has ended.
-insert into core.operation (name, access, permission, feature, needs_setup, needs_subscription, writes, lock_first) values
-  ('timetable_generate', 'tenant', 'timetable.manage', 'timetable', true, true, true, null),
-  ('timetable_generate_save', 'tenant', 'timetable.manage', 'timetable', true, true, true, 'timetable_config'),
-  ('timetable_generate_renew', 'public', null, null, false, false, true, null),
-  ('timetable_generate_end', 'public', null, null, false, false, true, null);
+select core.define_operation('timetable_generate', p_permission => 'timetable.manage', p_feature => 'timetable',
+  p_needs_setup => true, p_needs_subscription => true, p_errors => '{conflict,schedule_conflict,invalid_reference}');
+select core.define_operation('timetable_generate_save', p_permission => 'timetable.manage', p_feature => 'timetable',
+  p_needs_setup => true, p_needs_subscription => true, p_lock_first => 'timetable_config',
+  p_errors => '{conflict,schedule_conflict}');
+select core.define_operation('timetable_generate_renew', p_access => 'public');
+select core.define_operation('timetable_generate_end', p_access => 'public');
 
 -- When each period begins and ends, for all that a slot may have. A short break makes all that comes after it later; lunch takes
 -- whole periods. Slots of past years may stand in a period that the day does not have any more (is_in_day); what of these would lie
@@ -40,44 +50,53 @@ comment on function api.period_times is 'When each period of a school day begins
 -- them too, and a search looks words up in the tables where they stand before it looks at slots. A period is its place in the list of times,
 -- which is made once for all slots of a page. Times follow the config, class_room the class, and not an edit of the slot; swapped_with is in
 -- the answer to a move alone.
-select core.define_record('timetable_slot', p_table => 'timetable_slot', p_key => 'ts.id',
+select core.define_record('timetable_slot', p_table => 'timetable_slot', p_key => 'ts.id', p_one_row_per_key => true,
   p_source => $$
-    timetable_slot ts left join class c on c.id = ts.class_id left join grade g on g.id = c.grade_id left join subject su on su.id = ts.subject_id
+    timetable_slot ts left join class c on c.id = ts.class_id left join grade g on g.id = c.grade_id
+      left join subject su on su.id = ts.subject_id
     left join teacher t on t.id = ts.teacher_id
   $$,
   p_columns => $$
-    ts.id, ts.class_id, api.class_name(c.name, c.section) as class_name, ts.academic_year_id, ts.subject_id, su.name as subject_name, su.code as subject_code,
+    ts.id, ts.class_id, api.class_name(c.name, c.section) as class_name, ts.academic_year_id, ts.subject_id,
+    su.name as subject_name, su.code as subject_code,
     ts.teacher_id, t.first_name || ' ' || t.last_name as teacher_name, ts.day_of_week, ts.period,
-    (select array_agg(to_char(pt.start_time, 'HH24:MI') order by pt.period) from api.period_times() pt)[ts.period] as start_time,
-    (select array_agg(to_char(pt.end_time, 'HH24:MI') order by pt.period) from api.period_times() pt)[ts.period] as end_time,
+    (select array_agg(to_char(pt.start_time, 'HH24:MI') order by pt.period)
+      from api.period_times() pt)[ts.period] as start_time,
+    (select array_agg(to_char(pt.end_time, 'HH24:MI') order by pt.period)
+      from api.period_times() pt)[ts.period] as end_time,
     ts.room, c.room as class_room, ts.is_pinned, ts.created_at, ts.updated_at
   $$,
   p_condition => 'ts.class_id in (select id from class)',
   p_search => $$
     (ts.class_id in (select id from class where platform.search_normal(concat_ws(' ', name, section)) like :pattern)
-      or ts.subject_id in (select id from subject where platform.search_normal(concat_ws(' ', name, code)) like :pattern)
-      or ts.teacher_id in (select id from teacher where platform.search_normal(concat_ws(' ', first_name, last_name)) like :pattern)
+      or ts.subject_id in (select id from subject
+        where platform.search_normal(concat_ws(' ', name, code)) like :pattern)
+      or ts.teacher_id in (select id from teacher
+        where platform.search_normal(concat_ws(' ', first_name, last_name)) like :pattern)
       or platform.search_normal(ts.room) like :pattern)
   $$,
-  p_filters => '{
-    "class_id": "ts.class_id = :value::bigint",
-    "teacher_id": "ts.teacher_id = :value::bigint",
-    "academic_year_id": "ts.academic_year_id = :value::bigint",
-    "day_of_week": "ts.day_of_week = :value::integer"
-  }',
-  p_default_sort => 'day_of_week', p_sorts => $${
-    "day_of_week": ["ts.day_of_week", "ts.period", "g.sequence nulls last", "platform.search_normal(api.class_name(c.name, c.section))"],
-    "class_name": ["g.sequence nulls last", "platform.search_normal(api.class_name(c.name, c.section))", "ts.day_of_week", "ts.period"],
-    "subject_name": ["platform.search_normal(su.name)", "ts.day_of_week", "ts.period"],
-    "teacher_name": ["platform.search_normal(t.last_name) nulls last", "platform.search_normal(t.first_name) nulls last", "ts.day_of_week", "ts.period"]
-  }$$,
-  p_writable => '{class_id,academic_year_id,subject_id,teacher_id,day_of_week,period,room,is_pinned}', p_unversioned_fields => '{start_time,end_time,class_room,swapped_with}');
+  p_equals => '{class_id,teacher_id,academic_year_id,day_of_week}',
+  p_default_sort => 'day_of_week',
+  p_writable => '{class_id,academic_year_id,subject_id,teacher_id,day_of_week,period,room,is_pinned}',
+  p_unversioned_fields => '{start_time,end_time,class_room,swapped_with}');
+select core.define_sort('timetable_slot', 'day_of_week',
+  'ts.day_of_week', 'ts.period', 'g.sequence nulls last', 'platform.search_normal(api.class_name(c.name, c.section))');
+select core.define_sort('timetable_slot', 'class_name',
+  'g.sequence nulls last', 'platform.search_normal(api.class_name(c.name, c.section))', 'ts.day_of_week', 'ts.period');
+select core.define_sort('timetable_slot', 'subject_name',
+  'platform.search_normal(su.name)', 'ts.day_of_week', 'ts.period');
+select core.define_sort('timetable_slot', 'teacher_name',
+  'platform.search_normal(t.last_name) nulls last', 'platform.search_normal(t.first_name) nulls last',
+  'ts.day_of_week', 'ts.period');
 
 -- The shape of the school day, with the times that come of it.
-select core.define_record('timetable_config', p_table => 'timetable_config', p_is_single => true, p_key => 'c.id::integer', p_source => 'timetable_config c',
+select core.define_record('timetable_config', p_table => 'timetable_config', p_key => 'c.id::integer', p_is_single => true,
+  p_source => 'timetable_config c',
   p_columns => $$
-    c.total_periods, c.lunch_start_period, c.lunch_periods, c.period_duration, to_char(c.start_time, 'HH24:MI') as start_time, c.break_after, c.break_duration, c.working_days,
-    (select json_agg(json_build_object('period', pt.period, 'start_time', to_char(pt.start_time, 'HH24:MI'), 'end_time', to_char(pt.end_time, 'HH24:MI'),
+    c.total_periods, c.lunch_start_period, c.lunch_periods, c.period_duration,
+    to_char(c.start_time, 'HH24:MI') as start_time, c.break_after, c.break_duration, c.working_days,
+    (select json_agg(json_build_object('period', pt.period, 'start_time', to_char(pt.start_time, 'HH24:MI'),
+      'end_time', to_char(pt.end_time, 'HH24:MI'),
       'is_lunch', pt.is_lunch) order by pt.period) from api.period_times() pt where pt.is_in_day) as periods,
     c.created_at, c.updated_at
   $$);
@@ -170,7 +189,9 @@ create function api.timetable_slots_list(p jsonb) returns json language sql stab
     else p || jsonb_build_object('academic_year_id', coalesce((select id from academic_year where is_current), 0)) end);
 $$;
 
-select core.define_functions('timetable_slots', 'timetable_slot', '{"get": "One slot, or not_found.", "delete": "Takes the slot out of the timetable."}');
+select core.define_functions('timetable_slots', 'timetable_slot',
+  p_get => 'One slot, or not_found.',
+  p_delete => 'Takes the slot out of the timetable.');
 
 -- The academic year of a class that a slot is to have; invalid_reference for a class out of reach.
 create function api.slot_year_id(p_class_id bigint) returns bigint language plpgsql stable as $$

@@ -2,11 +2,14 @@
 -- tables enforce the seats of a bus. A student sees their own enrollment; a teacher with transport.read sees those of
 -- the students they teach.
 
-insert into core.operation (name, access, permission, allows_own_rows, feature, writes, idempotent, record) values
-  ('transport_enrollments_list', 'tenant', 'transport.read', true, 'transport', false, false, null),
-  ('transport_enroll_create', 'tenant', 'transport.manage', false, 'transport', true, true, 'transport_enrollment'),
-  ('transport_enroll_get', 'tenant', 'transport.read', true, 'transport', false, false, 'transport_enrollment'),
-  ('transport_enroll_cancel', 'tenant', 'transport.manage', false, 'transport', true, false, 'transport_enrollment');
+select core.define_operation('transport_enrollments_list', p_permission => 'transport.read',
+  p_allows_own_rows => true, p_feature => 'transport');
+select core.define_operation('transport_enroll_create', p_permission => 'transport.manage', p_feature => 'transport',
+  p_idempotent => true, p_record => 'transport_enrollment', p_errors => '{conflict,invalid_state,invalid_reference}');
+select core.define_operation('transport_enroll_get', p_permission => 'transport.read', p_allows_own_rows => true,
+  p_feature => 'transport', p_record => 'transport_enrollment');
+select core.define_operation('transport_enroll_cancel', p_permission => 'transport.manage', p_feature => 'transport',
+  p_record => 'transport_enrollment', p_errors => '{invalid_state}');
 
 -- The condition repeats the row scope of students because record_lock reads the table without the joins.
 select core.define_record('transport_enrollment', p_table => 'transport_enrollment', p_key => 'e.id',
@@ -16,33 +19,35 @@ select core.define_record('transport_enrollment', p_table => 'transport_enrollme
     left join api.transport_plan(core.today(), core.today()) t on t.route_id = e.route_id and e.status = 'active'
   $$,
   p_columns => $$
-    e.id, e.student_id, s.first_name || ' ' || s.last_name as student_name, s.admission_number, s.class_id, api.class_name(c.name, c.section) as class_name,
+    e.id, e.student_id, s.first_name || ' ' || s.last_name as student_name, s.admission_number, s.class_id,
+    api.class_name(c.name, c.section) as class_name,
     e.route_id, r.name as route_name, e.stop_id, st.name as stop_name, st.sequence as stop_sequence,
-    to_char(st.pickup_time, 'HH24:MI') as pickup_time, to_char(st.drop_time, 'HH24:MI') as drop_time, e.enrollment_type, e.status,
+    to_char(st.pickup_time, 'HH24:MI') as pickup_time, to_char(st.drop_time, 'HH24:MI') as drop_time,
+    e.enrollment_type, e.status,
     t.bus_id, t.registration_number as bus_registration_number, t.driver_name, t.driver_phone,
     e.cancelled_at, e.cancelled_by, e.cancelled_by_name, e.cancel_reason, e.created_at, e.updated_at
   $$,
-  p_condition => $$current_setting('app.scope', true) <> 'taught' or exists (select from student reached where reached.id = e.student_id)$$,
+  p_condition => $$
+    current_setting('app.scope', true) <> 'taught'
+      or exists (select from student reached where reached.id = e.student_id)
+  $$,
   p_search => 's.search_text',
-  p_filters => $${
-    "route_id": "e.route_id = :value::bigint",
-    "student_id": "e.student_id = :value::bigint",
-    "stop_id": "e.stop_id = :value::bigint",
-    "class_id": "s.class_id = :value::bigint",
-    "status": "e.status = :value",
-    "enrollment_type": "e.enrollment_type = :value"
-  }$$,
-  p_default_sort => 'created_at', p_default_order => 'desc', p_sorts => $${
-    "created_at": ["e.created_at"],
-    "student_name": ["platform.search_normal(s.last_name)", "platform.search_normal(s.first_name)"],
-    "stop": ["platform.search_normal(r.name)", "e.route_id", "st.sequence nulls last", "platform.search_normal(s.last_name)", "platform.search_normal(s.first_name)"]
-  }$$,
+  p_equals => '{route_id,student_id,stop_id,s.class_id,status,enrollment_type}',
+  p_default_sort => 'created_at', p_default_order => 'desc',
   p_unversioned_fields => '{bus_id,bus_registration_number,driver_name,driver_phone}');
+select core.define_sort('transport_enrollment', 'created_at', 'e.created_at');
+select core.define_sort('transport_enrollment', 'student_name',
+  'platform.search_normal(s.last_name)', 'platform.search_normal(s.first_name)');
+select core.define_sort('transport_enrollment', 'stop',
+  'platform.search_normal(r.name)', 'e.route_id', 'st.sequence nulls last', 'platform.search_normal(s.last_name)',
+  'platform.search_normal(s.first_name)');
 
-select core.define_functions('transport_enrollments', 'transport_enrollment', '{
-  "list": "Enrollments, latest first, cancelled ones included. Searches the student. Filters: route_id, student_id, stop_id, class_id (current), status, enrollment_type."
-}');
-select core.define_functions('transport_enroll', 'transport_enrollment', '{"get": "One enrollment. Raises not_found."}');
+select core.define_functions('transport_enrollments', 'transport_enrollment',
+  p_list =>
+    'Enrollments, latest first, cancelled ones included. Searches the student. Filters: route_id, student_id, '
+    'stop_id, class_id (current), status, enrollment_type.');
+select core.define_functions('transport_enroll', 'transport_enrollment',
+  p_get => 'One enrollment. Raises not_found.');
 
 create function api.transport_enroll_create(p jsonb) returns json language plpgsql as $$
 declare

@@ -1,19 +1,30 @@
 -- /api/transport/routes and /api/transport/stops. A student sees only the route in which they are enrolled.
 
-insert into core.operation (name, access, permission, allows_own_rows, feature, writes, idempotent, record) values
-  ('transport_routes_list', 'tenant', 'transport.read', true, 'transport', false, false, null),
-  ('transport_routes_create', 'tenant', 'transport.manage', false, 'transport', true, true, 'route'),
-  ('transport_routes_get', 'tenant', 'transport.read', true, 'transport', false, false, 'route'),
-  ('transport_routes_update', 'tenant', 'transport.manage', false, 'transport', true, false, 'route'),
-  ('transport_routes_delete', 'tenant', 'transport.manage', false, 'transport', true, false, 'route'),
-  ('transport_routes_stops', 'tenant', 'transport.read', true, 'transport', false, false, null),
-  ('transport_routes_reorder', 'tenant', 'transport.manage', false, 'transport', true, false, null),
-  ('transport_stops_list', 'tenant', 'transport.read', true, 'transport', false, false, null),
-  ('transport_stops_get', 'tenant', 'transport.read', true, 'transport', false, false, null),
-  ('transport_stops_create', 'tenant', 'transport.manage', false, 'transport', true, true, 'stop'),
-  -- Without a record, which the dispatcher would lock: whoever changes a stop has its route first, since the others may move.
-  ('transport_stops_update', 'tenant', 'transport.manage', false, 'transport', true, false, null),
-  ('transport_stops_delete', 'tenant', 'transport.manage', false, 'transport', true, false, null);
+select core.define_operation('transport_routes_list', p_permission => 'transport.read', p_allows_own_rows => true,
+  p_feature => 'transport');
+select core.define_operation('transport_routes_create', p_permission => 'transport.manage', p_feature => 'transport',
+  p_idempotent => true, p_record => 'route', p_errors => '{conflict,invalid_reference}');
+select core.define_operation('transport_routes_get', p_permission => 'transport.read', p_allows_own_rows => true,
+  p_feature => 'transport', p_record => 'route');
+select core.define_operation('transport_routes_update', p_permission => 'transport.manage', p_feature => 'transport',
+  p_record => 'route', p_errors => '{conflict,invalid_reference}');
+select core.define_operation('transport_routes_delete', p_permission => 'transport.manage', p_feature => 'transport',
+  p_record => 'route', p_errors => '{in_use}');
+select core.define_operation('transport_routes_stops', p_permission => 'transport.read', p_allows_own_rows => true,
+  p_feature => 'transport');
+select core.define_operation('transport_routes_reorder', p_permission => 'transport.manage', p_feature => 'transport',
+  p_errors => '{invalid_reference}');
+select core.define_operation('transport_stops_list', p_permission => 'transport.read', p_allows_own_rows => true,
+  p_feature => 'transport');
+select core.define_operation('transport_stops_get', p_permission => 'transport.read', p_allows_own_rows => true,
+  p_feature => 'transport');
+select core.define_operation('transport_stops_create', p_permission => 'transport.manage', p_feature => 'transport',
+  p_idempotent => true, p_record => 'stop', p_errors => '{conflict,invalid_reference}');
+-- No p_record: the dispatcher would lock the stop first, but the route must be locked before its stops.
+select core.define_operation('transport_stops_update', p_permission => 'transport.manage', p_feature => 'transport',
+  p_errors => '{conflict}');
+select core.define_operation('transport_stops_delete', p_permission => 'transport.manage', p_feature => 'transport',
+  p_errors => '{in_use}');
 
 -- today: the plan of today, exceptions included. capacity: the seats of the smallest bus from today on. Students do not
 -- see the counts of riders.
@@ -23,58 +34,73 @@ select core.define_record('route', p_table => 'route', p_key => 'r.id',
     left join api.transport_plan(core.today(), core.today()) t on t.route_id = r.id
   $$,
   p_columns => $$
-    r.id, r.name, r.code, r.start_point, r.end_point, r.distance_km, r.bus_id, b.registration_number as bus_registration_number,
+    r.id, r.name, r.code, r.start_point, r.end_point, r.distance_km, r.bus_id,
+    b.registration_number as bus_registration_number,
     r.driver_id, d.name as driver_name, r.is_active,
-    case when t.route_id is not null then json_build_object('status', t.status, 'reason', t.reason, 'bus_id', t.bus_id, 'bus_registration_number', t.registration_number,
-      'driver_id', t.driver_id, 'driver_name', t.driver_name, 'driver_phone', t.driver_phone, 'staff_id', t.staff_id, 'staff_name', t.staff_name) end as today,
+    case when t.route_id is not null then json_build_object('status', t.status, 'reason', t.reason, 'bus_id', t.bus_id,
+      'bus_registration_number', t.registration_number,
+      'driver_id', t.driver_id, 'driver_name', t.driver_name, 'driver_phone', t.driver_phone, 'staff_id', t.staff_id,
+      'staff_name', t.staff_name) end as today,
     (select count(*) from stop st where st.route_id = r.id and st.deleted_at is null) as stop_count,
-    (select min(seats.capacity) from bus seats where seats.id in (select rb.bus_id from route_buses(r.id) rb)) as capacity,
-    (select case when current_setting('app.scope', true) <> 'own' then count(*) end from transport_enrollment e where e.route_id = r.id and e.status = 'active') as student_count,
-    (select case when current_setting('app.scope', true) <> 'own' then count(*) end from transport_enrollment e where e.route_id = r.id and e.status = 'active' and e.enrollment_type <> 'drop') as pickup_count,
-    (select case when current_setting('app.scope', true) <> 'own' then count(*) end from transport_enrollment e where e.route_id = r.id and e.status = 'active' and e.enrollment_type <> 'pickup') as drop_count,
+    (select min(seats.capacity) from bus seats
+      where seats.id in (select rb.bus_id from route_buses(r.id) rb)) as capacity,
+    (select case when current_setting('app.scope', true) <> 'own' then count(*) end from transport_enrollment e
+      where e.route_id = r.id and e.status = 'active') as student_count,
+    (select case when current_setting('app.scope', true) <> 'own' then count(*) end from transport_enrollment e
+      where e.route_id = r.id and e.status = 'active' and e.enrollment_type <> 'drop') as pickup_count,
+    (select case when current_setting('app.scope', true) <> 'own' then count(*) end from transport_enrollment e
+      where e.route_id = r.id and e.status = 'active' and e.enrollment_type <> 'pickup') as drop_count,
     r.created_at, r.updated_at
   $$,
-  p_condition => $$r.deleted_at is null and (current_setting('app.scope', true) <> 'own' or r.id in (select e.route_id from transport_enrollment e where e.student_id = core.student_id() and e.status = 'active'))$$,
+  p_condition => $$
+    r.deleted_at is null and (current_setting('app.scope', true) <> 'own'
+      or r.id in (select e.route_id from transport_enrollment e where e.student_id = core.student_id()
+      and e.status = 'active'))
+  $$,
   p_search => $$platform.search_normal(concat_ws(' ', r.name, r.code, r.start_point, r.end_point))$$,
-  p_filters => $${
-    "bus_id": ":value::bigint in (r.bus_id, t.bus_id)",
-    "driver_id": ":value::bigint in (r.driver_id, t.driver_id)",
-    "is_active": "r.is_active = :value::boolean"
-  }$$,
-  p_default_sort => 'name', p_sorts => $${
-    "name": ["platform.search_normal(r.name)"],
-    "code": ["lower(r.code) nulls last"],
-    "distance_km": ["r.distance_km nulls last"],
-    "created_at": ["r.created_at"]
-  }$$,
-  p_unversioned_fields => '{today,stop_count,capacity,student_count,pickup_count,drop_count}',
-  p_writable => '{name,code,start_point,end_point,distance_km,bus_id,driver_id,is_active}');
+  p_equals => '{is_active}',
+  p_default_sort => 'name',
+  p_writable => '{name,code,start_point,end_point,distance_km,bus_id,driver_id,is_active}',
+  p_unversioned_fields => '{today,stop_count,capacity,student_count,pickup_count,drop_count}');
+select core.define_filter('route', 'bus_id', ':value::bigint in (r.bus_id, t.bus_id)');
+select core.define_filter('route', 'driver_id', ':value::bigint in (r.driver_id, t.driver_id)');
+select core.define_sort('route', 'name', 'platform.search_normal(r.name)');
+select core.define_sort('route', 'code', 'lower(r.code) nulls last');
+select core.define_sort('route', 'distance_km', 'r.distance_km nulls last');
+select core.define_sort('route', 'created_at', 'r.created_at');
 
-select core.define_record('stop', p_table => 'stop', p_key => 'st.id', p_source => 'stop st join route r on r.id = st.route_id',
+select core.define_record('stop', p_table => 'stop', p_key => 'st.id',
+  p_source => 'stop st join route r on r.id = st.route_id',
   p_columns => $$
-    st.id, st.route_id, r.name as route_name, st.name, st.sequence, to_char(st.pickup_time, 'HH24:MI') as pickup_time, to_char(st.drop_time, 'HH24:MI') as drop_time,
+    st.id, st.route_id, r.name as route_name, st.name, st.sequence, to_char(st.pickup_time, 'HH24:MI') as pickup_time,
+    to_char(st.drop_time, 'HH24:MI') as drop_time,
     st.latitude, st.longitude,
-    (select case when current_setting('app.scope', true) <> 'own' then count(*) end from transport_enrollment e where e.stop_id = st.id and e.route_id = st.route_id and e.status = 'active') as student_count,
+    (select case when current_setting('app.scope', true) <> 'own' then count(*) end from transport_enrollment e
+      where e.stop_id = st.id and e.route_id = st.route_id and e.status = 'active') as student_count,
     st.created_at, st.updated_at
   $$,
-  p_condition => $$st.deleted_at is null and (current_setting('app.scope', true) <> 'own' or st.route_id in (select e.route_id from transport_enrollment e where e.student_id = core.student_id() and e.status = 'active'))$$,
+  p_condition => $$
+    st.deleted_at is null and (current_setting('app.scope', true) <> 'own'
+      or st.route_id in (select e.route_id from transport_enrollment e where e.student_id = core.student_id()
+      and e.status = 'active'))
+  $$,
   p_search => $$platform.search_normal(concat_ws(' ', st.name, r.name))$$,
-  p_filters => '{"route_id": "st.route_id = :value::bigint"}',
-  p_default_sort => 'sequence', p_sorts => $${
-    "sequence": ["platform.search_normal(r.name)", "st.route_id", "st.sequence"],
-    "name": ["platform.search_normal(st.name)"],
-    "pickup_time": ["st.pickup_time nulls last"]
-  }$$,
-  p_unversioned_fields => '{student_count}', p_writable => '{route_id,name,sequence,pickup_time,drop_time,latitude,longitude}');
+  p_equals => '{route_id}',
+  p_default_sort => 'sequence',
+  p_writable => '{route_id,name,sequence,pickup_time,drop_time,latitude,longitude}',
+  p_unversioned_fields => '{student_count}');
+select core.define_sort('stop', 'sequence', 'platform.search_normal(r.name)', 'st.route_id', 'st.sequence');
+select core.define_sort('stop', 'name', 'platform.search_normal(st.name)');
+select core.define_sort('stop', 'pickup_time', 'st.pickup_time nulls last');
 
-select core.define_functions('transport_routes', 'route', '{
-  "list": "Routes by name. Searches name, code, start and end point. Filters: bus_id and driver_id (default or today''s), is_active.",
-  "get": "One route. Raises not_found."
-}');
-select core.define_functions('transport_stops', 'stop', '{
-  "list": "Stops by route and sequence. Searches stop and route. Filter: route_id.",
-  "get": "One stop. Raises not_found."
-}');
+select core.define_functions('transport_routes', 'route',
+  p_list =>
+    'Routes by name. Searches name, code, start and end point. Filters: bus_id and driver_id (default or today''s), '
+    'is_active.',
+  p_get => 'One route. Raises not_found.');
+select core.define_functions('transport_stops', 'stop',
+  p_list => 'Stops by route and sequence. Searches stop and route. Filter: route_id.',
+  p_get => 'One stop. Raises not_found.');
 
 create function api.transport_routes_create(p jsonb) returns json language plpgsql as $$
 declare
@@ -184,7 +210,8 @@ begin
     limit 1;
   if found then
     perform core.refuse_field('conflict', 'pickup_time', format(
-      'The pickup time of %s must not be later than that of %s, which comes after it.', v_stop.name_before, v_stop.name));
+      'The pickup time of %s must not be later than that of %s, which comes after it.',
+      v_stop.name_before, v_stop.name));
   end if;
   -- The bus may drive home in the same order or in the reverse order.
   if (

@@ -1,18 +1,30 @@
 -- /api/transport/bus-assignments and /api/transport/schedules: the bus, driver and attendant of each route and day. An
 -- exception overrides the assignment of the day, which overrides the default bus and driver of the route.
 
-insert into core.operation (name, access, permission, allows_own_rows, feature, writes, idempotent, record) values
-  ('transport_schedules_list', 'tenant', 'transport.read', true, 'transport', false, false, null),
-  ('transport_exceptions_list', 'tenant', 'transport.read', false, 'transport', false, false, null),
-  ('transport_exceptions_get', 'tenant', 'transport.read', false, 'transport', false, false, 'route_exception'),
-  ('transport_exceptions_create', 'tenant', 'transport.manage', false, 'transport', true, true, 'route_exception'),
-  ('transport_exceptions_delete', 'tenant', 'transport.manage', false, 'transport', true, false, 'route_exception'),
-  ('transport_conflict_check', 'tenant', 'transport.read', false, 'transport', false, false, null),
-  ('transport_assignments_list', 'tenant', 'transport.read', false, 'transport', false, false, null),
-  ('transport_assignments_create', 'tenant', 'transport.manage', false, 'transport', true, true, 'bus_assignment'),
-  ('transport_assignments_get', 'tenant', 'transport.read', false, 'transport', false, false, 'bus_assignment'),
-  ('transport_assignments_update', 'tenant', 'transport.manage', false, 'transport', true, false, 'bus_assignment'),
-  ('transport_assignments_delete', 'tenant', 'transport.manage', false, 'transport', true, false, 'bus_assignment');
+select core.define_operation('transport_schedules_list', p_permission => 'transport.read', p_allows_own_rows => true,
+  p_feature => 'transport');
+select core.define_operation('transport_exceptions_list', p_permission => 'transport.read', p_feature => 'transport');
+select core.define_operation('transport_exceptions_get', p_permission => 'transport.read', p_feature => 'transport',
+  p_record => 'route_exception');
+select core.define_operation('transport_exceptions_create', p_permission => 'transport.manage',
+  p_feature => 'transport', p_idempotent => true, p_record => 'route_exception',
+  p_errors => '{conflict,schedule_conflict,invalid_reference}');
+select core.define_operation('transport_exceptions_delete', p_permission => 'transport.manage',
+  p_feature => 'transport', p_record => 'route_exception', p_errors => '{schedule_conflict}');
+select core.define_operation('transport_conflict_check', p_permission => 'transport.read', p_feature => 'transport',
+  p_errors => '{not_found}');
+select core.define_operation('transport_assignments_list', p_permission => 'transport.read',
+  p_feature => 'transport');
+select core.define_operation('transport_assignments_create', p_permission => 'transport.manage',
+  p_feature => 'transport', p_idempotent => true, p_record => 'bus_assignment',
+  p_errors => '{conflict,schedule_conflict,invalid_reference}');
+select core.define_operation('transport_assignments_get', p_permission => 'transport.read', p_feature => 'transport',
+  p_record => 'bus_assignment');
+select core.define_operation('transport_assignments_update', p_permission => 'transport.manage',
+  p_feature => 'transport', p_record => 'bus_assignment',
+  p_errors => '{conflict,schedule_conflict,invalid_reference}');
+select core.define_operation('transport_assignments_delete', p_permission => 'transport.manage',
+  p_feature => 'transport', p_record => 'bus_assignment', p_errors => '{invalid_state}');
 
 create function api.transport_plan(p_first date, p_last date)
   returns table (
@@ -84,74 +96,81 @@ comment on function api.transport_plan is
 select core.define_record('transport_schedule', p_table => 'route', p_key => 'r.id',
   p_source => 'api.transport_plan(core.today(), core.today()) t join route r on r.id = t.route_id',
   p_columns => $$
-    t.date, extract(isodow from t.date)::integer as day_of_week, r.id as route_id, r.name as route_name, r.code as route_code, t.status, t.reason, t.exception_id, t.assignment_id,
-    t.bus_id, t.registration_number as bus_registration_number, t.driver_id, t.driver_name, t.driver_phone, t.staff_id, t.staff_name,
+    t.date, extract(isodow from t.date)::integer as day_of_week, r.id as route_id, r.name as route_name,
+    r.code as route_code, t.status, t.reason, t.exception_id, t.assignment_id,
+    t.bus_id, t.registration_number as bus_registration_number, t.driver_id, t.driver_name, t.driver_phone, t.staff_id,
+    t.staff_name,
     (select coalesce(json_agg(json_build_object('id', st.id, 'name', st.name, 'sequence', st.sequence,
-         'pickup_time', to_char(st.pickup_time, 'HH24:MI'), 'drop_time', to_char(st.drop_time, 'HH24:MI')) order by st.sequence), '[]')
+         'pickup_time', to_char(st.pickup_time, 'HH24:MI'), 'drop_time', to_char(st.drop_time, 'HH24:MI'))
+           order by st.sequence), '[]')
        from stop st where st.route_id = r.id and st.deleted_at is null) as stops
   $$,
-  p_condition => $$current_setting('app.scope', true) <> 'own' or r.id in (select e.route_id from transport_enrollment e where e.student_id = core.student_id() and e.status = 'active')$$,
+  p_condition => $$
+    current_setting('app.scope', true) <> 'own'
+      or r.id in (select e.route_id from transport_enrollment e where e.student_id = core.student_id()
+      and e.status = 'active')
+  $$,
   p_search => $$platform.search_normal(concat_ws(' ', r.name, r.code))$$,
-  p_filters => $${
-    "date": "t.date = :value::date",
-    "from_date": "t.date >= :value::date",
-    "to_date": "t.date <= :value::date",
-    "route_id": "r.id = :value::bigint",
-    "bus_id": "t.bus_id = :value::bigint",
-    "driver_id": "t.driver_id = :value::bigint"
-  }$$,
-  p_default_sort => 'date', p_sorts => $${
-    "date": ["t.date", "platform.search_normal(r.name)"],
-    "route_name": ["platform.search_normal(r.name)", "r.id", "t.date"]
-  }$$);
+  p_equals => '{t.date,t.bus_id,t.driver_id}',
+  p_default_sort => 'date');
+select core.define_filter('transport_schedule', 'from_date', 't.date >= :value::date');
+select core.define_filter('transport_schedule', 'to_date', 't.date <= :value::date');
+select core.define_filter('transport_schedule', 'route_id', 'r.id = :value::bigint');
+select core.define_sort('transport_schedule', 'date', 't.date', 'platform.search_normal(r.name)');
+select core.define_sort('transport_schedule', 'route_name', 'platform.search_normal(r.name)', 'r.id', 't.date');
 
 select core.define_record('bus_assignment', p_table => 'bus_assignment', p_key => 'a.id',
-  p_source => 'bus_assignment a join bus b on b.id = a.bus_id join route r on r.id = a.route_id join driver d on d.id = a.driver_id left join transport_staff st on st.id = a.staff_id',
+  p_source => $$
+    bus_assignment a join bus b on b.id = a.bus_id join route r on r.id = a.route_id
+      join driver d on d.id = a.driver_id left join transport_staff st on st.id = a.staff_id
+  $$,
   p_columns => $$
-    a.id, a.bus_id, b.registration_number as bus_registration_number, a.route_id, r.name as route_name, a.driver_id, d.name as driver_name,
-    a.staff_id, st.name as staff_name, a.starts_on, a.ends_on, core.today() between a.starts_on and coalesce(a.ends_on, 'infinity') as is_current, a.created_at, a.updated_at
+    a.id, a.bus_id, b.registration_number as bus_registration_number, a.route_id, r.name as route_name, a.driver_id,
+    d.name as driver_name,
+    a.staff_id, st.name as staff_name, a.starts_on, a.ends_on,
+    core.today() between a.starts_on and coalesce(a.ends_on, 'infinity') as is_current, a.created_at, a.updated_at
   $$,
   p_search => $$platform.search_normal(concat_ws(' ', b.registration_number, r.name, d.name, st.name))$$,
-  p_filters => $${
-    "bus_id": "a.bus_id = :value::bigint",
-    "route_id": "a.route_id = :value::bigint",
-    "driver_id": "a.driver_id = :value::bigint",
-    "staff_id": "a.staff_id = :value::bigint",
-    "date": ":value::date between a.starts_on and coalesce(a.ends_on, 'infinity')"
-  }$$,
-  p_default_sort => 'starts_on', p_default_order => 'desc', p_sorts => $${
-    "starts_on": ["a.starts_on"],
-    "ends_on": ["a.ends_on nulls last"],
-    "route_name": ["platform.search_normal(r.name)"]
-  }$$,
-  p_unversioned_fields => '{is_current}', p_writable => '{bus_id,route_id,driver_id,staff_id,starts_on,ends_on}');
+  p_equals => '{bus_id,route_id,driver_id,staff_id}',
+  p_default_sort => 'starts_on', p_default_order => 'desc',
+  p_writable => '{bus_id,route_id,driver_id,staff_id,starts_on,ends_on}',
+  p_unversioned_fields => '{is_current}');
+select core.define_filter('bus_assignment', 'date', $$
+  :value::date between a.starts_on and coalesce(a.ends_on, 'infinity')
+$$);
+select core.define_sort('bus_assignment', 'starts_on', 'a.starts_on');
+select core.define_sort('bus_assignment', 'ends_on', 'a.ends_on nulls last');
+select core.define_sort('bus_assignment', 'route_name', 'platform.search_normal(r.name)');
 
 select core.define_record('route_exception', p_table => 'route_exception', p_key => 'x.id',
-  p_source => 'route_exception x join route r on r.id = x.route_id left join bus b on b.id = x.bus_id left join driver d on d.id = x.driver_id',
+  p_source => $$
+    route_exception x join route r on r.id = x.route_id left join bus b on b.id = x.bus_id
+      left join driver d on d.id = x.driver_id
+  $$,
   p_columns => $$
-    x.id, x.route_id, r.name as route_name, x.date, x.kind, x.bus_id, b.registration_number as bus_registration_number, x.driver_id, d.name as driver_name,
+    x.id, x.route_id, r.name as route_name, x.date, x.kind, x.bus_id, b.registration_number as bus_registration_number,
+    x.driver_id, d.name as driver_name,
     x.reason, x.created_at, x.updated_at
   $$,
   p_search => $$platform.search_normal(concat_ws(' ', r.name, b.registration_number, d.name, x.reason))$$,
-  p_filters => $${
-    "route_id": "x.route_id = :value::bigint",
-    "bus_id": "x.bus_id = :value::bigint",
-    "driver_id": "x.driver_id = :value::bigint",
-    "kind": "x.kind = :value",
-    "from_date": "x.date >= :value::date",
-    "to_date": "x.date <= :value::date"
-  }$$,
-  p_default_sort => 'date', p_default_order => 'desc', p_sorts => '{"date": ["x.date"], "created_at": ["x.created_at"]}',
+  p_equals => '{route_id,bus_id,driver_id,kind}',
+  p_default_sort => 'date', p_default_order => 'desc',
   p_writable => '{route_id,date,kind,bus_id,driver_id,reason}');
+select core.define_filter('route_exception', 'from_date', 'x.date >= :value::date');
+select core.define_filter('route_exception', 'to_date', 'x.date <= :value::date');
+select core.define_sort('route_exception', 'date', 'x.date');
+select core.define_sort('route_exception', 'created_at', 'x.created_at');
 
-select core.define_functions('transport_exceptions', 'route_exception', '{
-  "list": "Exceptions, latest day first. Searches route, bus, driver and reason. Filters: route_id, bus_id, driver_id, kind, from_date, to_date.",
-  "get": "One exception. Raises not_found."
-}');
-select core.define_functions('transport_assignments', 'bus_assignment', '{
-  "list": "Assignments, latest first. Searches bus, route, driver and attendant. Filters: bus_id, route_id, driver_id, staff_id, date.",
-  "get": "One assignment. Raises not_found."
-}');
+select core.define_functions('transport_exceptions', 'route_exception',
+  p_list =>
+    'Exceptions, latest day first. Searches route, bus, driver and reason. Filters: route_id, bus_id, driver_id, '
+    'kind, from_date, to_date.',
+  p_get => 'One exception. Raises not_found.');
+select core.define_functions('transport_assignments', 'bus_assignment',
+  p_list =>
+    'Assignments, latest first. Searches bus, route, driver and attendant. Filters: bus_id, route_id, driver_id, '
+    'staff_id, date.',
+  p_get => 'One assignment. Raises not_found.');
 
 create function api.transport_schedules_list(p jsonb) returns json language plpgsql stable as $$
 declare
@@ -388,7 +407,7 @@ begin
 end $$;
 comment on function api.transport_exceptions_create is
   'Cancels a route on one day, or replaces its bus or driver: {route_id, date, kind, bus_id, driver_id, reason}. '
-  'Raises conflict if the route already has an exception on that day, schedule_conflict for a replacement that is busy.';
+  'Raises conflict if the route already has an exception on that day, schedule_conflict for a busy replacement.';
 
 create function api.transport_exceptions_delete(p jsonb) returns json language plpgsql as $$
 declare

@@ -1,40 +1,49 @@
 -- /api/transport/dashboard, /fee-plans and /export, and the functions that the other transport files share.
 
-insert into core.operation (name, access, permission, feature, writes, idempotent, record) values
-  ('transport_dashboard', 'tenant', 'transport.read', 'transport', false, false, null),
-  ('transport_fee_plans_list', 'tenant', 'transport.read', 'transport', false, false, null),
-  ('transport_fee_plans_create', 'tenant', 'transport.manage', 'transport', true, true, 'transport_fee_plan'),
-  ('transport_fee_plans_get', 'tenant', 'transport.read', 'transport', false, false, 'transport_fee_plan'),
-  ('transport_fee_plans_update', 'tenant', 'transport.manage', 'transport', true, false, 'transport_fee_plan'),
-  ('transport_fee_plans_delete', 'tenant', 'transport.manage', 'transport', true, false, 'transport_fee_plan'),
-  ('transport_fee_plans_generate', 'tenant', 'fee.manage', 'transport', true, true, null),
-  ('transport_contact_sheet', 'tenant', 'transport.read', 'transport', false, false, null);
+select core.define_operation('transport_dashboard', p_permission => 'transport.read', p_feature => 'transport');
+select core.define_operation('transport_fee_plans_list', p_permission => 'transport.read', p_feature => 'transport');
+select core.define_operation('transport_fee_plans_create', p_permission => 'transport.manage',
+  p_feature => 'transport', p_idempotent => true, p_record => 'transport_fee_plan',
+  p_errors => '{conflict,invalid_reference}');
+select core.define_operation('transport_fee_plans_get', p_permission => 'transport.read', p_feature => 'transport',
+  p_record => 'transport_fee_plan');
+select core.define_operation('transport_fee_plans_update', p_permission => 'transport.manage',
+  p_feature => 'transport', p_record => 'transport_fee_plan', p_errors => '{conflict,in_use,invalid_reference}');
+select core.define_operation('transport_fee_plans_delete', p_permission => 'transport.manage',
+  p_feature => 'transport', p_record => 'transport_fee_plan', p_errors => '{in_use}');
+select core.define_operation('transport_fee_plans_generate', p_permission => 'fee.manage', p_feature => 'transport',
+  p_idempotent => true, p_errors => '{conflict,invalid_state,invalid_reference}');
+select core.define_operation('transport_contact_sheet', p_permission => 'transport.read', p_feature => 'transport',
+  p_errors => '{not_found}');
 
 -- A plan is a fee structure with one component, which holds its name, amount and frequency, so that all fees of a
 -- school are billed and paid in one place.
 select core.define_record('transport_fee_plan', p_table => 'transport_fee_plan', p_key => 'fp.id',
   p_source => $$
-    transport_fee_plan fp join fee_component fc on fc.id = fp.fee_component_id join fee_structure fs on fs.id = fc.fee_structure_id
+    transport_fee_plan fp join fee_component fc on fc.id = fp.fee_component_id
+      join fee_structure fs on fs.id = fc.fee_structure_id
     join academic_year y on y.id = fs.academic_year_id left join route r on r.id = fp.route_id
   $$,
   p_columns => $$
-    fp.id, fs.name, fs.academic_year_id, y.name as academic_year_name, fp.route_id, r.name as route_name, fp.min_km, fp.max_km, fc.amount, fc.frequency,
+    fp.id, fs.name, fs.academic_year_id, y.name as academic_year_name, fp.route_id, r.name as route_name, fp.min_km,
+    fp.max_km, fc.amount, fc.frequency,
     fs.id as fee_structure_id, (select count(*) from transport_enrollment e join route ridden on ridden.id = e.route_id
-      where e.status = 'active' and api.fee_plan_applies(ridden.id, ridden.distance_km, fp.route_id, fp.min_km, fp.max_km)) as student_count,
+      where e.status = 'active' and api.fee_plan_applies(ridden.id, ridden.distance_km, fp.route_id, fp.min_km,
+        fp.max_km)) as student_count,
     fp.created_at, fp.updated_at
   $$,
   p_search => 'platform.search_normal(fs.name)',
-  p_filters => $${
-    "route_id": "fp.route_id = :value::bigint",
-    "academic_year_id": "fs.academic_year_id = :value::bigint"
-  }$$,
-  p_default_sort => 'name', p_sorts => '{"name": ["platform.search_normal(fs.name)"], "amount": ["fc.amount"], "created_at": ["fp.created_at"]}',
-  p_unversioned_fields => '{student_count}', p_writable => '{route_id,min_km,max_km}');
+  p_equals => '{route_id,fs.academic_year_id}',
+  p_default_sort => 'name',
+  p_writable => '{route_id,min_km,max_km}',
+  p_unversioned_fields => '{student_count}');
+select core.define_sort('transport_fee_plan', 'name', 'platform.search_normal(fs.name)');
+select core.define_sort('transport_fee_plan', 'amount', 'fc.amount');
+select core.define_sort('transport_fee_plan', 'created_at', 'fp.created_at');
 
-select core.define_functions('transport_fee_plans', 'transport_fee_plan', '{
-  "list": "Fee plans by name; search over the name; filters route_id, academic_year_id.",
-  "get": "One fee plan, or not_found."
-}');
+select core.define_functions('transport_fee_plans', 'transport_fee_plan',
+  p_list => 'Fee plans by name. Searches the name. Filters: route_id, academic_year_id.',
+  p_get => 'One fee plan. Raises not_found.');
 
 create function api.transport_delete(p_table text, p_id bigint) returns json language plpgsql as $$
 declare
@@ -61,8 +70,8 @@ begin
   return json_build_object('id', p_id);
 end $$;
 comment on function api.transport_delete is
-  'Soft-deletes a row of bus, driver or transport_staff. Raises in_use while a route, a current or future assignment or '
-  'a future replacement uses it.';
+  'Soft-deletes a row of bus, driver or transport_staff. Raises in_use while a route, a current or future assignment '
+  'or a future replacement uses it.';
 
 create function api.transport_require(p_table text, p_id bigint, p_path text) returns void language plpgsql as $$
 declare

@@ -1,32 +1,39 @@
 -- /api/users: who can log in to this school.
 
-insert into core.operation (name, access, permission, writes, idempotent, record, content) values
-  ('users_list', 'tenant', 'user.read', false, false, null, null),
-  ('users_get', 'tenant', 'user.read', false, false, 'user', null),
-  ('users_picture', 'tenant', 'user.read', false, false, null, 'gives'),
-  ('users_create', 'tenant', 'user.create', true, true, 'user', null),
-  ('users_update', 'tenant', 'user.update', true, false, 'user', null),
-  ('users_delete', 'tenant', 'user.delete', true, false, 'user', null);
+select core.define_operation('users_list', p_permission => 'user.read');
+select core.define_operation('users_get', p_permission => 'user.read', p_record => 'user');
+select core.define_operation('users_picture', p_permission => 'user.read', p_content => 'gives');
+select core.define_operation('users_create', p_permission => 'user.create', p_idempotent => true, p_record => 'user',
+  p_errors => '{conflict,invalid_reference}');
+select core.define_operation('users_update', p_permission => 'user.update', p_record => 'user',
+  p_errors => '{conflict,invalid_reference}');
+select core.define_operation('users_delete', p_permission => 'user.delete', p_record => 'user',
+  p_errors => '{conflict}');
 
-select core.define_record('user', p_table => 'user_account', p_key => 'u.id', p_source => 'user_account u', p_columns => $$
+select core.define_record('user', p_table => 'user_account', p_key => 'u.id', p_one_row_per_key => true,
+  p_source => 'user_account u',
+  p_columns => $$
   u.id, u.email, u.first_name, u.last_name, u.phone, u.is_active, u.email_verified_at is not null as email_verified,
   '/api/users/' || u.id || '/picture?v=' || u.profile_picture_id as profile_picture_url,
-  (select coalesce(json_agg(ur.role_id order by ur.role_id), '[]') from user_role ur where ur.user_id = u.id) as role_ids,
-  (select coalesce(json_agg(r.name order by r.id), '[]') from user_role ur join role r on r.id = ur.role_id where ur.user_id = u.id) as roles,
+  (select coalesce(json_agg(ur.role_id order by ur.role_id), '[]') from user_role ur
+    where ur.user_id = u.id) as role_ids,
+  (select coalesce(json_agg(r.name order by r.id), '[]') from user_role ur join role r on r.id = ur.role_id
+    where ur.user_id = u.id) as roles,
   u.last_login_at, u.created_at, u.updated_at
-$$, p_condition => 'u.deleted_at is null', p_search => 'u.search_text',
-  p_filters => $${
-    "role_id": "u.id in (select user_id from user_role where role_id = :value::bigint)",
-    "is_active": "u.is_active = :value::boolean"
-  }$$,
-  p_default_sort => 'last_name', p_sorts => $${
-    "last_name": ["platform.search_normal(u.last_name)", "platform.search_normal(u.first_name)"],
-    "first_name": ["platform.search_normal(u.first_name)"],
-    "email": ["u.email"],
-    "created_at": ["u.created_at"],
-    "last_login_at": ["u.last_login_at nulls last"]
-  }$$,
-  p_unversioned_fields => '{last_login_at}', p_writable => '{email,first_name,last_name,phone,is_active,password_hash}');
+  $$,
+  p_condition => 'u.deleted_at is null',
+  p_search => 'u.search_text',
+  p_equals => '{is_active}',
+  p_default_sort => 'last_name',
+  p_writable => '{email,first_name,last_name,phone,is_active,password_hash}',
+  p_unversioned_fields => '{last_login_at}');
+select core.define_filter('user', 'role_id', 'u.id in (select user_id from user_role where role_id = :value::bigint)');
+select core.define_sort('user', 'last_name',
+  'platform.search_normal(u.last_name)', 'platform.search_normal(u.first_name)');
+select core.define_sort('user', 'first_name', 'platform.search_normal(u.first_name)');
+select core.define_sort('user', 'email', 'u.email');
+select core.define_sort('user', 'created_at', 'u.created_at');
+select core.define_sort('user', 'last_login_at', 'u.last_login_at nulls last');
 
 -- Kept beside the id of who did something, since not everybody sees every user.
 create function api.user_name() returns text language sql stable as $$

@@ -1,60 +1,103 @@
--- What the dispatcher and the facade look up: errors, permissions, roles of a new school, operations, records.
+-- The registries that the dispatcher and the facade read: errors, permissions, default roles, operations, records.
 create schema if not exists core;
 create schema if not exists api;
-comment on schema core is 'Context, errors, permissions, the dispatcher, audit, enqueueing. Installed whole after the migrations.';
-comment on schema api is 'One function per operation, (params jsonb) returns json. Installed whole after the migrations.';
+comment on schema core is 'Context, errors, permissions, the dispatcher, audit, jobs. Reinstalled after every migration.';
+comment on schema api is 'One function per operation, (params jsonb) returns json. Reinstalled after every migration.';
 
 create table core.error (
   name text primary key,
   sqlstate text not null unique,
   status integer not null
 );
-comment on table core.error is 'The error registry, filled from src/domain/errors.ts at installation.';
+comment on table core.error is 'The error registry, copied from src/domain/errors.ts at installation.';
 
 create table core.permission (
   id integer primary key,
   name text not null unique,
   description text not null
 );
-comment on table core.permission is 'The catalogue of permissions. An id is never used again.';
+comment on table core.permission is 'The permission catalog. An id is never reused.';
 
 create table core.default_role (
   name text primary key,
   description text not null,
   permissions text[] not null
 );
-comment on table core.default_role is 'The system roles that every school begins with. The admin role has every permission.';
+comment on table core.default_role is 'The system roles that every new school gets. The admin role has every permission.';
 
 create table core.operation (
   name text primary key,
-  access text not null constraint operation_access_check check (access in ('public', 'token', 'feed', 'refresh', 'any', 'tenant', 'platform', 'analyst')),
+  access text not null constraint operation_access_check
+    check (access in ('public', 'token', 'feed', 'refresh', 'any', 'tenant', 'platform', 'analyst')),
   permission text references core.permission (name) on delete restrict,
-  allows_own_rows boolean not null default false,
+  allows_own_rows boolean not null,
   role text,
   feature text,
-  needs_setup boolean not null default false,
-  needs_subscription boolean not null default false,
-  writes boolean not null,
-  idempotent boolean not null default false,
+  needs_setup boolean not null,
+  needs_subscription boolean not null,
+  writes boolean,
+  idempotent boolean not null,
   record text,
   lock_first text,
   content text constraint operation_content_check check (content in ('takes', 'gives')),
-  errors text[] not null default '{}'
+  errors text[] not null
 );
-comment on table core.operation is 'Every operation that the dispatcher will run, and who may run it. Each is registered beside its function in db/api.';
-comment on column core.operation.access is 'public: nobody is logged in, the school is named; token: a one-time token names school and user; feed: the token of a calendar feed names both, and the rights are those that the user has now; refresh: a refresh token; any: a user or an operator; tenant: a user of a school; platform: an operator with the admin role; analyst: an operator, whatever their role.';
-comment on column core.operation.permission is 'The permission that the user needs; null where the operation shows only what is the user''s own or harmless.';
-comment on column core.operation.allows_own_rows is 'True: a student or a teacher without the permission may run it too, for what is their own.';
+comment on table core.operation is
+  'Every operation that core.call can run, and who may run it. Defined beside its function in db/api.';
+comment on column core.operation.access is
+  'public: no login, the request names the school; token: a one-time token names the school and the user; '
+  'feed: a calendar feed token names both, with the current permissions of the user; refresh: a refresh token; '
+  'any: a user or an operator; tenant: a user of a school; platform: an operator with the admin role; '
+  'analyst: any operator.';
+comment on column core.operation.permission is
+  'The permission that the user needs. Null when the operation shows only harmless data or the user''s own.';
+comment on column core.operation.allows_own_rows is
+  'True: a student or a teacher without the permission may run it too, limited to their own rows.';
 comment on column core.operation.role is 'The role that the user needs.';
-comment on column core.operation.writes is 'False: the dispatcher makes the transaction read-only.';
-comment on column core.operation.idempotent is 'True: an Idempotency-Key gives the first answer again.';
-comment on column core.operation.record is 'The record that `id` names, or that there is one of: what If-Match is compared with.';
-comment on column core.operation.lock_first is 'The record, of which there is one, that is locked before all others: such operations of a school take turns, in whatever order they lock the rest.';
-comment on column core.operation.errors is 'The errors that its functions raise by name, read from them at installation (db/errors.sql).';
-comment on column core.operation.content is 'takes: the dispatcher stores the bytes of the request, if it has some, in the table file and adds file_id to the parameters; gives: the operation answers api.file_answer, and the dispatcher adds the bytes, or the part of them that was asked for.';
+comment on column core.operation.writes is
+  'Whether the function is volatile. If not, core.call makes the transaction read-only. Set by db/finish.sql.';
+comment on column core.operation.idempotent is
+  'True: a repeated Idempotency-Key returns the first answer instead of running the operation again.';
+comment on column core.operation.record is
+  'The record that the parameter id names, or a record that exists once. If-Match is compared with its version.';
+comment on column core.operation.lock_first is
+  'A record that exists once and is locked before all others, so that such operations of a school run one at a time '
+  'and cannot deadlock, whatever they lock next.';
+comment on column core.operation.errors is
+  'The errors that the operation itself can answer. Errors that follow from the other columns or from the route '
+  '(forbidden, validation_error, not_found for an id in the path, ...) are added in src/http/openapi.ts.';
+comment on column core.operation.content is
+  'takes: core.call stores the uploaded bytes, if any, in the table file and adds file_id to the parameters; '
+  'gives: the operation answers api.file_answer, and core.call adds the bytes or the requested range.';
 
-create type core.rights as (permissions text[], own_permissions text[], taught_permissions text[], roles text[], student_id bigint);
-comment on type core.rights is 'What a user may do, as a session carries it. own_permissions: those that only the student role gives, which reach no further than the user''s own rows. taught_permissions: those that only the roles teacher and student give, which reach no further than the classes that the user teaches.';
+-- Defines an operation. The columns of core.operation explain the parameters; db/finish.sql sets `writes`.
+create function core.define_operation(
+  p_name text, p_access text default 'tenant', p_permission text default null, p_allows_own_rows boolean default false,
+  p_role text default null, p_feature text default null, p_needs_setup boolean default false,
+  p_needs_subscription boolean default false, p_idempotent boolean default false, p_record text default null,
+  p_lock_first text default null, p_content text default null, p_errors text[] default '{}'
+) returns void language plpgsql as $define$
+declare
+  v_unknown text := (
+    select string_agg(error, ', ') from unnest(p_errors) error where error not in (select name from core.error));
+begin
+  if v_unknown is not null then
+    raise exception 'The operation % declares errors that src/domain/errors.ts does not define: %.', p_name, v_unknown;
+  end if;
+  insert into core.operation (name, access, permission, allows_own_rows, role, feature, needs_setup, needs_subscription,
+      idempotent, record, lock_first, content, errors)
+    values (p_name, p_access, p_permission, p_allows_own_rows, p_role, p_feature, p_needs_setup, p_needs_subscription,
+      p_idempotent, p_record, p_lock_first, p_content, p_errors);
+end $define$;
+comment on function core.define_operation is 'Defines an operation: who may run it and which errors it can answer.';
+
+create type core.rights as (
+  permissions text[], own_permissions text[], taught_permissions text[], roles text[], student_id bigint
+);
+comment on type core.rights is
+  'The effective permissions of a user, as stored in a session. own_permissions: granted only by the student role, '
+  'limited to the user''s own rows. taught_permissions: granted only by the roles teacher and student, limited to the '
+  'classes that the user teaches.';
 
 create table core.record (
   name text primary key,
@@ -63,37 +106,62 @@ create table core.record (
   is_single boolean not null,
   columns text not null,
   source text not null,
-  one_row_per_key boolean not null generated always as (key like '%.id' and replace(source, 'left join', '') !~ 'join|,|\(') stored,
+  one_row_per_key boolean not null,
   condition text not null,
   search text,
-  filters jsonb not null,
-  sorts jsonb not null,
+  filters jsonb not null default '{}',
+  sorts jsonb not null default '{}',
   default_sort text,
   default_order text not null,
   writable text[] not null,
   unversioned_fields text[] not null,
   reader text not null
 );
-comment on column core.record.is_single is 'There is one of it, which every school has: no id names it, its key is 1.';
-comment on column core.record.unversioned_fields is 'Fields that change without an edit of the record: no part of its version.';
-comment on column core.record.one_row_per_key is 'Whether the key is the id of a table, and the source that table and left joins alone, which add no rows: a left join is by a unique key.';
-comment on column core.record.condition is 'What makes a row one of the record; speaks of the main table only, since updates use it without the joins.';
-comment on column core.record.search is 'SQL text in which each word must be; or a condition, where the words stand in tables that are better searched apart: on each word, :pattern; or on all of them, :patterns, where :pattern is the longest, for which an index helps.';
-comment on column core.record.filters is '{query parameter: SQL condition with :value}.';
-comment on column core.record.sorts is '{sort: [SQL expressions]}, with «nulls last» on an expression that can be null.';
-comment on column core.record.reader is 'The function of api that shows one record: what If-Match is compared with.';
-comment on table core.record is 'How a record is shown, searched, filtered, sorted, and which of its columns a request may write: the one definition that list, get, create and update share.';
+comment on table core.record is
+  'How a record is selected, searched, filtered and sorted, and which columns a request may write. '
+  'List, get, create and update share this definition.';
+comment on column core.record.key is 'The id column with its table alias, which is also the alias of the main table.';
+comment on column core.record.is_single is 'True: every school has exactly one, without an id in the path. Its key is 1.';
+comment on column core.record.columns is 'The select list of a row.';
+comment on column core.record.source is 'The from clause: the main table and its joins.';
+comment on column core.record.one_row_per_key is
+  'True: no join adds rows, so the source has one row per key. A list then finds the keys of the page first.';
+comment on column core.record.condition is
+  'The where clause that every row meets. It uses only the main table, because updates run it without the joins.';
+comment on column core.record.search is
+  'The text expression that must contain every word of the search. Or a condition, when the words are in tables that '
+  'are faster to search separately: :pattern for one word; or :patterns for all words, with :pattern for the longest '
+  'one, which an index can use.';
+comment on column core.record.filters is '{query parameter: condition with :value}, from p_equals and core.define_filter.';
+comment on column core.record.sorts is '{sort: [expressions]}, from core.define_sort.';
+comment on column core.record.unversioned_fields is
+  'Fields that change without an edit of the record. They are not part of its version.';
+comment on column core.record.reader is 'The function of api that reads one record. If-Match is compared with its answer.';
 
--- Defines a record and generates api.<name>_record(id), which answers one record as json or raises not_found.
+-- Defines a record and generates api.<name>_record(id), which returns one record as json or raises not_found.
+-- p_equals lists the filters that compare a column with the query parameter of the same name: `class_id` is a column of
+-- the main table, `s.class_id` one of the table with the alias s. Other filters: core.define_filter. Sorts:
+-- core.define_sort. The columns of core.record explain the other parameters.
 create function core.define_record(
-  p_name text, p_table text, p_columns text, p_source text, p_key text,
-  p_condition text default 'true', p_search text default null, p_filters jsonb default '{}', p_sorts jsonb default '{}',
+  p_name text, p_table text, p_columns text, p_source text, p_key text, p_one_row_per_key boolean default false,
+  p_condition text default 'true', p_search text default null, p_equals text[] default '{}',
   p_default_sort text default null, p_default_order text default 'asc', p_writable text[] default '{}',
   p_unversioned_fields text[] default '{}', p_reader text default null, p_is_single boolean default false
 ) returns void language plpgsql as $define$
+declare
+  v_column text;
 begin
-  insert into core.record (name, table_name, key, is_single, columns, source, condition, search, filters, sorts, default_sort, default_order, writable, unversioned_fields, reader)
-    values (p_name, p_table, p_key, p_is_single, p_columns, p_source, p_condition, p_search, p_filters, p_sorts, p_default_sort, p_default_order, p_writable, p_unversioned_fields || '{updated_at}', coalesce(p_reader, p_name || '_record'));
+  insert into core.record (name, table_name, key, is_single, columns, source, one_row_per_key, condition, search,
+      default_sort, default_order, writable, unversioned_fields, reader)
+    values (p_name, p_table, p_key, p_is_single, p_columns, p_source, p_one_row_per_key, p_condition, p_search,
+      p_default_sort, p_default_order, p_writable, p_unversioned_fields || '{updated_at}',
+      coalesce(p_reader, p_name || '_record'));
+  foreach v_column in array p_equals loop
+    if v_column not like '%.%' then
+      v_column := split_part(p_key, '.', 1) || '.' || v_column;
+    end if;
+    perform core.define_filter(p_name, split_part(v_column, '.', 2), v_column || ' = :value');
+  end loop;
   execute format($function$
     create function api.%1$I(p_id bigint) returns json language plpgsql stable as $body$
     declare
@@ -106,16 +174,49 @@ begin
       return v_record;
     end $body$
   $function$, p_name || '_record', p_columns, p_source, p_condition, p_key, replace(p_name, '_', ' '));
-  execute format('comment on function api.%I(bigint) is %L', p_name || '_record', format('One %s as json, or not_found.', p_name));
+  execute format('comment on function api.%I(bigint) is %L', p_name || '_record',
+    format('Returns one %s as json, or raises not_found.', p_name));
 end $define$;
+comment on function core.define_record is 'Defines a record and generates api.<name>_record(id).';
 
--- Generates those functions of a resource that need nothing but the definition of its record: list, get, create, update, delete.
--- p_says names the ones that are wanted, with what each does, for its comment; a resource writes the others itself.
-create function core.define_functions(p_resource text, p_record text, p_says jsonb) returns void language plpgsql as $define$
+create function core.define_filter(p_record text, p_parameter text, p_condition text) returns void
+  language plpgsql as $define$
+begin
+  update core.record set filters = filters || jsonb_build_object(p_parameter, p_condition)
+    where name = p_record and not filters ? p_parameter;
+  if not found then
+    raise exception 'There is no record %, or it has a filter % already.', p_record, p_parameter;
+  end if;
+end $define$;
+comment on function core.define_filter is
+  'Adds a filter to a record: a query parameter, and a condition in which :value is the value of the parameter.';
+
+create function core.define_sort(p_record text, p_name text, variadic p_expressions text[]) returns void
+  language plpgsql as $define$
+begin
+  update core.record set sorts = sorts || jsonb_build_object(p_name, p_expressions)
+    where name = p_record and not sorts ? p_name;
+  if not found then
+    raise exception 'There is no record %, or it has a sort % already.', p_record, p_name;
+  end if;
+end $define$;
+comment on function core.define_sort is
+  'Adds a sort to a record: the order by expressions in ascending order. One that can be null ends in «nulls last».';
+
+-- Generates the functions of a resource that need nothing but the definition of its record. Each parameter after
+-- p_record is the comment of the function with that verb; without it, the resource has to write the function itself.
+create function core.define_functions(
+  p_resource text, p_record text, p_list text default null, p_get text default null, p_create text default null,
+  p_update text default null, p_delete text default null
+) returns void language plpgsql as $define$
 declare
   v_function record;
 begin
-  for v_function in select key as verb, p_resource || '_' || key as name, value as says from jsonb_each_text(p_says) loop
+  for v_function in
+    select p_resource || '_' || verb as name, verb, comment from (
+      values ('list', p_list), ('get', p_get), ('create', p_create), ('update', p_update), ('delete', p_delete)
+    ) function (verb, comment) where comment is not null
+  loop
     execute format(case v_function.verb
       when 'list' then $list$
         create function api.%1$I(p jsonb) returns json language sql stable as $$
@@ -149,6 +250,8 @@ begin
         $$
       $delete$
     end, v_function.name, p_record, p_record || '_record', (select table_name from core.record where name = p_record));
-    execute format('comment on function api.%I(jsonb) is %L', v_function.name, v_function.says);
+    execute format('comment on function api.%I(jsonb) is %L', v_function.name, v_function.comment);
   end loop;
 end $define$;
+comment on function core.define_functions is
+  'Generates those of list, get, create, update and delete that need nothing but the definition of a record.';

@@ -33,7 +33,7 @@ async function manifest(): Promise<SqlFile[]> {
     ...(await sqlFiles('db/seed')),
     ...(await sqlFiles('db/api')),
     ...(await sqlFiles('db/analytics')),
-    await sqlFile('db/errors.sql'),
+    await sqlFile('db/finish.sql'),
     await sqlFile('db/grants.sql'),
   ];
 }

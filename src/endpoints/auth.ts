@@ -170,7 +170,6 @@ export const auth = resource('/auth', 'Auth', 'Log-in, sessions, the own profile
       'By e-mail and password, and the school by tenant_id or subdomain; an operator sends is_platform instead. The refresh token comes in the header X-Refresh-Token; with refresh_cookie as the cookie `refresh_token` (`__Host-refresh_token` with https), HttpOnly and SameSite=Strict.',
     body: Login,
     answer: LoginAnswer,
-    errors: ['invalid_credentials'],
     handler: login,
   },
   'POST /logout': {
@@ -186,7 +185,6 @@ export const auth = resource('/auth', 'Auth', 'Log-in, sessions, the own profile
     description:
       'From the header X-Refresh-Token or, without it, the cookie of a log-in with refresh_cookie, which is taken from pages of this origin only (403 else). ' +
       'The next refresh token comes in the same way; the one that was sent is used up.',
-    errors: ['forbidden'],
     answer: z.object({ access_token: z.string() }).meta({ id: 'RefreshAnswer' }),
     handler: refresh,
   },
@@ -222,7 +220,6 @@ export const auth = resource('/auth', 'Auth', 'Log-in, sessions, the own profile
     description: 'Ends your other sessions.',
     body: z.strictObject({ current_password: z.string().min(1).max(200), password }).meta({ id: 'PasswordChange' }),
     answer: Identified,
-    errors: ['invalid_credentials', 'forbidden'],
     handler: changePassword,
   },
   'POST /password/forgot': {

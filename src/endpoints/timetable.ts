@@ -369,7 +369,6 @@ export const timetable = resource(
       ].join('\n\n'),
       body: GenerateInput,
       answer: Generated,
-      errors: ['schedule_conflict'],
       handler: generate,
     },
     'GET /slots': {

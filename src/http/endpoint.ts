@@ -1,6 +1,6 @@
 import type { Request, Response } from 'express';
 import type { z } from 'zod';
-import { ApiError, type ErrorName } from '../domain/errors.ts';
+import { ApiError } from '../domain/errors.ts';
 import type { Download } from '../domain/files.ts';
 import type { Services } from './services.ts';
 import { pathId } from './schemas.ts';
@@ -66,8 +66,6 @@ export interface Endpoint {
     /** What is wrong with a file of these types, as the end of a sentence that begins with «The picture»; undefined where nothing is. */
     fault?: (content: Buffer, contentType: string) => Promise<string | undefined>;
   };
-  /** Errors of its handler, beside those that follow from its operation. */
-  errors?: ErrorName[];
   /** The answer is bytes of these types, from an operation that gives content. */
   bytes?: string[];
   /** The answer is a stream of server-sent events, which its handler keeps. */

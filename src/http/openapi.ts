@@ -24,12 +24,12 @@ const Failure = z
           kind: z
             .string()
             .optional()
-            .meta({ description: 'Of a schedule_conflict: what conflicts.', examples: ['teacher'] }),
-          slot_id: z.int().optional().meta({ description: 'Of a schedule_conflict: the slot in the way.' }),
+            .meta({ description: 'For schedule_conflict: what conflicts.', examples: ['teacher'] }),
+          slot_id: z.int().optional().meta({ description: 'For schedule_conflict: the existing slot that conflicts.' }),
         }),
       )
       .optional()
-      .meta({ description: 'Each field at fault.' }),
+      .meta({ description: 'The invalid fields.' }),
     request_id: z.string(),
   })
   .meta({
@@ -53,28 +53,31 @@ const Ready = z
     migrations: z.boolean(),
     worker: z.boolean(),
     tenants_behind: z.int().nullable().meta({
-      description: 'Schools whose schema is older than the functions; each answers 503 until it is migrated.',
+      description: 'Schools whose tables are not migrated yet. Their requests get 503 until they are.',
     }),
   })
   .meta({ id: 'Ready' });
 
 const content = (schema: z.ZodType) => ({ 'application/json': { schema } });
 const success = (data: z.ZodType) => z.object({ success: z.literal(true), data });
-/** The headers of an answer, by name what each is. */
-const headersOf = (about: Record<string, string>) =>
-  Object.keys(about).length > 0
+/** Response headers, from their descriptions by name. */
+const headersOf = (descriptions: Record<string, string>) =>
+  Object.keys(descriptions).length > 0
     ? {
         headers: z.object(
           Object.fromEntries(
-            Object.entries(about).map(([name, description]) => [name, z.string().optional().meta({ description })]),
+            Object.entries(descriptions).map(([name, description]) => [
+              name,
+              z.string().optional().meta({ description }),
+            ]),
           ),
         ),
       }
     : {};
 const failureHeaders: Partial<Record<ErrorName, Record<string, string>>> = {
-  rate_limited: { 'Retry-After': 'Seconds until it makes sense to try again.' },
-  unavailable: { 'Retry-After': 'Seconds until it makes sense to try again.' },
-  range_not_satisfiable: { 'Content-Range': 'How long the file is: `bytes */size`.' },
+  rate_limited: { 'Retry-After': 'Seconds to wait before trying again.' },
+  unavailable: { 'Retry-After': 'Seconds to wait before trying again.' },
+  range_not_satisfiable: { 'Content-Range': 'The size of the file: `bytes */size`.' },
 };
 const failure = (...names: ErrorName[]) => ({
   description: names.map((name) => `\`${name}\`: ${errors[name].meaning}`).join(' '),
@@ -83,11 +86,11 @@ const failure = (...names: ErrorName[]) => ({
   ...headersOf(Object.assign({}, ...names.map((name) => failureHeaders[name])) as Record<string, string>),
 });
 
-/** Operations on the way of which a handler gives out a refresh token. */
+/** Operations whose handler issues a refresh token. */
 const opensSession = ['auth_credentials', 'auth_refresh'];
 
-/** What whoever shows a feed's token hears of nothing: its handler says that there is none. */
-const ofFeeds: ErrorName[] = [
+/** All errors of a calendar feed: its handler answers 404 to an invalid token, whatever the reason. */
+const feedErrors: ErrorName[] = [
   'unavailable',
   'rate_limited',
   'not_acceptable',
@@ -97,83 +100,67 @@ const ofFeeds: ErrorName[] = [
 ];
 
 /**
- * The errors that an operation can answer: those of the way to it, those that its functions raise (`core.operation.errors`), those that follow from what it
- * does to tables, and those that the endpoint names.
+ * The errors that an endpoint can answer: those that the operation declares (`core.operation.errors`), and those that
+ * follow from the route and from the other columns of `core.operation`.
  */
 function failures(endpoint: Endpoint, operation: Operation, path: string, method: string): ErrorName[] {
   const { access } = operation;
-  const isStranger = isAnonymous(operation);
-  const isOfSchool = access === 'tenant' || isStranger || access === 'any';
-  const names: [ErrorName, boolean][] = [
-    ['validation_error', true],
-    ['malformed_json', method !== 'GET'],
-    ['unauthenticated', !isStranger || access === 'refresh'],
-    ['invalid_token', access !== 'public'],
-    // A school that is closed.
-    ['invalid_token', isOfSchool],
-    ['forbidden', access === 'platform' || access === 'tenant'],
-    ['tenant_suspended', isOfSchool],
-    ['tenant_mismatch', isOfSchool],
-    ['feature_disabled', operation.feature !== null],
-    ['subscription_inactive', operation.needs_subscription],
-    ['setup_incomplete', operation.needs_setup],
-    ['tenant_not_found', access === 'public'],
-    // What is one's own may not be there.
-    [
-      'not_found',
-      /\/(:|me(\/|$))/.test(path) || endpoint.bytes !== undefined || operation.role !== null || namesRecord(endpoint),
-    ],
-    ['conflict', operation.writes],
-    ['in_use', method === 'DELETE'],
-    ['idempotency_key_reused', operation.idempotent],
-    ['precondition_failed', honoursIfMatch(endpoint, operation)],
-    ['not_acceptable', !endpoint.bytes && !endpoint.isStream],
-    ['payload_too_large', method !== 'GET'],
-    ['unsupported_media_type', method !== 'GET'],
-    ['invalid_reference', operation.writes && endpoint.body !== undefined],
-    ['range_not_satisfiable', endpoint.bytes !== undefined && operation.content === 'gives'],
-    ['rate_limited', true],
-    ['internal_error', true],
-    ['unavailable', true],
-  ];
-  const all = new Set([
-    ...names.flatMap(([name, can]) => (can ? [name] : [])),
-    ...operation.errors,
-    ...(endpoint.errors ?? []),
-  ]);
-  const order = Object.keys(errors) as ErrorName[];
-  return order.filter((name) => all.has(name) && (access !== 'feed' || ofFeeds.includes(name)));
+  const anonymous = isAnonymous(operation);
+  const isForSchools = access === 'tenant' || anonymous || access === 'any';
+  const derived: Partial<Record<ErrorName, boolean>> = {
+    validation_error: true,
+    malformed_json: method !== 'GET',
+    unauthenticated: !anonymous || access === 'refresh',
+    invalid_token: true,
+    forbidden: access === 'platform' || access === 'tenant',
+    tenant_suspended: isForSchools,
+    tenant_mismatch: isForSchools,
+    tenant_not_found: access === 'public',
+    feature_disabled: operation.feature !== null,
+    subscription_inactive: operation.needs_subscription,
+    setup_incomplete: operation.needs_setup,
+    not_found: path.includes(':'),
+    idempotency_key_reused: operation.idempotent,
+    precondition_failed: honorsIfMatch(endpoint, operation),
+    not_acceptable: !endpoint.bytes && !endpoint.isStream,
+    payload_too_large: method !== 'GET',
+    unsupported_media_type: method !== 'GET',
+    range_not_satisfiable: operation.content === 'gives',
+    rate_limited: true,
+    internal_error: true,
+    unavailable: true,
+  };
+  const names = (Object.keys(errors) as ErrorName[]).filter(
+    (name) => derived[name] === true || operation.errors.includes(name),
+  );
+  return access === 'feed' ? names.filter((name) => feedErrors.includes(name)) : names;
 }
 
-/** A record that the query of a list names narrows it; one that another query names has to be there. */
-const namesRecord = ({ query, isPage }: Endpoint) =>
-  isPage !== true && Object.keys(query?.shape ?? {}).some((name) => name.endsWith('_id'));
-
-const honoursIfMatch = (endpoint: Endpoint, operation: Operation) =>
+const honorsIfMatch = (endpoint: Endpoint, operation: Operation) =>
   operation.record !== null && operation.writes && !endpoint.isCreate;
 
-/** Who may call it, in a sentence. */
+/** Who may call the endpoint, in words. */
 function access(endpoint: Endpoint, operation: Operation): string {
   const parts = {
     public: 'Public.',
     token: 'Public, with a one-time token.',
-    feed: 'Public, with the token of a feed.',
+    feed: 'Public, with the token of a calendar feed.',
     refresh: 'Needs a refresh token, in X-Refresh-Token or as a cookie.',
-    any: 'Needs a log-in, of a school or of an operator.',
+    any: 'Needs a login, of a school user or an operator.',
     tenant: operation.permission
-      ? `Needs the permission \`${operation.permission}\`${operation.allows_own_rows ? ", but for a student's or a teacher's own" : ''}.`
-      : 'Needs a log-in of a school.',
-    platform: 'Needs an operator.',
-    analyst: 'Needs an operator, whatever their role.',
+      ? `Needs the permission \`${operation.permission}\`${operation.allows_own_rows ? ', except for own data of students and teachers' : ''}.`
+      : 'Needs a login of a school user.',
+    platform: 'Needs an operator with the admin role.',
+    analyst: 'Needs an operator, with any role.',
   };
   return [
     parts[operation.access],
     operation.role && `Needs the role \`${operation.role}\`.`,
     operation.feature && `Needs the feature \`${operation.feature}\`.`,
-    operation.needs_setup && 'Needs a complete setup.',
+    operation.needs_setup && 'Needs a complete school setup.',
     operation.needs_subscription && 'Needs an active subscription.',
-    honoursIfMatch(endpoint, operation) && 'Honours `If-Match`.',
-    operation.idempotent && 'Honours `Idempotency-Key`.',
+    honorsIfMatch(endpoint, operation) && 'Honors `If-Match`.',
+    operation.idempotent && 'Honors `Idempotency-Key`.',
   ]
     .filter(Boolean)
     .join(' ');
@@ -184,7 +171,7 @@ function responses(endpoint: Endpoint, operation: Operation, path: string, metho
   const answer = endpoint.answer ?? z.null();
   const givesFile = operation.content === 'gives';
   const about: Record<string, string> = {
-    ...(endpoint.isCreate ? { Location: 'The path of what was made.' } : {}),
+    ...(endpoint.isCreate ? { Location: 'The path of the new record.' } : {}),
     ...(operation.record && method !== 'DELETE'
       ? { ETag: 'The version of the record, for If-Match and If-None-Match.' }
       : {}),
@@ -196,7 +183,7 @@ function responses(endpoint: Endpoint, operation: Operation, path: string, metho
       ? {
           'X-Refresh-Token': 'The refresh token of the session, for the next refresh.',
           'Set-Cookie':
-            'The same as the cookie `refresh_token` (`__Host-refresh_token` with https), where a cookie is asked for.',
+            'The same token as the cookie `refresh_token` (`__Host-refresh_token` with https), if the client asks for a cookie.',
         }
       : {}),
   };
@@ -204,7 +191,7 @@ function responses(endpoint: Endpoint, operation: Operation, path: string, metho
   const ok = endpoint.isStream
     ? {
         ...headers,
-        description: 'Server-sent events, for as long as the client wants.',
+        description: 'Server-sent events, until the client disconnects.',
         content: { 'text/event-stream': { schema: { type: 'string' as const } } },
       }
     : endpoint.bytes
@@ -216,7 +203,7 @@ function responses(endpoint: Endpoint, operation: Operation, path: string, metho
           ),
         }
       : {
-          description: endpoint.isCreate ? 'Made.' : 'Done.',
+          description: endpoint.isCreate ? 'Created.' : 'Success.',
           content: content(
             endpoint.isPage
               ? z.object({
@@ -232,38 +219,38 @@ function responses(endpoint: Endpoint, operation: Operation, path: string, metho
   return {
     [endpoint.isCreate ? '201' : '200']: ok,
     ...(endpoint.isCreate && takesDryRun(endpoint)
-      ? { '200': { description: 'Tried.', content: content(success(answer)) } }
+      ? { '200': { description: 'Dry run: nothing was created.', content: content(success(answer)) } }
       : {}),
     ...(givesFile
       ? {
           '206': {
             ...ok,
             ...headersOf({ ...about, 'Content-Range': '`bytes start-end/size`' }),
-            description: 'The part of the file that Range names.',
+            description: 'The requested range of the file.',
           },
         }
       : {}),
     ...(method === 'GET' && (operation.record || givesFile || endpoint.isTagged)
-      ? { '304': { description: 'You have this version already (If-None-Match).' } }
+      ? { '304': { description: 'The client already has this version (If-None-Match).' } }
       : {}),
     ...Object.fromEntries([...byStatus].map(([status, names]) => [status, failure(...names)])),
   };
 }
 
-/** A body with the fields that a record which is sent back as it was read has beside its own. */
+/** The body, plus the read-only fields of the record: a client may send a record back as it read it. */
 function withReadOnly(body: NonNullable<Endpoint['body']>, endpoint: Endpoint, method: string): z.ZodType {
   const names = readOnlyFields(endpoint, method);
   if (names.length === 0 || !(body instanceof z.ZodObject)) return body;
-  const asRead = z.unknown().optional().meta({ readOnly: true, description: 'As it was read, or not at all.' });
+  const asRead = z.unknown().optional().meta({ readOnly: true, description: 'Leave out, or send back unchanged.' });
   return z
     .strictObject({ ...body.shape, ...Object.fromEntries(names.map((name) => [name, asRead])) })
     .meta({ ...body.meta() });
 }
 
-/** The body as JSON, as a form with a file, or as either. */
+/** A JSON body, a form with a file, or either. */
 function requestBody(endpoint: Endpoint, method: string): Pick<ZodOpenApiOperationObject, 'requestBody'> {
   const { body, upload } = endpoint;
-  // Without a body it is as with an empty one.
+  // A missing body is treated as an empty one.
   const required = (upload !== undefined && upload.isOptional !== true) || body?.safeParse({}).success !== true;
   if (!upload) return body ? { requestBody: { required, content: content(withReadOnly(body, endpoint, method)) } } : {};
   const [field = 'file'] = upload.fields;
@@ -289,7 +276,7 @@ function describe(
 ): ZodOpenApiOperationObject {
   const headers = {
     ...(operation.access === 'refresh'
-      ? { 'X-Refresh-Token': z.string().optional().meta({ description: 'Where there is no cookie.' }) }
+      ? { 'X-Refresh-Token': z.string().optional().meta({ description: 'The refresh token, if there is no cookie.' }) }
       : {}),
     ...(operation.access === 'tenant'
       ? {
@@ -297,7 +284,7 @@ function describe(
             .string()
             .regex(/^[1-9][0-9]*$/)
             .optional()
-            .meta({ description: 'The school; the token names it already, and both must agree.' }),
+            .meta({ description: 'The school. Optional: the token names the school too, and both must match.' }),
         }
       : {}),
     ...(operation.content === 'gives'
@@ -305,11 +292,13 @@ function describe(
           Range: z
             .string()
             .optional()
-            .meta({ description: 'One part of the file.', examples: ['bytes=0-1023'] }),
+            .meta({ description: 'One byte range of the file.', examples: ['bytes=0-1023'] }),
           'If-Range': z
             .string()
             .optional()
-            .meta({ description: 'The ETag of the file that Range is meant for; all of another one comes.' }),
+            .meta({
+              description: 'The ETag that Range refers to. If the file has changed, the whole file is returned.',
+            }),
         }
       : {}),
     ...(endpoint.isStream
@@ -318,27 +307,33 @@ function describe(
             .string()
             .regex(/^[0-9]{1,15}$/)
             .optional()
-            .meta({ description: 'The id of the last event that you have got: the stream goes on after it.' }),
+            .meta({ description: 'The id of the last event that you received. The stream continues after it.' }),
         }
       : {}),
-    ...(honoursIfMatch(endpoint, operation)
-      ? { 'If-Match': z.string().optional().meta({ description: 'The ETag of the version that you read.' }) }
+    ...(honorsIfMatch(endpoint, operation)
+      ? {
+          'If-Match': z
+            .string()
+            .optional()
+            .meta({
+              description: 'The ETag of the version that you read. If the record has changed since, the answer is 412.',
+            }),
+        }
       : {}),
     ...(operation.idempotent
       ? {
           'Idempotency-Key': z.string().max(255).optional().meta({
-            description: 'Makes it safe to send the request again: the first answer comes again for 24 hours.',
+            description: 'Makes it safe to repeat the request: for 24 hours, a repeat gets the first answer.',
           }),
         }
       : {}),
   };
-  const isStranger = isAnonymous(operation);
   return {
     operationId: endpoint.operationId ?? operation.name,
     tags: [section],
     summary: endpoint.summary,
     description: [endpoint.description, access(endpoint, operation)].filter(Boolean).join('\n\n'),
-    security: isStranger ? [] : [{ bearer: [] }],
+    security: isAnonymous(operation) ? [] : [{ bearer: [] }],
     requestParams: {
       ...(path.includes(':') ? { path: z.object(pathParameters(path, endpoint)) } : {}),
       ...(endpoint.query ? { query: endpoint.query } : {}),
@@ -347,7 +342,7 @@ function describe(
         ? {
             cookie: z.object({
               refresh_token: z.string().optional().meta({
-                description: 'Of a log-in with refresh_cookie; with https it is called `__Host-refresh_token`.',
+                description: 'Set by a login with refresh_cookie. With https its name is `__Host-refresh_token`.',
               }),
             }),
           }
@@ -361,8 +356,8 @@ function describe(
 }
 
 /**
- * The OpenAPI 3.1 document, from the route table and the schemas that run, and the operation registry.
- * @param publicUrl  where the service is reached from outside
+ * The OpenAPI 3.1 document, built from the route table, its schemas and `core.operation`.
+ * @param publicUrl  the public address of the service
  */
 export function openapiDocument(
   resources: readonly Resource[],
@@ -386,7 +381,7 @@ export function openapiDocument(
       get: {
         operationId: 'health_ready',
         tags: ['Health'],
-        summary: 'Whether the service is fit: database, migrations, worker',
+        summary: 'Whether the service is ready: database, migrations, worker',
         security: [],
         responses: {
           '200': { description: 'Ready.', content: content(success(Ready)) },
@@ -420,12 +415,14 @@ export function openapiDocument(
       title: 'School management service',
       version: about.version,
       description:
-        'Every answer is `{success: true, data}` or `{success: false, error, message, details?, request_id}`; lists add `pagination`. Log in at `POST /api/auth/login`, send `Authorization: Bearer <access_token>`, and refresh the token before its 15 minutes are over.',
+        'Every answer is `{success: true, data}` or `{success: false, error, message, details?, request_id}`; ' +
+        'lists add `pagination`. Log in at `POST /api/auth/login`, send `Authorization: Bearer <access_token>`, ' +
+        'and refresh the token within 15 minutes.',
       license: { name: 'MIT', url: 'https://opensource.org/license/mit' },
     },
     servers: [{ url: publicUrl }],
     tags: [
-      { name: 'Health', description: 'Whether the service is alive and fit.' },
+      { name: 'Health', description: 'Whether the service is alive and ready.' },
       ...resources.map(({ section, about }) => ({ name: section, description: about })),
     ],
     components: { securitySchemes: { bearer: { type: 'http', scheme: 'bearer', bearerFormat: 'JWT' } } },
@@ -435,7 +432,7 @@ export function openapiDocument(
 
 const texts = new Map<string, string>();
 
-/** The document as JSON; made once for the services of one process that have the same operations. */
+/** The document as JSON. Cached, because tests run several services with the same operations in one process. */
 export function openapiText(
   resources: readonly Resource[],
   operations: ReadonlyMap<string, Operation>,

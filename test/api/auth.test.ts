@@ -535,7 +535,7 @@ describe('the own profile', () => {
     ] as const) {
       const refused = await user.put('/api/auth/profile', { ...data, [field]: value }, 400);
       expect(refused.details).toEqual([
-        { path: field, message: expect.stringMatching(/^This field can't be set here\./) },
+        { path: field, message: expect.stringMatching(/^This field is read-only\./) },
       ]);
     }
     expect((await user.get<Profile>('/api/auth/profile')).data).toMatchObject({

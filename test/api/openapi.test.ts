@@ -50,13 +50,40 @@ describe('routes, operations and functions', () => {
     expect(several).toEqual([['auth_email_verify', ['GET /api/auth/email/verify', 'POST /api/auth/email/verify']]]);
   });
 
-  test('a function that only reads is not volatile, and one that writes is', () => {
-    const writes = new Map(operations.map((operation) => [operation.name, operation.writes]));
-    expect(
-      functions
-        .filter(({ name, volatility }) => (volatility === 'v') !== writes.get(name))
-        .map(({ name, volatility }) => `${name} ${volatility}`),
-    ).toEqual([]);
+  test('an operation writes if its function is volatile, and reads if it is stable', () => {
+    const volatilities = new Map(functions.map(({ name, volatility }) => [name, volatility]));
+    expect(names(operations.filter(({ name, writes }) => volatilities.get(name) !== (writes ? 'v' : 's')))).toEqual([]);
+  });
+
+  test('a POST, PUT, PATCH or DELETE writes, except for checks and previews', () => {
+    const reads = endpoints.filter(({ method, operation }) => method !== 'GET' && !operation.writes);
+    expect(names(reads.map(({ operation }) => operation))).toEqual([
+      'platform_notification_templates_preview',
+      'students_promotion_preview',
+      'timetable_check_conflicts',
+    ]);
+  });
+
+  test('every error that the function of an operation raises is one that its endpoint documents', async () => {
+    const raised = await service.database.query<{ name: string; error: string }>(
+      `select distinct proname as name, (regexp_matches(prosrc, 'core\\.(?:fail|refuse_field)\\(''(\\w+)''', 'g'))[1] as error
+       from pg_proc where pronamespace = 'api'::regnamespace order by 1, 2`,
+    );
+    const undocumented = endpoints.flatMap(({ name, operation, documented }) => {
+      const known = Object.values(documented.responses).flatMap((response) => response['x-errors'] ?? []);
+      return raised
+        .filter((one) => one.name === operation.name && !known.includes(one.error))
+        .map(({ error }) => `${name} ${error}`);
+    });
+    expect(raised.length).toBeGreaterThan(50);
+    expect(undocumented).toEqual([]);
+  });
+
+  test('an operation declares only errors that the registry has, each once', async () => {
+    expect(names(operations.filter(({ errors: declared }) => new Set(declared).size < declared.length))).toEqual([]);
+    await expect(
+      service.database.query("select core.define_operation('probe', p_errors => '{conflict,no_such_error}')"),
+    ).rejects.toThrow(/^The operation probe declares errors that .* does not define: no_such_error\.$/);
   });
 
   test('no function of the schema api is security definer: what they may do is what the role of the request may do', async () => {

@@ -666,7 +666,7 @@ describe('a change of a student', () => {
         400,
       );
       expect(refused.details).toEqual([
-        { path: field, message: expect.stringMatching(/^This field can't be set here\./) },
+        { path: field, message: expect.stringMatching(/^This field is read-only\./) },
       ]);
     }
     expect((await school.admin.get<Student>(`/api/students/${student.id}`)).data).toEqual(student);

@@ -292,7 +292,7 @@ describe('teachers', () => {
         400,
       );
       expect(refused.details).toEqual([
-        { path: field, message: expect.stringMatching(/^This field can't be set here\./) },
+        { path: field, message: expect.stringMatching(/^This field is read-only\./) },
       ]);
     }
     expect((await read(teacher.id)).first_name).toBe('Tess');

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import pg from 'pg';
-import { sqlFiles } from '../../src/database/install.ts';
+import { sqlFile, sqlFiles } from '../../src/database/install.ts';
 import { testDatabase, type TestDatabase } from '../support/server/database.ts';
 import { type BareTenant, provision } from '../support/database/tenants.ts';
 
@@ -150,6 +150,33 @@ describe('functions', () => {
         .length,
     ).toBeGreaterThan(10);
   });
+});
+
+test('an operation without a function, an unknown record or an unknown default sort fails the installation', async () => {
+  const finish = (await sqlFile('db/finish.sql')).text;
+  const client = new pg.Client({ connectionString: database.url });
+  await client.connect();
+  try {
+    for (const [definition, message] of [
+      ["core.define_operation('probe')", 'the operation probe has no function api.probe(jsonb)'],
+      [
+        "core.define_operation('probe', p_record => 'no_such_record')",
+        'the operation probe names a record that is not defined',
+      ],
+      [
+        "core.define_record('probe', 'grade', 'g.id', 'grade g', 'g.id', p_default_sort => 'name')",
+        'the record probe has no sort name',
+      ],
+    ] as const) {
+      await client.query('begin');
+      await client.query('alter table core.operation alter column writes drop not null');
+      await client.query(`select ${definition}`);
+      await expect(client.query(finish)).rejects.toThrow(message);
+      await client.query('rollback');
+    }
+  } finally {
+    await client.end();
+  }
 });
 
 test('the joins of a record that has a row for each key add no rows: Postgres leaves them out where it only counts', async () => {

@@ -105,6 +105,7 @@ const granted: Record<string, string[]> = {
     'record_lock',
     'record_order_by',
     'record_page',
+    'record_page_query',
     'record_update',
     'record_where',
     'refresh_rights',

@@ -1,0 +1,26 @@
+-- Runs after all functions are installed: what depends on all definitions at once.
+
+-- Whether an operation writes follows from the volatility of its function.
+update core.operation o set writes = p.provolatile = 'v'
+from pg_proc p
+where p.pronamespace = 'api'::regnamespace and p.proname = o.name and p.proargtypes = array['jsonb'::regtype]::oidvector;
+
+do $check$
+declare
+  v_fault text;
+begin
+  select string_agg(fault, '; ' order by fault) into v_fault from (
+    select format('the operation %s has no function api.%1$s(jsonb)', name) as fault from core.operation
+      where writes is null
+    union all
+    select format('the operation %s names a record that is not defined', name) from core.operation
+      where exists (select unnest(array[record, lock_first]) except select r.name from core.record r except select null)
+    union all
+    select format('the record %s has no sort %s', name, default_sort) from core.record where not sorts ? default_sort
+  ) faults;
+  if v_fault is not null then
+    raise exception '%', v_fault;
+  end if;
+end $check$;
+
+alter table core.operation alter column writes set not null;

@@ -1,0 +1,136 @@
+import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import pg from 'pg';
+import { testDatabase, type TestDatabase } from '../support/server/database.ts';
+import { type BareTenant, provision } from '../support/database/tenants.ts';
+
+let database: TestDatabase;
+let school: BareTenant;
+let client: pg.Client;
+
+beforeAll(async () => {
+  database = await testDatabase();
+  school = await provision(database);
+  client = new pg.Client({ connectionString: database.url });
+  await client.connect();
+  await client.query(`
+    create function pg_temp.plan_error(p_record text, p jsonb) returns json language plpgsql as $$
+    declare
+      v_record core.record;
+    begin
+      select * into strict v_record from core.record where name = p_record;
+      execute 'explain ' || case when p is null
+        then format('select %s from %s where (%s) and %s = 1', v_record.columns, v_record.source, v_record.condition, v_record.key)
+        else core.record_page_query(v_record, p, p_with_total => false) end;
+      return null;
+    exception when others then
+      return json_build_object('code', sqlstate, 'message', sqlerrm);
+    end $$`);
+});
+afterAll(async () => {
+  await client.end();
+  await database.drop();
+});
+
+interface PlanError {
+  code: string;
+  message: string;
+}
+
+interface RecordDefinition {
+  name: string;
+  filters: string[];
+  sorts: string[];
+  has_search: boolean;
+  default_sort: string | null;
+}
+
+/** Values for a filter: each type of column takes at least one of them. */
+const values = ['1', '2026-01-01', 'true'];
+
+/** The error of planning the list of a record with these parameters, or of reading one row without parameters. */
+async function planError(record: string, params?: Record<string, string>): Promise<PlanError | null> {
+  const { rows } = await client.query<{ error: PlanError | null }>('select pg_temp.plan_error($1, $2) as error', [
+    record,
+    params ?? null,
+  ]);
+  return rows[0]?.error ?? null;
+}
+
+/** Plans every combination that a request can ask for, one filter at a time. Returns a line per error, and the number of plans. */
+async function explain({ name, filters, sorts, has_search, default_sort }: RecordDefinition) {
+  const orders = sorts.flatMap((sort) => ['asc', 'desc'].map((order): Record<string, string> => ({ sort, order })));
+  const searches: Record<string, string>[] = has_search ? [{}, { search: "ada o'neil" }] : [{}];
+  const unread = await planError(name);
+  const faults = unread ? [`${name}: ${unread.message}`] : [];
+  let plans = 1;
+  for (const filter of [undefined, ...filters]) {
+    let fitting = values;
+    for (const order of default_sort === null ? orders : [{}, ...orders]) {
+      for (const search of searches) {
+        let error: PlanError | null = null;
+        for (const value of fitting) {
+          error = await planError(name, { ...order, ...search, ...(filter === undefined ? {} : { [filter]: value }) });
+          plans++;
+          // Only a value of the wrong type for the column: the next one may fit.
+          if (filter === undefined || !error || !/^22(P02|007|008)$/.test(error.code)) {
+            fitting = [value];
+            break;
+          }
+        }
+        if (error) faults.push(`${name} ${JSON.stringify({ filter, ...order, ...search })}: ${error.message}`);
+      }
+    }
+  }
+  return { faults, plans };
+}
+
+const definitions = async () =>
+  (
+    await client.query<RecordDefinition>(
+      `select name, array(select jsonb_object_keys(filters)) as filters, array(select jsonb_object_keys(sorts)) as sorts,
+         search is not null as has_search, default_sort
+       from core.record order by name`,
+    )
+  ).rows;
+
+/** Runs work in a transaction that is rolled back, as a request of this schema finds its tables. */
+async function inSchema<T>(schema: string, work: () => Promise<T>): Promise<T> {
+  await client.query('begin');
+  try {
+    await client.query(`set local search_path = ${schema}, public`);
+    return await work();
+  } finally {
+    await client.query('rollback');
+  }
+}
+
+test('Postgres can plan every record with every filter, sort, direction and search', async () => {
+  const ofPlatform = ['tenant', 'plan', 'audit_log', 'platform_notification_template'];
+  const faults: string[] = [];
+  let plans = 0;
+  for (const record of await definitions()) {
+    const schema = ofPlatform.includes(record.name) ? 'platform' : school.schema;
+    const explained = await inSchema(schema, () => explain(record));
+    faults.push(...explained.faults);
+    plans += explained.plans;
+  }
+  expect(plans).toBeGreaterThan(1000);
+  expect(faults).toEqual([]);
+});
+
+test('a typo in the columns, a filter, a sort or the search of a record is found', async () => {
+  for (const typo of [
+    "update core.record set columns = 'm.typo' where name = 'grade'",
+    "update core.record set search = 'm.typo' where name = 'grade'",
+    "select core.define_filter('grade', 'typo', 'm.typo = :value')",
+    "select core.define_sort('grade', 'typo', 'm.typo')",
+  ]) {
+    const { faults } = await inSchema(school.schema, async () => {
+      await client.query(typo);
+      const grade = (await definitions()).find(({ name }) => name === 'grade');
+      if (!grade) throw new Error('There is no record grade.');
+      return explain(grade);
+    });
+    expect(faults).toContainEqual(expect.stringContaining('column m.typo does not exist'));
+  }
+});
