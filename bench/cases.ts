@@ -96,7 +96,7 @@ export const cases: BenchCase[] = [
   },
   {
     name: 'dashboard',
-    title: 'the dashboard of a school',
+    title: 'dashboard of a school',
     baseline: 'statement',
     request: () => ({ path: '/api/dashboard', operation: 'dashboard_get', params: {} }),
   },

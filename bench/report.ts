@@ -75,7 +75,7 @@ export function markdown(report: Report): string {
         rule(head),
         ...report.cases.map((c) => [c.bench.title, ...cells(c.one), ...cells(c.random), verdict(c)]),
       ]),
-      'Floor: the same `core.call` through a bare `node:http` server and `pg`; for a login, argon2 alone; for a PDF, writing it, two at a time.',
+      'Baseline: the same `core.call` through a bare `node:http` server and `pg`; for a login, argon2 alone; for a PDF, writing it, two at a time.',
       table([
         boundsHead,
         rule(boundsHead),
