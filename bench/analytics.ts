@@ -11,21 +11,22 @@ import { benchDatabase } from './database.ts';
 import { startApi } from './service.ts';
 import { usage } from './usage.ts';
 
-// `npm run bench:analytics`: how long requests of schools take while nobody asks for figures, and while four queries of analysts over all schools run at
-// all times. Both take turns, since the machine is not ours alone; requests come at a steady rate, whether the ones before are answered or not.
+// `npm run bench:analytics`: the latency of school requests without analytics queries, and with four queries over all schools
+// running at all times. The two alternate, because the machine may be shared. Requests are sent at a steady rate, whether or not
+// earlier ones have been answered.
 
 const number = (text: string) => Number(text);
 const options = new Command('bench:analytics')
-  .option('--schools <n>', 'schools with facts', number, 500)
-  .option('--rate <n>', 'requests of schools a second', number, 100)
-  .option('--seconds <n>', 'length of a turn', number, 5)
-  .option('--turns <n>', 'turns of each kind', number, 9)
-  .option('--connections <n>', 'ANALYTICS_CONNECTIONS; the default of the service without it', number)
+  .option('--schools <n>', 'number of schools with facts', number, 500)
+  .option('--rate <n>', 'school requests per second', number, 100)
+  .option('--seconds <n>', 'length of one measurement', number, 5)
+  .option('--rounds <n>', 'number of measurements of each kind', number, 9)
+  .option('--connections <n>', 'ANALYTICS_CONNECTIONS; default: that of the service', number)
   .parse()
-  .opts<{ schools: number; rate: number; seconds: number; turns: number; connections?: number }>();
+  .opts<{ schools: number; rate: number; seconds: number; rounds: number; connections?: number }>();
 const print = (text: string) => process.stdout.write(`${text}\n`);
 
-/** A year of facts for so many schools of 24 classes, in the mart alone: to queries of analysts that is all there is. */
+/** A year of facts for $SCHOOLS schools with 24 classes each. Only in the mart, which is all that analytics queries read. */
 const facts = `
   insert into platform.tenant (name, subdomain, contact_email, plan_id, schema_version, is_setup_complete)
     select 'Made up ' || n, 'made-up-' || n, 'head@made-up.example', 1 + n % 3, 9999, true from generate_series(1, $SCHOOLS) n;
@@ -43,7 +44,7 @@ const facts = `
     select tenant_id, date '2026-09-01' + d, 'attendance.marked_absent', c, 40, 0, 39, 1, 0, 20 from made, generate_series(0, 299) d, unnest('{in_app,push,email}'::text[]) c;
   analyze`;
 
-/** Whatever an analyst may ask that is dear: all days of all schools in groups, counts of what differs, relations, long pages. */
+/** Expensive queries: groups over all days of all schools, distinct counts, relations, long pages. */
 const queries = [
   '{ attendanceDays { groupedAggregates(groupBy: [DATE_TRUNCATED_TO_WEEK, GRADE]) { keys sum { present late marked } distinctCount { tenantId } } } }',
   '{ tenants(first: 100) { nodes { name attendanceDays { groupedAggregates(groupBy: [DATE_TRUNCATED_TO_MONTH]) { keys sum { present late marked } } } } } }',
@@ -55,7 +56,7 @@ const queries = [
 
 const agent = new Agent({ keepAlive: true, maxSockets: 64 });
 
-/** Milliseconds of one request. @throws unless it answers 200 */
+/** Sends one request and measures its milliseconds. @throws unless the status is 200 */
 function timed(
   url: string,
   path: string,
@@ -64,7 +65,7 @@ function timed(
 ): Promise<{ milliseconds: number; text: string }> {
   const start = performance.now();
   return new Promise((done, fail) => {
-    const asked = request(
+    const sent = request(
       new URL(path, url),
       {
         agent,
@@ -81,13 +82,13 @@ function timed(
         });
       },
     );
-    asked.on('error', fail);
-    asked.end(body ? JSON.stringify(body) : undefined);
+    sent.on('error', fail);
+    sent.end(body ? JSON.stringify(body) : undefined);
   });
 }
 
-const at = (sorted: number[], share: number) =>
-  sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * share))] ?? NaN;
+const quantileOf = (sorted: number[], quantile: number) =>
+  sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * quantile))] ?? NaN;
 
 const folder = await mkdtemp(join(tmpdir(), 'school-bench-'));
 const server = await startEmbedded(folder);
@@ -116,77 +117,77 @@ try {
     signer.sign({ session_id: sessionId, user_id: 1, tenant_id: id }),
   );
   const pick = (upTo: number) => 1 + Math.floor(Math.random() * upTo);
-  const one = () => {
+  const sendSchoolRequest = () => {
     const path =
       pick(4) > 1 ? `/api/students/${String(pick(1000))}` : `/api/students?class_id=${String(pick(24))}&pageSize=25`;
     return timed(service.url, path, schools[pick(schools.length) - 1] ?? '').then(({ milliseconds }) => milliseconds);
   };
 
-  /** Requests of schools at the rate, for the length of a turn; their milliseconds. */
-  const turn = async (seconds: number): Promise<number[]> => {
+  /** Sends school requests at the configured rate. @returns their latencies in ms */
+  const sendSchoolRequests = async (seconds: number): Promise<number[]> => {
     const start = performance.now();
-    const under: Promise<number>[] = [];
+    const pending: Promise<number>[] = [];
     for (let n = 0; n < options.rate * seconds; n++) {
       const due = start + (n * 1000) / options.rate;
       const early = due - performance.now();
       if (early > 0) await new Promise((done) => setTimeout(done, early));
-      under.push(one());
+      pending.push(sendSchoolRequest());
     }
-    return Promise.all(under);
+    return Promise.all(pending);
   };
 
-  const asked: { milliseconds: number; isWhole: boolean }[] = [];
-  /** Four queries at all times, until `signal` is aborted. */
-  const askAll = (signal: AbortSignal) =>
+  const finished: { milliseconds: number; isComplete: boolean }[] = [];
+  /** Keeps four analytics queries running until `signal` is aborted. */
+  const runQueries = (signal: AbortSignal) =>
     Promise.all(
       [0, 1, 2, 3].map(async (place) => {
         for (let n = place; !signal.aborted; n++) {
           const { milliseconds, text } = await timed(service.url, '/graphql', analysts[place % 2] ?? '', {
             query: queries[n % queries.length],
           });
-          asked.push({ milliseconds, isWhole: !text.startsWith('{"errors"') });
+          finished.push({ milliseconds, isComplete: !text.startsWith('{"errors"') });
         }
       }),
     );
 
   const idleMb = (await usage(service.pid)).memoryMb;
-  await turn(3);
+  await sendSchoolRequests(3);
   await timed(service.url, '/graphql', analysts[0] ?? '', { query: '{ tenants { totalCount } }' });
   const quiet: number[][] = [];
   const busy: number[][] = [];
-  for (let n = 0; n < options.turns; n++) {
-    quiet.push(await turn(options.seconds));
+  for (let n = 0; n < options.rounds; n++) {
+    quiet.push(await sendSchoolRequests(options.seconds));
     const stop = new AbortController();
-    const asking = askAll(stop.signal);
-    busy.push(await turn(options.seconds));
+    const running = runQueries(stop.signal);
+    busy.push(await sendSchoolRequests(options.seconds));
     stop.abort();
-    await asking;
+    await running;
   }
-  /** The median over turns of this share of each: what others do to the machine for a second counts in one turn. */
-  const typical = (turns: number[][], share: number) => {
-    const each = turns
+  /** The median over all measurements of a quantile, so that a short disturbance affects only one measurement. */
+  const typical = (rounds: number[][], quantile: number) => {
+    const each = rounds
       .map((values) =>
-        at(
+        quantileOf(
           values.toSorted((a, b) => a - b),
-          share,
+          quantile,
         ),
       )
       .sort((a, b) => a - b);
-    return at(each, 0.5);
+    return quantileOf(each, 0.5);
   };
-  const row = (name: string, turns: number[][]) =>
-    `| ${name} | ${[0.5, 0.95, 0.99].map((share) => typical(turns, share).toFixed(1)).join(' | ')} |`;
-  const lines = [row('nobody', quiet), row('four analysts at all times', busy)];
+  const row = (name: string, rounds: number[][]) =>
+    `| ${name} | ${[0.5, 0.95, 0.99].map((quantile) => typical(rounds, quantile).toFixed(1)).join(' | ')} |`;
+  const lines = [row('none', quiet), row('four at all times', busy)];
   const factor = typical(busy, 0.99) / typical(quiet, 0.99);
   print(`
-${String(availableParallelism())} cores; ${String(options.schools)} schools in the mart; ${String(options.rate)} requests of schools a second, ${String(options.turns)} turns of ${String(options.seconds)} s each, of which the medians count.
+${String(availableParallelism())} cores; ${String(options.schools)} schools in the mart; ${String(options.rate)} school requests per second, medians of ${String(options.rounds)} measurements of ${String(options.seconds)} s each.
 
-| who asks for figures | p50 ms | p95 ms | p99 ms |
+| analytics queries | p50 ms | p95 ms | p99 ms |
 | --- | --: | --: | --: |
 ${lines.join('\n')}
 
-p99 is ${factor.toFixed(2)} times as high (aim: at most 1.5: ${factor <= 1.5 ? 'met' : 'not met'}).
-${String(asked.length)} queries, ${String(asked.filter(({ isWhole }) => !isWhole).length)} of them cut off; ${(asked.reduce((sum, { milliseconds }) => sum + milliseconds, 0) / asked.length / 1000).toFixed(1)} s each, their waiting included.
+p99 is ${factor.toFixed(2)} times as high (goal: at most 1.5, ${factor <= 1.5 ? 'met' : 'not met'}).
+${String(finished.length)} queries, ${String(finished.filter(({ isComplete }) => !isComplete).length)} of them canceled; ${(finished.reduce((sum, { milliseconds }) => sum + milliseconds, 0) / finished.length / 1000).toFixed(1)} s each, including the time in the queue.
 Memory of the API process: ${idleMb.toFixed(0)} MB idle, ${(await usage(service.pid)).memoryMb.toFixed(0)} MB at the end.`);
 } finally {
   await stopApi();

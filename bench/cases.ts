@@ -1,49 +1,49 @@
-/** One request of a case, and the operation that it comes down to: what the service and what the floor is given. */
+/** One request of a case, for the service, and the operation behind it, for the baseline. */
 export interface CaseRequest {
   method?: 'GET' | 'POST' | 'PUT' | 'DELETE';
   path: string;
   body?: object;
   operation: string;
-  /** What the validator makes of path, query and body. */
+  /** The parameters after validation of path, query and body. */
   params: object;
 }
 
-/** The n-th thing to ask for, in one school. */
+/** Random ids to build a request with, all from one school. */
 export interface Subject {
   tenantId: number;
-  /** A student of the school, at random. */
+  /** A random student of the school. */
   student: number;
-  /** A class of this year, at random; it has 25 students or more. */
+  /** A random class of this year. It has at least 25 students. */
   classId: number;
   /** One of the school's 20 users. */
   user: number;
-  /** How many students the school has; four fifths of them are in its 24 classes of this year, in turn. */
+  /** The number of students of the school. Four fifths of them are in its 24 classes of this year, assigned round-robin. */
   students: number;
 }
 
-/** One thing that the service does, to be measured for one school and for schools at random. */
+/** A kind of request to measure, for one school and for random schools. */
 export interface BenchCase {
   name: string;
   title: string;
   request: (subject: Subject) => CaseRequest;
-  /** What bounds it: the statement alone (with an aim, the share of it to reach), the argon2 of a password, or the writing of a PDF. */
-  floor: 'statement' | 'argon2' | 'print';
-  /** Measured in the school of many invoices, and in no other. */
-  isOfInvoices?: true;
-  aim?: number;
-  /** Requests at a time, where one user may not have as many as the others. */
+  /** The baseline: the statement alone (`goal` is the share of it to reach), hashing a password, or writing a PDF. */
+  baseline: 'statement' | 'argon2' | 'print';
+  /** Measured only in the school with many invoices. */
+  needsManyInvoices?: true;
+  goal?: number;
+  /** Number of concurrent requests, if a user may have fewer than the default. */
   connections?: number;
-  /** SQL that takes back what the case did, in the schema of a school that had `students` students. */
+  /** SQL that reverts the changes of the case, run in the schema of a school that had `students` students. */
   undo?: (students: number) => string;
 }
 
-/** The year whose August begins the academic year, as the seed has it. */
+/** The calendar year in which the current academic year began (in August), as in seed.sql. */
 const schoolYear = new Date(new Date().setMonth(new Date().getMonth() - 7)).getFullYear();
 const firstDay = Date.UTC(schoolYear, 7, 1);
-/** A day of this academic year that has been: its n-th. */
+/** The n-th day of this academic year. */
 const dayOfYear = (n: number) => new Date(firstDay + n * 86_400_000).toISOString().slice(0, 10);
 const daysSoFar = Math.floor((Date.now() - firstDay) / 86_400_000);
-/** Class 1 keeps the year of marks that the seed gives it. */
+/** Deletes marks, except those that the seed gives to class 1. */
 const unmark = () =>
   `delete from attendance_correction; delete from attendance where class_id <> 1 or date < '${schoolYear}-08-15';
    delete from attendance_day where class_id <> 1 or date < '${schoolYear}-08-15'`;
@@ -62,15 +62,15 @@ const mark = (classId: number, date: string, students: number, statuses: string[
   return { method: 'POST', path: '/api/attendance/mark', body, operation: 'attendance_mark', params: body };
 };
 
-/** The password of everybody in the benchmark. */
+/** The password of all benchmark users. */
 export const benchPassword = 'bench-password';
 
 export const cases: BenchCase[] = [
   {
     name: 'get',
     title: 'get a student',
-    floor: 'statement',
-    aim: 0.7,
+    baseline: 'statement',
+    goal: 0.7,
     request: ({ student }) => ({
       path: `/api/students/${student}`,
       operation: 'students_get',
@@ -80,8 +80,8 @@ export const cases: BenchCase[] = [
   {
     name: 'list',
     title: 'list 25 students of a class',
-    floor: 'statement',
-    aim: 0.7,
+    baseline: 'statement',
+    goal: 0.7,
     request: ({ classId }) => ({
       path: `/api/students?class_id=${classId}&pageSize=25`,
       operation: 'students_list',
@@ -91,25 +91,25 @@ export const cases: BenchCase[] = [
   {
     name: 'classes',
     title: 'list 20 classes with counts',
-    floor: 'statement',
+    baseline: 'statement',
     request: () => ({ path: '/api/classes', operation: 'classes_list', params: {} }),
   },
   {
     name: 'dashboard',
-    title: 'the dashboard of a school',
-    floor: 'statement',
+    title: 'dashboard of a school',
+    baseline: 'statement',
     request: () => ({ path: '/api/dashboard', operation: 'dashboard_get', params: {} }),
   },
   {
     name: 'today',
-    title: "a teacher's day",
-    floor: 'statement',
+    title: 'schedule of a teacher, today',
+    baseline: 'statement',
     request: () => ({ path: '/api/schedule/today', operation: 'schedule_today', params: {} }),
   },
   {
     name: 'class-day',
-    title: 'the day of a class',
-    floor: 'statement',
+    title: 'schedule of a class, a day',
+    baseline: 'statement',
     request: ({ classId }) => ({
       path: `/api/schedule/class/${classId}`,
       operation: 'schedule_class',
@@ -119,7 +119,7 @@ export const cases: BenchCase[] = [
   {
     name: 'login',
     title: 'log in',
-    floor: 'argon2',
+    baseline: 'argon2',
     request: ({ tenantId, user }) => {
       const body = { tenant_id: tenantId, email: `user${user}@bench.example`, password: benchPassword };
       return { method: 'POST', path: '/api/auth/login', body, operation: 'auth_credentials', params: body };
@@ -128,7 +128,7 @@ export const cases: BenchCase[] = [
   {
     name: 'create',
     title: 'create a student',
-    floor: 'statement',
+    baseline: 'statement',
     request: ({ classId }) => {
       const body = {
         first_name: 'Benedikt',
@@ -148,7 +148,7 @@ export const cases: BenchCase[] = [
   {
     name: 'mark',
     title: 'mark the attendance of a class',
-    floor: 'statement',
+    baseline: 'statement',
     request: ({ classId, students }) =>
       mark(classId, dayOfYear(Math.floor(Math.random() * daysSoFar)), students, [
         'present',
@@ -161,15 +161,15 @@ export const cases: BenchCase[] = [
   },
   {
     name: 'correct',
-    title: 'mark it again, two of three otherwise',
-    floor: 'statement',
+    title: 'mark it again, two of three marks changed',
+    baseline: 'statement',
     request: ({ classId, students }) => mark(classId, dayOfYear(0), students, ['present', 'absent', 'late']),
     undo: unmark,
   },
   {
     name: 'register',
-    title: 'the register of a class, a month',
-    floor: 'statement',
+    title: 'attendance register of a class, a month',
+    baseline: 'statement',
     request: () => ({
       path: `/api/attendance/class/1/summary?from_date=${schoolYear}-09-01&to_date=${schoolYear}-09-30`,
       operation: 'attendance_class_summary',
@@ -178,8 +178,8 @@ export const cases: BenchCase[] = [
   },
   {
     name: 'student-year',
-    title: 'the attendance of a student, a year',
-    floor: 'statement',
+    title: 'attendance of a student, a year',
+    baseline: 'statement',
     request: ({ students }) => {
       const student_id = pick(...inClass(1, students));
       return { path: `/api/attendance/student/${student_id}`, operation: 'attendance_student', params: { student_id } };
@@ -188,7 +188,7 @@ export const cases: BenchCase[] = [
   {
     name: 'payment',
     title: 'record a payment',
-    floor: 'statement',
+    baseline: 'statement',
     request: ({ student }) => {
       const body = { student_fee_id: student, amount: 0.01, payment_method: 'cash' };
       return { method: 'POST', path: '/api/finance/payments', body, operation: 'payments_create', params: body };
@@ -203,15 +203,15 @@ export const cases: BenchCase[] = [
   {
     name: 'invoices',
     title: 'list 20 of 100,000 invoices',
-    floor: 'statement',
-    isOfInvoices: true,
+    baseline: 'statement',
+    needsManyInvoices: true,
     request: () => ({ path: '/api/fees/invoices', operation: 'invoices_list', params: {} }),
   },
   {
     name: 'student-invoices',
-    title: 'the invoices of a student, of 100,000',
-    floor: 'statement',
-    isOfInvoices: true,
+    title: 'invoices of a student, of 100,000',
+    baseline: 'statement',
+    needsManyInvoices: true,
     request: ({ student }) => ({
       path: `/api/fees/invoices?student_id=${student}`,
       operation: 'invoices_list',
@@ -222,8 +222,8 @@ export const cases: BenchCase[] = [
     name: 'pdf',
     title: 'an invoice as a PDF, 3 at a time',
     connections: 3,
-    floor: 'print',
-    isOfInvoices: true,
+    baseline: 'print',
+    needsManyInvoices: true,
     request: ({ student }) => ({
       path: `/api/fees/invoices/${student}/download`,
       operation: 'invoices_download',
@@ -232,16 +232,16 @@ export const cases: BenchCase[] = [
   },
   {
     name: 'transport',
-    title: 'the dashboard of transport',
-    floor: 'statement',
+    title: 'transport dashboard',
+    baseline: 'statement',
     request: () => ({ path: '/api/transport/dashboard', operation: 'transport_dashboard', params: {} }),
   },
   {
     name: 'contacts',
-    title: 'the contact sheet of transport, 1 at a time',
-    // A user has two exports under way at most.
+    title: 'transport contact sheet, 1 at a time',
+    // A user can run at most two exports at once.
     connections: 1,
-    floor: 'statement',
+    baseline: 'statement',
     request: () => ({
       path: '/api/transport/export/contact-sheet',
       operation: 'transport_contact_sheet',

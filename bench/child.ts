@@ -1,14 +1,14 @@
 import { type ChildProcess, fork } from 'node:child_process';
 import { join } from 'node:path';
 
-/** A module of this folder in a process of its own, that answers one message at a time. */
+/** A module of this folder in a separate process. It handles one message at a time. */
 export interface Child {
   pid: number | undefined;
   ask<Answer>(message: object): Promise<Answer>;
   stop(): Promise<void>;
 }
 
-/** Ends a process and waits for its end; by force when it takes longer than 10 s. */
+/** Stops a process and waits until it has exited. Kills it after 10 s. */
 export async function end(child: ChildProcess): Promise<void> {
   if (child.exitCode !== null || child.signalCode !== null) return;
   const exit = new Promise((done) => child.once('exit', done));
@@ -18,7 +18,7 @@ export async function end(child: ChildProcess): Promise<void> {
   clearTimeout(hurry);
 }
 
-/** Starts `bench/<module>` as a child. It ends with this process, since its channel to us closes then. */
+/** Starts `bench/<module>` as a child process. It exits with this process, because the IPC channel closes. */
 export function startChild(module: string, args: string[] = []): Child {
   const child = fork(join(import.meta.dirname, module), args, {
     stdio: ['ignore', 'inherit', 'inherit', 'ipc'],
@@ -42,7 +42,7 @@ export function startChild(module: string, args: string[] = []): Child {
   };
 }
 
-/** The other side: answers each message of the parent; Ctrl-C is the parent's business. */
+/** For the child: answers each message of the parent. Ignores Ctrl-C, because the parent handles it. */
 export function answerParent(answer: (message: never) => Promise<object>): void {
   process.on('SIGINT', () => undefined);
   process.on('disconnect', () => process.exit());

@@ -16,7 +16,7 @@ export interface School {
   sessionId: number;
 }
 
-/** How many invoices one school has. */
+/** The number of invoices of the school with many invoices. */
 export const manyInvoices = 100_000;
 
 /** The migrated and filled database. */
@@ -24,15 +24,15 @@ export interface BenchDatabase {
   name: string;
   url: string;
   schools: School[];
-  /** One that is not among them, and has 100,000 invoices. */
-  schoolOfInvoices: School;
+  /** A school with 100,000 invoices, not one of `schools`. */
+  invoiceSchool: School;
   /** A session of the platform operator. */
   operator: { userId: number; sessionId: number };
-  /** What everybody's password is compared with. */
+  /** The password hash of all users. */
   passwordHash: string;
 }
 
-/** Fills a new database: so many schools, two at a time, each in its own transaction. */
+/** Fills a new database with schools, two in parallel, each in its own transaction. */
 async function seed(
   url: string,
   seedSql: string,
@@ -68,11 +68,11 @@ async function seed(
   await withOwner(url, (owner) => owner.query('vacuum analyze'));
 }
 
-/** Opens a session for the admin of every school and for the operator, as a log-in does once the password is verified. */
+/** Opens a session for the admin of every school and for the operator, as a login does after it has verified the password. */
 async function openSessions(
   url: string,
   passwordHash: string,
-): Promise<Pick<BenchDatabase, 'schools' | 'schoolOfInvoices' | 'operator'>> {
+): Promise<Pick<BenchDatabase, 'schools' | 'invoiceSchool' | 'operator'>> {
   const ids = await withOwner(url, async (owner) => {
     await owner.query('truncate platform.session, platform.refresh_token, platform.login_throttle');
     return (
@@ -90,16 +90,16 @@ async function openSessions(
   try {
     const schools: School[] = [];
     for (const id of ids) schools.push({ id, sessionId: await open({ tenant_id: id }) });
-    const schoolOfInvoices = schools.pop() ?? { id: 0, sessionId: 0 };
-    return { schools, schoolOfInvoices, operator: { userId: 1, sessionId: await open({ is_platform: true }) } };
+    const invoiceSchool = schools.pop() ?? { id: 0, sessionId: 0 };
+    return { schools, invoiceSchool, operator: { userId: 1, sessionId: await open({ is_platform: true }) } };
   } finally {
     await pool.end();
   }
 }
 
 /**
- * The database of the benchmark, made unless there is one of these very migrations, this seed and this size. The functions
- * of core and api are brought up to date either way.
+ * Opens the benchmark database. Creates it unless one with the same migrations, seed and size exists. Updates the functions
+ * of core and api in both cases.
  */
 export async function benchDatabase(
   server: EmbeddedServer,
@@ -108,14 +108,14 @@ export async function benchDatabase(
   print: (line: string) => void,
 ): Promise<BenchDatabase> {
   const seedSql = await readFile(join(import.meta.dirname, 'seed.sql'), 'utf8');
-  const made = [
+  const parts = [
     schools,
     students,
     seedSql,
     await sqlFiles('migrations/committed'),
     await sqlFiles('migrations/tenant'),
   ];
-  const name = `bench_${createHash('sha256').update(JSON.stringify(made)).digest('hex').slice(0, 12)}`;
+  const name = `bench_${createHash('sha256').update(JSON.stringify(parts)).digest('hex').slice(0, 12)}`;
   const existing = await withOwner(server.url('postgres'), async (owner) => {
     const { rows } = await owner.query<{ datname: string }>(
       "select datname from pg_database where datname like 'bench\\_%'",
@@ -125,7 +125,7 @@ export async function benchDatabase(
     return rows.some((row) => row.datname === name);
   });
   if (!existing) {
-    print(`Making ${schools} schools of ${students} students ...`);
+    print(`Creating ${schools} schools with ${students} students ...`);
     const draft = 'bench_draft';
     await ensureDatabase(server, draft);
     await migrate({ ownerUrl: server.url(draft) });

@@ -11,15 +11,15 @@ import { benchDatabase } from './database.ts';
 import { startApi } from './service.ts';
 import { usage } from './usage.ts';
 
-// `npm run bench:exports -- [rows]`: exports of so many payments and balances, their speed and what they add to the memory of the API
-// process. The floor is the same pages by pg alone, one after the other.
+// `npm run bench:exports -- [rows]`: speed of exports of `rows` payments and balances, and the memory that they add to the API
+// process. The baseline reads the same pages with pg alone, one after the other.
 
 const rows = Number(process.argv[2] ?? 100_000);
-/** Of them the seed makes so many; a plan would not allow as many as we need. */
+/** Students created by seed.sql. The rest is inserted directly, because no plan allows that many. */
 const seeded = 1000;
 const print = (text: string) => process.stdout.write(`${text}\n`);
 
-/** So many students, each with a fee, an invoice and a payment; without triggers, as if they had come about. */
+/** Inserts students, each with a fee, an invoice and a payment. Triggers are off for speed, so derived columns are set here. */
 const money = `
   set session_replication_role = replica;
   insert into student (first_name, last_name, admission_number, class_id, grade_id)
@@ -33,10 +33,10 @@ const money = `
     select student_id, id, 40, date '2026-01-01' + (id % 200)::integer, 'cash', 'RCT-2026-' || lpad(id::text, 6, '0'), 'C-' || id, 1, 'Ada Admin' from student_fee;
   analyze`;
 
-interface Taken {
+interface Download {
   seconds: number;
   bytes: number;
-  /** At its highest while the file was sent. */
+  /** Peak memory while the file was sent. */
   memoryMb: number;
   cpuSeconds: number;
 }
@@ -47,13 +47,13 @@ let stopApi = () => Promise.resolve();
 try {
   const database = await benchDatabase(server, 1, seeded, print);
   const [school] = database.schools;
-  if (!school) throw new Error('no school was made');
+  if (!school) throw new Error('No school was created.');
   await withOwner(database.url, (owner) => owner.query(`set search_path = tenant_${school.id}, public; ${money}`));
   const secret = randomBytes(32).toString('hex');
   const service = await startApi(database.url, secret, 10, folder, (stop) => (stopApi = stop));
   const authorization = `Bearer ${tokens([secret]).sign({ session_id: school.sessionId, user_id: 1, tenant_id: school.id })}`;
 
-  const take = async (path: string, maxPerSecond = Infinity): Promise<Taken> => {
+  const download = async (path: string, maxPerSecond = Infinity): Promise<Download> => {
     const before = await usage(service.pid);
     let highest = before.memoryMb;
     const timer = setInterval(
@@ -72,7 +72,7 @@ try {
         });
         response.on('end', () => {
           if (response.statusCode === 200) done(count);
-          else fail(new Error(`${path} answered ${String(response.statusCode)}`));
+          else fail(new Error(`${path} returned ${String(response.statusCode)}`));
         });
         response.on('error', fail);
       }).on('error', fail);
@@ -83,7 +83,7 @@ try {
   };
 
   /** All pages by pg alone. */
-  const floor = async (operation: string): Promise<number> => {
+  const baseline = async (operation: string): Promise<number> => {
     const pool = rolePool('school_api', database.url, undefined, 1);
     const call = dispatcher(pool);
     const start = performance.now();
@@ -106,19 +106,15 @@ try {
     ['balances_export', '/api/finance/balances/export'],
   ] as const) {
     for (const format of ['csv', 'xlsx', 'csv', 'xlsx']) {
-      const { seconds, bytes, memoryMb, cpuSeconds } = await take(`${path}?format=${format}`);
+      const { seconds, bytes, memoryMb, cpuSeconds } = await download(`${path}?format=${format}`);
       const speed = `${(rows / seconds).toFixed(0)} rows/s, ${seconds.toFixed(2)} s, ${(bytes / 1e6).toFixed(1)} MB`;
-      print(
-        `${path} ${format}: ${speed}; processor ${cpuSeconds.toFixed(2)} s; memory at its highest ${memoryMb.toFixed(0)} MB`,
-      );
+      print(`${path} ${format}: ${speed}; CPU time ${cpuSeconds.toFixed(2)} s; peak memory ${memoryMb.toFixed(0)} MB`);
     }
-    const seconds = await floor(operation);
-    print(`${operation}, the pages by pg alone: ${(rows / seconds).toFixed(0)} rows/s`);
+    const seconds = await baseline(operation);
+    print(`${operation}, baseline, the same pages with pg alone: ${(rows / seconds).toFixed(0)} rows/s`);
   }
-  const slow = await take('/api/fees/payments/export', 3_000_000);
-  print(
-    `payments to a slow client (3 MB/s): ${slow.seconds.toFixed(1)} s; memory at its highest ${slow.memoryMb.toFixed(0)} MB`,
-  );
+  const slow = await download('/api/fees/payments/export', 3_000_000);
+  print(`payments to a slow client (3 MB/s): ${slow.seconds.toFixed(1)} s; peak memory ${slow.memoryMb.toFixed(0)} MB`);
 } finally {
   await stopApi();
   await server.stop();

@@ -3,8 +3,8 @@ import { withOwner } from '../src/database/pool.ts';
 import type { EmbeddedServer } from '../src/database/embedded.ts';
 
 /**
- * Times `migrate` when every school is one small migration behind, in a clone of the database that is dropped afterwards.
- * The migration pending is the latest one of the repository, its body replaced in the clone by adding one column.
+ * Measures `migrate` when every school is one small migration behind, in a clone of the database that is dropped afterwards.
+ * The pending migration is the latest one of the repository; in the clone its body is replaced by adding one column.
  * @returns schools migrated, seconds
  */
 export async function measureFanout(
@@ -20,7 +20,7 @@ export async function measureFanout(
       owner.query(`
         update platform.tenant_migration set body = 'alter table student add column bench_note text'
           where version = (select max(version) from platform.tenant_migration);
-        -- Version 0 has no schema yet: where the first migration is the latest one, they are at -1.
+        -- Version 0 means that there is no schema yet, so use -1 if the first migration is also the latest.
         update platform.tenant set schema_version = (select coalesce(nullif(max(version) - 1, 0), -1) from platform.tenant_migration);
         checkpoint`),
     );

@@ -1,7 +1,7 @@
 import autocannon from 'autocannon';
 import { answerParent } from './child.ts';
 
-/** One run of load against one server. */
+/** A load test of one server. */
 export interface Load {
   url: string;
   requests: autocannon.Request[];
@@ -9,7 +9,7 @@ export interface Load {
   seconds: number;
 }
 
-/** What a run gave: answers per second, and latency in milliseconds, of which autocannon counts whole ones. */
+/** The result: responses per second, and latency in milliseconds. autocannon reports whole milliseconds. */
 export interface Measured {
   answers: number;
   perSecond: number;
@@ -17,14 +17,14 @@ export interface Measured {
   p99: number;
 }
 
-// The load generator, a process of its own, so that its work is not that of whoever waits for it.
+// The load generator runs in its own process, so that its work does not delay the process that waits for it.
 answerParent(async ({ url, requests, connections, seconds }: Load): Promise<Measured> => {
   let client = 0;
   const result = await autocannon({
     url,
     connections,
     duration: seconds,
-    // Each connection begins at another request: else all would ask for the same thing at the same time.
+    // Each connection starts at a different request. Otherwise all would send the same request at the same time.
     setupClient(connection) {
       const start = Math.floor((requests.length / connections) * client++);
       connection.setRequests([...requests.slice(start), ...requests.slice(0, start)]);

@@ -21,21 +21,19 @@ const note = (line: string) =>
 
 function count(text: string): number {
   const value = Number(text);
-  if (!Number.isSafeInteger(value) || value < 1) throw new InvalidArgumentError('It takes a number from 1.');
+  if (!Number.isSafeInteger(value) || value < 1) throw new InvalidArgumentError('Must be a number of at least 1.');
   return value;
 }
 
 const options = new Command('bench')
-  .description(
-    'Measures the service beside its floors on this machine; see docs/benchmarks.md for what the columns mean.',
-  )
-  .option('--tenants <n>', 'schools', count, 300)
-  .option('--students <n>', 'students of each school', count, 1000)
+  .description('Measures the service and its baselines on this machine. docs/benchmarks.md explains the columns.')
+  .option('--tenants <n>', 'number of schools', count, 300)
+  .option('--students <n>', 'students per school', count, 1000)
   .option('--seconds <n>', 'length of one measurement', count, 4)
-  .option('--rounds <n>', 'measurements of each kind, of which the median counts', count, 3)
-  .option('--connections <n>', 'requests at a time, and connections to the database', count, 10)
+  .option('--rounds <n>', 'measurements of each kind; the median is reported', count, 3)
+  .option('--connections <n>', 'concurrent requests, and database connections', count, 10)
   .addOption(
-    new Option('--only <case...>', 'some cases alone; `figures` are memory, provisioning and migration').choices([
+    new Option('--only <case...>', 'only these cases; `figures` are memory, provisioning and migration').choices([
       ...cases.map((c) => c.name),
       'figures',
     ]),
@@ -54,7 +52,7 @@ const options = new Command('bench')
     profile?: boolean;
   }>();
 
-/** What to undo, last first, at the end. */
+/** Run at the end, in reverse order. */
 const cleanups: (() => Promise<void>)[] = [];
 
 async function stop(): Promise<void> {
@@ -63,7 +61,7 @@ async function stop(): Promise<void> {
 
 async function run(): Promise<string> {
   const { tenants: schools, students, seconds, rounds, connections, only } = options;
-  if (students < 750) throw new Error('--students: below 750 a class has no page of 25.');
+  if (students < 750) throw new Error('--students must be at least 750, so that a class has 25 students.');
   cleanups.push(await claim(folder));
   const starting = startEmbedded(folder);
   cleanups.push(async () => (await starting).stop());
@@ -83,11 +81,21 @@ async function run(): Promise<string> {
   );
   const memory = async () => (await usage(service.pid)).memoryMb;
   const idle = await memory();
-  const floor = startChild('floor.ts', [database.url, String(connections)]);
-  cleanups.push(() => floor.stop());
+  const baseline = startChild('baseline.ts', [database.url, String(connections)]);
+  cleanups.push(() => baseline.stop());
   const load = startChild('load.ts');
   cleanups.push(() => load.stop());
-  const rig: Rig = { database, students, service, floor, load, tokens: tokens([secret]), connections, seconds, rounds };
+  const rig: Rig = {
+    database,
+    students,
+    service,
+    baseline,
+    load,
+    tokens: tokens([secret]),
+    connections,
+    seconds,
+    rounds,
+  };
 
   const postgres = await withOwner(
     database.url,
@@ -108,13 +116,13 @@ async function run(): Promise<string> {
     const one = await measure(
       rig,
       bench,
-      bench.isOfInvoices ? [database.schoolOfInvoices] : database.schools.slice(0, 1),
+      bench.needsManyInvoices ? [database.invoiceSchool] : database.schools.slice(0, 1),
     );
-    if (!bench.isOfInvoices) note(`${bench.title}: random schools ...`);
+    if (!bench.needsManyInvoices) note(`${bench.title}: random schools ...`);
     report.cases.push({
       bench,
       one,
-      random: bench.isOfInvoices ? undefined : await measure(rig, bench, database.schools),
+      random: bench.needsManyInvoices ? undefined : await measure(rig, bench, database.schools),
     });
   }
   if (only?.includes('figures') ?? true) {
@@ -125,7 +133,7 @@ async function run(): Promise<string> {
         ? [{ what: 'memory of the API process, after the load', measured: await memory(), unit: 'MB', below: 200 }]
         : []),
       {
-        what: 'a new school by POST /api/platform/tenants',
+        what: 'create a school (POST /api/platform/tenants)',
         measured: await measureProvisioning(rig),
         unit: 'ms',
         below: 500,
@@ -138,13 +146,13 @@ async function run(): Promise<string> {
         what: 'bill 5,000 students, four components each',
         measured: year.billing,
         unit: 'ms',
-        floor: year.billingFloor,
+        baseline: year.billingBaseline,
       },
-      { what: 'bill them again: nothing to do', measured: year.billingAgain, unit: 'ms' },
+      { what: 'bill them again (nothing to do)', measured: year.billingAgain, unit: 'ms' },
       { what: 'promote 500 students', measured: year.promoting, unit: 'ms' },
     );
-    // The database can be cloned only when nobody is connected to it.
-    await floor.stop();
+    // A database can only be cloned while nobody is connected to it.
+    await baseline.stop();
     await stopService();
     const fanout = await measureFanout(server, database.name);
     report.figures.push({
@@ -160,7 +168,7 @@ async function run(): Promise<string> {
 const stopping = new AbortController();
 for (const signal of ['SIGINT', 'SIGTERM'] as const) {
   process.on(signal, () => {
-    // Under npm, Ctrl-C comes twice.
+    // Under npm, Ctrl-C is received twice.
     if (stopping.signal.aborted) return;
     stopping.abort();
     stop().then(
@@ -176,7 +184,7 @@ try {
   await writeFile(join(folder, 'result.md'), text);
   process.stdout.write(text);
 } catch (error) {
-  // Whatever fails once we are being stopped fails for that reason.
+  // Errors after a stop was requested are a consequence of it.
   if (!stopping.signal.aborted) {
     note(error instanceof Error ? error.message : String(error));
     await stop().catch(() => undefined);

@@ -4,17 +4,17 @@ import type { Tokens } from '../src/http/tokens.ts';
 import type { BenchCase, CaseRequest } from './cases.ts';
 import type { Child } from './child.ts';
 import type { BenchDatabase, School } from './database.ts';
-import type { FloorMessage, Statement } from './floor.ts';
+import type { BaselineMessage, Statement } from './baseline.ts';
 import type { Load, Measured } from './load.ts';
 import type { ServiceChild } from './service.ts';
 import { usage } from './usage.ts';
 
-/** What a measurement needs. */
+/** Everything that a measurement needs. */
 export interface Rig {
   database: BenchDatabase;
   students: number;
   service: ServiceChild;
-  floor: Child;
+  baseline: Child;
   load: Child;
   tokens: Tokens;
   connections: number;
@@ -22,26 +22,26 @@ export interface Rig {
   rounds: number;
 }
 
-/** One case, for one school or for schools at random: the service and what bounds it. */
+/** The result of one case, for one school or for random schools: the service and its baselines. */
 export interface CaseResult {
   service: Omit<Measured, 'answers'>;
-  /** The same statement through node:http and pg alone; argon2 or the writing of a PDF alone where that is the floor. */
-  floor: number;
-  /** The statement by pg alone; undefined where another thing is the floor. */
+  /** Responses per second of the baseline: the same statement through node:http and pg, or only argon2, or only writing a PDF. */
+  baseline: number;
+  /** The statement with pg alone. Undefined if the baseline is not the statement. */
   loop: number | undefined;
-  /** node:http alone, answering as many bytes. */
+  /** node:http alone, responding with as many bytes. */
   constant: number;
-  /** service / floor. */
+  /** service / baseline. */
   ratio: number;
-  /** Processor time of the Node process per answer, in µs, database and load not included; this is nearly free of noise. */
-  cpu: { service: number; floor: number | undefined };
+  /** CPU time of the Node process per response in µs, without database and load generator. It has little noise. */
+  cpu: { service: number; baseline: number | undefined };
 }
 
 const pick = (upTo: number) => 1 + Math.floor(Math.random() * upTo);
 
 const median = (values: number[]): number => values.sort((a, b) => a - b)[Math.floor(values.length / 2)] ?? NaN;
 
-/** Requests of a case with the sessions to make them with, and the statements that they come down to. */
+/** Builds the requests of a case with their sessions, and the statements behind them. */
 function prepare(
   rig: Rig,
   bench: BenchCase,
@@ -83,12 +83,12 @@ function prepare(
   };
 }
 
-/** Takes back what a case did to the database. */
+/** Reverts the changes of a case. */
 async function undo(rig: Rig, bench: BenchCase, schools: School[]): Promise<void> {
   const { undo: sql } = bench;
   if (!sql) return;
   await withOwner(rig.database.url, async (owner) => {
-    // Whoever was cut off at the end of the load may still be at it.
+    // Requests that were cut off at the end of the load may still be running.
     const busy =
       "select from pg_stat_activity where datname = current_database() and application_name = 'school_api' and state <> 'idle'";
     while ((await owner.query(busy)).rowCount) await new Promise((done) => setTimeout(done, 20));
@@ -98,40 +98,40 @@ async function undo(rig: Rig, bench: BenchCase, schools: School[]): Promise<void
 }
 
 /**
- * Measures one case. Service and floor take turns, since the machine is not ours alone; of the rounds the median counts.
- * @param schools  whose requests they are, each at random
+ * Measures one case. Service and baseline alternate, because the machine may be shared. Reports the median of the rounds.
+ * @param schools  each request picks one of them at random
  */
 export async function measure(rig: Rig, bench: BenchCase, schools: School[]): Promise<CaseResult> {
   const { service, seconds } = rig;
   const connections = bench.connections ?? rig.connections;
-  const press = async (
+  const generateLoad = async (
     url: string,
     requests: autocannon.Request[],
     time = seconds,
   ): Promise<Measured & { cpu: number }> => {
-    const { pid } = url === service.url ? service : rig.floor;
+    const { pid } = url === service.url ? service : rig.baseline;
     const before = await usage(pid);
     const measured = await rig.load.ask<Measured>({ url, requests, connections, seconds: time } satisfies Load);
     return { ...measured, cpu: (((await usage(pid)).cpuSeconds - before.cpuSeconds) / measured.answers) * 1e6 };
   };
-  const ask = <T>(message: FloorMessage) => rig.floor.ask<T>(message);
+  const ask = <T>(message: BaselineMessage) => rig.baseline.ask<T>(message);
   const byNumber = (count: number): autocannon.Request[] =>
     Array.from({ length: count }, (_, n) => ({ path: `/${n}` }));
 
   const runService = async (time?: number) => {
-    const answer = await press(service.url, prepare(rig, bench, schools).requests, time);
+    const answer = await generateLoad(service.url, prepare(rig, bench, schools).requests, time);
     await undo(rig, bench, schools);
     return answer;
   };
-  const runFloor = async (time = seconds) => {
-    if (bench.floor === 'argon2') {
+  const runBaseline = async (time = seconds) => {
+    if (bench.baseline === 'argon2') {
       const { passwordHash: hash } = rig.database;
       const password = (
         bench.request({ tenantId: 0, student: 0, classId: 0, user: 1, students: 0 }).body as { password: string }
       ).password;
       return {
         ...(await ask<{ perSecond: number }>({
-          be: 'argon2',
+          mode: 'argon2',
           hash,
           password,
           seconds: time,
@@ -141,20 +141,20 @@ export async function measure(rig: Rig, bench: BenchCase, schools: School[]): Pr
       };
     }
     const { statements } = prepare(rig, bench, schools);
-    if (bench.floor === 'print')
+    if (bench.baseline === 'print')
       return {
-        ...(await ask<{ perSecond: number }>({ be: 'print', statements, seconds: time, concurrency: connections })),
+        ...(await ask<{ perSecond: number }>({ mode: 'print', statements, seconds: time, concurrency: connections })),
         cpu: undefined,
       };
-    const { url } = await ask<{ url: string }>({ be: 'statements', statements });
-    const answer = await press(url, byNumber(statements.length), time);
+    const { url } = await ask<{ url: string }>({ mode: 'statements', statements });
+    const answer = await generateLoad(url, byNumber(statements.length), time);
     await undo(rig, bench, schools);
     return answer;
   };
   const runLoop = async () => {
     const { statements } = prepare(rig, bench, schools);
     const { perSecond } = await ask<{ perSecond: number }>({
-      be: 'loop',
+      mode: 'loop',
       statements,
       seconds,
       concurrency: connections,
@@ -170,20 +170,20 @@ export async function measure(rig: Rig, bench: BenchCase, schools: School[]): Pr
       body: (sample?.body as string | undefined) ?? null,
     });
     const bytes = (await response.arrayBuffer()).byteLength;
-    const { url } = await ask<{ url: string }>({ be: 'constant', bytes });
-    return (await press(url, [{ path: '/' }])).perSecond;
+    const { url } = await ask<{ url: string }>({ mode: 'constant', bytes });
+    return (await generateLoad(url, [{ path: '/' }])).perSecond;
   };
 
-  // Plans, catalogue caches and the JIT are warm when it counts.
+  // Warm up plans, catalog caches and the JIT.
   await runService(1);
-  await runFloor(1);
+  await runBaseline(1);
   const services: Awaited<ReturnType<typeof runService>>[] = [];
-  const floors: Awaited<ReturnType<typeof runFloor>>[] = [];
+  const baselines: Awaited<ReturnType<typeof runBaseline>>[] = [];
   for (let round = 0; round < rig.rounds; round++) {
     services.push(await runService());
-    floors.push(await runFloor());
+    baselines.push(await runBaseline());
   }
-  const floor = median(floors.map((f) => f.perSecond));
+  const baseline = median(baselines.map((f) => f.perSecond));
   const result = {
     perSecond: median(services.map((s) => s.perSecond)),
     p50: median(services.map((s) => s.p50)),
@@ -191,19 +191,19 @@ export async function measure(rig: Rig, bench: BenchCase, schools: School[]): Pr
   };
   return {
     service: result,
-    floor,
-    loop: bench.floor === 'statement' ? await runLoop() : undefined,
+    baseline,
+    loop: bench.baseline === 'statement' ? await runLoop() : undefined,
     constant: await runConstant(),
-    ratio: result.perSecond / floor,
+    ratio: result.perSecond / baseline,
     cpu: {
       service: median(services.map((s) => s.cpu)),
-      floor: bench.floor === 'statement' ? median(floors.map((f) => f.cpu ?? NaN)) : undefined,
+      baseline: bench.baseline === 'statement' ? median(baselines.map((f) => f.cpu ?? NaN)) : undefined,
     },
   };
 }
 
-/** Makes a request as a user of a school or as an operator. @throws unless it answers `status` */
-async function make(
+/** Sends a request as a user of a school or as an operator. @throws unless the response has this `status` */
+async function send(
   rig: Rig,
   claims: Parameters<Tokens['sign']>[0],
   status: number,
@@ -221,7 +221,7 @@ async function make(
   });
   const text = await response.text();
   if (response.status !== status)
-    throw new Error(`${method} ${path} answered ${response.status}: ${text.slice(0, 500)}`);
+    throw new Error(`${method} ${path} returned ${response.status}: ${text.slice(0, 500)}`);
   return (JSON.parse(text) as { data: { id: number } }).data;
 }
 
@@ -231,11 +231,11 @@ const timed = async (work: () => Promise<unknown>): Promise<number> => {
   return performance.now() - start;
 };
 
-/** A new school by POST /api/platform/tenants. */
+/** Creates a school by POST /api/platform/tenants. */
 function newSchool(rig: Rig): Promise<{ id: number }> {
   const { operator } = rig.database;
   const name = `bench-${crypto.randomUUID().slice(0, 8)}`;
-  return make(
+  return send(
     rig,
     { session_id: operator.sessionId, user_id: operator.userId, tenant_id: null },
     201,
@@ -251,7 +251,7 @@ function newSchool(rig: Rig): Promise<{ id: number }> {
   );
 }
 
-/** How long it takes to write the fees and items of a school once more, by nothing but an insert for each, in ms. */
+/** Measures plain inserts of the fees and fee items of a school, in ms: the baseline of billing. */
 function measureFees(rig: Rig, tenantId: number): Promise<number> {
   return withOwner(rig.database.url, async (owner) => {
     await owner.query(
@@ -271,13 +271,13 @@ function measureFees(rig: Rig, tenantId: number): Promise<number> {
   });
 }
 
-/** Imports 5,000 students into a new school, bills them, and promotes 500 of them, three times over. @returns the median times in ms */
+/** Imports 5,000 students into a new school, bills them and promotes 500 of them, three times. @returns the median times in ms */
 export async function measureSchoolYear(
   rig: Rig,
-): Promise<{ importing: number; billing: number; billingFloor: number; billingAgain: number; promoting: number }> {
+): Promise<{ importing: number; billing: number; billingBaseline: number; billingAgain: number; promoting: number }> {
   const importing: number[] = [];
   const billing: number[] = [];
-  const billingFloor: number[] = [];
+  const billingBaseline: number[] = [];
   const billingAgain: number[] = [];
   const promoting: number[] = [];
   for (let n = 0; n < 3; n++) {
@@ -291,7 +291,7 @@ export async function measureSchoolYear(
       return Number(rows[0]?.id);
     });
     const admin = { session_id: sessionId, user_id: 1, tenant_id: id };
-    const add = (path: string, body: object) => make(rig, admin, 201, 'POST', path, body);
+    const add = (path: string, body: object) => send(rig, admin, 201, 'POST', path, body);
     const grade = await add('/grades', { name: 'One' });
     const year = await add('/academics/years', {
       name: 'Now',
@@ -312,7 +312,7 @@ export async function measureSchoolYear(
       new Blob([['first_name,last_name,date_of_birth,gender,parent_name,class_id', ...lines].join('\n')]),
       'students.csv',
     );
-    importing.push(await timed(() => make(rig, admin, 201, 'POST', '/students/import', form)));
+    importing.push(await timed(() => send(rig, admin, 201, 'POST', '/students/import', form)));
     const structure = await add('/finance/fee-structures', {
       name: 'Fees',
       academic_year_id: year.id,
@@ -325,18 +325,18 @@ export async function measureSchoolYear(
     });
     const bill = () =>
       timed(() =>
-        make(rig, admin, 200, 'POST', '/finance/student-fees/generate', {
+        send(rig, admin, 200, 'POST', '/finance/student-fees/generate', {
           fee_structure_id: structure.id,
           date: '2027-07-31',
         }),
       );
     billing.push(await bill());
-    billingFloor.push(await measureFees(rig, id));
+    billingBaseline.push(await measureFees(rig, id));
     billingAgain.push(await bill());
     const student_ids = Array.from({ length: 500 }, (_, student) => student + 1);
     promoting.push(
       await timed(() =>
-        make(rig, admin, 200, 'POST', '/students/promote', {
+        send(rig, admin, 200, 'POST', '/students/promote', {
           student_ids,
           to_class_id: next.id,
           to_academic_year_id: nextYear.id,
@@ -344,15 +344,15 @@ export async function measureSchoolYear(
       ),
     );
   }
-  await removeNew(rig);
+  await deleteCreatedSchools(rig);
   return {
-    ...{ importing: median(importing), billing: median(billing), billingFloor: median(billingFloor) },
+    ...{ importing: median(importing), billing: median(billing), billingBaseline: median(billingBaseline) },
     ...{ billingAgain: median(billingAgain), promoting: median(promoting) },
   };
 }
 
-/** Removes the schools that a measurement made. */
-async function removeNew(rig: Rig): Promise<void> {
+/** Deletes the schools that a measurement created. */
+async function deleteCreatedSchools(rig: Rig): Promise<void> {
   await withOwner(rig.database.url, async (owner) => {
     const { rows } = await owner.query<{ id: string }>("select id from platform.tenant where subdomain like 'bench-%'");
     for (const { id } of rows)
@@ -360,10 +360,10 @@ async function removeNew(rig: Rig): Promise<void> {
   });
 }
 
-/** Creates ten schools by POST /api/platform/tenants, and removes them. @returns the median time in ms */
+/** Creates ten schools by POST /api/platform/tenants and deletes them. @returns the median time in ms */
 export async function measureProvisioning(rig: Rig): Promise<number> {
   const times: number[] = [];
   for (let n = 0; n < 10; n++) times.push(await timed(() => newSchool(rig)));
-  await removeNew(rig);
+  await deleteCreatedSchools(rig);
   return median(times);
 }

@@ -11,18 +11,19 @@ import { ensureDatabase, startEmbedded } from '../src/database/embedded.ts';
 import { migrate } from '../src/database/migrate.ts';
 import { end } from './child.ts';
 
-// `npm run bench:push -- [users]`: one message to so many users with a phone each, then to as many browsers, from core.notify_as to the last result
-// that is written down; the worker in a process of its own, the push service on loopback in this one, which takes everything.
+// `npm run bench:push -- [users]`: sends one message to `users` users with one phone each, then with one browser each. Measures
+// the time from core.notify_as until the last result is recorded. The worker is a separate process; this process runs a push
+// service on loopback that accepts everything.
 
 const users = Number(process.argv[2] ?? 10_000);
 const print = (text: string) => process.stdout.write(`${text}\n`);
 const folder = await mkdtemp(join(tmpdir(), 'school-bench-push-'));
 
-let taken = 0;
+let received = 0;
 const service = createServer((req, res) => {
   req.resume().on('end', () => {
     const isToken = req.url === '/token';
-    if (!isToken) taken++;
+    if (!isToken) received++;
     const body = isToken ? '{"access_token":"a","token_type":"Bearer","expires_in":3600}' : '{}';
     res.writeHead(req.url?.startsWith('/push/') ? 201 : 200, { 'Content-Type': 'application/json' }).end(body);
   });
@@ -84,7 +85,7 @@ try {
         [tokens, platform],
       );
       await owner.query('analyze');
-      taken = 0;
+      received = 0;
       const begin = performance.now();
       await owner.query('begin');
       await owner.query("select set_config('app.tenant_id', $1, true), set_config('app.scope', 'all', true)", [tenant]);
@@ -93,7 +94,7 @@ try {
            (select jsonb_agg(jsonb_build_object('user_id', id)) from tenant_${tenant}.user_account))`,
       );
       await owner.query('commit');
-      const told = performance.now();
+      const enqueued = performance.now();
       for (;;) {
         const { rows } = await owner.query<{ pending: boolean }>(
           `select exists (select from tenant_${tenant}.notification_delivery where status = 'pending') as pending`,
@@ -101,13 +102,13 @@ try {
         if (!rows[0]?.pending) break;
         await new Promise((done) => setTimeout(done, 50));
       }
-      const seconds = (performance.now() - told) / 1000;
+      const seconds = (performance.now() - enqueued) / 1000;
       const { rows } = await owner.query<{ status: string; n: string }>(
         `select status, count(*) as n from tenant_${tenant}.notification_delivery group by status`,
       );
       print(
-        `${platform}: ${taken} pushes, told in ${Math.round(told - begin)} ms, delivered in ${seconds.toFixed(1)} s: ` +
-          `${Math.round(taken / seconds)} pushes/s, ${(users / 100 / seconds).toFixed(1)} jobs/s (${rows.map(({ status, n }) => `${n} ${status}`).join(', ')})`,
+        `${platform}: ${received} pushes, enqueued in ${Math.round(enqueued - begin)} ms, delivered in ${seconds.toFixed(1)} s: ` +
+          `${Math.round(received / seconds)} pushes/s, ${(users / 100 / seconds).toFixed(1)} jobs/s (${rows.map(({ status, n }) => `${n} ${status}`).join(', ')})`,
       );
       await owner.query(`truncate tenant_${tenant}.notification_delivery`);
     }

@@ -2,26 +2,26 @@ import { cpus } from 'node:os';
 import type { BenchCase } from './cases.ts';
 import type { CaseResult } from './measure.ts';
 
-/** One case as measured for one school and for schools at random. */
+/** One case, measured for one school and for random schools. */
 export interface CaseReport {
   bench: BenchCase;
   one: CaseResult;
-  /** Where it was measured for random schools too. */
+  /** Undefined if it was not measured for random schools. */
   random: CaseResult | undefined;
 }
 
-/** One figure with its aim. */
+/** A single figure with its goal. */
 export interface Figure {
   what: string;
   measured: number;
   unit: string;
-  /** What bounds it, where that is measured. */
-  floor?: number;
-  /** The aim; none where the figure is only to be known. */
+  /** The baseline, if it was measured. */
+  baseline?: number;
+  /** The goal, if there is one. */
   below?: number;
 }
 
-/** Everything that a run found out. */
+/** The results of a run. */
 export interface Report {
   postgres: string;
   schools: number;
@@ -34,39 +34,39 @@ export interface Report {
 }
 
 const whole = (value: number | undefined) => (value === undefined ? '–' : Math.round(value).toLocaleString('en'));
-/** Of what there are few in a second, a tenth tells. */
+/** Small rates get one decimal. */
 const perSecond = (value: number) => (value < 100 ? value.toFixed(1) : whole(value));
-// Rounded down, so that what reads 70 % is.
+// Rounded down, so that 69.9 % is not reported as 70 %.
 const percent = (value: number) => `${String(Math.floor(value * 100 + 1e-9))} %`;
 const table = (rows: string[][]) => rows.map((row) => `| ${row.join(' | ')} |`).join('\n');
 const rule = (row: string[]) => row.map((_, n) => (n === 0 ? '---' : '--:'));
 
 /** The report as markdown. */
 export function markdown(report: Report): string {
-  const columns = (of: string) => [`${of}: req/s`, 'p50 ms', 'p99 ms', 'floor', 'ratio'];
-  const head = ['case', ...columns('one school'), ...columns('random schools'), 'aim'];
+  const columns = (of: string) => [`${of}: req/s`, 'p50 ms', 'p99 ms', 'baseline', 'ratio'];
+  const head = ['case', ...columns('one school'), ...columns('random schools'), 'goal'];
   const cells = (result: CaseResult | undefined) => {
     if (!result) return Array<string>(5).fill('');
-    const { service, floor, ratio } = result;
-    return [perSecond(service.perSecond), whole(service.p50), whole(service.p99), perSecond(floor), percent(ratio)];
+    const { service, baseline, ratio } = result;
+    return [perSecond(service.perSecond), whole(service.p50), whole(service.p99), perSecond(baseline), percent(ratio)];
   };
   const verdict = ({ bench, one, random }: CaseReport) =>
-    bench.aim === undefined
+    bench.goal === undefined
       ? ''
-      : `${percent(bench.aim)}: ${one.ratio >= bench.aim && (random?.ratio ?? 1) >= bench.aim ? 'met' : 'missed'}`;
+      : `${percent(bench.goal)}: ${one.ratio >= bench.goal && (random?.ratio ?? 1) >= bench.goal ? 'met' : 'missed'}`;
   const boundsHead = [
-    'bounds, answers/s',
+    'upper bounds, responses/s',
     'node:http, constant',
     'pg alone, one school',
     'pg alone, random schools',
-    'CPU of the API, µs a request',
-    'CPU of the floor',
+    'CPU time of the API, µs per request',
+    'CPU time of the baseline',
   ];
-  const figuresHead = ['what', 'measured', 'floor', 'aim'];
+  const figuresHead = ['measurement', 'result', 'baseline', 'goal'];
   const parts = [
-    `${cpus().length} cores (${cpus()[0]?.model.trim() ?? ''}), Node ${process.version.slice(1)}, Postgres ${report.postgres}; API, database and load generator share them. ` +
+    `${cpus().length} cores (${cpus()[0]?.model.trim() ?? ''}), Node ${process.version.slice(1)}, Postgres ${report.postgres}, shared by API, database and load generator. ` +
       `${whole(report.schools)} schools of ${whole(report.students)} students, ${report.connections} connections, pool of ${report.connections}; ` +
-      `medians of ${report.rounds} × ${report.seconds} s, service and floor in turns.`,
+      `medians of ${report.rounds} × ${report.seconds} s, service and baseline alternating.`,
   ];
   if (report.cases.length > 0) {
     parts.push(
@@ -75,7 +75,7 @@ export function markdown(report: Report): string {
         rule(head),
         ...report.cases.map((c) => [c.bench.title, ...cells(c.one), ...cells(c.random), verdict(c)]),
       ]),
-      'Floor: the same `core.call` through a bare `node:http` server and `pg`; for a log-in, argon2 alone, for a PDF its writing, two at a time.',
+      'Baseline: the same `core.call` through a bare `node:http` server and `pg`; for a login, argon2 alone; for a PDF, writing it, two at a time.',
       table([
         boundsHead,
         rule(boundsHead),
@@ -85,16 +85,16 @@ export function markdown(report: Report): string {
           whole(c.one.loop),
           c.random ? whole(c.random.loop) : '',
           whole(c.one.cpu.service),
-          whole(c.one.cpu.floor),
+          whole(c.one.cpu.baseline),
         ]),
       ]),
     );
   }
   if (report.figures.length > 0) {
-    const figures = report.figures.map(({ what, measured, unit, floor, below }) => [
+    const figures = report.figures.map(({ what, measured, unit, baseline, below }) => [
       what,
       `${String(Number(measured.toPrecision(3)))} ${unit}`,
-      floor === undefined ? '' : `${String(Number(floor.toPrecision(3)))} ${unit}`,
+      baseline === undefined ? '' : `${String(Number(baseline.toPrecision(3)))} ${unit}`,
       below === undefined ? '' : `< ${below} ${unit}: ${measured < below ? 'met' : 'missed'}`,
     ]);
     parts.push(table([figuresHead, rule(figuresHead), ...figures]));

@@ -4,13 +4,13 @@ import { createServer, type AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { end } from './child.ts';
 
-/** The service, its API alone, as a child process. */
+/** The API as a child process. */
 export interface ServiceChild {
   url: string;
   pid: number | undefined;
 }
 
-/** A port that nobody listens on. */
+/** Finds a free port. */
 function freePort(): Promise<number> {
   return new Promise((done, fail) => {
     const server = createServer();
@@ -23,11 +23,11 @@ function freePort(): Promise<number> {
 }
 
 /**
- * Starts `node src/main.ts --only api` as in production, without rate limits; its log goes to `folder`/api.log.
- * @param onStop  takes what ends it, before it is ready
- * @param nodeOptions  for node itself, `--cpu-prof` for example
+ * Starts `node src/main.ts --only api` as in production, without rate limits. It logs to `folder`/api.log.
+ * @param onStop  receives a function that stops it, before it is ready
+ * @param nodeOptions  options for Node, for example `--cpu-prof`
  * @param hasMetrics  whether it counts requests for Prometheus
- * @param settings  of the service, besides
+ * @param settings  additional environment variables of the service
  */
 export async function startApi(
   databaseUrl: string,
@@ -46,7 +46,7 @@ export async function startApi(
     process.execPath,
     ['--max-semi-space-size=2', ...nodeOptions, join(import.meta.dirname, '../src/main.ts'), '--only', 'api'],
     {
-      // Not in the terminal's process group: Ctrl-C reaches it through us.
+      // Not in the process group of the terminal: this process forwards Ctrl-C.
       detached: true,
       stdio: ['ignore', log, 'inherit'],
       env: {
@@ -61,7 +61,7 @@ export async function startApi(
         RATE_LIMIT_PER_MINUTE: '0',
         PUBLIC_RATE_LIMIT_PER_MINUTE: '0',
         LOG_LEVEL: 'info',
-        // A port by chance: nobody reads the metrics, they only cost.
+        // Any free port: nobody reads the metrics, only their cost matters.
         ...(hasMetrics ? { METRICS_PORT: '0' } : {}),
         ...settings,
       },

@@ -12,16 +12,16 @@ import { withOwner } from '../src/database/pool.ts';
 import { startApi } from './service.ts';
 import { usage } from './usage.ts';
 
-// `npm run bench:stream -- [streams]`: open streams of notifications in one process, its memory, and the time from a send to the event. Both this process and
-// the service need a file for each stream: `ulimit -n` has to be above that.
+// `npm run bench:stream -- [streams]`: opens notification streams in one process and measures its memory and the delay from a
+// send to the event. This process and the service each need one open file per stream, so `ulimit -n` must be higher.
 
-const [most = 5_000] = process.argv.slice(2).map(Number);
-const some = Math.min(1_000, most);
+const [maxStreams = 5_000] = process.argv.slice(2).map(Number);
+const fewStreams = Math.min(1_000, maxStreams);
 const print = (text: string) => process.stdout.write(`${text}\n`);
 const pause = (milliseconds: number) => new Promise((done) => setTimeout(done, milliseconds));
 const cleanups: (() => Promise<unknown>)[] = [];
 
-/** An open stream; onText takes what comes. */
+/** Opens a stream. `onText` receives its data. @returns a function that closes it */
 function open(url: string, token: string, onText: (text: string) => void): Promise<() => void> {
   return new Promise((done, fail) => {
     const sent = request(
@@ -43,7 +43,7 @@ const quantile = (sorted: readonly number[], part: number) =>
   (sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * part))] ?? NaN).toFixed(1);
 const figures = (times: number[]) => {
   const sorted = times.toSorted((a, b) => a - b);
-  return `p50 ${quantile(sorted, 0.5)} ms, p99 ${quantile(sorted, 0.99)} ms, most ${quantile(sorted, 1)} ms`;
+  return `p50 ${quantile(sorted, 0.5)} ms, p99 ${quantile(sorted, 0.99)} ms, max ${quantile(sorted, 1)} ms`;
 };
 
 async function run(): Promise<void> {
@@ -93,7 +93,7 @@ async function run(): Promise<void> {
       `with made as (insert into tenant_${String(data.id)}.user_account (email, first_name, last_name) select 'u' || n || '@bench.example', 'U', 'N' || n from generate_series(1, $1) n returning id)
        insert into platform.session (tenant_id, user_id, email, roles, permissions, expires_at)
        select $2, id, 'x', '{admin}', '{notification.send}', now() + interval '1 day' from made returning user_id, id as session_id`,
-      [most, data.id],
+      [maxStreams, data.id],
     );
     await owner.query('vacuum analyze');
     return [
@@ -103,18 +103,18 @@ async function run(): Promise<void> {
   });
   const users = sessions.map((session) => ({ ...session, token: signing.sign(session) }));
   const [sender] = users;
-  if (!sender) throw new Error('There are no streams to open.');
+  if (!sender) throw new Error('There are no users to open streams for.');
 
-  /** When each stream got the event that is waited for. */
+  /** When each stream received the awaited event. */
   let arrivals: number[] = [];
   let awaited = '';
   const streams: (() => void)[] = [];
-  // Warm, so that what the first requests cost is in the memory before.
+  // Warm up, so that the memory used by the first requests is part of the initial figure.
   for (const user of users.slice(0, 50)) (await open(service.url, user.token, () => undefined))();
   await pause(2_000);
   const before = await usage(service.pid);
   const begin = performance.now();
-  for (let at = 0; at < most; at += 50) {
+  for (let at = 0; at < maxStreams; at += 50) {
     const opened = users.slice(at, at + 50).map(({ token }) =>
       open(service.url, token, (text) => {
         if (text.includes(awaited)) arrivals.push(performance.now());
@@ -125,19 +125,19 @@ async function run(): Promise<void> {
   const seconds = (performance.now() - begin) / 1000;
   await pause(5_000);
   const after = await usage(service.pid);
-  const perStream = ((after.memoryMb - before.memoryMb) * 1024) / most;
+  const perStream = ((after.memoryMb - before.memoryMb) * 1024) / maxStreams;
   print(
-    `${String(most)} streams opened in ${seconds.toFixed(1)} s; memory ${before.memoryMb.toFixed(0)} MB before, ${after.memoryMb.toFixed(0)} MB with them: ${perStream.toFixed(1)} kB a stream`,
+    `${String(maxStreams)} streams opened in ${seconds.toFixed(1)} s; memory ${before.memoryMb.toFixed(0)} MB before, ${after.memoryMb.toFixed(0)} MB with them: ${perStream.toFixed(1)} kB per stream`,
   );
   const idle = await usage(service.pid);
   await pause(25_000);
   const later = await usage(service.pid);
   print(
-    `idle, with heartbeats and checks: ${(((later.cpuSeconds - idle.cpuSeconds) / 25) * 100).toFixed(1)} % of a processor`,
+    `idle, with heartbeats and checks: ${(((later.cpuSeconds - idle.cpuSeconds) / 25) * 100).toFixed(1)} % of a core`,
   );
 
   let serial = 0;
-  /** Sends, and waits until `count` streams have heard it. @returns milliseconds from the request to each event */
+  /** Sends a notification and waits until `count` streams have received it. @returns the delay of each event in ms */
   async function send(body: object, count: number): Promise<number[]> {
     arrivals = [];
     awaited = `"Title ${String(++serial)}."`;
@@ -151,10 +151,11 @@ async function run(): Promise<void> {
         message: 'School ends at noon today. Buses leave at 12:15.',
       }),
     });
-    if (!answer.ok) throw new Error(`It was not sent: ${await answer.text()}`);
+    if (!answer.ok) throw new Error(`The notification was not sent: ${await answer.text()}`);
     await answer.arrayBuffer();
     for (const end = performance.now() + 60_000; arrivals.length < count; await pause(5)) {
-      if (performance.now() > end) throw new Error(`${String(arrivals.length)} of ${String(count)} streams heard it.`);
+      if (performance.now() > end)
+        throw new Error(`${String(arrivals.length)} of ${String(count)} streams received it.`);
     }
     return arrivals.map((time) => time - start);
   }
@@ -169,10 +170,10 @@ async function run(): Promise<void> {
     for (let n = 0; n < 10; n++) everybody.push(...(await send({ user_ids }, open)));
     print(`${String(open)} streams, from a send to all of them to each event: ${figures(everybody.slice(2 * open))}`);
   }
-  if (most > some) await measure(most);
-  for (const close of streams.splice(some)) close();
+  if (maxStreams > fewStreams) await measure(maxStreams);
+  for (const close of streams.splice(fewStreams)) close();
   await pause(2_000);
-  await measure(some);
+  await measure(fewStreams);
   for (const close of streams) close();
   print(`school ${String(tenantId)}, ${String(serial)} sends`);
 }

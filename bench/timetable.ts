@@ -9,7 +9,8 @@ import { judge, type Verdict } from '../test/support/fixtures/judge.ts';
 import { instances } from '../test/support/fixtures/stored-problems.ts';
 import { feasibleProblem, plainSchool, type School } from '../test/support/fixtures/made-up-problems.ts';
 
-// `npm run bench:timetable -- [effort] [names,...]`: the generator on all instances and on made-up schools, and FET beside it where `fet-cl` is installed.
+// `npm run bench:timetable -- [effort] [names,...]`: runs the generator on stored and on generated problems, and also FET if
+// `fet-cl` is installed.
 
 const [effort = '10', names] = process.argv.slice(2);
 const print = (text: string) => process.stdout.write(`${text}\n`);
@@ -37,26 +38,26 @@ const schools: Record<string, Partial<School>> = {
 
 interface Attempt {
   seconds: number;
-  processor: number | null;
+  cpuSeconds: number | null;
   megabytes: number | null;
   placed: Placed[];
 }
 
-/** In a thread of its own, as the service does it: what that adds to the memory of the process, at its highest. */
-async function ours(problem: Problem): Promise<Attempt> {
+/** Runs our generator in a thread, as the service does. `megabytes` is the peak memory that this adds to the process. */
+async function runOurs(problem: Problem): Promise<Attempt> {
   const before = process.memoryUsage().rss;
   let highest = before;
   const timer = setInterval(() => (highest = Math.max(highest, process.memoryUsage().rss)), 20);
-  const processor = process.cpuUsage();
+  const cpuBefore = process.cpuUsage();
   const thread = new Worker(new URL('../src/timetable/generate.worker.ts', import.meta.url));
   thread.postMessage({ problem, options: { effort: Number(effort), time_limit_ms: 600_000 } });
   const made = await new Promise<Generated>((resolve, reject) => thread.on('message', resolve).on('error', reject));
-  const { user, system } = process.cpuUsage(processor);
+  const { user, system } = process.cpuUsage(cpuBefore);
   clearInterval(timer);
   await thread.terminate();
   return {
     seconds: made.seconds,
-    processor: (user + system) / 1e6,
+    cpuSeconds: (user + system) / 1e6,
     megabytes: (highest - before) / 1e6,
     placed: made.status === 'infeasible' ? [] : made.placed,
   };
@@ -66,12 +67,13 @@ const text = (value: Id) => String(value).replace(/[&<>"']/g, (character) => `&#
 const tag = (name: string, content: string | number) => `<${name}>${content}</${name}>`;
 
 /**
- * FET's own format. Rules and class gaps at 100 %, spread at 95 % (not for lessons that come more than once a day); teachers' gaps at 100 % if asked for, else not at all.
- * It can't say that a lesson outside the plan counts to the limit of its day: there FET has more room than we have.
+ * Writes a problem in the file format of FET. Rules and class gaps have a weight of 100 %, spread 95 % (not for lessons that
+ * occur more than once a day). Teacher gaps have 100 % if requested, otherwise they are ignored. FET cannot count a fixed
+ * lesson outside the plan towards the daily limit, so its problem is slightly easier than ours.
  */
-function fetFile(
+function toFetFile(
   problem: Problem,
-  asksForGaps: boolean,
+  forbidsTeacherGaps: boolean,
 ): { xml: string; lessonOf: Map<number, Problem['lessons'][number]> } {
   const days = Array.from({ length: problem.days }, (_, index) => `D${index + 1}`);
   const hours = Array.from({ length: problem.periods_per_day }, (_, index) => `H${index + 1}`);
@@ -132,7 +134,7 @@ function fetFile(
         tag('Teacher_Name', text(teacher)) + tag('Maximum_Hours_Daily', Math.max(1, max_per_day)),
       );
   }
-  if (asksForGaps) constraint('ConstraintTeachersMaxGapsPerWeek', 100, tag('Max_Gaps', 0));
+  if (forbidsTeacherGaps) constraint('ConstraintTeachersMaxGapsPerWeek', 100, tag('Max_Gaps', 0));
   const classes = problem.classes.map((each) => (typeof each === 'object' ? each.id : each));
   const subjects = [...new Set(problem.lessons.map(({ subject }) => text(subject)))];
   const xml = `<?xml version="1.0" encoding="UTF-8"?>\n<fet version="6.8.5">${
@@ -177,11 +179,11 @@ function fetFile(
   return { xml, lessonOf };
 }
 
-/** @returns undefined when FET found nothing in the time */
-async function fet(problem: Problem, asksForGaps: boolean, limit: number): Promise<Attempt | undefined> {
+/** Runs FET. @returns undefined if it found nothing within the limit */
+async function runFet(problem: Problem, forbidsTeacherGaps: boolean, limit: number): Promise<Attempt | undefined> {
   const folder = await mkdtemp(join(tmpdir(), 'fet-'));
   try {
-    const { xml, lessonOf } = fetFile(problem, asksForGaps);
+    const { xml, lessonOf } = toFetFile(problem, forbidsTeacherGaps);
     await writeFile(join(folder, 'school.fet'), xml);
     const begin = performance.now();
     const options = [
@@ -189,7 +191,7 @@ async function fet(problem: Problem, asksForGaps: boolean, limit: number): Promi
       `--outputdir=${folder}`,
       `--timelimitseconds=${limit}`,
     ];
-    const said = await run('fet-cl', options).catch((error: unknown) => ({
+    const output = await run('fet-cl', options).catch((error: unknown) => ({
       stdout: error instanceof Error ? error.message : '',
     }));
     const took = (performance.now() - begin) / 1000;
@@ -197,7 +199,7 @@ async function fet(problem: Problem, asksForGaps: boolean, limit: number): Promi
       () => undefined,
     );
     if (solution === undefined) {
-      if (process.env['VERBOSE']) print(said.stdout);
+      if (process.env['VERBOSE']) print(output.stdout);
       return undefined;
     }
     const placed: Placed[] = [];
@@ -214,22 +216,22 @@ async function fet(problem: Problem, asksForGaps: boolean, limit: number): Promi
           period: Number(period),
         });
     }
-    return { seconds: took, processor: null, megabytes: null, placed };
+    return { seconds: took, cpuSeconds: null, megabytes: null, placed };
   } finally {
     await rm(folder, { recursive: true });
   }
 }
 
 const number = (value: number | null, digits = 0) => (value === null ? '' : value.toFixed(digits)).padStart(8);
-function row(name: string, { seconds: took, processor, megabytes }: Attempt, verdict: Verdict): void {
+function row(name: string, { seconds: took, cpuSeconds, megabytes }: Attempt, verdict: Verdict): void {
   const broken = Object.values(verdict.broken).reduce((sum, n) => sum + n, 0);
   const { unplaced, spread_excess, class_gaps, teacher_gaps } = verdict;
   print(
-    `${name.padEnd(34)}${number(took, 2)}${number(processor, 2)}${[unplaced, broken, spread_excess, class_gaps, teacher_gaps].map((n) => number(n)).join('')}${number(megabytes)}`,
+    `${name.padEnd(34)}${number(took, 2)}${number(cpuSeconds, 2)}${[unplaced, broken, spread_excess, class_gaps, teacher_gaps].map((n) => number(n)).join('')}${number(megabytes)}`,
   );
 }
 
-const made = Object.entries(schools).map(([name, school]) => ({
+const generated = Object.entries(schools).map(([name, school]) => ({
   name,
   problem: feasibleProblem({ ...plainSchool, ...school }, 1).problem,
 }));
@@ -239,22 +241,22 @@ const hasFet = await run('fet-cl', ['--version']).then(
 );
 print(
   hasFet
-    ? 'FET beside it, without and with the wish for no gaps of teachers.'
-    : 'fet-cl is not installed (Debian: apt-get install fet), so FET is left out.',
+    ? 'FET runs too, without and with the rule that teachers have no gaps.'
+    : 'fet-cl is not installed (Debian: apt-get install fet), so FET is skipped.',
 );
-print(`Effort ${effort}; FET may take as many seconds.`);
+print(`Effort ${effort}, which is also the time limit of FET in seconds.`);
 print(
   `${''.padEnd(34)}${['seconds', 'cpu', 'unplaced', 'broken', 'spread', 'class', 'teacher', 'MB'].map((head) => head.padStart(8)).join('')}`,
 );
-for (const { name, problem } of [...instances, ...made]) {
+for (const { name, problem } of [...instances, ...generated]) {
   if (names && !names.split(',').includes(name)) continue;
-  const attempt = await ours(problem);
+  const attempt = await runOurs(problem);
   row(name, attempt, judge(problem, attempt.placed));
   if (!hasFet) continue;
-  for (const asks of [false, true]) {
-    const other = await fet(problem, asks, Number(effort));
-    const label = asks ? '  FET, no gaps' : '  FET';
+  for (const forbidsGaps of [false, true]) {
+    const other = await runFet(problem, forbidsGaps, Number(effort));
+    const label = forbidsGaps ? '  FET, no gaps' : '  FET';
     if (other) row(label, other, judge(problem, other.placed));
-    else print(`${label.padEnd(34)}    nothing in the time`);
+    else print(`${label.padEnd(34)}    nothing within the limit`);
   }
 }

@@ -7,23 +7,23 @@ import type { InvoiceData } from '../src/documents/invoice.ts';
 import { print } from '../src/documents/print.ts';
 import { answerParent } from './child.ts';
 
-/** What `core.call` is given. */
+/** The arguments of `core.call`. */
 export type Statement = Parameters<Call>;
 
-/** What the floor is asked to be next. */
-export type FloorMessage =
-  | { be: 'statements'; statements: Statement[] }
-  | { be: 'constant'; bytes: number }
-  | { be: 'loop'; statements: Statement[]; seconds: number; concurrency: number }
-  | { be: 'print'; statements: Statement[]; seconds: number; concurrency: number }
-  | { be: 'argon2'; hash: string; password: string; seconds: number; concurrency: number };
+/** Tells the baseline process what to do next. */
+export type BaselineMessage =
+  | { mode: 'statements'; statements: Statement[] }
+  | { mode: 'constant'; bytes: number }
+  | { mode: 'loop'; statements: Statement[]; seconds: number; concurrency: number }
+  | { mode: 'print'; statements: Statement[]; seconds: number; concurrency: number }
+  | { mode: 'argon2'; hash: string; password: string; seconds: number; concurrency: number };
 
-// What bounds the service from below, in a process of its own with a pool of the same size:
-//   statements  GET /<n> runs statement n through node:http and pg, with no route, token, validation or log
-//   constant    node:http alone, answering as many bytes as the service does
-//   loop        the same statements by pg alone
-//   argon2      nothing but verifying a password
-//   print       nothing but writing the PDFs of what the statements answer
+// The baselines that the service is compared with, in a separate process with a pool of the same size:
+//   statements  GET /<n> runs statement n through node:http and pg, without routing, token, validation and logging
+//   constant    only node:http, responding with as many bytes as the service
+//   loop        the same statements, only with pg
+//   argon2      only verifying a password
+//   print       only writing the PDFs of the statement results
 const [databaseUrl = '', poolSize = ''] = process.argv.slice(2);
 const pool = rolePool('school_api', databaseUrl, undefined, Number(poolSize));
 const hashing = passwords();
@@ -49,7 +49,7 @@ const server = createServer((req, res) => {
 await new Promise<void>((done) => server.listen(0, '127.0.0.1', done));
 const url = `http://127.0.0.1:${String((server.address() as AddressInfo).port)}`;
 
-/** Does `work` over and over for some seconds, so many at a time. */
+/** Repeats `work` for some seconds, with `concurrency` in parallel. */
 async function loop(
   work: (n: number) => Promise<unknown>,
   seconds: number,
@@ -68,8 +68,8 @@ async function loop(
   return { perSecond: (done / (performance.now() - start)) * 1000 };
 }
 
-answerParent(async (message: FloorMessage) => {
-  switch (message.be) {
+answerParent(async (message: BaselineMessage) => {
+  switch (message.mode) {
     case 'statements':
       statements = message.statements;
       constant = undefined;
