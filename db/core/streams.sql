@@ -1,52 +1,82 @@
--- What the streams of notifications need, for many at a time. The API process calls these itself, without the dispatcher: they take sessions,
--- as that does, and give nothing but what belongs to the users of sessions that live. Security definer, since they read the schema platform.
+-- The API process calls these functions directly, without the dispatcher. They are security definer, since sessions are
+-- in the schema platform. Like the dispatcher they take session ids, and answer only what belongs to live sessions.
 
--- What came after an id (p_after) for the users of these sessions of one school: the place of the session among those given, id, and the event as
--- JSON; in the order of ids. Of one session p_rows at most, and no more once there are p_bytes. Nothing for a session that has ended or a school
--- that is not active. Raises unavailable while the school is being migrated: nobody waits here with a connection.
-create function core.stream_read(p_tenant_id bigint, p_session_ids bigint[], p_after bigint[], p_rows integer, p_bytes integer)
-  returns table (place integer, id bigint, event text)
+create function core.stream_read(
+  p_tenant_id bigint, p_session_ids bigint[], p_after bigint[], p_rows integer, p_bytes integer
+)
+  returns table (stream_index integer, id bigint, event text)
   language plpgsql security definer set search_path = pg_catalog, pg_temp set timezone = 'UTC' as $$
 declare
   v_before text[];
 begin
+  -- A migration holds this lock for as long as it runs. The caller tries again instead of waiting with a connection.
   if not pg_try_advisory_xact_lock_shared(core.tenant_lock_key(p_tenant_id)) then
     perform core.fail('unavailable', 'This school is being migrated. Try again in a moment.');
   end if;
   v_before := core.enter_tenant(p_tenant_id);
   return query execute format($q$
-    select asked.place::integer, n.id, n.event
-    from unnest($1, $2) with ordinality asked (session_id, after, place)
-    join platform.session s on s.id = asked.session_id and s.tenant_id = $3 and s.revoked_at is null and s.expires_at > now()
+    select requested.stream_index::integer, found.id, found.event
+    from unnest($1, $2) with ordinality requested (session_id, after, stream_index)
+    join platform.session s
+      on s.id = requested.session_id and s.tenant_id = $3 and s.revoked_at is null and s.expires_at > now()
     join platform.tenant t on t.id = s.tenant_id and t.status = 'active'
     cross join lateral (
-      select r.id, r.event, sum(octet_length(r.event)) over (order by r.id) - octet_length(r.event) as bytes_before
+      select e.id, e.event, sum(octet_length(e.event)) over (order by e.id) - octet_length(e.event) as bytes_before
       from (
-        select c.id, json_build_object('id', c.id, 'title', c.title, 'message', c.message, 'type', c.type, 'action_url', c.action_url, 'created_at', c.created_at)::text as event
+        select m.id,
+          json_build_object(
+            'id', m.id, 'title', m.title, 'message', m.message, 'type', m.type, 'action_url', m.action_url,
+            'created_at', m.created_at
+          )::text as event
         from (
-          -- An event is no shorter than its message.
-          select m.*, sum(octet_length(m.message)) over (order by m.id) - octet_length(m.message) as least_before
-          from (select * from %I.notification m where m.user_id = s.user_id and m.id > asked.after order by m.id limit $4) m
-        ) c
-        where c.least_before < $5 offset 0
-      ) r
-    ) n
-    where n.bytes_before < $5
-    order by asked.place, n.id $q$, 'tenant_' || p_tenant_id)
+          -- An event is at least as long as its message: rows that can not fit are dropped before their JSON is built.
+          select
+            n.*,
+            sum(octet_length(n.message)) over (order by n.id) - octet_length(n.message) as message_bytes_before
+          from (
+            select *
+            from %I.notification n
+            where n.user_id = s.user_id and n.id > requested.after
+            order by n.id
+            limit $4
+          ) n
+        ) m
+        where m.message_bytes_before < $5
+        -- Keeps the planner from merging this query with the outer one, which would build the JSON several times.
+        offset 0
+      ) e
+    ) found
+    where found.bytes_before < $5
+    order by requested.stream_index, found.id $q$, 'tenant_' || p_tenant_id)
     using p_session_ids, p_after, p_tenant_id, p_rows, p_bytes;
   perform core.leave_tenant(v_before);
 end $$;
-comment on function core.stream_read is 'What came after an id for the users of sessions of one school.';
+comment on function core.stream_read is
+  'Reads the notifications after an id (p_after) for each of these sessions of one school, in the order of the sessions
+and of the ids: the position of the session in p_session_ids, the id, and the event as JSON. For each session at most
+p_rows rows, and none after the first p_bytes bytes. Nothing for a session that has ended, or when the school is not
+active. Raises unavailable while the school is being migrated.';
 
--- Which of these sessions may have no stream any more: ended, run out, of a school that is not active or has no notifications.
 create function core.stream_check(p_session_ids bigint[]) returns bigint[]
   language sql stable security definer set search_path = pg_catalog, pg_temp as $$
-  with alive as materialized (
-    select id, tenant_id from platform.session where id = any (p_session_ids) and revoked_at is null and expires_at > now()
+  with live_session as materialized (
+    select id, tenant_id
+    from platform.session
+    where id = any (p_session_ids) and revoked_at is null and expires_at > now()
   ), school as materialized (
-    select t.id from platform.tenant t join platform.plan p on p.id = t.plan_id
-    where t.id in (select tenant_id from alive) and t.status = 'active' and 'notifications' = any (core.enabled_features(p.features, t.feature_flags))
+    select t.id
+    from platform.tenant t
+    join platform.plan p on p.id = t.plan_id
+    where t.id in (select tenant_id from live_session)
+      and t.status = 'active'
+      and 'notifications' = any (core.enabled_features(p.features, t.feature_flags))
   )
-  select array(select given from unnest(p_session_ids) given where given not in (select a.id from alive a join school s on s.id = a.tenant_id));
+  select array(
+    select session_id
+    from unnest(p_session_ids) session_id
+    where session_id not in (select l.id from live_session l join school s on s.id = l.tenant_id)
+  );
 $$;
-comment on function core.stream_check is 'Which of these sessions may have no stream of notifications any more.';
+comment on function core.stream_check is
+  'Which of these sessions may no longer have a stream: those that have ended or expired, and those of a school that is
+not active or has no notifications.';

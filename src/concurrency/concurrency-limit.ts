@@ -1,38 +1,45 @@
-import type { Request } from 'express';
 import { ApiError } from '../domain/errors.ts';
 
-/** Whose request something is. */
-export interface Asker {
+/** The user, and their school, that work is counted for. */
+export interface RequestOwner {
   tenantId: number | undefined;
   userId: number | undefined;
 }
 
-export const asker = ({ claims }: Pick<Request, 'claims'>): Asker => ({
-  tenantId: claims?.tenant_id,
-  userId: claims?.user_id,
-});
+/** The owner of a request with an access token. */
+export const requestOwner = ({
+  claims,
+}: {
+  claims?: { tenant_id?: number | undefined; user_id?: number | undefined } | undefined;
+}): RequestOwner => ({ tenantId: claims?.tenant_id, userId: claims?.user_id });
+
+/** Frees the slot that was taken. */
+export type Release = () => void;
 
 /**
- * So many at a time of what takes long, for a school and for one of its users, so that nobody keeps others from it.
- * @param busy  what whoever comes when all are taken is told
- * @returns takes a place for each, and answers how to give them back. @throws ApiError rate_limited
+ * Limits how much expensive work a school, and each of its users, has in progress at a time, so that none slows the others down.
+ * @param busyMessage  message of the error when a limit is reached
+ * @returns a function that takes a slot @throws ApiError rate_limited
  */
-export function places(most: { school: number; user: number }, busy: string): (who: Asker) => () => void {
-  const taken = new Map<string, number>();
+export function concurrencyLimit(
+  max: { school: number; user: number },
+  busyMessage: string,
+): (owner: RequestOwner) => Release {
+  const inProgress = new Map<string, number>();
   return ({ tenantId, userId }) => {
     const school = `school ${String(tenantId)}`;
-    const wanted = [
-      { who: school, limit: most.school },
-      { who: `${school} user ${String(userId)}`, limit: most.user },
+    const counters = [
+      { key: school, limit: max.school },
+      { key: `${school} user ${String(userId)}`, limit: max.user },
     ];
-    if (wanted.some(({ who, limit }) => (taken.get(who) ?? 0) >= limit))
-      throw new ApiError('rate_limited', busy, { retryAfter: 3 });
-    for (const { who } of wanted) taken.set(who, (taken.get(who) ?? 0) + 1);
+    if (counters.some(({ key, limit }) => (inProgress.get(key) ?? 0) >= limit))
+      throw new ApiError('rate_limited', busyMessage, { retryAfter: 3 });
+    for (const { key } of counters) inProgress.set(key, (inProgress.get(key) ?? 0) + 1);
     return () => {
-      for (const { who } of wanted) {
-        const left = (taken.get(who) ?? 1) - 1;
-        if (left > 0) taken.set(who, left);
-        else taken.delete(who);
+      for (const { key } of counters) {
+        const left = (inProgress.get(key) ?? 1) - 1;
+        if (left > 0) inProgress.set(key, left);
+        else inProgress.delete(key);
       }
     };
   };

@@ -1,144 +1,102 @@
-import { type ResourceLimits, Worker } from 'node:worker_threads';
+import { fileURLToPath } from 'node:url';
+import type { ResourceLimits } from 'node:worker_threads';
+import PQueue from 'p-queue';
+import { Piscina } from 'piscina';
 import { ApiError } from '../domain/errors.ts';
+import { enqueue, isFull } from './queue.ts';
 
-/** Work that hurts an event loop, or whoever does it, is done in threads of its own, some at a time. */
-export interface ThreadLine {
-  /** The script: it hands what it does to `answerWith`. */
+/** A pool of worker threads for work that would block the event loop, or that untrusted input could make fail. */
+export interface ThreadPoolOptions {
+  /** The script of a thread. Its default export is called with the task and returns, or resolves to, the result. */
   script: URL;
-  /** Of each thread. */
+  /** Limits of each thread. */
   resourceLimits: ResourceLimits;
-  /** How many run at a time in this process, and how many more may wait. */
-  most: number;
-  maxWaiting: number;
-  /** How long a thread that has answered is there for the next request; 0 where nothing of one may be left to another. */
-  keepMilliseconds: number;
-  /** What whoever comes when as many wait is told. */
-  busy: string;
+  maxThreads: number;
+  /** How many tasks may wait for a thread. */
+  maxQueue: number;
+  /** How long a thread without a task stays alive. With 0, every task gets a new thread, which ends after the task. */
+  idleTimeoutMs: number;
+  /** Message of the error for a task that finds the queue full. */
+  queueFullMessage: string;
 }
 
-/** Thrown when the thread wanted more time or memory than it may have; it has been ended. */
+/** The thread exceeded its time or memory limit and was terminated. */
 export class ThreadLimitError extends Error {
   readonly limit: 'time' | 'memory';
   constructor(limit: 'time' | 'memory') {
-    super(`A thread was ended, since it wanted too much ${limit}.`);
+    super(`A thread exceeded its ${limit} limit and was terminated.`);
     this.limit = limit;
   }
 }
 
-export interface ThreadOptions {
-  /** From when it runs; what it waited before is not counted. */
-  maxMilliseconds: number;
-  /** Ends the waiting or the thread, for a request that is gone; its reason is thrown. */
+export interface TaskOptions {
+  /** Time limit for running, without the time spent waiting for a thread. */
+  timeoutMs: number;
+  /** Ends the wait, or terminates the thread, with the signal's reason. For a client that has disconnected. */
   signal?: AbortSignal | undefined;
-  /** Ends the waiting, and nothing else. */
-  patience?: AbortSignal | undefined;
+  /** Ends only the wait for a thread, with the signal's reason. */
+  waitSignal?: AbortSignal | undefined;
 }
+
+type RunTask<Task, Result> = (task: Task, options: TaskOptions) => Promise<Result>;
 
 /**
- * A line of threads that all run one script: `run(request, options)` answers what the script makes of the request. A thread that answers
- * is kept for a while; one that fails or is ended has no successor until one is needed. Threads that wait keep no process from ending.
- * @throws ApiError unavailable when too many wait, ThreadLimitError, the signal's reason, or what the script threw
+ * Creates a pool and returns the function that runs a task in it. Idle threads do not keep the process alive.
+ *
+ * Piscina runs the threads. The queue is our own: Piscina does not apply `maxQueue` to tasks with an AbortSignal, and it has no time
+ * limit that starts when a task runs.
+ * @throws ApiError `unavailable` when the queue is full, ThreadLimitError, the reason of a signal, or the error of the task
  */
-export function threadLine<Answer>(line: ThreadLine): (request: unknown, options: ThreadOptions) => Promise<Answer> {
-  let running = 0;
-  const waiting = new Set<() => void>();
-  /** The threads that have nothing to do, the last that had at the end, with what will end them. */
-  const idle = new Map<Worker, NodeJS.Timeout>();
+export function createThreadPool<Task, Result>(options: ThreadPoolOptions): RunTask<Task, Result> {
+  const { maxThreads, maxQueue, idleTimeoutMs, queueFullMessage } = options;
+  const queue = new PQueue({ concurrency: maxThreads });
+  const shared = idleTimeoutMs > 0 ? createThreads(options, maxThreads) : undefined;
 
-  const turn = async (signal: AbortSignal) => {
-    if (running < line.most) {
-      running++;
-      return;
-    }
-    signal.throwIfAborted();
-    if (waiting.size >= line.maxWaiting) throw new ApiError('unavailable', line.busy, { retryAfter: 5 });
-    const { promise, resolve, reject } = Promise.withResolvers<undefined>();
-    const go = () => resolve(undefined);
-    const leave = () => {
-      // Whoever has been called already holds a place, and gives it back when its thread is done.
-      if (waiting.delete(go)) reject(signal.reason as Error);
-    };
-    waiting.add(go);
-    signal.addEventListener('abort', leave, { once: true });
-    await promise.finally(() => signal.removeEventListener('abort', leave));
-  };
-
-  const next = () => {
-    const [first] = waiting;
-    if (!first) running--;
-    else {
-      waiting.delete(first);
-      first();
-    }
-  };
-
-  const leaveIdle = (thread: Worker) => {
-    clearTimeout(idle.get(thread));
-    return idle.delete(thread);
-  };
-
-  const take = () => {
-    const kept = [...idle.keys()].at(-1);
-    if (kept) {
-      leaveIdle(kept);
-      kept.ref();
-      return kept;
-    }
-    const thread = new Worker(line.script, { resourceLimits: line.resourceLimits });
-    // Also while it has nothing to do, when nobody else hears of it.
-    thread.on('error', () => leaveIdle(thread));
-    thread.on('exit', () => leaveIdle(thread));
-    return thread;
-  };
-
-  const keep = (thread: Worker) => {
-    thread.unref();
-    const timer = setTimeout(() => leaveIdle(thread) && void thread.terminate(), line.keepMilliseconds);
-    idle.set(thread, timer.unref());
-  };
-
-  return async (request, options) => {
-    options.signal?.throwIfAborted();
-    const ends = [options.signal, options.patience].filter((each) => each !== undefined);
-    await turn(AbortSignal.any(ends));
-    try {
-      options.signal?.throwIfAborted();
-      const thread = take();
-      let isFit = false;
+  return async (task, { timeoutMs, signal, waitSignal }) => {
+    signal?.throwIfAborted();
+    if (isFull(queue) && queue.size >= maxQueue) throw new ApiError('unavailable', queueFullMessage, { retryAfter: 5 });
+    const run = async () => {
+      const threads = shared ?? createThreads(options, 1);
       try {
-        const answer = await answerOf<Answer>(thread, request, line.script, options);
-        isFit = line.keepMilliseconds > 0;
-        return answer;
+        return await runInThread<Result>(threads, task, timeoutMs, signal);
       } finally {
-        if (isFit) keep(thread);
-        else await thread.terminate();
+        if (!shared) await threads.destroy();
       }
-    } finally {
-      next();
-    }
+    };
+    const ends = [signal, waitSignal].filter((each) => each !== undefined);
+    return enqueue(queue, run, ends.length > 0 ? AbortSignal.any(ends) : undefined);
   };
 }
 
-async function answerOf<Answer>(
-  thread: Worker,
-  request: unknown,
-  script: URL,
-  { maxMilliseconds, signal }: ThreadOptions,
-): Promise<Answer> {
-  const { promise, resolve, reject } = Promise.withResolvers<Answer>();
-  const timer = setTimeout(() => reject(new ThreadLimitError('time')), maxMilliseconds);
-  const abort = () => reject(signal?.reason as Error);
-  const fail = (error: NodeJS.ErrnoException) =>
-    reject(error.code === 'ERR_WORKER_OUT_OF_MEMORY' ? new ThreadLimitError('memory') : error);
-  const end = () => reject(new Error(`${script.pathname} ended without an answer.`));
-  signal?.addEventListener('abort', abort, { once: true });
-  thread.on('message', resolve).on('error', fail).on('exit', end);
+function createThreads({ script, resourceLimits, idleTimeoutMs }: ThreadPoolOptions, maxThreads: number): Piscina {
+  const threads = new Piscina({
+    filename: fileURLToPath(script),
+    resourceLimits,
+    minThreads: 0,
+    maxThreads,
+    idleTimeout: idleTimeoutMs,
+    // With atomics an idle thread blocks its event loop.
+    atomics: 'disabled',
+    recordTiming: false,
+  });
+  // A thread without a task failed. Without a listener the process would end.
+  threads.on('error', (error: Error) => process.emitWarning(error));
+  return threads;
+}
+
+async function runInThread<Result>(
+  threads: Piscina,
+  task: unknown,
+  timeoutMs: number,
+  signal: AbortSignal | undefined,
+): Promise<Result> {
+  const timeout = AbortSignal.timeout(timeoutMs);
   try {
-    thread.postMessage(request);
-    return await promise;
-  } finally {
-    clearTimeout(timer);
-    signal?.removeEventListener('abort', abort);
-    thread.off('message', resolve).off('error', fail).off('exit', end);
+    return (await threads.run(task, { signal: signal ? AbortSignal.any([signal, timeout]) : timeout })) as Result;
+  } catch (error) {
+    signal?.throwIfAborted();
+    if (timeout.aborted) throw new ThreadLimitError('time');
+    if ((error as NodeJS.ErrnoException).code === 'ERR_WORKER_OUT_OF_MEMORY') throw new ThreadLimitError('memory');
+    throw error;
   }
 }

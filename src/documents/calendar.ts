@@ -1,13 +1,14 @@
-import { setImmediate as nextTurn } from 'node:timers/promises';
-import { ApiError } from '../domain/errors.ts';
+import { setImmediate as yieldToEventLoop } from 'node:timers/promises';
 import ical, { type ICalEventData, ICalEventBusyStatus, ICalEventTransparency } from 'ical-generator';
+import PQueue from 'p-queue';
+import { ApiError } from '../domain/errors.ts';
 
-/** What the operation `calendar_get` answers. */
+/** The answer of the operation `calendar_get`. */
 export interface CalendarData {
   kind: 'own' | 'class' | 'teacher' | 'holidays';
   tenant_id: number;
   school: string;
-  /** Whose lessons they are; null for holidays alone. */
+  /** The class or teacher of the lessons; null for a calendar of holidays. */
   whose: { name: string } | null;
   events: (Lesson | Holiday)[];
 }
@@ -29,16 +30,16 @@ interface Lesson extends Event {
 }
 interface Holiday extends Event {
   starts_at: null;
-  /** The whole of this day. */
+  /** `YYYY-MM-DD`. */
   date: string;
 }
 
-/** Seconds since 2020: it grows whenever something that an event tells is changed, and fits the 31 bits that programs have for it. */
+/** Seconds since 2020. SEQUENCE must grow with each change of an event, and calendar programs store it in 31 bits. */
 const sequence = (changed: Date) => Math.max(0, Math.floor((changed.getTime() - Date.UTC(2020, 0)) / 1000));
 
 function eventData(event: Lesson | Holiday, domain: string): ICalEventData {
   const changed = new Date(event.changed_at);
-  // What it is called, when it changed last: the same each time it is read, so that the calendar as a whole is too.
+  // Nothing here depends on the time of the request, so that an unchanged calendar keeps its ETag.
   const common = {
     id: `${event.uid}@${domain}`,
     summary: event.title,
@@ -71,7 +72,7 @@ function eventData(event: Lesson | Holiday, domain: string): ICalEventData {
   };
 }
 
-/** The name of a calendar, as text of iCalendar: ical-generator writes this one as it is. */
+/** The name of a calendar, escaped: ical-generator does not escape it. */
 const nameOf = ({ kind, school, whose }: CalendarData) =>
   [whose?.name, kind === 'holidays' ? `Holidays of ${school}` : school]
     .filter(Boolean)
@@ -79,45 +80,45 @@ const nameOf = ({ kind, school, whose }: CalendarData) =>
     .replace(/\s+/g, ' ')
     .replace(/[\\;,]/g, '\\$&');
 
-/** Events at a time; others have their turn between. */
+/** Calendars are written in chunks of events, and other requests run between two chunks. */
 const chunkEvents = 100;
 
-/** How many may wait for their calendar, the one that is being made among them: in all, and of a school, so that none takes the places of all others. */
-const maxWaiting = { all: 50, school: 25 };
-const waiting = new Map<number, number>();
-let last: Promise<unknown> = Promise.resolve();
+/** One calendar is written at a time in this process. */
+const queue = new PQueue({ concurrency: 1 });
 
-interface Reader {
+/** How many calendars may be in the queue, including the one in progress: in total, and for one school. */
+const maxQueued = { total: 50, school: 25 };
+const queuedPerSchool = new Map<number, number>();
+
+interface CalendarOptions {
   tenantId: number;
-  /** Where the service is, for identifiers that no other service makes. */
+  /** The host of the service, which makes the identifiers of events globally unique. */
   host: string;
+  /** Aborts when the client disconnects. */
   signal?: AbortSignal;
 }
 
 /**
- * An iCalendar (RFC 5545). Moments are in UTC, holidays are days. One is made at a time, in pieces, so that ten of them do not hold
- * everybody else up.
+ * Writes an iCalendar (RFC 5545). Times are in UTC; holidays are whole days.
  * @param data  CalendarData as JSON
- * @throws ApiError unavailable when too many wait; the signal's reason
+ * @throws ApiError `unavailable` when too many calendars are in the queue; the reason of the signal
  */
-export async function calendarText(data: string, { tenantId, host, signal }: Reader): Promise<string> {
-  const ofSchool = waiting.get(tenantId) ?? 0;
-  const all = [...waiting.values()].reduce((sum, count) => sum + count, 0);
-  if (ofSchool >= maxWaiting.school || all >= maxWaiting.all)
+export async function calendarText(data: string, { tenantId, host, signal }: CalendarOptions): Promise<string> {
+  const ofSchool = queuedPerSchool.get(tenantId) ?? 0;
+  if (ofSchool >= maxQueued.school || queue.pending + queue.size >= maxQueued.total)
     throw new ApiError('unavailable', 'Too many calendars are being read. Try again in a moment.', { retryAfter: 10 });
-  waiting.set(tenantId, ofSchool + 1);
-  const leave = () => {
-    const left = (waiting.get(tenantId) ?? 1) - 1;
-    if (left > 0) waiting.set(tenantId, left);
-    else waiting.delete(tenantId);
-  };
-  const made = last.then(() => write(JSON.parse(data) as CalendarData, host, signal)).finally(leave);
-  last = made.catch(() => undefined);
-  return made;
+  queuedPerSchool.set(tenantId, ofSchool + 1);
+  try {
+    return await queue.add(() => write(JSON.parse(data) as CalendarData, host, signal));
+  } finally {
+    const left = (queuedPerSchool.get(tenantId) ?? 1) - 1;
+    if (left > 0) queuedPerSchool.set(tenantId, left);
+    else queuedPerSchool.delete(tenantId);
+  }
 }
 
 async function write(data: CalendarData, host: string, signal: AbortSignal | undefined): Promise<string> {
-  // Two schools of one service may have lessons of the same numbers.
+  // The same ids exist at several schools.
   const domain = `${String(data.tenant_id)}.${host}`;
   const text = (events: CalendarData['events']) =>
     ical({
@@ -127,12 +128,12 @@ async function write(data: CalendarData, host: string, signal: AbortSignal | und
       timezone: null,
       events: events.map((event) => eventData(event, domain)),
     }).toString();
-  // Line breaks in front: no name can hold these lines.
+  // The line break keeps these from matching inside a name.
   const [begin, end] = ['\r\nBEGIN:VEVENT', '\r\nEND:VCALENDAR'];
   const empty = text([]);
   let calendar = empty.slice(0, empty.lastIndexOf(end));
   for (let from = 0; from < data.events.length; from += chunkEvents) {
-    await nextTurn();
+    await yieldToEventLoop();
     signal?.throwIfAborted();
     const some = text(data.events.slice(from, from + chunkEvents));
     calendar += some.slice(some.indexOf(begin), some.lastIndexOf(end));

@@ -71,6 +71,14 @@ export interface PaymentData {
   reversed_by: string | null;
 }
 
+/** The file name of an invoice, or of the receipt for the amount paid so far. */
+export const invoiceFileName = ({ kind, invoice: { invoice_number: number, id } }: InvoiceData): string =>
+  `${number ?? `Draft ${String(id)}`}${kind === 'receipt' ? ' receipt' : ''}.pdf`;
+
+/** The file name of the receipt of one payment. */
+export const receiptFileName = ({ payment: { receipt_number: number, id } }: PaymentData): string =>
+  `${number ?? `Payment ${String(id)}`}.pdf`;
+
 /** A piece of a document that stays together on a page. */
 interface Block {
   height: number;

@@ -1,62 +1,65 @@
+import { concurrencyLimit, type RequestOwner } from '../concurrency/concurrency-limit.ts';
+import { createThreadPool, ThreadLimitError } from '../concurrency/thread-pool.ts';
 import { ApiError } from '../domain/errors.ts';
-import { type Asker, places } from '../concurrency/concurrency-limit.ts';
-import { ThreadLimitError, threadLine } from '../concurrency/thread-pool.ts';
 import type { InvoiceData, PaymentData } from './invoice.ts';
 import type { TimetableData } from './timetable.ts';
 
-/** What is to be printed; each kind of document has its writer in a file of its own here. */
+/** A document to print. Each kind is laid out by a file in this directory. */
 export type PrintJob =
   | { kind: 'timetable'; data: TimetableData }
   | { kind: 'invoice'; data: InvoiceData }
   | { kind: 'payment'; data: PaymentData };
 
-const line = threadLine<Uint8Array<ArrayBuffer>>({
+const printInPool = createThreadPool<PrintJob, Uint8Array<ArrayBuffer>>({
   script: new URL('print.worker.ts', import.meta.url),
   resourceLimits: { maxOldGenerationSizeMb: 256, maxYoungGenerationSizeMb: 32, stackSizeMb: 4 },
-  most: 2,
-  maxWaiting: 32,
-  // To parse the fonts takes most of the time of a first document.
-  keepMilliseconds: 10_000,
-  busy: 'Too many documents are being printed. Try again in a moment.',
+  maxThreads: 2,
+  maxQueue: 32,
+  // Parsing the fonts takes most of the time of the first document in a thread.
+  idleTimeoutMs: 10_000,
+  queueFullMessage: 'Too many documents are being printed. Try again in a moment.',
 });
+const timeoutMs = 10_000;
 
-/** Who prints, and whether they are still there. */
-export interface Printer extends Asker {
+/** The request that a document is printed for. */
+export interface PrintRequest extends RequestOwner {
+  /** Aborts when the client disconnects. */
   signal: AbortSignal;
 }
 
-const takePlaces = places(
+const takeSlot = concurrencyLimit(
   { school: 6, user: 3 },
   'Other documents of yours are still being printed. Try again in a moment.',
 );
 
 /**
- * Makes a PDF in a thread, since laying out text takes tens of milliseconds. A logo that can not be drawn after all is left out.
- * @param by  whose request it is; without it a job of the service itself
- * @throws ApiError rate_limited when the school or the user prints as much already, unavailable when too many wait or the document
- * took too much; the signal's reason
+ * Makes a PDF in a thread, since the layout takes tens of milliseconds.
+ * @param request  undefined for a background job, which has no limit per school
+ * @throws ApiError `rate_limited` when the school or the user prints too many documents at a time, `unavailable` when too many
+ * documents wait or this one exceeds the limits of its thread; the reason of the signal
  */
-export async function print(job: PrintJob, by?: Printer): Promise<Buffer> {
-  const giveBack = by && takePlaces(by);
+export async function print(job: PrintJob, request?: PrintRequest): Promise<Buffer> {
+  const release = request && takeSlot(request);
   try {
-    return await printInThread(job, by?.signal);
+    return await printWithLogo(job, request?.signal);
   } catch (error) {
     if (!(error instanceof ThreadLimitError)) throw error;
-    const wanted = error.limit === 'time' ? 'took too long' : 'takes too much memory';
-    throw new ApiError('unavailable', `The document ${wanted} to print.`, { retryAfter: 30, cause: error });
+    const reason = error.limit === 'time' ? 'took too long' : 'takes too much memory';
+    throw new ApiError('unavailable', `The document ${reason} to print.`, { retryAfter: 30, cause: error });
   } finally {
-    giveBack?.();
+    release?.();
   }
 }
 
-async function printInThread(job: PrintJob, signal: AbortSignal | undefined): Promise<Buffer> {
-  const options = { maxMilliseconds: 10_000, signal };
+/** Prints again without the logo when that may be why the document could not be printed. */
+async function printWithLogo(job: PrintJob, signal: AbortSignal | undefined): Promise<Buffer> {
+  const options = { timeoutMs, signal };
   try {
-    return Buffer.from(await line(job, options));
+    return Buffer.from(await printInPool(job, options));
   } catch (error) {
-    const isLate = error instanceof ThreadLimitError && error.limit === 'time';
-    if (signal?.aborted || isLate || error instanceof ApiError || job.data.letterhead.logo === null) throw error;
+    const isTimeout = error instanceof ThreadLimitError && error.limit === 'time';
+    if (signal?.aborted || isTimeout || error instanceof ApiError || job.data.letterhead.logo === null) throw error;
     const letterhead = { ...job.data.letterhead, logo: null };
-    return Buffer.from(await line({ ...job, data: { ...job.data, letterhead } }, options));
+    return Buffer.from(await printInPool({ ...job, data: { ...job.data, letterhead } } as PrintJob, options));
   }
 }

@@ -1,10 +1,9 @@
-import { answerWith } from '../concurrency/thread-worker.ts';
 import { invoicePdf, paymentPdf } from './invoice.ts';
 import type { PrintJob } from './print.ts';
 import { timetablePdf } from './timetable.ts';
 
-// The thread in which print.ts has documents made.
-answerWith((job: PrintJob) => {
+/** Runs in the threads of print.ts. */
+export default (job: PrintJob): Promise<Buffer> => {
   switch (job.kind) {
     case 'timetable':
       return timetablePdf(job.data);
@@ -13,4 +12,4 @@ answerWith((job: PrintJob) => {
     case 'payment':
       return paymentPdf(job.data);
   }
-});
+};

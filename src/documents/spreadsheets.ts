@@ -1,81 +1,87 @@
 import { Readable } from 'node:stream';
-import { setImmediate as nextTurn } from 'node:timers/promises';
+import { setImmediate as yieldToEventLoop } from 'node:timers/promises';
 import { stringify } from 'csv-stringify/sync';
 import { strToU8, Zip, ZipDeflate } from 'fflate';
-import { ThreadLimitError, threadLine } from '../concurrency/thread-pool.ts';
+import { createThreadPool, ThreadLimitError } from '../concurrency/thread-pool.ts';
 import type { Download, Upload } from '../domain/files.ts';
 import { ApiError } from '../domain/errors.ts';
 
 export const csvType = 'text/csv';
 export const xlsxType = 'application/vnd.openxmlformats-officedocument.spreadsheetml.sheet';
 
-/** A row of a file that holds something: its line there, from 1, and its cells as trimmed text, without the empty ones at the end. */
+/** A row of a file that is not empty: its line in the file, from 1, and its cells as trimmed text, without empty cells at the end. */
 export interface SheetRow {
   line: number;
   cells: string[];
 }
 
-/** What the reading thread is given, and what it answers. */
-export interface Reading {
+/** A file to read in a thread. */
+export interface ReadTask {
   content: Uint8Array;
   contentType: string;
   maxRows: number;
 }
-export type Read = { rows: SheetRow[] } | { refusal: string };
+export type ReadResult = { rows: SheetRow[] } | { refusal: string };
 
-/** A file may be made to hurt whoever reads it: the thread that does has so much memory and time, dies alone, and reads no other file. */
-const read = threadLine<Read>({
+/**
+ * An uploaded file may be made to exhaust memory or time, or to change what later code in the same thread does. Each file is
+ * therefore read in a thread of its own.
+ */
+const readInThread = createThreadPool<ReadTask, ReadResult>({
   script: new URL('spreadsheets.worker.ts', import.meta.url),
   resourceLimits: { maxOldGenerationSizeMb: 256, maxYoungGenerationSizeMb: 32, stackSizeMb: 4 },
-  most: 2,
-  maxWaiting: 16,
-  keepMilliseconds: 0,
-  busy: 'Too many files are being read. Try again in a moment.',
+  maxThreads: 2,
+  maxQueue: 16,
+  idleTimeoutMs: 0,
+  queueFullMessage: 'Too many files are being read. Try again in a moment.',
 });
-/** How long one file may be read; tests on a busy machine give it more. */
-export const reading = { maxMilliseconds: 10_000 };
-const beyond = {
+/** The time limit for one file. Tests on a busy machine raise it. */
+export const readOptions = { timeoutMs: 10_000 };
+const limitMessages = {
   time: 'The file takes too long to read. Make it smaller.',
   memory: 'The file is too large when unpacked.',
 };
 
 /**
- * The rows of a .csv (UTF-8; comma, semicolon or tab) or of the first sheet of an .xlsx, read in a thread of its own. A date is
- * `YYYY-MM-DD`, yes and no are `true` and `false`, a formula is what it came to.
- * @param maxRows  with the header
- * @throws ApiError validation_error when the file is damaged or too large, unavailable when too many wait to be read
+ * Reads the rows of a .csv (UTF-8; comma, semicolon or tab) or of the first sheet of an .xlsx in a thread. A date becomes
+ * `YYYY-MM-DD`, a boolean `true` or `false`, and a formula its last result.
+ * @param maxRows  including the header
+ * @throws ApiError `validation_error` when the file is damaged or too large, `unavailable` when too many files wait
  */
 export async function readSheet(
   { content, contentType }: Pick<Upload, 'content' | 'contentType'>,
   maxRows: number,
 ): Promise<SheetRow[]> {
-  const answer = await read({ content, contentType, maxRows } satisfies Reading, reading).catch(
-    (error: unknown): Read => {
-      if (error instanceof ThreadLimitError) return { refusal: beyond[error.limit] };
+  const result = await readInThread({ content, contentType, maxRows }, readOptions).catch(
+    (error: unknown): ReadResult => {
+      if (error instanceof ThreadLimitError) return { refusal: limitMessages[error.limit] };
       throw error;
     },
   );
-  if ('rows' in answer) return answer.rows;
-  throw new ApiError('validation_error', answer.refusal, { details: [{ path: 'file', message: answer.refusal }] });
+  if ('rows' in result) return result.rows;
+  throw new ApiError('validation_error', result.refusal, { details: [{ path: 'file', message: result.refusal }] });
 }
 
-/** What a cell may hold; a date is a day. */
+/** The value of a cell. A Date stands for a day, without a time. */
 export type Cell = string | number | boolean | Date | null;
 
-/** A table to write, in memory or row by row as it comes; the header is made of its columns. */
+/** A table to write. Its rows may be read while the file is sent. The header is made from the columns. */
 export interface Sheet {
   name: string;
-  /** `isText` keeps what people type into an .xlsx as they typed it: 007 and +234 stay; `isMoney` shows numbers with two decimals. Width in characters. */
+  /**
+   * `isText` formats an .xlsx column as text, so that 007 and +234 stay as people type them. `isMoney` shows two decimals.
+   * The width is in characters.
+   */
   columns: { header: string; width?: number; isText?: boolean; isMoney?: boolean }[];
   rows: Iterable<Cell[]> | AsyncIterable<Cell[]>;
 }
 
-/** A spreadsheet program would take text that begins so for a formula; a quote before it tells that it is none. Reading takes it off. */
-const neutral = (text: string) => (/^'*[=+\-@\t\r＝＋－＠]/.test(text) ? `'${text}` : text);
+/** Spreadsheet programs run text that starts like this as a formula. A leading quote prevents it; reading a file removes the quote. */
+const escapeFormula = (text: string) => (/^'*[=+\-@\t\r＝＋－＠]/.test(text) ? `'${text}` : text);
 
 const day = (date: Date) => date.toISOString().slice(0, 10);
 
-/** A .csv as spreadsheet programs open it, UTF-8 with its mark, or an .xlsx; either is made while it is sent, in little memory. */
+/** A .csv (UTF-8 with a byte order mark, which spreadsheet programs need) or an .xlsx. Both are written while they are sent. */
 export function sheetFile(
   format: 'csv' | 'xlsx',
   name: string,
@@ -88,32 +94,32 @@ export function sheetFile(
   };
 }
 
-/** Rows come and go some at a time, and others have their turn between. */
+/** Rows are written in chunks, and other requests run between two chunks. */
 const chunkRows = 200;
 
-async function* chunks(rows: Sheet['rows']): AsyncGenerator<Cell[][]> {
+async function* inChunks(rows: Sheet['rows']): AsyncGenerator<Cell[][]> {
   let chunk: Cell[][] = [];
   for await (const row of rows) {
     if (chunk.push(row) < chunkRows) continue;
     yield chunk;
     chunk = [];
-    await nextTurn();
+    await yieldToEventLoop();
   }
   yield chunk;
 }
 
 async function* csv({ columns, rows }: Sheet): AsyncGenerator<string> {
-  const cast = { string: neutral, boolean: String, date: day };
+  const cast = { string: escapeFormula, boolean: String, date: day };
   const text = (some: Cell[][]) => stringify(some, { record_delimiter: 'windows', quoted_match: /[\r\n]/, cast });
   yield `\ufeff${text([columns.map(({ header }) => header)])}`;
-  for await (const chunk of chunks(rows)) yield text(chunk);
+  for await (const chunk of inChunks(rows)) yield text(chunk);
 }
 
 const office = 'http://schemas.openxmlformats.org/officeDocument/2006/relationships';
 const main = 'xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main"';
 const packaged = (what: string) => `xmlns="http://schemas.openxmlformats.org/package/2006/${what}"`;
 
-/** The numbers of the cell formats in `styles`. */
+/** The positions of the cell formats in cellXfs of `styles`. */
 const formats = { header: 1, text: 2, date: 3, money: 4 };
 const styles = `<styleSheet ${main}><numFmts count="1"><numFmt numFmtId="164" formatCode="yyyy-mm-dd"/></numFmts>\
 <fonts count="2"><font><sz val="11"/><name val="Calibri"/></font><font><b/><sz val="11"/><name val="Calibri"/></font></fonts>\
@@ -127,7 +133,7 @@ const styles = `<styleSheet ${main}><numFmts count="1"><numFmt numFmtId="164" fo
 <xf numFmtId="4" fontId="0" fillId="0" borderId="0" xfId="0" applyNumberFormat="1"/></cellXfs>\
 <cellStyles count="1"><cellStyle name="Normal" xfId="0" builtinId="0"/></cellStyles></styleSheet>`;
 
-/** Text in XML, without the characters that XML can't hold, in the length that a cell can; `_x0041_` would be read as A. */
+/** Escapes text for XML. Drops characters that XML does not allow, cuts at the maximum length of a cell, and keeps `_x0041_` from being read as A. */
 const xml = (text: string) =>
   text
     .slice(0, 32_767)
@@ -140,7 +146,7 @@ const xml = (text: string) =>
 const letters = (column: number): string =>
   (column < 26 ? '' : letters(Math.floor(column / 26) - 1)) + String.fromCharCode(65 + (column % 26));
 
-/** Days since the last of 1899, as spreadsheets count; those before March 1900 they count wrongly. */
+/** Days since 1899-12-31, as spreadsheets count. They count 1900-02-29, which did not exist, so earlier dates are written as text. */
 const serial = (date: Date) => Math.floor(date.getTime() / 86_400_000) + 25_569;
 
 function cellXml(value: Cell, at: string, format?: number): string {
@@ -150,7 +156,7 @@ function cellXml(value: Cell, at: string, format?: number): string {
   if (typeof value === 'boolean') return `<c r="${at}"${style} t="b"><v>${value ? '1' : '0'}</v></c>`;
   if (value instanceof Date)
     return serial(value) > 60 ? cellXml(serial(value), at, formats.date) : cellXml(day(value), at);
-  return `<c r="${at}"${style} t="inlineStr"><is><t xml:space="preserve">${xml(neutral(value))}</t></is></c>`;
+  return `<c r="${at}"${style} t="inlineStr"><is><t xml:space="preserve">${xml(escapeFormula(value))}</t></is></c>`;
 }
 
 const rowXml = (cells: Cell[], row: number, columnFormats: (number | undefined)[]) =>
@@ -171,7 +177,7 @@ async function* sheetXml({ columns, rows }: Sheet): AsyncGenerator<string> {
   );
   const columnFormats = columns.map(({ isMoney }) => (isMoney ? formats.money : undefined));
   let row = 1;
-  for await (const chunk of chunks(rows)) yield chunk.map((cells) => rowXml(cells, ++row, columnFormats)).join('');
+  for await (const chunk of inChunks(rows)) yield chunk.map((cells) => rowXml(cells, ++row, columnFormats)).join('');
   yield '</sheetData></worksheet>';
 }
 

@@ -6,7 +6,7 @@ import { calendarText } from '../documents/calendar.ts';
 import { type Endpoint, type Handler, resource } from '../http/endpoint.ts';
 import { ApiError } from '../domain/errors.ts';
 import { toApiError } from '../http/errors.ts';
-import { printer } from '../http/pdf-downloads.ts';
+import { printRequest } from '../http/pdf-downloads.ts';
 import {
   clock,
   date,
@@ -284,7 +284,7 @@ export const timetablePrint: Endpoint = {
       name: `timetable ${data.whose.name}.pdf`,
       contentType: 'application/pdf',
       etagSource: answer,
-      content: (signal) => print({ kind: 'timetable', data }, printer(req, signal)),
+      content: (signal) => print({ kind: 'timetable', data }, printRequest(req, signal)),
     };
   },
 };

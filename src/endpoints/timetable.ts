@@ -1,6 +1,6 @@
 import { z } from 'zod';
-import { GeneratorLimitError, generateInThread } from '../timetable/in-a-thread.ts';
-import { type Begun, overCapacityOf, slotsOf, unplacedOf } from '../timetable/school.ts';
+import { GeneratorLimitError, generateInThread } from '../timetable/generate-in-thread.ts';
+import { type GenerationRun, overCapacityOf, slotsOf, unplacedOf } from '../timetable/school.ts';
 import { disconnectSignal, type Handler, resource } from '../http/endpoint.ts';
 import { ApiError } from '../domain/errors.ts';
 import {
@@ -16,7 +16,8 @@ import {
   timestamps,
   uniqueBy,
 } from '../http/schemas.ts';
-import { inLine, inTurn } from '../concurrency/queue-per-school.ts';
+import { type Lease, withLease } from '../concurrency/lease.ts';
+import { queuePerSchool } from '../concurrency/queue-per-school.ts';
 import { timetablePrint } from './schedule.ts';
 
 /** Numbers of which each stands there once; kept in their order. */
@@ -256,80 +257,105 @@ const Generated = z
   })
   .meta({ id: 'GeneratedTimetable' });
 
-/** How much longer than for their own time limit somebody waits until their search begins, in seconds. */
-const patience = 5;
+/** A request waits for its search to start no longer than its own time limit and this many seconds. */
+const extraWaitSeconds = 5;
 
-/**
- * Waits in line, for the school's turn and for a thread, searches there, and saves: no transaction is open while it searches, and other requests are
- * served. The turn is given back however it ends, also when the client goes away or logs out.
- */
-const generate: Handler = async ({ req, res, params, call, admit, services }) => {
-  const {
-    time_limit_seconds = 60,
-    effort = Math.min(10, time_limit_seconds),
-    seed = 1,
-    ...rest
-  } = params as z.output<typeof GenerateInput>;
-  const { dry_run = false, allow_partial = false, ...wanted } = rest;
-  const gone = disconnectSignal(res);
-  await admit();
-  const tenant_id = req.claims?.tenant_id ?? 0;
-  const waiting = AbortSignal.any([gone, AbortSignal.timeout((time_limit_seconds + patience) * 1000)]);
-  const turn = {
-    begin: async () => {
-      const answer = JSON.parse(await call('timetable_generate', wanted)) as Begun | { busy_since: string };
-      return 'run' in answer ? { begun: answer } : answer;
+const runInSchoolQueue = queuePerSchool({
+  maxWaiting: 2,
+  busyMessage:
+    'Other timetables of this school are being generated, and more are waiting. Try again when they are done.',
+});
+
+/** The lease on generating a timetable of a school. */
+function generationLease(
+  { call, services }: Pick<Parameters<Handler>[0], 'call' | 'services'>,
+  tenant_id: number,
+  input: object,
+): Lease<GenerationRun> {
+  return {
+    acquire: async () => {
+      const answer = JSON.parse(await call('timetable_generate', input)) as GenerationRun | { busy_since: string };
+      return 'run' in answer ? { granted: answer } : answer;
     },
-    renew: async ({ run }: Begun) =>
+    renew: async ({ run }) =>
       (JSON.parse(await call('timetable_generate_renew', { tenant_id, run })) as { is_held: boolean }).is_held,
-    // Else the next one waits until the turn expires.
-    end: async ({ run }: Begun) => {
+    // A lease that can not be released expires by itself.
+    release: async ({ run }) => {
       await call('timetable_generate_end', { tenant_id, run }).catch((error: unknown) =>
         services.logger.warn({ operation: 'timetable_generate_end', error }),
       );
     },
   };
-  return inLine(tenant_id, waiting, () =>
-    inTurn(turn, { signal: gone, patience: waiting }, async (begun, signal) => {
-      const options = { seed, effort, time_limit_ms: time_limit_seconds * 1000, allow_partial };
-      const found = await generateInThread(begun.problem, options, { signal, patience: waiting }).catch(refuse);
-      if (found.status === 'infeasible') {
-        const details = overCapacityOf(begun, found.over_capacity);
-        throw new ApiError(
-          'schedule_conflict',
-          `No timetable can hold all of this. ${details[0]?.message ?? ''}`.trim(),
-          { details: details.slice(0, 20) },
-        );
-      }
-      const slots = slotsOf(begun, found.placed);
-      const unplaced = unplacedOf(begun, found.unplaced);
-      signal.throwIfAborted();
-      let ids: number[] = [];
-      if (!dry_run) {
-        const { run, digest, academic_year_id, class_ids } = begun;
-        ({ ids } = JSON.parse(
-          await call('timetable_generate_save', { run, digest, academic_year_id, class_ids, slots }),
-        ) as { ids: number[] });
-      }
-      const { spread_excess, class_gaps, teacher_gaps } = found.figures;
-      return JSON.stringify({
-        status: unplaced.length === 0 ? 'complete' : 'partial',
-        placed: slots.length,
-        removed: begun.standing,
-        unplaced,
-        over_capacity: overCapacityOf(begun, found.over_capacity),
-        seconds: found.seconds,
-        figures: { spread_excess, class_gaps, teacher_gaps },
-        seed,
-        effort,
-        is_cut_short: found.is_cut_short,
-        slots: slots.map((one, index) => ({ id: ids[index] ?? null, ...one })),
-      });
-    }),
+}
+
+/**
+ * Waits in the queue of the school, for its lease and for a thread. Then searches without an open transaction, and saves.
+ * The lease is released in any case, also when the client disconnects or logs out.
+ */
+const generate: Handler = async (context) => {
+  const { req, res, params, call, admit } = context;
+  const {
+    time_limit_seconds = 60,
+    effort = Math.min(10, time_limit_seconds),
+    seed = 1,
+    dry_run = false,
+    allow_partial = false,
+    ...input
+  } = params as z.output<typeof GenerateInput>;
+  const disconnect = disconnectSignal(res);
+  await admit();
+  const tenantId = req.claims?.tenant_id ?? 0;
+  const waitSignal = AbortSignal.any([disconnect, AbortSignal.timeout((time_limit_seconds + extraWaitSeconds) * 1000)]);
+  const leaseOptions = {
+    signal: disconnect,
+    waitSignal,
+    busyMessage: (since: string) =>
+      `Another timetable of this school has been generating since ${since}. Try again when it is done.`,
+    lostMessage: 'Another timetable of this school was started in the meantime. Generate again.',
+  };
+  const search = async (run: GenerationRun, signal: AbortSignal) => {
+    const options = { seed, effort, time_limit_ms: time_limit_seconds * 1000, allow_partial };
+    const found = await generateInThread(run.problem, options, { signal, waitSignal }).catch(refuse);
+    if (found.status === 'infeasible') {
+      const details = overCapacityOf(run, found.over_capacity);
+      throw new ApiError(
+        'schedule_conflict',
+        `No timetable can hold all of this. ${details[0]?.message ?? ''}`.trim(),
+        {
+          details: details.slice(0, 20),
+        },
+      );
+    }
+    const slots = slotsOf(run, found.placed);
+    const unplaced = unplacedOf(run, found.unplaced);
+    signal.throwIfAborted();
+    let ids: number[] = [];
+    if (!dry_run) {
+      const { digest, academic_year_id, class_ids } = run;
+      const saved = await call('timetable_generate_save', { run: run.run, digest, academic_year_id, class_ids, slots });
+      ({ ids } = JSON.parse(saved) as { ids: number[] });
+    }
+    const { spread_excess, class_gaps, teacher_gaps } = found.figures;
+    return JSON.stringify({
+      status: unplaced.length === 0 ? 'complete' : 'partial',
+      placed: slots.length,
+      removed: run.standing,
+      unplaced,
+      over_capacity: overCapacityOf(run, found.over_capacity),
+      seconds: found.seconds,
+      figures: { spread_excess, class_gaps, teacher_gaps },
+      seed,
+      effort,
+      is_cut_short: found.is_cut_short,
+      slots: slots.map((slot, index) => ({ id: ids[index] ?? null, ...slot })),
+    });
+  };
+  return runInSchoolQueue(tenantId, waitSignal, () =>
+    withLease(generationLease(context, tenantId, input), leaseOptions, search),
   );
 };
 
-/** @throws ApiError unavailable where a thread wanted too much or was not free in time */
+/** @throws ApiError unavailable when the thread exceeded its limits, or none was free in time */
 function refuse(error: unknown): never {
   if (error instanceof GeneratorLimitError)
     throw new ApiError('unavailable', error.message, { retryAfter: 60, cause: error });

@@ -1,90 +1,88 @@
 import { z } from 'zod';
-import type { Handler } from './endpoint.ts';
-import { asker, places } from '../concurrency/concurrency-limit.ts';
+import { concurrencyLimit, requestOwner } from '../concurrency/concurrency-limit.ts';
 import { type Cell, csvType, sheetFile, xlsxType } from '../documents/spreadsheets.ts';
+import type { Handler } from './endpoint.ts';
 
-/** A column of an export, for a cell of each row that the operation answers. */
+/** A column of an export. */
 export interface ExportColumn {
   header: string;
-  /** `date` for `YYYY-MM-DD`. Numbers, amounts and dates are such in an .xlsx; text stays as it is. */
+  /** In an .xlsx, numbers, amounts and dates get a cell of that type. A `date` is `YYYY-MM-DD`. */
   type: 'text' | 'number' | 'money' | 'date';
-  /** In characters; without it as wide as its header, and an amount or a day. */
+  /** In characters. By default as wide as the header, an amount or a date. */
   width?: number;
 }
 
-/** What is in such a column needs so many characters. */
-const widths = { text: 0, number: 0, money: 14, date: 12 };
+/** How many characters a cell of each type needs. */
+const minWidths = { text: 0, number: 0, money: 14, date: 12 };
 
-/** Whom a row is about. */
+/** The columns that identify a student. */
 export const studentColumns = {
   admissionNumber: { header: 'Admission number', type: 'text' },
   student: { header: 'Student', type: 'text', width: 30 },
   class: { header: 'Class', type: 'text', width: 20 },
 } satisfies Record<string, ExportColumn>;
 
-/** A page of an export: rows of as many cells as there are columns. */
+/** A page of an export. Each row has one cell for each column. */
 interface ExportPage {
   rows: (string | number | boolean | null)[][];
-  /** Goes back as `after`; null after the last page. */
+  /** `after` of the next page; null after the last page. */
   next: unknown;
   /** Today at the school. */
   date: string;
 }
 
-/** What an .xlsx can hold below its header. */
+/** The limit of the format, below the header. */
 const maxRowsOfXlsx = 1_048_575;
 
-/** What an endpoint that exports takes besides its filters, and the types that it answers. */
+/** The parameters of an export besides its filters. */
 export const exportFormat = {
   format: z
     .enum(['csv', 'xlsx'])
     .default('csv')
-    .meta({ description: `An .xlsx holds ${String(maxRowsOfXlsx)} rows: take csv for more.` }),
+    .meta({ description: `An .xlsx has at most ${String(maxRowsOfXlsx)} rows. Use csv for more.` }),
 };
 export const exportTypes = [csvType, xlsxType];
 
-/** Each reads page after page: thirty of one user took all connections to the database, and other schools waited for a second. */
-const takePlaces = places(
+/** An export reads page after page. Thirty exports of one user once took all database connections, and other schools waited for a second. */
+const takeSlot = concurrencyLimit(
   { school: 4, user: 2 },
-  'Other exports of yours are still under way. Try again when they are done.',
+  'Other exports of yours are still in progress. Try again when they are done.',
 );
 
-/** A cell as it is written. */
-function asCell(value: string | number | boolean | null, { type }: ExportColumn): Cell {
+function toCell(value: string | number | boolean | null, { type }: ExportColumn): Cell {
   return type === 'date' && typeof value === 'string' ? new Date(value) : value;
 }
 
 /**
- * The rows of an export, page by page: the next page is read when all rows of the last one were taken, and none after whoever takes
- * them has gone. Each page is read anew in the name of the request, so that a session that ends ends the export too.
+ * Reads an export page by page: the next page when all rows of the last one were consumed, and none after the client has
+ * disconnected. Each page is read with the session of the request, so that an export ends when the session does.
  */
-async function* rowsOf(
+async function* readRows(
   first: ExportPage,
   columns: ExportColumn[],
-  most: number,
+  maxRows: number,
   readPage: (after: unknown) => Promise<ExportPage>,
 ): AsyncGenerator<Cell[]> {
   let count = 0;
-  for (
-    let page: ExportPage | undefined = first;
-    page;
-    page = page.next === null ? undefined : await readPage(page.next)
-  ) {
+  let page = first;
+  for (;;) {
     count += page.rows.length;
-    if (count > most) throw new Error(`An export has more than ${String(most)} rows.`);
-    for (const row of page.rows) yield columns.map((column, place) => asCell(row[place] ?? null, column));
+    if (count > maxRows) throw new Error(`An export has more than ${String(maxRows)} rows.`);
+    for (const row of page.rows) yield columns.map((column, index) => toCell(row[index] ?? null, column));
+    if (page.next === null) return;
+    page = await readPage(page.next);
   }
 }
 
 /**
  * Makes the handler of an endpoint that answers rows as a file, while they are read.
  *
- * The operation gets the filters of the query, `limit` and, but for the first page, `after`; it answers
- * `{rows: [[cell, …], …], next, date}` in an order that no change of a row can alter (`core.record_export_page` does it for a record). The
- * first page is read before the answer begins, so that what is wrong is told as everywhere; when a later one fails the
- * connection is cut, and no client takes the file for complete. One may have a few under way at a time.
- * @param name  of the file, before the day
- * @param begin  an operation that is run before the first page, with the filters: one that notes who takes what
+ * The operation gets the filters of the query, `limit` and, after the first page, `after`. It answers
+ * `{rows: [[cell, …], …], next, date}` in an order that no update of a row can change (`core.record_export_page` does it for a
+ * record). The first page is read before the response starts, so that errors are answered as usual. When a later page fails,
+ * the connection is closed, so that no client takes the file for complete.
+ * @param name  of the file; the date is appended
+ * @param begin  an operation that runs before the first page, with the filters, for example to log the export
  */
 export function exporter(
   operation: string,
@@ -95,32 +93,29 @@ export function exporter(
     begin,
   }: { name: string; columns: ExportColumn[]; pageRows?: number; begin?: string },
 ): Handler {
+  const sheetColumns = columns.map(({ header, type, width = Math.max(header.length + 4, minWidths[type]) }) => ({
+    header,
+    width,
+    isText: type === 'text',
+    isMoney: type === 'money',
+  }));
   return async ({ req, params: { format, ...filters }, call }) => {
-    const isXlsx = format === 'xlsx';
-    const readPage = async (after?: unknown) =>
-      JSON.parse(
-        await call(operation, { ...filters, limit: pageRows, ...(after === undefined ? {} : { after }) }),
-      ) as ExportPage;
-    const giveBack = takePlaces(asker(req));
+    const readPage = async (after?: unknown) => {
+      const page = { ...filters, limit: pageRows, ...(after === undefined ? {} : { after }) };
+      return JSON.parse(await call(operation, page)) as ExportPage;
+    };
+    const release = takeSlot(requestOwner(req));
     try {
       if (begin !== undefined) await call(begin, filters);
       const first = await readPage();
-      const file = sheetFile(isXlsx ? 'xlsx' : 'csv', `${name}-${first.date}`, [
-        {
-          name,
-          columns: columns.map(({ header, type, width = Math.max(header.length + 4, widths[type]) }) => ({
-            header,
-            width,
-            isText: type === 'text',
-            isMoney: type === 'money',
-          })),
-          rows: rowsOf(first, columns, isXlsx ? maxRowsOfXlsx : Infinity, readPage),
-        },
-      ]);
-      file.content.once('close', giveBack);
+      const isXlsx = format === 'xlsx';
+      const rows = readRows(first, columns, isXlsx ? maxRowsOfXlsx : Infinity, readPage);
+      const sheet = { name, columns: sheetColumns, rows };
+      const file = sheetFile(isXlsx ? 'xlsx' : 'csv', `${name}-${first.date}`, [sheet]);
+      file.content.once('close', release);
       return file;
     } catch (error) {
-      giveBack();
+      release();
       throw error;
     }
   };

@@ -1,25 +1,25 @@
-import type { InvoiceData, PaymentData } from '../documents/invoice.ts';
-import { print, type Printer } from '../documents/print.ts';
 import type { Request } from 'express';
+import { requestOwner } from '../concurrency/concurrency-limit.ts';
+import { type InvoiceData, invoiceFileName, type PaymentData, receiptFileName } from '../documents/invoice.ts';
+import { print, type PrintRequest } from '../documents/print.ts';
 import type { Handler } from './endpoint.ts';
-import { asker } from '../concurrency/concurrency-limit.ts';
 
 export const pdfType = 'application/pdf';
 
-/** Who asks for something printed. */
-export const printer = (req: Pick<Request, 'claims'>, signal: AbortSignal): Printer => ({ ...asker(req), signal });
+export const printRequest = (req: Pick<Request, 'claims'>, signal: AbortSignal): PrintRequest => ({
+  ...requestOwner(req),
+  signal,
+});
 
-/** Answers an invoice, or the receipt of what is paid of it, as a PDF. */
+/** Answers an invoice, or the receipt for the amount paid so far, as a PDF. */
 export const invoiceDownload: Handler = async ({ req, params, call }) => {
   const answer = await call('invoices_download', params);
   const data = JSON.parse(answer) as InvoiceData;
-  const { invoice_number: number, id } = data.invoice;
-  const name = `${number ?? `Draft ${String(id)}`}${data.kind === 'receipt' ? ' receipt' : ''}.pdf`;
   return {
-    name,
+    name: invoiceFileName(data),
     contentType: pdfType,
     etagSource: answer,
-    content: (signal) => print({ kind: 'invoice', data }, printer(req, signal)),
+    content: (signal) => print({ kind: 'invoice', data }, printRequest(req, signal)),
   };
 };
 
@@ -27,11 +27,10 @@ export const invoiceDownload: Handler = async ({ req, params, call }) => {
 export const paymentReceipt: Handler = async ({ req, params, call }) => {
   const answer = await call('payments_receipt', params);
   const data = JSON.parse(answer) as PaymentData;
-  const name = `${data.payment.receipt_number ?? `Payment ${String(data.payment.id)}`}.pdf`;
   return {
-    name,
+    name: receiptFileName(data),
     contentType: pdfType,
     etagSource: answer,
-    content: (signal) => print({ kind: 'payment', data }, printer(req, signal)),
+    content: (signal) => print({ kind: 'payment', data }, printRequest(req, signal)),
   };
 };

@@ -5,7 +5,7 @@ import { z } from 'zod';
 import { reachOf } from '../analytics/reach.ts';
 import { ApiError } from '../domain/errors.ts';
 import { rateLimits } from '../http/rate-limits.ts';
-import { asker, places } from '../concurrency/concurrency-limit.ts';
+import { concurrencyLimit, requestOwner } from '../concurrency/concurrency-limit.ts';
 import { bodyReader, requestContext } from '../http/router.ts';
 import type { Services } from '../http/services.ts';
 
@@ -38,7 +38,7 @@ function parseBody(body: unknown): z.output<typeof Body> {
 export function graphqlRouter(services: Services): Router {
   const router = Router();
   const limits = rateLimits(services.config);
-  const take = places(most, 'Too many queries are under way. Try again in a moment.');
+  const take = concurrencyLimit(most, 'Too many queries are under way. Try again in a moment.');
   const named: RequestHandler = (req, _res, next) => {
     req.operation = 'analytics_admit';
     req.pattern = '/graphql';
@@ -62,7 +62,7 @@ export function graphqlRouter(services: Services): Router {
   };
   const answer: RequestHandler = async (req, res) => {
     const { query, variables, operationName } = parseBody(req.body);
-    const free = take(asker(req));
+    const free = take(requestOwner(req));
     try {
       const reach = res.locals['reach'] as ReturnType<typeof reachOf>;
       const { body, isRefused, faults } = await services.analytics.ask({

@@ -1,7 +1,7 @@
 import type pg from 'pg';
 import type { Passwords } from '../domain/passwords.ts';
-import { generateInThread } from '../timetable/in-a-thread.ts';
-import { type Begun, slotsOf } from '../timetable/school.ts';
+import { generateInThread } from '../timetable/generate-in-thread.ts';
+import { type GenerationRun, slotsOf } from '../timetable/school.ts';
 import { sqlFile } from '../database/install.ts';
 import { createOperator } from '../database/operator.ts';
 
@@ -48,7 +48,7 @@ async function generateTimetable(client: pg.Client): Promise<void> {
     (await client.query<{ answer: Answer }>(`select api.${operation}($1) as answer`, [JSON.stringify(params)])).rows[0]
       ?.answer;
   await client.query("select set_config('app.wide_permissions', '{timetable.manage}', true)");
-  const begun = await call<Begun>('timetable_generate', {});
+  const begun = await call<GenerationRun>('timetable_generate', {});
   if (!begun) return;
   const found = await generateInThread(begun.problem, { effort: 1 });
   if (found.status === 'infeasible') throw new Error('The demo school can not have a timetable.');

@@ -1,6 +1,5 @@
-import { answerWith } from '../concurrency/thread-worker.ts';
 import { generate } from './generate.ts';
-import type { GenerateInThread } from './in-a-thread.ts';
+import type { GenerateTask } from './generate-in-thread.ts';
 
-// The thread in which in-a-thread.ts has timetables generated.
-answerWith(({ problem, options }: GenerateInThread) => generate(problem, options));
+/** Runs in the threads of generate-in-thread.ts. */
+export default ({ problem, options }: GenerateTask): ReturnType<typeof generate> => generate(problem, options);

@@ -1,7 +1,7 @@
 import { type Id, type OverCapacity, type Placed, type Problem, type Unplaced, withNames } from './problem.ts';
 
 /** What `api.timetable_generate` answers: what there is to place, and the names of whom it is about. */
-export interface Begun {
+export interface GenerationRun {
   /** The name of the turn, for whoever keeps, saves or ends it. */
   run: string;
   digest: string;
@@ -20,9 +20,9 @@ export interface Begun {
 }
 
 /** The day of the week, 1 for Monday, that the generator counts as its `day`. */
-const dayOfWeek = ({ problem }: Begun, day: number) => problem.working_days[day - 1] ?? day;
+const dayOfWeek = ({ problem }: GenerationRun, day: number) => problem.working_days[day - 1] ?? day;
 
-const who = ({ names }: Begun, classId: Id, subjectId: Id, teacherId: Id | null) => ({
+const who = ({ names }: GenerationRun, classId: Id, subjectId: Id, teacherId: Id | null) => ({
   class_id: classId,
   class_name: names.classes[classId] ?? '',
   subject_id: subjectId,
@@ -34,7 +34,7 @@ const who = ({ names }: Begun, classId: Id, subjectId: Id, teacherId: Id | null)
 export const dayNames = ['Monday', 'Tuesday', 'Wednesday', 'Thursday', 'Friday', 'Saturday', 'Sunday'];
 
 /** The slots of the school's week. */
-export const slotsOf = (begun: Begun, placed: readonly Placed[]) =>
+export const slotsOf = (begun: GenerationRun, placed: readonly Placed[]) =>
   placed.map((one) => ({
     ...who(begun, one.class, one.subject, one.teacher),
     day_of_week: dayOfWeek(begun, one.day),
@@ -42,7 +42,7 @@ export const slotsOf = (begun: Begun, placed: readonly Placed[]) =>
   }));
 
 /** What has no place, and why: first what nobody teaches. */
-export function unplacedOf(begun: Begun, unplaced: readonly Unplaced[]) {
+export function unplacedOf(begun: GenerationRun, unplaced: readonly Unplaced[]) {
   const line = (classId: Id, subjectId: Id, teacherId: Id | null, missing: number, reason: string, message: string) => {
     const whose = who(begun, classId, subjectId, teacherId);
     const names = { class: whose.class_name, subject: whose.subject_name, teacher: whose.teacher_name ?? '' };
@@ -76,7 +76,10 @@ const list = (ids: readonly Id[], names: Record<string, string>) =>
  * Who is asked for more than there is, each once, by name. The path is `class.<id>`, `teacher.<id>`, `day.<day_of_week>`, `period.<day_of_week>.<period>` or
  * `week`.
  */
-export function overCapacityOf(begun: Begun, over: readonly OverCapacity[]): { path: string; message: string }[] {
+export function overCapacityOf(
+  begun: GenerationRun,
+  over: readonly OverCapacity[],
+): { path: string; message: string }[] {
   const { names } = begun;
   const lines = over.map(({ kind, id, day, period, classes, teachers, message }) => {
     const inWeek = day === null ? null : dayOfWeek(begun, day);

@@ -823,7 +823,7 @@ describe('a file that is no table', () => {
       'people.csv',
       () => 'first_name,last_name\nA,B"C\n',
       400,
-      'Line 2: a quote (") stands inside a cell',
+      'Line 2: a quote (") is inside a cell',
     ],
     [
       'text after a quote',
@@ -957,13 +957,13 @@ describe('a file that is no table', () => {
     ['nests 500,000 elements', () => workbook('<a>'.repeat(500_000)), 'damaged'],
   ])('a bomb is refused, and the service goes on: it %s', async (_how, content, message) => {
     const bomb = content();
-    const { maxMilliseconds } = shared.reading;
+    const { timeoutMs } = shared.readOptions;
     // For what it holds, not for the time that it takes on a busy machine.
-    shared.reading.maxMilliseconds = 50_000;
+    shared.readOptions.timeoutMs = 50_000;
     const [refused, health] = await Promise.all([
       send(school.admin, bomb, { name: 'people.xlsx', query: '?dry_run=true' }),
       service.anonymous.get<{ status: string }>('/api/health'),
-    ]).finally(() => (shared.reading.maxMilliseconds = maxMilliseconds));
+    ]).finally(() => (shared.readOptions.timeoutMs = timeoutMs));
     expect({ status: refused.status, message: refused.message }).toEqual({
       status: 400,
       message: expect.stringContaining(message) as unknown,
@@ -986,13 +986,13 @@ describe('a file that is no table', () => {
       'xl/_rels/workbook.xml.rels':
         '<Relationships><Relationship Id="rId1" Type="http://schemas.openxmlformats.org/officeDocument/2006/relationships/worksheet" Target="worksheets/sheet1.xml"/><Relationship Id="rId2" Type="http://schemas.openxmlformats.org/officeDocument/2006/relationships/styles" Target="styles.xml"/></Relationships>',
     });
-    const { maxMilliseconds } = shared.reading;
+    const { timeoutMs } = shared.readOptions;
     // Of the processor, which it would take from all others.
-    shared.reading.maxMilliseconds = 4_000;
+    shared.readOptions.timeoutMs = 4_000;
     let isOver = false;
     const refused = send(school.admin, endless, { name: 'people.xlsx' }).finally(() => {
       isOver = true;
-      shared.reading.maxMilliseconds = maxMilliseconds;
+      shared.readOptions.timeoutMs = timeoutMs;
     });
     await bring(school.admin, 'first_name,last_name\nA,B\n');
     expect(isOver).toBe(false);

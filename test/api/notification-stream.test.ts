@@ -1,3 +1,4 @@
+import { setTimeout as pause } from 'node:timers/promises';
 import { describe, expect, test } from '@jest/globals';
 import type { Client } from '../support/client/client.ts';
 import { raw } from '../support/client/raw.ts';
@@ -18,12 +19,11 @@ const tell = (users: User[], title: string, at: School = school, more: object = 
     ...more,
   });
 const titles = (stream: OpenStream) => stream.events.map(({ title }) => title);
-const pause = (milliseconds: number) => new Promise((done) => setTimeout(done, milliseconds));
 const login = (user: User, at: School = school) =>
   service.anonymous.login({ tenant_id: at.id, email: user.email, password: testPassword });
 
 describe('a stream', () => {
-  test('tells what comes from now on, as the list has it, in the order of ids', async () => {
+  test('sends new notifications with the fields of the list, in the order of their ids', async () => {
     const user = await school.user(['teacher']);
     await tell([user], 'Before');
     const stream = await open(user);
@@ -54,7 +54,7 @@ describe('a stream', () => {
     await stream.close();
   });
 
-  test('says in its head what keeps proxies from holding it back or keeping it, fills their first buffer, and tells when to come again, each client another moment', async () => {
+  test('has headers that keep proxies from buffering or caching it, fills their first buffer, and gives each client a random reconnection time', async () => {
     const user = await school.user(['teacher']);
     const streams = await Promise.all([1, 2, 3, 4].map(() => open(user)));
     const [first] = streams as [OpenStream];
@@ -71,7 +71,7 @@ describe('a stream', () => {
     await Promise.all(streams.map((stream) => stream.close()));
   });
 
-  test('shows a sign of life at each heartbeat', async () => {
+  test('sends a comment at each heartbeat', async () => {
     const user = await school.user(['teacher']);
     const stream = await open(user);
     const count = stream.comments.length;
@@ -82,7 +82,7 @@ describe('a stream', () => {
     await stream.close();
   });
 
-  test('goes on after Last-Event-ID, or last_event_id, of which the header goes before; an empty one is none', async () => {
+  test('resumes after Last-Event-ID or last_event_id; the header takes precedence and an empty one is ignored', async () => {
     const user = await school.user(['teacher']);
     for (const title of ['One', 'Two', 'Three']) await tell([user], title);
     const ids = (await user.get<{ id: number }[]>('/api/notifications?order=asc')).data.map(({ id }) => id);
@@ -109,7 +109,7 @@ describe('a stream', () => {
     }
   });
 
-  test('tells its client where it is before the first event, so that one that is cut off before it loses nothing', async () => {
+  test('sends an id before the first event, so that a client that is disconnected before it misses nothing', async () => {
     const user = await school.user(['teacher']);
     const stream = await open(user);
     await until(() => stream.lastId || undefined);
@@ -121,7 +121,7 @@ describe('a stream', () => {
     await again.close();
   });
 
-  test('brings a long absence in batches, all of it once and in order, while more comes', async () => {
+  test('sends a large backlog once and in order, while more notifications arrive', async () => {
     const user = await school.user(['teacher']);
     const rows = await service.database.query<{ id: string }>(
       `insert into ${school.schema}.notification (user_id, title, message) select $1, 'N' || n, repeat('ü"', 1 + n % 7 * 400) from generate_series(1, 1000) n returning id`,
@@ -137,8 +137,8 @@ describe('a stream', () => {
   });
 });
 
-describe('who may have one', () => {
-  test('is who is logged in to a school that has notifications: operators are refused, others too', async () => {
+describe('access to a stream', () => {
+  test('requires a session at a school that has notifications; operators are refused', async () => {
     const without = await service.school({ feature_flags: { notifications: false } });
     for (const [token, status, error] of [
       ['', 401, 'invalid_token'],
@@ -150,7 +150,7 @@ describe('who may have one', () => {
     }
   });
 
-  test('sends an id of digits, or hears a 400', async () => {
+  test('requires an id of digits; anything else is a 400', async () => {
     for (const options of [
       { lastId: 'abc' },
       { lastId: '-1' },
@@ -164,7 +164,7 @@ describe('who may have one', () => {
     }
   });
 
-  test('has 5 at a time: the 6th is a 429 with Retry-After, until one of them is gone; others are not concerned', async () => {
+  test('is limited to 5 streams per user: the 6th is a 429 with Retry-After until one is closed; other users are not affected', async () => {
     const [user, other] = [await school.user(['teacher']), await school.user(['teacher'])];
     const second = await login(user);
     const streams = await Promise.all([user, user, user, second, second].map((of) => open(of)));
@@ -190,7 +190,7 @@ describe('who may have one', () => {
     await theirs.close();
   });
 
-  test('asks by HEAD for the head alone, and leaves no stream behind', async () => {
+  test('by HEAD answers the headers and opens no stream', async () => {
     const user = await school.user(['teacher']);
     for (let n = 0; n < 7; n++) {
       const { status, headers, body } = await raw(service.url, {
@@ -206,12 +206,12 @@ describe('who may have one', () => {
   });
 });
 
-describe('what is not theirs', () => {
-  test("nobody hears: not another user's, not another school's of the same numbers, by no Last-Event-ID and no X-Tenant-ID", async () => {
+describe('notifications of others', () => {
+  test('are never sent: not those of another user, or of a user with the same id at another school, with any Last-Event-ID or X-Tenant-ID', async () => {
     const other = await service.school();
     const [mine, colleague] = [await school.user(['teacher']), await school.user(['teacher'])];
     let theirs = await other.user(['teacher']);
-    // Users of both schools with the same number, since each school counts by itself.
+    // Users of both schools with the same id, since each school numbers its own users.
     while (theirs.id < mine.id) theirs = await other.user(['teacher']);
     const twin =
       theirs.id === mine.id
@@ -244,7 +244,7 @@ describe('what is not theirs', () => {
     await Promise.all(streams.map((stream) => stream.close()));
   });
 
-  test('the function that reads for streams gives either: nothing for a session that has ended, is of another school, or of one that is suspended', async () => {
+  test('core.stream_read answers nothing for a session that has ended, or belongs to another or a suspended school', async () => {
     const at = await service.school();
     const user = await at.user(['teacher']);
     await tell([user], 'Mine', at);
@@ -277,14 +277,14 @@ describe('what is not theirs', () => {
 
 describe('a stream ends', () => {
   const soon = heartbeat / 2;
-  /** Opens a stream of the user and one of somebody else, which must outlive it. */
+  /** Opens a stream of a user and one of another school, which must stay open. */
   async function two(at: School = school) {
     const user = await at.user(['teacher']);
     const bystander = await service.school();
     return { user, stream: await open(user), other: await open(bystander.admin) };
   }
 
-  test('with its session by a log-out, while streams of other sessions of the user go on', async () => {
+  test('when the user logs out, while streams of other sessions of the user stay open', async () => {
     const { user, stream, other } = await two();
     const elsewhere = await login(user);
     const second = await open(elsewhere);
@@ -312,7 +312,7 @@ describe('a stream ends', () => {
     ],
     ['its school is deleted', (_user, at) => service.operator.delete(`/api/platform/tenants/${at.id}`), 401],
     [
-      'its session runs out',
+      'its session expires',
       (user) =>
         service.database.query(
           'update platform.session set expires_at = now() where user_id = $1 and tenant_id is not null',
@@ -326,7 +326,7 @@ describe('a stream ends', () => {
         service.operator.put(`/api/platform/tenants/${at.id}`, { feature_flags: { notifications: false } }),
       403,
     ],
-  ])('when %s, and nobody else is concerned', async (_what, happens, status) => {
+  ])('when %s; other streams stay open', async (_what, happens, status) => {
     const at = await service.school();
     const { user, stream, other } = await two(at);
     await happens(user, at);
@@ -338,7 +338,7 @@ describe('a stream ends', () => {
     await other.close();
   });
 
-  test('not with the access token, which may expire meanwhile: it lives as long as the session', async () => {
+  test('not when the access token expires, but when the session does', async () => {
     const user = await school.user(['teacher']);
     const stream = await open(user);
     await service.anonymous.send(
@@ -354,18 +354,18 @@ describe('a stream ends', () => {
     await stream.close();
   });
 
-  test('when its client takes nothing for a heartbeat; what it missed it gets when it comes again', async () => {
+  test('when its client does not read for a heartbeat; the client gets the rest when it reconnects', async () => {
     const user = await school.user(['teacher']);
     const stream = await open(user);
     await until(() => stream.lastId || undefined);
     stream.pause();
-    // More than the buffers of both sides of a connection hold.
+    // More than the buffers of both sides of the connection hold.
     await service.database.query(
       `insert into ${school.schema}.notification (user_id, title, message) select $1, 'Much', repeat('x', 5000) from generate_series(1, 4000)`,
       [user.id],
     );
     await tell([user], 'The end');
-    // Five more streams are as many as there may be: the sixth comes in when the first is gone.
+    // The user may have five streams: all five open only when the paused one has ended.
     await until(async () => {
       const others = await Promise.all([1, 2, 3, 4, 5].map(() => open(user)));
       const areAll = others.every(({ status }) => status === 200);

@@ -516,7 +516,7 @@ describe('while a generate runs', () => {
     expect(before - Date.now()).toBeLessThan(21_000);
     await until(async () => ((await expiry()) ?? 0) > before || undefined);
     await rows(`update ${school.schema}.timetable_generation set run = 'another'`);
-    expect(await running).toMatchObject({ error: 'conflict', message: expect.stringContaining('begun meanwhile') });
+    expect(await running).toMatchObject({ error: 'conflict', message: expect.stringContaining('started in the meantime') });
     expect(await turns(school)).toHaveLength(1);
   });
 

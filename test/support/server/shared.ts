@@ -8,7 +8,7 @@ export { passwords } from '../../../src/domain/passwords.ts';
 export { readConfig } from '../../../src/process/config.ts';
 export { resources } from '../../../src/endpoints/index.ts';
 export { migrate } from '../../../src/database/migrate.ts';
-export { reading } from '../../../src/documents/spreadsheets.ts';
+export { readOptions } from '../../../src/documents/spreadsheets.ts';
 export { startService } from '../../../src/process/service.ts';
 export { loadDemo } from '../../../src/process/demo.ts';
 export { withOwner } from '../../../src/database/pool.ts';

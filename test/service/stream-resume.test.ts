@@ -1,3 +1,4 @@
+import { setTimeout as pause } from 'node:timers/promises';
 import { expect, test } from '@jest/globals';
 import { readConfig } from '../../src/process/config.ts';
 import { startService } from '../../src/process/service.ts';
@@ -7,7 +8,6 @@ import { type OpenStream, openStream } from '../support/client/stream.ts';
 import { until } from '../support/client/until.ts';
 
 const { service, school } = await serviceWithSchool({ STREAM_HEARTBEAT_MS: '1000' });
-const pause = (milliseconds: number) => new Promise((done) => setTimeout(done, milliseconds));
 const listeners = () =>
   service.database.query<{ pid: number }>(
     "select pid from pg_stat_activity where application_name = 'school_listen' and datname = current_database()",
@@ -17,13 +17,13 @@ const kill = () =>
     "select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'school_listen' and datname = current_database()",
   );
 
-test('clients that come and go, while several send and the connection that listens is killed again and again, get each notification once and in order', async () => {
+test('clients that reconnect get each notification once and in order, while several users send and the listening connection is killed repeatedly', async () => {
   const users = await Promise.all([1, 2, 3].map(() => school.user(['teacher'])));
   const all = users.map(({ id }) => id);
   const ending = new AbortController();
   let known = 0;
 
-  /** One client: comes again with the last id whenever it is cut off, or goes by itself. */
+  /** A client that disconnects at random times, and reconnects with its last id. */
   async function follow(token: string): Promise<{ ids: number[]; connections: number }> {
     const ids: number[] = [];
     let lastId: string | undefined;
@@ -32,7 +32,7 @@ test('clients that come and go, while several send and the connection that liste
     const isDone = () => ending.signal.aborted && stream.events.at(-1)?.title === 'The last';
     do {
       stream = await openStream(service.url, token, { lastId });
-      if (stream.status !== 200) throw new Error(`It was refused: ${stream.status}`);
+      if (stream.status !== 200) throw new Error(`The stream was refused: ${stream.status}`);
       await until(() => (stream.lastId === '' ? undefined : true));
       if (connections++ === 0) known++;
       const stay = Date.now() + Math.random() * 300;
@@ -45,7 +45,7 @@ test('clients that come and go, while several send and the connection that liste
   }
 
   const following = users.flatMap(({ token }) => [follow(token), follow(token)]);
-  // What is sent before a client has come for the first time is not for it.
+  // A client gets nothing that was sent before it connected for the first time.
   await until(() => (known === following.length ? true : undefined));
   const begin =
     (await service.database.query<{ id: string | null }>(`select max(id) as id from ${school.schema}.notification`))[0]
@@ -82,7 +82,7 @@ test('clients that come and go, while several send and the connection that liste
   expect(got.reduce((sum, { connections }) => sum + connections, 0)).toBeGreaterThan(12);
 });
 
-test('what is committed later has a later id, also where it was begun before: nobody who resumes misses it', async () => {
+test('a notification that is committed later has a higher id, even if its transaction started earlier, so that no client that resumes misses it', async () => {
   const user = await school.user(['teacher']);
   const stream = await openStream(service.url, user.token);
   await withOwner(service.database.url, async (slow) => {
@@ -104,7 +104,7 @@ test('what is committed later has a later id, also where it was begun before: no
   await stream.close();
 });
 
-test('one connection listens, however many streams there are', async () => {
+test('one connection listens for any number of streams', async () => {
   const users = await Promise.all(Array.from({ length: 8 }, () => school.user(['teacher'])));
   const streams = await Promise.all(
     users.flatMap(({ token }) => [1, 2, 3, 4, 5].map(() => openStream(service.url, token))),
@@ -119,7 +119,7 @@ test('one connection listens, however many streams there are', async () => {
   await Promise.all(streams.map((stream) => stream.close()));
 });
 
-test('a log-out that happens while nobody listens ends the stream as soon as somebody does', async () => {
+test('a logout while the listening connection is down ends the stream when the connection is back', async () => {
   const user = await school.user(['teacher']);
   const stream = await openStream(service.url, user.token);
   await until(async () => ((await listeners()).length === 1 ? true : undefined));
@@ -131,7 +131,7 @@ test('a log-out that happens while nobody listens ends the stream as soon as som
   expect(await stream.end()).toBe('end');
 });
 
-test('a school that is being migrated keeps its streams, and hears what it was told after; other schools hear it meanwhile', async () => {
+test('the streams of a school that is being migrated stay open and get its notifications afterwards; other schools get theirs meanwhile', async () => {
   const other = await service.school();
   const streams = await Promise.all([
     openStream(service.url, school.admin.token),
@@ -169,7 +169,7 @@ test.each([
   '{"ended": {"tenant": "x"}}',
   '{"tenant": 999999, "users": [1]}',
   'null',
-])('a payload %p that nobody of ours wrote harms nothing', async (payload) => {
+])('a payload %p in another format is ignored', async (payload) => {
   const user = await school.user(['teacher']);
   const stream = await openStream(service.url, user.token);
   await until(async () => ((await listeners()).length === 1 ? true : undefined));
@@ -180,8 +180,8 @@ test.each([
   await stream.close();
 });
 
-test('where nothing can be heard, each heartbeat reads, and ends what has ended', async () => {
-  // Nobody listens on that port.
+test('without a listening connection, each heartbeat reads notifications and ends the streams of ended sessions', async () => {
+  // No server is on that port.
   const deaf = await testService({ STREAM_HEARTBEAT_MS: '300', LISTEN_DATABASE_URL: 'postgres://127.0.0.1:1/nothing' });
   try {
     const at = await deaf.school();
@@ -201,13 +201,13 @@ test('where nothing can be heard, each heartbeat reads, and ends what has ended'
   }
 });
 
-test('what was told while the connection was away comes with the next one, and waits for no heartbeat', async () => {
+test('a notification that was sent while the listening connection was down is read when it is back, without waiting for a heartbeat', async () => {
   const slow = await testService({ STREAM_HEARTBEAT_MS: '60000' });
   try {
     const at = await slow.school();
     const stream = await openStream(slow.url, at.admin.token);
     await pause(1_000);
-    // A row without the word of it, which was lost.
+    // A row without its NOTIFY, as if that was lost.
     await slow.database.query(
       `insert into ${at.schema}.notification (user_id, title, message) select min(id), 'Unheard', 'x' from ${at.schema}.user_account`,
     );
@@ -223,7 +223,7 @@ test('what was told while the connection was away comes with the next one, and w
   }
 }, 30_000);
 
-test('log-outs, closed users and closed schools are told of, and wait for no heartbeat', async () => {
+test('a logout, a deactivated user and a suspended school end their streams without waiting for a heartbeat', async () => {
   const slow = await testService({ STREAM_HEARTBEAT_MS: '60000' });
   try {
     const at = await slow.school();
@@ -242,7 +242,7 @@ test('log-outs, closed users and closed schools are told of, and wait for no hea
   }
 }, 30_000);
 
-test('a client that takes nothing does not hold up the end of the process', async () => {
+test('a client that does not read does not delay the end of the process', async () => {
   const here = await testService({ STREAM_HEARTBEAT_MS: '60000' });
   const at = await here.school();
   await here.database.query(
@@ -250,7 +250,7 @@ test('a client that takes nothing does not hold up the end of the process', asyn
   );
   const stream = await openStream(here.url, at.admin.token, { lastId: '0' });
   stream.pause();
-  // Until nothing is read for it any more: the buffers of the connection are full.
+  // Wait until nothing more is read for it, since the buffers of the connection are full.
   let last: string | undefined;
   await until(async () => {
     const [row] = await here.database.query<{ at: string }>(
@@ -268,7 +268,7 @@ test('a client that takes nothing does not hold up the end of the process', asyn
   await stream.end();
 });
 
-test('clients that go before they are answered leave no stream behind', async () => {
+test('a client that disconnects before the response leaves no stream open', async () => {
   const user = await school.user(['teacher']);
   await Promise.all(
     Array.from({ length: 20 }, async (_, n) => {
@@ -289,7 +289,7 @@ test('clients that go before they are answered leave no stream behind', async ()
   await Promise.all(streams.map((stream) => stream.close()));
 });
 
-test('a read brings so many rows or bytes at most, and one row however large', async () => {
+test('a read is limited to a number of rows and bytes, but returns at least one row', async () => {
   const user = await school.user(['teacher']);
   const [session] = await service.database.query<{ id: string }>(
     'select max(id) as id from platform.session where user_id = $1 and tenant_id = $2',
@@ -315,7 +315,7 @@ test('a read brings so many rows or bytes at most, and one row however large', a
   ]);
 });
 
-test('streams of all processes hear what one of them sends; one that stops ends its streams at once, refuses more, and leaves no connection', async () => {
+test('a notification reaches the streams of all processes; a process that stops ends its streams and closes its connection', async () => {
   const here = await testService({ STREAM_HEARTBEAT_MS: '60000' });
   try {
     const at = await here.school();
