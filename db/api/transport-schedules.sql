@@ -24,7 +24,7 @@ select core.define_operation('transport_assignments_update', p_permission => 'tr
   p_feature => 'transport', p_record => 'bus_assignment',
   p_errors => '{conflict,schedule_conflict,invalid_reference}');
 select core.define_operation('transport_assignments_delete', p_permission => 'transport.manage',
-  p_feature => 'transport', p_record => 'bus_assignment', p_errors => '{invalid_state}');
+  p_feature => 'transport', p_record => 'bus_assignment', p_errors => '{conflict,invalid_state}');
 
 create function api.transport_plan(p_first date, p_last date)
   returns table (
