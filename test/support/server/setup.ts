@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { type EmbeddedServer, ensureDatabase, startScratch } from '../../../src/database/embedded.ts';
 import { migrate } from '../../../src/database/migrate.ts';
 import { makeReadySchools, scratchFolder } from './ready-schools.ts';
-import { prepareConsole } from './browser-found.ts';
+import { prepareConsole } from './chromium.ts';
 
 declare global {
   var testServer: EmbeddedServer | undefined;

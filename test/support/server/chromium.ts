@@ -2,7 +2,7 @@ import { spawnSync } from 'node:child_process';
 import { accessSync, constants, globSync, statSync } from 'node:fs';
 import { delimiter, join } from 'node:path';
 
-const isProgram = (path: string) => {
+const isExecutable = (path: string) => {
   try {
     accessSync(path, constants.X_OK);
     return statSync(path).isFile();
@@ -13,24 +13,24 @@ const isProgram = (path: string) => {
 
 const onPath = (name: string) => (process.env['PATH'] ?? '').split(delimiter).map((folder) => join(folder, name));
 
-/** The browser of the tests: CHROMIUM_PATH, or what this machine has under a usual name. @throws when CHROMIUM_PATH names none */
+/** The path of Chromium: CHROMIUM_PATH, or a common name on the PATH. @throws when CHROMIUM_PATH is not a program */
 export function chromiumPath(): string | undefined {
-  const given = process.env['CHROMIUM_PATH'];
-  if (given !== undefined && given !== '') {
-    if (!isProgram(given)) throw new Error(`CHROMIUM_PATH names no program: ${given}`);
-    return given;
+  const configured = process.env['CHROMIUM_PATH'];
+  if (configured !== undefined && configured !== '') {
+    if (!isExecutable(configured)) throw new Error(`CHROMIUM_PATH is not an executable file: ${configured}`);
+    return configured;
   }
   return [
     ...['chromium', 'chromium-browser', 'google-chrome', 'google-chrome-stable'].flatMap(onPath),
     '/Applications/Google Chrome.app/Contents/MacOS/Google Chrome',
     '/Applications/Chromium.app/Contents/MacOS/Chromium',
-  ].find(isProgram);
+  ].find(isExecutable);
 }
 
 const root = join(import.meta.dirname, '../../..');
 
-/** When the latest of some files was written. */
-const latest = (pattern: string) =>
+/** The newest modification time of the files that match a pattern. */
+const newestMtimeMs = (pattern: string) =>
   Math.max(
     0,
     ...globSync(pattern, { cwd: root, withFileTypes: true }).map(
@@ -38,9 +38,9 @@ const latest = (pattern: string) =>
     ),
   );
 
-/** Builds the console anew where its source is newer, and says what can not be tested here. */
+/** Rebuilds the console if its source is newer than the build, and warns if there is no browser to test it with. */
 export function prepareConsole(): void {
-  if (latest('src/console/**/*.*') > latest('dist/console/index.html')) {
+  if (newestMtimeMs('src/console/**/*.*') > newestMtimeMs('dist/console/index.html')) {
     const { status, stderr } = spawnSync(
       process.execPath,
       [join(root, 'node_modules/vite/bin/vite.js'), 'build', '--logLevel', 'error'],
@@ -49,11 +49,12 @@ export function prepareConsole(): void {
         encoding: 'utf8',
       },
     );
-    if (status !== 0) throw new Error(`The console can not be built: ${stderr}`);
+    if (status !== 0) throw new Error(`The console could not be built: ${stderr}`);
   }
   if (chromiumPath() === undefined && process.env['CI'] !== 'true') {
     process.stderr.write(
-      '\nNo Chromium was found, so the tests of the console in a browser (test/console/*.browser.test.ts) are skipped.\nInstall it (on Debian: apt-get install chromium), or name one by CHROMIUM_PATH.\n\n',
+      '\nChromium was not found, so the browser tests of the console (test/console/*.browser.test.ts) are skipped.\n' +
+        'Install it (on Debian: apt-get install chromium) or set CHROMIUM_PATH.\n\n',
     );
   }
 }

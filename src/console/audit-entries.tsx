@@ -1,27 +1,28 @@
 import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
-import { actionName, Moment } from './format.tsx';
+import { actionName, Timestamp } from './format.tsx';
 import { Icon } from './icons.tsx';
 import { href } from './router.ts';
 import type { AuditLog } from './types.ts';
 
-/** A name can begin like one. */
-const isMoment = (text: string) =>
+/** Whether a text is a timestamp. The name of a school can start like one, so the whole text must match. */
+const isTimestamp = (text: string) =>
   /^\d{4}-\d\d-\d\dT\d\d:\d\d[\d:.]*(Z|[+-]\d\d:\d\d)$/.test(text) && !Number.isNaN(Date.parse(text));
 
-/** Any value of a record, to be read. */
+/** Displays any value of a record. */
 export function Value({ value }: { value: unknown }): ComponentChildren {
-  if (value === null || value === undefined || value === '') return <span class="nothing">nothing</span>;
+  if (value === null || value === undefined || value === '') return <span class="nothing">empty</span>;
   if (typeof value === 'boolean') return <>{value ? 'yes' : 'no'}</>;
-  if (typeof value === 'string') return isMoment(value) ? <Moment at={value} form="time" /> : <bdi>{value}</bdi>;
+  if (typeof value === 'string')
+    return isTimestamp(value) ? <Timestamp at={value} format="time" /> : <bdi>{value}</bdi>;
   if (typeof value === 'number') return <>{value}</>;
-  if (Array.isArray(value) && value.every((one) => typeof one === 'string'))
+  if (Array.isArray(value) && value.every((item) => typeof item === 'string'))
     return value.length > 0 ? <>{value.join(', ')}</> : <span class="nothing">none</span>;
   if (typeof value !== 'object' || Array.isArray(value))
     return <code class="json">{JSON.stringify(value, null, 1)}</code>;
   const parts: [string, unknown][] = Object.entries(value);
   if (parts.length === 0) return <span class="nothing">none</span>;
-  // A reference, a plan for example, is known by its name.
+  // A reference, such as the plan of a school: show its name.
   if ('name' in value && 'id' in value && parts.length === 2) return <bdi>{String(value.name)}</bdi>;
   return (
     <ul class="parts">
@@ -34,10 +35,10 @@ export function Value({ value }: { value: unknown }): ComponentChildren {
   );
 }
 
-/** The fields that an entry changed, before and after. */
-export function Changes({ changes }: { changes: AuditLog['changes'] }) {
+/** The changed fields of an entry, before and after. */
+export function ChangesTable({ changes }: { changes: AuditLog['changes'] }) {
   const fields = Object.entries(changes);
-  if (fields.length === 0) return <p class="muted">No field changed.</p>;
+  if (fields.length === 0) return <p class="muted">No fields changed.</p>;
   return (
     <table class="changes">
       <thead>
@@ -72,7 +73,7 @@ function Entry({ entry, withSchool }: { entry: AuditLog; withSchool: boolean }) 
   return (
     <li class={isOpen ? 'entry open' : 'entry'}>
       <div class="entry-line">
-        <div class="entry-what">
+        <div class="entry-summary">
           <p class="entry-title">
             {actionName(action)}
             {withSchool && tenant_id !== null && (
@@ -83,8 +84,8 @@ function Entry({ entry, withSchool }: { entry: AuditLog; withSchool: boolean }) 
             )}
           </p>
           <p class="muted small">
-            {actor.email ?? 'The service'}
-            {impersonated ? ` as ${impersonated.email}` : ''} · <Moment at={created_at} form="ago" />
+            {actor.email ?? 'System'}
+            {impersonated ? ` as ${impersonated.email}` : ''} · <Timestamp at={created_at} format="relative" />
           </p>
         </div>
         <button
@@ -101,19 +102,19 @@ function Entry({ entry, withSchool }: { entry: AuditLog; withSchool: boolean }) 
       <div id={details} hidden={!isOpen} class="entry-details">
         {isOpen && (
           <>
-            <Changes changes={changes} />
+            <ChangesTable changes={changes} />
             <dl class="facts">
-              <dt>When</dt>
+              <dt>Time</dt>
               <dd>
-                <Moment at={created_at} form="time" />
+                <Timestamp at={created_at} format="time" />
               </dd>
               <dt>Action</dt>
               <dd class="code">{action}</dd>
-              <dt>From</dt>
+              <dt>IP address</dt>
               <dd>
                 {ip ?? 'unknown'} {user_agent && <span class="muted small">{user_agent}</span>}
               </dd>
-              <dt>Request</dt>
+              <dt>Request ID</dt>
               <dd class="code">{request_id ?? 'none'}</dd>
             </dl>
           </>
@@ -123,8 +124,8 @@ function Entry({ entry, withSchool }: { entry: AuditLog; withSchool: boolean }) 
   );
 }
 
-/** Entries of the audit trail; each opens to what changed. */
-export function Entries({ entries, withSchool = true }: { entries: AuditLog[]; withSchool?: boolean }) {
+/** Entries of the audit log. Each can be expanded to show the changed fields. */
+export function AuditEntries({ entries, withSchool = true }: { entries: AuditLog[]; withSchool?: boolean }) {
   return (
     <ul class="entries">
       {entries.map((entry) => (

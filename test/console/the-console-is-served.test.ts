@@ -13,7 +13,7 @@ const service = await serviceOfFile();
 const folder = new URL('../../dist/console/', import.meta.url);
 const text = (body: string | Buffer) => body.toString();
 
-test('every address below /console answers the page, which browsers ask for anew, under a policy without inline code', async () => {
+test('every path below /console serves the page, uncached and with a policy that forbids inline code', async () => {
   for (const path of ['/console', '/console/', '/console/schools/7?x=1', '/console/audit']) {
     const { status, headers, body } = await raw(service.url, { path });
     expect([status, headers['content-type'], headers['cache-control']]).toEqual([
@@ -30,7 +30,7 @@ test('every address below /console answers the page, which browsers ask for anew
   }
 });
 
-test('its files have hashed names, are kept for good, and come compressed as the browser likes', async () => {
+test('assets have hashed names, are cached forever and are served compressed if the browser accepts it', async () => {
   const page = text((await raw(service.url, { path: '/console/' })).body);
   const assets = [...page.matchAll(/(?:src|href)="(\/console\/[^"]+)"/g)].map(([, path]) => path ?? '');
   expect(assets).toHaveLength(3);
@@ -50,16 +50,16 @@ test('its files have hashed names, are kept for good, and come compressed as the
       brotliDecompressSync(await readFile(new URL(`${path.slice('/console/'.length)}.br`, folder))).equals(stored),
     ).toBe(true);
     for (const encoding of ['br', 'gzip']) {
-      const packed = await fetch(service.url + path, { headers: { 'Accept-Encoding': encoding } });
-      expect(packed.headers.get('content-encoding')).toBe(encoding);
-      expect(Buffer.from(await packed.arrayBuffer()).equals(stored)).toBe(true);
+      const compressed = await fetch(service.url + path, { headers: { 'Accept-Encoding': encoding } });
+      expect(compressed.headers.get('content-encoding')).toBe(encoding);
+      expect(Buffer.from(await compressed.arrayBuffer()).equals(stored)).toBe(true);
     }
     const head = await fetch(service.url + path, { method: 'HEAD' });
     expect([head.status, Number(head.headers.get('content-length')) > 0]).toEqual([200, true]);
   }
 });
 
-test('a file that there is not, and a method that it does not have, are refused like everywhere', async () => {
+test('missing assets and other methods return a JSON 404', async () => {
   for (const [method, path] of [
     ['GET', '/console/assets/index-old.js'],
     ['GET', '/console/assets/..%2findex.html'],
@@ -70,16 +70,16 @@ test('a file that there is not, and a method that it does not have, are refused 
   }
 });
 
-test('the first load is less than 150 kB, gzipped', async () => {
+test('the first load is less than 150 kB gzipped', async () => {
   const names = (await readdir(folder, { recursive: true })).filter((name) => name.endsWith('.gz'));
   const sizes = await Promise.all(names.map(async (name) => (await readFile(new URL(name, folder))).length));
-  const sum = sizes.reduce((all, one) => all + one, 0);
+  const total = sizes.reduce((sum, size) => sum + size, 0);
   expect(names.length).toBeGreaterThanOrEqual(4);
   expect(gunzipSync(await readFile(new URL('index.html.gz', folder))).toString()).toContain('<div id="console">');
-  expect(sum).toBeLessThan(150_000);
+  expect(total).toBeLessThan(150_000);
 });
 
-test('without a build the address says how to make one, and the log too', async () => {
+test('without a build, the page and the log say how to build the console', async () => {
   const lines: object[] = [];
   const app = express().use(
     '/console',
@@ -91,5 +91,5 @@ test('without a build the address says how to make one, and the log too', async 
   server.close();
   expect([answer.status, answer.headers['cache-control']]).toEqual([503, 'no-store']);
   expect(text(answer.body)).toContain('npm run build');
-  expect(lines).toEqual([{ operation: '/console', message: 'The console is not built: npm run build' }]);
+  expect(lines).toEqual([{ operation: '/console', message: 'The console is not built. Run npm run build.' }]);
 });

@@ -3,17 +3,17 @@ import { useEffect, useRef, useState } from 'preact/hooks';
 import type { Failure } from './http.ts';
 import { Icon } from './icons.tsx';
 import type { Loaded } from './load.ts';
-import { number } from './format.tsx';
+import { formatNumber } from './format.tsx';
 
-/** Names the page in the browser’s tab. */
-export function useTitle(title: string): void {
+/** Sets the title of the browser tab. */
+export function usePageTitle(title: string): void {
   useEffect(() => {
-    document.title = `${title} · Operators’ console`;
+    document.title = `${title} · Operator console`;
   }, [title]);
 }
 
-/** The head of a screen. */
-export function Head({
+/** The title of a screen, with its actions. */
+export function PageHeader({
   title,
   lead,
   back,
@@ -26,7 +26,7 @@ export function Head({
   actions?: ComponentChildren;
   badge?: ComponentChildren;
 }) {
-  useTitle(title);
+  usePageTitle(title);
   return (
     <header class="page-head">
       {back && <p class="back">{back}</p>}
@@ -80,7 +80,7 @@ export function Badge({ value, tone }: { value: string; tone?: string }) {
   return <span class={`badge ${tone ?? tones[value] ?? ''}`}>{value.replaceAll('_', ' ')}</span>;
 }
 
-/** What is there while the first answer is on its way. */
+/** A placeholder while the first response is loading. */
 export function Skeleton({ lines = 4 }: { lines?: number }) {
   return (
     <div class="skeleton" role="status">
@@ -92,7 +92,7 @@ export function Skeleton({ lines = 4 }: { lines?: number }) {
   );
 }
 
-export function Empty({ title, children }: { title: string; children?: ComponentChildren }) {
+export function EmptyState({ title, children }: { title: string; children?: ComponentChildren }) {
   return (
     <div class="empty">
       <p class="empty-title">{title}</p>
@@ -101,12 +101,12 @@ export function Empty({ title, children }: { title: string; children?: Component
   );
 }
 
-/** What went wrong, and a way to try again; where the service said when, not before. */
-export function Problem({ failure, onRetry }: { failure: Failure; onRetry?: () => void }) {
-  const [seconds, setSeconds] = useState(failure.retryAfter ?? 0);
+/** An error with a retry button, which is disabled until the time that the service asked to wait is over. */
+export function ErrorMessage({ failure, onRetry }: { failure: Failure; onRetry?: () => void }) {
+  const [seconds, setSeconds] = useState(failure.retryAfterSeconds ?? 0);
   useEffect(() => {
-    setSeconds(failure.retryAfter ?? 0);
-    if (!failure.retryAfter) return;
+    setSeconds(failure.retryAfterSeconds ?? 0);
+    if (!failure.retryAfterSeconds) return;
     const timer = setInterval(() => setSeconds((left) => Math.max(0, left - 1)), 1000);
     return () => clearInterval(timer);
   }, [failure]);
@@ -115,7 +115,7 @@ export function Problem({ failure, onRetry }: { failure: Failure; onRetry?: () =
       <Icon name="warning" />
       <div>
         <p>{failure.message}</p>
-        {failure.requestId && failure.status >= 500 && <p class="small">Request {failure.requestId}</p>}
+        {failure.requestId && failure.status >= 500 && <p class="small">Request ID: {failure.requestId}</p>}
       </div>
       {onRetry && (
         <button type="button" class="button small-button" disabled={seconds > 0} onClick={onRetry}>
@@ -126,42 +126,42 @@ export function Problem({ failure, onRetry }: { failure: Failure; onRetry?: () =
   );
 }
 
-/** What was read, or that it is on its way, or why it is not there. */
-export function Show<T>({
-  what,
+/** Renders loaded data, or a placeholder while it loads, or the error. */
+export function AsyncContent<T>({
+  state,
   children,
   lines = 4,
 }: {
-  what: Loaded<T>;
+  state: Loaded<T>;
   children: (data: T) => ComponentChildren;
   lines?: number;
 }) {
   return (
     <>
-      {what.failure && <Problem failure={what.failure} onRetry={() => void what.reload()} />}
-      {what.data !== undefined ? children(what.data) : !what.failure && <Skeleton lines={lines} />}
+      {state.failure && <ErrorMessage failure={state.failure} onRetry={() => void state.reload()} />}
+      {state.data !== undefined ? children(state.data) : !state.failure && <Skeleton lines={lines} />}
     </>
   );
 }
 
-interface PagerProps {
+interface PaginationProps {
   pagination: { page: number; pageSize: number; totalItems: number; totalPages: number };
   onPage: (page: number) => void;
-  /** What is counted: one and several of them. */
+  /** The singular and the plural of the items. */
   names: [string, string];
 }
 
-/** Which part of a list this is, and the way to the next. */
-export function Pager({ pagination: { page, pageSize, totalItems, totalPages }, onPage, names }: PagerProps) {
+/** The position in a list, and buttons for the previous and the next page. */
+export function Pagination({ pagination: { page, pageSize, totalItems, totalPages }, onPage, names }: PaginationProps) {
   const first = (page - 1) * pageSize + 1;
   const text =
     totalItems === 0
       ? `No ${names[1]}`
       : totalPages <= 1 || first > totalItems
-        ? `${number(totalItems)} ${names[totalItems === 1 ? 0 : 1]}`
-        : `${number(first)} to ${number(Math.min(totalItems, first + pageSize - 1))} of ${number(totalItems)} ${names[1]}`;
+        ? `${formatNumber(totalItems)} ${names[totalItems === 1 ? 0 : 1]}`
+        : `${formatNumber(first)}–${formatNumber(Math.min(totalItems, first + pageSize - 1))} of ${formatNumber(totalItems)} ${names[1]}`;
   return (
-    <nav class="pager" aria-label="Pages">
+    <nav class="pager" aria-label="Pagination">
       <p role="status" aria-live="polite">
         {text}
       </p>
@@ -189,13 +189,13 @@ export function Pager({ pagination: { page, pageSize, totalItems, totalPages }, 
   );
 }
 
-/** A page that an old address names, of a list that has become shorter. */
-export const PastEnd = ({ onFirst }: { onFirst: () => void }) => (
-  <Empty title="The list is shorter by now.">
+/** Shown when the address has a page number past the end of the list. */
+export const PageOutOfRange = ({ onFirst }: { onFirst: () => void }) => (
+  <EmptyState title="This page does not exist.">
     <button type="button" class="button" onClick={onFirst}>
-      To its first page
+      Go to the first page
     </button>
-  </Empty>
+  </EmptyState>
 );
 
 interface SortProps {
@@ -205,16 +205,24 @@ interface SortProps {
   onSort: (name: string, order: 'asc' | 'desc') => void;
   children: ComponentChildren;
   class?: string;
-  /** How it is sorted first. */
-  first?: 'asc' | 'desc';
+  /** The direction after the first click. */
+  initialOrder?: 'asc' | 'desc';
 }
 
-/** The head of a column that the list can be sorted by. */
-export function SortHead({ name, sort, order, onSort, children, class: more = '', first = 'asc' }: SortProps) {
+/** A column header that sorts the list. */
+export function SortableHeader({
+  name,
+  sort,
+  order,
+  onSort,
+  children,
+  class: className = '',
+  initialOrder = 'asc',
+}: SortProps) {
   const isSorted = sort === name;
-  const next = isSorted ? (order === 'asc' ? 'desc' : 'asc') : first;
+  const next = isSorted ? (order === 'asc' ? 'desc' : 'asc') : initialOrder;
   return (
-    <th scope="col" class={more} aria-sort={isSorted ? (order === 'asc' ? 'ascending' : 'descending') : undefined}>
+    <th scope="col" class={className} aria-sort={isSorted ? (order === 'asc' ? 'ascending' : 'descending') : undefined}>
       <button type="button" class="sort" onClick={() => onSort(name, next)}>
         {children}
         <span class={isSorted ? 'sort-mark' : 'sort-mark off'}>
@@ -225,30 +233,28 @@ export function SortHead({ name, sort, order, onSort, children, class: more = ''
   );
 }
 
-/** Copies a text, and says so on its button. */
-export function Copy({ text, children }: { text: string; children: ComponentChildren }) {
-  const [isDone, setDone] = useState(false);
-  const [isByHand, setByHand] = useState(false);
+/** Copies text to the clipboard. */
+export function CopyButton({ text, children }: { text: string; children: ComponentChildren }) {
+  const [isCopied, setCopied] = useState(false);
+  const [isManual, setManual] = useState(false);
   const timer = useRef<ReturnType<typeof setTimeout>>(undefined);
   const copy = async () => {
     try {
       await navigator.clipboard.writeText(text);
     } catch {
-      // Browsers allow it over https only, and when the reader has not forbidden it.
-      setByHand(true);
+      // Browsers allow it only over https, and the operator may have denied the permission.
+      setManual(true);
       return;
     }
-    setDone(true);
+    setCopied(true);
     clearTimeout(timer.current);
-    timer.current = setTimeout(() => setDone(false), 2000);
+    timer.current = setTimeout(() => setCopied(false), 2000);
   };
-  if (isByHand)
-    return (
-      <input readOnly class="by-hand" aria-label="To copy by hand" value={text} ref={(input) => input?.select()} />
-    );
+  if (isManual)
+    return <input readOnly class="by-hand" aria-label="Copy this text" value={text} ref={(input) => input?.select()} />;
   return (
     <button type="button" class="button" onClick={() => void copy()}>
-      <Icon name={isDone ? 'check' : 'copy'} /> <span aria-live="polite">{isDone ? 'Copied' : children}</span>
+      <Icon name={isCopied ? 'check' : 'copy'} /> <span aria-live="polite">{isCopied ? 'Copied' : children}</span>
     </button>
   );
 }
