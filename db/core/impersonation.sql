@@ -115,7 +115,7 @@ comment on function core.impersonation_note is 'Writes the audit entry of one re
 -- only has to run again, are raised. With p_context.refused, the error by which the facade refused it, it writes the entry and runs nothing.
 -- Not security definer, as core.call is not; a read-only operation is one within its subtransaction.
 create function core.call_impersonated(p_operation text, p_session_id bigint, p jsonb, p_context jsonb, p_content bytea default null,
-  out answer text, out content bytea, out version text, out refusal json)
+  out answer text, out content bytea, out version text, out id bigint, out refusal json)
   language plpgsql as $$
 declare
   v_role text := current_setting('role');
@@ -129,7 +129,7 @@ declare
 begin
   if p_context ->> 'refused' is null then
     begin
-      select c.answer, c.content, c.version into answer, content, version
+      select c.answer, c.content, c.version, c.id into answer, content, version, id
         from core.call(p_operation, p_session_id, p, p_context || '{"is_audited": true}', p_content) c;
       -- What would be refused at the commit.
       set constraints all immediate;

@@ -92,14 +92,13 @@ function sendJson(
   req: Request,
   res: Response,
   endpoint: Endpoint,
-  { answer, version }: Pick<CallAnswer, 'answer' | 'version'>,
+  { answer, version, id }: Pick<CallAnswer, 'answer' | 'version' | 'id'>,
   isTrial: boolean,
 ): void {
   res.set('Content-Type', 'application/json; charset=utf-8');
   if (endpoint.isCreate && !isTrial) {
-    const id = /^\{"id" ?: ?(\d+)/.exec(answer)?.[1];
     const path = endpoint.locationBase ?? req.originalUrl.split('?')[0]?.replace(/\/$/, '') ?? '';
-    if (id) res.set('Location', `${path}/${id}`);
+    if (id !== null) res.set('Location', `${path}/${id}`);
     res.status(201);
   }
   // The part before the dot is what If-Match asks for, all of it what a cache does.
@@ -242,17 +241,17 @@ function serve(
       params['password_hash'] = await passwords.hash(password);
     }
     if (endpoint.handler) {
-      let version: string | null = null;
+      let last: Pick<CallAnswer, 'version' | 'id'> = { version: null, id: null };
       const call = async (name: string, p: object) => {
         const result = await services.call(name, sessionId, p, context);
-        version = result.version;
+        last = result;
         return result.answer;
       };
       const admit = async () => {
         await services.call(operation.name, sessionId, params, { ...context, admit_only: true });
       };
       const answer = await endpoint.handler({ req, res, params, call, admit, services });
-      if (typeof answer === 'string') sendJson(req, res, endpoint, { answer, version }, isTrial);
+      if (typeof answer === 'string') sendJson(req, res, endpoint, { ...last, answer }, isTrial);
       else if (answer) await sendDownload(req, res, answer);
       return;
     }
