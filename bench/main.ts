@@ -3,7 +3,7 @@ import { writeFile } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
 import { Command, InvalidArgumentError, Option } from 'commander';
 import { tokens } from '../src/http/tokens.ts';
-import { claim, startEmbedded } from '../src/database/embedded.ts';
+import { lockDataDir, startEmbedded } from '../src/database/embedded.ts';
 import { withOwner } from '../src/database/pool.ts';
 import { cases } from './cases.ts';
 import { startChild } from './child.ts';
@@ -64,7 +64,7 @@ async function stop(): Promise<void> {
 async function run(): Promise<string> {
   const { tenants: schools, students, seconds, rounds, connections, only } = options;
   if (students < 750) throw new Error('--students: below 750 a class has no page of 25.');
-  cleanups.push(await claim(folder));
+  cleanups.push(await lockDataDir(folder));
   const starting = startEmbedded(folder);
   cleanups.push(async () => (await starting).stop());
   const server = await starting;

@@ -1,7 +1,7 @@
 import type { Socket } from 'node:net';
 import pg from 'pg';
 import { GraphQLError } from 'postgraphile/graphql';
-import type { Reach } from './reach.ts';
+import type { TenantScope } from './scope.ts';
 
 /** What every query of an analyst runs as: it may read the views of the schema `analytics`, and nothing else. */
 export const analystRole = 'school_analyst';
@@ -13,7 +13,7 @@ const statementLimit = 5_000;
 const requestLimit = 10_000;
 
 /** A statement took too long, or answered too much: what an analyst can do something about. */
-export const cutOff = (code: string, message: string) => new GraphQLError(message, { extensions: { code } });
+export const limitError = (code: string, message: string) => new GraphQLError(message, { extensions: { code } });
 
 /** @param isOwnLogIn  the address logs in as a role that may become the analysts'; else its user becomes one that may */
 export function analyticsPool(url: string, isOwnLogIn: boolean, size: number): pg.Pool {
@@ -55,12 +55,12 @@ export interface RequestClient {
  * as is set here and nowhere else, so that no configuration can forget it.
  * @param maxBytes  what all statements together may answer: of groups there is no other limit
  */
-export function requestClient(pool: pg.Pool, reach: Reach, maxBytes: number): RequestClient {
-  if (!/^(all|,(\d+,)+|)$/.test(reach)) throw new Error('This is no reach of an analyst.');
+export function requestClient(pool: pg.Pool, scope: TenantScope, maxBytes: number): RequestClient {
+  if (!/^(all|,(\d+,)+|)$/.test(scope)) throw new Error('This is no scope of an analyst.');
   const begin = [
     'begin isolation level repeatable read read only',
     `set local role ${analystRole}`,
-    `set local app.analytics_tenants = '${reach}'`,
+    `set local app.analytics_tenants = '${scope}'`,
     `set local statement_timeout = ${String(statementLimit)}`,
     // One processor for one analyst: the others are for the schools.
     "set local max_parallel_workers_per_gather = 0; set local jit = off; set local timezone = 'UTC'; set local search_path = analytics",
@@ -72,7 +72,7 @@ export function requestClient(pool: pg.Pool, reach: Reach, maxBytes: number): Re
   let last: Promise<unknown> = Promise.resolve();
 
   const tooMuch = () =>
-    cutOff(
+    limitError(
       'ANSWER_TOO_LARGE',
       `The database answered more than ${(maxBytes / 1024 / 1024).toFixed(1)} MB. Group by less, filter, or ask for fewer rows or aliases.`,
     );
@@ -80,7 +80,7 @@ export function requestClient(pool: pg.Pool, reach: Reach, maxBytes: number): Re
   async function run({ text, values, arrayMode }: Statement) {
     if (bytes > maxBytes) throw tooMuch();
     if (spent > requestLimit) {
-      throw cutOff(
+      throw limitError(
         'REQUEST_TIMEOUT',
         `The statements of this request took more than ${String(requestLimit / 1000)} seconds together. Ask for less at a time.`,
       );
@@ -107,7 +107,7 @@ export function requestClient(pool: pg.Pool, reach: Reach, maxBytes: number): Re
       if (bytes > maxBytes) throw tooMuch();
       if (error instanceof pg.DatabaseError && error.code === '57014') {
         const message = `The database took more than ${String(statementLimit / 1000)} seconds, and was stopped. Filter by time or school, or group by less.`;
-        throw cutOff('STATEMENT_TIMEOUT', message);
+        throw limitError('STATEMENT_TIMEOUT', message);
       }
       throw error;
     } finally {

@@ -2,13 +2,13 @@ import { type ChildProcess, fork } from 'node:child_process';
 import { availableParallelism } from 'node:os';
 import type { Logger } from 'pino';
 import { ApiError } from '../domain/errors.ts';
-import type { Question } from './ask.ts';
+import type { AnalyticsQuery } from './run-query.ts';
 
 /** What the process is asked, and what it tells. */
-export type Asked =
+export type ParentMessage =
   | { kind: 'begin'; url: string; isOwnLogIn: boolean; connections: number }
-  | { kind: 'ask'; id: number; question: Question };
-export type Told =
+  | { kind: 'run'; id: number; query: AnalyticsQuery };
+export type ChildMessage =
   | { kind: 'ready' }
   | { kind: 'failed'; message: string }
   | { kind: 'answer'; id: number; body: Uint8Array; isRefused: boolean; faults: object[] };
@@ -32,13 +32,13 @@ export interface AnalyticsOptions {
 /** The process that runs the queries of analysts. */
 export interface Analytics {
   /** @throws ApiError unavailable, when it can't be started, ended, or has not answered in time */
-  ask(question: Question): Promise<Extract<Told, { kind: 'answer' }>>;
+  run(query: AnalyticsQuery): Promise<Extract<ChildMessage, { kind: 'answer' }>>;
   close(): Promise<void>;
 }
 
 interface Running {
   child: ChildProcess;
-  waiting: Map<number, PromiseWithResolvers<Extract<Told, { kind: 'answer' }>>>;
+  waiting: Map<number, PromiseWithResolvers<Extract<ChildMessage, { kind: 'answer' }>>>;
   /** What it said before it ended. */
   reason: string | undefined;
 }
@@ -69,11 +69,11 @@ export function analyticsProcess({
       stdio: ['ignore', 'ignore', 'ignore', 'ipc'],
     });
     const made: Running = { child, waiting: new Map(), reason: undefined };
-    child.on('message', (told: Told) => {
-      if (told.kind === 'failed') made.reason = told.message;
-      else if (told.kind === 'answer') {
-        made.waiting.get(told.id)?.resolve(told);
-        made.waiting.delete(told.id);
+    child.on('message', (message: ChildMessage) => {
+      if (message.kind === 'failed') made.reason = message.message;
+      else if (message.kind === 'answer') {
+        made.waiting.get(message.id)?.resolve(message);
+        made.waiting.delete(message.id);
       }
     });
     const end = (why: string) => {
@@ -87,7 +87,7 @@ export function analyticsProcess({
     };
     child.on('error', (error) => end(error.message));
     child.on('exit', (code, signal) => end(`ended with ${String(code ?? signal)}`));
-    const begin: Asked = { kind: 'begin', url, isOwnLogIn, connections };
+    const begin: ParentMessage = { kind: 'begin', url, isOwnLogIn, connections };
     child.send(begin);
     return made;
   }
@@ -100,17 +100,17 @@ export function analyticsProcess({
   }
 
   return {
-    async ask(question) {
+    async run(query) {
       clearTimeout(idle);
       const mine = (running ??= start());
       const { child, waiting } = mine;
       const id = ++last;
-      const answer = Promise.withResolvers<Extract<Told, { kind: 'answer' }>>();
+      const answer = Promise.withResolvers<Extract<ChildMessage, { kind: 'answer' }>>();
       waiting.set(id, answer);
       const late = setTimeout(() => child.kill('SIGKILL'), answerLimit);
       try {
-        const message: Asked = { kind: 'ask', id, question };
-        // What can't be sent is told by the end of the process.
+        const message: ParentMessage = { kind: 'run', id, query };
+        // What can't be sent is message by the end of the process.
         child.send(message, () => undefined);
         return await answer.promise;
       } finally {

@@ -3,11 +3,11 @@ import { join } from 'node:path';
 import { commit } from 'graphile-migrate';
 import { clearAllPools } from 'graphile-migrate/dist/pgReal.js';
 import { ensureDatabase } from '../database/embedded.ts';
-import { withScratchServer } from '../process/own-database.ts';
+import { withScratchServer } from '../process/database-access.ts';
 
 const migrationsFolder = join(import.meta.dirname, '../../migrations');
 
-/** Turns migrations/current.sql into the next committed migration, after trying it on a scratch server. */
+/** Turns migrations/current.sql into the next committed migration, after testing it on a temporary server. */
 export async function commitMigration(message: string): Promise<void> {
   await withScratchServer(async (server) => {
     await ensureDatabase(server, 'main');

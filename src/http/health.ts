@@ -4,13 +4,13 @@ import { ApiError } from '../domain/errors.ts';
 import type { Services } from './services.ts';
 
 /** What this process is. */
-export const about = { service: packageJson.name, version: packageJson.version };
+export const serviceInfo = { service: packageJson.name, version: packageJson.version };
 
 /** /api/health answers as long as the process does; /api/health/ready only when it can serve. */
 export function healthRouter(services: Services): Router {
   const router = Router();
   router.get('/', (_req, res) => {
-    res.json({ success: true, data: { status: 'ok', ...about } });
+    res.json({ success: true, data: { status: 'ok', ...serviceInfo } });
   });
   router.get('/ready', async (_req, res) => {
     const checks = await services.readiness();
@@ -19,7 +19,7 @@ export function healthRouter(services: Services): Router {
     if (!isReady) res.set('Retry-After', '1');
     res.status(isReady ? 200 : 503).json({
       success: isReady,
-      data: { status: isReady ? 'ready' : 'not_ready', ...about, ...checks },
+      data: { status: isReady ? 'ready' : 'not_ready', ...serviceInfo, ...checks },
       ...(isReady ? {} : { error: 'unavailable', message: 'A part of the service is not fit.' }),
     });
   });

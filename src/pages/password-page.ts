@@ -4,7 +4,7 @@ import helmet from 'helmet';
 import { ApiError } from '../domain/errors.ts';
 
 /** The addresses that people try first: a browser is led to the documentation, everybody else is told where it is. */
-export const entrance: RequestHandler = (req, res) => {
+export const redirectToDocs: RequestHandler = (req, res) => {
   res.vary('Accept');
   if (req.accepts(['json', 'html']) !== 'html') {
     throw new ApiError(

@@ -1,4 +1,4 @@
-import { figuresOf, keepRules, placedLessons, unplacedLessons } from './answer.ts';
+import { figuresOf, keepRules, placedLessons, unplacedLessons } from './result.ts';
 import { overCapacity, withinCapacity } from './capacity.ts';
 import { type Model, numbered } from './model.ts';
 import type { Generated, Options, Problem } from './problem.ts';

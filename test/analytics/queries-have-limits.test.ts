@@ -366,11 +366,11 @@ describe('an error of the database', () => {
     });
     try {
       await insteadOfJobs(service, { task: "pg_read_file('secret ' || n)", count: 1 }, async () => {
-        const { faults } = await process.ask({
+        const { faults } = await process.run({
           query: '{ jobs { nodes { task } } }',
           variables: {},
           operationName: undefined,
-          reach: 'all',
+          scope: 'all',
         });
         expect(faults).toEqual([{ name: 'error', code: '42501', routine: 'aclcheck_error' }]);
       });

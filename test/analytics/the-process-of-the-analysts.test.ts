@@ -85,11 +85,11 @@ describe('the process that runs queries', () => {
     const process = analyticsProcess(options);
     try {
       for (const wait of [3, 5]) {
-        const { body } = await process.ask({
+        const { body } = await process.run({
           query: '{ __typename }',
           variables: {},
           operationName: undefined,
-          reach: 'all',
+          scope: 'all',
         });
         expect(Buffer.from(body).toString()).toBe('{"data":{"__typename":"Query"}}');
         await new Promise((done) => setTimeout(done, wait));

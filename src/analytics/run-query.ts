@@ -11,7 +11,7 @@ import {
   specifiedRules,
   validate,
 } from 'postgraphile/graphql';
-import { cutOff, type RequestClient, requestClient } from './database.ts';
+import { limitError, type RequestClient, requestClient } from './database.ts';
 import {
   checkCost,
   checkSize,
@@ -22,19 +22,19 @@ import {
   type Size,
   withPages,
 } from './limits.ts';
-import type { Reach } from './reach.ts';
+import type { TenantScope } from './scope.ts';
 import type { AnalyticsSchema } from './schema.ts';
 
 /** What an analyst asks. */
-export interface Question {
+export interface AnalyticsQuery {
   query: string;
   variables: Record<string, unknown>;
   operationName: string | undefined;
-  reach: Reach;
+  scope: TenantScope;
 }
 
 /** What they are answered. */
-export interface Answer {
+export interface QueryResult {
   /** JSON, as GraphQL wants it. */
   body: string;
   /** Nothing was run. */
@@ -53,7 +53,7 @@ interface Prepared {
 }
 
 /** What the log may know of an error: what Postgres says of values stays out of it. */
-function faultOf(error: unknown): object {
+function errorForLog(error: unknown): object {
   if (!(error instanceof Error)) return { name: typeof error };
   const { code, routine } = error as { code?: string; routine?: string };
   return { name: error.name, code, routine, ...(code ? {} : { message: error.message, stack: error.stack }) };
@@ -73,7 +73,7 @@ function shown(error: GraphQLError, faults: object[]): GraphQLFormattedError {
   const code = cause instanceof Error && 'code' in cause ? String(cause.code) : '';
   if (code.startsWith('22'))
     return { message: 'A value is out of range or not of its type.', ...where, extensions: { code: 'BAD_USER_INPUT' } };
-  faults.push(faultOf(cause));
+  faults.push(errorForLog(cause));
   // 40001: a replica that has to go on ends who reads what is gone.
   if (
     /^(08|40001|53|57|25006|ECONN|ENOENT|EPIPE|ETIMEDOUT)/.test(code) ||
@@ -88,10 +88,10 @@ function shown(error: GraphQLError, faults: object[]): GraphQLFormattedError {
 }
 
 /** Runs the queries of analysts on one schema and one pool. */
-export function analyst(
+export function queryRunner(
   { schema, resolvedPreset }: AnalyticsSchema,
   pool: pg.Pool,
-): (question: Question) => Promise<Answer> {
+): (query: AnalyticsQuery) => Promise<QueryResult> {
   const documents = new Map<string, Prepared | readonly GraphQLError[]>();
 
   /** The document of a query with its pages, or what is wrong with it. */
@@ -121,9 +121,9 @@ export function analyst(
     return made;
   }
 
-  return async ({ query, variables, operationName, reach }) => {
+  return async ({ query, variables, operationName, scope }) => {
     const faults: object[] = [];
-    const refused = (errors: readonly GraphQLError[]): Answer => ({
+    const refused = (errors: readonly GraphQLError[]): QueryResult => ({
       body: JSON.stringify({ errors: errors.map((error) => shown(error, faults)) }),
       isRefused: true,
       faults,
@@ -152,7 +152,7 @@ export function analyst(
       });
       if (errors) return refused(errors);
       checkCost(schema, document, operation, coerced);
-      client = requestClient(pool, reach, maxBytes(size));
+      client = requestClient(pool, scope, maxBytes(size));
       const result = await execute({
         schema,
         document,
@@ -165,7 +165,7 @@ export function analyst(
       if (Symbol.asyncIterator in result) throw new Error('A query answered a stream.');
       const data = result.data as unknown as string | null | undefined;
       if (data && data.length > maxCharacters)
-        throw cutOff(
+        throw limitError(
           'ANSWER_TOO_LARGE',
           `The answer has more than ${String(maxCharacters / 1024 / 1024)} MB. Group by less, filter, or ask for fewer rows or fields.`,
         );
