@@ -1,4 +1,5 @@
--- /api/platform/audit-logs/…: what the list of platform.sql leaves out: which actions there are, and the trail as a file.
+-- /api/platform/audit-logs/…: what the list of platform.sql leaves out: which actions there are, and the trail as a
+-- file.
 
 insert into core.operation (name, access, writes) values
   ('platform_audit_logs_actions', 'platform', false),

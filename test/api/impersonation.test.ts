@@ -542,7 +542,7 @@ describe('a school can disallow it', () => {
     const denied = await service.operator.put(path, { is_impersonation_allowed: true }, 403);
     expect(denied).toMatchObject({
       error: 'forbidden',
-      message: 'Only an admin of the school can let operators log in again.',
+      message: 'Only an admin of the school can allow operators to log in again.',
     });
     expect((await trail(of)).find(({ action }) => action === 'tenant.update')).toMatchObject({
       actor: { id: null, email: of.adminEmail },

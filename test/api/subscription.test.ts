@@ -161,7 +161,7 @@ describe('an upgrade', () => {
     });
     expect(await upgrade(school, 3, 409)).toMatchObject({
       error: 'conflict',
-      message: 'The school has the plan Premium already.',
+      message: 'The school already has the plan Premium.',
       details: [{ path: 'plan_id' }],
     });
     for (const body of [{}, { plan_id: 'two' }, { plan_id: 2, status: 'active' }]) {

@@ -34,7 +34,7 @@ test('an operator logs in where the link led, and stays logged in over a reload,
   await logInPage(page);
   expect(await page.evaluate('document.activeElement.name')).toBe('email');
   await logIn(page, 'wrong-password');
-  await page.getByText('The e-mail or the password is wrong.').waitFor();
+  await page.getByText('The email or the password is wrong.').waitFor();
   await logIn(page);
   await button(page, 'Suspend').waitFor();
   await page.reload();

@@ -165,7 +165,7 @@ describe('school jobs', () => {
       total: 2,
       jobs: [{ id, tenant_id: school.id, attempts: 1, next_run_at: null }],
     });
-    expect((await jobs('failed', '--limit', '1')).stdout).toMatch(/\nand 1 more: --limit 2 shows all\.\n$/);
+    expect((await jobs('failed', '--limit', '1')).stdout).toMatch(/\n1 more\. Show all with --limit 2\.\n$/);
     expect((await jobs('failed', '--task', 'clean_up')).stdout).toBe('No job has failed.\n');
 
     expect(await jobs('retry', String(id))).toMatchObject({ code: 0, stdout: 'Queued again: 1 job of send_email.\n' });
@@ -276,8 +276,8 @@ describe('school jobs', () => {
     [['cancel'], 'Give either job ids or --task.\n'],
     [['cancel', '1', '--task', 'clean_up'], 'Give either job ids or --task.\n'],
     [['cancel', '1', '--failed'], '--failed needs --task.\n'],
-    [['retry', '--task', 'send_mail'], 'There is no task "send_mail". There are: analytics, '],
-    [['failed', '--task', ''], 'There is no task "". There are: analytics, '],
+    [['retry', '--task', 'send_mail'], 'There is no task "send_mail". Tasks: analytics, '],
+    [['failed', '--task', ''], 'There is no task "". Tasks: analytics, '],
     [['retry', 'all'], "error: command-argument value 'all' is invalid for argument 'id'. must be a job id"],
     [
       ['failed', '--limit', '0'],
