@@ -7,7 +7,7 @@ import {
 } from 'zod-openapi';
 import { type Endpoint, pathParameters, type Resource, takesDryRun } from './endpoint.ts';
 import { type ErrorName, errors } from '../domain/errors.ts';
-import { about } from './health.ts';
+import { serviceInfo } from './health.ts';
 import { isAnonymous, type Operation } from './router.ts';
 import { readOnlyFields } from './validate.ts';
 
@@ -413,7 +413,7 @@ export function openapiDocument(
     openapi: '3.1.1',
     info: {
       title: 'School management service',
-      version: about.version,
+      version: serviceInfo.version,
       description:
         'Every answer is `{success: true, data}` or `{success: false, error, message, details?, request_id}`; ' +
         'lists add `pagination`. Log in at `POST /api/auth/login`, send `Authorization: Bearer <access_token>`, ' +

@@ -15,7 +15,7 @@ import type { Download } from '../domain/files.ts';
 import { type Endpoint, disconnectSignal, pathParameters, type Resource } from './endpoint.ts';
 import { ApiError, type ErrorName } from '../domain/errors.ts';
 import { toApiError } from './errors.ts';
-import { about } from './health.ts';
+import { serviceInfo } from './health.ts';
 import { rateLimits } from './rate-limits.ts';
 import type { Services } from './services.ts';
 import { receiveUpload } from './uploads.ts';
@@ -156,7 +156,7 @@ async function sendDownload(
   res: Response,
   { contentType, name, content: given, etagSource }: Download,
 ): Promise<void> {
-  if (etagSource !== undefined && sendIfUnchanged(req, res, md5(`${about.version} ${etagSource}`))) return;
+  if (etagSource !== undefined && sendIfUnchanged(req, res, md5(`${serviceInfo.version} ${etagSource}`))) return;
   if (req.method === 'HEAD') {
     fileHeaders(res, contentType, name);
     if (given instanceof Readable) given.destroy();

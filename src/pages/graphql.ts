@@ -2,7 +2,7 @@ import { join } from 'node:path';
 import express, { type RequestHandler, Router } from 'express';
 import helmet from 'helmet';
 import { z } from 'zod';
-import { reachOf } from '../analytics/reach.ts';
+import { tenantScope } from '../analytics/scope.ts';
 import { ApiError } from '../domain/errors.ts';
 import { rateLimits } from '../http/rate-limits.ts';
 import { concurrencyLimit, requestOwner } from '../concurrency/concurrency-limit.ts';
@@ -60,19 +60,19 @@ export function graphqlRouter(services: Services): Router {
       {},
       requestContext(req, services.config.BASE_DOMAIN),
     );
-    res.locals['reach'] = reachOf(Admitted.parse(JSON.parse(answer)).tenant_ids);
+    res.locals['scope'] = tenantScope(Admitted.parse(JSON.parse(answer)).tenant_ids);
     next();
   };
   const answer: RequestHandler = async (req, res) => {
     const { query, variables, operationName } = parseBody(req.body);
     const free = take(requestOwner(req));
     try {
-      const reach = res.locals['reach'] as ReturnType<typeof reachOf>;
-      const { body, isRefused, faults } = await services.analytics.ask({
+      const scope = res.locals['scope'] as ReturnType<typeof tenantScope>;
+      const { body, isRefused, faults } = await services.analytics.run({
         query,
         variables: variables ?? {},
         operationName: operationName ?? undefined,
-        reach,
+        scope,
       });
       for (const fault of faults) services.logger.error({ request_id: req.id, error: 'graphql', cause: fault });
       const isGraphql = req.accepts(['application/json', graphqlType]) === graphqlType;

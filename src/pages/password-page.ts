@@ -4,7 +4,7 @@ import helmet from 'helmet';
 import { ApiError } from '../domain/errors.ts';
 
 /** Handles the root URLs: redirects browsers to the documentation, and tells other clients where it is. */
-export const entrance: RequestHandler = (req, res) => {
+export const redirectToDocs: RequestHandler = (req, res) => {
   res.vary('Accept');
   if (req.accepts(['json', 'html']) !== 'html') {
     throw new ApiError(

@@ -163,7 +163,7 @@ test('it is for who has fee.read for the whole school; of a year that is not the
   );
   expect(await (await school.user(['teacher'])).get(path, 403)).toMatchObject({
     error: 'forbidden',
-    message: 'These are figures of the whole school.',
+    message: 'Figures of the whole school are not available to you.',
   });
   expect((await school.admin.get(`${path}?academic_year_id=999999`, 404)).message).toBe(
     'There is no academic year 999999.',

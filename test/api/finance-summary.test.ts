@@ -67,7 +67,7 @@ test('of a year without anything is all zero; without a year, or of one that is 
   );
   expect(await (await bare.user(['teacher'])).get('/api/finance/summary', 403)).toMatchObject({
     error: 'forbidden',
-    message: 'These are figures of the whole school.',
+    message: 'Figures of the whole school are not available to you.',
   });
 });
 

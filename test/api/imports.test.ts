@@ -509,7 +509,7 @@ describe('log-ins', () => {
       '3 email: is required when create_user_account is true',
       '5 email: Line 4 has this email too.',
       '7 email: This email is already in use.',
-      '8 email: must be an e-mail address',
+      '8 email: must be an email address',
     ]);
   });
 

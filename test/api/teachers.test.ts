@@ -517,7 +517,7 @@ describe("a teacher's log-in", () => {
     expect(later.data.user_id).not.toBeNull();
     await service.anonymous.login({ tenant_id: school.id, email, password: 'teacher password' });
     expect((await school.admin.put(`/api/teachers/${teacher.id}`, { create_user_account: true }, 409)).message).toBe(
-      'This teacher has a log-in already.',
+      'This teacher already has a login.',
     );
   });
 

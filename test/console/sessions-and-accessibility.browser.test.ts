@@ -34,7 +34,7 @@ test('login leads to the requested page and survives a reload, with no token whe
   await logInPage(page);
   expect(await page.evaluate('document.activeElement.name')).toBe('email');
   await logIn(page, 'wrong-password');
-  await page.getByText('The e-mail or the password is wrong.').waitFor();
+  await page.getByText('The email or the password is wrong.').waitFor();
   await logIn(page);
   await button(page, 'Suspend').waitFor();
   await page.reload();

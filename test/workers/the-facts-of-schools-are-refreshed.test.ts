@@ -314,6 +314,6 @@ test('an operator reads the facts of all schools or of one anew by hand', async 
   expect((await run()).stdout.trim().split('\n')).toHaveLength(n);
   expect(await run('--tenant', 'nowhere')).toMatchObject({
     code: 1,
-    stderr: 'There is no school with the id or subdomain nowhere.\n',
+    stderr: 'No school has the id or subdomain nowhere.\n',
   });
 });

@@ -5,7 +5,7 @@ import { serviceOfFile } from '../support/server/service.ts';
 const service = await serviceOfFile();
 
 test.each(['/', '/api', '/api/'])(
-  'a browser that opens %s comes to the documentation; a program is told where it is',
+  '%s redirects browsers to the documentation and tells other clients where it is',
   async (path) => {
     const browser = await raw(service.url, {
       path,

@@ -25,9 +25,9 @@ const canLogIn = async (email: string, password: string) =>
   200;
 
 /**
- * Runs it on a terminal of its own, by the program of util-linux that makes one.
- * @param typed  what is typed once the terminal shows its key, in order
- * @returns all that the terminal showed
+ * Runs the command in a pseudo-terminal, created by `script` of util-linux.
+ * @param typed  pairs of a prompt to wait for and the text to type
+ * @returns the output of the terminal
  */
 function onTerminal(
   args: string,
@@ -54,13 +54,13 @@ function onTerminal(
 }
 
 describe('school operator create', () => {
-  test('without a terminal takes the password from OPERATOR_PASSWORD, and names it when it is not there', async () => {
+  test('without a terminal reads OPERATOR_PASSWORD, and names the variable when it is missing', async () => {
     const before = await operators();
     expect(await create('no-terminal@test.example')).toMatchObject({
       code: 1,
       stdout: '',
       stderr:
-        'There is no terminal to ask for the password. Set OPERATOR_PASSWORD to the password of the new operator.\n',
+        'There is no terminal to prompt for the password. Set OPERATOR_PASSWORD to the password of the new operator.\n',
     });
     expect(await operators()).toEqual(before);
     expect(await create('No-Terminal@Test.example', { OPERATOR_PASSWORD: 'from the environment' })).toMatchObject({
@@ -71,23 +71,27 @@ describe('school operator create', () => {
     expect(await canLogIn('no-terminal@test.example', 'from the environment')).toBe(true);
     expect(await create('no-terminal@test.example', { OPERATOR_PASSWORD: 'another password' })).toMatchObject({
       code: 1,
-      stderr: 'There is an operator no-terminal@test.example already.\n',
+      stderr: 'The operator no-terminal@test.example already exists.\n',
     });
     expect(await canLogIn('no-terminal@test.example', 'another password')).toBe(false);
   });
 
   test.each([
-    ['ada', 'long enough', '"ada" is not an e-mail address.\n'],
-    [`${'a'.repeat(250)}@test.example`, 'long enough', `"${'a'.repeat(250)}@test.example" is not an e-mail address.\n`],
-    ['ada@test.example', 'short', 'A password has 8 to 200 characters, and no control characters.\n'],
-    ['ada@test.example', 'with\ta bell \u0007', 'A password has 8 to 200 characters, and no control characters.\n'],
-  ])('refuses %p with the password %p, as the API does', async (email, OPERATOR_PASSWORD, stderr) => {
+    ['ada', 'long enough', '"ada" is not an email address.\n'],
+    [`${'a'.repeat(250)}@test.example`, 'long enough', `"${'a'.repeat(250)}@test.example" is not an email address.\n`],
+    ['ada@test.example', 'short', 'The password must have 8 to 200 characters and no control characters.\n'],
+    [
+      'ada@test.example',
+      'with\ta bell \u0007',
+      'The password must have 8 to 200 characters and no control characters.\n',
+    ],
+  ])('rejects %p with the password %p, like the API', async (email, OPERATOR_PASSWORD, stderr) => {
     const before = await operators();
     expect(await create(email, { OPERATOR_PASSWORD })).toMatchObject({ code: 1, stdout: '', stderr });
     expect(await operators()).toEqual(before);
   });
 
-  test('makes an analyst of schools that there are, and no admin of some', async () => {
+  test('creates an analyst of existing schools, and no admin limited to schools', async () => {
     const school = await service.school();
     const analyst = (...args: string[]) =>
       runProgram('src/cli/main.ts', ['operator', 'create', 'ana@test.example', ...args], {
@@ -96,7 +100,7 @@ describe('school operator create', () => {
       });
     expect(await analyst('--tenant', String(school.id))).toMatchObject({
       code: 1,
-      stderr: 'An admin sees every school: --tenant goes with --role analyst.\n',
+      stderr: '--tenant needs --role analyst: admins see every school.\n',
     });
     expect(await analyst('--role', 'analyst', '--tenant', String(school.id), '--tenant', '987654')).toMatchObject({
       code: 1,
@@ -114,23 +118,23 @@ describe('school operator create', () => {
   const hasTerminals = String(spawnSync('script', ['--version']).stdout).includes('util-linux');
   (hasTerminals ? describe : describe.skip)('on a terminal', () => {
     const email = 'typist@test.example';
-    const [first, second] = [`Password of ${email}: `, 'The same again: '];
+    const [first, second] = [`Password for ${email}: `, 'Repeat the password: '];
 
-    test('asks twice, and makes nobody when the answers differ or Ctrl-C comes instead', async () => {
+    test('prompts twice, and creates no operator when the passwords differ or on Ctrl-C', async () => {
       const differ = await onTerminal(`operator create ${email}`, [
         [first, 'typed-secret\r'],
         [second, 'typed-sekret\r'],
       ]);
       expect(differ).toEqual({
         code: 1,
-        shown: `${first}\r\n${second}\r\nThe two passwords differ; nothing was changed.\r\n`,
+        shown: `${first}\r\n${second}\r\nThe passwords differ. Nothing was changed.\r\n`,
       });
       const left = await onTerminal(`operator create ${email}`, [[first, 'typed-s\u0003']]);
       expect(left).toEqual({ code: 1, shown: `${first}\r\nStopped; nothing was changed.\r\n` });
       expect(await operators()).not.toContain(email);
     });
 
-    test('shows nothing of what is typed, and makes the operator', async () => {
+    test('does not echo the password, and creates the operator', async () => {
       const made = await onTerminal(`operator create ${email}`, [
         [first, 'typed-sekk\u007fret\r'],
         [second, 'typed-sekret\r'],

@@ -3,7 +3,7 @@ import { afterAll, describe, expect, test } from '@jest/globals';
 import { analystOf, askGraphql, type Facts, keepFacts, writeFacts } from '../support/fixtures/analysts.ts';
 import { serviceOfFile } from '../support/server/service.ts';
 
-/** Four schools in the autumn of 2026: their answers stand in docs/analytics.md. */
+/** Four schools in the autumn of 2026, for the responses in docs/analytics.md. */
 const schools: { name: string; planId: number; signedUp: string; students: number; facts: Facts }[] = [
   {
     ...{ name: 'Ashgrove', planId: 1, signedUp: '2026-02-10', students: 40 },
@@ -75,19 +75,19 @@ const analyst = await analystOf(service, ids);
 
 const file = new URL('../../docs/analytics.md', import.meta.url);
 const text = readFileSync(file, 'utf8');
-/** `WRITE_ANSWERS=true` writes the answers into the page, where a question is new or the schools are others. */
+/** `WRITE_ANSWERS=true` updates the responses in the page, after a query or the schools have changed. */
 const isWriting = process.env['WRITE_ANSWERS'] === 'true';
 let written = text;
 
-/** JSON with short lists and objects in one line. */
-function laidOut(value: unknown, indent = ''): string {
+/** JSON with short lists and objects on one line. */
+function formatJson(value: unknown, indent = ''): string {
   const line = JSON.stringify(value, null, 1).replace(/\n\s*/g, ' ').replace(/\[ /g, '[').replace(/ \]/g, ']');
   if (typeof value !== 'object' || value === null || line.length + indent.length < 130) return line;
   const deeper = `${indent}  `;
   if (Array.isArray(value))
-    return `[\n${value.map((one) => `${deeper}${laidOut(one, deeper)}`).join(',\n')}\n${indent}]`;
+    return `[\n${value.map((one) => `${deeper}${formatJson(one, deeper)}`).join(',\n')}\n${indent}]`;
   return `{\n${Object.entries(value)
-    .map(([name, one]) => `${deeper}${JSON.stringify(name)}: ${laidOut(one, deeper)}`)
+    .map(([name, one]) => `${deeper}${JSON.stringify(name)}: ${formatJson(one, deeper)}`)
     .join(',\n')}\n${indent}}`;
 }
 
@@ -104,8 +104,8 @@ const questions = [
   ),
 ].map(({ groups }) => groups as unknown as Question);
 
-describe('the questions of docs/analytics.md', () => {
-  test('are ten', () => {
+describe('the example queries of docs/analytics.md', () => {
+  test('there are ten', () => {
     expect(questions).toHaveLength(10);
   });
 
@@ -117,7 +117,7 @@ describe('the questions of docs/analytics.md', () => {
     if (isWriting)
       written = written.replace(
         `${query}\`\`\`${variables ? `\n\n\`\`\`json variables\n${variables}\`\`\`` : ''}\n\n\`\`\`json\n${answer}\`\`\``,
-        (found) => found.replace(/```json\n[^`]*```$/, `\`\`\`json\n${laidOut(data)}\n\`\`\``),
+        (found) => found.replace(/```json\n[^`]*```$/, `\`\`\`json\n${formatJson(data)}\n\`\`\``),
       );
     else expect(data).toEqual(JSON.parse(answer));
   });

@@ -11,7 +11,7 @@ import {
   specifiedRules,
   validate,
 } from 'postgraphile/graphql';
-import { cutOff, type RequestClient, requestClient } from './database.ts';
+import { limitError, type RequestClient, requestClient } from './database.ts';
 import {
   checkCost,
   checkSize,
@@ -22,59 +22,63 @@ import {
   type Size,
   withPages,
 } from './limits.ts';
-import type { Reach } from './reach.ts';
+import type { TenantScope } from './scope.ts';
 import type { AnalyticsSchema } from './schema.ts';
 
-/** What an analyst asks. */
-export interface Question {
+/** A GraphQL query of an analyst. */
+export interface AnalyticsQuery {
   query: string;
   variables: Record<string, unknown>;
   operationName: string | undefined;
-  reach: Reach;
+  scope: TenantScope;
 }
 
-/** What they are answered. */
-export interface Answer {
-  /** JSON, as GraphQL wants it. */
+/** The response to a query. */
+export interface QueryResult {
+  /** A GraphQL response as JSON. */
   body: string;
-  /** Nothing was run. */
+  /** The query was rejected before execution. */
   isRefused: boolean;
-  /** What went wrong on our side, for the log: it has no values of anybody. */
+  /** Internal errors for the log, without data values. */
   faults: object[];
 }
 
-/** So many documents are kept as they were checked; PostGraphile keeps its plans by them. */
-const maxDocuments = 200;
+/** Size of the cache of validated documents. PostGraphile caches its plans per document. */
+const maxCachedDocuments = 200;
 
-/** A document that may be run on this schema, if its variables let it. */
+/** A validated document; its variables still have to be checked. */
 interface Prepared {
   document: DocumentNode;
   size: Size;
 }
 
-/** What the log may know of an error: what Postgres says of values stays out of it. */
-function faultOf(error: unknown): object {
+/** An error for the log, without Postgres messages that quote data values. */
+function errorForLog(error: unknown): object {
   if (!(error instanceof Error)) return { name: typeof error };
   const { code, routine } = error as { code?: string; routine?: string };
   return { name: error.name, code, routine, ...(code ? {} : { message: error.message, stack: error.stack }) };
 }
 
-/** An error as an analyst may see it. */
-function shown(error: GraphQLError, faults: object[]): GraphQLFormattedError {
+/** Converts an error for the response; internal errors are added to `faults` and hidden. */
+function toResponseError(error: GraphQLError, faults: object[]): GraphQLFormattedError {
   const { message, path, locations } = error.toJSON();
   const where = { ...(locations ? { locations } : {}), ...(path ? { path } : {}) };
   let cause: unknown = error;
   while (cause instanceof GraphQLError && cause.originalError) cause = cause.originalError;
   if (cause instanceof GraphQLError)
     return { message: cause.message || message, ...where, extensions: { code: 'BAD_USER_INPUT', ...cause.extensions } };
-  // What Grafast says of a cursor.
+  // Grafast's messages about invalid cursors.
   if (cause instanceof Error && isSafeError(cause))
     return { message: cause.message, ...where, extensions: { code: 'BAD_USER_INPUT' } };
   const code = cause instanceof Error && 'code' in cause ? String(cause.code) : '';
   if (code.startsWith('22'))
-    return { message: 'A value is out of range or not of its type.', ...where, extensions: { code: 'BAD_USER_INPUT' } };
-  faults.push(faultOf(cause));
-  // 40001: a replica that has to go on ends who reads what is gone.
+    return {
+      message: 'A value is out of range or has the wrong type.',
+      ...where,
+      extensions: { code: 'BAD_USER_INPUT' },
+    };
+  faults.push(errorForLog(cause));
+  // 40001: a replica cancels queries that conflict with replication.
   if (
     /^(08|40001|53|57|25006|ECONN|ENOENT|EPIPE|ETIMEDOUT)/.test(code) ||
     (cause instanceof Error && /timeout exceeded|Connection terminated/.test(cause.message))
@@ -84,24 +88,24 @@ function shown(error: GraphQLError, faults: object[]): GraphQLFormattedError {
       ...where,
       extensions: { code: 'UNAVAILABLE' },
     };
-  return { message: 'Something went wrong on our side.', ...where, extensions: { code: 'INTERNAL_ERROR' } };
+  return { message: 'An internal error occurred.', ...where, extensions: { code: 'INTERNAL_ERROR' } };
 }
 
-/** Runs the queries of analysts on one schema and one pool. */
-export function analyst(
+/** Creates a function that runs the queries of analysts. */
+export function queryRunner(
   { schema, resolvedPreset }: AnalyticsSchema,
   pool: pg.Pool,
-): (question: Question) => Promise<Answer> {
+): (query: AnalyticsQuery) => Promise<QueryResult> {
   const documents = new Map<string, Prepared | readonly GraphQLError[]>();
 
-  /** The document of a query with its pages, or what is wrong with it. */
+  /** Parses and validates a query and adds page sizes. @returns the errors if it is invalid */
   function prepare(query: string): Prepared | readonly GraphQLError[] {
-    const known = documents.get(query);
-    if (known) return known;
-    let made: Prepared | readonly GraphQLError[];
+    const cached = documents.get(query);
+    if (cached) return cached;
+    let prepared: Prepared | readonly GraphQLError[];
     try {
       if (query.length > limits.characters) {
-        throw new GraphQLError(`The query may have ${String(limits.characters)} characters.`, {
+        throw new GraphQLError(`The query must not be longer than ${String(limits.characters)} characters.`, {
           extensions: { code: 'TOO_LONG' },
         });
       }
@@ -109,22 +113,22 @@ export function analyst(
       const size = checkSize(document);
       const errors = validate(schema, document, specifiedRules, { maxErrors: 10 });
       for (const error of errors) error.extensions['code'] = 'INVALID_QUERY';
-      made = errors.length > 0 ? errors : { document: withPages(schema, document), size };
+      prepared = errors.length > 0 ? errors : { document: withPages(schema, document), size };
     } catch (error) {
       if (!(error instanceof GraphQLError)) throw error;
       error.extensions['code'] ??= 'INVALID_QUERY';
-      made = [error];
+      prepared = [error];
     }
     const [oldest] = documents.keys();
-    if (oldest !== undefined && documents.size >= maxDocuments) documents.delete(oldest);
-    documents.set(query, made);
-    return made;
+    if (oldest !== undefined && documents.size >= maxCachedDocuments) documents.delete(oldest);
+    documents.set(query, prepared);
+    return prepared;
   }
 
-  return async ({ query, variables, operationName, reach }) => {
+  return async ({ query, variables, operationName, scope }) => {
     const faults: object[] = [];
-    const refused = (errors: readonly GraphQLError[]): Answer => ({
-      body: JSON.stringify({ errors: errors.map((error) => shown(error, faults)) }),
+    const refused = (errors: readonly GraphQLError[]): QueryResult => ({
+      body: JSON.stringify({ errors: errors.map((error) => toResponseError(error, faults)) }),
       isRefused: true,
       faults,
     });
@@ -136,13 +140,13 @@ export function analyst(
       const operation = getOperationAST(document, operationName);
       if (!operation)
         return refused([
-          new GraphQLError('Name one of the operations of the query: operationName.', {
+          new GraphQLError('Select one of the operations of the query with operationName.', {
             extensions: { code: 'INVALID_QUERY' },
           }),
         ]);
       if (operation.operation !== OperationTypeNode.QUERY)
         return refused([
-          new GraphQLError(`There is no ${operation.operation} here: analysts only read.`, {
+          new GraphQLError(`This API is read-only and has no ${operation.operation}.`, {
             extensions: { code: 'READ_ONLY' },
           }),
         ]);
@@ -152,7 +156,7 @@ export function analyst(
       });
       if (errors) return refused(errors);
       checkCost(schema, document, operation, coerced);
-      client = requestClient(pool, reach, maxBytes(size));
+      client = requestClient(pool, scope, maxBytes(size));
       const result = await execute({
         schema,
         document,
@@ -162,16 +166,17 @@ export function analyst(
         resolvedPreset,
         outputDataAsString: true,
       });
-      if (Symbol.asyncIterator in result) throw new Error('A query answered a stream.');
+      if (Symbol.asyncIterator in result) throw new Error('The query returned a stream.');
       const data = result.data as unknown as string | null | undefined;
       if (data && data.length > maxCharacters)
-        throw cutOff(
+        throw limitError(
           'ANSWER_TOO_LARGE',
-          `The answer has more than ${String(maxCharacters / 1024 / 1024)} MB. Group by less, filter, or ask for fewer rows or fields.`,
+          `The response is larger than ${String(maxCharacters / 1024 / 1024)} MB. ` +
+            'Filter, group by fewer columns, or select fewer rows or fields.',
         );
-      const shownErrors = result.errors?.map((error) => shown(error, faults));
+      const responseErrors = result.errors?.map((error) => toResponseError(error, faults));
       return {
-        body: `{${shownErrors ? `"errors":${JSON.stringify(shownErrors)},` : ''}"data":${data ?? 'null'}}`,
+        body: `{${responseErrors ? `"errors":${JSON.stringify(responseErrors)},` : ''}"data":${data ?? 'null'}}`,
         isRefused: false,
         faults,
       };

@@ -7,7 +7,7 @@ let database: TestDatabase;
 let ids: number[];
 let views: string[];
 
-/** Fills a school so that every view has rows of it. */
+/** Fills a school so that every view has rows for it. */
 async function fill(id: number, schema: string): Promise<void> {
   await database.query(`
     insert into ${schema}.academic_year (name, start_date, end_date, is_current) values ('2025/26', '2025-08-01', '2026-07-31', true);
@@ -29,7 +29,7 @@ async function fill(id: number, schema: string): Promise<void> {
   await refresh(database, id);
 }
 
-/** The schools whose rows an analyst finds in each view; `null` is a row of no school. */
+/** The schools that an analyst sees in each view; `null` stands for rows without a school. */
 const found = (schools: Parameters<typeof asAnalyst>[1]): Promise<Record<string, (number | null)[]>> =>
   asAnalyst(database, schools, async ({ rows }) => {
     const answer: Record<string, (number | null)[]> = {};
@@ -46,7 +46,7 @@ const inEachView = (...schools: number[]) => Object.fromEntries(views.map((view)
 beforeAll(async () => {
   database = await testDatabase();
   ids = [];
-  // More than nine, so that one number is the beginning of another.
+  // More than nine, so that one id is a prefix of another.
   for (let n = 0; n < 11; n++) {
     const { id, schema } = await provision(database);
     await fill(id, schema);
@@ -61,21 +61,21 @@ afterAll(() => database.drop());
 const school = (index: number) => ids[index] ?? 0;
 
 describe('an analyst', () => {
-  test('of two schools finds these two in every view, and no row of another or of none', async () => {
+  test('of two schools sees only their rows in every view', async () => {
     expect(await found([school(0), school(4)])).toEqual(inEachView(school(0), school(4)));
     expect(await found([school(9)])).toEqual(inEachView(school(9)));
     expect(await found([school(10)])).toEqual(inEachView(school(10)));
   });
 
-  test('of all schools finds them all, and the jobs of no school', async () => {
+  test('of all schools sees every school, and jobs without a school', async () => {
     expect(await found('all')).toEqual({ ...inEachView(...ids), jobs: [...ids, null] });
   });
 
-  test('finds nothing without a setting, with an empty one, or with a school that is not there', async () => {
+  test('sees nothing without a setting, with an empty one, or with an unknown school', async () => {
     for (const nobody of [undefined, [], [999_999]]) expect(await found(nobody)).toEqual(inEachView());
   });
 
-  test('finds no more by the settings of requests and of jobs', async () => {
+  test('sees no more rows with the settings of requests and jobs', async () => {
     const settings = {
       'app.tenant_id': String(school(1)),
       'app.scope': 'all',
@@ -90,7 +90,7 @@ describe('an analyst', () => {
     });
   });
 
-  test('counts no other school by a condition that fails on its rows', async () => {
+  test('cannot probe other schools with a condition that raises an error on their rows', async () => {
     await asAnalyst(database, [school(0)], async ({ rows, attempt }) => {
       expect(
         await rows(
@@ -103,7 +103,7 @@ describe('an analyst', () => {
     });
   });
 
-  test('writes nothing, in no view and no table', async () => {
+  test('cannot write to any view or table', async () => {
     const tables = await database.query<{ name: string; columns: string }>(
       `select c.oid::regclass::text as name, min(a.attname) as columns from pg_class c join pg_attribute a on a.attrelid = c.oid and a.attnum > 0
        where c.relnamespace in ('analytics'::regnamespace, 'mart'::regnamespace) and c.relkind in ('r', 'v') group by c.oid order by 1`,
@@ -126,7 +126,7 @@ describe('an analyst', () => {
     });
   });
 
-  test('reads by name no table of another schema, and calls no function of ours', async () => {
+  test('cannot read tables of other schemas or call functions of the service', async () => {
     const tables = await database.query<{ name: string }>(
       `select c.oid::regclass::text as name from pg_class c join pg_namespace n on n.oid = c.relnamespace
        where c.relkind in ('r', 'v', 'm', 'p') and n.nspname !~ '^(pg_|information_schema|analytics$)' and (n.nspname !~ '^tenant_' or n.nspname = $1) order by 1`,
@@ -158,7 +158,7 @@ describe('an analyst', () => {
   });
 });
 
-test('the log-in of the server of analysts reads nothing before it becomes an analyst, and can become nothing else', async () => {
+test('the login role of analytics reads nothing before it switches to the analyst role, and can switch to no other role', async () => {
   await acting(database.url, 'school_graphql', { 'app.analytics_tenants': 'all' }, async ({ attempt }) => {
     for (const view of views)
       expect({ view, outcome: await attempt(`select from analytics.${view}`) }).toEqual({ view, outcome: '42501' });
@@ -174,7 +174,7 @@ test('the log-in of the server of analysts reads nothing before it becomes an an
   ).toEqual([{ setting: 'default_transaction_read_only=on' }, { setting: 'statement_timeout=5s' }]);
 });
 
-test('a school that is suspended stays with its status, one that is deleted is gone from every view at once, and one that is restored is back', async () => {
+test('suspended schools stay visible; deleted ones disappear from every view at once and return when restored', async () => {
   const id = school(5);
   const others = ids.filter((each) => each !== id);
   const status = () => asAnalyst(database, [id], ({ rows }) => rows('select status from analytics.tenants'));

@@ -4,7 +4,7 @@ import { facts, refresh } from '../support/database/facts.ts';
 import { serviceOfFile } from '../support/server/service.ts';
 import { until } from '../support/client/until.ts';
 
-// The demo school as it is loaded at the first start, and then as it changes.
+// The demo school, first as loaded, then with changes.
 const service = await serviceOfFile();
 const { database } = service;
 let admin: Client;
@@ -49,7 +49,7 @@ const only = ({ billed, collected, outstanding, overdue, waived }: Sums): Sums =
   waived,
 });
 
-/** The finance summary of the API, and the same from the facts. */
+/** The finance summary of the API, and the same figures from the facts. */
 async function money() {
   const { data } = await admin.get<
     Sums & { currency: string; by_component: (Sums & { name: string })[]; by_source: Record<string, Sums> }
@@ -70,7 +70,7 @@ async function money() {
   return { api, mart };
 }
 
-/** What the API answers of the attendance of all classes, added up, and the same from the facts. */
+/** The attendance of all classes from the API, summed, and the same figures from the facts. */
 async function attendance() {
   const { data: classes } = await admin.get<{ id: number }[]>(
     `/api/classes?academic_year_id=${String(yearId)}&pageSize=100`,
@@ -95,7 +95,7 @@ async function attendance() {
   };
 }
 
-/** Students by class: as the classes of the API count them, and from the facts of this month. */
+/** Students by class, from the API and from the facts of this month. */
 async function students() {
   const { data } = await admin.get<{ id: number; student_count: number }[]>(
     `/api/classes?academic_year_id=${String(yearId)}&pageSize=100`,
@@ -108,8 +108,8 @@ async function students() {
   return { api: sorted(data), mart: sorted(mart) };
 }
 
-describe('of the demo school', () => {
-  test('facts are there as soon as it is', async () => {
+describe('facts of the demo school', () => {
+  test('exist as soon as the school is loaded', async () => {
     expect(
       await one(
         'select name, students, teachers, classes, plan, price_monthly, status, refreshed_at is not null as is_read from analytics.tenants',
@@ -128,13 +128,13 @@ describe('of the demo school', () => {
     });
   });
 
-  test('what was billed, paid, is open and overdue is what the finance summary says, in all, by component and by source', async () => {
+  test('match the finance summary: billed, paid, open and overdue amounts, in total, by component and by source', async () => {
     const { api, mart } = await money();
     expect(api.all.billed).toBeGreaterThan(500_000);
     expect(mart).toEqual(api);
   });
 
-  test('payments by method add up to what the API lists', async () => {
+  test('match the sums of payments by method', async () => {
     const listed: Record<string, { payments: number; amount: number }> = {};
     for (let page = 1, pages = 1; page <= pages; page++) {
       const { data, pagination } = await admin.get<{ payment_method: string; amount: number }[]>(
@@ -153,14 +153,14 @@ describe('of the demo school', () => {
     expect(Object.fromEntries(mart.map(({ method, ...sum }) => [method, sum]))).toEqual(listed);
   });
 
-  test('attendance is what the summary of each class says, by days and by months', async () => {
+  test('match the attendance summary of each class, by day and by month', async () => {
     const { api, days, months } = await attendance();
     expect(api).toHaveLength(24);
     expect(days).toEqual(api);
     expect(months).toEqual(api);
   });
 
-  test('students of this month are those that each class counts, and those of the month a year ago are who was there', async () => {
+  test('match the student counts of the classes this month, and the enrollments of the month a year ago', async () => {
     const { api, mart } = await students();
     expect(mart).toEqual(api);
     const [before] = await database.query<{ n: number }>(
@@ -173,7 +173,7 @@ describe('of the demo school', () => {
     ).toEqual(before);
   });
 
-  test('teachers by load are those whom the API gives so many periods', async () => {
+  test('match the workload of the teachers', async () => {
     const { data } = await admin.get<{ id: number }[]>('/api/teachers?pageSize=100');
     const bands: Record<string, { teachers: number; periods: number }> = {};
     for (const teacher of data) {
@@ -194,7 +194,7 @@ describe('of the demo school', () => {
     expect(Object.fromEntries(mart.map(({ band, ...rest }) => [band, rest]))).toEqual(bands);
   });
 
-  test('routes are as full as the dashboard of transport says', async () => {
+  test('match the occupancy of the transport dashboard', async () => {
     type Occupancy = Record<'route_id' | 'capacity' | 'pickup_count' | 'drop_count' | 'percent', number>;
     const { data } = await admin.get<{ occupancy: Occupancy[] }>('/api/transport/dashboard');
     const mart = await read<Occupancy>(
@@ -214,8 +214,8 @@ describe('of the demo school', () => {
   });
 });
 
-describe('what changes is followed at the next refresh:', () => {
-  test('a corrected mark, a payment, its reversal, a fee that is waived, a student who leaves, one who moves', async () => {
+describe('the next refresh includes', () => {
+  test('a corrected mark, a payment, its reversal, a waived fee, a student who leaves, and one who changes class', async () => {
     const { data: fees } = await admin.get<{ id: number; balance: number }[]>(
       '/api/finance/student-fees?status=pending&pageSize=3',
     );
@@ -261,7 +261,7 @@ describe('what changes is followed at the next refresh:', () => {
     const other = classes.find((each) => each.grade_id === pupils[1]?.grade_id && each.id !== mark?.class_id);
     await admin.put(`/api/students/${String(pupils[1]?.id)}`, { class_id: other?.id });
 
-    // By what has changed, each part once: the numbers of changed rows come with some delay, so this is not at the first look.
+    // Postgres reports the numbers of changed rows with a delay, so wait until each part has been refreshed once.
     const parts = new Set(['fees', 'payments', 'attendance_days', 'enrollments']);
     await until(async () => {
       const [row] = await database.query<{ written: Record<string, number> }>(

@@ -8,7 +8,7 @@ let school: BareTenant;
 beforeAll(async () => {
   database = await testDatabase();
   school = await provision(database);
-  // Students 1 and 2 are in class 1, which student 2 came to from class 2; student 3 is in class 2.
+  // Students 1 and 2 are in class 1 (student 2 was in class 2 before), student 3 is in class 2.
   await database.query(
     `set search_path to ${school.schema}, public;
      insert into academic_year (name, start_date, end_date) values ('2030', '2030-01-01', '2030-12-31');
@@ -23,7 +23,7 @@ beforeAll(async () => {
 });
 afterAll(() => database.drop());
 
-/** The classes, the students and the enrollments (student in class) that show. */
+/** The visible classes, students and enrollments (student in class). */
 const shows = (settings: Record<string, string>) =>
   acting(database.url, 'school_tenant', { 'app.tenant_id': String(school.id), ...settings }, async ({ rows }) => {
     const [found] = await rows(
@@ -38,7 +38,7 @@ const shows = (settings: Record<string, string>) =>
   });
 
 describe('row policies', () => {
-  test('a teacher sees the classes they teach, who is in them now, and the enrollments in them, not those in classes of others', async () => {
+  test('a teacher sees their classes with current students and enrollments, but no other classes', async () => {
     expect(await shows({ 'app.scope': 'taught', 'app.class_ids': ',1,' })).toEqual({
       classes: [1],
       students: [1, 2],
@@ -59,7 +59,7 @@ describe('row policies', () => {
     });
   });
 
-  test('a student sees the classes they are and were in, themselves, and all their own enrollments, but nobody with them', async () => {
+  test('a student sees their present and past classes, themselves and their enrollments, but no other students', async () => {
     expect(await shows({ 'app.scope': 'own', 'app.student_id': '2', 'app.class_ids': ',1,2,' })).toEqual({
       classes: [1, 2],
       students: [2],
@@ -74,7 +74,7 @@ describe('row policies', () => {
   test.each<[string, Record<string, string>]>([
     ['a teacher of no class', { 'app.scope': 'taught', 'app.class_ids': ',,' }],
     ['a teacher whose classes were never set', { 'app.scope': 'taught' }],
-  ])('%s sees none of them', async (_who, settings) => {
+  ])('%s sees no rows', async (_who, settings) => {
     expect(await shows(settings)).toEqual({
       classes: [],
       students: [],
@@ -86,7 +86,7 @@ describe('row policies', () => {
     });
   });
 
-  test('a teacher sees when everybody teaches, and writes only into the classes they teach; a student sees their own classes and writes nothing', async () => {
+  test('timetable: a teacher reads all and writes only own classes; a student reads own classes and writes nothing', async () => {
     await database.query(
       `insert into ${school.schema}.subject (name, code) values ('Maths', 'M');
        insert into ${school.schema}.timetable_slot (class_id, academic_year_id, subject_id, day_of_week, period) values (1, 1, 1, 1, 1), (2, 1, 1, 1, 1)`,
@@ -108,7 +108,7 @@ describe('row policies', () => {
             ),
             added: [await add(1), await add(2)],
             moved: await attempt(`update ${table} set period = 3`),
-            // Into a class of somebody else.
+            // Into a class of another teacher.
             given: await attempt(`update ${table} set class_id = 2, period = 4 where class_id = 1`),
             removed: await attempt(`delete from ${table}`),
           };
@@ -138,7 +138,7 @@ describe('row policies', () => {
     });
   });
 
-  test('the school is counted whole, and the reach is afterwards what it was', async () => {
+  test('plan limits count the whole school, and the scope is restored afterwards', async () => {
     await database.query('insert into platform.tenant_usage (tenant_id) values ($1) on conflict do nothing', [
       school.id,
     ]);

@@ -7,9 +7,9 @@ const { service, school } = await serviceWithSchool();
 const put = (body: string) =>
   send(service.url, { method: 'PUT', path: '/api/auth/profile', token: school.admin.token, body });
 
-describe('a body that is made to hurt', () => {
-  // With quadratic work these would take longer than a test may.
-  test('of 100,000 unknown fields is a 400 that names the first twenty', async () => {
+describe('a malicious body', () => {
+  // Quadratic processing would exceed the test timeout.
+  test('with 100,000 unknown fields gets a 400 that names the first 20', async () => {
     const fields = Array.from({ length: 100_000 }, (_, n) => `"${n.toString(36)}":1`);
     const body = `{${fields.join(',')}}`;
     expect(body.length).toBeGreaterThan(800_000);
@@ -18,7 +18,7 @@ describe('a body that is made to hurt', () => {
     expect(json?.details?.[0]).toEqual({ path: '0', message: 'is not a known field' });
   });
 
-  test('of a long list of faults is a 400 with twenty details at most', async () => {
+  test('with many errors gets a 400 with at most 20 details', async () => {
     for (const body of [`{"role_ids":[${'"",'.repeat(250_000)}""]}`, `{"role_ids":[${'"",'.repeat(48)}""]}`]) {
       const { status, json } = await send(service.url, {
         method: 'PUT',
@@ -31,14 +31,14 @@ describe('a body that is made to hurt', () => {
     }
   });
 
-  test('that is nested deeper than fifty is a 400, wherever it is deep and however deep', async () => {
+  test('with more than 50 levels of nesting gets a 400, in any field and at any depth', async () => {
     const nested = (depth: number, open: string, close: string) => `${open.repeat(depth)}1${close.repeat(depth)}`;
     for (const depth of [50, 51, 5_000, 150_000]) {
       for (const [open, close] of [
         ['[', ']'],
         ['{"a":', '}'],
       ] as const) {
-        // `roles` is a field of the record that was read, `first_name` one of the body, `unknown` none at all.
+        // `roles` is a read-only field, `first_name` a field of the body, `unknown` neither.
         for (const field of ['roles', 'first_name', 'unknown']) {
           const { status, json } = await put(`{"${field}":${nested(depth, open, close)}}`);
           expect([depth, field, status, json?.error]).toEqual([depth, field, 400, 'validation_error']);
@@ -48,7 +48,7 @@ describe('a body that is made to hurt', () => {
     }
   });
 
-  test('a stranger who sends it is answered so too', async () => {
+  test('gets the same response without a login', async () => {
     const { status, json } = await send(service.url, {
       method: 'POST',
       path: '/api/auth/login',
@@ -57,7 +57,7 @@ describe('a body that is made to hurt', () => {
     expect([status, json?.message]).toEqual([400, 'The body is nested too deeply.']);
   });
 
-  test('fifty deep is looked at as any other', async () => {
+  test('with 50 levels of nesting is validated normally', async () => {
     const { status, json } = await put(`{"unknown":${'['.repeat(49)}${']'.repeat(49)}}`);
     expect([status, json?.details]).toEqual([400, [{ path: 'unknown', message: 'is not a known field' }]]);
   });

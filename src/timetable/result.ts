@@ -3,8 +3,8 @@ import { bits, type Model } from './model.ts';
 import type { Figures, Placed, Unplaced, UnplacedReason } from './problem.ts';
 
 /**
- * Takes every lesson off the board that breaks a rule or waits, and puts those that are not there where they fit.
- * @returns how many of each kind are missing
+ * Removes lessons that break a rule or wait, then places missing lessons where they fit.
+ * @returns the number of missing lessons by kind
  */
 export function keepRules(model: Model, classAt: Int32Array): Int32Array {
   const { days, length, classOf, teacherOf } = model;
@@ -19,9 +19,9 @@ export function keepRules(model: Model, classAt: Int32Array): Int32Array {
       model.teacherBusy[teacherOf[kind]! * days + day]!) &
       (1 << period)) !==
     0;
-  for (let who = 0; who < model.classIds.length; who++) {
+  for (let classIndex = 0; classIndex < model.classIds.length; classIndex++) {
     for (let slot = 0; slot < slots; slot++) {
-      const kind = classAt[who * slots + slot]!;
+      const kind = classAt[classIndex * slots + slot]!;
       if (kind < 0) continue;
       const day = Math.floor(slot / length);
       const at = teacherOf[kind]! * days + day;
@@ -30,7 +30,7 @@ export function keepRules(model: Model, classAt: Int32Array): Int32Array {
         inWeek[teacherOf[kind]!]!++;
         missing[kind]!--;
       } else {
-        classAt[who * slots + slot] = -1;
+        classAt[classIndex * slots + slot] = -1;
         teacherAt[teacherOf[kind]! * slots + slot] = -1;
       }
     }
@@ -56,17 +56,17 @@ export function keepRules(model: Model, classAt: Int32Array): Int32Array {
   return missing;
 }
 
-/** In the order of classes, days and periods. */
+/** The placed lessons, sorted by class, day and period. */
 export function placedLessons(model: Model, classAt: Int32Array): Placed[] {
   const { days, length } = model;
   const slots = (days + 1) * length;
   const placed: Placed[] = [];
-  for (let who = 0; who < model.classIds.length; who++) {
+  for (let classIndex = 0; classIndex < model.classIds.length; classIndex++) {
     for (let slot = 0; slot < days * length; slot++) {
-      const kind = classAt[who * slots + slot]!;
+      const kind = classAt[classIndex * slots + slot]!;
       if (kind < 0) continue;
       placed.push({
-        class: model.classIds[who]!,
+        class: model.classIds[classIndex]!,
         subject: model.subjects[kind]!,
         teacher: model.teacherIds[model.teacherOf[kind]!]!,
         day: Math.floor(slot / length) + 1,
@@ -93,16 +93,16 @@ export function unplacedLessons(model: Model, classAt: Int32Array, missing: Int3
   const unplaced: Unplaced[] = [];
   for (let kind = 0; kind < missing.length; kind++) {
     if (missing[kind] === 0) continue;
-    const who = model.classOf[kind]!;
+    const classIndex = model.classOf[kind]!;
     const teacher = model.teacherOf[kind]!;
     const periods = { class_taken: 0, teacher_unavailable: 0, teacher_busy: 0, teacher_clash: 0, teacher_day_limit: 0 };
     let open = 0;
     for (let slot = 0; slot < days * length; slot++) {
       const day = Math.floor(slot / length);
       const bit = 1 << (slot % length);
-      if (model.classClosed[who * days + day]! & bit) continue;
+      if (model.classClosed[classIndex * days + day]! & bit) continue;
       open++;
-      if (classAt[who * slots + slot]! >= 0) periods.class_taken++;
+      if (classAt[classIndex * slots + slot]! >= 0) periods.class_taken++;
       else if (model.teacherAway[teacher * days + day]! & bit) periods.teacher_unavailable++;
       else if (model.teacherBusy[teacher * days + day]! & bit) periods.teacher_busy++;
       else if (teacherAt[teacher * slots + slot]! >= 0) periods.teacher_clash++;
@@ -117,7 +117,7 @@ export function unplacedLessons(model: Model, classAt: Int32Array, missing: Int3
       periods.class_taken === open ? 'class_full' : inWeek >= model.weekLimit[teacher]! ? 'teacher_week_limit' : most;
     const count = missing[kind]!;
     unplaced.push({
-      class: model.classIds[who]!,
+      class: model.classIds[classIndex]!,
       subject: model.subjects[kind]!,
       teacher: model.teacherIds[teacher]!,
       missing: count,

@@ -9,7 +9,7 @@ import { freePort, type Program, startProgram } from '../support/server/processe
 
 const { client } = shared;
 
-// A server of its own, which this test may stop, on a port, so that its address stays the same.
+// A separate server that this test can stop, on a TCP port, so that its URL stays the same.
 let folder: string;
 let dataDir: string;
 let server: EmbeddedServer | undefined;
@@ -27,7 +27,7 @@ beforeAll(async () => {
   ownerUrl = `postgres://postgres@127.0.0.1:${port}/school`;
   server = await startEmbedded(folder, settings);
   await withOwner(ownerUrl.replace('/school', '/postgres'), (owner) => owner.query('create database school'));
-  // As a process of its own: what the network throws is another kind of error inside the sandbox of a test.
+  // A separate process, because in Jest's sandbox network errors are of a different class.
   program = startProgram('src/main.ts', [], {
     ...{
       DATABASE_URL: ownerUrl,
@@ -71,7 +71,7 @@ afterAll(async () => {
   await rm(dataDir, { recursive: true, force: true });
 });
 
-/** One request of the load, whatever comes of it. */
+/** Sends one request of the load and records the outcome. */
 async function ask(
   method: string,
   path: string,
@@ -92,7 +92,7 @@ async function until(look: () => Promise<boolean>): Promise<void> {
   while (!(await look())) await new Promise((done) => setTimeout(done, 50));
 }
 
-test('a restart of the database under load costs 503 answers and nothing else: no 500, no half-written student, no lost e-mail', async () => {
+test('a database restart under load causes only 503 responses: no 500, no partial write, no lost email', async () => {
   await until(async () => (await health('/ready')) === 200);
   const answers: { kind: 'create' | 'list'; status: number; retryAfter: string | null; error: string | undefined }[] =
     [];
@@ -112,7 +112,7 @@ test('a restart of the database under load costs 503 answers and nothing else: n
   });
 
   await until(() => Promise.resolve(successes.before >= 40));
-  // An e-mail that is due only after the restart, and one that is written while everything breaks.
+  // One email that is due after the restart, and one that is queued during the outage.
   await withOwner(ownerUrl, (owner) =>
     owner.query(
       `with late as (insert into tenant_1.user_account (email, first_name, last_name) values ('late@restart.example', 'La', 'Te') returning id)

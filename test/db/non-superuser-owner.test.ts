@@ -12,7 +12,7 @@ import { until } from '../support/client/until.ts';
 
 const { client, createOperator, migrate, passwords, pg, readConfig, startService, withOwner } = shared;
 
-// Roles belong to the whole server, and this owner must make them: it needs a server that has none yet.
+// Roles are shared by all databases of a server, and this owner must create them: use a new server without roles.
 let own: OwnServer;
 let ownerUrl: string;
 let service: Service | undefined;
@@ -34,7 +34,7 @@ afterAll(async () => {
   await rm(dataDir, { recursive: true, force: true });
 });
 
-test('an owner who may create databases and roles, and no more, migrates, provisions schools and serves them', async () => {
+test('an owner with only createdb and createrole can migrate, provision schools and run the service', async () => {
   const [who] = await withOwner(
     ownerUrl,
     async (owner) =>
@@ -113,7 +113,7 @@ test('an owner who may create databases and roles, and no more, migrates, provis
     total_classes: 0,
   });
 
-  // A teacher who may change students counts the school as it is, not as far as they reach.
+  // Plan limits count the whole school, not only the students in a teacher's scope.
   const { data: permissions } = await green.get<{ id: number; name: string }[]>('/api/rbac/permissions');
   const { data: roles } = await green.get<{ id: number; name: string; permission_ids: number[] }[]>(
     '/api/rbac/roles?search=teacher',
@@ -147,7 +147,7 @@ test('an owner who may create databases and roles, and no more, migrates, provis
     teachers: { used: 1 },
   });
 
-  // The facts of a school are written under row security, and an analyst reads those of this school.
+  // Facts are written under row security, and an analyst of this school reads them.
   const analyst = await withOwner(ownerUrl, async (owner) => {
     await owner.query('select core.analytics_refresh(id, true) from platform.tenant');
     await owner.query('begin; set local role school_graphql; set local role school_analyst');
@@ -160,7 +160,7 @@ test('an owner who may create databases and roles, and no more, migrates, provis
   });
   expect(analyst).toEqual([{ subdomain: 'green', students: 2, grade: 'One', enrolled: 1 }]);
 
-  // With nothing said of it, passwords are hashed as OWASP recommends: tests that start many services take less.
+  // By default passwords are hashed with the cost that OWASP recommends; other tests use a lower cost.
   const hashes = await withOwner(
     own.url('leased'),
     async (superuser) =>
@@ -172,7 +172,7 @@ test('an owner who may create databases and roles, and no more, migrates, provis
   );
   expect(hashes).toEqual([{ hash: '$argon2id$v=19$m=19456,p=1,t=2$' }]);
 
-  // Both verifications and the invitations went through the queue.
+  // Verification and invitation emails went through the queue.
   const folder = join(dataDir, 'outbox');
   const names = await until(async () => {
     const found = (await readdir(folder).catch(() => [])).filter((name) => name.endsWith('.eml'));
@@ -186,7 +186,7 @@ test('an owner who may create databases and roles, and no more, migrates, provis
     'tea@green.example',
   ]);
 
-  // The owner bypasses nothing: row security is forced, and clean-up still reaches each school's table.
+  // Row security is forced for the owner, and the cleanup job still works for each school.
   const owner = new pg.Client({ connectionString: ownerUrl });
   await owner.connect();
   try {
@@ -206,10 +206,10 @@ test('an owner who may create databases and roles, and no more, migrates, provis
   }
 });
 
-/** Tables that an owner can't export yet, as long as no policy of theirs knows app.is_system: what they hold is of one user each. */
+/** Tables whose policies do not support app.is_system yet, so this owner cannot export them. Their rows belong to users. */
 const ofUsersAlone = ['notification', 'device'];
 
-test('its export of a school has every row of every table, whoever a row belongs to', async () => {
+test('its export of a school has every row of every table', async () => {
   await withOwner(own.url('leased'), async (superuser) => {
     const database = {
       url: own.url('leased'),

@@ -8,14 +8,14 @@ const query = '{ tenants { totalCount } }';
 const introspection = '{ __schema { queryType { name } } }';
 const ask = (token: string) => askGraphql<{ tenants: { totalCount: number } }>(service, token, query);
 
-describe('/graphql answers', () => {
-  test('operators, analysts and admins alike', async () => {
+describe('/graphql', () => {
+  test('serves all operators: analysts and admins', async () => {
     const analyst = await analystOf(service, null);
     for (const { token } of [analyst, service.operator])
       expect(await ask(token)).toMatchObject({ status: 200, data: { tenants: { totalCount: 1 } } });
   });
 
-  test('nobody without a token, or with a wrong one, not even what it could be asked', async () => {
+  test('rejects requests without a valid token, including introspection', async () => {
     for (const text of [query, introspection]) {
       expect(await askGraphql(service, '', text)).toMatchObject({
         status: 401,
@@ -26,7 +26,7 @@ describe('/graphql answers', () => {
     }
   });
 
-  test('no user of a school, whatever their role', async () => {
+  test('rejects users of a school with any role', async () => {
     for (const { token } of [school.admin, await school.user(['teacher'])]) {
       expect(await askGraphql(service, token, introspection)).toMatchObject({
         status: 403,
@@ -36,7 +36,7 @@ describe('/graphql answers', () => {
     }
   });
 
-  test('no operator who was closed, and no session that has ended, from the next request on', async () => {
+  test('rejects deactivated operators and ended sessions from the next request on', async () => {
     const analyst = await analystOf(service, null);
     expect((await ask(analyst.token)).status).toBe(200);
     const again = await service.anonymous.login({ is_platform: true, email: analyst.email, password: testPassword });
@@ -49,7 +49,7 @@ describe('/graphql answers', () => {
     expect(await ask(again.token)).toMatchObject({ status: 401, error: 'invalid_token' });
   });
 
-  test('an analyst only here, and an admin who becomes an analyst with the schools of one', async () => {
+  test('is the only API for analysts; an admin who becomes an analyst is limited to their schools', async () => {
     const analyst = await analystOf(service, [school.id]);
     await analyst.get('/api/platform/tenants', 403);
     await service.database.query(
@@ -62,7 +62,7 @@ describe('/graphql answers', () => {
     expect((await ask(admin.token)).data.tenants.totalCount).toBe(0);
   });
 
-  test('only what is posted, and keeps no answer in a cache', async () => {
+  test('accepts only POST, and its responses are not cached', async () => {
     const get = await send(service.url, {
       path: `/graphql?query=${encodeURIComponent(query)}`,
       token: service.operator.token,
@@ -83,7 +83,7 @@ describe('/graphql answers', () => {
     expect((await ask(service.operator.token)).headers['cache-control']).toBe('private, no-store');
   });
 
-  test('with the id of the request', async () => {
+  test('sends the request id', async () => {
     const answer = await send(service.url, {
       method: 'POST',
       path: '/graphql',
@@ -95,8 +95,8 @@ describe('/graphql answers', () => {
   });
 });
 
-describe('what queries run as', () => {
-  test('is a role that reads the views alone, in a transaction that only reads', async () => {
+describe('the database role of queries', () => {
+  test('can read only the views, in a read-only transaction', async () => {
     const shown = `concat_ws(' ', session_user = current_user, current_user, current_setting('transaction_read_only'),
       current_setting('transaction_isolation'), current_setting('max_parallel_workers_per_gather'), current_setting('statement_timeout'),
       current_setting('app.analytics_tenants'), (select has_table_privilege(oid, 'select') from pg_class where relname = 'user_account' and relnamespace =
@@ -112,7 +112,7 @@ describe('what queries run as', () => {
     });
   });
 
-  test('sees nothing where no schools are set, and may not even look without its role', async () => {
+  test('sees nothing without a scope; the login role cannot read at all', async () => {
     const client = new shared.pg.Client({ connectionString: service.database.url, options: '-c role=school_graphql' });
     await client.connect();
     try {

@@ -6,7 +6,7 @@ import { type Program, runProgram, startProgram } from '../support/server/proces
 
 const { client } = shared;
 
-// Nobody else can enter it, so that root's data lie elsewhere, behind a link.
+// Only this user can enter it, so when the tests run as root the data are in the shared folder, behind a link.
 const folder = await mkdtemp(join(tmpdir(), 'school-anew-'));
 const DATA_DIR = join(folder, '.data');
 let cluster = join(DATA_DIR, 'postgres');
@@ -22,7 +22,7 @@ afterAll(async () => {
 const reset = (args: string[] = [], env: Record<string, string> = {}) =>
   runProgram('src/cli/main.ts', ['database', 'reset', ...args], { DATA_DIR, ...env });
 
-/** Starts the service, says what it printed, how many students there are, and adds one. */
+/** Starts the service, counts the students, adds one and stops. @returns the output and the count */
 async function visit(): Promise<{ printed: string; students: number }> {
   program = startProgram('src/main.ts', [], { DATA_DIR, PORT: '0', LOG_LEVEL: 'error' });
   const { input } = await program.prints(/Stop with Ctrl-C\.\n/);
@@ -40,18 +40,18 @@ async function leave(): Promise<void> {
   expect(await program?.ended).toMatchObject({ code: 0, stderr: '' });
 }
 
-const begun = String.raw`begun on \d{4}-\d\d-\d\d \d\d:\d\d UTC`;
+const begun = String.raw`created on \d{4}-\d\d-\d\d \d\d:\d\d UTC`;
 
 describe('school database reset', () => {
-  test('refuses a database that is not its own, one that is in use, and to go on unasked, and removes nothing', async () => {
+  test('rejects an external database, one in use, and a missing confirmation, and deletes nothing', async () => {
     const first = await visit();
-    expect(first).toMatchObject({ students: 600, printed: expect.not.stringContaining('Found older data') });
+    expect(first).toMatchObject({ students: 600, printed: expect.not.stringContaining('Found a database') });
     cluster = await realpath(join(DATA_DIR, 'postgres'));
     expect(await reset(['--yes'], { DATABASE_URL: 'postgres://localhost/precious' })).toMatchObject({
       code: 1,
       stdout: '',
       stderr:
-        'DATABASE_URL is set, and only the embedded database is removed here. Drop and create that one with the tools of its server.\n',
+        'DATABASE_URL is set. This command deletes only the embedded database. Use the tools of your server instead.\n',
     });
     expect(await reset(['--yes'])).toMatchObject({
       code: 1,
@@ -62,40 +62,41 @@ describe('school database reset', () => {
       code: 1,
       stdout: '',
       stderr: expect.stringMatching(
-        `^This removes all schools in ${cluster}, ${begun}\\. There is no terminal to confirm it in: add --yes\\.\n$`,
+        `^This deletes all schools in ${cluster}, ${begun}\\. There is no terminal to confirm it in: add --yes\\.\n$`,
       ),
     });
     expect((await visit()).students).toBe(601);
   });
 
-  test('removes all, also when a killed process left its server behind, and the next start begins anew', async () => {
+  test('deletes all data, also when a killed process left its server running, and the next start creates a new database', async () => {
     program?.kill('SIGKILL');
     await program?.ended;
     expect(await reset(['--yes'])).toMatchObject({
       code: 0,
       stdout: expect.stringMatching(
-        `^Removed all schools in ${cluster}, ${begun}\\. The next start makes a new database\\.\n$`,
+        `^Deleted all schools in ${cluster}, ${begun}\\. The next start makes a new database\\.\n$`,
       ),
       stderr: '',
     });
     await expect(lstat(cluster)).rejects.toMatchObject({ code: 'ENOENT' });
     expect(await reset(['--yes'])).toMatchObject({
       code: 0,
-      stdout: `There is no database in ${DATA_DIR}; the next start makes one.\n`,
+      stdout: `There is no database in ${DATA_DIR}. The next start creates one.\n`,
       stderr: '',
     });
-    expect(await visit()).toMatchObject({ students: 600, printed: expect.not.stringContaining('Found older data') });
+    expect(await visit()).toMatchObject({ students: 600, printed: expect.not.stringContaining('Found a database') });
     await leave();
   });
 });
 
-describe('a data directory that was removed', () => {
+describe('after the data directory is deleted', () => {
   const list = () => runProgram('src/cli/main.ts', ['tenant', 'list'], { DATA_DIR });
 
-  test('took its data with it, or, where they lie elsewhere behind a link, the next start says which it found and since when, once', async () => {
+  test('the data are gone; data behind a link are found, and the next start reports them once', async () => {
     const isLink = (await lstat(join(DATA_DIR, 'postgres'))).isSymbolicLink();
     const notice = new RegExp(
-      `^Found older data, ${begun}, in ${cluster}\\. To begin anew, stop and run: npm run school -- database reset$`,
+      `^Found a database ${begun} in ${cluster}\\. ` +
+        'To start with a new database, stop the service and run: npm run school -- database reset$',
       'm',
     );
     await rm(DATA_DIR, { recursive: true });
@@ -112,7 +113,7 @@ describe('a data directory that was removed', () => {
     await rm(DATA_DIR, { recursive: true });
     expect(await reset(['--yes'])).toMatchObject({
       code: 0,
-      stdout: expect.stringContaining(`Removed all schools in ${cluster}`),
+      stdout: expect.stringContaining(`Deleted all schools in ${cluster}`),
     });
     await expect(lstat(cluster)).rejects.toMatchObject({ code: 'ENOENT' });
   });

@@ -55,7 +55,7 @@ const audited = () =>
     ['job'],
   );
 
-/** Runs e-mails in this process until `work` is done; `send` is what becomes of each. */
+/** Runs an email worker in this process until `work` is done; `send` handles each email. */
 async function withWorker(send: () => Promise<void>, work: () => Promise<void>): Promise<void> {
   const pool = rolePool('school_worker', database.url, undefined, 6);
   const worker = await startWorker(workerContext(pool, send), 2);
@@ -70,7 +70,7 @@ async function withWorker(send: () => Promise<void>, work: () => Promise<void>):
 beforeEach(() => database.query('delete from graphile_worker._private_jobs'));
 
 describe('school jobs', () => {
-  test('list counts what is ready, waits, runs and has failed, by task, and says how long the oldest ready job waits and that no worker lives', async () => {
+  test('list counts jobs by task and state, shows the age of the oldest ready job, and reports that no worker is alive', async () => {
     await add('send_email', invitation(0));
     await add('send_email', invitation(1));
     await add('send_email', invitation(2), ", run_at => now() + interval '1 hour'");
@@ -100,15 +100,15 @@ describe('school jobs', () => {
     expect(lines).toContainEqual(expect.stringMatching(/^send_email +2 +1 +0 +0 +2 h 5 min$/));
     expect(lines).toContainEqual(expect.stringMatching(/^clean_up +0 +0 +1 +1 +-$/));
     expect(lines).toContainEqual(expect.stringMatching(/^all +2 +1 +1 +1 +2 h 5 min$/));
-    expect(lines.at(-2)).toBe('No worker is alive: nothing is worked through.');
+    expect(lines.at(-2)).toBe('No worker is running: jobs are not processed.');
   });
 
-  test('list takes a job that the clock queued for a time that had passed for as old as it is, and no older', async () => {
+  test('list shows the true age of a job that was scheduled for a time in the past', async () => {
     await add('purge_tenants', {}, ", run_at => now() - interval '1 day'");
     expect((await queueOf('purge_tenants'))?.oldest_ready_seconds).toBeLessThan(60);
   });
 
-  test('failed, show, retry and cancel follow a real failure from its error to its end', async () => {
+  test('failed, show, retry and cancel handle a real failure', async () => {
     const id = await add(
       'send_email',
       { ...invitation(0), note: 'Uma Secret', nested: { address: 'secret1@test.example' } },
@@ -129,7 +129,7 @@ describe('school jobs', () => {
           undefined,
       );
     });
-    // The next attempt is due in seconds, and this test has a worker later on.
+    // The next attempt is due in seconds, and this test starts a worker later.
     await database.query(
       "select graphile_worker.reschedule_jobs(array[$1::bigint], run_at => now() + interval '1 hour')",
       [again],
@@ -152,7 +152,7 @@ describe('school jobs', () => {
     expect(shown.stdout).toContain(
       `Payload        {"tenant_id":${school.id},"user_id":${users[0]?.id},"kind":"invitation"}`,
     );
-    expect(shown.stdout).toMatch(/^State +failed for good$/m);
+    expect(shown.stdout).toMatch(/^State +failed, no attempts left$/m);
     for (const text of [
       stdout,
       shown.stdout,
@@ -165,7 +165,7 @@ describe('school jobs', () => {
       total: 2,
       jobs: [{ id, tenant_id: school.id, attempts: 1, next_run_at: null }],
     });
-    expect((await jobs('failed', '--limit', '1')).stdout).toMatch(/\nand 1 more: --limit 2 shows all\.\n$/);
+    expect((await jobs('failed', '--limit', '1')).stdout).toMatch(/\n1 more\. Show all with --limit 2\.\n$/);
     expect((await jobs('failed', '--task', 'clean_up')).stdout).toBe('No job has failed.\n');
 
     expect(await jobs('retry', String(id))).toMatchObject({ code: 0, stdout: 'Queued again: 1 job of send_email.\n' });
@@ -196,11 +196,11 @@ describe('school jobs', () => {
     expect(await jobs('show', String(again))).toMatchObject({
       code: 1,
       stdout: '',
-      stderr: `There is no job ${again}. One that is done is removed.\n`,
+      stderr: `There is no job ${again}. Finished jobs are removed from the queue.\n`,
     });
   });
 
-  test('retry and cancel leave a job alone that a worker is at, say so, and take the others', async () => {
+  test('retry and cancel skip running jobs, report them, and change the others', async () => {
     const id = await add('send_email', invitation(0));
     const other = await add('clean_up', {}, ", run_at => now() + interval '1 hour'");
     let release: () => void = () => undefined;
@@ -216,17 +216,17 @@ describe('school jobs', () => {
         for (const action of ['retry', 'cancel']) {
           expect(await jobs(action, String(id))).toMatchObject({
             code: 1,
-            stdout: `Running, and left alone: ${id}.\n`,
+            stdout: `Running, not changed: ${id}.\n`,
           });
         }
         expect(await jobs('cancel', '--task', 'send_email')).toMatchObject({
           code: 0,
-          stdout: `Running, and left alone: ${id}.\n`,
+          stdout: `Running, not changed: ${id}.\n`,
         });
         expect(await stored(id)).toEqual({ attempts: 1, due: true, locked: true });
         expect(await jobs('cancel', String(other), String(id), '999999')).toMatchObject({
           code: 1,
-          stdout: `Removed: 1 job of clean_up.\nRunning, and left alone: ${id}.\nNot there, done perhaps: 999999.\n`,
+          stdout: `Removed: 1 job of clean_up.\nRunning, not changed: ${id}.\nNot found, possibly finished: 999999.\n`,
         });
         release();
         await until(async () => (await stored(id)) === undefined || undefined);
@@ -234,7 +234,7 @@ describe('school jobs', () => {
     );
   });
 
-  test('retry --task takes what has failed and not what waits for its time; cancel --task takes all, with --failed what has failed', async () => {
+  test('retry --task selects failed jobs but no scheduled ones; cancel --task selects all, with --failed the failed ones', async () => {
     const [failed, later, waits, ready, other] = [
       await add('send_email', invitation(0)),
       await add('send_email', invitation(1)),
@@ -259,7 +259,7 @@ describe('school jobs', () => {
       { attempts: 0, due: false, locked: false },
       25,
     ]);
-    expect((await jobs('retry', '--task', 'send_email')).stdout).toBe('There was nothing to do.\n');
+    expect((await jobs('retry', '--task', 'send_email')).stdout).toBe('No jobs matched.\n');
     await fail();
     expect(await parsed('cancel', '--task', 'send_email', '--failed')).toEqual({
       done: { send_email: 2 },
@@ -273,17 +273,17 @@ describe('school jobs', () => {
   });
 
   test.each([
-    [['cancel'], 'Name jobs by their numbers, or a task by --task.\n'],
-    [['cancel', '1', '--task', 'clean_up'], 'Name jobs by their numbers, or a task by --task.\n'],
-    [['cancel', '1', '--failed'], '--failed goes with --task.\n'],
-    [['retry', '--task', 'send_mail'], 'There is no task "send_mail". There are: analytics, '],
-    [['failed', '--task', ''], 'There is no task "". There are: analytics, '],
-    [['retry', 'all'], "error: command-argument value 'all' is invalid for argument 'id'. must be the number of a job"],
+    [['cancel'], 'Give either job ids or --task.\n'],
+    [['cancel', '1', '--task', 'clean_up'], 'Give either job ids or --task.\n'],
+    [['cancel', '1', '--failed'], '--failed needs --task.\n'],
+    [['retry', '--task', 'send_mail'], 'There is no task "send_mail". Tasks: analytics, '],
+    [['failed', '--task', ''], 'There is no task "". Tasks: analytics, '],
+    [['retry', 'all'], "error: command-argument value 'all' is invalid for argument 'id'. must be a job id"],
     [
       ['failed', '--limit', '0'],
       "error: option '--limit <count>' argument '0' is invalid. must be a whole number from 1 to 999999",
     ],
-  ])('refuses %j, and changes nothing', async (args, stderr) => {
+  ])('rejects %j and changes nothing', async (args, stderr) => {
     await add('clean_up');
     const before = await database.query('select * from graphile_worker._private_jobs');
     const refused = await jobs(...args);

@@ -4,8 +4,9 @@ import { asAnalyst, refresh, viewsOf } from '../support/database/facts.ts';
 import { provision } from '../support/database/tenants.ts';
 
 /**
- * All that analysts see. A column that is not here may not be in a view: no person's name, contact, address, words, dates or number. What a school
- * calls itself, its academic years, grades, sections and fee components is here on purpose: figures are of no use without these.
+ * All columns that analysts may see. The views must contain no personal data: names, contacts, addresses, free text, dates
+ * or ids of people. The names of schools, academic years, grades, sections and fee components are allowed, because figures
+ * are useless without them.
  */
 const allowed: Record<string, string> = {
   academic_years: 'tenant_id academic_year_id name start_date end_date is_current',
@@ -33,8 +34,8 @@ beforeAll(async () => {
 });
 afterAll(() => database.drop());
 
-describe('the views', () => {
-  test('have the columns of this list and no others, and there is no other relation in their schema', async () => {
+describe('the analytics views', () => {
+  test('have exactly the columns of this list, and the schema has no other relations', async () => {
     const rows = await database.query<{ name: string; columns: string }>(
       `select c.relname as name, string_agg(a.attname, ' ' order by a.attnum) as columns
        from pg_class c join pg_attribute a on a.attrelid = c.oid and a.attnum > 0 where c.relnamespace = 'analytics'::regnamespace group by 1 order by 1`,
@@ -45,7 +46,7 @@ describe('the views', () => {
     );
   });
 
-  test('have the rights of who asks', async () => {
+  test('are security_invoker views', async () => {
     expect(
       await database.query(
         "select relname from pg_class where relnamespace = 'analytics'::regnamespace and not coalesce(reloptions @> '{security_invoker=true}', false)",
@@ -53,7 +54,7 @@ describe('the views', () => {
     ).toEqual([]);
   });
 
-  test('read tables that keep analysts to their schools by row security', async () => {
+  test('read only tables with row security for analysts', async () => {
     const open = await database.query(
       `select distinct d.refobjid::regclass::text as name
        from pg_rewrite r join pg_class v on v.oid = r.ev_class and v.relnamespace = 'analytics'::regnamespace
@@ -69,7 +70,7 @@ describe('the views', () => {
     ).toEqual([]);
   });
 
-  test('name keys and relations of columns that there are, a school to each of its facts', async () => {
+  test('declare keys and relations of existing columns, including one from every fact to its school', async () => {
     const views = await database.query<{ name: string; comment: string }>(
       "select relname::text as name, obj_description(oid, 'pg_class') as comment from pg_class where relnamespace = 'analytics'::regnamespace",
     );
@@ -99,7 +100,7 @@ describe('the views', () => {
   });
 });
 
-test('what people write freely comes out as one of a few words', async () => {
+test('free text is mapped to a fixed set of values', async () => {
   const secret = 'Ask for Ms Secret, 020 7946 0000';
   await database.query(`
     insert into ${schema}.academic_year (name, start_date, end_date, is_current) values ('2025/26', '2025-08-01', '2026-07-31', true);
@@ -138,7 +139,7 @@ test('what people write freely comes out as one of a few words', async () => {
     expect(values('payments', 'method')).toEqual(['bank_transfer', 'cash', 'other']);
     expect(values('notification_days', 'event')).toEqual(['holiday.added', 'other']);
 
-    // What is said to have always a value has one.
+    // Columns declared as not null contain no nulls.
     const tags = await rows<{ name: string; attname: string }>(
       `select c.relname::text as name, a.attname::text from pg_class c join pg_attribute a on a.attrelid = c.oid and a.attnum > 0
        where c.relnamespace = 'analytics'::regnamespace and col_description(c.oid, a.attnum) ~ '^@notNull'`,

@@ -13,18 +13,18 @@ import { type School, testService } from '../support/server/service.ts';
 import { checksums } from '../support/database/traces.ts';
 import { type Answered, send, type Sent } from '../support/client/wire.ts';
 
-// One school, where the roles teacher and student have every permission that there is: what then still keeps a teacher to
-// the classes they teach, and a student to themselves, is the reach of these roles and nothing else.
+// A school where the roles teacher and student have every permission: only the row scope still limits teachers to their
+// classes and students to their own rows.
 const service = await testService();
 afterAll(() => service.close());
 const { endpoints, document } = await registry(service);
 const mine = endpoints.filter((endpoint) => isForSchools(endpoint) && endpoint.operation.access === 'tenant');
 
-/** Within reach: student, class, teacher, and what belongs to them. */
+/** Ids within the scope: student, class, teacher, and their records. */
 const near = 500_001;
-/** Out of reach. */
+/** Ids outside the scope. */
 const far = 600_001;
-/** Stands in every text of what is out of reach. */
+/** Part of every text outside the scope. */
 const marker = 'Xyzzy';
 
 let school: School;
@@ -65,7 +65,7 @@ beforeAll(async () => {
     `insert into ${schema}.role_permission (role_id, permission_id)
      select r.id, p.id from ${schema}.role r, core.permission p where r.is_system and r.name in ('teacher', 'student') on conflict do nothing`,
   );
-  // Logged in again with what the roles give now.
+  // Log in again, with the new permissions of the roles.
   const again = async (user: { id: number }) => {
     const [row] = await service.database.query<{ email: string }>(
       `select email from ${schema}.user_account where id = $1`,
@@ -79,7 +79,7 @@ beforeAll(async () => {
   [teacher, student] = [await again(teacher), await again(student)];
 });
 
-/** What a name in a path, a query or a body stands for, where that has an owner. */
+/** The kind of record that a parameter refers to, if it has an owner. */
 function kind(name: string, path: string): 'student' | 'class' | 'teacher' | undefined {
   if (name === 'id')
     return /^\/api\/students\b/.test(path)
@@ -105,7 +105,7 @@ interface Attempt {
   isFilter: boolean;
 }
 
-/** Every way in which an endpoint can be asked for what is out of reach, all else being within it. */
+/** All requests to an endpoint in which one parameter is outside the scope. */
 function attempts(endpoint: Registered): Attempt[] {
   const { path, parameters, query } = endpoint;
   const inPath = parameters.flatMap((name) => {
@@ -123,7 +123,7 @@ function attempts(endpoint: Registered): Attempt[] {
   });
   const inBody = references(document, endpoint).flatMap(({ field, put }) => {
     const of = kind(field.split('.').at(-1) ?? '', path);
-    // Whom of their colleagues a class of their own gets is for those to say who may change the class.
+    // Users who may change a class may assign any teacher to it.
     return of && of !== 'teacher'
       ? [
           {
@@ -152,14 +152,14 @@ function attempts(endpoint: Registered): Attempt[] {
   return [...inPath, ...inBody, ...inQuery];
 }
 
-/** Colleagues are in the directory by name; the test below says what it keeps to itself. */
+/** Teachers can be listed by name; a test below checks that private fields are hidden. */
 const directory = ['teachers_get', 'teachers_list', 'classes_available_class_teachers', 'classes_unassigned_teachers'];
 
 const attacked = mine
   .map((endpoint) => ({ endpoint, attempts: attempts(endpoint) }))
   .filter((one) => one.attempts.length > 0);
 
-/** What is wrong with an answer to somebody who asked for what is out of their reach. */
+/** Describes what a response to an out-of-scope request reveals; undefined when it is correct. */
 function fault(answer: Answered, { isFilter }: Attempt): string | undefined {
   if (answer.status >= 500) return `answered ${answer.status}`;
   if (answer.text.includes(marker)) return `tells ${answer.text.slice(0, 300)}`;
@@ -175,14 +175,14 @@ function fault(answer: Answered, { isFilter }: Attempt): string | undefined {
 describe.each([
   ['a teacher', () => teacher],
   ['a student', () => student],
-])('%s whose role has every permission', (_who, client) => {
-  test('is there: they read what is their own, and an admin reads what is not', async () => {
+])('%s with every permission', (_who, client) => {
+  test('can read own records; an admin can read the others', async () => {
     expect((await client().get<{ id: number }[]>('/api/students')).data.map(({ id }) => id)).toEqual([near]);
     expect((await client().get<{ id: number }>(`/api/students/${near}`)).data.id).toBe(near);
     expect((await school.admin.get<{ first_name: string }>(`/api/students/${far}`)).data.first_name).toBe(marker);
   });
 
-  test('comes to no student, class or teacher out of reach by path, body or filter, at any endpoint, and changes nothing', async () => {
+  test('cannot access or change out-of-scope students, classes or teachers by path, body or filter at any endpoint', async () => {
     const before = await checksums(service.database, school.schema);
     const lines = await faults(
       attacked.map(({ endpoint }) => endpoint),
@@ -200,7 +200,7 @@ describe.each([
     expect(await checksums(service.database, school.schema)).toEqual(before);
   });
 
-  test('finds colleagues and teachers in the directory by name, and nothing that is private of them', async () => {
+  test('sees the names of teachers but none of their private fields', async () => {
     for (const path of [`/${far}`, '', `?search=${marker}`]) {
       const answer = await send(service.url, { path: `/api/teachers${path}`, token: client().token });
       expect(answer.status).toBe(200);
@@ -211,7 +211,7 @@ describe.each([
     expect(data).toEqual([]);
   });
 
-  test('is told of nothing out of reach by any list or page that takes no identifier', async () => {
+  test('sees nothing out of scope in lists and pages without an id parameter', async () => {
     const open = mine.filter(
       ({ method, parameters, route, operation }) =>
         method === 'GET' && parameters.length === 0 && !route.bytes && !directory.includes(operation.name),
@@ -228,8 +228,8 @@ describe.each([
   });
 });
 
-describe('a teacher whose role has every permission', () => {
-  test('adds students under numbers that are free in the school, and not only in their classes', async () => {
+describe('a teacher with every permission', () => {
+  test('adds students with numbers that are unused in the whole school, not only in their classes', async () => {
     const [row] = await service.database.query<{ next: string }>(
       `select lpad((value + 1)::text, 6, '0') as next from ${school.schema}.counter where name = 'admission_number'`,
     );
@@ -246,7 +246,7 @@ describe('a teacher whose role has every permission', () => {
     expect(Number(data.admission_number)).toBeGreaterThan(Number(row?.next));
   });
 
-  test('does not decide on their own leave, and does not hear which teachers are free in classes of others', async () => {
+  test('cannot approve their own leave, and cannot see which teachers are free for other classes', async () => {
     const leave = { leave_type: 'annual', start_date: '2031-01-01', end_date: '2031-01-31' };
     const { data } = await teacher.post<{ id: number }>('/api/teachers/leaves', leave, 201);
     expect((await teacher.put(`/api/teachers/leaves/${data.id}`, { status: 'approved' }, 403)).error).toBe('forbidden');
@@ -258,8 +258,8 @@ describe('a teacher whose role has every permission', () => {
   });
 });
 
-describe('a student whose role has every permission', () => {
-  test('still reads the class that they were in last year', async () => {
+describe('a student with every permission', () => {
+  test('can read the class of last year', async () => {
     const { schema } = school;
     const [past] = await service.database.query<{ id: number }>(
       `with year as (insert into ${schema}.academic_year (name, start_date, end_date) values ('Long ago', '2001-01-01', '2001-12-31') returning id),
@@ -272,7 +272,7 @@ describe('a student whose role has every permission', () => {
     await teacher.get(`/api/classes/${past?.id ?? 0}`, 404);
   });
 
-  test('does not change their class, whose rules count more students than they see', async () => {
+  test('cannot change their class, whose rules depend on students they cannot see', async () => {
     await student.get(`/api/classes/${near}`);
     await student.put(`/api/classes/${near}`, { capacity: 1 }, 404);
     await student.delete(`/api/classes/${near}`, 404);

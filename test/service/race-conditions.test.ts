@@ -12,11 +12,11 @@ const the = <A extends { status: number }>(status: number, answers: A[]): A => {
   return found;
 };
 
-/** The lock of a school that whoever changes or reads rights takes (core.lock_rights). */
+/** The lock that changing or reading the rights of a school takes (core.lock_rights). */
 const rightsLock = (tenantId: number) => `7313 * 4294967296 + ${tenantId}`;
 
-describe('of requests that race', () => {
-  test('two sign-ups for one subdomain: one makes the school, the other is a conflict that names the field and leaves nothing', async () => {
+describe('concurrent requests', () => {
+  test('two schools with one subdomain: one is created, the other is a conflict that names the field and leaves nothing', async () => {
     const body = {
       name: 'Twin',
       subdomain: 'twin',
@@ -39,7 +39,7 @@ describe('of requests that race', () => {
     await service.anonymous.login({ subdomain: 'twin', email: 'twin@race.example', password: testPassword });
   });
 
-  test('ten students for the last seat of a plan: one is added, nine meet plan_limit_reached', async () => {
+  test('ten students for the last seat of a plan: one is added, nine get plan_limit_reached', async () => {
     const plan = await service.plan({ max_students: 3 });
     const small = await service.school({ plan_id: plan.id });
     for (const last_name of ['One', 'Two'])
@@ -70,7 +70,7 @@ describe('of requests that race', () => {
     ).toEqual([{ students: 3 }]);
   });
 
-  test('two refreshes with one refresh token: one wins, the other is refused, and the session lives on with the new token', async () => {
+  test('two refreshes with one refresh token: one succeeds, the other is rejected, and the session continues', async () => {
     const user = await school.user(['teacher']);
     const refresh = (token: string) =>
       service.anonymous.send<{ access_token: string }>('POST', '/api/auth/refresh', {
@@ -89,7 +89,7 @@ describe('of requests that race', () => {
     expect((await refresh(next)).status).toBe(200);
   });
 
-  test('a log-in and a change of the password that it was verified by: the old password opens no session any more', async () => {
+  test('a login and a change of its password: the old password opens no session', async () => {
     const user = await school.user(['teacher']);
     const answers = await race(
       `update ${school.schema}.user_account set password_hash = 'another one' where id = ${user.id}`,
@@ -103,7 +103,7 @@ describe('of requests that race', () => {
     expect(answers).toMatchObject([{ status: 401, error: 'invalid_credentials' }]);
   });
 
-  test('two changes of the own password: one wins, the other is refused, since the password it gives is over', async () => {
+  test('two changes of the own password: one succeeds, the other is rejected as its current password is outdated', async () => {
     const user = await school.user(['teacher']);
     const passwords = ['the password of the left hand', 'the password of the right hand'];
     const answers = await race(`select from ${school.schema}.user_account where id = ${user.id} for update`, 2, () =>
@@ -117,7 +117,7 @@ describe('of requests that race', () => {
     await service.anonymous.login({ tenant_id: school.id, email: user.email, password: winner });
   });
 
-  test('two requests with one Idempotency-Key: one student is added and both answers show it; another body is refused', async () => {
+  test('two requests with one Idempotency-Key: one student is added, both responses show it; another body is rejected', async () => {
     const send = (last_name: string) =>
       school.admin.send<{ id: number; last_name: string }>('POST', '/api/students', {
         body: { first_name: 'Once', last_name },
@@ -138,7 +138,7 @@ describe('of requests that race', () => {
     expect(await students()).toHaveLength(1);
   });
 
-  test('two different bodies with one Idempotency-Key: one is done, the other is refused and does nothing', async () => {
+  test('two different bodies with one Idempotency-Key: one succeeds, the other is rejected and changes nothing', async () => {
     const send = (last_name: string) =>
       school.admin.send('POST', '/api/students', {
         body: { first_name: 'Either', last_name },
@@ -154,7 +154,7 @@ describe('of requests that race', () => {
     ).toHaveLength(1);
   });
 
-  test('a role that is taken while another is given stays taken, and none is lost', async () => {
+  test('removing one role while adding another: both changes are kept', async () => {
     const own = await service.school();
     const user = await own.user(['teacher', 'accountant']);
     const ids = await service.database.query<{ id: string; name: string }>(`select id, name from ${own.schema}.role`);
@@ -172,7 +172,7 @@ describe('of requests that race', () => {
       'accountant',
       'transport_manager',
     ]);
-    // timetable.read came from the teacher role alone: the session lost it with the role.
+    // Only the teacher role grants timetable.read, so the session lost it with the role.
     const [session] = await service.database.query<{ permissions: string[] }>(
       'select permissions from platform.session where tenant_id = $1 and user_id = $2 and revoked_at is null',
       [own.id, user.id],
@@ -181,7 +181,7 @@ describe('of requests that race', () => {
     expect(session?.permissions).not.toContain('timetable.read');
   });
 
-  test('a student who gets a log-in while being removed has none that outlives them', async () => {
+  test('creating a login for a student while deleting the student: no login remains', async () => {
     const own = await service.school();
     const student = await own.admin.post<{ id: number }>(
       '/api/students',
@@ -200,7 +200,7 @@ describe('of requests that race', () => {
     expect(left).toEqual([]);
   });
 
-  test('two admins who take the admin role from each other: one does, the other is a conflict, and an admin remains', async () => {
+  test('two admins who remove the admin role from each other: one succeeds, one gets a conflict, and one admin remains', async () => {
     const own = await service.school();
     const second = await own.user(['admin']);
     const [role] = await service.database.query<{ id: string }>(
@@ -224,7 +224,7 @@ describe('of requests that race', () => {
     await loser.get('/api/rbac/roles', 403);
   });
 
-  test('two writers who read the same version of a record: one writes, the other meets 412 and reads what the first wrote', async () => {
+  test('two updates of the same version of a record: one succeeds, the other gets 412', async () => {
     const { data: student } = await school.admin.post<{ id: number }>(
       '/api/students',
       { first_name: 'Version', last_name: 'One' },
@@ -249,7 +249,7 @@ describe('of requests that race', () => {
     expect(fresh.status).toBe(200);
   });
 
-  test('ten students without an admission number get ten that follow each other', async () => {
+  test('ten students without an admission number get ten consecutive numbers', async () => {
     const own = await service.school();
     const answers = await Promise.all(
       Array.from({ length: 10 }, (_, n) =>

@@ -12,7 +12,7 @@ const service = await serviceOfFile();
 const analyst = await analystOf(service, null);
 const ask = () => askGraphql<{ tenants: { totalCount: number } }>(service, analyst.token, '{ tenants { totalCount } }');
 
-/** The processes of analysts that this process has started. */
+/** The analytics processes that this process has started. */
 async function running(): Promise<number[]> {
   const tasks = await readFile(`/proc/${process.pid}/task/${process.pid}/children`, 'utf8');
   const ids = tasks.split(' ').filter(Boolean).map(Number);
@@ -20,7 +20,7 @@ async function running(): Promise<number[]> {
   return ids.filter((_, index) => lines[index]?.includes('src/analytics/main.ts'));
 }
 
-test('the schema is the one of docs/analytics.graphql: `npm run -s school -- graphql-schema > docs/analytics.graphql` writes it', async () => {
+test('docs/analytics.graphql is current: update it with `npm run -s school -- graphql-schema > docs/analytics.graphql`', async () => {
   const { stdout, stderr } = await runProgram('src/cli/main.ts', ['graphql-schema'], {
     DATABASE_URL: service.database.url,
   });
@@ -29,10 +29,10 @@ test('the schema is the one of docs/analytics.graphql: `npm run -s school -- gra
   expect(stdout).not.toMatch(/type Mutation|type Subscription/);
 });
 
-// It is looked for in /proc.
+// The test reads /proc.
 const onLinux = process.platform === 'linux' ? test : test.skip;
 
-describe('the process that runs queries', () => {
+describe('the analytics process', () => {
   onLinux('is there from the first query on, and knows no secret', async () => {
     expect(await running()).toEqual([]);
     expect((await ask()).data).toEqual({ tenants: { totalCount: 0 } });
@@ -74,22 +74,22 @@ describe('the process that runs queries', () => {
     expect(await running()).not.toEqual([pid]);
   });
 
-  test('ends when nobody asks it, and who asks just then is answered by another', async () => {
+  test('exits when idle, and a query at that moment is run by a new process', async () => {
     const options = {
       url: service.database.url,
       isOwnLogIn: false,
       connections: 1,
       logger: pino({ level: 'silent' }),
-      idleLimit: 1,
+      idleTimeoutMs: 1,
     };
     const process = analyticsProcess(options);
     try {
       for (const wait of [3, 5]) {
-        const { body } = await process.ask({
+        const { body } = await process.run({
           query: '{ __typename }',
           variables: {},
           operationName: undefined,
-          reach: 'all',
+          scope: 'all',
         });
         expect(Buffer.from(body).toString()).toBe('{"data":{"__typename":"Query"}}');
         await new Promise((done) => setTimeout(done, wait));
@@ -99,7 +99,7 @@ describe('the process that runs queries', () => {
     }
   });
 
-  test('answers again after its connections were cut', async () => {
+  test('recovers after its connections were terminated', async () => {
     await ask();
     await service.database.query(
       "select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'school_graphql' and datname = current_database()",

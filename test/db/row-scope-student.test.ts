@@ -15,7 +15,7 @@ let school: BareTenant;
 let tables: TenantTable[];
 let ofStudents: TenantTable[];
 
-/** The student and the user whose number is 1 are one person, those whose number is 2 another. */
+/** Student 1 and user 1 are the same person, as are student 2 and user 2. */
 const mine = { 'app.scope': 'own', 'app.student_id': '1', 'app.user_id': '1' };
 
 beforeAll(async () => {
@@ -54,7 +54,7 @@ const reads = (settings: Record<string, string>) =>
     return found;
   });
 
-/** Students, users and each table about students show these numbers, and teachers those. */
+/** The expected ids in `student`, `user_account`, every table with a student_id, and `teacher`. */
 const shows = (students: number[], users: number[], teachers: number[]) => ({
   student: students,
   user_account: users,
@@ -63,17 +63,17 @@ const shows = (students: number[], users: number[], teachers: number[]) => ({
 });
 
 describe('row policies', () => {
-  test('somebody with more than the student role sees all of the school', async () => {
+  test('a user with more than the student role sees the whole school', async () => {
     expect(ofStudents.map((table) => table.name)).toContain('enrollment');
     expect(await reads({ 'app.scope': 'all' })).toEqual(shows([1, 2], [1, 2], [1, 2]));
   });
 
-  test('a student sees their own row in every table that has a student_id, themselves among the users, and who the teachers are', async () => {
+  test('a student sees their own rows in every table with a student_id, their own user, and the teachers', async () => {
     expect(await reads(mine)).toEqual(shows([1], [1], [1, 2]));
     expect(await reads({ ...mine, 'app.student_id': '2', 'app.user_id': '2' })).toEqual(shows([2], [2], [1, 2]));
   });
 
-  test('a user with the student role whom no student record names sees no student', async () => {
+  test('a user with the student role but without a student record sees no student', async () => {
     expect(await reads({ ...mine, 'app.student_id': '0' })).toEqual(shows([], [1], [1, 2]));
   });
 
@@ -84,15 +84,15 @@ describe('row policies', () => {
       { 'app.scope': '', 'app.student_id': '', 'app.user_id': '' },
     ],
     ['the scope is unknown', { 'app.scope': 'ALL', 'app.student_id': '', 'app.user_id': '' }],
-  ])('nothing shows when %s', async (_case, settings) => {
+  ])('no rows are visible when %s', async (_case, settings) => {
     expect(await reads(settings)).toEqual(shows([], [], []));
   });
 
-  test('only the names of teachers show when nothing but the scope is made', async () => {
+  test('only teachers are visible when only the scope is set', async () => {
     expect(await reads({ 'app.scope': 'own' })).toEqual(shows([], [], [1, 2]));
   });
 
-  test('a student can neither change, remove nor add a row of another student', async () => {
+  test('a student cannot insert, update or delete rows of another student', async () => {
     await acting(
       database.url,
       'school_tenant',

@@ -21,7 +21,7 @@ const [first, second, third] = await Promise.all([
 await keepFacts(service);
 await writeFacts(service, first.id, facts);
 await writeFacts(service, second.id, facts);
-// What is of the third school alone would be seen in any answer.
+// Values of the third school would be recognizable in any response.
 await writeFacts(service, third.id, {
   ...facts,
   billed: 7_777_777,
@@ -62,7 +62,7 @@ const introspection = `{ __schema { mutationType { name } subscriptionType { nam
 
 const named = (type: TypeRef): string => (type.ofType ? named(type.ofType) : (type.name ?? ''));
 const snake = (name: string) => name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
-/** The columns of `tenants` that have other names in GraphQL. */
+/** The columns of `tenants` with different names in GraphQL. */
 const renamed: Record<string, string> = {
   student_count: 'students',
   teacher_count: 'teachers',
@@ -73,7 +73,7 @@ const column = (field: string) => renamed[snake(field)] ?? snake(field);
 let analyst: Client;
 let types: Map<string, Type>;
 let root: Type;
-/** The lists at the root: what each is of, and the view behind it. */
+/** The root lists, each with its row type and its view. */
 let lists: { field: string; row: Type; connection: Type; view: string }[];
 
 const ask = <T>(query: string, token = analyst.token) => askGraphql<T>(service, token, query);
@@ -116,7 +116,7 @@ beforeAll(async () => {
 });
 
 describe('an analyst of two schools', () => {
-  test('has a list for each view, and there is nothing else at the root than lists and single rows of them', async () => {
+  test('has a list for each view; the root has only lists and single rows', async () => {
     const views = await service.database.query<{ name: string }>(
       "select viewname as name from pg_views where schemaname = 'analytics' order by 1",
     );
@@ -125,7 +125,7 @@ describe('an analyst of two schools', () => {
     expect(fieldsOf(root)).toHaveLength(2 * lists.length);
   });
 
-  test('sees in each list the rows of both, each of them, and none of a third', async () => {
+  test('sees in each list all rows of both schools, and none of a third', async () => {
     for (const { field, row, view } of lists) {
       const data = await answered<Record<string, { totalCount: number; nodes: { tenantId: string }[] }>>(
         `{ ${field}(first: 1000) { totalCount nodes { ${leaves(row).join(' ')} } } }`,
@@ -148,7 +148,7 @@ describe('an analyst of two schools', () => {
     }
   });
 
-  test('reads no single row of a third by its key, and those of their own', async () => {
+  test('reads single rows of both schools by key, and none of a third', async () => {
     const singles = fieldsOf(root).filter(
       (field) => field.args.length > 0 && !field.args.some(({ name }) => name === 'first'),
     );
@@ -175,7 +175,7 @@ describe('an analyst of two schools', () => {
     }
   });
 
-  test('sums, averages and counts only what they see, in all and in groups', async () => {
+  test('aggregates only visible rows, in total and in groups', async () => {
     for (const { field, connection, view } of lists) {
       const aggregates = fieldsOf(connection).find(({ name }) => name === 'aggregates');
       const kinds = aggregates ? fieldsOf(typeOf(aggregates)).filter((kind) => !isLeaf(kind)) : [];
@@ -222,7 +222,7 @@ describe('an analyst of two schools', () => {
     }
   });
 
-  test('goes over every relation, there and back, and comes to no row of a third', async () => {
+  test('reaches no row of a third school through any relation, in either direction', async () => {
     let relations = 0;
     for (const { field, row } of lists) {
       for (const relation of fieldsOf(row).filter((one) => !isLeaf(one))) {
@@ -251,7 +251,7 @@ describe('an analyst of two schools', () => {
     expect(relations).toBeGreaterThan(30);
   });
 
-  test('finds nothing of a third by filters on it, on its relations, or on sums of those', async () => {
+  test('finds no row of a third school with filters on it, its relations or their aggregates', async () => {
     for (const { field, row } of lists) {
       const filter =
         field === 'tenants'
@@ -276,7 +276,7 @@ describe('an analyst of two schools', () => {
     });
   });
 
-  test('changes nothing: there are neither mutations nor subscriptions', async () => {
+  test('has no mutations or subscriptions', async () => {
     const { data } = await ask<{ __schema: { mutationType: unknown; subscriptionType: unknown } }>(introspection);
     expect(data.__schema).toMatchObject({ mutationType: null, subscriptionType: null });
     for (const kind of ['mutation', 'subscription']) {
@@ -286,19 +286,19 @@ describe('an analyst of two schools', () => {
   });
 });
 
-describe('whom the schools are limited for', () => {
+describe('the list of schools of an analyst', () => {
   const names = async (token: string) => {
     const { data } = await ask<{ tenants: { nodes: { name: string }[] } }>('{ tenants { nodes { name } } }', token);
     return data.tenants.nodes.map(({ name }) => name).sort();
   };
 
-  test('an analyst of no list of schools and an admin see all, one of an empty list none', async () => {
+  test('null shows all schools, as for admins; an empty list shows none', async () => {
     expect(await names((await analystOf(service, null)).token)).toEqual(['First', 'Forbidden', 'Second']);
     expect(await names(service.operator.token)).toEqual(['First', 'Forbidden', 'Second']);
     expect(await names((await analystOf(service, [])).token)).toEqual([]);
   });
 
-  test('a list that changes counts at the next request, and a school that is deleted is gone', async () => {
+  test('applies from the next request when it changes, and excludes deleted schools', async () => {
     const other = await analystOf(service, [first.id]);
     expect(await names(other.token)).toEqual(['First']);
     await service.database.query('update platform.user_account set analyst_tenant_ids = $1 where email = $2', [

@@ -17,7 +17,7 @@ afterEach(async () => {
   for (const program of programs) program.kill('SIGINT');
   await Promise.all(programs.map(({ ended }) => ended));
   for (const folder of folders) {
-    // Root's data lie elsewhere, behind a link.
+    // When the tests run as root the data are in the shared folder, behind a link.
     await rm(await realpath(join(folder, 'postgres')).then(dirname, () => folder), { recursive: true, force: true });
     await rm(folder, { recursive: true, force: true });
   }
@@ -34,7 +34,7 @@ async function dataDirectory(): Promise<string> {
 interface Started {
   program: Program;
   url: string;
-  /** What it said until it was ready. */
+  /** The output until it was ready. */
   banner: string;
 }
 
@@ -46,14 +46,14 @@ async function start(env: Record<string, string>, account: { uid?: number; gid?:
   return { program, banner, url: /API +(http:\S+)\/api\n/.exec(banner)?.[1] ?? '' };
 }
 
-/** Logs in as the banner says. */
+/** Logs in with the values of the banner. */
 async function loginAsPrinted({ url, banner }: Started): Promise<Client> {
   const [, subdomain, password] = /Demo school "(\w+)", password (\S+)/.exec(banner) ?? [];
   const email = /Admin +(\S+)/.exec(banner)?.[1];
   return (await client(url)).login({ subdomain, email, password });
 }
 
-/** Whether a process runs; one that has ended and that nobody asked for its exit code has no command line any more. */
+/** Whether a process is running. A zombie has an empty command line. */
 async function isAlive(pid: number): Promise<boolean> {
   try {
     process.kill(pid, 0);
@@ -63,7 +63,7 @@ async function isAlive(pid: number): Promise<boolean> {
   return (await readFile(`/proc/${pid}/cmdline`, 'utf8').catch(() => 'not Linux')) !== '';
 }
 
-/** The Postgres server of a data directory; undefined when it left none. */
+/** The pid of the Postgres server of a data directory; undefined without one. */
 const postgresOf = async (dataDir: string) =>
   Number((await readFile(join(dataDir, 'postgres/postmaster.pid'), 'utf8').catch(() => '')).split('\n')[0]) ||
   undefined;
@@ -72,14 +72,14 @@ const totalStudents = async (as: Client, search = '') =>
   (await as.get(`/api/students?search=${search}`)).pagination.totalItems;
 
 describe('node src/main.ts', () => {
-  test('brings up a database, a demo school of 600 students and its log-ins; stops without a trace; finds its data again, also after kill -9', async () => {
+  test('starts a database with a demo school of 600 students, stops cleanly, and keeps its data, also after kill -9', async () => {
     const DATA_DIR = await dataDirectory();
     const first = await start({ DATA_DIR });
     for (const path of ['/api/health', '/api/docs/', '/api/openapi.json'])
       expect({ path, status: (await fetch(`${first.url}${path}`)).status }).toEqual({ path, status: 200 });
     const admin = await loginAsPrinted(first);
     expect(await totalStudents(admin)).toBe(600);
-    // A generated timetable: every period of every class subject of this year.
+    // The generated timetable has every period of every class subject of this year.
     expect((await admin.get('/api/timetable/slots')).pagination.totalItems).toBe(728);
     const operator = await (
       await client(first.url)
@@ -104,7 +104,7 @@ describe('node src/main.ts', () => {
       alive: false,
       left: undefined,
     });
-    // Whoever looks for an invitation finds it: the parents of the demo school hear of none of its bills.
+    // The demo school sends no emails about its invoices, so the outbox is empty for the first invitation.
     expect((await readdir(join(DATA_DIR, 'outbox'))).length).toBeLessThan(3);
 
     const second = await start({ DATA_DIR });
@@ -134,11 +134,11 @@ describe('node src/main.ts', () => {
     expect(await third.program.ended).toMatchObject({ code: 0, signal: null, stderr: '' });
   });
 
-  test('works for an ordinary user in a folder of theirs, where everything then belongs to them', async () => {
+  test('works for an ordinary user in their own folder, where they own all files', async () => {
     const DATA_DIR = await dataDirectory();
     const isRoot = process.getuid?.() === 0;
     const nobody = { uid: 65534, gid: 65534 };
-    // Where only root can enter the project no other user can run it; root itself still can, by a copy of the binaries elsewhere.
+    // Other users cannot run a project folder that only root can enter; root can, with a copy of the binaries elsewhere.
     const canRun =
       isRoot &&
       spawnSync(process.execPath, [join(import.meta.dirname, '../../src/cli/main.ts'), '--help'], {
@@ -155,7 +155,7 @@ describe('node src/main.ts', () => {
     expect(await started.program.ended).toMatchObject({ code: 0, stderr: '' });
   });
 
-  test('says in one line that a port which was asked for is taken, and leaves no database running', async () => {
+  test('reports in one line that the configured port is in use, and leaves no database running', async () => {
     const DATA_DIR = await dataDirectory();
     const occupant = createServer();
     await new Promise<void>((done) => void occupant.listen(0, '127.0.0.1', done));
@@ -165,7 +165,7 @@ describe('node src/main.ts', () => {
     await new Promise((done) => occupant.close(done));
     expect({ code: refused.code, stderr: refused.stderr }).toEqual({
       code: 1,
-      stderr: `Port ${port} is in use. Set PORT to another one.\n`,
+      stderr: `Port ${port} is in use. Set PORT to another port.\n`,
     });
     expect(await postgresOf(DATA_DIR)).toBeUndefined();
   });
@@ -190,19 +190,19 @@ describe('node src/main.ts', () => {
     },
   );
 
-  test('takes the next port when 3000 is taken and none was asked for, and says so', async () => {
+  test('uses the next port when 3000 is in use and no port is configured, and reports it', async () => {
     const DATA_DIR = await dataDirectory();
     const occupant = createServer();
-    // Where somebody else has it already, it is taken all the same.
+    // If another process already uses the port, the test works as well.
     await new Promise<void>((done) => occupant.once('error', () => done()).listen(3000, '127.0.0.1', done));
     const started = await start({ DATA_DIR, PORT: '', DEMO: 'false' });
     await new Promise((done) => occupant.close(done));
-    const [, port] = /^Port 3000 is taken, so (\d+)\.$/m.exec(started.banner) ?? [];
+    const [, port] = /^Port 3000 is in use\. Using port (\d+) instead\.$/m.exec(started.banner) ?? [];
     expect(new URL(started.url).port).toBe(port);
     expect((await fetch(`${started.url}/api/health`)).status).toBe(200);
   });
 
-  test('says of a database that does not answer which it is and what to check, without the password, as the command line does', async () => {
+  test('reports an unreachable database and what to check, without the password; so does the command line', async () => {
     const DATA_DIR = await dataDirectory();
     const probe = createServer();
     await new Promise<void>((done) => void probe.listen(0, '127.0.0.1', done));
@@ -210,7 +210,8 @@ describe('node src/main.ts', () => {
     const port = typeof address === 'object' && address ? address.port : 0;
     await new Promise((done) => probe.close(done));
     const away = (where: string) =>
-      `The database at ${where} does not answer (ECONNREFUSED). Is Postgres running there? Check host and port in DATABASE_URL.\n`;
+      `The database at ${where} does not respond (ECONNREFUSED). ` +
+      'Check that Postgres is running there, and the host and the port in DATABASE_URL.\n';
     const socket = decodeURIComponent(/host=([^&]+)/.exec(serverUrl('x'))?.[1] ?? '');
     for (const [DATABASE_URL, stderr] of [
       [`postgres://me:sesame@127.0.0.1:${port}/school`, away(`127.0.0.1:${port}`)],
@@ -221,7 +222,8 @@ describe('node src/main.ts', () => {
       ],
       [
         'postgres://me:ses/ame@localhost/school',
-        'DATABASE_URL can not be read as an address. Is a character of the password like @ : / # % not written as %40 %3A %2F %23 %25?\n',
+        'DATABASE_URL is not a valid URL. Write special characters of the password in percent-encoding: ' +
+          '@ as %40, : as %3A, / as %2F, # as %23, % as %25.\n',
       ],
     ] as const) {
       const refused = { code: 1, stdout: '', stderr };
@@ -267,7 +269,7 @@ describe('node src/main.ts', () => {
     },
   );
 
-  test('says which migration of schools is already applied and changed since, and how to go on', async () => {
+  test('reports a tenant migration that was edited after it was applied, and what to do', async () => {
     const DATA_DIR = await dataDirectory();
     const database = await testDatabase();
     try {
@@ -308,7 +310,7 @@ describe('node src/main.ts', () => {
       { PLATFORM_ADMIN_EMAIL: 'operator', PLATFORM_ADMIN_PASSWORD: 'short' },
       ['PLATFORM_ADMIN_EMAIL', 'PLATFORM_ADMIN_PASSWORD'],
     ],
-  ])('refuses %s', async (_case, env, variables) => {
+  ])('rejects %s', async (_case, env, variables) => {
     const DATA_DIR = await dataDirectory();
     const refused = await runProgram('src/main.ts', [], { DATA_DIR, ...env });
     const lines = refused.stderr.trim().split('\n');
@@ -325,7 +327,7 @@ describe('node src/main.ts', () => {
     expect(refused.stderr).not.toMatch(/short|mysql:\/\/x| at |\.ts/);
   });
 
-  test.each(['abc', '70000', '-1', '80.5', '1e3'])('says what PORT must be when it is %s', async (PORT) => {
+  test.each(['abc', '70000', '-1', '80.5', '1e3'])('explains the valid values of PORT when it is %s', async (PORT) => {
     expect(await runProgram('src/main.ts', [], { DATA_DIR: await dataDirectory(), PORT })).toMatchObject({
       code: 1,
       stderr: `PORT must be a whole number from 0 to 65535, not ${PORT}\n`,

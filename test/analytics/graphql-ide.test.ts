@@ -6,7 +6,7 @@ import { send } from '../support/client/wire.ts';
 const service = await serviceOfFile();
 const get = (path: string, headers: Record<string, string> = {}) => send(service.url, { path, headers });
 
-test('all that the page loads comes from this origin, and nothing inline runs', async () => {
+test('the page loads everything from this origin and has no inline scripts', async () => {
   const { status, headers, text } = await get('/graphql/ide/');
   expect(status).toBe(200);
   const policy = Object.fromEntries(
@@ -38,7 +38,7 @@ test('all that the page loads comes from this origin, and nothing inline runs', 
     expect({ path, status: (await get(`/graphql/ide/${path}`)).status }).toEqual({ path, status: 200 });
 });
 
-test('its script asks this origin alone, and keeps no token', async () => {
+test('its script sends requests only to this origin and stores no token', async () => {
   const { text } = await get('/graphql/ide/ide.js');
   expect(text).not.toMatch(/localStorage|sessionStorage|document\.cookie|https?:\/\//);
   expect([...text.matchAll(/fetch\('([^']+)'/g)].map(([, path]) => path).sort()).toEqual([
@@ -47,12 +47,12 @@ test('its script asks this origin alone, and keeps no token', async () => {
   ]);
 });
 
-test('the query that it begins with is one', async () => {
+test('the initial query is valid', async () => {
   const [, query = ''] = /initialQuery: '([^']+)'/.exec((await get('/graphql/ide/ide.js')).text) ?? [];
   expect((await askGraphql(service, service.operator.token, query.replaceAll('\\n', '\n'))).errors).toBeUndefined();
 });
 
-test('files of the editor come compressed where the browser takes that, as they are where not, and no other file comes', async () => {
+test('the files of the editor are served, compressed if the browser supports it; other files are not', async () => {
   const compressed = await get('/graphql/ide/ruru/ruru.css', { 'accept-encoding': 'br, gzip' });
   expect(compressed.headers).toMatchObject({
     'content-encoding': 'br',
@@ -75,7 +75,7 @@ test('files of the editor come compressed where the browser takes that, as they 
     expect({ path, status: (await get(`/graphql/ide/ruru/${path}`)).status }).toEqual({ path, status: 404 });
 });
 
-test('is where a browser is led that opens /graphql or forgets the slash', async () => {
+test('browsers are redirected to the page from /graphql and from a URL without the trailing slash', async () => {
   expect((await get('/graphql', { accept: 'text/html' })).headers['location']).toBe('/graphql/ide/');
   expect((await get('/graphql/ide')).headers['location']).toBe('/graphql/ide/');
 });
