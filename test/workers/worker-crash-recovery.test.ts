@@ -25,7 +25,7 @@ afterEach(async () => {
   for (const program of programs) program.kill('SIGKILL');
   await Promise.all(programs.map(({ ended }) => ended));
   await fcm.close();
-  // A killed process' connections are gone a moment after it.
+  // Postgres closes the connections of a killed process with a short delay.
   await until(
     async () =>
       (
@@ -38,7 +38,7 @@ afterEach(async () => {
   await rm(folder, { recursive: true, force: true });
 });
 
-/** A worker in a process of its own. */
+/** A worker in a separate process. */
 async function worker(): Promise<Program> {
   const env = {
     DATABASE_URL: database.url,
@@ -86,7 +86,7 @@ function slowAfter(quick: number): () => void {
   return release;
 }
 
-test('one that is killed in the middle: another goes on within a minute, sends what was not confirmed, and nothing again that was', async () => {
+test('after a kill another worker continues within a minute and sends only what was not confirmed', async () => {
   slowAfter(37);
   await message();
   const first = await worker();
@@ -109,7 +109,7 @@ test('one that is killed in the middle: another goes on within a minute, sends w
   expect(fcm.taken).toHaveLength(120);
 });
 
-test('one that is told to stop in the middle finishes what is under way, writes it down, and leaves the rest to another at once', async () => {
+test('a worker that is stopped finishes the deliveries in progress, stores their results, and leaves the rest to another', async () => {
   const release = slowAfter(10);
   await message();
   const first = await worker();
@@ -129,7 +129,7 @@ test('one that is told to stop in the middle finishes what is under way, writes 
   expect(stdout + stderr).not.toMatch(/secret-token|Zoe|test\.example|BEGIN PRIVATE/);
 });
 
-test('a result that the database can not take for a moment is written down when it can, and nothing is sent twice', async () => {
+test('a result that cannot be stored at first is stored later, and nothing is sent twice', async () => {
   const release = slowAfter(5);
   await message();
   await worker();
