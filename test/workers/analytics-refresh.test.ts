@@ -214,7 +214,7 @@ test('a failed refresh keeps the old data and time of the school, and the other 
   ]);
   const [job] = await database.query<{ error: string }>('select last_error as error from graphile_worker.jobs');
   expect(job?.error).toMatch(
-    new RegExp(`^The facts of 1 of 2 schools could not be read, of school ${String(school.id)}: .*timetable_slot`),
+    new RegExp(`^The refresh failed for 1 of 2 schools. School ${String(school.id)}: .*timetable_slot`),
   );
   expect(await refreshedAt()).toBe(before);
   expect(

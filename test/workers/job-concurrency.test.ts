@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, beforeEach, describe, expect, test } from '@jest/globals';
 import { rolePool } from '../../src/database/pool.ts';
 import type { Email } from '../../workers/email.ts';
@@ -95,7 +96,7 @@ describe('the queue', () => {
     let hasStopped = false;
     const stopped = first.stop().then(() => (hasStopped = true));
     // A worker that does not wait has the time to show it; one that waits is not done, however slow the machine.
-    await new Promise((done) => setTimeout(done, 200));
+    await sleep(200);
     expect({ hasStopped, sent }).toEqual({ hasStopped: false, sent: [] });
     release();
     await stopped;
@@ -134,7 +135,7 @@ describe('the queue', () => {
     );
     await until(() => sent.length === 2 || undefined);
     // Time for many checks of the running worker.
-    await new Promise((done) => setTimeout(done, 1000));
+    await sleep(1000);
     expect(sent).toEqual([slow, orphan]);
     release();
     await emptyQueue();

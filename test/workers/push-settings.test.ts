@@ -149,7 +149,7 @@ describe('the network of the worker', () => {
     const token = JSON.stringify({ endpoint: 'https://localhost/push', keys });
     const outcome = await devices.send({ id: '1-1', platform: 'web', token, title: 'T', message: 'M', data: {} });
     devices.close();
-    expect(outcome).toEqual({ status: 'retry', reason: 'web_EPRIVATE', isDown: true });
+    expect(outcome).toEqual({ status: 'retry', reason: 'web_EPRIVATE', isServiceDown: true });
   });
 });
 

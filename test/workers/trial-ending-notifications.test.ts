@@ -105,7 +105,9 @@ test('a failure at one school, or one that is not migrated, does not stop the ot
     return job?.last_error ?? undefined;
   });
   expect(error).toMatch(
-    new RegExp(`^It failed at 1 of \\d+ schools, at ${broken.id}: relation "daily_run" does not exist`),
+    new RegExp(
+      `^core.notify_trial_ending failed for 1 of \\d+ schools. School ${broken.id}: relation "daily_run" does not exist`,
+    ),
   );
   expect(
     await service.database.query(`select from ${whole.schema}.notification where type = 'trial.ending'`),

@@ -1,6 +1,7 @@
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, beforeEach, expect, test } from '@jest/globals';
 import { testDatabase, type TestDatabase } from '../support/server/database.ts';
 import { type Program, startProgram } from '../support/server/processes.ts';
@@ -116,7 +117,7 @@ test('a worker that is stopped finishes the deliveries in progress, stores their
   await until(() => fcm.taken.length === 30 || undefined);
   first.kill('SIGTERM');
   await first.prints(/Stopping/);
-  await new Promise((done) => setTimeout(done, 300));
+  await sleep(300);
   release();
   const { code, stdout, stderr } = await first.ended;
   expect([code, fcm.taken.length, await count('sent'), await count('pending')]).toEqual([0, 30, 30, 70]);
@@ -135,12 +136,12 @@ test('a result that cannot be stored at first is stored later, and nothing is se
   await worker();
   await until(() => fcm.taken.length === 25 || undefined);
   await database.query(
-    `revoke execute on function core.delivery_done(bigint, bigint, text, text, boolean) from school_worker`,
+    `revoke execute on function core.delivery_save_result(bigint, bigint, text, text, boolean) from school_worker`,
   );
   release();
-  await new Promise((done) => setTimeout(done, 1000));
+  await sleep(1000);
   await database.query(
-    `grant execute on function core.delivery_done(bigint, bigint, text, text, boolean) to school_worker`,
+    `grant execute on function core.delivery_save_result(bigint, bigint, text, text, boolean) to school_worker`,
   );
   await until(async () => (await count('sent')) === 100 || undefined);
   expect(fcm.taken.map(({ token }) => token).sort()).toEqual(allTokens);
