@@ -586,19 +586,19 @@ describe('what is wrong', () => {
       'a column that nobody knows, and a password',
       'first_name,last_name,colour,password\nA,B,red,secret-secret\n',
       [
-        '1 colour: is not a known column; known are first_name',
-        '1 password: is not a known column; known are first_name',
+        '1 colour: is not a known column. Available: first_name',
+        '1 password: is not a known column. Available: first_name',
       ],
     ],
     [
       'a column that is missing',
       'first_name,phone\nA,1\nB,2\n',
-      ['1 last_name: is missing in the header; required are first_name and last_name'],
+      ['1 last_name: is missing in the header. Required: first_name and last_name'],
     ],
     [
-      'a column that stands twice',
+      'a column that appears twice',
       'first_name,last_name,First Name\nA,B,C\n',
-      ['1 first_name: stands twice in the header'],
+      ['1 first_name: appears twice in the header'],
     ],
     [
       'no header',

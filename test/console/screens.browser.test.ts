@@ -398,7 +398,7 @@ test('the settings of notifications are changed: a channel, quiet hours, a limit
   await page.getByLabel('From').fill('22:00');
   await page.getByLabel('Until').fill('22:00');
   await button(page, 'Save changes').click();
-  await page.getByText('Until must not be the start').waitFor();
+  await page.getByText('Until must differ from start').waitFor();
   await page.getByLabel('Until').fill('06:30');
   await page.getByLabel('E-mails to one address').fill('5');
   await button(page, 'Save changes').click();
