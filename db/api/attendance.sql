@@ -209,7 +209,7 @@ create function api.notify_away(p_marks jsonb, p_class_id bigint, p_date date) r
 declare
   v_status text;
 begin
-  perform core.notify_turns(array(
+  perform core.lock_notification_recipients(array(
     select distinct name
     from jsonb_to_recordset(p_marks) m (student_id bigint) join student s on s.id = m.student_id left join user_account u on u.id = s.user_id
     cross join lateral unnest(array[s.user_id::text, u.email, lower(trim(s.parent_email))]) name where name is not null));

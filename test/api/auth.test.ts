@@ -722,7 +722,7 @@ describe('passwords', () => {
   test('an invitation expires after seven days', async () => {
     const email = `latecomer@${school.subdomain}.example`;
     await school.admin.post('/api/users', { email, first_name: 'Late', last_name: 'Comer' }, 201);
-    const { token } = await mailTo(service, email, 'Your log-in');
+    const { token } = await mailTo(service, email, 'Your account');
     const [row] = await service.database.query<{ hours: string }>(
       `update platform.one_time_token set expires_at = now() where hash = sha256(convert_to($1, 'UTF8'))
        returning round(extract(epoch from old.expires_at - created_at) / 3600) as hours`,
@@ -741,7 +741,7 @@ describe('passwords', () => {
       { email, first_name: 'New', last_name: 'Comer' },
       201,
     );
-    const mail = await mailTo(service, email, 'Your log-in');
+    const mail = await mailTo(service, email, 'Your account');
     expect(mail.text).toContain('7 days');
     await service.anonymous.post('/api/auth/password/reset', { token: mail.token, password: 'my first password' });
     await service.anonymous.post(
@@ -760,7 +760,7 @@ describe('passwords', () => {
 describe('email verification', () => {
   test('works with the link, once', async () => {
     const user = await school.user(['teacher']);
-    const mail = await mailTo(service, user.email, 'Verify your e-mail address');
+    const mail = await mailTo(service, user.email, 'Verify your email address');
     expect(mail.text).toContain(`/api/auth/email/verify?token=${mail.token}`);
     const verified = await service.anonymous.get(`/api/auth/email/verify?token=${mail.token}`);
     expect(verified.data).toEqual({ id: user.id, email_verified: true });
@@ -772,7 +772,7 @@ describe('email verification', () => {
 
   test('works with POST, once, within 24 hours, and cannot set a password', async () => {
     const user = await school.user(['teacher']);
-    const { token } = await mailTo(service, user.email, 'Verify your e-mail address');
+    const { token } = await mailTo(service, user.email, 'Verify your email address');
     const [row] = await service.database.query<{ hours: string }>(
       `select round(extract(epoch from expires_at - created_at) / 3600) as hours from platform.one_time_token where hash = sha256(convert_to($1, 'UTF8'))`,
       [token],

@@ -174,8 +174,8 @@ describe('an operator impersonates an admin of a school', () => {
       const { data } = await admin.get<{ title: string; message: string; type: string }[]>('/api/notifications');
       const told = data.filter(({ type }) => type === 'operator.login');
       expect(told).toHaveLength(1);
-      expect(told[0]?.message).toContain(`${operatorEmail} logged in for Uma User (${second.email})`);
-      expect(told[0]?.message).toContain('The reason given: You asked about 100% of {{name}}.');
+      expect(told[0]?.message).toContain(`${operatorEmail} logged in as Uma User (${second.email})`);
+      expect(told[0]?.message).toContain('Reason: You asked about 100% of {{name}}.');
       expect(told[0]?.message).toMatch(/^On \d+ \w+ \d{4} at \d\d:\d\d /);
     }
     expect(

@@ -54,21 +54,21 @@ describe('templates', () => {
   });
 
   test('with a placeholder that nobody fills in are refused, and say which are known', async () => {
-    const known = 'Known are: {{first_name}}, {{last_name}}, {{name}}, {{school_name}}';
+    const known = 'Available: {{first_name}}, {{last_name}}, {{name}}, {{school_name}}';
     expect(await fault({ name: 'X', title: 'T', message: '{{who}}' })).toEqual([
       400,
       'message',
-      `There is no placeholder {{who}} here. ${known}.`,
+      `There is no placeholder {{who}}. ${known}.`,
     ]);
     expect(await fault({ name: 'X', title: '{{day}}', message: 'M', variables: ['exam'] })).toEqual([
       400,
       'title',
-      `There is no placeholder {{day}} here. ${known}, {{exam}}.`,
+      `There is no placeholder {{day}}. ${known}, {{exam}}.`,
     ]);
     expect(await fault({ name: 'X', title: 'T', message: 'M', variables: ['first_name'] })).toEqual([
       400,
       'variables',
-      'first_name is known of every recipient.',
+      'first_name is a built-in variable. Remove it from the list.',
     ]);
     expect((await fault({ name: 'X', title: 'T', message: 'M', variables: ['Exam'] })).slice(0, 2)).toEqual([
       400,
@@ -120,7 +120,7 @@ describe('sending with a template', () => {
     expect(await fault({ ...to, variables: { exam: 'Maths' } }, 'POST', send)).toEqual([
       400,
       'variables.day',
-      'is required: the template names it.',
+      'is required by the template',
     ]);
     expect(
       (await fault({ ...to, variables: { exam: 'Maths', day: '1', room: '2' } }, 'POST', send)).slice(0, 2),

@@ -199,7 +199,7 @@ describe('sending', () => {
       details: { message: string }[];
     };
     expect(details[0]?.message).toBe(
-      'There is no placeholder {{x}} here. Known are: {{first_name}}, {{last_name}}, {{name}}, {{school_name}}, {{exam}}.',
+      'There is no placeholder {{x}}. Available: {{first_name}}, {{last_name}}, {{name}}, {{school_name}}, {{exam}}.',
     );
     expect((await list(user)).data).toEqual([]);
   });

@@ -138,8 +138,8 @@ describe('creating a school', () => {
 
   test('without a password invites the admin, at contact_email if no admin_email is given', async () => {
     const tenant = await create();
-    const { token, subject } = await mailTo(service, tenant.contact_email, 'Your log-in');
-    expect(subject).toBe(`${tenant.name}: Your log-in`);
+    const { token, subject } = await mailTo(service, tenant.contact_email, 'Your account');
+    expect(subject).toBe(`${tenant.name}: Your account`);
     await service.anonymous.post('/api/auth/password/reset', { token, password: 'first password' });
     const admin = await service.anonymous.login({
       tenant_id: tenant.id,
@@ -148,7 +148,7 @@ describe('creating a school', () => {
     });
     expect((await admin.get<{ roles: string[] }>('/api/auth/profile')).data.roles).toEqual(['admin']);
     const other = await create({ admin_email: `head@${tenant.subdomain}.example` });
-    expect((await mailTo(service, `head@${tenant.subdomain}.example`, 'Your log-in')).subject).toContain(other.name);
+    expect((await mailTo(service, `head@${tenant.subdomain}.example`, 'Your account')).subject).toContain(other.name);
   });
 
   test('with a trial end in the future starts as trialing until then, otherwise as active for a month', async () => {
@@ -410,7 +410,7 @@ describe('the status of a school', () => {
       { email, first_name: 'In', last_name: 'Vited' },
       201,
     );
-    await mailTo(service, email, 'Your log-in');
+    await mailTo(service, email, 'Your account');
     const queue = () =>
       service.database.query(
         "select graphile_worker.add_job('send_email', json_build_object('tenant_id', $1::bigint, 'user_id', $2::bigint, 'kind', 'invitation'))",

@@ -532,7 +532,7 @@ describe("a student's log-in", () => {
   test('comes by invitation without a password', async () => {
     const email = `${unique('pupil')}@${school.subdomain}.example`;
     const student = await add({ email, create_user_account: true });
-    const { token } = await mailTo(service, email, 'Your log-in');
+    const { token } = await mailTo(service, email, 'Your account');
     await service.anonymous.post('/api/auth/password/reset', { token, password: 'my own password' });
     const pupil = await service.anonymous.login({ tenant_id: school.id, email, password: 'my own password' });
     expect((await profile(pupil)).data.id).toBe(student.user_id);

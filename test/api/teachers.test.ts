@@ -475,7 +475,7 @@ describe("a teacher's log-in", () => {
   test('comes by invitation without a password', async () => {
     const email = `${unique('invited')}@${school.subdomain}.example`;
     const teacher = await add({ email, create_user_account: true });
-    const { token } = await mailTo(service, email, 'Your log-in');
+    const { token } = await mailTo(service, email, 'Your account');
     await service.anonymous.post('/api/auth/password/reset', { token, password: 'my own password' });
     const client = await service.anonymous.login({ tenant_id: school.id, email, password: 'my own password' });
     expect((await client.get<Teacher>('/api/teachers/me')).data.id).toBe(teacher.id);

@@ -75,7 +75,7 @@ describe('a user', () => {
   test('with a password can log in at once and gets a verification email', async () => {
     const user = await add({ password: 'a fine password', role_ids: [roleIds['teacher']] });
     await service.anonymous.login({ tenant_id: school.id, email: user.email, password: 'a fine password' });
-    expect((await mailTo(service, user.email, 'Verify your e-mail address')).to).toBe(user.email);
+    expect((await mailTo(service, user.email, 'Verify your email address')).to).toBe(user.email);
     expect((await school.admin.get<User>(`/api/users/${user.id}`)).data.last_login_at).not.toBeNull();
   });
 
@@ -216,11 +216,11 @@ describe('updating a user', () => {
 
   test('with a new email requires verification, and the link sent to the old address does not verify the new one', async () => {
     const user = await add({ password: testPassword });
-    const toOld = await mailTo(service, user.email, 'Verify your e-mail address');
+    const toOld = await mailTo(service, user.email, 'Verify your email address');
     const email = address();
     const { data } = await school.admin.put<User>(`/api/users/${user.id}`, { email });
     expect(data).toMatchObject({ email, email_verified: false });
-    const toNew = await mailTo(service, email, 'Verify your e-mail address');
+    const toNew = await mailTo(service, email, 'Verify your email address');
     expect((await service.anonymous.post('/api/auth/email/verify', { token: toOld.token }, 401)).error).toBe(
       'invalid_token',
     );
@@ -234,10 +234,10 @@ describe('updating a user', () => {
 
   test('with a corrected email sends the invitation there, and revokes the one sent to the wrong address', async () => {
     const user = await add();
-    const toStranger = await mailTo(service, user.email, 'Your log-in');
+    const toStranger = await mailTo(service, user.email, 'Your account');
     const email = address();
     await school.admin.put(`/api/users/${user.id}`, { email });
-    const toUser = await mailTo(service, email, 'Your log-in');
+    const toUser = await mailTo(service, email, 'Your account');
     await service.anonymous.post(
       '/api/auth/password/reset',
       { token: toStranger.token, password: 'the password of a stranger' },
@@ -249,7 +249,7 @@ describe('updating a user', () => {
 
   test('with the same email sends nothing and keeps it verified', async () => {
     const user = await add({ password: testPassword });
-    const { token } = await mailTo(service, user.email, 'Verify your e-mail address');
+    const { token } = await mailTo(service, user.email, 'Verify your email address');
     await service.anonymous.post('/api/auth/email/verify', { token });
     const { data } = await school.admin.put<User>(`/api/users/${user.id}`, {
       email: user.email.toUpperCase(),

@@ -411,7 +411,7 @@ test('notification settings save channels, quiet hours and limits', async () => 
   await page.getByLabel('Start', { exact: true }).fill('22:00');
   await page.getByLabel('End', { exact: true }).fill('22:00');
   await button(page, 'Save changes').click();
-  await page.getByText('End must not be the start').waitFor();
+  await page.getByText('End must differ from start').waitFor();
   await page.getByLabel('End', { exact: true }).fill('06:30');
   await page.getByLabel('Emails per address').fill('5');
   await button(page, 'Save changes').click();

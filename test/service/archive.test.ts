@@ -244,10 +244,10 @@ describe('an invalid import', () => {
     const edited = async (database: TestDatabase, change: Parameters<typeof withHeader>[0]) =>
       refusal(database, await changed('edited.gz', withHeader(change)));
     expect(await edited(service.database, ({ tenant }) => (tenant['created_at'] = '2020-01-01T00:00:00Z'))).toMatch(
-      /of this database is another one/,
+      /of this database is a different school/,
     );
     expect(await edited(service.database, ({ tenant }) => (tenant['id'] = 900_000))).toMatch(
-      /The subdomain .* belongs to another school/,
+      /Another school of this database has the subdomain/,
     );
     expect(await edited(elsewhere.database, (header) => (header.plan = 'Unheard of'))).toMatch(
       /There is no plan called Unheard of/,
@@ -256,7 +256,7 @@ describe('an invalid import', () => {
       /Update the service first/,
     );
     expect(await edited(elsewhere.database, ({ tenant }) => (tenant['schema_version'] = 1))).toMatch(
-      /The tables of the file are not those of version 1/,
+      /The tables of the file differ from those of schema version 1/,
     );
     expect({ service: await everything(service.database), elsewhere: await everything(elsewhere.database) }).toEqual(
       there,

@@ -38,12 +38,12 @@ const login = (email: string, password: string) =>
     body: { tenant_id: school.id, email, password },
   });
 
-describe('an e-mail', () => {
+describe('an email', () => {
   test('invites a user without a password, and its link sets one, once', async () => {
     const email = 'invited@mail.example';
     await addUser(email);
-    const mail = await mailTo(service, email, 'Your log-in');
-    expect(mail.subject).toMatch(/^School \d+: Your log-in$/);
+    const mail = await mailTo(service, email, 'Your account');
+    expect(mail.subject).toMatch(/^School \d+: Your account$/);
     expect(mail.text).toContain(`${service.url}/password/choose#token=${mail.token}`);
     expect(mail.text).toContain('Hello Ida Invited,');
     expect(mail.text).toContain('The link works once, for 7 days.');
@@ -57,10 +57,10 @@ describe('an e-mail', () => {
     expect((await login(email, 'other-password')).status).toBe(401);
   });
 
-  test('stands in its file as it is read: no line is broken, so that links can be copied, and letters are letters', async () => {
+  test('is stored without line breaks in links and without encoded letters', async () => {
     const email = 'renee@mail.example';
     await school.admin.post('/api/users', { email, first_name: 'Renée', last_name: 'Müller-Łukasz', phone: null }, 201);
-    const { token } = await mailTo(service, email, 'Your log-in');
+    const { token } = await mailTo(service, email, 'Your account');
     const [file = ''] = (await service.outbox(0)).filter((eml) => eml.includes(token));
     const [, text = '', html = ''] = file.split(/^--.*\r?\n/m);
     const link = `${service.url}/password/choose#token=${token}`;
@@ -73,7 +73,7 @@ describe('an e-mail', () => {
     const email = 'verified@mail.example';
     const { data: user } = await addUser(email, testPassword);
     expect(user.email_verified).toBe(false);
-    const mail = await mailTo(service, email, 'Verify your e-mail address');
+    const mail = await mailTo(service, email, 'Verify your email address');
     const link = /http\S+/.exec(mail.text)?.[0] ?? '';
     expect(link).toBe(`${service.url}/api/auth/email/verify?token=${mail.token}`);
     const answer = await fetch(link);
@@ -96,13 +96,13 @@ describe('an e-mail', () => {
     expect((await login(email, 'second-password')).status).toBe(200);
   });
 
-  test('does not go to an address that nobody has', async () => {
+  test('is not sent to an address without a user', async () => {
     await service.anonymous.post('/api/auth/password/forgot', { tenant_id: school.id, email: 'nobody@mail.example' });
     await queueIsEmpty(service);
     expect(await mailsTo(service, 'nobody@mail.example')).toEqual([]);
   });
 
-  test('reaches an invited operator of the platform too', async () => {
+  test('is sent to an invited operator too', async () => {
     const [operator] = await service.database.query<{ id: string }>(
       "insert into platform.user_account (email, first_name, last_name) values ('new-operator@mail.example', 'Opa', 'Rator') returning id",
     );
@@ -110,7 +110,7 @@ describe('an e-mail', () => {
       "select graphile_worker.add_job('send_email', json_build_object('tenant_id', null, 'user_id', $1::bigint, 'kind', 'invitation'))",
       [operator?.id],
     );
-    const mail = await mailTo(service, 'new-operator@mail.example', 'Your log-in');
+    const mail = await mailTo(service, 'new-operator@mail.example', 'Your account');
     await service.anonymous.post('/api/auth/password/reset', { token: mail.token, password: 'operator-password' });
     const answer = await service.anonymous.send('POST', '/api/auth/login', {
       body: { is_platform: true, email: 'new-operator@mail.example', password: 'operator-password' },
@@ -118,7 +118,7 @@ describe('an e-mail', () => {
     expect(answer.status).toBe(200);
   });
 
-  test('left neither an address nor a name nor a token in the queue on its way', async () => {
+  test('leaves no address, name or token in the queue', async () => {
     await queueIsEmpty(service);
     const jobs = (await service.database.query<{ job: string }>('select job from public.seen')).map(({ job }) => job);
     const tokens = (await service.outbox(1)).flatMap((eml) =>

@@ -1,6 +1,7 @@
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, beforeEach, expect, test } from '@jest/globals';
 import { testDatabase, type TestDatabase } from '../support/server/database.ts';
 import { type Program, startProgram } from '../support/server/processes.ts';
@@ -25,7 +26,7 @@ afterEach(async () => {
   for (const program of programs) program.kill('SIGKILL');
   await Promise.all(programs.map(({ ended }) => ended));
   await fcm.close();
-  // A killed process' connections are gone a moment after it.
+  // Postgres closes the connections of a killed process with a short delay.
   await until(
     async () =>
       (
@@ -38,7 +39,7 @@ afterEach(async () => {
   await rm(folder, { recursive: true, force: true });
 });
 
-/** A worker in a process of its own. */
+/** A worker in a separate process. */
 async function worker(): Promise<Program> {
   const env = {
     DATABASE_URL: database.url,
@@ -86,7 +87,7 @@ function slowAfter(quick: number): () => void {
   return release;
 }
 
-test('one that is killed in the middle: another goes on within a minute, sends what was not confirmed, and nothing again that was', async () => {
+test('after a kill another worker continues within a minute and sends only what was not confirmed', async () => {
   slowAfter(37);
   await message();
   const first = await worker();
@@ -109,14 +110,14 @@ test('one that is killed in the middle: another goes on within a minute, sends w
   expect(fcm.taken).toHaveLength(120);
 });
 
-test('one that is told to stop in the middle finishes what is under way, writes it down, and leaves the rest to another at once', async () => {
+test('a worker that is stopped finishes the deliveries in progress, stores their results, and leaves the rest to another', async () => {
   const release = slowAfter(10);
   await message();
   const first = await worker();
   await until(() => fcm.taken.length === 30 || undefined);
   first.kill('SIGTERM');
   await first.prints(/Stopping/);
-  await new Promise((done) => setTimeout(done, 300));
+  await sleep(300);
   release();
   const { code, stdout, stderr } = await first.ended;
   expect([code, fcm.taken.length, await count('sent'), await count('pending')]).toEqual([0, 30, 30, 70]);
@@ -129,18 +130,18 @@ test('one that is told to stop in the middle finishes what is under way, writes 
   expect(stdout + stderr).not.toMatch(/secret-token|Zoe|test\.example|BEGIN PRIVATE/);
 });
 
-test('a result that the database can not take for a moment is written down when it can, and nothing is sent twice', async () => {
+test('a result that cannot be stored at first is stored later, and nothing is sent twice', async () => {
   const release = slowAfter(5);
   await message();
   await worker();
   await until(() => fcm.taken.length === 25 || undefined);
   await database.query(
-    `revoke execute on function core.delivery_done(bigint, bigint, text, text, boolean) from school_worker`,
+    `revoke execute on function core.delivery_save_result(bigint, bigint, text, text, boolean) from school_worker`,
   );
   release();
-  await new Promise((done) => setTimeout(done, 1000));
+  await sleep(1000);
   await database.query(
-    `grant execute on function core.delivery_done(bigint, bigint, text, text, boolean) to school_worker`,
+    `grant execute on function core.delivery_save_result(bigint, bigint, text, text, boolean) to school_worker`,
   );
   await until(async () => (await count('sent')) === 100 || undefined);
   expect(fcm.taken.map(({ token }) => token).sort()).toEqual(allTokens);

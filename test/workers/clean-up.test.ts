@@ -4,7 +4,7 @@ import { serviceWithSchool } from '../support/server/service.ts';
 
 const { service, school } = await serviceWithSchool();
 
-test('clean-up takes expired sessions, links, throttles and answers, and nothing else', async () => {
+test('clean-up deletes expired sessions, links, throttles and answers, and nothing else', async () => {
   const { database } = service;
   await queueIsEmpty(service);
   await database.query(

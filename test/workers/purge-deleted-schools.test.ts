@@ -32,13 +32,13 @@ beforeEach(async () => {
     await school.admin.post('/api/students', { first_name: 'Ada', last_name, class_id: classId }, 201);
 });
 
-/** The operator deletes the school; then so much time has passed. */
+/** Deletes the school as an operator, this long ago. */
 async function deleted(age: string, { id }: School = school): Promise<void> {
   await operator.delete(`/api/platform/tenants/${id}`);
   await database.query('update platform.tenant set deleted_at = deleted_at - $2::interval where id = $1', [id, age]);
 }
 
-/** Runs the job in the worker of the service, to its end. */
+/** Runs the job in the worker of the service and waits for it. */
 async function runJob(): Promise<void> {
   const [job] = await database.query<{ id: string }>("select id from graphile_worker.add_job('purge_tenants')");
   await until(
@@ -49,7 +49,7 @@ async function runJob(): Promise<void> {
   expect(await database.query('select last_error from graphile_worker.jobs where id = $1', [job?.id])).toEqual([]);
 }
 
-/** Runs the task itself, as one more worker. */
+/** Runs the task in this process, like another worker. */
 async function runTask(folder = exports): Promise<void> {
   const pool = rolePool('school_worker', database.url, undefined, 2);
   try {
@@ -60,7 +60,7 @@ async function runTask(folder = exports): Promise<void> {
         sendEmail: () => Promise.reject(new Error('no e-mail is sent by this task')),
         push: {
           platforms: [],
-          carrier: () => '',
+          serviceName: () => '',
           send: () => Promise.reject(new Error('nor is a push')),
           close: () => undefined,
         },
@@ -88,7 +88,7 @@ const trail = async ({ id }: School = school) =>
 const credentials = () => ({ subdomain: school.subdomain, email: school.adminEmail, password: testPassword });
 
 describe('a deleted school', () => {
-  test('is left alone for TENANT_RETENTION_DAYS, and is after them in a file and nowhere else', async () => {
+  test('is kept for TENANT_RETENTION_DAYS, and is then only in its export file', async () => {
     await deleted('29 days 23 hours');
     const before = await contents(database, school.schema);
     await runJob();
@@ -107,7 +107,7 @@ describe('a deleted school', () => {
     expect(await database.query('select from platform.one_time_token where tenant_id = $1', [school.id])).toEqual([]);
   });
 
-  test('that was purged keeps its row, its subdomain and its audit trail, and refuses to be restored by naming the import', async () => {
+  test('that was purged keeps its row, its subdomain and its audit log; restoring it is refused with a hint to import it', async () => {
     await deleted('31 days');
     await runJob();
     const [file = ''] = await files();
@@ -135,7 +135,7 @@ describe('a deleted school', () => {
     expect((await operator.post('/api/platform/tenants', taken, 409)).error).toBe('conflict');
   });
 
-  test('that was purged is for its users as if it had never been, and holds up neither readiness nor migration', async () => {
+  test('that was purged does not exist for its users, and blocks neither readiness nor migration', async () => {
     await deleted('31 days');
     const { token } = school.admin;
     await runJob();
@@ -161,7 +161,7 @@ describe('a deleted school', () => {
     await database.query('select core.clean_up()');
   });
 
-  test('comes back by the import of its file, row for row, and its users log in again', async () => {
+  test('is complete after the import of its file, and its users can log in again', async () => {
     await deleted('31 days');
     const before = await contents(database, school.schema);
     await runJob();
@@ -208,7 +208,7 @@ describe('a deleted school', () => {
     await anonymous.login(credentials());
   });
 
-  test('that was restored is left alone, however long ago it was deleted', async () => {
+  test('that was restored is not purged, however long ago it was deleted', async () => {
     await deleted('300 days');
     await operator.post(`/api/platform/tenants/${school.id}/restore`);
     await runJob();
@@ -217,7 +217,7 @@ describe('a deleted school', () => {
     await anonymous.login(credentials());
   });
 
-  test('that is restored while its file is written is left alone, and the file goes', async () => {
+  test('that is restored while its file is written is not purged, and the file is removed', async () => {
     await deleted('31 days');
     await withOwner(database.url, async (client) => {
       // The row is locked as by the restoring operator, who commits only when the purge waits for it.
@@ -238,7 +238,7 @@ describe('a deleted school', () => {
 });
 
 describe('two workers', () => {
-  test('that purge at the same moment purge each school once', async () => {
+  test('that purge at the same time purge each school once', async () => {
     const others = [school, await service.school(), await service.school()];
     for (const each of others) await deleted('31 days', each);
     await Promise.all([runTask(), runTask(), runTask(), runJob()]);
@@ -252,7 +252,7 @@ describe('two workers', () => {
     }
   });
 
-  test('leave a school to whoever holds its lock', async () => {
+  test('skip a school that another worker has locked', async () => {
     await deleted('31 days');
     await withOwner(database.url, async (client) => {
       await client.query('select pg_advisory_lock_shared(core.tenant_lock_key($1))', [school.id]);
@@ -266,7 +266,7 @@ describe('two workers', () => {
 });
 
 describe('a purge that fails', () => {
-  test('to write the file has dropped nothing, and the school can be restored', async () => {
+  test('to write the file drops nothing, and the school can be restored', async () => {
     await deleted('31 days');
     const before = await contents(database, school.schema);
     const blocked = join(dataDir, 'blocked');
@@ -277,8 +277,8 @@ describe('a purge that fails', () => {
     await anonymous.login(credentials());
   });
 
-  test('after the file, before the tables are gone, is finished by the next run, with that file', async () => {
-    // More tables than are dropped at a time.
+  test('after writing the file is finished by the next run, with the same file', async () => {
+    // More tables than one call drops.
     for (let n = 0; n < 40; n++)
       await database.query(`create table ${school.schema}.more_${n} (id integer primary key)`);
     await deleted('31 days');
@@ -302,7 +302,7 @@ describe('a purge that fails', () => {
     expect(await trail()).toEqual(['tenant.create', 'tenant.delete', 'tenant.purge']);
   });
 
-  test('for one school is told, and does not hold up the others', async () => {
+  test('for one school is reported, and does not stop the others', async () => {
     const second = await service.school();
     await deleted('31 days');
     await deleted('31 days', second);
@@ -317,7 +317,7 @@ describe('a purge that fails', () => {
 });
 
 describe("the worker's role", () => {
-  test('can neither read, mark nor drop a school that is in service or was deleted a day ago', async () => {
+  test('can neither read, mark nor drop a school that is active or was deleted a day ago', async () => {
     for (const prepare of [() => Promise.resolve(), () => deleted('1 day')]) {
       await prepare();
       await acting(database.url, 'school_worker', {}, async (worker) => {

@@ -45,14 +45,14 @@ afterAll(() => new Promise<void>((done) => smtp.close(() => done())));
 const messageTo = (address: string) => until(() => received.find(({ to }) => to.includes(address)));
 const tokenOf = (content: string) => /token=(?:3D)?([\w-]+)/.exec(content.replaceAll('=\r\n', ''))?.[1] ?? '';
 
-test('a message goes out by SMTP from the address of the settings, with a link that works', async () => {
+test('a message is sent by SMTP from the configured address, with a working link', async () => {
   const { content, from } = await messageTo(school.adminEmail);
   expect(from).toBe('school@valley.example');
   expect(content).toMatch(/^From: Green Valley <school@valley\.example>\r$/m);
   expect((await fetch(`${service.url}/api/auth/email/verify?token=${tokenOf(content)}`)).status).toBe(200);
 });
 
-test('a refused message stays in the queue, which keeps the reason but not the address, and goes out once at the next attempt', async () => {
+test('a rejected message stays in the queue, with the reason but without the address, and is sent once at the next attempt', async () => {
   const email = 'grey@list.example';
   // The next attempt is due in seconds, which a slow machine may have slept over: here it waits until it is called.
   await service.database.query(`

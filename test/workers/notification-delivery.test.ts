@@ -105,19 +105,19 @@ interface Job {
   payload: { from_id: number; to_id: number; only: number[] | null };
   seconds: number;
 }
-/** The jobs that wait. */
+/** The waiting jobs. */
 const jobs = () =>
   service.database.query<Job & Record<string, unknown>>(
     `select j.id, j.payload, extract(epoch from j.run_at - now())::float8 as seconds from graphile_worker._private_jobs j
      join graphile_worker._private_tasks t on t.id = j.task_id where t.identifier = 'deliver' and j.locked_at is null order by j.id`,
   );
-/** Waits for as many jobs for what is left of others. */
+/** Waits until there are this many jobs for postponed deliveries. */
 const left = (count = 1) =>
   until(async () => {
     const found = (await jobs()).filter(({ payload }) => payload.only);
     return found.length === count ? found : undefined;
   });
-/** Has what waits done now. */
+/** Makes waiting jobs ready now. */
 const hurry = () =>
   service.database.query(
     `select graphile_worker.reschedule_jobs(array(select j.id from graphile_worker._private_jobs j
@@ -137,7 +137,7 @@ const deviceIsThere = async (id: number) =>
   (await service.database.query(`select from ${school.schema}.device where id = $1`, [id])).length === 1;
 
 describe('a push', () => {
-  test('goes to each device of a user by the service of its platform, with what the app needs, and under one stable name', async () => {
+  test('is sent to each device of a user by the service of its platform, with the data for the app and a stable id', async () => {
     const user = await aUser();
     const [android, ios, laptop] = [await phone(user), await phone(user, 'ios'), await browser(user)];
     await send([user], { channels: ['in_app', 'push'], action_url: '/sports', message: 'Bring «shoes» & <water> 🥤' });
@@ -178,7 +178,7 @@ describe('a push', () => {
     expect(fcm.grants()).toBe(1);
   });
 
-  test('that is longer than services take is shortened, at the end of a letter', async () => {
+  test('that is too long for the service is shortened, not within a character', async () => {
     const user = await aUser();
     const [android, laptop] = [await phone(user), await browser(user)];
     await send([user], { message: '👩‍🏫"\n'.repeat(700) });
@@ -190,7 +190,7 @@ describe('a push', () => {
     }
   });
 
-  test('is tried again when a service says so, as late as it says, while the others go out; the device knows it by its name', async () => {
+  test('is retried when and after as long as the service says, while others are sent; the id stays the same', async () => {
     const [user, other] = [await aUser(), await aUser()];
     const [busy, free, laptop] = [await phone(user), await phone(other), await browser(user)];
     fcm.behave([{ status: 429, headers: { 'Retry-After': '600' } }, {}], busy.token);
@@ -218,7 +218,7 @@ describe('a push', () => {
     expect(new Set(web.to(laptop.path).map(({ topic }) => topic)).size).toBe(1);
   });
 
-  test('is tried at growing intervals after an error or a cut connection, and fails with its reason at the eighth', async () => {
+  test('is retried with growing delays after an error or a lost connection, and fails at the eighth attempt', async () => {
     const user = await aUser();
     const { token, id } = await phone(user);
     fcm.behave([{ status: 500 }, { isCut: true }, { status: 502, body: '<html>' }, { status: 500 }], token);
@@ -245,7 +245,7 @@ describe('a push', () => {
     expect(await deviceIsThere(id)).toBe(true);
   });
 
-  test('that is not answered in ten seconds keeps nobody else waiting', async () => {
+  test('that gets no answer within ten seconds does not delay others', async () => {
     const [user, other] = [await aUser(), await aUser()];
     const silent = await phone(user);
     for (let n = 0; n < 30; n++) await phone(other);
@@ -264,7 +264,7 @@ describe('a push', () => {
     await done(user);
   });
 
-  test('is not tried with all of a batch where nobody answers', async () => {
+  test('is postponed without an attempt when the service has stopped answering', async () => {
     const user = await aUser();
     for (let n = 0; n < 90; n++) await phone(user);
     const before = fcm.taken.length;
@@ -279,7 +279,7 @@ describe('a push', () => {
     expect(new Set((await done(user)).map(({ status }) => status))).toEqual(new Set(['sent']));
   });
 
-  test('fetches a new token when FCM takes the old one no longer, and goes out with that', async () => {
+  test('gets a new access token when FCM rejects the old one, and is sent with it', async () => {
     const user = await aUser();
     const { token } = await phone(user);
     const grants = fcm.grants();
@@ -292,7 +292,7 @@ describe('a push', () => {
     expect([fcm.grants() - grants, fcm.to(token).length]).toEqual([1, 1]);
   });
 
-  describe('to a device that is no more', () => {
+  describe('to a device that no longer exists', () => {
     const badToken = 'The registration token is not a valid FCM registration token';
     const violation = (field: string) => ({
       '@type': 'type.googleapis.com/google.rpc.BadRequest',
@@ -321,14 +321,17 @@ describe('a push', () => {
       await until(async () => (await rowsOf(user)).length === 3 || undefined);
     });
 
-    test.each([404, 410])('the service of a browser answers %i: fails, and it is removed', async (status) => {
-      const user = await aUser();
-      const { id, path } = await browser(user);
-      web.behave({ status }, path);
-      await send([user]);
-      expect(await done(user)).toMatchObject([{ status: 'failed', reason: 'web_gone', device_id: null }]);
-      expect(await deviceIsThere(id)).toBe(false);
-    });
+    test.each([404, 410])(
+      'fails and removes the device when the push service of a browser answers %i',
+      async (status) => {
+        const user = await aUser();
+        const { id, path } = await browser(user);
+        web.behave({ status }, path);
+        await send([user]);
+        expect(await done(user)).toMatchObject([{ status: 'failed', reason: 'web_gone', device_id: null }]);
+        expect(await deviceIsThere(id)).toBe(false);
+      },
+    );
 
     test.each([
       ['an address that is wrong', { status: 404, body: 'Not found' }, 'fcm_404'],
@@ -358,7 +361,7 @@ describe('a push', () => {
     expect(web.to(to.path)).toEqual([]);
   });
 
-  test('is taken at the status that came, whatever becomes of the rest of the answer', async () => {
+  test('counts by its status, even if the body of the answer is incomplete', async () => {
     const user = await aUser();
     const { token } = await phone(user);
     fcm.behave({ headers: { 'Content-Length': '1000' }, body: 'x'.repeat(100) }, token);
@@ -367,7 +370,7 @@ describe('a push', () => {
     expect((await done(user)).map(({ status }) => status)).toEqual(['sent', 'sent']);
   }, 30_000);
 
-  test('to a browser that was stored before anybody looked at it goes nowhere', async () => {
+  test('is not sent to an invalid subscription that was stored before validation existed', async () => {
     const user = await aUser();
     const keys = web.browser().subscription.keys;
     for (const token of [
@@ -390,7 +393,7 @@ describe('a push', () => {
     expect(web.to(path)).toHaveLength(1);
   });
 
-  test('goes to nobody who has the device now and had it not then, nor to a device or user that is gone', async () => {
+  test('is not sent to a later owner of the device, nor to a removed device or user', async () => {
     const [before, after, gone, away] = [await aUser(), await aUser(), await aUser(), await aUser()];
     const [moved, removed, kept] = [await phone(before), await phone(gone), await phone(away)];
     const release = await hold();
@@ -407,7 +410,7 @@ describe('a push', () => {
     expect([...fcm.to(moved.token), ...fcm.to(removed.token), ...fcm.to(kept.token)]).toEqual([]);
   });
 
-  test('is dropped when operators close the channel before it goes out', async () => {
+  test('is dropped when operators switch the channel off before it is sent', async () => {
     const user = await aUser();
     const { token } = await phone(user);
     const release = await hold();
@@ -452,7 +455,7 @@ describe('a push', () => {
     expect(fcm.to(token)).toEqual([]);
   });
 
-  test('of a school whose tables are gone is no job that fails', async () => {
+  test('of a purged school does not fail its job', async () => {
     await service.database.query(
       `select graphile_worker.add_job('deliver', '{"tenant_id": 999999, "from_id": 1, "to_id": 9}')`,
     );
@@ -485,7 +488,7 @@ describe('a push', () => {
     expect(fcm.to(token)).toHaveLength(1);
   });
 
-  test('waits for it also when quiet hours began after it was queued, or before it is tried again', async () => {
+  test('waits also when quiet hours began after it was queued, or before a retry', async () => {
     const user = await aUser();
     const { token } = await phone(user);
     const utc = (hours: number) => new Date(Date.now() + hours * 3600_000).toISOString().slice(11, 16);
@@ -520,7 +523,7 @@ describe('a push', () => {
   });
 });
 
-describe('an e-mail', () => {
+describe('an email', () => {
   const to = (address: string) => mails.filter((mail) => mail.to.includes(address));
   /** The text and the HTML of a message. */
   const parts = (content: string) => {
@@ -539,7 +542,7 @@ describe('an e-mail', () => {
       });
   };
 
-  test('has the name of the school as its sender, and says in text and HTML what was said, nothing of it as HTML', async () => {
+  test('has the name of the school as its sender, and its text and HTML show the message with HTML escaped', async () => {
     const email = `${unique('reader')}@people.example`;
     const user = await aUser({ email });
     await send([user], {
@@ -568,7 +571,7 @@ describe('an e-mail', () => {
     expect(html).not.toContain('<script>');
   });
 
-  test('that is refused for now goes out once at the next attempt; for good it fails with its code, and the queue names nobody', async () => {
+  test('that is rejected temporarily is sent at the next attempt; permanently, it fails with its code; the queue has no names', async () => {
     const [grey, unknown] = [
       await aUser({ email: 'grey@people.example' }),
       await aUser({ email: 'unknown@people.example' }),

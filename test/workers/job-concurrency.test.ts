@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, beforeEach, describe, expect, test } from '@jest/globals';
 import { rolePool } from '../../src/database/pool.ts';
 import type { Email } from '../../workers/email.ts';
@@ -22,13 +23,13 @@ afterEach(async () => {
 async function worker(
   sendEmail: (email: Email) => Promise<void>,
   concurrency: number,
-  lookEveryMs?: number,
+  crashCheckMs?: number,
 ): Promise<Worker> {
   const pool = rolePool('school_worker', database.url, undefined, concurrency + 4);
   const started = await startWorker(
     workerContext(pool, sendEmail),
     concurrency,
-    lookEveryMs === undefined ? {} : { lookEveryMs },
+    crashCheckMs === undefined ? {} : { crashCheckMs },
   );
   return {
     isAlive: () => started.isAlive(),
@@ -39,7 +40,7 @@ async function worker(
   };
 }
 
-/** Invites that many users. */
+/** Queues invitations for this many users. */
 async function invite(count: number): Promise<string[]> {
   const rows = await database.query<{ email: string }>(
     `with invited as (
@@ -50,7 +51,7 @@ async function invite(count: number): Promise<string[]> {
   return rows.map((row) => row.email).sort();
 }
 
-/** The e-mails in the queue, whatever else the clock has put there. */
+/** The email jobs in the queue, without scheduled jobs. */
 const jobs = () =>
   database.query<{ attempts: number; locked: boolean }>(
     "select attempts, locked_at is not null as locked from graphile_worker.jobs where task_identifier = 'send_email'",
@@ -79,7 +80,7 @@ describe('the queue', () => {
     expect(new Set(sent.map(([which]) => which))).toEqual(new Set([0, 1]));
   });
 
-  test('is left in order by a worker that stops: the job under way is finished, the next one stays for another worker', async () => {
+  test('stays consistent when a worker stops: it finishes its running job and leaves the next one to another worker', async () => {
     const sent: string[] = [];
     let begin: () => void = () => undefined;
     let release: () => void = () => undefined;
@@ -95,7 +96,7 @@ describe('the queue', () => {
     let hasStopped = false;
     const stopped = first.stop().then(() => (hasStopped = true));
     // A worker that does not wait has the time to show it; one that waits is not done, however slow the machine.
-    await new Promise((done) => setTimeout(done, 200));
+    await sleep(200);
     expect({ hasStopped, sent }).toEqual({ hasStopped: false, sent: [] });
     release();
     await stopped;
@@ -111,7 +112,7 @@ describe('the queue', () => {
     expect(sent.sort()).toEqual(emails);
   });
 
-  test('gives back the jobs of a worker that is gone, and leaves those of one that lives, however long they take', async () => {
+  test('unlocks the jobs of a crashed worker, but not those of a running one, however long they take', async () => {
     const sent: string[] = [];
     let release: () => void = () => undefined;
     const mayEnd = new Promise<void>((done) => (release = done));
@@ -133,8 +134,8 @@ describe('the queue', () => {
       50,
     );
     await until(() => sent.length === 2 || undefined);
-    // Time enough for many looks at the one that lives.
-    await new Promise((done) => setTimeout(done, 1000));
+    // Time for many checks of the running worker.
+    await sleep(1000);
     expect(sent).toEqual([slow, orphan]);
     release();
     await emptyQueue();
@@ -142,7 +143,7 @@ describe('the queue', () => {
     expect(sent).toEqual([slow, orphan]);
   });
 
-  test('has one job for what is left of deliveries, in the place of the one that is under way, which never runs again', async () => {
+  test('has one job for the remaining deliveries, which replaces the running job', async () => {
     const add = async () =>
       (
         await database.query<{ id: string }>(
@@ -154,7 +155,7 @@ describe('the queue', () => {
         `select j.payload, j.priority from graphile_worker._private_jobs j join graphile_worker._private_tasks t on t.id = j.task_id where t.identifier = 'deliver'`,
       );
     const again = (id: string | undefined) =>
-      database.query('select core.deliver_again($1, $2, $3)', [
+      database.query('select core.replace_deliver_job($1, $2, $3)', [
         id,
         school.id,
         JSON.stringify([{ from_id: 3, to_id: 9, only: [3, 9], run_at: '2100-01-01' }]),
@@ -178,7 +179,7 @@ describe('the queue', () => {
     expect(await deliveries()).toEqual([{ payload: { tenant_id: school.id, from_id: 1, to_id: 2 }, priority: 10 }]);
   });
 
-  test('takes from a request only the jobs of the list, always for the school of the request', async () => {
+  test('accepts from a request only listed tasks, always for the school of the request', async () => {
     const queue = (task: string, payload = '{}', key: string | null = null) =>
       `select core.enqueue('${task}', '${payload}', ${key === null ? 'null' : `'${key}'`})`;
     await acting(

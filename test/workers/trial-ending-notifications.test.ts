@@ -28,7 +28,7 @@ async function daysLeft(days: number, hour = 8): Promise<[string, string, string
   return rows.map(({ email, title, message }) => [email, title, message]);
 }
 
-test('admins hear of it with 7, 3 and 1 days left, once each, by name of the day', async () => {
+test('admins are notified with 7, 3 and 1 days left, once each', async () => {
   expect(await daysLeft(9)).toEqual([]);
   const [[who, title, message] = []] = await daysLeft(7);
   expect([who, title]).toEqual([school.adminEmail, 'Your trial ends in 7 days']);
@@ -45,13 +45,13 @@ test('admins hear of it with 7, 3 and 1 days left, once each, by name of the day
   expect(rows).toHaveLength(3);
 });
 
-test('a day that the worker missed is made up for on the next, and a trial that is prolonged counts anew', async () => {
+test('a missed day is made up for on the next one, and an extended trial counts anew', async () => {
   expect((await daysLeft(6)).map(([, words]) => words)).toEqual(['Your trial ends in 6 days']);
   expect((await daysLeft(2)).map(([, words]) => words)).toEqual(['Your trial ends in 2 days']);
   expect((await daysLeft(5)).map(([, words]) => words)).toEqual(['Your trial ends in 5 days']);
 });
 
-test('having heard with 7 days left they hear of the same end again with 3, and with 1', async () => {
+test('admins who were notified with 7 days left are notified again with 3, and with 1', async () => {
   for (const [days, before] of [
     [3, [7]],
     [1, [7, 3]],
@@ -67,7 +67,7 @@ test('having heard with 7 days left they hear of the same end again with 3, and 
   }
 });
 
-test('nobody hears of it before seven in the morning, nor in a school that has subscribed, is suspended or switched it off', async () => {
+test('nobody is notified before 7:00, nor in a school that has subscribed, is suspended or has switched the event off', async () => {
   expect(await daysLeft(3, 6)).toEqual([]);
   await school.admin.put('/api/notifications/events/trial.ending', { is_enabled: false });
   expect(await daysLeft(3)).toEqual([]);
@@ -79,7 +79,7 @@ test('nobody hears of it before seven in the morning, nor in a school that has s
   expect(await daysLeft(1)).toEqual([]);
 });
 
-test('a school at which it fails, or that is yet to be migrated, keeps no other from hearing of it', async () => {
+test('a failure at one school, or one that is not migrated, does not stop the others', async () => {
   const trial = { trial_ends_at: new Date(Date.now() + 3 * 86_400_000).toISOString() };
   const [broken, behind, whole] = [
     await service.school(trial),
@@ -87,7 +87,7 @@ test('a school at which it fails, or that is yet to be migrated, keeps no other 
     await service.school(trial),
   ];
   const ids = [broken.id, behind.id, whole.id];
-  // 12:00 there, whenever this runs.
+  // It is 12:00 there, whenever the test runs.
   await service.database.query('update platform.tenant set time_zone = $2 where id = any ($1)', [
     ids,
     `<X>${new Date().getUTCHours() - 12}`,
@@ -105,7 +105,9 @@ test('a school at which it fails, or that is yet to be migrated, keeps no other 
     return job?.last_error ?? undefined;
   });
   expect(error).toMatch(
-    new RegExp(`^It failed at 1 of \\d+ schools, at ${broken.id}: relation "daily_run" does not exist`),
+    new RegExp(
+      `^core.notify_trial_ending failed for 1 of \\d+ schools. School ${broken.id}: relation "daily_run" does not exist`,
+    ),
   );
   expect(
     await service.database.query(`select from ${whole.schema}.notification where type = 'trial.ending'`),

@@ -125,7 +125,7 @@ function parts(content: string): { type: string; head: string; body: Buffer }[] 
   });
 }
 
-test('it goes to the parent in the name of the school, in text and HTML, with the invoice as a PDF', async () => {
+test('a reminder is sent to the parent in the name of the school, as text and HTML, with the invoice as a PDF', async () => {
   const invoice = await add();
   const { data } = await remind(invoice.id);
   expect(data.last_reminded_at).not.toBeNull();
@@ -139,7 +139,7 @@ test('it goes to the parent in the name of the school, in text and HTML, with th
     'Hello Chidi <Okafor>,',
     `Invoice: ${invoice.invoice_number}`,
     'Student: Zoë <Núñez>',
-    'To pay: €1,234.50',
+    'Open balance: €1,234.50',
     'Grüne <Schule> & "Co", Tal',
     '+49 1',
   ])
@@ -159,7 +159,7 @@ test('it goes to the parent in the name of the school, in text and HTML, with th
   for (const words of [invoice.invoice_number, 'Zoë <Núñez>', '€1,234.50']) expect(pages).toContain(words);
 });
 
-test('two requests on a day send one message, also when they arrive together, and answer the same', async () => {
+test('two requests on the same day send one reminder, also concurrently, and return the same', async () => {
   const invoice = await add();
   const answers = await race(
     service.database,
@@ -172,7 +172,7 @@ test('two requests on a day send one message, also when they arrive together, an
   expect(answers.map(({ data }) => data)).toEqual(Array(4).fill(answers[0]?.data));
   await queueIsEmpty(service);
   expect(sentTo(parent)).toHaveLength(1);
-  // The day after it is another reminder.
+  // The next day there is another reminder.
   await service.database.query(
     `update ${school.schema}.invoice_reminder set sent_on = sent_on - 1 where invoice_id = $1`,
     [invoice.id],
@@ -181,7 +181,7 @@ test('two requests on a day send one message, also when they arrive together, an
   await until(() => sentTo(parent)[1]);
 });
 
-test('without a parent it goes to the student, then to their log-in; without any address it is refused', async () => {
+test('without a parent a reminder is sent to the student, or to the address of the user account; without any it is refused', async () => {
   const own = `own${serial}@home.example`;
   const { id } = await add({ student_id: await student({ email: own }) });
   await remind(id);
@@ -201,7 +201,7 @@ test('without a parent it goes to the student, then to their log-in; without any
   ]);
 });
 
-test('a draft, a paid and a void invoice are not reminded of', async () => {
+test('no reminder is sent for a draft, a paid or a void invoice', async () => {
   const [draft, paid, gone] = [await add({ status: 'draft' }), await add(), await add()];
   await school.admin.post('/api/fees/payments', { invoice_id: paid.id, amount: 1234.5, method: 'cash' }, 201);
   await school.admin.delete(`${path}/${gone.id}`);
@@ -214,7 +214,7 @@ test('a draft, a paid and a void invoice are not reminded of', async () => {
   }
 });
 
-/** Keeps jobs from being taken until it is called back. */
+/** Blocks workers from taking jobs until the returned function is called. */
 async function hold(): Promise<() => Promise<void>> {
   await service.database.query(`
     create or replace function public.hold() returns trigger language plpgsql as $$ begin new.run_at := now() + interval '1 hour'; return new; end $$;
@@ -227,7 +227,7 @@ async function hold(): Promise<() => Promise<void>> {
   };
 }
 
-test('what was paid or voided before it was sent is not sent; what is sent is what it is then', async () => {
+test('no reminder is sent if the invoice was paid or voided meanwhile; the content is current when it is sent', async () => {
   const release = await hold();
   const [paid, gone, part] = [
     await add(),
@@ -240,12 +240,12 @@ test('what was paid or voided before it was sent is not sent; what is sent is wh
   await school.admin.post('/api/fees/payments', { invoice_id: part.id, amount: 1234, method: 'cash' }, 201);
   await release();
   const { content } = await one(`late${serial}@home.example`);
-  expect(parts(content)[0]?.body.toString()).toContain('Paid: €1,234.00\nTo pay: €0.50'.replaceAll('\n', '\r\n'));
+  expect(parts(content)[0]?.body.toString()).toContain('Paid: €1,234.00\nOpen balance: €0.50'.replaceAll('\n', '\r\n'));
   await queueIsEmpty(service);
   expect(sentTo(parent)).toEqual([]);
 });
 
-test('nothing is sent for a school that was suspended meanwhile', async () => {
+test('no reminder is sent if the school was suspended meanwhile', async () => {
   const release = await hold();
   const { id } = await add();
   await remind(id);
@@ -259,7 +259,7 @@ test('nothing is sent for a school that was suspended meanwhile', async () => {
   }
 });
 
-test('a refused message is tried again and goes out once, and neither an address nor a name stood in the queue', async () => {
+test('a rejected reminder is retried and sent once, and the queue has neither an address nor a name', async () => {
   const email = `grey${serial}@list.example`;
   const { id } = await add({ student_id: await student({ parent_email: email }) });
   await remind(id);

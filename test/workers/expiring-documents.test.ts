@@ -13,7 +13,7 @@ beforeEach(async () => {
   await queueIsEmpty(service);
 });
 
-/** Makes it that hour at the school, runs the task; answers who was told what since. */
+/** Sets the local time of the school, runs the task, and returns the new notifications. */
 async function told(hour = 8): Promise<[string, string, string][]> {
   const offset = hour - new Date().getUTCHours();
   await service.database.query('update platform.tenant set time_zone = $2 where id = $1', [
@@ -30,7 +30,7 @@ async function told(hour = 8): Promise<[string, string, string][]> {
     .sort(([, a], [, b]) => (a < b ? -1 : 1));
 }
 
-test('who runs transport hears of each paper once at each step, and of all that are due at once', async () => {
+test('transport managers are notified of each expiring document once per reminder', async () => {
   const bus = await fleet.addBus({
     registration_number: 'KA-01',
     insurance_expires_on: day(5),
@@ -39,20 +39,22 @@ test('who runs transport hears of each paper once at each step, and of all that 
   const driver = await fleet.addDriver({ name: 'Ama', license_expires_on: day(-3) });
   const [licence, insurance, ...more] = await told();
   expect([licence?.slice(0, 2), insurance?.slice(0, 2), more]).toEqual([
-    [manager, 'The driving licence of Ama runs out'],
-    [manager, 'The insurance of bus KA-01 runs out'],
+    [manager, 'The driving licence of Ama expires'],
+    [manager, 'The insurance of bus KA-01 expires'],
     [],
   ]);
-  expect(licence?.[2]).toMatch(/^The driving licence of Ama runs out on \d+ [A-Z][a-z]+ \d{4}, [234] days ago\.$/);
+  expect(licence?.[2]).toMatch(
+    /^The driving licence of Ama has the expiry date \d+ [A-Z][a-z]+ \d{4} \([234] days ago\)\.$/,
+  );
   expect(await told()).toEqual([]);
 
   await fleet.admin.put(`/api/transport/buses/${bus}`, { insurance_expires_on: day(-5) });
   await fleet.admin.put(`/api/transport/drivers/${driver}`, { license_expires_on: day(90) });
-  expect((await told()).map(([, title]) => title)).toEqual(['The insurance of bus KA-01 runs out']);
+  expect((await told()).map(([, title]) => title)).toEqual(['The insurance of bus KA-01 expires']);
   expect(await told()).toEqual([]);
 });
 
-test('nobody hears of it before seven in the morning, nor in a school that has no transport or switched it off', async () => {
+test('nobody is notified before 7:00, nor in a school that lacks transport or has switched the event off', async () => {
   await fleet.addBus({ registration_number: 'KA-02', insurance_expires_on: day(5) });
   expect(await told(6)).toEqual([]);
   await service.operator.put(`/api/platform/tenants/${fleet.school.id}`, { feature_flags: { transport: false } });

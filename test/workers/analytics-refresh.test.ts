@@ -31,7 +31,7 @@ beforeEach(async () => {
   );
 });
 
-/** Changes a school, and has Postgres say at once how many rows that were: it does so within seconds by itself. */
+/** Changes a school and flushes the row counters of Postgres, which would otherwise take seconds. */
 const change = (statement: string, { schema }: BareTenant = school) =>
   database.query(`${statement.replaceAll('@', `${schema}.`)}; select pg_stat_force_next_flush()`);
 
@@ -55,7 +55,7 @@ const refreshedAt = async ({ id }: BareTenant = school) =>
     await database.query<{ at: Date | null }>('select refreshed_at as at from mart.school where tenant_id = $1', [id])
   )[0]?.at?.getTime() ?? 0;
 
-/** Lets so many workers do what is queued. */
+/** Runs the queued jobs with this many workers. */
 async function work(workers = 1): Promise<{ task: string; failed: boolean }[]> {
   const done: { task: string; failed: boolean }[] = [];
   const events: WorkerEvents = new EventEmitter();
@@ -86,7 +86,7 @@ async function work(workers = 1): Promise<{ task: string; failed: boolean }[]> {
   return done;
 }
 
-test('a look queues the schools that have changed since their facts were read, and no others, which are up to date by that', async () => {
+test('the job queues only the schools that have changed since their refresh, and marks the others as refreshed', async () => {
   const other = await provision(database);
   expect((await look())?.due).toBeGreaterThanOrEqual(2);
   expect(await queued()).toEqual(expect.arrayContaining([school.id, other.id]));
@@ -111,7 +111,7 @@ test('a look queues the schools that have changed since their facts were read, a
   expect(await look()).toMatchObject({ due: 0 });
 });
 
-test('only what has changed is read, and only rows that are others are written', async () => {
+test('a refresh runs only the queries of changed tables and writes only changed rows', async () => {
   expect(await refresh(database, school.id)).toMatchObject({ enrollments: 1, classes: 1, academic_years: 1, fees: 0 });
   const again = async () =>
     (await database.query<{ written: unknown }>('select core.analytics_refresh($1) as written', [school.id]))[0]
@@ -126,7 +126,7 @@ test('only what has changed is read, and only rows that are others are written',
   expect(await refresh(database, school.id)).toMatchObject({ attendance_days: 0, enrollments: 0 });
 });
 
-test('each day and each version of the functions is another look, since months end and fees become overdue', async () => {
+test('a new day or a new version of the functions makes every school due for a refresh', async () => {
   await refresh(database, school.id);
   expect(await look()).toMatchObject({ due: expect.any(Number) });
   await work();
@@ -139,7 +139,7 @@ test('each day and each version of the functions is another look, since months e
   expect(await queued()).toEqual([school.id]);
 });
 
-test('another time zone is another look: days begin and end at other times', async () => {
+test('a changed time zone makes the school due for a refresh', async () => {
   await look();
   await work();
   await database.query("update platform.tenant set time_zone = 'Africa/Lagos' where id = $1", [school.id]);
@@ -147,9 +147,9 @@ test('another time zone is another look: days begin and end at other times', asy
   expect(await queued()).toContain(school.id);
 });
 
-test('each part watches every table that it reads, so that no change is missed', async () => {
+test('each query watches every table that it reads', async () => {
   const parts = await database.query<{ name: string; watched: string[]; query: string }>(
-    'select name, watched, query from core.analytics_part order by place',
+    'select name, watched, query from core.analytics_part order by refresh_order',
   );
   for (const { name, watched, query } of parts) {
     // Written with the fee that it belongs to; read whenever something else was.
@@ -172,7 +172,7 @@ test('each part watches every table that it reads, so that no change is missed',
   }
 });
 
-test('two workers share the work, and no school is read by both at once', async () => {
+test('two workers share the schools and never refresh the same one at once', async () => {
   const schools = [school];
   for (let n = 0; n < 20; n++) schools.push(await provision(database));
   await look();
@@ -195,7 +195,7 @@ test('two workers share the work, and no school is read by both at once', async 
   expect(await refresh(database, school.id)).not.toBeNull();
 });
 
-test('a school at which it fails keeps its facts with their old time, and the others are read', async () => {
+test('a failed refresh keeps the old data and time of the school, and the other schools are refreshed', async () => {
   const other = await provision(database);
   await look();
   await work();
@@ -214,7 +214,7 @@ test('a school at which it fails keeps its facts with their old time, and the ot
   ]);
   const [job] = await database.query<{ error: string }>('select last_error as error from graphile_worker.jobs');
   expect(job?.error).toMatch(
-    new RegExp(`^The facts of 1 of 2 schools could not be read, of school ${String(school.id)}: .*timetable_slot`),
+    new RegExp(`^The refresh failed for 1 of 2 schools. School ${String(school.id)}: .*timetable_slot`),
   );
   expect(await refreshedAt()).toBe(before);
   expect(
@@ -234,7 +234,7 @@ test('a school at which it fails keeps its facts with their old time, and the ot
   ).toEqual([{ students: 2 }]);
 });
 
-test('a school that is yet to be migrated, or being migrated, is left as it is', async () => {
+test('a school that is not migrated, or being migrated, is skipped', async () => {
   await refresh(database, school.id);
   const bare = await register(database);
   expect(await refresh(database, bare.id)).toBeNull();
@@ -257,7 +257,7 @@ test('a school that is yet to be migrated, or being migrated, is left as it is',
   await database.query('delete from platform.tenant where id = $1', [bare.id]);
 });
 
-test('the facts of a school that is deleted wait for its return, and are removed when it is purged', async () => {
+test('the data of a deleted school stays until the school is purged', async () => {
   await refresh(database, school.id);
   const count = async () =>
     (
@@ -279,7 +279,7 @@ test('the facts of a school that is deleted wait for its return, and are removed
   expect(await look()).toMatchObject({ purged: 0 });
 });
 
-test('what a school has forgotten of its messages stays in the facts', async () => {
+test('message statistics stay after the school has deleted its old messages', async () => {
   await change("insert into @user_account (email, first_name, last_name) values ('uma@example.org', 'Uma', 'User')");
   await change(
     "insert into @notification (user_id, title, message, created_at) values (1, 'Old', 'Old', now() - interval '80 days'), (1, 'New', 'New', now())",
@@ -295,7 +295,7 @@ test('what a school has forgotten of its messages stays in the facts', async () 
   ).toEqual([{ is_old: true, messages: 1 }]);
 });
 
-test('an operator reads the facts of all schools or of one anew by hand', async () => {
+test('an operator refreshes all schools, or one, from the command line', async () => {
   await database.query("update mart.school set seen = '{}'");
   const run = (...args: string[]) =>
     runProgram('src/cli/main.ts', ['analytics', 'refresh', ...args], { DATABASE_URL: database.url });

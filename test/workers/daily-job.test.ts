@@ -32,7 +32,7 @@ const set = (fields: string, id = school.id) =>
   database.query(`update platform.tenant set ${fields} where id = $1`, [id]);
 const one = async <T>(text: string, values: unknown[] = []) =>
   Object.values((await database.query(text, values))[0] ?? {})[0] as T;
-/** A day from today on, at the school. */
+/** The date this many days from today, at the school. */
 const day = (offset = 0) =>
   one<string>('select ((now() at time zone time_zone)::date + $1::integer)::text from platform.tenant where id = $2', [
     offset,
@@ -91,7 +91,7 @@ const jobs = (task: string) =>
     [task],
   );
 
-/** All steps of a day, as a worker takes them. */
+/** Runs all steps of a day, as a worker does. */
 async function work(
   on: string,
   atATime = 500,
@@ -106,8 +106,9 @@ async function work(
   return steps;
 }
 
-describe('it is time', () => {
-  const dayAt = (zone: string, at: string) => one<string | null>('select core.daily_day($1, $2)::text', [zone, at]);
+describe('the daily run is due', () => {
+  const dayAt = (zone: string, at: string) =>
+    one<string | null>('select core.daily_run_date($1, $2)::text', [zone, at]);
 
   test.each([
     ['Europe/Berlin', '2026-01-10T04:59:59Z', '2026-01-10T05:00:00Z', '2026-01-10'],
@@ -122,11 +123,11 @@ describe('it is time', () => {
     expect([await dayAt(zone, before), await dayAt(zone, at)]).toEqual([null, expected]);
   });
 
-  test('once for each day of a year in any zone, at the first quarter of an hour from six on', async () => {
+  test('once for each day of a year in any time zone, at the first quarter of an hour from 6:00', async () => {
     const days = await database.query(
       `select z as zone, count(distinct d.day)::integer as days, min(d.first)::text as earliest, max(d.first)::text as latest
        from unnest('{UTC,Europe/Berlin,Europe/London,America/St_Johns,Australia/Lord_Howe,Asia/Kathmandu,Africa/Casablanca,America/Santiago,Pacific/Auckland}'::text[]) z,
-         lateral (select core.daily_day(z, at) as day, min(at at time zone z)::time as first
+         lateral (select core.daily_run_date(z, at) as day, min(at at time zone z)::time as first
                   from generate_series(timestamptz '2026-01-01T00:00Z', '2026-12-31T23:45Z', '15 minutes') at group by 1) d
        where d.day between '2026-01-02' and '2026-12-30' group by 1`,
     );
@@ -136,11 +137,11 @@ describe('it is time', () => {
   });
 });
 
-describe('the queue gets a job', () => {
+describe('a job is queued', () => {
   const queue = (at: string) => one<number>('select core.daily_queue($1)', [at]);
   const queued = async () => (await jobs('daily_school')).map(({ payload }) => [payload['tenant_id'], payload['day']]);
 
-  test('for each school where it is time, once, until the work of the day is done; also later on that day', async () => {
+  test('once for each school where the daily run is due, until it is done, also later that day', async () => {
     const east = await provision(database);
     await set(`time_zone = 'Asia/Tokyo'`, east.id);
     await set(`time_zone = 'America/Lima'`);
@@ -161,7 +162,7 @@ describe('the queue gets a job', () => {
     expect((await queued()).at(-1)).toEqual([school.id, '2026-05-05']);
   });
 
-  test('for no school that is suspended, deleted, without the feature or behind its migrations; the work itself stops there too', async () => {
+  test('for no school that is suspended, deleted, without the feature or not migrated; a running job stops there too', async () => {
     await students(1);
     await pass('invoice', await invoices(5), -1);
     for (const [fields, back] of [
@@ -188,7 +189,7 @@ describe('the queue gets a job', () => {
     await migration.end();
   });
 
-  test('again when a worker died at it, which the queue does not know yet', async () => {
+  test('again when the worker of the first job has crashed, even while the queue still shows it as running', async () => {
     await queue('2026-05-05T12:00:00Z');
     await database.query(
       `update graphile_worker._private_jobs set locked_at = now(), locked_by = 'dead', attempts = 1`,
@@ -204,8 +205,8 @@ describe('the queue gets a job', () => {
   });
 });
 
-describe('overdue', () => {
-  test('is what is open when its day has passed, where the school is', async () => {
+describe('marking as overdue', () => {
+  test('applies to open invoices after their due date in the time zone of the school', async () => {
     // Where today is another day than in UTC, at any time of the day.
     const zone = await one<string>(
       `select case when extract(hour from now() at time zone 'UTC') < 12 then 'Pacific/Pago_Pago' else 'Pacific/Kiritimati' end`,
@@ -236,7 +237,7 @@ describe('overdue', () => {
     ]);
   });
 
-  test('are student fees too, in as many steps as they need; one that is paid or waived is not', async () => {
+  test('applies to student fees too, in as many steps as needed, but not to paid or waived ones', async () => {
     const { schema } = school;
     await students(12);
     await database.query(
@@ -275,7 +276,7 @@ describe('overdue', () => {
 });
 
 describe('an overdue invoice', () => {
-  test('is reminded of on the day after its due date, then every seven days, for sixty days', async () => {
+  test('gets a reminder on the day after its due date, then every seven days, for sixty days', async () => {
     await students(1);
     const [id = 0] = await invoices(10);
     await pass('invoice', [id], 0);
@@ -296,7 +297,7 @@ describe('an overdue invoice', () => {
     );
   });
 
-  test('waits seven days after a reminder that somebody asked for, but for one before it was overdue; a day that was missed is caught up', async () => {
+  test('gets no reminder within seven days of a manual one, unless that was before it was overdue; a missed day is made up for', async () => {
     await students(1);
     const [asked = 0] = await invoices(-3);
     const [early = 0] = await invoices(-1);
@@ -313,7 +314,7 @@ describe('an overdue invoice', () => {
     expect(today).not.toContain(old);
   });
 
-  test('is told to the student in the app too, when the reminder goes out, where the student has a log-in', async () => {
+  test('also notifies the student in the app if the student has a user account', async () => {
     const { schema } = school;
     await set('feature_flags = \'{"notifications": true}\'');
     await students(2);
@@ -333,7 +334,7 @@ describe('an overdue invoice', () => {
     ]);
   });
 
-  test('is not reminded of when the school has switched it off, or nobody has an address; the day is done all the same', async () => {
+  test('gets no reminder if the school has switched reminders off or nobody has an address; the day still counts as done', async () => {
     await students(3, 'null');
     await invoices(-1, 3);
     expect(await work(await day(), 2)).toBe(2);
@@ -348,8 +349,8 @@ describe('an overdue invoice', () => {
   });
 });
 
-describe('two at once', () => {
-  test('do the same steps, and each invoice gets one reminder and one job', async () => {
+describe('two concurrent daily runs', () => {
+  test('of the same school create one reminder and one job for each invoice', async () => {
     await students(300);
     await invoices(-1, 300);
     const clients = await Promise.all(
@@ -372,7 +373,7 @@ describe('two at once', () => {
     expect([keys.length, new Set(keys).size]).toEqual([300, 300]);
   });
 
-  test('as workers leave a school to one of them, and each reminder goes out once, with those of no other day', async () => {
+  test('by two workers: one of them does the school, and each reminder is sent once', async () => {
     await students(8);
     await invoices(-1, 8);
     const sent: string[] = [];
@@ -400,7 +401,7 @@ describe('two at once', () => {
   });
 });
 
-describe('a worker that is killed at it', () => {
+describe('a worker that is killed during a daily run', () => {
   let folder: string;
   let programs: Program[] = [];
   beforeEach(async () => {
@@ -434,7 +435,7 @@ describe('a worker that is killed at it', () => {
     return program;
   };
 
-  test('has done what it wrote down; the next one goes on from there, and nothing comes twice or is left out', async () => {
+  test('leaves its committed steps; the next worker continues, and no reminder is doubled or missing', async () => {
     const { schema } = school;
     await students(1200);
     await pass('invoice', await invoices(5, 1200), -1);
