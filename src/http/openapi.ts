@@ -433,16 +433,16 @@ export function openapiDocument(
   });
 }
 
-const texts = new Map<string, string>();
+const documents = new Map<string, ReturnType<typeof openapiDocument>>();
 
-/** The document as JSON; made once for the services of one process that have the same operations. */
+/** The document as JSON. Services of one process that have the same operations share it, whatever their addresses are. */
 export function openapiText(
   resources: readonly Resource[],
   operations: ReadonlyMap<string, Operation>,
-  publicUrl?: string,
+  publicUrl = '/',
 ): string {
-  const key = JSON.stringify([publicUrl, ...operations.values()]);
-  const text = texts.get(key) ?? JSON.stringify(openapiDocument(resources, operations, publicUrl));
-  texts.set(key, text);
-  return text;
+  const key = JSON.stringify([...operations.values()]);
+  const document = documents.get(key) ?? openapiDocument(resources, operations);
+  documents.set(key, document);
+  return JSON.stringify({ ...document, servers: [{ url: publicUrl }] });
 }
