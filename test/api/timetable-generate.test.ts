@@ -445,7 +445,7 @@ describe('on a busy machine', () => {
 describe('while a generate runs', () => {
   test('the API answers others', async () => {
     const school = await hard();
-    const running = generate(school, { time_limit_seconds: 3 });
+    const running = generate(school, { time_limit_seconds: 2 });
     await until(async () => (await turns(school)).length === 1 || undefined);
     const state = { isOver: false, answered: 0 };
     void running.finally(() => (state.isOver = true));
@@ -477,7 +477,7 @@ describe('while a generate runs', () => {
   test('two more of the school wait, the others are told so at once', async () => {
     const school = await hard();
     const state = { isOver: false };
-    const first = generate(school, { effort: 60, time_limit_seconds: 3 }).finally(() => (state.isOver = true));
+    const first = generate(school, { effort: 60, time_limit_seconds: 2 }).finally(() => (state.isOver = true));
     await until(async () => (await turns(school)).length === 1 || undefined);
     const others = Array.from({ length: 20 }, async () => {
       const { status, error } = await school.admin.send('POST', path, {
