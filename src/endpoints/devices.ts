@@ -11,7 +11,7 @@ const token = text(4096).meta({
 const platform = z.enum(['ios', 'android', 'web']);
 
 const DeviceInput = z.strictObject({ token, platform }).meta({ id: 'DeviceInput' });
-const Device = z.object({ id, token: z.string(), platform, ...timestamps }).meta({ id: 'Device' });
+export const Device = z.object({ id, token: z.string(), platform, ...timestamps }).meta({ id: 'Device' });
 
 /** A browser names the address that it wants messages from: only the push services that are known get any. */
 async function register({ params, call, services }: Exchange): Promise<string> {

@@ -40,7 +40,7 @@ interface Fault {
   message: string;
 }
 
-const Report = z
+export const Report = z
   .object({
     dry_run: z.boolean(),
     rows: z.int().meta({ description: 'Rows below the header that hold something.' }),

@@ -29,7 +29,7 @@ const TemplateChange = z.strictObject(fields).partial().meta({
   description: 'Any of the fields of a template; those that are not named stay.',
 });
 
-const Template = z
+export const Template = z
   .object({
     id,
     name: z.string(),

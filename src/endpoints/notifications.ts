@@ -42,7 +42,7 @@ const actionUrl = text(500)
   .refine(isAddress, 'must be a path of the app, like /fees, or begin with https://')
   .meta({ description: 'What it opens: a path of the app, or an https address.', examples: ['/fees'] });
 
-const Notification = z
+export const Notification = z
   .object({
     id,
     title: z.string(),

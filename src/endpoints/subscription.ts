@@ -7,7 +7,7 @@ const features = z
   .meta({ description: 'The features of the plan; flags of the school may override them.' });
 const usage = z.object({ used: z.int(), limit: z.int() });
 
-const Subscription = z
+export const Subscription = z
   .object({
     status: z.enum(['trialing', 'active', 'past_due', 'cancelled']),
     plan: z.object({ id, name: z.string(), price_monthly: z.number(), features }),

@@ -30,7 +30,7 @@ const bus = {
   fitness_expires_on: date.nullable(),
   is_active: z.boolean(),
 };
-const Bus = z.object({ ...bus, ...timestamps }).meta({ id: 'Bus' });
+export const Bus = z.object({ ...bus, ...timestamps }).meta({ id: 'Bus' });
 
 const route = z.object({
   id,
@@ -50,7 +50,7 @@ const route = z.object({
   drop_count: z.int().meta({ description: 'How many ride home.' }),
 });
 
-const BusDetail = z
+export const BusDetail = z
   .object({
     ...bus,
     route: route.nullable().meta({ description: 'The route that it runs today; the first, where there are several.' }),

@@ -20,7 +20,7 @@ const DriverChange = z
   .partial()
   .meta({ id: 'DriverChange', description: 'Any of the fields of a driver; those that are not named stay.' });
 
-const Driver = z
+export const Driver = z
   .object({
     id,
     name: z.string(),
@@ -83,7 +83,7 @@ const Staff = z
 const trips = z
   .int()
   .meta({ description: 'Ways to and from school in a week, on its working days, as far as somebody rides.' });
-const Workload = z
+export const Workload = z
   .object({
     staff_id: id,
     name: z.string(),

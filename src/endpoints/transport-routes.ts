@@ -27,7 +27,7 @@ const RouteChange = z
   .meta({ id: 'RouteChange', description: 'Any of the fields of a route; those that are not named stay.' });
 
 const count = z.int().nullable().meta({ description: 'Null to a student.' });
-const Route = z
+export const Route = z
   .object({
     id,
     name: z.string(),
@@ -102,7 +102,7 @@ const StopChange = z.strictObject(stopFields).partial().meta({
   description: 'Any of the fields of a stop; those that are not named stay, and so does the route.',
 });
 
-const Stop = z
+export const Stop = z
   .object({
     id,
     route_id: id,

@@ -4,7 +4,7 @@ import { clock, date, days, Deleted, id, optionalText, page, pathId, timestamps 
 
 const name = z.string().nullable();
 
-const ScheduledRoute = z
+export const ScheduledRoute = z
   .object({
     date,
     day_of_week: z.int().meta({ description: '1 is Monday.' }),
@@ -69,7 +69,7 @@ const Exception = z
   })
   .meta({ id: 'RouteException' });
 
-const Conflicts = z
+export const Conflicts = z
   .object({
     has_conflict: z.boolean(),
     conflicts: z.array(
@@ -181,7 +181,7 @@ const AssignmentChange = z.strictObject(assignmentFields).partial().meta({
   description: 'Any of the fields; those that are not named stay, and so does the route.',
 });
 
-const Assignment = z
+export const Assignment = z
   .object({
     id,
     bus_id: id,

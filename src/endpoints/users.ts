@@ -30,7 +30,7 @@ const UserChange = z
   .partial()
   .meta({ id: 'UserChange', description: 'Any of the fields of a user; those that are not named stay.' });
 
-const User = z
+export const User = z
   .object({
     id,
     email: z.string(),

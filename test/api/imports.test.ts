@@ -10,17 +10,12 @@ import { mailTo } from '../support/fakes/mail.ts';
 import { fileForm, png } from '../support/fixtures/pictures.ts';
 import { type School, serviceWithSchool, unique } from '../support/server/service.ts';
 import { checksums } from '../support/database/traces.ts';
+import type { OutputOf } from '../support/client/output.ts';
+import type { Report as ReportSchema } from '../../src/endpoints/imports.ts';
 
 const { service, school } = await serviceWithSchool();
 
-interface Report {
-  dry_run: boolean;
-  rows: number;
-  valid: number;
-  created: number;
-  errors: { row: number | null; column: string | null; message: string }[];
-  ids: number[];
-}
+type Report = OutputOf<typeof ReportSchema>;
 
 interface Student extends Record<string, unknown> {
   id: number;

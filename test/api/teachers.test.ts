@@ -5,66 +5,23 @@ import { ids, inOrder, plain, walk } from '../support/client/pages.ts';
 import { raw } from '../support/client/raw.ts';
 import { steadyDay } from '../support/fixtures/days.ts';
 import { type School, serviceWithSchool, unique } from '../support/server/service.ts';
+import type { OutputOf } from '../support/client/output.ts';
+import type {
+  AvailabilitySlot as AvailabilitySlotSchema,
+  Leave as LeaveSchema,
+  TaughtClass as TaughtClassSchema,
+  Teacher as TeacherSchema,
+  Workload as WorkloadSchema,
+} from '../../src/endpoints/teachers.ts';
 
 await steadyDay();
 const { service, school } = await serviceWithSchool();
 const other = await service.school();
 
-interface Teacher {
-  id: number;
-  first_name: string;
-  last_name: string;
-  email: string | null;
-  phone: string | null;
-  employee_number: string | null;
-  qualification: string | null;
-  specialization: string | null;
-  joined_on: string | null;
-  date_of_birth: string | null;
-  gender: string | null;
-  address: string | null;
-  is_active: boolean;
-  user_id: number | null;
-  max_periods_per_day: number | null;
-  max_periods_per_week: number | null;
-  deleted_at: string | null;
-  created_at: string;
-  updated_at: string;
-}
-
-interface Leave {
-  id: number;
-  teacher_id: number;
-  teacher_name: string;
-  leave_type: string;
-  start_date: string;
-  end_date: string;
-  days: number;
-  reason: string | null;
-  status: string;
-  decided_by: number | null;
-  decided_by_name: string | null;
-  decided_at: string | null;
-  decision_note: string | null;
-  created_at: string;
-  updated_at: string;
-}
-
-interface Cell {
-  day_of_week: number;
-  period: number;
-  is_available: boolean;
-}
-
-interface Workload {
-  teacher_id: number;
-  max_periods_per_day: number | null;
-  max_periods_per_week: number | null;
-  assigned_periods: number;
-  planned_periods: number;
-  per_day: { day_of_week: number; periods: number }[];
-  is_over_limit: boolean;
-}
+type Teacher = OutputOf<typeof TeacherSchema>;
+type Leave = OutputOf<typeof LeaveSchema>;
+type Cell = OutputOf<typeof AvailabilitySlotSchema>;
+type Workload = OutputOf<typeof WorkloadSchema>;
 
 interface Slot {
   slot_id: number;
@@ -778,16 +735,7 @@ describe('/me', () => {
   });
 });
 
-interface TaughtClass {
-  class_id: number;
-  class_name: string;
-  grade_id: number;
-  grade_name: string;
-  academic_year_id: number;
-  is_class_teacher: boolean;
-  subjects: string[];
-  student_count: number;
-}
+type TaughtClass = OutputOf<typeof TaughtClassSchema>;
 
 describe('/me/classes', () => {
   test('are the classes of this year with what one teaches there, who is in them, and no other class', async () => {

@@ -5,6 +5,8 @@ import type { Answer } from '../support/client/client.ts';
 import { race } from '../support/client/race.ts';
 import { type School, serviceWithSchool } from '../support/server/service.ts';
 import { until } from '../support/client/until.ts';
+import type { OutputOf } from '../support/client/output.ts';
+import type { Generated as GeneratedSchema } from '../../src/endpoints/timetable.ts';
 
 const { service } = await serviceWithSchool();
 
@@ -15,34 +17,7 @@ interface Cell {
   day_of_week: number;
   period: number;
 }
-interface Named extends Cell {
-  id: number | null;
-  class_name: string;
-  subject_name: string;
-  teacher_name: string;
-}
-interface Generated {
-  status: string;
-  placed: number;
-  removed: number;
-  over_capacity: { path: string; message: string }[];
-  unplaced: {
-    class_id: number;
-    class_name: string;
-    subject_name: string;
-    teacher_id: number | null;
-    teacher_name: string | null;
-    missing: number;
-    reason: string;
-    message: string;
-  }[];
-  seconds: number;
-  figures: { spread_excess: number; class_gaps: number; teacher_gaps: number };
-  seed: number;
-  effort: number;
-  is_cut_short: boolean;
-  slots: Named[];
-}
+type Generated = OutputOf<typeof GeneratedSchema>;
 
 const path = '/api/timetable/generate';
 const rows = <R extends Record<string, unknown>>(text: string, values?: unknown[]) =>
