@@ -115,7 +115,7 @@ function fromDatabase(thrown: Error): ApiError | undefined {
     }
     const known = fromPostgres[thrown.code];
     if (known) return known(thrown, constrainedColumn(thrown));
-    if (invalidValue.test(thrown.code))
+    if (thrown.code.startsWith("22"))
       return new ApiError('validation_error', 'A value is out of range or not of its type.', { cause: thrown });
   }
   if (unavailable.test(codeOf(thrown)) || unavailableMessage.test(thrown.message)) {

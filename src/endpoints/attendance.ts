@@ -31,7 +31,7 @@ const AttendanceInput = z
   })
   .meta({ id: 'AttendanceInput' });
 
-const Marked = z
+export const Marked = z
   .object({
     class_id: id,
     date,
@@ -55,7 +55,7 @@ const corrections = z
   )
   .meta({ description: 'What the mark was before each correction, the oldest first.' });
 
-const AttendanceMark = z
+export const AttendanceMark = z
   .object({
     id: id.nullable().meta({ description: 'Null while the student is not marked.' }),
     student_id: id,
@@ -90,7 +90,7 @@ const MarkableClass = z
 
 const summary = z.object({ ...counts, total: z.int(), attendance_rate: attendanceRate });
 
-const StudentAttendance = z
+export const StudentAttendance = z
   .object({
     student_id: id,
     student_name: z.string(),
@@ -114,7 +114,7 @@ const StudentAttendance = z
   })
   .meta({ id: 'StudentAttendance' });
 
-const ClassRegister = z
+export const ClassRegister = z
   .object({
     class_id: id,
     class_name: z.string(),
@@ -141,7 +141,7 @@ const ClassRegister = z
   })
   .meta({ id: 'ClassRegister' });
 
-const CalendarDay = z
+export const CalendarDay = z
   .object({
     date,
     day_of_week: dayOfWeek,

@@ -33,7 +33,7 @@ const UserContext = z
   })
   .meta({ id: 'UserContext' });
 
-const LoginAnswer = z
+export const LoginAnswer = z
   .object({
     access_token: z.string(),
     user: UserContext,

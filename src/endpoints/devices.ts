@@ -11,7 +11,7 @@ const token = text(4096).meta({
 const platform = z.enum(['ios', 'android', 'web']);
 
 const DeviceInput = z.strictObject({ token, platform }).meta({ id: 'DeviceInput' });
-const Device = z.object({ id, token: z.string(), platform, ...timestamps }).meta({ id: 'Device' });
+export const Device = z.object({ id, token: z.string(), platform, ...timestamps }).meta({ id: 'Device' });
 
 /**
  * Registers a device. The endpoint of a browser is chosen by the client, so only those of allowed push services are

@@ -57,7 +57,7 @@ const FeeStructureChange = z
 const component = { id, name: z.string(), amount, frequency };
 const FeeComponent = z.object({ ...component, fee_structure_id: id, ...timestamps }).meta({ id: 'FeeComponent' });
 
-const FeeStructure = z
+export const FeeStructure = z
   .object({
     id,
     name: z.string(),

@@ -9,9 +9,9 @@ const figures = {
   overdue: amount.meta({ description: 'The part of outstanding whose due date has passed.' }),
   waived: amount,
 };
-const Source = z.object({ count: z.int(), ...figures });
+export const Source = z.object({ count: z.int(), ...figures });
 
-const FinanceSummary = z
+export const FinanceSummary = z
   .object({
     academic_year_id: id,
     academic_year_name: z.string(),

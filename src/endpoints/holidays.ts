@@ -17,7 +17,7 @@ const HolidayChange = z
   .partial()
   .meta({ id: 'HolidayChange', description: 'Any of the fields of a holiday; those that are not named stay.' });
 
-const Holiday = z
+export const Holiday = z
   .object({
     id,
     name: z.string(),

@@ -40,7 +40,7 @@ interface RowError {
   message: string;
 }
 
-const Report = z
+export const Report = z
   .object({
     dry_run: z.boolean(),
     rows: z.int().meta({ description: 'The number of rows below the header that are not empty.' }),

@@ -34,7 +34,7 @@ const TemplateChange = z.strictObject(fields).partial().meta({
   description: 'The fields to change. Omitted fields stay as they are.',
 });
 
-const Template = z
+export const Template = z
   .object({
     id,
     name: z.string(),

@@ -47,7 +47,7 @@ const actionUrl = text(500)
   .refine(isSafeUrl, 'must be a path of the app, such as /fees, or begin with https://')
   .meta({ description: 'What the notification opens: a path of the app, or an https URL.', examples: ['/fees'] });
 
-const Notification = z
+export const Notification = z
   .object({
     id,
     title: z.string(),

@@ -14,7 +14,7 @@ const RoleInput = z
   })
   .meta({ id: 'RoleInput' });
 
-const Role = z
+export const Role = z
   .object({
     id,
     name: z.string(),
@@ -27,7 +27,7 @@ const Role = z
   })
   .meta({ id: 'Role' });
 
-const Permission = z
+export const Permission = z
   .object({ id, name: z.string().meta({ examples: ['student.read'] }), description: z.string() })
   .meta({ id: 'Permission' });
 

@@ -7,7 +7,7 @@ const features = z
   .meta({ description: 'The features of the plan. Flags of the school can override them.' });
 const usage = z.object({ used: z.int(), limit: z.int() });
 
-const Subscription = z
+export const Subscription = z
   .object({
     status: z.enum(['trialing', 'active', 'past_due', 'cancelled']),
     plan: z.object({ id, name: z.string(), price_monthly: z.number(), features }),
@@ -30,11 +30,9 @@ const Plans = z
       max_teachers: z.int(),
       features,
       is_current: z.boolean().meta({ description: 'Whether this is the current plan of the school.' }),
-      is_available: z
-        .boolean()
-        .meta({
-          description: 'Whether the school can switch to it: not the current plan, and its limits are not exceeded.',
-        }),
+      is_available: z.boolean().meta({
+        description: 'Whether the school can switch to it: not the current plan, and its limits are not exceeded.',
+      }),
     }),
   )
   .meta({ id: 'SubscriptionPlans', description: 'Sorted by price.' });

@@ -30,7 +30,7 @@ const UserChange = z
   .partial()
   .meta({ id: 'UserChange', description: 'Fields of a user. Omitted fields are not changed.' });
 
-const User = z
+export const User = z
   .object({
     id,
     email: z.string(),

@@ -293,12 +293,9 @@ function describe(
             .string()
             .optional()
             .meta({ description: 'One byte range of the file.', examples: ['bytes=0-1023'] }),
-          'If-Range': z
-            .string()
-            .optional()
-            .meta({
-              description: 'The ETag that Range refers to. If the file has changed, the whole file is returned.',
-            }),
+          'If-Range': z.string().optional().meta({
+            description: 'The ETag that Range refers to. If the file has changed, the whole file is returned.',
+          }),
         }
       : {}),
     ...(endpoint.isStream
@@ -312,12 +309,9 @@ function describe(
       : {}),
     ...(honorsIfMatch(endpoint, operation)
       ? {
-          'If-Match': z
-            .string()
-            .optional()
-            .meta({
-              description: 'The ETag of the version that you read. If the record has changed since, the answer is 412.',
-            }),
+          'If-Match': z.string().optional().meta({
+            description: 'The ETag of the version that you read. If the record has changed since, the answer is 412.',
+          }),
         }
       : {}),
     ...(operation.idempotent
@@ -430,16 +424,16 @@ export function openapiDocument(
   });
 }
 
-const texts = new Map<string, string>();
+const documents = new Map<string, ReturnType<typeof openapiDocument>>();
 
-/** The document as JSON. Cached, because tests run several services with the same operations in one process. */
+/** The document as JSON. Services of one process that have the same operations share it, whatever their addresses are. */
 export function openapiText(
   resources: readonly Resource[],
   operations: ReadonlyMap<string, Operation>,
-  publicUrl?: string,
+  publicUrl = '/',
 ): string {
-  const key = JSON.stringify([publicUrl, ...operations.values()]);
-  const text = texts.get(key) ?? JSON.stringify(openapiDocument(resources, operations, publicUrl));
-  texts.set(key, text);
-  return text;
+  const key = JSON.stringify([...operations.values()]);
+  const document = documents.get(key) ?? openapiDocument(resources, operations);
+  documents.set(key, document);
+  return JSON.stringify({ ...document, servers: [{ url: publicUrl }] });
 }

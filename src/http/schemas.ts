@@ -162,12 +162,10 @@ export const money = z
   .meta({ description: 'An amount of money with at most 2 decimals.', examples: [250.5] });
 
 /** An amount of money in a response; 0 or negative (a reversal) is possible. */
-export const amount = z
-  .number()
-  .meta({
-    description: 'An amount of money in the currency of the school, with at most 2 decimals.',
-    examples: [250.5],
-  });
+export const amount = z.number().meta({
+  description: 'An amount of money in the currency of the school, with at most 2 decimals.',
+  examples: [250.5],
+});
 
 /** A date and time in a request, ISO 8601. */
 export const moment = z.iso

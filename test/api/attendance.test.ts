@@ -4,70 +4,24 @@ import { walk } from '../support/client/pages.ts';
 import { race } from '../support/client/race.ts';
 import { dayIn, farZones, steadyDay } from '../support/fixtures/days.ts';
 import { type School, serviceWithSchool, unique } from '../support/server/service.ts';
+import type { OutputOf } from '../support/client/output.ts';
+import type {
+  AttendanceMark as AttendanceMarkSchema,
+  CalendarDay as CalendarDaySchema,
+  ClassRegister as ClassRegisterSchema,
+  Marked as MarkedSchema,
+  StudentAttendance as StudentAttendanceSchema,
+} from '../../src/endpoints/attendance.ts';
 
 await steadyDay();
 const { service, school } = await serviceWithSchool();
 
 type Status = 'present' | 'absent' | 'late';
-interface Marked {
-  class_id: number;
-  date: string;
-  marked: number;
-  present: number;
-  absent: number;
-  late: number;
-  corrected: number;
-  unchanged: number;
-}
-interface Correction {
-  status: Status;
-  class_id: number;
-  marked_by_name: string | null;
-  marked_at: string;
-  corrected_by_name: string | null;
-  corrected_at: string;
-}
-interface Mark {
-  id: number | null;
-  student_id: number;
-  student_name: string;
-  roll_number: string | null;
-  class_id: number;
-  class_name: string;
-  date: string;
-  status: Status | null;
-  marked_by: number | null;
-  marked_by_name: string | null;
-  marked_at: string | null;
-  corrections: Correction[];
-}
-interface OfStudent {
-  student_id: number;
-  student_name: string;
-  from_date: string;
-  to_date: string;
-  summary: { present: number; absent: number; late: number; total: number; attendance_rate: number | null };
-  records: { date: string; status: Status; class_id: number; class_name: string; corrections: Correction[] }[];
-}
-interface Register {
-  from_date: string;
-  to_date: string;
-  summary: OfStudent['summary'];
-  days: { date: string; present: number; absent: number; late: number; total: number }[];
-  students: (OfStudent['summary'] & {
-    student_id: number;
-    student_name: string;
-    marks: { date: string; status: Status }[];
-  })[];
-}
-interface Day {
-  date: string;
-  day_of_week: number;
-  is_working_day: boolean;
-  holiday: { id: number; name: string } | null;
-  status: Status | null;
-  counts: { present: number; absent: number; late: number } | null;
-}
+type Marked = OutputOf<typeof MarkedSchema>;
+type Mark = OutputOf<typeof AttendanceMarkSchema>;
+type OfStudent = OutputOf<typeof StudentAttendanceSchema>;
+type Register = OutputOf<typeof ClassRegisterSchema>;
+type Day = OutputOf<typeof CalendarDaySchema>;
 
 const path = '/api/attendance';
 const today = new Date().toISOString().slice(0, 10);

@@ -1,15 +1,13 @@
 import { describe, expect, test } from '@jest/globals';
 import { operatorEmail, serviceWithSchool, unique } from '../support/server/service.ts';
 import { send } from '../support/client/wire.ts';
+import type { OutputOf } from '../support/client/output.ts';
+import type { AuditLog as AuditLogSchema } from '../../src/endpoints/platform.ts';
 
 const { service, school } = await serviceWithSchool();
 const { operator } = service;
 
-interface Entry {
-  id: number;
-  action: string;
-  changes: Record<string, { before: unknown; after: unknown }>;
-}
+type Entry = OutputOf<typeof AuditLogSchema>;
 
 const list = async (query = '') => (await operator.get<Entry[]>(`/api/platform/audit-logs?pageSize=100${query}`)).data;
 /** The header and the lines of an export. */

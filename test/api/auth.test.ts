@@ -5,6 +5,8 @@ import { mailsTo, mailTo, queueIsEmpty } from '../support/fakes/mail.ts';
 import { fileForm, jpeg, png } from '../support/fixtures/pictures.ts';
 import { raw } from '../support/client/raw.ts';
 import { operatorEmail, serviceWithSchool, testPassword } from '../support/server/service.ts';
+import type { OutputOf } from '../support/client/output.ts';
+import type { LoginAnswer as LoginAnswerSchema, Profile as ProfileSchema } from '../../src/endpoints/auth.ts';
 
 const newSecret = 'the secret that signs and is long enough';
 const oldSecret = 'the secret of yesterday and long enough';
@@ -21,27 +23,8 @@ const { service, school } = await serviceWithSchool({
 });
 const other = await service.school();
 
-interface Login {
-  access_token: string;
-  user: { id: number; email: string; first_name: string; last_name: string; profile_picture_url: string | null };
-  permissions: string[];
-  enabled_features: string[];
-}
-
-interface Profile {
-  id: number;
-  email: string;
-  first_name: string;
-  last_name: string;
-  phone: string | null;
-  email_verified: boolean;
-  is_platform_admin: boolean;
-  profile_picture_url: string | null;
-  last_login_at: string | null;
-  tenant: { id: number; name: string; subdomain: string; time_zone: string; is_setup_complete: boolean } | null;
-  roles: string[];
-  permissions: string[];
-}
+type Login = OutputOf<typeof LoginAnswerSchema>;
+type Profile = OutputOf<typeof ProfileSchema>;
 
 interface Claims {
   user_id: number;
@@ -534,9 +517,7 @@ describe('own profile', () => {
       ['roles', ['admin']],
     ] as const) {
       const refused = await user.put('/api/auth/profile', { ...data, [field]: value }, 400);
-      expect(refused.details).toEqual([
-        { path: field, message: expect.stringMatching(/^This field is read-only\./) },
-      ]);
+      expect(refused.details).toEqual([{ path: field, message: expect.stringMatching(/^This field is read-only\./) }]);
     }
     expect((await user.get<Profile>('/api/auth/profile')).data).toMatchObject({
       email: user.email,

@@ -1,16 +1,11 @@
 import { beforeAll, describe, expect, test } from '@jest/globals';
 import { type School, serviceWithSchool, unique } from '../support/server/service.ts';
+import type { OutputOf } from '../support/client/output.ts';
+import type { Holiday as HolidaySchema } from '../../src/endpoints/holidays.ts';
 
 const { service, school } = await serviceWithSchool();
 
-interface Holiday {
-  id: number;
-  name: string;
-  date: string;
-  is_recurring: boolean;
-  created_at: string;
-  updated_at: string;
-}
+type Holiday = OutputOf<typeof HolidaySchema>;
 
 const path = '/api/holidays';
 const add = async (fields: Record<string, unknown>, at = school) =>

@@ -8,28 +8,14 @@ import { mailsTo } from '../support/fakes/mail.ts';
 import { race } from '../support/client/race.ts';
 import { operatorEmail, type School, serviceWithSchool, testPassword, unique } from '../support/server/service.ts';
 import { until } from '../support/client/until.ts';
+import type { OutputOf } from '../support/client/output.ts';
+import type { Impersonation as ImpersonationSchema } from '../../src/endpoints/impersonation.ts';
+import type { AuditLog as AuditLogSchema } from '../../src/endpoints/platform.ts';
 
 const { service, school } = await serviceWithSchool({ APP_URL: 'https://app.example/start' });
 
-interface Impersonation {
-  access_token: string;
-  expires_at: string;
-  impersonated_by: { id: number; email: string };
-  user: { id: number; email: string; first_name: string; last_name: string };
-  tenant: { id: number; name: string; subdomain: string };
-  url: string | null;
-}
-
-interface Entry {
-  actor: { id: number | null; email: string | null };
-  impersonated: { id: number; email: string } | null;
-  action: string;
-  tenant_id: number | null;
-  target_type: string;
-  target_id: number | null;
-  changes: Record<string, { before: unknown; after: unknown }>;
-  request_id: string;
-}
+type Impersonation = OutputOf<typeof ImpersonationSchema>;
+type Entry = OutputOf<typeof AuditLogSchema>;
 
 const reason = 'The school asked why an invoice is missing.';
 

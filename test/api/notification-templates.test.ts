@@ -1,19 +1,12 @@
 import { describe, expect, test } from '@jest/globals';
 import { serviceWithSchool, unique } from '../support/server/service.ts';
+import type { OutputOf } from '../support/client/output.ts';
+import type { Template as TemplateSchema } from '../../src/endpoints/notification-templates.ts';
 
 const { service, school } = await serviceWithSchool();
 const path = '/api/notifications/templates';
 
-interface Template {
-  id: number;
-  name: string;
-  title: string;
-  message: string;
-  type: string;
-  channels: string[];
-  variables: string[];
-  event: string | null;
-}
+type Template = OutputOf<typeof TemplateSchema>;
 
 const words = {
   title: 'Exam in {{exam}}',

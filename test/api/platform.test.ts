@@ -7,55 +7,18 @@ import { mailsTo, mailTo, queueIsEmpty } from '../support/fakes/mail.ts';
 import { ids, inOrder, plain, walk } from '../support/client/pages.ts';
 import { fileForm, png } from '../support/fixtures/pictures.ts';
 import { operatorEmail, type School, serviceWithSchool, testPassword, unique } from '../support/server/service.ts';
+import type { OutputOf } from '../support/client/output.ts';
+import type {
+  AuditLog as AuditLogSchema,
+  Plan as PlanSchema,
+  TenantDetail as TenantDetailSchema,
+} from '../../src/endpoints/platform.ts';
 
 const { service, school } = await serviceWithSchool({}, 'template_school');
 
-interface AuditLog {
-  id: number;
-  actor: { id: number | null; email: string | null };
-  action: string;
-  tenant_id: number | null;
-  tenant_name: string | null;
-  target_type: string;
-  target_id: number | null;
-  changes: Record<string, { before: unknown; after: unknown }>;
-  ip: string | null;
-  user_agent: string | null;
-  request_id: string | null;
-  created_at: string;
-}
-
-interface Tenant {
-  id: number;
-  name: string;
-  subdomain: string;
-  status: string;
-  plan: { id: number; name: string };
-  is_setup_complete: boolean;
-  trial_ends_at: string | null;
-  contact_email: string;
-  feature_flags: Record<string, boolean>;
-  enabled_features: string[];
-  subscription: { status: string; started_at: string; current_period_end: string };
-  stats: { total_students: number; total_teachers: number; total_classes: number };
-  time_zone: string;
-  deleted_at: string | null;
-  created_at: string;
-  updated_at: string;
-  recent_audit_logs: AuditLog[];
-}
-
-interface Plan {
-  id: number;
-  name: string;
-  price_monthly: number;
-  max_students: number;
-  max_teachers: number;
-  features_json: { features: string[] };
-  tenant_count: number;
-  created_at: string;
-  updated_at: string;
-}
+type AuditLog = OutputOf<typeof AuditLogSchema>;
+type Tenant = OutputOf<typeof TenantDetailSchema>;
+type Plan = OutputOf<typeof PlanSchema>;
 
 const label = (what = 'made') => `${unique(what)}-${Date.now().toString(36)}`;
 
@@ -156,12 +119,12 @@ describe('creating a school', () => {
     const trial = await create({ trial_ends_at: ends });
     expect(trial.subscription.status).toBe('trialing');
     expect(Date.parse(trial.trial_ends_at ?? '')).toBe(Date.parse(ends));
-    expect(Date.parse(trial.subscription.current_period_end)).toBe(Date.parse(ends));
+    expect(Date.parse(trial.subscription.current_period_end ?? '')).toBe(Date.parse(ends));
     const past = await create({ trial_ends_at: '2020-01-01T00:00:00Z' });
     expect(past.subscription.status).toBe('active');
     const paid = await create();
     expect(paid.subscription.status).toBe('active');
-    expect(Date.parse(paid.subscription.current_period_end)).toBeGreaterThan(Date.now() + 27 * 86_400_000);
+    expect(Date.parse(paid.subscription.current_period_end ?? '')).toBeGreaterThan(Date.now() + 27 * 86_400_000);
   });
 
   test.each([

@@ -1,5 +1,7 @@
 import { describe, expect, test } from '@jest/globals';
 import { serviceWithSchool, unique } from '../support/server/service.ts';
+import type { OutputOf } from '../support/client/output.ts';
+import type { Permission as PermissionSchema, Role as RoleSchema } from '../../src/endpoints/rbac.ts';
 
 const { service, school } = await serviceWithSchool();
 const idsByName = async (path: string): Promise<Record<string, number>> =>
@@ -11,23 +13,8 @@ const permissions = await idsByName('/api/rbac/permissions');
 /** Ids of the system roles by name. */
 const system = await idsByName('/api/rbac/roles');
 
-interface Permission {
-  id: number;
-  name: string;
-  description: string;
-}
-
-interface Role {
-  id: number;
-  name: string;
-  description: string | null;
-  is_system: boolean;
-  permission_ids: number[];
-  permissions: string[];
-  user_count: number;
-  created_at: string;
-  updated_at: string;
-}
+type Permission = OutputOf<typeof PermissionSchema>;
+type Role = OutputOf<typeof RoleSchema>;
 
 type UserRole = Pick<Role, 'id' | 'name' | 'description' | 'is_system'>;
 

@@ -1,30 +1,14 @@
 import { describe, expect, test } from '@jest/globals';
 import { race } from '../support/client/race.ts';
 import { type School, serviceOfFile } from '../support/server/service.ts';
+import type { OutputOf } from '../support/client/output.ts';
+import type { AuditLog as AuditLogSchema } from '../../src/endpoints/platform.ts';
+import type { Subscription as SubscriptionSchema } from '../../src/endpoints/subscription.ts';
 
 const service = await serviceOfFile();
 
-interface Usage {
-  used: number;
-  limit: number;
-}
-interface Subscription {
-  status: string;
-  plan: { id: number; name: string; price_monthly: number; features: string[] };
-  started_at: string;
-  current_period_end: string;
-  trial_ends_at: string | null;
-  usage: { students: Usage; teachers: Usage };
-}
-interface AuditLog {
-  actor: { id: number | null; email: string | null };
-  action: string;
-  tenant_id: number;
-  target_type: string;
-  target_id: number;
-  changes: Record<string, { before: unknown; after: unknown }>;
-  request_id: string;
-}
+type Subscription = OutputOf<typeof SubscriptionSchema>;
+type AuditLog = OutputOf<typeof AuditLogSchema>;
 
 const makePlan = (fields: Record<string, unknown> = {}) =>
   service.plan({ price_monthly: 1.5, features_json: { features: ['timetable'] }, ...fields });

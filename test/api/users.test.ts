@@ -2,25 +2,13 @@ import { beforeAll, describe, expect, test } from '@jest/globals';
 import { mailsTo, mailTo, queueIsEmpty } from '../support/fakes/mail.ts';
 import { ids, inOrder, plain, walk } from '../support/client/pages.ts';
 import { type School, serviceWithSchool, testPassword, unique } from '../support/server/service.ts';
+import type { OutputOf } from '../support/client/output.ts';
+import type { User as UserSchema } from '../../src/endpoints/users.ts';
 
 const { service, school } = await serviceWithSchool();
 const roleIds = await rolesOf(school);
 
-interface User {
-  id: number;
-  email: string;
-  first_name: string;
-  last_name: string;
-  phone: string | null;
-  is_active: boolean;
-  email_verified: boolean;
-  profile_picture_url: string | null;
-  role_ids: number[];
-  roles: string[];
-  last_login_at: string | null;
-  created_at: string;
-  updated_at: string;
-}
+type User = OutputOf<typeof UserSchema>;
 
 interface Role {
   id: number;
