@@ -54,9 +54,6 @@ const fromPostgres: Record<string, (error: DatabaseError, column: string | undef
     ),
 };
 
-/** Class 22: a value is too long, out of range or not of its type. The schema should have refused it. */
-const invalidValue = /^22/;
-
 /** A deadlock (40P01) or a serialization failure (40001): the statement was rolled back and may simply run again. */
 const lostRace = /^(40P01|40001)$/;
 
@@ -115,7 +112,8 @@ function fromDatabase(thrown: Error): ApiError | undefined {
     }
     const known = fromPostgres[thrown.code];
     if (known) return known(thrown, constrainedColumn(thrown));
-    if (thrown.code.startsWith("22"))
+    // Class 22: a value is too long, out of range or not of its type. The schema should have refused it.
+    if (thrown.code.startsWith('22'))
       return new ApiError('validation_error', 'A value is out of range or not of its type.', { cause: thrown });
   }
   if (unavailable.test(codeOf(thrown)) || unavailableMessage.test(thrown.message)) {
