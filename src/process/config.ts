@@ -82,7 +82,7 @@ const Environment = z.object({
   JWT_SECRETS: z
     .string()
     .transform((text) => text.split(',').map((secret) => secret.trim()))
-    .pipe(z.array(z.string().min(32, 'must contain secrets of at least 32 characters each')).min(1))
+    .pipe(z.array(z.string().min(32, 'must contain secrets of 32 or more characters each')).min(1))
     .optional(),
   PLATFORM_ADMIN_EMAIL: apiField(email, 'must be an email address').optional(),
   PLATFORM_ADMIN_PASSWORD: apiField(password, 'must have 8 to 200 characters and no control characters').optional(),

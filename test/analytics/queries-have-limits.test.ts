@@ -184,7 +184,7 @@ describe('a query is refused, and runs nothing,', () => {
       'INVALID_QUERY',
       /operationName/,
     );
-    await refused('mutation { createTenant { name } }', 'READ_ONLY', /no mutation here/);
+    await refused('mutation { createTenant { name } }', 'READ_ONLY', /has no mutation/);
   });
 
   test('and is told so by the status where the client knows the type of GraphQL', async () => {

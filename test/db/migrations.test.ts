@@ -208,7 +208,7 @@ describe('migrating schools', () => {
       { tenant_version: latest },
     ]);
     await expect(migrate({ ownerUrl: database.url, tenantMigrations: folder, tenant: 'nobody' })).rejects.toThrow(
-      'No school has the id or subdomain nobody.',
+      'There is no school with the id or subdomain nobody.',
     );
   });
 

@@ -221,11 +221,11 @@ describe('an invalid import', () => {
     })) {
       expect({ name, why: await refusal(elsewhere.database, await changed('changed.gz', change)) }).toEqual({
         name,
-        why: expect.stringMatching(/is not a school export\. Nothing has changed\.$/),
+        why: expect.stringMatching(/is not a school export\. Nothing was changed\.$/),
       });
     }
     await writeFile(pieces, 'not gzip at all');
-    expect(await refusal(elsewhere.database, pieces)).toMatch(/damaged or no export/);
+    expect(await refusal(elsewhere.database, pieces)).toMatch(/damaged or not a school export/);
     await writeFile(
       pieces,
       whole.with(Math.floor(whole.length / 2), (whole[Math.floor(whole.length / 2)] ?? 0) ^ 0xff),

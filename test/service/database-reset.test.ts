@@ -55,14 +55,14 @@ describe('school database reset', () => {
     });
     expect(await reset(['--yes'])).toMatchObject({
       code: 1,
-      stderr: `The data directory ${DATA_DIR} is in use by process ${program?.pid}. Stop it, or set DATA_DIR to another place.\n`,
+      stderr: `Process ${program?.pid} is using the data directory ${DATA_DIR}. Stop it, or set DATA_DIR to another folder.\n`,
     });
     await leave();
     expect(await reset()).toMatchObject({
       code: 1,
       stdout: '',
       stderr: expect.stringMatching(
-        `^This deletes all schools in ${cluster}, ${begun}\\. There is no terminal to confirm it in: add --yes\\.\n$`,
+        `^This deletes all schools in ${cluster}, ${begun}\\. Without a terminal, confirm with --yes\\.\n$`,
       ),
     });
     expect((await visit()).students).toBe(601);
@@ -74,7 +74,7 @@ describe('school database reset', () => {
     expect(await reset(['--yes'])).toMatchObject({
       code: 0,
       stdout: expect.stringMatching(
-        `^Deleted all schools in ${cluster}, ${begun}\\. The next start makes a new database\\.\n$`,
+        `^Deleted all schools in ${cluster}, ${begun}\\. The next start creates a new database\\.\n$`,
       ),
       stderr: '',
     });

@@ -126,7 +126,7 @@ describe('node src/main.ts', () => {
       code: 1,
       stdout: '',
       lines: [
-        `The data directory ${DATA_DIR} is in use by process ${third.program.pid}. Stop it, or set DATA_DIR to another place.`,
+        `Process ${third.program.pid} is using the data directory ${DATA_DIR}. Stop it, or set DATA_DIR to another folder.`,
       ],
     });
     expect(await totalStudents(survivor)).toBe(602);
@@ -218,7 +218,7 @@ describe('node src/main.ts', () => {
       [`postgres://me:sesame@localhost:${port}/school`, away(`localhost:${port}`)],
       [
         serverUrl('missing'),
-        `The server at ${socket}:5432 has no database missing. Create it, or check the name in DATABASE_URL.\n`,
+        `The server at ${socket}:5432 has no database missing. Create it, or check DATABASE_URL.\n`,
       ],
       [
         'postgres://me:ses/ame@localhost/school',
