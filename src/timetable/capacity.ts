@@ -15,7 +15,7 @@ interface Loads {
   open: (who: number, day: number) => number;
   free: (who: number, day: number) => number;
   /** Maximum number of lessons of a teacher on a day. */
-  most: (who: number, day: number) => number;
+  maxOnDay: (who: number, day: number) => number;
   /** By class its teachers, by teacher their classes. */
   withTeacher: Shares[];
   withClass: Shares[];
@@ -49,7 +49,8 @@ function loadsOf(model: Model): Loads {
   const open = (who: number, day: number) => allPeriods & ~model.classClosed[who * model.days + day]!;
   const free = (who: number, day: number) =>
     allPeriods & ~(model.teacherAway[who * model.days + day]! | model.teacherBusy[who * model.days + day]!);
-  const most = (who: number, day: number) => Math.min(model.dayLimit[who * model.days + day]!, bits(free(who, day)));
+  const maxOnDay = (who: number, day: number) =>
+    Math.min(model.dayLimit[who * model.days + day]!, bits(free(who, day)));
   const withTeacher = classes.map((): Shares => new Map());
   const withClass = teachers.map((): Shares => new Map());
   for (let kind = 0; kind < count.length; kind++) {
@@ -64,14 +65,14 @@ function loadsOf(model: Model): Loads {
     days,
     open,
     free,
-    most,
+    maxOnDay,
     withTeacher,
     withClass,
     classLoad: withTeacher.map((shares) => sum([...shares.values()])),
     teacherLoad: withClass.map((shares) => sum([...shares.values()])),
     openPeriods: classes.map((who) => sum(days.map((day) => bits(open(who, day))))),
     freePeriods: teachers.map((who) => sum(days.map((day) => bits(free(who, day))))),
-    maxLessons: teachers.map((who) => sum(days.map((day) => most(who, day)))),
+    maxLessons: teachers.map((who) => sum(days.map((day) => maxOnDay(who, day)))),
   };
 }
 
@@ -148,11 +149,11 @@ function oneToMany(
 
 /** Checks each class with its teachers, and each teacher with their classes. */
 function eachAlone(loads: Loads, refused: ReturnType<typeof counts>, report: Report): void {
-  const { model, open, free, most } = loads;
+  const { model, open, free, maxOnDay } = loads;
   for (const who of loads.classes) {
     if (refused.classes.has(who)) continue;
     const shares = [...loads.withTeacher[who]!].filter(([teacher]) => !refused.teachers.has(teacher));
-    const { lacking, required, available, blamed } = oneToMany(loads, shares, (teacher, day) => open(who, day) & free(teacher, day), () => model.length, most); // prettier-ignore
+    const { lacking, required, available, blamed } = oneToMany(loads, shares, (teacher, day) => open(who, day) & free(teacher, day), () => model.length, maxOnDay); // prettier-ignore
     if (lacking === 0) continue;
     const message = `{class} has ${required} lessons a week with {teachers}, and they can come in ${available} of its periods.`;
     report(
@@ -165,7 +166,7 @@ function eachAlone(loads: Loads, refused: ReturnType<typeof counts>, report: Rep
     if (refused.teachers.has(who)) continue;
     const shares = [...loads.withClass[who]!].filter(([inClass]) => !refused.classes.has(inClass));
     const both = (inClass: number, day: number) => open(inClass, day) & free(who, day);
-    const { lacking, required, available, blamed } = oneToMany(loads, shares, both, (day) => most(who, day), () => model.length); // prettier-ignore
+    const { lacking, required, available, blamed } = oneToMany(loads, shares, both, (day) => maxOnDay(who, day), () => model.length); // prettier-ignore
     if (lacking === 0) continue;
     const message = `{teacher} has ${required} lessons a week to give in {classes}, and they fit in ${available} periods in which both are there.`;
     report(
@@ -178,7 +179,7 @@ function eachAlone(loads: Loads, refused: ReturnType<typeof counts>, report: Rep
 
 /** Compares the minimum number of lessons of classes on a day with the capacity of their teachers, and vice versa. */
 function perDay(loads: Loads, report: Report): void {
-  const { open, free, most, classLoad, teacherLoad, openPeriods, maxLessons } = loads;
+  const { open, free, maxOnDay, classLoad, teacherLoad, openPeriods, maxLessons } = loads;
   const flow = (
     needs: [who: number, need: number][],
     shares: Shares[],
@@ -212,7 +213,7 @@ function perDay(loads: Loads, report: Report): void {
       who,
       classLoad[who]! - (openPeriods[who]! - bits(open(who, day))),
     ]);
-    const byClass = flow(classNeeds, loads.withTeacher, (who) => most(who, day), (who, other) => open(who, day) & free(other, day)); // prettier-ignore
+    const byClass = flow(classNeeds, loads.withTeacher, (who) => maxOnDay(who, day), (who, other) => open(who, day) & free(other, day)); // prettier-ignore
     if (byClass.lacking > 0) {
       const { required, available, blamed, others } = byClass;
       const message = `On {day} {classes} need ${required} lessons, and their teachers can give ${available}.`;
@@ -220,7 +221,7 @@ function perDay(loads: Loads, report: Report): void {
     }
     const teacherNeeds = loads.teachers.map((who): [number, number] => [
       who,
-      teacherLoad[who]! - (maxLessons[who]! - most(who, day)),
+      teacherLoad[who]! - (maxLessons[who]! - maxOnDay(who, day)),
     ]);
     const byTeacher = flow(teacherNeeds, loads.withClass, (who) => bits(open(who, day)), (who, other) => open(other, day) & free(who, day)); // prettier-ignore
     if (byTeacher.lacking > 0) {
@@ -236,7 +237,8 @@ function perDay(loads: Loads, report: Report): void {
  * @returns the maximum number of lessons by day and period
  */
 function perPeriod(loads: Loads, report: Report): number[] {
-  const { model, open, free, most, withTeacher, withClass, classLoad, teacherLoad, openPeriods, freePeriods } = loads;
+  const { model, open, free, maxOnDay, withTeacher, withClass, classLoad, teacherLoad, openPeriods, freePeriods } =
+    loads;
   const isFull = (who: number) => classLoad[who] === openPeriods[who];
   const isAlwaysThere = (who: number) => teacherLoad[who] === freePeriods[who];
   const match = (some: number[], others: number[], shares: Shares[]) => {
@@ -260,7 +262,9 @@ function perPeriod(loads: Loads, report: Report): number[] {
     for (let period = 0; period < model.length; period++) {
       const bit = 1 << period;
       const inSchool = loads.classes.filter((who) => open(who, day) & bit && classLoad[who]! > 0);
-      const there = loads.teachers.filter((who) => free(who, day) & bit && most(who, day) > 0 && teacherLoad[who]! > 0);
+      const there = loads.teachers.filter(
+        (who) => free(who, day) & bit && maxOnDay(who, day) > 0 && teacherLoad[who]! > 0,
+      );
       atMost.push(match(inSchool, there, withTeacher).matched);
       const at = { kind: 'period', day: day + 1, period: model.periods[period]! } as const;
       const when = `On {day} in period ${model.periods[period]!}`;
@@ -282,7 +286,11 @@ function perPeriod(loads: Loads, report: Report): number[] {
 }
 
 /** Checks the whole week with the maximum number of lessons per period. */
-function wholeWeek({ model, teachers, days, free, most, teacherLoad }: Loads, atMost: number[], report: Report): void {
+function wholeWeek(
+  { model, teachers, days, free, maxOnDay, teacherLoad }: Loads,
+  atMost: number[],
+  report: Report,
+): void {
   const net = network();
   const slots = atMost.map((lessons) => {
     const node = net.node();
@@ -294,7 +302,7 @@ function wholeWeek({ model, teachers, days, free, most, teacherLoad }: Loads, at
     net.pipe(source, node, teacherLoad[who]!);
     for (const day of days) {
       const onDay = net.node();
-      net.pipe(node, onDay, most(who, day));
+      net.pipe(node, onDay, maxOnDay(who, day));
       for (let period = 0; period < model.length; period++)
         if (free(who, day) & (1 << period)) net.pipe(onDay, slots[day * model.length + period]!, 1);
     }

@@ -1,6 +1,6 @@
 import { figuresOf, keepRules, placedLessons, unplacedLessons } from './result.ts';
 import { overCapacity, withinCapacity } from './capacity.ts';
-import { type Model, numbered } from './model.ts';
+import { type Model, buildModel } from './model.ts';
 import type { Generated, Options, Problem } from './problem.ts';
 import { search } from './search.ts';
 
@@ -25,7 +25,7 @@ const workBesides = 4_000_000;
  * A provably impossible problem is rejected at once with the cause, unless `allow_partial`. If no complete timetable
  * is found, the result is `partial`: it keeps all rules, leaves out as few lessons as possible, and has the reason
  * for each.
- * @throws RangeError for an invalid problem, see `numbered`
+ * @throws RangeError for an invalid problem, see `buildModel`
  */
 export function generate(
   problem: Problem,
@@ -33,7 +33,7 @@ export function generate(
 ): Generated {
   const begin = performance.now();
   const seconds = () => Math.round(performance.now() - begin) / 1000;
-  const model = numbered(problem);
+  const model = buildModel(problem);
   const over_capacity = overCapacity(model);
   if (over_capacity.length > 0 && !allow_partial) return { status: 'infeasible', over_capacity, seconds: seconds() };
 

@@ -38,7 +38,7 @@ const key = (id: Id) => `${typeof id}:${id}`;
 const noLimit = 1_000_000;
 
 /** @throws RangeError for days, periods or counts out of range, and for unknown or duplicate ids */
-export function numbered(problem: Problem): Model {
+export function buildModel(problem: Problem): Model {
   const { days, periods_per_day } = problem;
   const requireInteger = (value: number, least: number, most: number, what: string) => {
     if (!Number.isInteger(value) || value < least || value > most)

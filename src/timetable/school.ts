@@ -34,25 +34,32 @@ const labels = ({ names }: GenerationRun, classId: Id, subjectId: Id, teacherId:
 export const dayNames = ['Monday', 'Tuesday', 'Wednesday', 'Thursday', 'Friday', 'Saturday', 'Sunday'];
 
 /** The placed lessons as timetable slots. */
-export const slotsOf = (begun: GenerationRun, placed: readonly Placed[]) =>
+export const slotsOf = (run: GenerationRun, placed: readonly Placed[]) =>
   placed.map((one) => ({
-    ...labels(begun, one.class, one.subject, one.teacher),
-    day_of_week: dayOfWeek(begun, one.day),
+    ...labels(run, one.class, one.subject, one.teacher),
+    day_of_week: dayOfWeek(run, one.day),
     period: one.period,
   }));
 
 /** The unplaced lessons with reasons, starting with those without an active teacher. */
-export function unplacedOf(begun: GenerationRun, unplaced: readonly Unplaced[]) {
-  const line = (classId: Id, subjectId: Id, teacherId: Id | null, missing: number, reason: string, message: string) => {
-    const label = labels(begun, classId, subjectId, teacherId);
+export function unplacedOf(run: GenerationRun, unplaced: readonly Unplaced[]) {
+  const entry = (
+    classId: Id,
+    subjectId: Id,
+    teacherId: Id | null,
+    missing: number,
+    reason: string,
+    message: string,
+  ) => {
+    const label = labels(run, classId, subjectId, teacherId);
     const names = { class: label.class_name, subject: label.subject_name, teacher: label.teacher_name ?? '' };
     return { ...label, missing, reason, message: withNames(message, names) };
   };
   return [
-    ...begun.problem.untaught.map(({ class: classId, subject, teacher, periods_per_week }) =>
+    ...run.problem.untaught.map(({ class: classId, subject, teacher, periods_per_week }) =>
       teacher === null
-        ? line(classId, subject, null, periods_per_week, 'no_teacher', '{subject} in {class} has no teacher.')
-        : line(
+        ? entry(classId, subject, null, periods_per_week, 'no_teacher', '{subject} in {class} has no teacher.')
+        : entry(
             classId,
             subject,
             teacher,
@@ -61,7 +68,7 @@ export function unplacedOf(begun: GenerationRun, unplaced: readonly Unplaced[]) 
             '{subject} in {class} is taught by {teacher}, who is not active.',
           ),
     ),
-    ...unplaced.map((one) => line(one.class, one.subject, one.teacher, one.missing, one.reason, one.message)),
+    ...unplaced.map((one) => entry(one.class, one.subject, one.teacher, one.missing, one.reason, one.message)),
   ];
 }
 
@@ -76,13 +83,10 @@ const list = (ids: readonly Id[], names: Record<string, string>) =>
  * The capacity problems with names, one per path. The path is `class.<id>`, `teacher.<id>`, `day.<day_of_week>`,
  * `period.<day_of_week>.<period>` or `week`.
  */
-export function overCapacityOf(
-  begun: GenerationRun,
-  over: readonly OverCapacity[],
-): { path: string; message: string }[] {
-  const { names } = begun;
+export function overCapacityOf(run: GenerationRun, over: readonly OverCapacity[]): { path: string; message: string }[] {
+  const { names } = run;
   const lines = over.map(({ kind, id, day, period, classes, teachers, message }) => {
-    const inWeek = day === null ? null : dayOfWeek(begun, day);
+    const inWeek = day === null ? null : dayOfWeek(run, day);
     return {
       path: [
         kind,

@@ -1,6 +1,6 @@
 import { expect, test } from '@jest/globals';
 import { countBoard } from '../../src/timetable/board.ts';
-import { numbered } from '../../src/timetable/model.ts';
+import { buildModel } from '../../src/timetable/model.ts';
 import type { Problem } from '../../src/timetable/problem.ts';
 
 /** The board of a problem with class a, subject by subject in the order of names, at [day, period] each. */
@@ -10,7 +10,7 @@ function totals(teacher: Partial<Problem['teachers'][number]>, places: [day: num
     teachers: [{ id: 1, ...teacher }],
     lessons: places.map((_, n) => ({ class: 'a', subject: n, teacher: 1, periods_per_week: 1 })),
   };
-  const model = numbered(problem);
+  const model = buildModel(problem);
   const classAt = new Int32Array((model.days + 1) * model.length).fill(-1);
   for (const [n, [day, period]] of places.entries())
     classAt[(day - 1) * model.length + model.periods.indexOf(period)] = n;
