@@ -30,7 +30,7 @@ interface Dashboard {
 const path = '/api/dashboard';
 const see = async (who: Client) => (await who.get<Dashboard>(path)).data;
 
-/** Runs a statement in the tables of a school; `$today` is the day that it is there. */
+/** Runs a statement: `@` stands for the schema of the school, `$today` for the current date. */
 const sql = <R extends Record<string, unknown>>(school: School, text: string) =>
   service.database.query<R>(
     text.replaceAll('@', `${school.schema}.`).replaceAll('$today', "(now() at time zone 'UTC')::date"),
@@ -54,7 +54,7 @@ const addStudents = async (school: School, count: number, fields: Record<string,
   return ids;
 };
 
-/** Teachers without a log-in. */
+/** Inserts teachers without a user account. */
 const addTeachers = async (school: School, count: number, fields = "'Te', 'Acher', true") => {
   const rows = await sql<{ id: number }>(
     school,
@@ -63,7 +63,7 @@ const addTeachers = async (school: School, count: number, fields = "'Te', 'Acher
   return rows.map(({ id }) => id);
 };
 
-/** Counts teachers that no endpoint added, as an endpoint does. */
+/** Updates the teacher count, as the endpoints do, after teachers were inserted directly. */
 const count = (school: School) =>
   service.database.query(
     `update platform.tenant_usage u set teachers = (select count(*) from ${school.schema}.teacher where is_active and deleted_at is null) where u.tenant_id = $1`,
@@ -116,7 +116,7 @@ describe('the dashboard', () => {
     });
   });
 
-  test("counts today's attendance: who came late is present too, and yesterday is not today", async () => {
+  test("counts only today's attendance, and counts late students as present too", async () => {
     const school = await service.school();
     const { classId } = await school.classroom();
     const ids = await addStudents(school, 6, { class_id: classId });
@@ -128,7 +128,7 @@ describe('the dashboard', () => {
     expect((await see(school.admin)).attendance_today).toEqual({ present: 5, absent: 1, late: 2 });
   });
 
-  test('says what was collected this month, without what was reversed, and what is still to be paid, without what was waived', async () => {
+  test('sums the payments of this month without reversed ones, and the open amounts without waived fees', async () => {
     const school = await service.school();
     const { yearId } = await school.classroom();
     const [one = 0, two = 0] = await addStudents(school, 2);
@@ -153,7 +153,7 @@ describe('the dashboard', () => {
     });
   });
 
-  test('has the next three holidays within a year, one of today included, a recurring one on its next day', async () => {
+  test('has the next three holidays within a year, including today, and a recurring one on its next date', async () => {
     const school = await service.school();
     await sql(
       school,
@@ -179,7 +179,7 @@ describe('the dashboard', () => {
     ]);
   });
 
-  test("has a holiday of 29 February on the 28th of a year that has no 29th, and every year's once", async () => {
+  test('has a recurring holiday on February 29 once per year, on February 28 in years that are not leap years', async () => {
     const school = await service.school();
     await sql(
       school,
@@ -207,7 +207,7 @@ describe('the dashboard', () => {
     expect(await between('2025-03-01', '2026-02-27')).toEqual(['Once 2025-07-01']);
   });
 
-  test('counts the leaves that wait for a decision', async () => {
+  test('counts leave requests without a decision', async () => {
     const school = await service.school();
     const [teacher = 0] = await addTeachers(school, 1);
     await sql(
@@ -219,7 +219,7 @@ describe('the dashboard', () => {
     expect((await see(school.admin)).pending_leaves).toBe(2);
   });
 
-  test('has the five latest notifications of whoever asks', async () => {
+  test('has the five latest notifications of the user', async () => {
     const school = await service.school();
     const clerk = await school.user(['accountant']);
     await sql(
@@ -246,8 +246,8 @@ describe('the dashboard', () => {
   });
 });
 
-describe('what who sees', () => {
-  test('a teacher sees the figures of the classes that they teach, and neither fees nor leaves', async () => {
+describe('the scope of the dashboard', () => {
+  test('a teacher gets the figures of the classes that they teach, and neither fees nor leaves', async () => {
     const school = await service.school();
     const [first, second, other] = [
       await school.classroom('First'),
@@ -289,12 +289,12 @@ describe('what who sees', () => {
       total_classes: 3,
       attendance_today: { present: 6, absent: 1, late: 1 },
     });
-    // A second role widens what it gives.
+    // A second role with the whole school in scope widens the figures.
     const both = await school.user(['teacher', 'accountant']);
     expect(await see(both)).toMatchObject({ total_students: 7, fee_summary: { pending: 0 }, pending_leaves: null });
   });
 
-  test('a teacher who teaches nothing sees zeros', async () => {
+  test('a teacher without classes gets zeros', async () => {
     const school = await service.school();
     const { classId } = await school.classroom();
     await addStudents(school, 2, { class_id: classId });
@@ -305,12 +305,12 @@ describe('what who sees', () => {
     });
   });
 
-  test('fees show only to who may see those of the whole school, where the school has them', async () => {
+  test('fees require fee.read for the whole school and the feature fees_management', async () => {
     const school = await service.school();
     const summary = async (who: Client) => (await see(who)).fee_summary;
     expect(await summary(await school.user(['transport_manager']))).toBeNull();
     expect(await summary(await school.user(['accountant']))).not.toBeNull();
-    // To see one's own fees, as a school may allow its students, is not to see everybody's.
+    // fee.read in the student or teacher role covers only the user's own fees.
     await sql(
       school,
       `insert into @role_permission (role_id, permission_id) select r.id, p.id from @role r, core.permission p where r.name in ('student', 'teacher') and p.name in ('fee.read', 'leave.manage')`,
@@ -323,12 +323,12 @@ describe('what who sees', () => {
     expect(await summary(school.admin)).toBeNull();
   });
 
-  test('a teacher with fees in a role of their own still sees none on the dashboard of their classes', async () => {
+  test('a teacher with a second role that has only fee.read gets no fees', async () => {
     const school = await service.school();
     expect((await see(await school.user(['teacher', await school.role('fee.read')]))).fee_summary).toBeNull();
   });
 
-  test('it needs dashboard.read, which students, users without a role, strangers and operators have not', async () => {
+  test('it requires dashboard.read, which students, users without a role, operators and anonymous users do not have', async () => {
     const school = await service.school();
     const email = `pupil@${school.subdomain}.example`;
     await addStudents(school, 1, { email, create_user_account: true, password: testPassword });
