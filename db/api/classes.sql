@@ -236,7 +236,8 @@ begin
   return json_build_object('id', (p ->> 'id')::bigint);
 end $$;
 comment on function api.classes_delete is
-  'Deletes a class with its subjects and teaching assignments. Raises in_use if it has or had students.';
+  'Deletes a class with its subjects and teaching assignments. Raises in_use if it has or had students, '
+  'or if fees refer to it.';
 
 create function api.require_copyable_classes(p_from_year_id bigint, p_to_year_id bigint, p_class_ids bigint[])
 returns void language plpgsql stable as $$

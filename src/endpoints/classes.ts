@@ -219,7 +219,8 @@ export const classes = resource(
     'DELETE /:id': {
       operation: 'classes_delete',
       summary: 'Delete a class',
-      description: 'Also deletes its subjects and teacher assignments. 409 `in_use` if the class has or had students.',
+      description:
+        'Also deletes its subjects and teacher assignments. 409 `in_use` if the class has or had students or if fees refer to it.',
       answer: Deleted,
     },
     'GET /:id/students': {

@@ -192,17 +192,17 @@ describe('a term', () => {
 
 describe('the list of terms', () => {
   let lists: School;
-  let ofYears: number[];
+  let yearIds: number[];
   let all: Term[];
   beforeAll(async () => {
     lists = await service.school();
-    ofYears = [(await addYear(lists, 2020)).id, (await addYear(lists, 2021)).id];
+    yearIds = [(await addYear(lists, 2020)).id, (await addYear(lists, 2021)).id];
     for (const [n, name] of ['Été', 'autumn', 'Zürich', 'Été', 'autumn', 'Spring'].entries()) {
       const year = 2020 + (n % 2);
       const day = `${year}-0${6 - n}`;
       await lists.admin.post(
         '/api/academic-terms',
-        { name, academic_year_id: ofYears[n % 2], start_date: `${day}-01`, end_date: `${day}-20` },
+        { name, academic_year_id: yearIds[n % 2], start_date: `${day}-01`, end_date: `${day}-20` },
         201,
       );
     }
@@ -234,9 +234,9 @@ describe('the list of terms', () => {
 
   test('filters by academic_year_id, also combined with search; an unknown year has no terms', async () => {
     const found = async (query: string) => ids((await lists.admin.get<Term[]>(`/api/academic-terms?${query}`)).data);
-    const of = (index: number) => all.filter(({ academic_year_id }) => academic_year_id === ofYears[index]);
-    expect(await found(`academic_year_id=${ofYears[0] ?? 0}`)).toEqual(ids(of(0)));
-    expect(await found(`academic_year_id=${ofYears[1] ?? 0}&search=ETE`)).toEqual(
+    const of = (index: number) => all.filter(({ academic_year_id }) => academic_year_id === yearIds[index]);
+    expect(await found(`academic_year_id=${yearIds[0] ?? 0}`)).toEqual(ids(of(0)));
+    expect(await found(`academic_year_id=${yearIds[1] ?? 0}&search=ETE`)).toEqual(
       ids(of(1).filter(({ name }) => name === 'Été')),
     );
     expect(await found('search=zurich')).toEqual(ids(all.filter(({ name }) => name === 'Zürich')));

@@ -207,7 +207,7 @@ describe('class subjects', () => {
 
 describe('the list', () => {
   let lists: School;
-  let everybody: ClassSubject[];
+  let all: ClassSubject[];
   let teacherId: number;
   let yearId: number;
   let before: { year: number; class: number };
@@ -242,13 +242,13 @@ describe('the list', () => {
         );
       }
     }
-    everybody = await walk<ClassSubject>(lists.admin, path, 100);
+    all = await walk<ClassSubject>(lists.admin, path, 100);
   });
 
   const found = async (query: string) => (await lists.admin.get<ClassSubject[]>(`${path}?pageSize=100&${query}`)).data;
 
   test('is sorted by class and subject by default, ignoring case and accents', () => {
-    expect(everybody.map(({ class_name, subject_name }) => `${class_name}: ${subject_name}`)).toEqual(
+    expect(all.map(({ class_name, subject_name }) => `${class_name}: ${subject_name}`)).toEqual(
       ['alpha', 'Béta', 'Béta Old'].flatMap((one) =>
         ['drama', 'Écology', 'Zoology'].map((subject) => `${one}: ${subject}`),
       ),
@@ -264,12 +264,12 @@ describe('the list', () => {
     'sorted by %s %s, its pages together contain every class subject once in order, with ties by id',
     async (sort, order) => {
       const walked = await walk<ClassSubject>(lists.admin, `${path}?sort=${sort}&order=${order}`, 4);
-      expect(walked).toEqual(inOrder(everybody, keys[sort] ?? (() => []), order));
+      expect(walked).toEqual(inOrder(all, keys[sort] ?? (() => []), order));
     },
   );
 
   test('filters by class_id, academic_year_id, subject_id and teacher_id, also combined', async () => {
-    const [first] = everybody;
+    const [first] = all;
     if (!first) throw new Error('the list is empty');
     const filters: [string, (one: ClassSubject) => boolean, number][] = [
       [`class_id=${first.class_id}`, (one) => one.class_id === first.class_id, 3],
@@ -285,7 +285,7 @@ describe('the list', () => {
     ];
     for (const [query, fits, count] of filters) {
       const some = await found(query);
-      expect([query, some]).toEqual([query, everybody.filter(fits)]);
+      expect([query, some]).toEqual([query, all.filter(fits)]);
       expect(some).toHaveLength(count);
     }
   });
@@ -311,19 +311,19 @@ describe('the list', () => {
 
 describe('permissions', () => {
   /** A user with these roles, their teacher record, and a class subject that they teach. */
-  async function teaching(roles: string[]): Promise<{ who: Client; teacherId: number; taught: ClassSubject }> {
+  async function teachingUser(roles: string[]): Promise<{ who: Client; teacherId: number; taught: ClassSubject }> {
     const who = await school.user(roles);
     const teacherId = await addTeacher({ user_id: who.id });
     return { who, teacherId, taught: await add({ teacher_id: teacherId }) };
   }
 
   test('a teacher sees all subjects of the classes that they teach, and of no other class', async () => {
-    const { who, taught } = await teaching(['teacher']);
-    const [beside, other] = [await add({ class_id: taught.class_id }), await add()];
+    const { who, taught } = await teachingUser(['teacher']);
+    const [sameClass, other] = [await add({ class_id: taught.class_id }), await add()];
     const { data, pagination } = await who.get<ClassSubject[]>(path);
-    expect(data.map(({ id }) => id).sort((a, b) => a - b)).toEqual([taught.id, beside.id]);
+    expect(data.map(({ id }) => id).sort((a, b) => a - b)).toEqual([taught.id, sameClass.id]);
     expect(pagination.totalItems).toBe(2);
-    expect((await who.get<ClassSubject>(`${path}/${beside.id}`)).data).toEqual(beside);
+    expect((await who.get<ClassSubject>(`${path}/${sameClass.id}`)).data).toEqual(sameClass);
     expect((await who.get(`${path}/${other.id}`, 404)).message).toBe(`There is no class subject ${other.id}.`);
     expect((await who.get<ClassSubject[]>(`${path}?class_id=${other.class_id}`)).data).toEqual([]);
     await who.put(`${path}/${taught.id}`, { periods_per_week: 1 }, 403);
@@ -367,21 +367,21 @@ describe('permissions', () => {
   });
 
   test('class.read allows reading and class.update writing; a student can do neither', async () => {
-    const somebody = async (permission: string) => school.user([await school.role(permission)]);
-    const [reader, writer, pupil] = [
-      await somebody('class.read'),
-      await somebody('class.update'),
+    const userWith = async (permission: string) => school.user([await school.role(permission)]);
+    const [reader, writer, student] = [
+      await userWith('class.read'),
+      await userWith('class.update'),
       await school.user(['student']),
     ];
     const { id, class_id } = await add();
     const body = { class_id, subject_id: (await addSubject()).id, periods_per_week: 1 };
     expect((await reader.get<ClassSubject>(`${path}/${id}`)).data.class_id).toBe(class_id);
-    for (const who of [reader, pupil]) {
+    for (const who of [reader, student]) {
       await who.post(path, body, 403);
       await who.put(`${path}/${id}`, { periods_per_week: 1 }, 403);
       await who.delete(`${path}/${id}`, 403);
     }
-    for (const who of [writer, pupil]) {
+    for (const who of [writer, student]) {
       await who.get(path, 403);
       await who.get(`${path}/${id}`, 403);
     }

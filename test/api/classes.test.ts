@@ -591,8 +591,8 @@ describe('deleting a class', () => {
 
 describe('the list', () => {
   let lists: School;
-  let everybody: Class[];
-  const of: Record<
+  let all: Class[];
+  const filterValues: Record<
     'academic_year_id' | 'grade_id' | 'school_unit_id' | 'programme_id' | 'medium_id' | 'class_teacher_id',
     number[]
   > = {
@@ -608,21 +608,21 @@ describe('the list', () => {
   beforeAll(async () => {
     lists = await service.school();
     const own = await makeYears(lists);
-    of.academic_year_id = [own.now, own.past];
+    filterValues.academic_year_id = [own.now, own.past];
     for (const [name, sequence] of [
       ['Ten', 10],
       ['Two', 2],
       ['None', null],
     ] as const) {
       const id = await lists.insert('grade', { name, sequence });
-      of.grade_id.push(id);
+      filterValues.grade_id.push(id);
       sequences.set(id, sequence);
     }
     for (const table of ['school_unit', 'programme', 'medium'] as const) {
-      for (const name of ['One', 'Other']) of[`${table}_id`].push(await lists.insert(table, { name }));
+      for (const name of ['One', 'Other']) filterValues[`${table}_id`].push(await lists.insert(table, { name }));
     }
     for (let n = 0; n < 12; n++)
-      of.class_teacher_id.push(await lists.insert('teacher', { first_name: 'T', last_name: `Number ${n}` }));
+      filterValues.class_teacher_id.push(await lists.insert('teacher', { first_name: 'T', last_name: `Number ${n}` }));
     const names = ['Élan', 'elan', 'Zebra', 'Ångström'];
     for (let n = 0; n < 24; n++) {
       const { data } = await lists.admin.post<Class>(
@@ -630,13 +630,13 @@ describe('the list', () => {
         {
           name: `${names[n % 4] ?? ''}${n % 8}`,
           section: [null, 'Bq', 'a'][n % 3] ?? null,
-          grade_id: of.grade_id[n % 3],
-          academic_year_id: of.academic_year_id[n < 12 ? 0 : 1],
-          class_teacher_id: of.class_teacher_id[n % 12],
+          grade_id: filterValues.grade_id[n % 3],
+          academic_year_id: filterValues.academic_year_id[n < 12 ? 0 : 1],
+          class_teacher_id: filterValues.class_teacher_id[n % 12],
           room: n === 7 ? 'Müllersaal' : `R${n}`,
-          school_unit_id: of.school_unit_id[n % 2],
-          programme_id: n % 4 === 0 ? of.programme_id[0] : null,
-          medium_id: n % 5 === 0 ? of.medium_id[n % 2] : null,
+          school_unit_id: filterValues.school_unit_id[n % 2],
+          programme_id: n % 4 === 0 ? filterValues.programme_id[0] : null,
+          medium_id: n % 5 === 0 ? filterValues.medium_id[n % 2] : null,
         },
         201,
       );
@@ -647,7 +647,7 @@ describe('the list', () => {
     await service.database.query(
       `update ${lists.schema}.class set created_at = timestamptz '2026-01-01Z' + (id % 3) * interval '1 day'`,
     );
-    everybody = await walk<Class>(lists.admin, '/api/classes', 100);
+    all = await walk<Class>(lists.admin, '/api/classes', 100);
   });
 
   const found = async (query: string) => (await lists.admin.get<Class[]>(`/api/classes?pageSize=100&${query}`)).data;
@@ -661,36 +661,40 @@ describe('the list', () => {
   test('is sorted by grade, name and section by default', async () => {
     const list = await lists.admin.get<Class[]>('/api/classes');
     expect(list.pagination).toEqual({ page: 1, pageSize: 20, totalItems: 24, totalPages: 2 });
-    expect(ids(list.data)).toEqual(ids(inOrder(everybody, keys['grade'] ?? (() => []), 'asc')).slice(0, 20));
+    expect(ids(list.data)).toEqual(ids(inOrder(all, keys['grade'] ?? (() => []), 'asc')).slice(0, 20));
   });
 
   test.each(Object.keys(keys).flatMap((sort) => (['asc', 'desc'] as const).map((order) => [sort, order] as const)))(
     'sorted by %s %s, its pages together contain every class once in order, with ties by id',
     async (sort, order) => {
       const walked = await walk<Class>(lists.admin, `/api/classes?sort=${sort}&order=${order}`, 5);
-      expect(ids(walked)).toEqual(ids(inOrder(everybody, keys[sort] ?? (() => []), order)));
+      expect(ids(walked)).toEqual(ids(inOrder(all, keys[sort] ?? (() => []), order)));
     },
   );
 
-  test.each(Object.keys(of) as (keyof typeof of)[])('filters by %s', async (filter) => {
-    for (const id of of[filter]) {
-      const expected = everybody.filter((record) => record[filter] === id);
+  test.each(Object.keys(filterValues) as (keyof typeof filterValues)[])('filters by %s', async (filter) => {
+    for (const id of filterValues[filter]) {
+      const expected = all.filter((record) => record[filter] === id);
       expect(ids(await found(`${filter}=${id}`))).toEqual(ids(expected));
     }
-    expect(everybody.some((record) => record[filter] === of[filter][0])).toBe(true);
+    expect(all.some((record) => record[filter] === filterValues[filter][0])).toBe(true);
     expect(await found(`${filter}=999999`)).toEqual([]);
   });
 
   test('combines filters and search', async () => {
-    const expected = everybody.filter(
+    const expected = all.filter(
       (record) =>
-        record.academic_year_id === of.academic_year_id[0] &&
-        record.grade_id === of.grade_id[1] &&
+        record.academic_year_id === filterValues.academic_year_id[0] &&
+        record.grade_id === filterValues.grade_id[1] &&
         plain(record.name).startsWith('elan'),
     );
     expect(expected.length).toBeGreaterThan(0);
     expect(
-      ids(await found(`academic_year_id=${of.academic_year_id[0]}&grade_id=${of.grade_id[1]}&search=ELAN`)),
+      ids(
+        await found(
+          `academic_year_id=${filterValues.academic_year_id[0]}&grade_id=${filterValues.grade_id[1]}&search=ELAN`,
+        ),
+      ),
     ).toEqual(ids(expected));
   });
 
@@ -703,9 +707,7 @@ describe('the list', () => {
     ['% literally', '%25', () => false],
     ['every class if the text is empty', '', () => true],
   ])('search matches %s', async (_what, search, fits) => {
-    expect(ids(await found(`search=${encodeURIComponent(decodeURIComponent(search))}`))).toEqual(
-      ids(everybody.filter(fits)),
-    );
+    expect(ids(await found(`search=${encodeURIComponent(decodeURIComponent(search))}`))).toEqual(ids(all.filter(fits)));
   });
 
   test.each([
@@ -719,7 +721,7 @@ describe('the list', () => {
   });
 
   test('contains the same records as GET /api/classes/:id', async () => {
-    for (const record of everybody.slice(0, 3))
+    for (const record of all.slice(0, 3))
       expect((await lists.admin.get<Class>(`/api/classes/${record.id}`)).data).toEqual(record);
   });
 });
@@ -1435,9 +1437,9 @@ describe('permissions', () => {
       for (const [method, path, body] of writes)
         expect((await who.send(method, path, { body }, 403)).error).toBe('forbidden');
     }
-    const pupil = await school.user(['student']);
+    const studentUser = await school.user(['student']);
     for (const path of ['', `/${known.id}`, `/${known.id}/students`, `/${known.id}/teachers`])
-      await pupil.get(`/api/classes${path}`, 403);
+      await studentUser.get(`/api/classes${path}`, 403);
     await service.anonymous.get('/api/classes', 401);
     expect((await studentsOf(known.id)).length).toBe(1);
   });

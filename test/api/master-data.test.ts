@@ -5,15 +5,15 @@ import { serviceWithSchool, unique } from '../support/server/service.ts';
 
 const { service, school } = await serviceWithSchool();
 let manager: Client;
-let nobody: Client;
+let userWithoutRole: Client;
 let teacher: Client;
-let pupil: Client;
+let student: Client;
 
 beforeAll(async () => {
   manager = await school.user([await school.role('master_data.manage')]);
-  nobody = await school.user([]);
+  userWithoutRole = await school.user([]);
   teacher = await school.user(['teacher']);
-  pupil = await school.user(['student']);
+  student = await school.user(['student']);
 });
 
 interface Entry {
@@ -184,11 +184,11 @@ describe.each(lists)('%s', (path, table, users) => {
 
   test('every user of the school can read it; writing requires master_data.manage', async () => {
     const entry = await add();
-    for (const who of [nobody, teacher, pupil, manager]) {
+    for (const who of [userWithoutRole, teacher, student, manager]) {
       expect((await who.get<Entry>(`${path}/${entry.id}`)).data).toEqual(entry);
       expect((await who.get<Entry[]>(`${path}?search=${encodeURIComponent(entry.name)}`)).data).toEqual([entry]);
     }
-    for (const who of [nobody, teacher, pupil]) {
+    for (const who of [userWithoutRole, teacher, student]) {
       await who.post(path, { name: unique('No') }, 403);
       await who.put(`${path}/${entry.id}`, { sequence: 9 }, 403);
       expect(await who.delete(`${path}/${entry.id}`, 403)).toMatchObject({
@@ -223,7 +223,7 @@ describe.each(lists)('%s', (path, table, users) => {
   });
 
   describe('the list', () => {
-    let everybody: Entry[];
+    let all: Entry[];
     beforeAll(async () => {
       for (const [name, sequence] of [
         ['Öland', 3],
@@ -238,7 +238,7 @@ describe.each(lists)('%s', (path, table, users) => {
       await service.database.query(
         `update ${school.schema}.${table} set created_at = timestamptz '2026-01-01Z' + (id % 3) * interval '1 day'`,
       );
-      everybody = await walk<Entry>(school.admin, path, 100);
+      all = await walk<Entry>(school.admin, path, 100);
     });
 
     test('is sorted by sequence, entries without a sequence last, then by name, ignoring case and accents', async () => {
@@ -263,9 +263,10 @@ describe.each(lists)('%s', (path, table, users) => {
       async (sort, order) => {
         const walked = await walk<Entry>(school.admin, `${path}?sort=${sort}&order=${order}`, 4);
         const ids = (entries: Entry[]) => entries.map(({ id }) => id).sort((a, b) => a - b);
-        expect(ids(walked)).toEqual(ids(everybody));
-        const lettered = (entries: Entry[]) => entries.filter(({ description }) => description?.startsWith('List of'));
-        expect(lettered(walked)).toEqual(inOrder(lettered(everybody), keys[sort] ?? (() => []), order));
+        expect(ids(walked)).toEqual(ids(all));
+        const ofThisTest = (entries: Entry[]) =>
+          entries.filter(({ description }) => description?.startsWith('List of'));
+        expect(ofThisTest(walked)).toEqual(inOrder(ofThisTest(all), keys[sort] ?? (() => []), order));
       },
     );
 

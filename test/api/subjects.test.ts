@@ -34,7 +34,7 @@ const addGrade = async () =>
   (await school.admin.post<{ id: number }>('/api/grades', { name: unique('Grade') }, 201)).data.id;
 
 /** A user whose role has these permissions. */
-const somebody = async (...permissions: string[]) => school.user([await school.role(...permissions)]);
+const userWith = async (...permissions: string[]) => school.user([await school.role(...permissions)]);
 
 describe('subjects', () => {
   test('a subject is created, returned with the fields that were sent, updated in part, and deleted', async () => {
@@ -226,20 +226,20 @@ describe('subjects', () => {
       ['subject.delete', (who, status) => who.delete(path, status)],
     ];
     for (const permission of new Set(tries.map(([needed]) => needed))) {
-      const who = await somebody(permission);
+      const who = await userWith(permission);
       for (const [needed, attempt] of tries) await attempt(who, needed === permission ? 200 : 403);
     }
-    const [teacher, pupil] = [await school.user(['teacher']), await school.user(['student'])];
+    const [teacher, student] = [await school.user(['teacher']), await school.user(['student'])];
     await teacher.get('/api/subjects');
     await teacher.post('/api/subjects', { name: 'T', code: unique('T') }, 403);
-    await pupil.get('/api/subjects', 403);
+    await student.get('/api/subjects', 403);
   });
 });
 
 describe('the list', () => {
   let lists: School;
   let context: { id: number };
-  let everybody: Subject[];
+  let all: Subject[];
 
   beforeAll(async () => {
     lists = await service.school();
@@ -256,7 +256,7 @@ describe('the list', () => {
     await service.database.query(
       `update ${lists.schema}.subject set created_at = timestamptz '2026-01-01Z' + (id % 2) * interval '1 day'`,
     );
-    everybody = await walk<Subject>(lists.admin, '/api/subjects', 100);
+    all = await walk<Subject>(lists.admin, '/api/subjects', 100);
   });
 
   const found = async (query: string) =>
@@ -281,7 +281,7 @@ describe('the list', () => {
     'sorted by %s %s, its pages together contain every subject once in order, with ties by id',
     async (sort, order) => {
       const walked = await walk<Subject>(lists.admin, `/api/subjects?sort=${sort}&order=${order}`, 2);
-      expect(walked).toEqual(inOrder(everybody, keys[sort] ?? (() => []), order));
+      expect(walked).toEqual(inOrder(all, keys[sort] ?? (() => []), order));
     },
   );
 
@@ -416,8 +416,8 @@ describe('the subject template of a grade', () => {
   test('requires subject.read for reading and subject.update for replacing', async () => {
     const grade = await addGrade();
     const [reader, writer, teacher] = [
-      await somebody('subject.read'),
-      await somebody('subject.update', 'master_data.manage'),
+      await userWith('subject.read'),
+      await userWith('subject.update', 'master_data.manage'),
       await school.user(['teacher']),
     ];
     for (const who of [reader, teacher]) {
