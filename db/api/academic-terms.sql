@@ -1,4 +1,4 @@
--- /api/academic-terms: the parts of a school year.
+-- /api/academic-terms: the terms of each academic year. A trigger and constraints keep them inside the year and apart.
 
 select core.define_operation('academic_terms_list', p_permission => 'academic.read');
 select core.define_operation('academic_terms_get', p_permission => 'academic.read', p_record => 'term');
@@ -21,10 +21,10 @@ select core.define_sort('term', 'name', 'platform.search_normal(t.name)');
 select core.define_sort('term', 'start_date', 't.start_date');
 
 select core.define_functions('academic_terms', 'term',
-  p_list => 'Terms, the earliest first; search over the name, filter academic_year_id.',
-  p_get => 'One term, or not_found.',
+  p_list => 'Terms, earliest first. Searches the name. Filter: academic_year_id.',
+  p_get => 'One term. Raises not_found.',
   p_create =>
-    'Outside its year it is a validation_error; a term of the year that it overlaps, or that has its '
-    'name, is a conflict.',
-  p_update => 'Changes what is given, its year too; refuses what creating refuses.',
-  p_delete => 'Removes the term.');
+    'Creates a term. Raises validation_error if it lies outside its academic year, conflict if it overlaps another '
+    'term of the year or has the same name.',
+  p_update => 'Updates a term, including its academic year. Raises the same errors as creation.',
+  p_delete => 'Deletes a term.');

@@ -1,4 +1,4 @@
--- /api/academics: school years, one of them the current one, and what a year comes to.
+-- /api/academics: academic years, one of which is current, and an overview of a year.
 
 select core.define_operation('academics_years_list', p_permission => 'academic.read');
 select core.define_operation('academics_years_get', p_permission => 'academic.read', p_record => 'academic_year');
@@ -20,43 +20,41 @@ select core.define_sort('academic_year', 'name', 'platform.search_normal(y.name)
 select core.define_sort('academic_year', 'start_date', 'y.start_date');
 select core.define_sort('academic_year', 'created_at', 'y.created_at');
 
--- Years, the latest first; search over the name.
-create function api.academics_years_list(p jsonb) returns json language sql stable as $$
-  select core.record_page('academic_year', p);
-$$;
+select core.define_functions('academics_years', 'academic_year',
+  p_list => 'Academic years, latest first. Searches the name.',
+  p_get => 'One academic year. Raises not_found.');
 
--- One year, or not_found.
-create function api.academics_years_get(p jsonb) returns json language sql stable as $$
-  select api.academic_year_record((p ->> 'id')::bigint);
-$$;
-
--- Whoever changes which year is current waits here for whoever does so at the same time, before reading which one is.
 create function api.lock_current_year() returns void language sql as $$
   select pg_advisory_xact_lock('academic_year'::regclass::bigint);
 $$;
-comment on function api.lock_current_year is 'Lets one request at a time change which year is current.';
+comment on function api.lock_current_year is
+  'Locks the choice of the current academic year until the end of the transaction. Call it before you read which year '
+  'is current in order to change that.';
 
--- Takes «current» from every year but one.
-create function api.leave_current_year(p_except bigint default null) returns void language sql as $$
-  update academic_year set is_current = false where is_current and id is distinct from p_except;
+create function api.clear_current_year(p_except_id bigint default null) returns void language sql as $$
+  update academic_year set is_current = false where is_current and id is distinct from p_except_id;
 $$;
-comment on function api.leave_current_year is 'Takes «current» from every year but one.';
+comment on function api.clear_current_year is 'Sets is_current to false for every academic year except one.';
 
--- Refuses a year of two years or more: whatever is listed by the days of a year would have no end. The constraint
--- academic_year_length_check holds every other writer to it.
+-- Lists by day of a year must stay short. The constraint academic_year_length_check enforces the same limit.
 create function api.require_year_length(p jsonb) returns void language plpgsql stable as $$
 begin
   if exists (
-    select from (values (true)) given left join academic_year y on y.id = (p ->> 'id')::bigint
-    where coalesce((p ->> 'end_date')::date, y.end_date) >= coalesce((p ->> 'start_date')::date, y.start_date) + interval '2 years') then
-    perform core.refuse_field('validation_error', case when p ? 'end_date' or not p ? 'start_date' then 'end_date' else 'start_date' end,
-      'An academic year is shorter than two years.');
+    select
+    from (values (true)) input
+    left join academic_year y on y.id = (p ->> 'id')::bigint
+    where coalesce((p ->> 'end_date')::date, y.end_date)
+      >= coalesce((p ->> 'start_date')::date, y.start_date) + interval '2 years'
+  ) then
+    perform core.refuse_field('validation_error',
+      case when p ? 'end_date' or not p ? 'start_date' then 'end_date' else 'start_date' end,
+      'An academic year must be shorter than two years.');
   end if;
 end $$;
-comment on function api.require_year_length is 'Refuses an academic year of two years or more.';
+comment on function api.require_year_length is
+  'Raises validation_error if an academic year, with the changes {id, start_date, end_date}, would last two years or '
+  'more.';
 
--- The first year is the current one, whatever is said of it; a later one takes that from the other when it says so.
--- Years that overlap, or have one name, are a conflict.
 create function api.academics_years_create(p jsonb) returns json language plpgsql as $$
 declare
   v_id bigint;
@@ -64,16 +62,18 @@ begin
   perform api.require_year_length(p);
   perform api.lock_current_year();
   if (p ->> 'is_current')::boolean then
-    perform api.leave_current_year();
+    perform api.clear_current_year();
   elsif not exists (select from academic_year where is_current) then
     p := p || '{"is_current": true}';
   end if;
   v_id := core.record_insert('academic_year', p);
   return api.academic_year_record(v_id);
 end $$;
+comment on function api.academics_years_create is
+  'Creates an academic year. The first year of a school always becomes the current one; a later year does so if '
+  'is_current is true. Raises conflict if it overlaps another year or has the same name, validation_error for two '
+  'years or more.';
 
--- To be made current takes that from the other year; to stop being current is a conflict. Raises validation_error when a
--- term would lie outside.
 create function api.academics_years_update(p jsonb) returns json language plpgsql as $$
 declare
   v_id bigint := (p ->> 'id')::bigint;
@@ -81,16 +81,20 @@ declare
 begin
   perform api.require_year_length(p);
   if v_is_current and not (p ->> 'is_current')::boolean then
-    perform core.refuse_field('conflict', 'is_current', 'One year is always the current one. Make another year current instead.');
+    perform core.refuse_field('conflict', 'is_current',
+      'One academic year must be current. Make another year current instead.');
   elsif not v_is_current and (p ->> 'is_current')::boolean then
     perform api.lock_current_year();
-    perform api.leave_current_year(v_id);
+    perform api.clear_current_year(v_id);
   end if;
   perform core.record_update('academic_year', p);
   return api.academic_year_record(v_id);
 end $$;
+comment on function api.academics_years_update is
+  'Updates an academic year. is_current true makes it the current year instead of the previous one. Raises conflict '
+  'for is_current false on the current year, for an overlap and for a name that is in use; validation_error for two '
+  'years or more and if a term would lie outside the year.';
 
--- A year that terms, classes or fee structures belong to is in_use; the current one is a conflict while there are others.
 create function api.academics_years_delete(p jsonb) returns json language plpgsql as $$
 declare
   v_id bigint := (p ->> 'id')::bigint;
@@ -98,45 +102,78 @@ begin
   if (select is_current from academic_year where id = v_id) then
     perform api.lock_current_year();
     if exists (select from academic_year where id <> v_id) then
-      perform core.fail('conflict', 'This is the current year. Make another year current first.');
+      perform core.fail('conflict', 'The current academic year cannot be deleted. Make another year current first.');
     end if;
   end if;
   delete from academic_year where id = v_id;
   return json_build_object('id', v_id);
 end $$;
+comment on function api.academics_years_delete is
+  'Deletes an academic year. Raises in_use while it has terms, classes or fee structures, conflict for the current '
+  'year unless it is the only one.';
 
--- What a year comes to, the current one unless academic_year_id names another; not_found without it. A teacher sees the
--- classes they teach. Fees show to whoever may see those of the whole school, else null.
 create function api.academics_overview(p jsonb) returns json language plpgsql stable as $$
 declare
   v_answer json;
 begin
   select json_build_object(
-      'academic_year', json_build_object('id', y.id, 'name', y.name, 'start_date', y.start_date, 'end_date', y.end_date, 'is_current', y.is_current),
+      'academic_year', json_build_object(
+        'id', y.id,
+        'name', y.name,
+        'start_date', y.start_date,
+        'end_date', y.end_date,
+        'is_current', y.is_current),
       'term_count', terms.count,
       'terms', terms.list,
       'classes', cardinality(class.ids),
-      'students', (select count(distinct e.student_id) from enrollment e where e.academic_year_id = y.id and e.status in ('active', 'completed')),
-      'teachers', (select count(distinct cs.teacher_id) from core.class_staff() cs join teacher t on t.id = cs.teacher_id and t.deleted_at is null
-                   where cs.class_id = any (class.ids)),
+      'students', (
+        select count(distinct e.student_id)
+        from enrollment e
+        where e.academic_year_id = y.id and e.status in ('active', 'completed')),
+      'teachers', (
+        select count(distinct cs.teacher_id)
+        from core.class_staff() cs
+        join teacher t on t.id = cs.teacher_id and t.deleted_at is null
+        where cs.class_id = any (class.ids)),
       'active_teachers', (select count(*) from teacher where is_active and deleted_at is null),
-      'attendance_rate', (select api.attendance_rate(sum(a.attended), 0, sum(a.marks)) from attendance_total a where a.class_id = any (class.ids)),
-      'fees', case when sees.fees then (
-        -- Of a fee that was waived counts what was paid before.
-        select json_build_object('billed', coalesce(sum(case status when 'waived' then paid_amount else amount end), 0), 'collected', coalesce(sum(paid_amount), 0))
+      'attendance_rate', (
+        select api.attendance_rate(sum(a.attended), 0, sum(a.marks))
+        from attendance_total a
+        where a.class_id = any (class.ids)),
+      'fees', case when access.can_read_fees then (
+        -- A waived fee counts with the amount that was paid before the waiver.
+        select json_build_object(
+          'billed', coalesce(sum(case status when 'waived' then paid_amount else amount end), 0),
+          'collected', coalesce(sum(paid_amount), 0))
         from api.bills(null, y.id)) end)
     into v_answer
     from academic_year y
     cross join (
-      select core.reaches_whole_school() and core.has_permission_for_all('fee.read')
-        and 'fees_management' = any (core.tenant_features()) as fees) sees
+      select core.reaches_whole_school()
+        and core.has_permission_for_all('fee.read')
+        and 'fees_management' = any (core.tenant_features()) as can_read_fees
+    ) access
     cross join lateral (select array(select c.id from class c where c.academic_year_id = y.id) as ids) class
     cross join lateral (
-      select count(*), coalesce(json_agg(json_build_object('id', t.id, 'name', t.name, 'start_date', t.start_date, 'end_date', t.end_date) order by t.start_date), '[]') as list
-      from term t where t.academic_year_id = y.id) terms
+      select
+        count(*),
+        coalesce(
+          json_agg(
+            json_build_object('id', t.id, 'name', t.name, 'start_date', t.start_date, 'end_date', t.end_date)
+            order by t.start_date),
+          '[]') as list
+      from term t
+      where t.academic_year_id = y.id
+    ) terms
     where case when p ? 'academic_year_id' then y.id = (p ->> 'academic_year_id')::bigint else y.is_current end;
   if v_answer is null then
-    perform core.fail('not_found', coalesce('There is no academic year ' || (p ->> 'academic_year_id') || '.', 'No academic year is the current one.'));
+    perform core.fail('not_found', coalesce(
+      'There is no academic year ' || (p ->> 'academic_year_id') || '.',
+      'The school has no current academic year. Create an academic year first.'));
   end if;
   return v_answer;
 end $$;
+comment on function api.academics_overview is
+  'Counts, terms, attendance rate and fees of an academic year: {academic_year_id}, by default the current year. A '
+  'teacher gets the figures of the classes that they teach. fees is null unless the user may read the fees of the '
+  'whole school and the school has fees_management. Raises not_found.';

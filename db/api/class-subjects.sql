@@ -1,4 +1,4 @@
--- /api/class-subjects: which subjects a class has, how often a week, and who teaches them.
+-- /api/class-subjects: the subjects of each class, with their periods per week and teachers.
 
 select core.define_operation('class_subjects_list', p_permission => 'class.read');
 select core.define_operation('class_subjects_get', p_permission => 'class.read', p_record => 'class_subject');
@@ -8,7 +8,8 @@ select core.define_operation('class_subjects_update', p_permission => 'class.upd
   p_errors => '{conflict,invalid_reference}');
 select core.define_operation('class_subjects_delete', p_permission => 'class.update', p_record => 'class_subject');
 
--- The condition is for locks and updates, which do without the joins: they too reach the classes that whoever asks may see.
+-- Locks and updates do not use the joins of p_source, so p_condition limits them to the classes in the scope of the
+-- request.
 select core.define_record('class_subject', p_table => 'class_subject', p_key => 'cs.id',
   p_source => $$
     class_subject cs join class c on c.id = cs.class_id join subject su on su.id = cs.subject_id
@@ -34,38 +35,45 @@ select core.define_sort('class_subject', 'periods_per_week', 'cs.periods_per_wee
 
 select core.define_functions('class_subjects', 'class_subject',
   p_list =>
-    'By class and subject; search over class, subject and teacher; filters class_id, '
-    'academic_year_id, subject_id, teacher_id.',
-  p_get => 'One class subject, or not_found.',
-  p_delete => 'Takes the subject from the class; the timetable stays.');
+    'Class subjects by class and subject. Searches class, subject and teacher. Filters: class_id, academic_year_id, '
+    'subject_id, teacher_id.',
+  p_get => 'One class subject. Raises not_found.',
+  p_delete => 'Removes a subject from a class. Does not change the timetable.');
 
--- Gives a class a subject; invalid_reference for a class out of reach and for a teacher who is not active, conflict when the
--- class has the subject already.
 create function api.class_subjects_create(p jsonb) returns json language plpgsql as $$
 declare
   v_id bigint;
+  v_class_id bigint := (p ->> 'class_id')::bigint;
+  v_teacher_id bigint := (p ->> 'teacher_id')::bigint;
 begin
-  if not exists (select from class where id = (p ->> 'class_id')::bigint) then
-    perform core.refuse_field('invalid_reference', 'class_id', format('There is no class %s.', p ->> 'class_id'));
+  if not exists (select from class where id = v_class_id) then
+    perform core.refuse_field('invalid_reference', 'class_id', format('There is no class %s.', v_class_id));
   end if;
-  perform api.require_active_teacher((p ->> 'teacher_id')::bigint, 'teacher_id');
+  perform api.require_active_teacher(v_teacher_id, 'teacher_id');
   insert into class_subject (class_id, subject_id, periods_per_week, teacher_id)
-    values ((p ->> 'class_id')::bigint, (p ->> 'subject_id')::bigint, (p ->> 'periods_per_week')::integer, (p ->> 'teacher_id')::bigint)
-    on conflict (class_id, subject_id) do nothing returning id into v_id;
+    values (v_class_id, (p ->> 'subject_id')::bigint, (p ->> 'periods_per_week')::integer, v_teacher_id)
+    on conflict (class_id, subject_id) do nothing
+    returning id into v_id;
   if v_id is null then
-    perform core.refuse_field('conflict', 'subject_id', 'The class has this subject already.');
+    perform core.refuse_field('conflict', 'subject_id', 'The class already has this subject.');
   end if;
   return api.class_subject_record(v_id);
 end $$;
+comment on function api.class_subjects_create is
+  'Adds a subject to a class. Raises invalid_reference for a class outside the scope of the request or an inactive '
+  'teacher, conflict if the class already has the subject.';
 
--- How often and who teaches it; class and subject stay. A teacher who left meanwhile may stay, no other may come.
 create function api.class_subjects_update(p jsonb) returns json language plpgsql as $$
 declare
   v_id bigint := (p ->> 'id')::bigint;
+  v_teacher_id bigint := (p ->> 'teacher_id')::bigint;
 begin
-  if (p ->> 'teacher_id')::bigint is distinct from (api.class_subject_record(v_id) ->> 'teacher_id')::bigint then
-    perform api.require_active_teacher((p ->> 'teacher_id')::bigint, 'teacher_id');
+  -- A teacher who has become inactive may stay.
+  if v_teacher_id is distinct from (api.class_subject_record(v_id) ->> 'teacher_id')::bigint then
+    perform api.require_active_teacher(v_teacher_id, 'teacher_id');
   end if;
   perform core.record_update('class_subject', p);
   return api.class_subject_record(v_id);
 end $$;
+comment on function api.class_subjects_update is
+  'Updates the periods per week and the teacher of a class subject. Raises invalid_reference for an inactive teacher.';

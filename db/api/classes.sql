@@ -1,7 +1,7 @@
--- /api/classes: classes, who is in them, who teaches them. That a class takes no more students than its capacity is for the
--- triggers of the tables.
+-- /api/classes: classes, their students and their teachers. Triggers on the tables enforce the capacity of a class.
 
--- The timetable of a class follows it into another year, and goes with it.
+-- Changing the academic year of a class also moves its timetable, and deleting a class deletes it: lock the
+-- timetable_config first.
 select core.define_operation('classes_update', p_permission => 'class.update', p_record => 'class',
   p_lock_first => 'timetable_config', p_errors => '{conflict,schedule_conflict,invalid_reference}');
 select core.define_operation('classes_delete', p_permission => 'class.delete', p_record => 'class',
@@ -26,16 +26,19 @@ select core.define_operation('classes_subjects_by_grade', p_permission => 'class
   p_errors => '{conflict,invalid_reference}');
 select core.define_operation('classes_available_class_teachers', p_permission => 'class.update');
 
--- Which student belongs to which class: who is enrolled, and who completed the year in it, also those who have left since.
 create function api.class_roll() returns table (class_id bigint, student_id bigint) language sql stable as $$
-  select class_id, student_id from enrollment where status in ('active', 'completed');
+  select class_id, student_id
+  from enrollment
+  where status in ('active', 'completed');
 $$;
-comment on function api.class_roll is 'Which student belongs to which class.';
+comment on function api.class_roll is
+  'The students of each class: those who are enrolled, and those who completed the year in it, even if they have left '
+  'since. A student who completed a class twice has two rows.';
 
--- What a class is called in lists and messages: «Year 5 B». The planner puts the expression in its place.
+-- A single-expression SQL function, so that the planner inlines it.
 create function api.class_name(p_name text, p_section text) returns text language sql immutable parallel safe
   return p_name || coalesce(' ' || p_section, '');
-comment on function api.class_name is 'Name and section of a class.';
+comment on function api.class_name is 'Name and section of a class as lists and messages show them: Year 5 B.';
 
 select core.define_record('class', p_table => 'class', p_key => 'c.id', p_one_row_per_key => true,
   p_source => $$
@@ -107,19 +110,24 @@ select core.define_sort('free_teacher', 'last_name',
 select core.define_sort('free_teacher', 'first_name',
   'platform.search_normal(t.first_name)', 'platform.search_normal(t.last_name)');
 
--- Raises not_found when there is no such class, or none that the user reaches.
+select core.define_functions('classes', 'class',
+  p_list =>
+    'Classes by grade, name and section. Searches name, section and room. Filters: academic_year_id, grade_id, '
+    'school_unit_id, programme_id, medium_id, class_teacher_id.',
+  p_get => 'One class. Raises not_found.');
+
 create function api.require_class(p_id bigint) returns void language plpgsql stable as $$
 begin
   if not exists (select from class where id = p_id) then
     perform core.fail('not_found', format('There is no class %s.', p_id));
   end if;
 end $$;
-comment on function api.require_class is 'Raises not_found when there is no such class.';
+comment on function api.require_class is
+  'Raises not_found unless the class exists and is in the scope of the request.';
 
--- Refuses a teacher who is deleted or inactive, by the field that names them; null is nobody. The row is
--- locked. FOR SHARE is checked against the policy for updates, which hides colleagues from a teacher: hence the reach.
 create function api.require_active_teacher(p_id bigint, p_path text) returns void language plpgsql as $$
 declare
+  -- FOR SHARE also applies the row policy for updates, which hides other teachers from a teacher.
   v_scope text := core.widen_scope();
   v_found boolean;
 begin
@@ -130,49 +138,67 @@ begin
     perform core.refuse_field('invalid_reference', p_path, format('There is no active teacher %s.', p_id));
   end if;
 end $$;
-comment on function api.require_active_teacher is 'Refuses a teacher who is deleted or inactive.';
+comment on function api.require_active_teacher is
+  'Locks a teacher and raises invalid_reference for the field p_path unless the teacher is active. A null p_id is '
+  'accepted.';
 
--- Refuses who is class teacher of another class of the year, by the field that names them. Of two at once the unique index
--- class_class_teacher_id_key refuses the second.
-create function api.require_no_other_class(p_teacher_id bigint, p_class_id bigint, p_academic_year_id bigint, p_path text) returns void language plpgsql stable as $$
+create function api.require_no_other_class(
+  p_teacher_id bigint, p_class_id bigint, p_academic_year_id bigint, p_path text
+) returns void language plpgsql stable as $$
 declare
-  v_class text;
+  v_class_name text;
 begin
-  select api.class_name(name, section) into v_class from class
-    where class_teacher_id = p_teacher_id and academic_year_id = p_academic_year_id and id is distinct from p_class_id;
+  -- Concurrent requests can both pass this check. The unique index class_class_teacher_id_key then refuses the second.
+  select api.class_name(name, section)
+    into v_class_name
+    from class
+    where class_teacher_id = p_teacher_id
+      and academic_year_id = p_academic_year_id
+      and id is distinct from p_class_id;
   if found then
-    perform core.refuse_field('conflict', p_path, format('This teacher is class teacher of %s in this academic year.', v_class));
+    perform core.refuse_field('conflict', p_path, format(
+      'This teacher is already the class teacher of %s in this academic year. Choose another teacher.',
+      v_class_name));
   end if;
 end $$;
-comment on function api.require_no_other_class is 'Refuses who is class teacher of another class of the year.';
+comment on function api.require_no_other_class is
+  'Raises conflict for the field p_path if the teacher is class teacher of another class in the academic year.';
 
--- Classes by grade, name and section; search over name, section, room; filters academic_year_id, grade_id, school_unit_id,
--- programme_id, medium_id, class_teacher_id. Students are counted by index for the classes of the page alone.
-create function api.classes_list(p jsonb) returns json language sql stable as $$
-  select core.record_page('class', p);
-$$;
-
--- A new class; conflict when the year has one of this name and section, or the class teacher another class in it.
 create function api.classes_create(p jsonb) returns json language plpgsql as $$
 declare
   v_id bigint;
+  v_teacher_id bigint := (p ->> 'class_teacher_id')::bigint;
 begin
-  if p ->> 'class_teacher_id' is not null then
-    perform api.require_active_teacher((p ->> 'class_teacher_id')::bigint, 'class_teacher_id');
-    perform api.require_no_other_class((p ->> 'class_teacher_id')::bigint, null, (p ->> 'academic_year_id')::bigint, 'class_teacher_id');
+  if v_teacher_id is not null then
+    perform api.require_active_teacher(v_teacher_id, 'class_teacher_id');
+    perform api.require_no_other_class(v_teacher_id, null, (p ->> 'academic_year_id')::bigint, 'class_teacher_id');
   end if;
   v_id := core.record_insert('class', p);
   perform core.usage_count();
   return api.class_record(v_id);
 end $$;
+comment on function api.classes_create is
+  'Creates a class. Raises conflict if the academic year already has a class with this name and section, or if the '
+  'class teacher has another class in that year; invalid_reference for an unknown reference or an inactive teacher.';
 
--- One class, or not_found.
-create function api.classes_get(p jsonb) returns json language sql stable as $$
-  select api.class_record((p ->> 'id')::bigint);
-$$;
+create function api.require_movable_class(p_id bigint, p_academic_year_id bigint) returns void
+language plpgsql stable as $$
+begin
+  if not exists (select from academic_year where id = p_academic_year_id) then
+    perform core.refuse_field('invalid_reference', 'academic_year_id', 'There is no such academic year.');
+  elsif exists (select from enrollment where class_id = p_id) then
+    perform core.refuse_field('conflict', 'academic_year_id',
+      'Students are or were enrolled in this class, so its academic year cannot be changed. Copy the class instead.');
+  elsif exists (select from fee_structure_class where class_id = p_id) then
+    perform core.refuse_field('conflict', 'academic_year_id',
+      'A fee structure applies to this class. Remove the class from the fee structure before you change its academic '
+      'year.');
+  end if;
+end $$;
+comment on function api.require_movable_class is
+  'Raises conflict if students have been enrolled in the class or a fee structure applies to it, and '
+  'invalid_reference for an unknown academic year.';
 
--- Another grade takes the students along; conflict for another academic year once somebody was enrolled, and for less
--- capacity than there are students.
 create function api.classes_update(p jsonb) returns json language plpgsql as $$
 declare
   v_id bigint := (p ->> 'id')::bigint;
@@ -182,16 +208,14 @@ declare
 begin
   select academic_year_id, class_teacher_id into v_before from class where id = v_id;
   v_year_id := coalesce((p ->> 'academic_year_id')::bigint, v_before.academic_year_id);
-  v_teacher_id := case when p ? 'class_teacher_id' then (p ->> 'class_teacher_id')::bigint else v_before.class_teacher_id end;
+  v_teacher_id := case
+    when p ? 'class_teacher_id' then (p ->> 'class_teacher_id')::bigint
+    else v_before.class_teacher_id
+  end;
   if v_year_id <> v_before.academic_year_id then
-    if not exists (select from academic_year where id = v_year_id) then
-      perform core.refuse_field('invalid_reference', 'academic_year_id', 'There is no such academic year.');
-    elsif exists (select from enrollment where class_id = v_id) then
-      perform core.refuse_field('conflict', 'academic_year_id', 'Students are or were enrolled in this class: it stays in its academic year.');
-    elsif exists (select from fee_structure_class where class_id = v_id) then
-      perform core.refuse_field('conflict', 'academic_year_id', 'A fee structure is assigned to this class: it stays in its academic year.');
-    end if;
+    perform api.require_movable_class(v_id, v_year_id);
   end if;
+  -- A class teacher who has become inactive may stay.
   if v_teacher_id is distinct from v_before.class_teacher_id and v_teacher_id is not null then
     perform api.require_active_teacher(v_teacher_id, 'class_teacher_id');
   end if;
@@ -201,91 +225,143 @@ begin
   perform core.record_update('class', p);
   return api.class_record(v_id);
 end $$;
+comment on function api.classes_update is
+  'Updates a class; a new grade also applies to its students. Raises conflict for a new academic year once students '
+  'have been enrolled, for a capacity below the number of students, and as on creation.';
 
--- in_use while students are in it or it has a history; its subjects and teachers go with it.
 create function api.classes_delete(p jsonb) returns json language plpgsql as $$
 begin
   delete from class where id = (p ->> 'id')::bigint;
   perform core.usage_count();
   return json_build_object('id', (p ->> 'id')::bigint);
 end $$;
+comment on function api.classes_delete is
+  'Deletes a class with its subjects and teaching assignments. Raises in_use if it has or had students, '
+  'or if fees refer to it.';
 
--- Copies classes of one year into another, with their subjects and the teachers who are still there, never students. What
--- the other year has by name and section is skipped; who is class teacher there already stays with that class.
+create function api.require_copyable_classes(p_from_year_id bigint, p_to_year_id bigint, p_class_ids bigint[])
+returns void language plpgsql stable as $$
+declare
+  v_unknown_id bigint;
+begin
+  if not exists (select from academic_year where id = p_from_year_id) then
+    perform core.refuse_field('invalid_reference', 'from_academic_year_id', 'There is no such academic year.');
+  elsif not exists (select from academic_year where id = p_to_year_id) then
+    perform core.refuse_field('invalid_reference', 'to_academic_year_id', 'There is no such academic year.');
+  end if;
+  select i
+    into v_unknown_id
+    from unnest(p_class_ids) i
+    where not exists (select from class where id = i and academic_year_id = p_from_year_id)
+    limit 1;
+  if found then
+    perform core.refuse_field('invalid_reference', 'class_ids',
+      format('There is no class %s in the academic year that you copy from.', v_unknown_id));
+  elsif p_from_year_id = p_to_year_id then
+    perform core.refuse_field('validation_error', 'to_academic_year_id',
+      'The classes are already in this academic year. Choose another one.');
+  end if;
+end $$;
+comment on function api.require_copyable_classes is
+  'Raises invalid_reference for an unknown academic year or a class outside p_from_year_id, and validation_error if '
+  'both years are the same.';
+
 create function api.classes_copy(p jsonb) returns json language plpgsql as $$
 declare
   v_from bigint := (p ->> 'from_academic_year_id')::bigint;
   v_to bigint := (p ->> 'to_academic_year_id')::bigint;
-  v_class_ids bigint[];
+  v_class_ids bigint[] := case
+    when p ? 'class_ids' then array(select jsonb_array_elements_text(p -> 'class_ids')::bigint)
+  end;
   v_with_subjects boolean := coalesce((p ->> 'include_subjects')::boolean, true);
   v_with_teachers boolean := coalesce((p ->> 'include_teachers')::boolean, true);
-  v_unknown bigint;
   v_answer json;
 begin
-  if not exists (select from academic_year where id = v_from) then
-    perform core.refuse_field('invalid_reference', 'from_academic_year_id', 'There is no such academic year.');
-  elsif not exists (select from academic_year where id = v_to) then
-    perform core.refuse_field('invalid_reference', 'to_academic_year_id', 'There is no such academic year.');
-  end if;
-  v_class_ids := case when p ? 'class_ids' then array(select jsonb_array_elements_text(p -> 'class_ids')::bigint) end;
-  select i into v_unknown from unnest(v_class_ids) i where not exists (select from class where id = i and academic_year_id = v_from) limit 1;
-  if found then
-    perform core.refuse_field('invalid_reference', 'class_ids', format('There is no class %s in the academic year that you copy from.', v_unknown));
-  elsif v_from = v_to then
-    perform core.refuse_field('validation_error', 'to_academic_year_id', 'Classes are copied into another academic year.');
-  end if;
-
+  perform api.require_copyable_classes(v_from, v_to, v_class_ids);
   with source as (
-    select * from class where academic_year_id = v_from and (v_class_ids is null or id = any (v_class_ids))
-  ), active as (
-    select id from teacher
-    where v_with_teachers and is_active and deleted_at is null
+    select *
+    from class
+    where academic_year_id = v_from and (v_class_ids is null or id = any (v_class_ids))
+  ), active_teacher as (
+    select id
+    from teacher
+    where v_with_teachers
+      and is_active
+      and deleted_at is null
       and id in (select teacher_id from core.class_staff() where class_id in (select id from source))
     for share
-  ), made as (
-    insert into class (name, section, grade_id, academic_year_id, class_teacher_id, capacity, room, school_unit_id, programme_id, medium_id)
-      select s.name, s.section, s.grade_id, v_to,
-             (select a.id from active a where a.id = s.class_teacher_id
-                and not exists (select from class c where c.academic_year_id = v_to and c.class_teacher_id = a.id)),
-             s.capacity, s.room, s.school_unit_id, s.programme_id, s.medium_id
-      from source s order by s.id
-      on conflict (academic_year_id, lower(name), lower(coalesce(section, ''))) do nothing
-      returning id, name, section
+  ), created as (
+    insert into class (
+      name, section, grade_id, academic_year_id, class_teacher_id, capacity, room, school_unit_id, programme_id,
+      medium_id)
+    select
+      s.name, s.section, s.grade_id, v_to,
+      (
+        select t.id
+        from active_teacher t
+        where t.id = s.class_teacher_id
+          and not exists (select from class c where c.academic_year_id = v_to and c.class_teacher_id = t.id)
+      ),
+      s.capacity, s.room, s.school_unit_id, s.programme_id, s.medium_id
+    from source s
+    order by s.id
+    on conflict (academic_year_id, lower(name), lower(coalesce(section, ''))) do nothing
+    returning id, name, section
   ), pair as (
-    select s.id as source_id, m.id, coalesce(m.name, s.name) as name, coalesce(m.section, s.section) as section
-    from source s left join made m on lower(m.name) = lower(s.name) and lower(coalesce(m.section, '')) = lower(coalesce(s.section, ''))
-  ), subjects as (
+    select s.id as source_id, c.id, coalesce(c.name, s.name) as name, coalesce(c.section, s.section) as section
+    from source s
+    left join created c
+      on lower(c.name) = lower(s.name) and lower(coalesce(c.section, '')) = lower(coalesce(s.section, ''))
+  ), copied_subject as (
     insert into class_subject (class_id, subject_id, teacher_id, periods_per_week)
-      select pair.id, cs.subject_id, a.id, cs.periods_per_week
-      from pair join class_subject cs on cs.class_id = pair.source_id left join active a on a.id = cs.teacher_id
-      where pair.id is not null and v_with_subjects
-  ), teachers as (
+    select pair.id, cs.subject_id, t.id, cs.periods_per_week
+    from pair
+    join class_subject cs on cs.class_id = pair.source_id
+    left join active_teacher t on t.id = cs.teacher_id
+    where pair.id is not null and v_with_subjects
+  ), copied_assignment as (
     insert into teaching_assignment (class_id, teacher_id, subject)
-      select pair.id, ct.teacher_id, ct.subject
-      from pair join teaching_assignment ct on ct.class_id = pair.source_id join active a on a.id = ct.teacher_id
-      where pair.id is not null
+    select pair.id, ta.teacher_id, ta.subject
+    from pair
+    join teaching_assignment ta on ta.class_id = pair.source_id
+    join active_teacher t on t.id = ta.teacher_id
+    where pair.id is not null
   )
   select json_build_object(
-      'copied', count(id), 'skipped', count(*) - count(id),
-      'classes', coalesce(json_agg(json_build_object('id', id, 'name', name, 'section', section, 'copied_from', source_id) order by source_id)
-        filter (where id is not null), '[]'),
-      'skipped_classes', coalesce(json_agg(json_build_object('class_id', source_id, 'name', name, 'section', section,
-        'reason', 'The academic year has a class of this name and section.') order by source_id) filter (where id is null), '[]'))
-    into v_answer from pair;
+      'copied', count(id),
+      'skipped', count(*) - count(id),
+      'classes', coalesce(
+        json_agg(
+          json_build_object('id', id, 'name', name, 'section', section, 'copied_from', source_id) order by source_id)
+          filter (where id is not null),
+        '[]'),
+      'skipped_classes', coalesce(
+        json_agg(
+          json_build_object('class_id', source_id, 'name', name, 'section', section,
+            'reason', 'The academic year already has a class with this name and section.') order by source_id)
+          filter (where id is null),
+        '[]'))
+    into v_answer
+    from pair;
   perform core.usage_count();
   return v_answer;
 end $$;
+comment on function api.classes_copy is
+  'Copies classes of one academic year to another, with their subjects and active teachers but without students: '
+  '{from_academic_year_id, to_academic_year_id, class_ids, include_subjects, include_teachers}. Skips a class whose '
+  'name and section the target year already has. A teacher who is already class teacher in the target year does not '
+  'get a second class.';
 
--- The students of a class: who is in it now, of a past class who completed it. Needs class.read beside student.read.
 create function api.classes_students_list(p jsonb) returns json language plpgsql stable as $$
 begin
   perform api.require_permissions('{class.read}');
   perform api.require_class((p ->> 'id')::bigint);
   return core.record_page('student', p || jsonb_build_object('roll_of_class_id', p -> 'id'));
 end $$;
+comment on function api.classes_students_list is
+  'The students who are enrolled in a class or completed the year in it. Requires class.read and student.read. '
+  'Raises not_found.';
 
--- Moves a student into the class and answers the student: needs student.read beside class.update. Conflict when they are in
--- it already, or when it is full.
 create function api.classes_students_add(p jsonb) returns json language plpgsql as $$
 declare
   v_id bigint := (p ->> 'id')::bigint;
@@ -298,41 +374,52 @@ begin
   if not found then
     perform core.refuse_field('invalid_reference', 'student_id', 'There is no such student.');
   elsif v_class_id = v_id then
-    perform core.refuse_field('conflict', 'student_id', 'This student is in this class already.');
+    perform core.refuse_field('conflict', 'student_id', 'This student is already in this class.');
   end if;
   update student set class_id = v_id where id = v_student_id;
   return api.student_record(v_student_id);
 end $$;
+comment on function api.classes_students_add is
+  'Moves a student into a class and returns the student: {id, student_id}. Requires class.update and student.read. '
+  'Raises not_found for the class, invalid_reference for the student, conflict if the student is already in the class '
+  'or the class is full.';
 
--- Takes a student out of the class, into none; not_found when they are not in it.
 create function api.classes_students_remove(p jsonb) returns json language plpgsql as $$
 begin
   perform api.require_class((p ->> 'id')::bigint);
-  update student set class_id = null
-    where id = (p ->> 'student_id')::bigint and class_id = (p ->> 'id')::bigint and deleted_at is null;
+  update student
+    set class_id = null
+    where id = (p ->> 'student_id')::bigint
+      and class_id = (p ->> 'id')::bigint
+      and deleted_at is null;
   if not found then
     perform core.fail('not_found', 'This student is not in this class.');
   end if;
   return json_build_object('id', (p ->> 'student_id')::bigint);
 end $$;
+comment on function api.classes_students_remove is
+  'Removes a student from a class: {id, student_id}. The student is then in no class. Raises not_found if the student '
+  'is not in the class.';
 
--- Active students who are not in the class; filters grade_id and without_class. Needs class.read beside student.read.
 create function api.classes_unassigned_students(p jsonb) returns json language plpgsql stable as $$
 begin
   perform api.require_permissions('{class.read}');
   perform api.require_class((p ->> 'id')::bigint);
   return core.record_page('student', p || jsonb_build_object('not_class_id', p -> 'id', 'is_active', true));
 end $$;
+comment on function api.classes_unassigned_students is
+  'The active students who are not in a class. Filters: grade_id, without_class. Requires class.read and '
+  'student.read. Raises not_found.';
 
--- Who teaches the class: class teacher, teachers of its subjects, other teachers.
 create function api.classes_teachers_list(p jsonb) returns json language plpgsql stable as $$
 begin
   perform api.require_class((p ->> 'id')::bigint);
   return core.record_page('class_staff_member', p || jsonb_build_object('class_id', p -> 'id'));
 end $$;
+comment on function api.classes_teachers_list is
+  'The staff of a class: its class teacher, the teachers of its subjects and of its timetable, and other assigned '
+  'teachers. Raises not_found.';
 
--- Lets a teacher teach the class, in effect at their next request. A subject of the class, by name or code, is theirs from
--- now on; any other is kept in words. is_class_teacher replaces the class teacher; conflict when they are that elsewhere in the year.
 create function api.classes_teachers_add(p jsonb) returns json language plpgsql as $$
 declare
   v_id bigint := (p ->> 'id')::bigint;
@@ -344,23 +431,37 @@ begin
   perform api.require_active_teacher(v_teacher_id, 'teacher_id');
   perform core.record_lock('class', v_id);
   if (p ->> 'is_class_teacher')::boolean then
-    perform api.require_no_other_class(v_teacher_id, v_id, (select academic_year_id from class where id = v_id), 'teacher_id');
+    perform api.require_no_other_class(
+      v_teacher_id, v_id, (select academic_year_id from class where id = v_id), 'teacher_id');
     update class set class_teacher_id = v_teacher_id where id = v_id;
   end if;
-  select s.id into v_subject_id from class_subject cs join subject s on s.id = cs.subject_id
-    where cs.class_id = v_id and v_subject in (lower(s.code), lower(s.name)) order by lower(s.code) = v_subject desc, s.id limit 1;
+  select s.id
+    into v_subject_id
+    from class_subject cs
+    join subject s on s.id = cs.subject_id
+    where cs.class_id = v_id and v_subject in (lower(s.code), lower(s.name))
+    order by lower(s.code) = v_subject desc, s.id
+    limit 1;
   if found then
-    -- What class_subject says is said nowhere else, so that nothing can contradict it.
     update class_subject set teacher_id = v_teacher_id where class_id = v_id and subject_id = v_subject_id;
-    delete from teaching_assignment ct using subject s where s.id = v_subject_id and ct.class_id = v_id and lower(ct.subject) in (lower(s.code), lower(s.name));
+    -- A text assignment for the same subject could contradict class_subject.
+    delete from teaching_assignment ta
+      using subject s
+      where s.id = v_subject_id and ta.class_id = v_id and lower(ta.subject) in (lower(s.code), lower(s.name));
   elsif v_subject is not null or (p ->> 'is_class_teacher')::boolean is not true then
-    insert into teaching_assignment (class_id, teacher_id, subject) values (v_id, v_teacher_id, p ->> 'subject') on conflict do nothing;
+    insert into teaching_assignment (class_id, teacher_id, subject)
+      values (v_id, v_teacher_id, p ->> 'subject')
+      on conflict do nothing;
   end if;
-  return core.record_page('class_staff_member', jsonb_build_object('class_id', v_id, 'teacher_id', v_teacher_id), false) -> 'data' -> 0;
+  return core.record_page('class_staff_member',
+    jsonb_build_object('class_id', v_id, 'teacher_id', v_teacher_id), false) -> 'data' -> 0;
 end $$;
+comment on function api.classes_teachers_add is
+  'Assigns a teacher to a class: {id, teacher_id, subject, is_class_teacher}. A subject of the class, given by name or '
+  'code, gets this teacher; any other subject is stored as text. is_class_teacher replaces the class teacher. Raises '
+  'not_found for the class, invalid_reference for an inactive teacher, conflict for a teacher who is already class '
+  'teacher of another class in the year.';
 
--- Takes a teacher out of the class, with all that they teach there; not_found when they don't teach it, in_use while the
--- timetable of the class has them.
 create function api.classes_teachers_remove(p jsonb) returns json language plpgsql as $$
 declare
   v_id bigint := (p ->> 'id')::bigint;
@@ -370,64 +471,88 @@ begin
   if not exists (select from core.class_staff() s where s.class_id = v_id and s.teacher_id = v_teacher_id) then
     perform core.fail('not_found', 'This teacher does not teach this class.');
   elsif exists (select from timetable_slot where class_id = v_id and teacher_id = v_teacher_id) then
-    perform core.fail('in_use', 'The timetable of the class still has this teacher.');
+    perform core.fail('in_use', 'This teacher is still in the timetable of this class. Change the timetable first.');
   end if;
   delete from teaching_assignment where class_id = v_id and teacher_id = v_teacher_id;
   update class_subject set teacher_id = null where class_id = v_id and teacher_id = v_teacher_id;
   update class set class_teacher_id = null where id = v_id and class_teacher_id = v_teacher_id;
   return json_build_object('id', v_teacher_id);
 end $$;
+comment on function api.classes_teachers_remove is
+  'Removes a teacher from a class and from all its subjects: {id, teacher_id}. Raises not_found if the teacher does '
+  'not teach the class, in_use while the teacher is in its timetable.';
 
--- Active teachers who do not teach the class.
 create function api.classes_unassigned_teachers(p jsonb) returns json language plpgsql stable as $$
 begin
   perform api.require_class((p ->> 'id')::bigint);
   return core.record_page('free_teacher', p || jsonb_build_object('not_class_id', p -> 'id'));
 end $$;
+comment on function api.classes_unassigned_teachers is
+  'The active teachers who do not teach a class. Raises not_found.';
 
--- Gives classes of a grade the subjects of its template (grade_subject), or every subject of the school with 5 periods a
--- week where it has none. Subjects that a class has stay as they are. A class of another grade is an invalid_reference.
 create function api.classes_subjects_by_grade(p jsonb) returns json language plpgsql as $$
 declare
   v_grade_id bigint := (p ->> 'grade_id')::bigint;
   v_class_ids bigint[] := array(select distinct jsonb_array_elements_text(p -> 'class_ids')::bigint);
-  v_unknown bigint;
+  v_unknown_id bigint;
   v_answer json;
 begin
   if not exists (select from grade where id = v_grade_id) then
     perform core.refuse_field('invalid_reference', 'grade_id', 'There is no such grade.');
   end if;
   perform from class where id = any (v_class_ids) order by id for no key update;
-  select i into v_unknown from unnest(v_class_ids) i where not exists (select from class where id = i and grade_id = v_grade_id) limit 1;
+  select i
+    into v_unknown_id
+    from unnest(v_class_ids) i
+    where not exists (select from class where id = i and grade_id = v_grade_id)
+    limit 1;
   if found then
-    perform core.refuse_field('invalid_reference', 'class_ids', format('There is no class %s in this grade.', v_unknown));
+    perform core.refuse_field('invalid_reference', 'class_ids',
+      format('There is no class %s in this grade.', v_unknown_id));
   end if;
 
   with template as (
     select subject_id, periods_per_week from grade_subject where grade_id = v_grade_id
     union all
     select id, 5 from subject where not exists (select from grade_subject where grade_id = v_grade_id)
-  ), made as (
+  ), created as (
     insert into class_subject (class_id, subject_id, periods_per_week)
-      select class_id, subject_id, periods_per_week from unnest(v_class_ids) class_id, template
-      on conflict (class_id, subject_id) do nothing
-      returning class_id, subject_id
+    select class_id, subject_id, periods_per_week
+    from unnest(v_class_ids) class_id, template
+    on conflict (class_id, subject_id) do nothing
+    returning class_id, subject_id
   ), added as (
-    select c.class_id, coalesce(json_agg(s.name order by s.name) filter (where s.id is not null), '[]') as names, count(s.id) as count
-    from unnest(v_class_ids) c (class_id) left join made m on m.class_id = c.class_id left join subject s on s.id = m.subject_id
-    group by c.class_id
+    select
+      i.class_id,
+      coalesce(json_agg(s.name order by s.name) filter (where s.id is not null), '[]') as names,
+      count(s.id) as count
+    from unnest(v_class_ids) i (class_id)
+    left join created c on c.class_id = i.class_id
+    left join subject s on s.id = c.subject_id
+    group by i.class_id
   )
-  select json_build_object('added', sum(count), 'skipped', count(*) * (select count(*) from template) - sum(count),
+  select json_build_object(
+      'added', sum(count),
+      'skipped', count(*) * (select count(*) from template) - sum(count),
       'classes', json_agg(json_build_object('class_id', class_id, 'added', names) order by class_id))
-    into v_answer from added;
+    into v_answer
+    from added;
   return v_answer;
 end $$;
+comment on function api.classes_subjects_by_grade is
+  'Adds to classes the subjects of their grade''s template, or all subjects of the school with 5 periods a week if the '
+  'grade has no template: {grade_id, class_ids}. Does not change subjects that a class already has. Raises '
+  'invalid_reference for an unknown grade or a class of another grade.';
 
--- Active teachers who are not class teacher in an academic year, the current one unless another is named.
 create function api.classes_available_class_teachers(p jsonb) returns json language plpgsql stable as $$
 begin
   if not core.has_permission_for_all('class.update') then
-    perform core.fail('forbidden', 'Who reaches only their own classes can''t see who is class teacher of the others.');
+    perform core.fail('forbidden',
+      'You need class.update for the whole school, because this list depends on the classes of other teachers.');
   end if;
-  return core.record_page('free_teacher', jsonb_build_object('academic_year_id', coalesce((select id from academic_year where is_current), 0)) || p);
+  return core.record_page('free_teacher', jsonb_build_object(
+    'academic_year_id', coalesce((select id from academic_year where is_current), 0)) || p);
 end $$;
+comment on function api.classes_available_class_teachers is
+  'The active teachers who are not class teacher in an academic year: {academic_year_id}, by default the current year. '
+  'Raises forbidden unless the user may update all classes of the school.';

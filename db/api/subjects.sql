@@ -1,4 +1,4 @@
--- /api/subjects: what is taught. /api/grades/:id/subjects: the standard template, which subjects the classes of a grade have.
+-- /api/subjects: the subjects of a school. /api/grades/:id/subjects: the subject template of a grade.
 
 select core.define_operation('subjects_list', p_permission => 'subject.read');
 select core.define_operation('subjects_get', p_permission => 'subject.read', p_record => 'subject');
@@ -27,44 +27,70 @@ select core.define_sort('subject', 'code', 'lower(su.code)');
 select core.define_sort('subject', 'created_at', 'su.created_at');
 
 select core.define_functions('subjects', 'subject',
-  p_list => 'Subjects by name; search over name and code; filter subject_context_id.',
-  p_get => 'One subject, or not_found.',
-  p_create => 'A new subject; conflict when its code is taken.',
-  p_update => 'Conflict when the code is taken.',
-  p_delete => 'Leaves the templates of grades; in_use while a class has it or a timetable shows it.');
+  p_list => 'Subjects by name. Searches name and code. Filter: subject_context_id.',
+  p_get => 'One subject. Raises not_found.',
+  p_create => 'Creates a subject. Raises conflict for a code that is in use.',
+  p_update => 'Updates a subject. Raises conflict for a code that is in use.',
+  p_delete =>
+    'Deletes a subject and removes it from the templates of all grades. Raises in_use while a class or a timetable '
+    'uses it.');
 
--- The template of a grade by name of the subject: [{subject_id, subject_name, subject_code, periods_per_week}].
 create function api.grade_subjects_list(p jsonb) returns json language plpgsql stable as $$
 declare
   v_id bigint := (p ->> 'id')::bigint;
 begin
   perform api.grade_record(v_id);
   return (
-    select coalesce(json_agg(json_build_object('subject_id', su.id, 'subject_name', su.name, 'subject_code', su.code, 'periods_per_week', gs.periods_per_week)
-      order by platform.search_normal(su.name), su.id), '[]')
-    from grade_subject gs join subject su on su.id = gs.subject_id where gs.grade_id = v_id);
+    select coalesce(
+      json_agg(
+        json_build_object(
+          'subject_id', su.id,
+          'subject_name', su.name,
+          'subject_code', su.code,
+          'periods_per_week', gs.periods_per_week)
+        order by platform.search_normal(su.name), su.id),
+      '[]')
+    from grade_subject gs
+    join subject su on su.id = gs.subject_id
+    where gs.grade_id = v_id);
 end $$;
+comment on function api.grade_subjects_list is
+  'The subject template of a grade by subject name: [{subject_id, subject_name, subject_code, periods_per_week}]. '
+  'Raises not_found for the grade.';
 
--- {id, items}: these and no others from now on; classes keep what they have. A template that was read may be sent back:
--- invalid_reference for a subject that does not exist, validation_error for a name or a code that is not the subject's.
 create function api.grade_subjects_replace(p jsonb) returns json language plpgsql as $$
 declare
   v_id bigint := (p ->> 'id')::bigint;
   v_fault record;
 begin
   perform core.record_lock('grade', v_id);
-  select e.position - 1 as place, e.item ->> 'subject_id' as subject_id, su.id is null as is_unknown, e.item ->> 'subject_name' <> su.name as is_renamed into v_fault
+  select
+      e.position - 1 as index,
+      e.item ->> 'subject_id' as subject_id,
+      su.id is null as is_unknown,
+      case when e.item ->> 'subject_name' <> su.name then 'subject_name' else 'subject_code' end as changed_field
+    into v_fault
     from jsonb_array_elements(p -> 'items') with ordinality e (item, position)
     left join subject su on su.id = (e.item ->> 'subject_id')::bigint
-    where su.id is null or e.item ->> 'subject_name' <> su.name or e.item ->> 'subject_code' <> su.code
-    order by e.position limit 1;
+    where su.id is null
+      or e.item ->> 'subject_name' <> su.name
+      or e.item ->> 'subject_code' <> su.code
+    order by e.position
+    limit 1;
   if v_fault.is_unknown then
-    perform core.refuse_field('invalid_reference', v_fault.place || '.subject_id', format('There is no subject %s.', v_fault.subject_id));
+    perform core.refuse_field('invalid_reference', v_fault.index || '.subject_id',
+      format('There is no subject %s.', v_fault.subject_id));
   elsif found then
-    perform core.refuse_field('validation_error', v_fault.place || case when v_fault.is_renamed then '.subject_name' else '.subject_code' end, 'This field can''t be set here.');
+    perform core.refuse_field('validation_error', v_fault.index || '.' || v_fault.changed_field,
+      'The name and code of a subject cannot be changed here. Update the subject instead.');
   end if;
   delete from grade_subject where grade_id = v_id;
   insert into grade_subject (grade_id, subject_id, periods_per_week)
-    select v_id, i.subject_id, i.periods_per_week from jsonb_to_recordset(p -> 'items') i (subject_id bigint, periods_per_week integer);
+    select v_id, i.subject_id, i.periods_per_week
+    from jsonb_to_recordset(p -> 'items') i (subject_id bigint, periods_per_week integer);
   return api.grade_subjects_list(p);
 end $$;
+comment on function api.grade_subjects_replace is
+  'Replaces the subject template of a grade: {id, items}. Does not change the subjects of existing classes. Names and '
+  'codes are accepted, so that a client can send back a template that it has read, but must be unchanged. Raises '
+  'not_found for the grade, invalid_reference for an unknown subject, validation_error for a changed name or code.';

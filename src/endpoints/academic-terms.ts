@@ -18,7 +18,7 @@ const TermChange = z
   .strictObject(fields)
   .partial()
   .refine(...endsAfterStart)
-  .meta({ id: 'TermChange', description: 'Any of the fields of a term; those that are not named stay.' });
+  .meta({ id: 'TermChange', description: 'Any subset of the fields of a term.' });
 
 export const Term = z
   .object({
@@ -35,26 +35,27 @@ export const Term = z
 export const academicTerms = resource(
   '/academic-terms',
   'Academic terms',
-  'The parts of an academic year: inside it, and without overlap.',
+  'The terms of each academic year. They lie inside their year and do not overlap.',
   {
     'GET /': {
       operation: 'academic_terms_list',
       summary: 'List terms',
-      description: 'The earliest first. Searches the name.',
+      description: 'Earliest first. `search` matches the name.',
       query: page({ academic_year_id: pathId.optional() }, ['name', 'start_date']),
       answer: Term,
       isPage: true,
     },
     'POST /': {
       operation: 'academic_terms_create',
-      summary: 'Add a term',
-      description: '409 conflict when it overlaps another term of its year.',
+      summary: 'Create a term',
+      description:
+        '409 `conflict` if it overlaps another term of its year or has the same name. 400 if it lies outside the year.',
       body: TermInput,
       answer: Term,
       isCreate: true,
     },
-    'GET /:id': { operation: 'academic_terms_get', summary: 'Read a term', answer: Term },
-    'PUT /:id': { operation: 'academic_terms_update', summary: 'Change a term', body: TermChange, answer: Term },
-    'DELETE /:id': { operation: 'academic_terms_delete', summary: 'Remove a term', answer: Deleted },
+    'GET /:id': { operation: 'academic_terms_get', summary: 'Get a term', answer: Term },
+    'PUT /:id': { operation: 'academic_terms_update', summary: 'Update a term', body: TermChange, answer: Term },
+    'DELETE /:id': { operation: 'academic_terms_delete', summary: 'Delete a term', answer: Deleted },
   },
 );

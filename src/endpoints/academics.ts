@@ -5,11 +5,11 @@ import { attendanceRate, date, Deleted, id, page, pathId, text, timestamps } fro
 const fields = {
   name: text(100).meta({ examples: ['2026/2027'] }),
   start_date: date,
-  end_date: date.meta({ description: 'Less than two years after start_date.', examples: ['2027-07-31'] }),
+  end_date: date.meta({ description: 'Less than two years after `start_date`.', examples: ['2027-07-31'] }),
   is_current: z
     .boolean()
     .optional()
-    .meta({ description: 'One year is always the current one; true takes it from the other.' }),
+    .meta({ description: 'True makes this the current year instead of the previous one. One year is always current.' }),
 };
 
 interface Period {
@@ -17,7 +17,10 @@ interface Period {
   end_date?: string | undefined;
 }
 
-/** Refuses a period that ends before it began; what a change leaves out is for the database to compare. ISO days compare as text. */
+/**
+ * Refuses an end date that is not after the start date. If an update sends only one of them, the database compares it
+ * with the stored one. ISO dates sort as text.
+ */
 export const endsAfterStart: [(period: Period) => boolean, { path: string[]; message: string }] = [
   ({ start_date, end_date }) => !start_date || !end_date || end_date > start_date,
   { path: ['end_date'], message: 'must be after start_date' },
@@ -31,7 +34,7 @@ const YearChange = z
   .strictObject(fields)
   .partial()
   .refine(...endsAfterStart)
-  .meta({ id: 'AcademicYearChange', description: 'Any of the fields of a year; those that are not named stay.' });
+  .meta({ id: 'AcademicYearChange', description: 'Any subset of the fields of an academic year.' });
 
 export const AcademicYear = z
   .object({
@@ -50,15 +53,17 @@ const Overview = z
     term_count: z.int(),
     terms: z
       .array(z.object({ id, name: z.string(), start_date: date, end_date: date }))
-      .meta({ description: 'The earliest first.' }),
+      .meta({ description: 'Earliest first.' }),
     classes: z.int(),
-    students: z.int().meta({ description: 'Students enrolled in that year.' }),
-    teachers: z.int().meta({ description: 'Teachers who teach a class of that year.' }),
-    active_teachers: z.int().meta({ description: 'All active teachers.' }),
+    students: z
+      .int()
+      .meta({ description: 'Students who are enrolled in a class of this year or completed the year in it.' }),
+    teachers: z.int().meta({ description: 'Teachers who teach a class of this year.' }),
+    active_teachers: z.int().meta({ description: 'All active teachers of the school.' }),
     attendance_rate: attendanceRate,
     fees: z.object({ billed: z.number(), collected: z.number() }).nullable().meta({
       description:
-        'The student fees of that year and the invoices issued in it; of a waived fee what was paid. Null for who may not see the fees of the whole school, and without the feature fees_management.',
+        'Student fees of this year and invoices issued in it. A waived fee counts with the amount paid before the waiver. Null without `fee.read` for the whole school, and without the feature `fees_management`.',
     }),
   })
   .meta({ id: 'AcademicOverview' });
@@ -66,45 +71,45 @@ const Overview = z
 export const academics = resource(
   '/academics',
   'Academics',
-  'School years: they do not overlap, and one is the current one.',
+  'Academic years. They do not overlap, and one is current.',
   {
     'GET /years': {
       operation: 'academics_years_list',
       summary: 'List academic years',
-      description: 'The latest first. Searches the name.',
+      description: 'Latest first. `search` matches the name.',
       query: page({}, ['name', 'start_date', 'created_at']),
       answer: AcademicYear,
       isPage: true,
     },
     'POST /years': {
       operation: 'academics_years_create',
-      summary: 'Add an academic year',
-      description: 'The first year of a school is the current one. 409 conflict when it overlaps another.',
+      summary: 'Create an academic year',
+      description:
+        'The first year of a school becomes the current one. 409 `conflict` if the year overlaps another year or has the same name.',
       body: YearInput,
       answer: AcademicYear,
       isCreate: true,
     },
-    'GET /years/:id': { operation: 'academics_years_get', summary: 'Read an academic year', answer: AcademicYear },
+    'GET /years/:id': { operation: 'academics_years_get', summary: 'Get an academic year', answer: AcademicYear },
     'PUT /years/:id': {
       operation: 'academics_years_update',
-      summary: 'Change an academic year',
+      summary: 'Update an academic year',
       description:
-        'is_current true takes that from the other year; false on the current one is a 409 conflict. Its terms must stay inside its dates.',
+        '`is_current: true` makes this the current year; `false` on the current year is a 409 `conflict`. 400 if a term would lie outside the new dates.',
       body: YearChange,
       answer: AcademicYear,
     },
     'DELETE /years/:id': {
       operation: 'academics_years_delete',
-      summary: 'Remove an academic year',
+      summary: 'Delete an academic year',
       description:
-        '409 in_use while terms, classes or fee structures belong to it; 409 conflict for the current one while there are others.',
+        '409 `in_use` while the year has terms, classes or fee structures. 409 `conflict` for the current year while there are other years.',
       answer: Deleted,
     },
     'GET /overview': {
       operation: 'academics_overview',
-      summary: 'What an academic year comes to',
-      description:
-        'The current year unless academic_year_id names another. A teacher sees the figures of the classes they teach.',
+      summary: 'Get an overview of an academic year',
+      description: 'Defaults to the current year. A teacher gets the figures of the classes that they teach.',
       query: z.strictObject({ academic_year_id: pathId.optional() }),
       answer: Overview,
     },

@@ -5,14 +5,14 @@ import { periodsPerWeek } from './subjects.ts';
 
 const fields = {
   periods_per_week: periodsPerWeek,
-  teacher_id: id.nullish().meta({ description: 'Who teaches it; an active teacher.' }),
+  teacher_id: id.nullish().meta({ description: 'The teacher of the subject in this class. Must be active.' }),
 };
 
 const ClassSubjectInput = z.strictObject({ class_id: id, subject_id: id, ...fields }).meta({ id: 'ClassSubjectInput' });
 const ClassSubjectChange = z
   .strictObject(fields)
   .partial()
-  .meta({ id: 'ClassSubjectChange', description: 'Either of the fields, or both; class and subject stay.' });
+  .meta({ id: 'ClassSubjectChange', description: 'Any subset of the fields. Class and subject cannot be changed.' });
 
 export const ClassSubject = z
   .object({
@@ -33,12 +33,12 @@ export const ClassSubject = z
 export const classSubjects = resource(
   '/class-subjects',
   'Class subjects',
-  'Which subjects a class has, how often a week, and who teaches them.',
+  'The subjects of each class, with their periods per week and teachers.',
   {
     'GET /': {
       operation: 'class_subjects_list',
       summary: 'List class subjects',
-      description: 'Searches class, subject and teacher. A teacher sees those of the classes that they teach.',
+      description: '`search` matches class, subject and teacher. A teacher sees only the classes that they teach.',
       query: page(
         {
           class_id: pathId.optional(),
@@ -53,23 +53,23 @@ export const classSubjects = resource(
     },
     'POST /': {
       operation: 'class_subjects_create',
-      summary: 'Give a class a subject',
-      description: '409 when the class has it already.',
+      summary: 'Create a class subject',
+      description: 'Adds a subject to a class. 409 `conflict` if the class already has the subject.',
       body: ClassSubjectInput,
       answer: ClassSubject,
       isCreate: true,
     },
-    'GET /:id': { operation: 'class_subjects_get', summary: 'Read a class subject', answer: ClassSubject },
+    'GET /:id': { operation: 'class_subjects_get', summary: 'Get a class subject', answer: ClassSubject },
     'PUT /:id': {
       operation: 'class_subjects_update',
-      summary: 'Change a class subject',
+      summary: 'Update a class subject',
       body: ClassSubjectChange,
       answer: ClassSubject,
     },
     'DELETE /:id': {
       operation: 'class_subjects_delete',
-      summary: 'Take a subject from a class',
-      description: 'The slots of the timetable stay.',
+      summary: 'Delete a class subject',
+      description: 'Removes the subject from the class. The timetable does not change.',
       answer: Deleted,
     },
   },

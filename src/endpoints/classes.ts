@@ -7,20 +7,20 @@ const ClassInput = z
   .strictObject({
     name: text(100).meta({ examples: ['Grade 5'] }),
     section: optionalText(50).meta({
-      description: 'Name and section together are unique in the academic year.',
+      description: 'The combination of name and section is unique within the academic year, ignoring case.',
       examples: ['A'],
     }),
-    grade_id: id.meta({ description: 'The grade of the class and, with it, of its students.' }),
+    grade_id: id.meta({ description: 'The grade of the class and of its students.' }),
     academic_year_id: id,
     class_teacher_id: id
       .nullish()
-      .meta({ description: 'An active teacher who is class teacher of no other class of the year.' }),
+      .meta({ description: 'An active teacher who is not class teacher of another class in the same academic year.' }),
     capacity: z
       .int()
       .min(1)
       .max(10_000)
       .nullish()
-      .meta({ description: 'How many students the class takes; null is no limit.', examples: [30] }),
+      .meta({ description: 'Maximum number of students. Null means no limit.', examples: [30] }),
     room: optionalText(50).meta({ examples: ['R12'] }),
     school_unit_id: id.nullish(),
     programme_id: id.nullish(),
@@ -33,7 +33,7 @@ export const Class = z
     id,
     name: z.string(),
     section: z.string().nullable(),
-    class_name: z.string().meta({ description: 'Name and section, as other records show them.' }),
+    class_name: z.string().meta({ description: 'Name and section, as shown in other records.' }),
     grade_id: id,
     grade_name: z.string(),
     academic_year_id: id,
@@ -49,7 +49,7 @@ export const Class = z
     programme_name: z.string().nullable(),
     medium_id: id.nullable(),
     medium_name: z.string().nullable(),
-    student_count: z.int().meta({ description: 'Who is enrolled in the class, and who completed the year in it.' }),
+    student_count: z.int().meta({ description: 'Students who are enrolled in the class or completed the year in it.' }),
     subject_count: z.int(),
     ...timestamps,
   })
@@ -58,18 +58,18 @@ export const Class = z
 const ClassCopy = z
   .strictObject({
     from_academic_year_id: id,
-    to_academic_year_id: id.meta({ description: 'Another academic year.' }),
+    to_academic_year_id: id.meta({ description: 'Must differ from `from_academic_year_id`.' }),
     class_ids: z
       .array(id)
       .min(1)
       .max(1000)
       .optional()
-      .meta({ description: 'Classes of the first year; all of them when it is not given.' }),
-    include_subjects: z.boolean().optional().meta({ description: 'True unless it is said.' }),
+      .meta({ description: 'Classes of the source year. Defaults to all of them.' }),
+    include_subjects: z.boolean().optional().meta({ description: 'Default: true.' }),
     include_teachers: z
       .boolean()
       .optional()
-      .meta({ description: 'True unless it is said; only teachers who are still active.' }),
+      .meta({ description: 'Default: true. Inactive teachers are never copied.' }),
   })
   .meta({ id: 'ClassCopy' });
 
@@ -89,26 +89,26 @@ const ClassTeacherInput = z
     teacher_id: id,
     subject: optionalText(100).meta({
       description:
-        'A subject of the class, by name or code, goes over to this teacher; anything else is kept as it is written.',
+        'If it is the name or code of a subject of the class, the teacher of that subject is set. Any other text is stored as the subject of this assignment.',
       examples: ['Mathematics'],
     }),
     is_class_teacher: z
       .boolean()
       .optional()
-      .meta({ description: 'True makes them the class teacher, in place of whoever is.' }),
+      .meta({ description: 'True makes this teacher the class teacher and replaces the previous one.' }),
   })
   .meta({ id: 'ClassTeacherInput' });
 
 export const ClassTeacher = z
   .object({
-    id: id.meta({ description: 'The teacher.' }),
+    id: id.meta({ description: 'Identifier of the teacher, same as `teacher_id`.' }),
     teacher_id: id,
     first_name: z.string(),
     last_name: z.string(),
     email: z.string().nullable(),
-    is_active: z.boolean().meta({ description: 'False for a teacher who has left.' }),
+    is_active: z.boolean().meta({ description: 'False for a teacher who is inactive or deleted.' }),
     is_class_teacher: z.boolean(),
-    subjects: z.array(z.string()).meta({ description: 'What they teach in this class.' }),
+    subjects: z.array(z.string()).meta({ description: 'What the teacher teaches in this class.' }),
   })
   .meta({ id: 'ClassTeacher' });
 
@@ -120,7 +120,7 @@ const FreeTeacher = z
     email: z.string().nullable(),
     specialization: z.string().nullable(),
   })
-  .meta({ id: 'FreeTeacher', description: 'A teacher to choose.' });
+  .meta({ id: 'FreeTeacher', description: 'An active teacher who can be assigned.' });
 
 const SubjectsByGrade = z
   .strictObject({
@@ -132,9 +132,9 @@ const SubjectsByGrade = z
 const AddedSubjects = z
   .object({
     added: z.int(),
-    skipped: z.int().meta({ description: 'Subjects that the classes had already.' }),
+    skipped: z.int().meta({ description: 'Number of subjects that the classes already had.' }),
     classes: z.array(
-      z.object({ class_id: id, added: z.array(z.string()).meta({ description: 'The names of the subjects.' }) }),
+      z.object({ class_id: id, added: z.array(z.string()).meta({ description: 'Names of the subjects added.' }) }),
     ),
   })
   .meta({ id: 'AddedSubjects' });
@@ -151,12 +151,12 @@ const teacherSorts: [string, ...string[]] = ['last_name', 'first_name'];
 export const classes = resource(
   '/classes',
   'Classes',
-  'The classes of each academic year, who is in them and who teaches them.',
+  'The classes of each academic year, their students and their teachers.',
   {
     'GET /': {
       operation: 'classes_list',
       summary: 'List classes',
-      description: 'By grade, name and section; searches name, section and room.',
+      description: 'Ordered by grade, name and section. `search` matches name, section and room.',
       query: page(
         {
           academic_year_id: pathId.optional(),
@@ -171,76 +171,89 @@ export const classes = resource(
       answer: Class,
       isPage: true,
     },
-    'POST /': { operation: 'classes_create', summary: 'Add a class', body: ClassInput, answer: Class, isCreate: true },
+    'POST /': {
+      operation: 'classes_create',
+      summary: 'Create a class',
+      description:
+        '409 `conflict` if the academic year already has a class with this name and section, or if the class teacher has another class in that year.',
+      body: ClassInput,
+      answer: Class,
+      isCreate: true,
+    },
     'POST /copy': {
       operation: 'classes_copy',
-      summary: 'Copy classes into another academic year',
+      summary: 'Copy classes to another academic year',
       description:
-        'Their structure, subjects and teachers, never their students. What the year has already by name and section is skipped.',
+        'Copies the classes with their subjects and teachers, but not their students. Skips a class whose name and section the target year already has.',
       body: ClassCopy,
       answer: CopiedClasses,
     },
     'POST /subjects/by-grade': {
       operation: 'classes_subjects_by_grade',
-      summary: 'Give classes the subjects of their grade',
+      summary: 'Add the subjects of a grade to classes',
       description:
-        'A grade without a template gives every subject of the school, 5 periods a week. Subjects that a class has stay as they are.',
+        'Adds the subjects of the subject template of the grade. If the grade has no template, adds every subject of the school with 5 periods per week. Does not change subjects that a class already has.',
       body: SubjectsByGrade,
       answer: AddedSubjects,
     },
     'GET /meta/available-class-teachers': {
       operation: 'classes_available_class_teachers',
-      summary: 'List teachers who are not class teacher yet',
-      description: 'Active teachers, in the current academic year unless another is named.',
+      summary: 'List available class teachers',
+      description: 'Active teachers who are not class teacher in the academic year. Defaults to the current year.',
       query: page({ academic_year_id: pathId.optional() }, teacherSorts),
       answer: FreeTeacher,
       isPage: true,
     },
-    'GET /:id': { operation: 'classes_get', summary: 'Read a class', answer: Class },
+    'GET /:id': { operation: 'classes_get', summary: 'Get a class', answer: Class },
     'PUT /:id': {
       operation: 'classes_update',
-      summary: 'Change a class',
+      summary: 'Update a class',
       description:
-        'Another grade takes the students along. Once somebody was enrolled, a class stays in its academic year (409).',
+        'A new grade also applies to the students of the class. 409 `conflict` for a new academic year once students have been enrolled, and for a capacity below the number of students.',
       body: ClassInput.partial().meta({
         id: 'ClassChange',
-        description: 'Any of the fields of a class; those that are not named stay.',
+        description: 'Any subset of the fields of a class.',
       }),
       answer: Class,
     },
     'DELETE /:id': {
       operation: 'classes_delete',
-      summary: 'Remove a class',
-      description: '409 in_use while students are in it or it has a history; its subjects and teachers go with it.',
+      summary: 'Delete a class',
+      description:
+        'Also deletes its subjects and teacher assignments. 409 `in_use` if the class has or had students or if fees refer to it.',
       answer: Deleted,
     },
     'GET /:id/students': {
       operation: 'classes_students_list',
       summary: 'List the students of a class',
-      description: 'Who is in it now; of a class of a past year who was in it to the end. Needs `class.read` too.',
+      description: 'Students who are enrolled in the class or completed the year in it. Also requires `class.read`.',
       query: page({ is_active: flag.optional() }, studentSorts),
       answer: Student,
       isPage: true,
     },
     'POST /:id/students': {
       operation: 'classes_students_add',
-      summary: 'Move a student into a class',
-      description: '409 when they are in it already, or when it is full. Needs `student.read` too.',
+      summary: 'Move a student to a class',
+      description:
+        '409 `conflict` if the student is already in the class or the class is full. Also requires `student.read`.',
       body: z.strictObject({ student_id: id }).meta({ id: 'ClassStudentInput' }),
       answer: Student,
     },
     'DELETE /:id/students/:student_id': {
       operation: 'classes_students_remove',
-      summary: 'Take a student out of a class',
+      summary: 'Remove a student from a class',
+      description: 'The student is then in no class.',
       answer: Deleted,
     },
     'GET /:id/unassigned-students': {
       operation: 'classes_unassigned_students',
-      summary: 'List students who are not in a class',
-      description: 'Active students who are not in this class. Needs `class.read` too.',
+      summary: 'List students outside a class',
+      description: 'Active students who are not in this class. Also requires `class.read`.',
       query: page(
         {
-          without_class: flag.optional().meta({ description: 'true: only who is in no class at all.' }),
+          without_class: flag
+            .optional()
+            .meta({ description: 'true: only students without a class. false: only students with another class.' }),
           grade_id: pathId.optional(),
         },
         studentSorts,
@@ -251,28 +264,30 @@ export const classes = resource(
     'GET /:id/teachers': {
       operation: 'classes_teachers_list',
       summary: 'List the teachers of a class',
+      description: 'The class teacher, the teachers of its subjects and of its timetable, and other assigned teachers.',
       query: page({}, teacherSorts),
       answer: ClassTeacher,
       isPage: true,
     },
     'POST /:id/teachers': {
       operation: 'classes_teachers_add',
-      summary: 'Let a teacher teach a class',
+      summary: 'Assign a teacher to a class',
       description:
-        'In effect at the next request of the teacher. 409 for a class teacher who is that of another class of the year.',
+        'The teacher can access the class from their next request. 409 `conflict` if they would become class teacher of a second class in the academic year.',
       body: ClassTeacherInput,
       answer: ClassTeacher,
     },
     'DELETE /:id/teachers/:teacher_id': {
       operation: 'classes_teachers_remove',
-      summary: 'Take a teacher out of a class',
-      description: 'With all that they teach there, in effect at their next request.',
+      summary: 'Remove a teacher from a class',
+      description:
+        'Also removes the teacher from the subjects of the class. The teacher loses access to the class with their next request. 409 `in_use` while the timetable of the class has lessons with this teacher.',
       answer: Deleted,
     },
     'GET /:id/unassigned-teachers': {
       operation: 'classes_unassigned_teachers',
-      summary: 'List teachers who do not teach a class',
-      description: 'Active teachers.',
+      summary: 'List teachers outside a class',
+      description: 'Active teachers who do not teach this class.',
       query: page({}, teacherSorts),
       answer: FreeTeacher,
       isPage: true,

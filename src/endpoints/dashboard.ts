@@ -7,24 +7,24 @@ export const Dashboard = z
     academic_year: z
       .object({ id, name: z.string(), start_date: date, end_date: date })
       .nullable()
-      .meta({ description: 'The current one.' }),
+      .meta({ description: 'The current academic year.' }),
     total_students: z.int().meta({ description: 'Active students.' }),
     total_teachers: z.int().meta({ description: 'Active teachers.' }),
     total_classes: z.int().meta({ description: 'Classes of the current academic year.' }),
     attendance_today: z
       .object({ present: z.int(), absent: z.int(), late: z.int() })
-      .meta({ description: 'present counts who came late as well; late says how many of them.' }),
+      .meta({ description: '`present` includes students who came late; `late` is their number.' }),
     fee_summary: z.object({ collected_this_month: z.number(), pending: z.number() }).nullable().meta({
       description:
-        'Payments of this month without what was reversed, and what is still to be paid of student fees and invoices. Null without `fee.read` for the whole school.',
+        'Payments of this month minus reversals, and the open amounts of student fees and invoices. Null without `fee.read` for the whole school, and without the feature `fees_management`.',
     }),
     pending_leaves: z
       .int()
       .nullable()
-      .meta({ description: 'Leaves that wait for a decision. Null without `leave.manage` for the whole school.' }),
+      .meta({ description: 'Leave requests without a decision. Null without `leave.manage` for the whole school.' }),
     upcoming_holidays: z
       .array(z.object({ id, name: z.string(), date }))
-      .meta({ description: 'The next three within a year, one of today included.' }),
+      .meta({ description: 'The next three holidays within a year, including today.' }),
     recent_notifications: z
       .array(
         z.object({
@@ -37,15 +37,15 @@ export const Dashboard = z
           created_at: timestamp,
         }),
       )
-      .meta({ description: 'Your own five latest.' }),
+      .meta({ description: 'The five latest notifications of the user.' }),
   })
   .meta({ id: 'Dashboard' });
 
-export const dashboard = resource('/dashboard', 'Dashboard', 'A school in figures.', {
+export const dashboard = resource('/dashboard', 'Dashboard', 'The key figures of a school.', {
   'GET /': {
     operation: 'dashboard_get',
-    summary: 'The school today',
-    description: 'For a teacher the figures are those of the classes that they teach.',
+    summary: 'Get the dashboard',
+    description: 'A teacher gets the figures of the classes that they teach.',
     answer: Dashboard,
   },
 });

@@ -2,65 +2,67 @@ import { z } from 'zod';
 import { resource, type Resource } from '../http/endpoint.ts';
 import { Deleted, id, optionalText, page, text, timestamps } from '../http/schemas.ts';
 
-/** The endpoints of one list of master data. */
-function list(path: `/${string}`, about: string, example: string): Resource {
+/** The endpoints of one reference list. */
+function list(path: `/${string}`, description: string, exampleName: string): Resource {
   const plural = path.slice(1).replaceAll('-', ' ');
-  const one = plural.replace(/s$/, '');
+  const singular = plural.replace(/s$/, '');
   const operations = plural.replaceAll(' ', '_');
-  const title = (words: string) => words.replace(/^./, (letter) => letter.toUpperCase());
-  const schema = one.split(' ').map(title).join('');
+  const capitalize = (words: string) => words.replace(/^./, (letter) => letter.toUpperCase());
+  const schema = singular.split(' ').map(capitalize).join('');
 
   const fields = {
-    name: text(100).meta({ description: 'Unique in the school, in any case.', examples: [example] }),
+    name: text(100).meta({ description: 'Unique within the school, ignoring case.', examples: [exampleName] }),
     sequence: z
       .int32()
       .nullish()
-      .meta({ description: 'Where it stands in the list; what has none comes last.', examples: [1] }),
+      .meta({ description: 'Position in the list. Entries without a sequence come last.', examples: [1] }),
     description: optionalText(500),
   };
   const Input = z.strictObject(fields).meta({ id: `${schema}Input` });
   const Change = z
     .strictObject(fields)
     .partial()
-    .meta({ id: `${schema}Change`, description: 'Any of the fields; those that are not named stay.' });
+    .meta({ id: `${schema}Change`, description: 'Any subset of the fields.' });
   const Answer = z
     .object({ id, name: z.string(), sequence: z.int().nullable(), description: z.string().nullable(), ...timestamps })
     .meta({ id: schema });
 
-  return resource(path, title(plural), about, {
+  return resource(path, capitalize(plural), description, {
     'GET /': {
       operation: `${operations}_list`,
       summary: `List ${plural}`,
-      description: 'By sequence, those without one last, then by name. Searches name and description.',
+      description:
+        'Ordered by sequence, entries without a sequence last, then by name. `search` matches name and description.',
       query: page({}, ['name', 'sequence', 'created_at']),
       answer: Answer,
       isPage: true,
     },
     'POST /': {
       operation: `${operations}_create`,
-      summary: `Add a ${one}`,
+      summary: `Create a ${singular}`,
+      description: '409 `conflict` if the name is in use.',
       body: Input,
       answer: Answer,
       isCreate: true,
     },
-    'GET /:id': { operation: `${operations}_get`, summary: `Read a ${one}`, answer: Answer },
-    'PUT /:id': { operation: `${operations}_update`, summary: `Change a ${one}`, body: Change, answer: Answer },
+    'GET /:id': { operation: `${operations}_get`, summary: `Get a ${singular}`, answer: Answer },
+    'PUT /:id': { operation: `${operations}_update`, summary: `Update a ${singular}`, body: Change, answer: Answer },
     'DELETE /:id': {
       operation: `${operations}_delete`,
-      summary: `Remove a ${one}`,
-      description: '409 in_use while something refers to it; the message says what.',
+      summary: `Delete a ${singular}`,
+      description: '409 `in_use` while another record refers to it. The message names the kind of record.',
       answer: Deleted,
     },
   });
 }
 
-/** The lists that each school keeps, all alike. */
+/** The reference lists of a school. They all have the same fields and endpoints. */
 export const masterData: readonly Resource[] = [
-  list('/grades', 'The levels of a school; sequence orders them.', 'Grade 5'),
-  list('/school-units', 'The parts of a school that have classes of their own.', 'Primary'),
-  list('/programmes', 'The courses of studies.', 'Science'),
-  list('/mediums', 'The languages that classes are taught in.', 'English'),
-  list('/religions', 'The religions that students have.', 'Buddhism'),
-  list('/subject-contexts', 'The kinds of subjects.', 'Core'),
-  list('/document-types', 'What a document of a student can be.', 'Birth certificate'),
+  list('/grades', 'The grades (year levels) of a school, ordered by sequence.', 'Grade 5'),
+  list('/school-units', 'The units of a school that have their own classes, such as a primary section.', 'Primary'),
+  list('/programmes', 'The programs of study.', 'Science'),
+  list('/mediums', 'The languages of instruction.', 'English'),
+  list('/religions', 'The religions of students.', 'Buddhism'),
+  list('/subject-contexts', 'The kinds of subjects, such as core or elective.', 'Core'),
+  list('/document-types', 'The types of student documents.', 'Birth certificate'),
 ];

@@ -8,9 +8,10 @@ const currencies = new Set(Intl.supportedValuesOf('currency'));
 
 const currency = z
   .string()
-  .refine((code) => currencies.has(code), 'must be a currency of ISO 4217, in capitals')
+  .refine((code) => currencies.has(code), 'must be an ISO 4217 currency code in capital letters')
   .meta({
-    description: 'ISO 4217, what fees, invoices and payments are in. Amounts stay as they are when it changes.',
+    description:
+      'ISO 4217 code of the currency of fees, invoices and payments. Changing it does not convert existing amounts.',
     examples: ['GBP'],
   });
 
@@ -23,19 +24,19 @@ export const SchoolInfo = z
     phone: z.string().nullable(),
     email: z.string().nullable(),
     website: z.string().nullable(),
-    currency: z.string().meta({ description: 'ISO 4217; USD until the school says another.', examples: ['GBP'] }),
+    currency: z.string().meta({ description: 'ISO 4217 code. Default: USD.', examples: ['GBP'] }),
     invoice_reminders: z.boolean().meta({
-      description: 'Whether overdue invoices are reminded of by themselves; they are until the school says no.',
+      description: 'Whether reminders for overdue invoices are sent automatically. Default: true.',
     }),
     is_impersonation_allowed: z
       .boolean()
-      .meta({ description: 'Whether operators of the service may log in for its admins.' }),
+      .meta({ description: 'Whether operators may log in on behalf of admins of the school.' }),
     logo_url: z.string().nullable(),
   })
   .meta({ id: 'SchoolInfo' });
 
-// A form sends text.
-const yesOrNo = z.union([z.boolean(), flag.transform((value) => value === 'true')]).optional();
+// A form sends booleans as text.
+const formBoolean = z.union([z.boolean(), flag.transform((value) => value === 'true')]).optional();
 
 const SchoolInfoInput = z
   .strictObject({
@@ -44,44 +45,44 @@ const SchoolInfoInput = z
       .meta({ examples: ['Green Valley School'] }),
     address: optionalText(500),
     phone: optionalText(50),
-    // A form sends what is empty as ''.
+    // A form sends an empty field as ''.
     email: z.union([email, z.literal('').transform(() => null)]).nullish(),
     website: optionalText(300).meta({ examples: ['https://green-valley.example'] }),
     currency: currency.optional(),
-    invoice_reminders: yesOrNo.meta({
+    invoice_reminders: formBoolean.meta({
       description:
-        'Whether an overdue invoice is reminded of by e-mail on the day after its due date, then every 7 days, for 60 days.',
+        'Whether reminders for an overdue invoice are sent by email on the day after its due date, then every 7 days for 60 days.',
       override: { type: 'boolean' },
     }),
-    is_impersonation_allowed: yesOrNo.meta({
+    is_impersonation_allowed: formBoolean.meta({
       description:
-        'Whether operators of the service may log in for its admins, for ten minutes each time, of which the admins are told. Only for admins; false ends such log-ins at once.',
+        'Whether operators may log in on behalf of admins of the school, for ten minutes at a time. The admins are notified. Only admins may change this. False ends such sessions at once.',
       override: { type: 'boolean' },
     }),
     logo: z
       .null()
       .optional()
-      .meta({ description: 'null removes the logo. To set it, send multipart/form-data with a file.' }),
+      .meta({ description: 'Null deletes the logo. To set it, send multipart/form-data with a file.' }),
   })
-  .meta({ id: 'SchoolInfoInput', description: 'What is not named stays.' });
+  .meta({ id: 'SchoolInfoInput', description: 'Any subset of the fields.' });
 
 export const Status = z
   .object({
-    is_complete: z.boolean().meta({ description: 'Whether the setup was closed by POST /api/school-setup/complete.' }),
+    is_complete: z.boolean().meta({ description: 'Whether `POST /api/school-setup/complete` has succeeded.' }),
     steps_completed: z.array(step),
     steps_missing: z.array(step),
     steps: z.array(
       z.object({
         name: step,
         is_complete: z.boolean(),
-        missing: z.string().nullable().meta({ description: 'What to do; null when it is done.' }),
+        missing: z.string().nullable().meta({ description: 'What to do. Null if the step is complete.' }),
       }),
     ),
     school: SchoolInfo,
     academic_year: z
       .object({ id, name: z.string(), start_date: date, end_date: date.meta({ examples: ['2027-07-31'] }) })
       .nullable()
-      .meta({ description: 'The current one.' }),
+      .meta({ description: 'The current academic year.' }),
     grade_count: z.int(),
   })
   .meta({ id: 'SetupStatus' });
@@ -106,7 +107,7 @@ const GradesInput = z
             .min(0)
             .max(1_000_000)
             .nullish()
-            .meta({ description: 'Orders the grades.', examples: [1] }),
+            .meta({ description: 'Position in the list of grades.', examples: [1] }),
         }),
       )
       .min(1)
@@ -118,56 +119,55 @@ const Grades = z
   .array(
     z.object({ id, name: z.string(), sequence: z.int().nullable(), description: z.string().nullable(), ...timestamps }),
   )
-  .meta({ id: 'SetupGradesAnswer', description: 'All grades of the school, in their order.' });
+  .meta({ id: 'SetupGradesAnswer', description: 'All grades of the school, ordered by sequence and name.' });
 
 export const schoolSetup = resource(
   '/school-setup',
   'School setup',
-  'What a new school says of itself before it begins. Every step may be sent again.',
+  'The steps with which a new school enters its basic data. Every step may be repeated.',
   {
-    'GET /status': { operation: 'school_setup_status', summary: 'How far the setup is', answer: Status },
+    'GET /status': { operation: 'school_setup_status', summary: 'Get the setup status', answer: Status },
     'POST /complete': {
       operation: 'school_setup_complete',
-      summary: 'Close the setup',
-      description: '409 setup_incomplete names each step that is missing.',
+      summary: 'Complete the setup',
+      description: '409 `setup_incomplete` names each missing step.',
       answer: Status,
     },
     'POST /school-info': {
       operation: 'school_setup_school_info',
-      summary: 'Say who the school is',
+      summary: 'Update the school information',
       body: SchoolInfoInput,
       description:
-        'The logo stands on what is printed: a PNG or JPEG that is damaged, or has more than 4 million pixels, is a 400. A WebP is not printed.',
+        'The logo is printed on documents, unless it is a WebP. 400 for a PNG or JPEG that is damaged or has more than 4 million pixels.',
       upload: {
-        ...{
-          fields: ['logo'],
-          maxBytes: 5 * 1024 * 1024,
-          types: ['image/jpeg', 'image/png', 'image/webp'],
-          isOptional: true,
-        },
+        fields: ['logo'],
+        maxBytes: 5 * 1024 * 1024,
+        types: ['image/jpeg', 'image/png', 'image/webp'],
+        isOptional: true,
         fault: async (content, type) => (type === 'image/webp' ? undefined : pictureFault(content)),
       },
       answer: SchoolInfo,
     },
     'GET /logo': {
       operation: 'school_setup_logo',
-      summary: 'The logo of the school',
+      summary: 'Get the logo of the school',
       query: z.strictObject({
-        v: z.string().max(50).optional().meta({ description: 'Changes with the logo, for caches.' }),
+        v: z.string().max(50).optional().meta({ description: 'Version of the logo, so that caches can store it.' }),
       }),
       bytes: ['image/jpeg', 'image/png', 'image/webp'],
     },
     'POST /academic-year': {
       operation: 'school_setup_academic_year',
-      summary: 'Add the current academic year',
-      description: 'With the name of a year that is there, changes that one and makes it the current one.',
+      summary: 'Set the current academic year',
+      description: 'Creates the year. If a year with this name exists, updates it and makes it the current one.',
       body: YearInput,
       answer: AcademicYear,
     },
     'POST /grades': {
       operation: 'school_setup_grades',
-      summary: 'Add grades',
-      description: 'By name: a grade that is there gets the sequence that is sent, and none is doubled or removed.',
+      summary: 'Create or update grades',
+      description:
+        'Matches grades by name: creates new ones and updates the sequence of existing ones. Never deletes a grade.',
       body: GradesInput,
       answer: Grades,
     },

@@ -6,7 +6,7 @@ import type { OutputOf } from '../support/client/output.ts';
 import type { Term as TermSchema } from '../../src/endpoints/academic-terms.ts';
 
 const { service, school } = await serviceWithSchool();
-/** 2020 and 2021, each from January to December. */
+/** The years 2020 and 2021, each from January to December. */
 let years: { id: number; name: string }[];
 
 beforeAll(async () => {
@@ -24,7 +24,7 @@ const addYear = async (at: School, year: number) =>
     )
   ).data;
 
-/** A term from one day to another of 2020. */
+/** The fields of a term in 2020; `from` and `to` are MM-DD. */
 const term = (from: string, to: string, fields: Record<string, unknown> = {}) => ({
   name: `From ${from}`,
   academic_year_id: years[0]?.id,
@@ -37,7 +37,7 @@ const add = async (from: string, to: string, fields: Record<string, unknown> = {
   (await at.admin.post<Term>('/api/academic-terms', term(from, to, fields), 201)).data;
 
 describe('a term', () => {
-  test('that was added is read back as it was sent, changed, and removed', async () => {
+  test('is created, returned with the fields that were sent, updated, and deleted', async () => {
     const sent = term('01-01', '01-31');
     const made = await school.admin.post<Term>('/api/academic-terms', sent, 201);
     const path = `/api/academic-terms/${made.data.id}`;
@@ -62,7 +62,7 @@ describe('a term', () => {
     }
   });
 
-  test('moves to another year with dates of that year, and keeps its own when the dates do not fit', async () => {
+  test('can be moved to another academic year only together with dates inside that year', async () => {
     const made = await add('02-01', '02-20');
     const path = `/api/academic-terms/${made.id}`;
     const other = years[1]?.id;
@@ -89,7 +89,7 @@ describe('a term', () => {
     [{ start_date: '2019-12-31' }, ['start_date']],
     [{ end_date: '2021-01-01' }, ['end_date']],
     [{ academic_year_name: 'Year 2021' }, ['academic_year_name']],
-  ])('with %j is a 400 that names the fields, and nothing is written', async (fields, paths) => {
+  ])('with %j is a 400 that names the fields, and nothing is created', async (fields, paths) => {
     const count = async () => (await school.admin.get('/api/academic-terms?pageSize=1')).pagination.totalItems;
     const before = await count();
     const refused = await school.admin.post('/api/academic-terms', term('03-01', '03-02', fields), 400);
@@ -98,7 +98,7 @@ describe('a term', () => {
     expect(await count()).toBe(before);
   });
 
-  test('of a year that does not exist is a 422 that names the field', async () => {
+  test('of an unknown academic year is a 422 that names the field', async () => {
     const refused = await school.admin.post(
       '/api/academic-terms',
       term('03-01', '03-02', { academic_year_id: 999_999 }),
@@ -107,7 +107,7 @@ describe('a term', () => {
     expect(refused).toMatchObject({ error: 'invalid_reference', details: [{ path: 'academic_year_id' }] });
   });
 
-  test('that overlaps another of its year by a day is a conflict, made or changed so; the day after is free', async () => {
+  test('cannot overlap another term of its year by even one day, on create or update, but may begin on the day after its end', async () => {
     await add('04-01', '04-10');
     const overlap = { error: 'conflict', details: [{ path: 'start_date' }] };
     expect(await school.admin.post('/api/academic-terms', term('04-10', '04-20'), 409)).toMatchObject(overlap);
@@ -118,7 +118,7 @@ describe('a term', () => {
     expect((await school.admin.get<Term>(`/api/academic-terms/${next.id}`)).data).toEqual(next);
   });
 
-  test('has a name of its own in its year, whatever the case, and may share it with a term of another year', async () => {
+  test('has a unique name within its year, ignoring case, but may have the name of a term of another year', async () => {
     await add('05-01', '05-10', { name: 'May' });
     const twin = await school.admin.post('/api/academic-terms', term('05-11', '05-20', { name: 'MAY' }), 409);
     expect(twin).toMatchObject({ error: 'conflict', details: [{ path: 'name' }] });
@@ -130,7 +130,7 @@ describe('a term', () => {
     });
   });
 
-  test('that has changed since it was read is a 412 for an If-Match of the version before', async () => {
+  test('is not updated if If-Match is stale (412)', async () => {
     const path = `/api/academic-terms/${(await add('06-01', '06-10')).id}`;
     const etag = (await school.admin.get(path)).headers.get('etag') ?? '';
     await school.admin.put(path, { name: 'Later' });
@@ -139,14 +139,14 @@ describe('a term', () => {
     ).toBe(412);
   });
 
-  test('sent twice with one Idempotency-Key is made once', async () => {
+  test('is created once if the create is repeated with the same Idempotency-Key', async () => {
     const send = () =>
       school.admin.with({ 'Idempotency-Key': 'term' }).post<Term>('/api/academic-terms', term('07-01', '07-10'), 201);
     expect((await send()).data).toEqual((await send()).data);
     expect((await school.admin.get<Term[]>('/api/academic-terms?search=07-01')).data).toHaveLength(1);
   });
 
-  test('of two that overlap and are added at once one is made', async () => {
+  test('is created by only one of two concurrent requests for overlapping terms', async () => {
     const answers = await race(
       service.database,
       `select from ${school.schema}.academic_year where id = ${years[0]?.id ?? 0} for update`,
@@ -159,7 +159,7 @@ describe('a term', () => {
     expect(answers.map(({ status }) => status).sort()).toEqual([201, 409]);
   });
 
-  test('never lies outside its year: of a term and a shorter year that race one wins', async () => {
+  test('never lies outside its year, even if it is created while the year is shortened', async () => {
     const { id } = await addYear(school, 2030);
     const answers = await race(
       service.database,
@@ -185,24 +185,24 @@ describe('a term', () => {
 
 describe('the list of terms', () => {
   let lists: School;
-  let ofYears: number[];
+  let yearIds: number[];
   let all: Term[];
   beforeAll(async () => {
     lists = await service.school();
-    ofYears = [(await addYear(lists, 2020)).id, (await addYear(lists, 2021)).id];
+    yearIds = [(await addYear(lists, 2020)).id, (await addYear(lists, 2021)).id];
     for (const [n, name] of ['Été', 'autumn', 'Zürich', 'Été', 'autumn', 'Spring'].entries()) {
       const year = 2020 + (n % 2);
       const day = `${year}-0${6 - n}`;
       await lists.admin.post(
         '/api/academic-terms',
-        { name, academic_year_id: ofYears[n % 2], start_date: `${day}-01`, end_date: `${day}-20` },
+        { name, academic_year_id: yearIds[n % 2], start_date: `${day}-01`, end_date: `${day}-20` },
         201,
       );
     }
     all = (await lists.admin.get<Term[]>('/api/academic-terms')).data;
   });
 
-  test('has the earliest first', () => {
+  test('is sorted earliest first by default', () => {
     expect(all.map(({ start_date }) => start_date)).toEqual([
       '2020-02-01',
       '2020-04-01',
@@ -218,18 +218,18 @@ describe('the list of terms', () => {
     start_date: ({ start_date }) => [start_date],
   };
   test.each(Object.keys(keys).flatMap((sort) => (['asc', 'desc'] as const).map((order) => [sort, order] as const)))(
-    'sorted by %s %s has every term once, in order, ties by id',
+    'sorted by %s %s, its pages together contain every term once in order, with ties by id',
     async (sort, order) => {
       const walked = await walk<Term>(lists.admin, `/api/academic-terms?sort=${sort}&order=${order}`, 4);
       expect(ids(walked)).toEqual(ids(inOrder(all, keys[sort] ?? (() => []), order)));
     },
   );
 
-  test('academic_year_id narrows it, also together with a search; a year that does not exist has none', async () => {
+  test('filters by academic_year_id, also combined with search; an unknown year has no terms', async () => {
     const found = async (query: string) => ids((await lists.admin.get<Term[]>(`/api/academic-terms?${query}`)).data);
-    const of = (index: number) => all.filter(({ academic_year_id }) => academic_year_id === ofYears[index]);
-    expect(await found(`academic_year_id=${ofYears[0] ?? 0}`)).toEqual(ids(of(0)));
-    expect(await found(`academic_year_id=${ofYears[1] ?? 0}&search=ETE`)).toEqual(
+    const of = (index: number) => all.filter(({ academic_year_id }) => academic_year_id === yearIds[index]);
+    expect(await found(`academic_year_id=${yearIds[0] ?? 0}`)).toEqual(ids(of(0)));
+    expect(await found(`academic_year_id=${yearIds[1] ?? 0}&search=ETE`)).toEqual(
       ids(of(1).filter(({ name }) => name === 'Été')),
     );
     expect(await found('search=zurich')).toEqual(ids(all.filter(({ name }) => name === 'Zürich')));
@@ -241,7 +241,7 @@ describe('the list of terms', () => {
   });
 });
 
-test('a teacher reads terms and changes none, a student reads none', async () => {
+test('teachers can read terms but not write them; students cannot read them', async () => {
   const made = await add('09-01', '09-10');
   const [teacher, student] = [await school.user(['teacher']), await school.user(['student'])];
   const path = `/api/academic-terms/${made.id}`;

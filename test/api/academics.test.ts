@@ -31,7 +31,7 @@ describe('an academic year', () => {
     await add(school, 2020);
   });
 
-  test('that was added is read back as it was sent, changed, and removed', async () => {
+  test('is created, returned with the fields that were sent, updated, and deleted', async () => {
     const made = await school.admin.post<Year>('/api/academics/years', year(2021), 201);
     const path = `/api/academics/years/${made.data.id}`;
     expect(made.headers.get('location')).toBe(path);
@@ -51,7 +51,7 @@ describe('an academic year', () => {
     expect((await school.admin.delete(path, 404)).error).toBe('not_found');
   });
 
-  test('may be sent back as it was read, and refuses a change of what only the service sets', async () => {
+  test('accepts an update with the whole record, but no change of a read-only field', async () => {
     const { data } = await school.admin.get<Year[]>('/api/academics/years?search=2020');
     const read = data[0];
     expect((await school.admin.put<Year>(`/api/academics/years/${read?.id}`, read)).data).toMatchObject({
@@ -77,7 +77,7 @@ describe('an academic year', () => {
     [{ end_date: '2049-08-01' }, ['end_date']],
     [{ is_current: 'yes' }, ['is_current']],
     [{ id: 5 }, ['id']],
-  ])('with %j is a 400 that names the fields, and nothing is written', async (fields, paths) => {
+  ])('with %j is a 400 that names the fields, and nothing is created', async (fields, paths) => {
     const before = await years(school);
     const refused = await school.admin.post('/api/academics/years', year(2050, fields), 400);
     expect(refused.error).toBe('validation_error');
@@ -85,7 +85,7 @@ describe('an academic year', () => {
     expect(await years(school)).toEqual(before);
   });
 
-  test('whose end alone is moved before its start is a 400 that names it', async () => {
+  test('cannot end on or before its start, even if an update sends only one of the dates', async () => {
     const made = await add(school, 2030);
     for (const [fields, path] of [
       [{ end_date: '2030-08-01' }, 'end_date'],
@@ -98,7 +98,7 @@ describe('an academic year', () => {
     expect((await school.admin.get<Year>(`/api/academics/years/${made.id}`)).data).toEqual(made);
   });
 
-  test('that overlaps another by a day is a conflict, made or changed so; one that begins the day after is not', async () => {
+  test('cannot overlap another by even one day, on create or update, but may begin on the day after its end', async () => {
     const overlapping = year(2019, { end_date: '2020-08-01', is_current: true });
     expect(await school.admin.post('/api/academics/years', overlapping, 409)).toMatchObject({
       error: 'conflict',
@@ -111,7 +111,7 @@ describe('an academic year', () => {
     expect((await school.admin.get<Year>(`/api/academics/years/${before.id}`)).data).toEqual(before);
   });
 
-  test('with the name of another, in any case, is a conflict that names the field', async () => {
+  test('cannot have the name of another one, ignoring case', async () => {
     await add(school, 2040, { name: 'Jubilee' });
     expect(await school.admin.post('/api/academics/years', year(2041, { name: 'JUBILEE' }), 409)).toMatchObject({
       error: 'conflict',
@@ -119,7 +119,7 @@ describe('an academic year', () => {
     });
   });
 
-  test('keeps its terms inside: dates that leave one outside are a 400 that names the date', async () => {
+  test('cannot be shortened so that a term lies outside it: a 400 names the date', async () => {
     const made = await add(school, 2060);
     await school.admin.post(
       '/api/academic-terms',
@@ -139,7 +139,7 @@ describe('an academic year', () => {
     await school.admin.put(`/api/academics/years/${made.id}`, { start_date: '2060-07-01', end_date: '2061-07-31' });
   });
 
-  test('that a term, a class or a fee structure belongs to is in_use, and is removed when that is gone', async () => {
+  test('cannot be deleted while it has a term, a class or a fee structure (409 in_use)', async () => {
     const made = await add(school, 2070);
     const path = `/api/academics/years/${made.id}`;
     const rows = [
@@ -161,7 +161,7 @@ describe('an academic year', () => {
     await school.admin.delete(path);
   });
 
-  test('that has changed since it was read is a 412 for an If-Match of the version before', async () => {
+  test('is not updated if If-Match is stale (412)', async () => {
     const made = await add(school, 2080);
     const path = `/api/academics/years/${made.id}`;
     const etag = (await school.admin.get(path)).headers.get('etag') ?? '';
@@ -170,7 +170,7 @@ describe('an academic year', () => {
     expect([stale.status, stale.error]).toEqual([412, 'precondition_failed']);
   });
 
-  test('sent twice with one Idempotency-Key is made once', async () => {
+  test('is created once if the create is repeated with the same Idempotency-Key', async () => {
     const send = () =>
       school.admin.with({ 'Idempotency-Key': 'year' }).post<Year>('/api/academics/years', year(2090), 201);
     expect((await send()).data).toEqual((await send()).data);
@@ -178,8 +178,8 @@ describe('an academic year', () => {
   });
 });
 
-describe('the current year', () => {
-  test('is the first one of a school, whatever is said of it, and stays that until another one is made current', async () => {
+describe('the current academic year', () => {
+  test('is the first year of a school, even with is_current false, until another year is made current', async () => {
     const school = await service.school();
     expect(await add(school, 2020, { is_current: false })).toMatchObject({ is_current: true });
     const second = await add(school, 2021);
@@ -193,7 +193,7 @@ describe('the current year', () => {
     expect(await current(school)).toEqual(['2022/2023']);
   });
 
-  test('can not stop being it, nor go while there are others: 409 says to make another one current', async () => {
+  test('cannot be unset, or deleted while there are others: the 409 says to make another year current', async () => {
     const school = await service.school();
     const [first, second] = [await add(school, 2020), await add(school, 2021)];
     const path = `/api/academics/years/${first.id}`;
@@ -203,7 +203,7 @@ describe('the current year', () => {
     const removed = await school.admin.delete(path, 409);
     expect([removed.error, removed.message]).toEqual([
       'conflict',
-      'This is the current year. Make another year current first.',
+      'The current academic year cannot be deleted. Make another year current first.',
     ]);
     expect(await years(school)).toEqual([second, first]);
     await school.admin.put(`/api/academics/years/${second.id}`, { is_current: true });
@@ -215,7 +215,7 @@ describe('the current year', () => {
 
   const lock = (at: School) => `select pg_advisory_xact_lock('${at.schema}.academic_year'::regclass::bigint)`;
 
-  test('is one when two first years are added at once', async () => {
+  test('is one year after two concurrent requests create the first years of a school', async () => {
     const school = await service.school();
     const answers = await race(service.database, lock(school), 2, () =>
       [2020, 2021].map((from) =>
@@ -226,7 +226,7 @@ describe('the current year', () => {
     expect(await current(school)).toHaveLength(1);
   });
 
-  test('is one when two years are made current at once', async () => {
+  test('is one year after two concurrent requests make different years current', async () => {
     const school = await service.school();
     await add(school, 2019);
     const made = [await add(school, 2020), await add(school, 2021)];
@@ -242,7 +242,7 @@ describe('the current year', () => {
     expect(await current(school)).toHaveLength(1);
   });
 
-  test('is there when the only year goes while another one is added', async () => {
+  test('still exists after the only year is deleted while another one is created', async () => {
     const school = await service.school();
     const only = await add(school, 2020);
     const answers = await race(service.database, lock(school), 2, () => [
@@ -254,7 +254,7 @@ describe('the current year', () => {
     expect(await current(school)).toEqual([answers[0]?.status === 200 ? '2021/2022' : '2020/2021']);
   });
 
-  test('of two years that overlap and are added at once one is made', async () => {
+  test('is created by only one of two concurrent requests for overlapping years', async () => {
     const school = await service.school();
     const answers = await race(service.database, lock(school), 2, () =>
       ['One', 'Two'].map((name) => school.admin.send('POST', '/api/academics/years', { body: year(2020, { name }) })),
@@ -264,20 +264,20 @@ describe('the current year', () => {
   });
 });
 
-describe('the list of years', () => {
+describe('the list of academic years', () => {
   let school: School;
   let all: Year[];
   beforeAll(async () => {
     school = await service.school();
     const names = ['Émile', 'Zoé', 'anna', 'Berta', 'émile 2', '100% año', 'Under_score'];
     for (const [n, name] of names.entries()) await add(school, 2000 + ((n * 3) % names.length), { name });
-    // Two moments only, so that created_at has ties.
+    // Only two values, so that created_at has ties.
     await sql(school, "update @academic_year set created_at = timestamptz '2026-01-01Z' + (id % 2) * interval '1 day'");
     all = await years(school);
   });
   const names = (found: Year[]) => found.map(({ name }) => name);
 
-  test('has the latest first', () => {
+  test('is sorted latest first by default', () => {
     expect(all.map(({ start_date }) => start_date.slice(0, 4))).toEqual([
       '2006',
       '2005',
@@ -295,7 +295,7 @@ describe('the list of years', () => {
     created_at: ({ created_at }) => [created_at],
   };
   test.each(Object.keys(keys).flatMap((sort) => (['asc', 'desc'] as const).map((order) => [sort, order] as const)))(
-    'sorted by %s %s has every year once, in order, ties by id',
+    'sorted by %s %s, its pages together contain every year once in order, with ties by id',
     async (sort, order) => {
       const walked = await walk<Year>(school.admin, `/api/academics/years?sort=${sort}&order=${order}`, 2);
       expect(names(walked)).toEqual(names(inOrder(all, keys[sort] ?? (() => []), order)));
@@ -322,7 +322,7 @@ describe('the list of years', () => {
 });
 
 describe('permissions', () => {
-  test('a teacher and an accountant read years and change none, a student reads none', async () => {
+  test('teachers and accountants can read academic years but not write them; students cannot read them', async () => {
     const school = await service.school();
     const made = await add(school, 2020);
     for (const role of ['teacher', 'accountant']) {
@@ -340,7 +340,7 @@ describe('permissions', () => {
   });
 });
 
-describe('the overview', () => {
+describe('the overview of an academic year', () => {
   interface Overview {
     academic_year: Omit<Year, 'created_at' | 'updated_at'>;
     term_count: number;
@@ -356,7 +356,7 @@ describe('the overview', () => {
   let school: School;
   let last: Year;
   let now: Year;
-  /** Two classes of the current year and one of the year before. */
+  /** Two classes of the current year and one of the previous year. */
   let classes: [number, number, number];
   let teachers: number[];
   let students: number[];
@@ -415,7 +415,7 @@ describe('the overview', () => {
       away,
       gone,
     ]);
-    // Three of this year, of whom one changed class and one was there last year; one who was withdrawn from it.
+    // Three students are enrolled this year: one completed last year, one has changed class. A fourth was withdrawn.
     students = [
       await enrolled(classes[2]),
       await enrolled(classes[0]),
@@ -427,7 +427,7 @@ describe('the overview', () => {
     await school.admin.put(`/api/students/${students[3] ?? 0}`, { class_id: null });
   });
 
-  test('of a school without a year, and of a year that does not exist, is a 404', async () => {
+  test('is a 404 for a school without academic years and for an unknown year', async () => {
     const empty = await service.school();
     expect((await empty.admin.get('/api/academics/overview', 404)).error).toBe('not_found');
     expect((await school.admin.get('/api/academics/overview?academic_year_id=999999', 404)).error).toBe('not_found');
@@ -436,7 +436,7 @@ describe('the overview', () => {
     ]);
   });
 
-  test('of the current year has its terms in order, its classes, who is enrolled, and who teaches', async () => {
+  test('counts the terms, classes, enrolled students and teachers of the current year', async () => {
     const found = await overview();
     expect(found).toMatchObject({
       academic_year: {
@@ -456,7 +456,7 @@ describe('the overview', () => {
     expect(await overview(`?academic_year_id=${now.id}`)).toEqual(found);
   });
 
-  test('of last year has those who completed it, and nothing of this year', async () => {
+  test('of last year counts the students who completed it and nothing of the current year', async () => {
     expect(await overview(`?academic_year_id=${last.id}`)).toMatchObject({
       academic_year: { id: last.id, is_current: false },
       term_count: 0,
@@ -469,7 +469,7 @@ describe('the overview', () => {
     });
   });
 
-  test('has the rate of attendance, which follows marks as they are made, changed, moved to another class, and taken away', async () => {
+  test('has an attendance rate that reflects marks as they are added, changed, moved to another class, and deleted', async () => {
     const mark = (marks: [student: number, classId: number, date: string, status: string][]) =>
       sql(
         school,
@@ -489,7 +489,7 @@ describe('the overview', () => {
     ]);
     expect((await overview()).attendance_rate).toBe(66.67);
     expect((await overview(`?academic_year_id=${last.id}`)).attendance_rate).toBe(0);
-    // One of them is new, one changes its status, one its class.
+    // The first mark is new, the second changes its status, the third its class.
     await mark([
       [one, b, '2025-09-02', 'present'],
       [one, old, '2025-05-05', 'late'],
@@ -503,7 +503,7 @@ describe('the overview', () => {
     expect((await overview(`?academic_year_id=${last.id}`)).attendance_rate).toBeNull();
   });
 
-  test('has what was billed and collected as numbers, for who may see fees; of a waived fee only what was paid', async () => {
+  test('has the billed and collected amounts for users who may read fees; a waived fee counts with the amount paid', async () => {
     const structure = (yearId: number) =>
       idOf("insert into @fee_structure (name, academic_year_id) values ('Fee', $1) returning id", [yearId]);
     expect((await overview()).fees).toEqual({ billed: 0, collected: 0 });
@@ -524,7 +524,7 @@ describe('the overview', () => {
     await service.operator.put(`/api/platform/tenants/${school.id}`, { feature_flags: {} });
   });
 
-  test('has no fees for somebody who may see only their own: fee.read of the student role is not for the school', async () => {
+  test('has no fees for a user whose fee.read comes from the student role, which covers only their own fees', async () => {
     const { data: roles } =
       await school.admin.get<{ id: number; name: string; permission_ids: number[] }[]>('/api/rbac/roles');
     const { data: permissions } = await school.admin.get<{ id: number; name: string }[]>('/api/rbac/permissions');
@@ -539,7 +539,7 @@ describe('the overview', () => {
     });
   });
 
-  test('shows a teacher the classes they teach and no fees, also when another role may see fees', async () => {
+  test('has only the classes that a teacher teaches and no fees, even if the teacher has a second role with fee.read', async () => {
     await sql(school, 'delete from @attendance_correction; delete from @attendance');
     await sql(
       school,

@@ -30,7 +30,7 @@ async function add(fields: Record<string, unknown> = {}, at = school): Promise<C
 const read = async (id: number) => (await school.admin.get<ClassSubject>(`${path}/${id}`)).data;
 
 describe('class subjects', () => {
-  test('one that was added is read back with the names beside the ids, changed in part, and detached', async () => {
+  test('a class subject is created, returned with the names of its references, updated in part, and deleted', async () => {
     const { classId, gradeId, yearId } = await school.classroom(unique('Class'));
     const class_id = await school.insert('class', {
       name: 'Year 5',
@@ -58,13 +58,13 @@ describe('class subjects', () => {
     expect(untaught).toMatchObject({ periods_per_week: 6, teacher_id: null, teacher_name: null });
     expect((await school.admin.delete<{ id: number }>(`${path}/${added.data.id}`)).data).toEqual({ id: added.data.id });
     await school.admin.get(`${path}/${added.data.id}`, 404);
-    // The class, the subject and the other class are as they were.
+    // The class, the subject and the other class still exist.
     expect((await school.admin.get<{ name: string }>(`/api/subjects/${subject.id}`)).data.name).toBe('History');
     await add({ class_id: classId, subject_id: subject.id });
     await add({ class_id, subject_id: subject.id });
   });
 
-  test('class, subject and periods are enough, and needed', async () => {
+  test('only class, subject and periods per week are required', async () => {
     expect(await add()).toMatchObject({ periods_per_week: 5, teacher_id: null, teacher_name: null });
     expect((await school.admin.post(path, {}, 400)).details.map((detail) => detail.path).sort()).toEqual([
       'class_id',
@@ -73,7 +73,7 @@ describe('class subjects', () => {
     ]);
   });
 
-  test('what does not fit is a 400 that names each field', async () => {
+  test('invalid fields are a 400 that names each of them', async () => {
     const refused = await school.admin.post(
       path,
       { class_id: '1', subject_id: 0, periods_per_week: 0, teacher_id: 1.5, class_name: 'X' },
@@ -94,7 +94,7 @@ describe('class subjects', () => {
     }
   });
 
-  test('a class, a subject or a teacher that does not exist is a 422 that names it', async () => {
+  test('an unknown class, subject or teacher is a 422 that names the field', async () => {
     const { class_id } = await add();
     const body = { class_id, subject_id: (await addSubject()).id, periods_per_week: 5 };
     for (const field of ['class_id', 'subject_id', 'teacher_id']) {
@@ -106,11 +106,11 @@ describe('class subjects', () => {
     expect((await school.admin.get(`${path}?class_id=${class_id}`)).pagination.totalItems).toBe(1);
   });
 
-  test('a class has a subject once: the second is a 409 that names the field, of two at once one succeeds', async () => {
+  test('a class cannot have a subject twice (409), even if two requests add it concurrently', async () => {
     const { class_id, subject_id } = await add();
     expect(await school.admin.post(path, { class_id, subject_id, periods_per_week: 1 }, 409)).toMatchObject({
       error: 'conflict',
-      message: 'The class has this subject already.',
+      message: 'The class already has this subject.',
       details: [{ path: 'subject_id' }],
     });
     const body = { class_id, subject_id: (await addSubject()).id, periods_per_week: 5 };
@@ -119,7 +119,7 @@ describe('class subjects', () => {
     expect((await school.admin.get(`${path}?class_id=${class_id}`)).pagination.totalItems).toBe(2);
   });
 
-  test('a create with an Idempotency-Key that comes twice adds once', async () => {
+  test('a create repeated with the same Idempotency-Key creates one class subject', async () => {
     const body = {
       class_id: (await school.classroom(unique('Class'))).classId,
       subject_id: (await addSubject()).id,
@@ -135,7 +135,7 @@ describe('class subjects', () => {
     expect((await send()).data).toEqual((await send()).data);
   });
 
-  test('only an active teacher can be given; one who left meanwhile may stay until somebody else comes', async () => {
+  test('a teacher must be active when assigned, but one who becomes inactive later is kept', async () => {
     const [active, inactive, deleted] = [
       await addTeacher(),
       await addTeacher({ is_active: false }),
@@ -164,7 +164,7 @@ describe('class subjects', () => {
     await school.admin.put(`${path}/${classSubject.id}`, { teacher_id: active }, 422);
   });
 
-  test('class and subject stay: a record that was read may be sent back, with another class it is a 400', async () => {
+  test('an update accepts the whole record, but no change of class, subject or academic year', async () => {
     const classSubject = await add();
     const { data } = await school.admin.put<ClassSubject>(`${path}/${classSubject.id}`, classSubject);
     expect(data).toEqual({ ...classSubject, updated_at: data.updated_at });
@@ -176,7 +176,7 @@ describe('class subjects', () => {
     }
   });
 
-  test('an older version than If-Match names is a 412', async () => {
+  test('a stale If-Match is a 412', async () => {
     const { id } = await add();
     const { headers } = await school.admin.get(`${path}/${id}`);
     const send = (method: string, body: object | undefined, status: number) =>
@@ -187,7 +187,7 @@ describe('class subjects', () => {
     expect((await read(id)).periods_per_week).toBe(6);
   });
 
-  test('one that does not exist is a 404 to read, change and detach', async () => {
+  test('reading, updating and deleting an unknown class subject is a 404', async () => {
     await school.admin.get(`${path}/999999`, 404);
     await school.admin.put(`${path}/999999`, { periods_per_week: 1 }, 404);
     await school.admin.delete(`${path}/999999`, 404);
@@ -196,7 +196,7 @@ describe('class subjects', () => {
 
 describe('the list', () => {
   let lists: School;
-  let everybody: ClassSubject[];
+  let all: ClassSubject[];
   let teacherId: number;
   let yearId: number;
   let before: { year: number; class: number };
@@ -231,13 +231,13 @@ describe('the list', () => {
         );
       }
     }
-    everybody = await walk<ClassSubject>(lists.admin, path, 100);
+    all = await walk<ClassSubject>(lists.admin, path, 100);
   });
 
   const found = async (query: string) => (await lists.admin.get<ClassSubject[]>(`${path}?pageSize=100&${query}`)).data;
 
-  test('is by class, then by subject, in any case and without accents', () => {
-    expect(everybody.map(({ class_name, subject_name }) => `${class_name}: ${subject_name}`)).toEqual(
+  test('is sorted by class and subject by default, ignoring case and accents', () => {
+    expect(all.map(({ class_name, subject_name }) => `${class_name}: ${subject_name}`)).toEqual(
       ['alpha', 'Béta', 'Béta Old'].flatMap((one) =>
         ['drama', 'Écology', 'Zoology'].map((subject) => `${one}: ${subject}`),
       ),
@@ -250,15 +250,15 @@ describe('the list', () => {
     periods_per_week: ({ periods_per_week }) => [periods_per_week],
   };
   test.each(Object.keys(keys).flatMap((sort) => (['asc', 'desc'] as const).map((order) => [sort, order] as const)))(
-    'sorted by %s %s, its pages together are all of it once, in order, ties by id',
+    'sorted by %s %s, its pages together contain every class subject once in order, with ties by id',
     async (sort, order) => {
       const walked = await walk<ClassSubject>(lists.admin, `${path}?sort=${sort}&order=${order}`, 4);
-      expect(walked).toEqual(inOrder(everybody, keys[sort] ?? (() => []), order));
+      expect(walked).toEqual(inOrder(all, keys[sort] ?? (() => []), order));
     },
   );
 
-  test('class_id, academic_year_id, subject_id and teacher_id narrow it, and they narrow together', async () => {
-    const [first] = everybody;
+  test('filters by class_id, academic_year_id, subject_id and teacher_id, also combined', async () => {
+    const [first] = all;
     if (!first) throw new Error('the list is empty');
     const filters: [string, (one: ClassSubject) => boolean, number][] = [
       [`class_id=${first.class_id}`, (one) => one.class_id === first.class_id, 3],
@@ -274,7 +274,7 @@ describe('the list', () => {
     ];
     for (const [query, fits, count] of filters) {
       const some = await found(query);
-      expect([query, some]).toEqual([query, everybody.filter(fits)]);
+      expect([query, some]).toEqual([query, all.filter(fits)]);
       expect(some).toHaveLength(count);
     }
   });
@@ -298,28 +298,28 @@ describe('the list', () => {
   });
 });
 
-describe('who may', () => {
-  /** A user with these roles, the teacher behind them, and a class subject that they teach. */
-  async function teaching(roles: string[]): Promise<{ who: Client; teacherId: number; taught: ClassSubject }> {
+describe('permissions', () => {
+  /** A user with these roles, their teacher record, and a class subject that they teach. */
+  async function teachingUser(roles: string[]): Promise<{ who: Client; teacherId: number; taught: ClassSubject }> {
     const who = await school.user(roles);
     const teacherId = await addTeacher({ user_id: who.id });
     return { who, teacherId, taught: await add({ teacher_id: teacherId }) };
   }
 
-  test('a teacher sees all subjects of the classes that they teach, and of no other', async () => {
-    const { who, taught } = await teaching(['teacher']);
-    const [beside, other] = [await add({ class_id: taught.class_id }), await add()];
+  test('a teacher sees all subjects of the classes that they teach, and of no other class', async () => {
+    const { who, taught } = await teachingUser(['teacher']);
+    const [sameClass, other] = [await add({ class_id: taught.class_id }), await add()];
     const { data, pagination } = await who.get<ClassSubject[]>(path);
-    expect(data.map(({ id }) => id).sort((a, b) => a - b)).toEqual([taught.id, beside.id]);
+    expect(data.map(({ id }) => id).sort((a, b) => a - b)).toEqual([taught.id, sameClass.id]);
     expect(pagination.totalItems).toBe(2);
-    expect((await who.get<ClassSubject>(`${path}/${beside.id}`)).data).toEqual(beside);
+    expect((await who.get<ClassSubject>(`${path}/${sameClass.id}`)).data).toEqual(sameClass);
     expect((await who.get(`${path}/${other.id}`, 404)).message).toBe(`There is no class subject ${other.id}.`);
     expect((await who.get<ClassSubject[]>(`${path}?class_id=${other.class_id}`)).data).toEqual([]);
     await who.put(`${path}/${taught.id}`, { periods_per_week: 1 }, 403);
     await who.delete(`${path}/${taught.id}`, 403);
   });
 
-  test('a teacher whom the school lets change classes changes those that they teach, and no other', async () => {
+  test('a teacher whose role has class.update can change the subjects of the classes that they teach, and of no other class', async () => {
     const own = await service.school();
     const { data: roles } =
       await own.admin.get<{ id: number; name: string; permission_ids: number[] }[]>('/api/rbac/roles');
@@ -355,22 +355,22 @@ describe('who may', () => {
     expect((await own.admin.get<ClassSubject>(`${path}/${other.id}`)).data).toEqual(other);
   });
 
-  test('class.read reads, class.update writes, a student does neither', async () => {
-    const somebody = async (permission: string) => school.user([await school.role(permission)]);
-    const [reader, writer, pupil] = [
-      await somebody('class.read'),
-      await somebody('class.update'),
+  test('class.read allows reading and class.update writing; a student can do neither', async () => {
+    const userWith = async (permission: string) => school.user([await school.role(permission)]);
+    const [reader, writer, student] = [
+      await userWith('class.read'),
+      await userWith('class.update'),
       await school.user(['student']),
     ];
     const { id, class_id } = await add();
     const body = { class_id, subject_id: (await addSubject()).id, periods_per_week: 1 };
     expect((await reader.get<ClassSubject>(`${path}/${id}`)).data.class_id).toBe(class_id);
-    for (const who of [reader, pupil]) {
+    for (const who of [reader, student]) {
       await who.post(path, body, 403);
       await who.put(`${path}/${id}`, { periods_per_week: 1 }, 403);
       await who.delete(`${path}/${id}`, 403);
     }
-    for (const who of [writer, pupil]) {
+    for (const who of [writer, student]) {
       await who.get(path, 403);
       await who.get(`${path}/${id}`, 403);
     }

@@ -13,7 +13,7 @@ import type { Student as StudentSchema } from '../../src/endpoints/students.ts';
 
 let service: TestService;
 let school: School;
-/** The current academic year, one long ago, one far ahead. */
+/** The current academic year, a past one and a future one. */
 let years: { now: number; past: number; future: number };
 let gradeId: number;
 
@@ -22,7 +22,7 @@ type Student = OutputOf<typeof StudentSchema>;
 type ClassTeacher = OutputOf<typeof ClassTeacherSchema>;
 type Copied = OutputOf<typeof CopiedClassesSchema>;
 
-/** The current academic year, one long ago, one far ahead, all with no class. */
+/** Creates three academic years without classes. */
 async function makeYears(at: School): Promise<typeof years> {
   const year = new Date().getUTCFullYear();
   return {
@@ -87,14 +87,14 @@ const classSubjects = (classId: number) =>
 
 const statuses = (answers: { status: number }[]) => answers.map(({ status }) => status).sort();
 
-/** A user with the teacher role, and the teacher that they are. */
+/** A user with the teacher role and their teacher record. */
 async function teacherUser(): Promise<{ client: Client; teacherId: number }> {
   const client = await school.user(['teacher']);
   return { client, teacherId: await newTeacher({ user_id: client.id }) };
 }
 
 describe('classes', () => {
-  test('a class that was added is read back as it was sent, with the names beside its ids', async () => {
+  test('a created class is returned with the fields that were sent and the names of its references', async () => {
     const sent = {
       name: unique('Read back'),
       section: 'B',
@@ -129,7 +129,7 @@ describe('classes', () => {
     expect(added.data).toEqual(data);
   });
 
-  test('name, grade and academic year are enough, and each of them is needed', async () => {
+  test('only name, grade and academic year are required', async () => {
     const name = unique('Bare');
     expect(await read((await add({ name })).id)).toMatchObject({
       name,
@@ -143,7 +143,7 @@ describe('classes', () => {
     expect(refused.details.map(({ path }) => path).sort()).toEqual(['academic_year_id', 'grade_id', 'name']);
   });
 
-  test('names are trimmed, and an empty section is none', async () => {
+  test('text is trimmed, and an empty section or room is stored as null', async () => {
     const name = unique('Trimmed');
     expect(await add({ name: `  ${name} `, section: ' ', room: '' })).toMatchObject({
       name,
@@ -152,7 +152,7 @@ describe('classes', () => {
     });
   });
 
-  test('what does not fit is a 400 that names each field, and nothing is written', async () => {
+  test('invalid fields are a 400 that names each of them, and nothing is created', async () => {
     const before = (await school.admin.get('/api/classes?pageSize=1')).pagination.totalItems;
     const refused = await school.admin.post(
       '/api/classes',
@@ -174,7 +174,7 @@ describe('classes', () => {
     expect((await school.admin.get('/api/classes?pageSize=1')).pagination.totalItems).toBe(before);
   });
 
-  test('a class that does not exist is a 404 everywhere below it', async () => {
+  test('every path under an unknown class answers 404', async () => {
     const teacher_id = await newTeacher();
     const student_id = (await addStudent()).id;
     const answers = [
@@ -195,7 +195,7 @@ describe('classes', () => {
   });
 
   test.each(['grade_id', 'academic_year_id', 'class_teacher_id', 'school_unit_id', 'programme_id', 'medium_id'])(
-    'a %s that does not exist is a 422 that names it, for a new class and for an old one',
+    'an unknown %s is a 422 that names the field, on create and on update',
     async (field) => {
       const refused = await school.admin.post(
         '/api/classes',
@@ -210,7 +210,7 @@ describe('classes', () => {
     },
   );
 
-  test('name and section are unique in their year, in any case; another section or another year is free', async () => {
+  test('name and section together are unique within the academic year, ignoring case', async () => {
     const name = unique('Once');
     await add({ name, section: 'A' });
     await add({ name });
@@ -227,7 +227,7 @@ describe('classes', () => {
     expect((await read(other.id)).section).toBe('B');
   });
 
-  test('of two classes of one name that are added at once one is made', async () => {
+  test('only one of two concurrent requests creates a class with the same name', async () => {
     const body = { name: unique('Twin'), section: 'A', grade_id: gradeId, academic_year_id: years.now };
     const answers = await race(service.database, `lock table ${school.schema}.class in share mode`, 2, () =>
       [1, 2].map(() => school.admin.send('POST', '/api/classes', { body })),
@@ -238,14 +238,14 @@ describe('classes', () => {
     );
   });
 
-  test('an Idempotency-Key adds one class however often the request comes', async () => {
+  test('a create repeated with the same Idempotency-Key creates one class', async () => {
     const body = { name: unique('Key'), grade_id: gradeId, academic_year_id: years.now };
     const post = () =>
       school.admin.send<Class>('POST', '/api/classes', { body, headers: { 'Idempotency-Key': 'class-1' } }, 201);
     expect((await post()).data).toEqual((await post()).data);
   });
 
-  test('a class counts in what the platform shows of the school, from when it comes until it goes', async () => {
+  test('creating and deleting a class changes total_classes in the platform statistics of the school', async () => {
     const total = async () =>
       (await service.operator.get<{ stats: { total_classes: number } }>(`/api/platform/tenants/${school.id}`)).data
         .stats.total_classes;
@@ -257,15 +257,15 @@ describe('classes', () => {
   });
 });
 
-describe('a change of a class', () => {
-  test('takes any subset and leaves the rest', async () => {
+describe('updating a class', () => {
+  test('changes only the fields that are sent', async () => {
     const known = await add({ section: 'C', capacity: 20, room: 'R1' });
     const { data } = await school.admin.put<Class>(`/api/classes/${known.id}`, { room: 'R2' });
     expect(data).toEqual({ ...known, room: 'R2', updated_at: data.updated_at });
     expect(await read(known.id)).toEqual(data);
   });
 
-  test('clears by null what may be empty, and refuses to clear what may not', async () => {
+  test('accepts null for optional fields and refuses it for required ones', async () => {
     const full = {
       section: 'D',
       capacity: 20,
@@ -285,7 +285,7 @@ describe('a change of a class', () => {
     }
   });
 
-  test('may be the whole record as it was read, also when students came meanwhile, and refuses to set what is counted', async () => {
+  test('accepts the whole record, even if its student count has changed since, but no change of a read-only field', async () => {
     const known = await add({ class_teacher_id: await newTeacher() });
     await addStudent({ class_id: known.id });
     const { data } = await school.admin.put<Class>(`/api/classes/${known.id}`, { ...known, room: 'R9' });
@@ -295,7 +295,7 @@ describe('a change of a class', () => {
     ).toMatchObject([{ path: 'grade_name' }]);
   });
 
-  test('goes through with a fresh If-Match and is a 412 with a stale one; a student more is no other version', async () => {
+  test('is a 412 if If-Match is stale; a changed student count does not make it stale', async () => {
     const known = await add();
     const path = `/api/classes/${known.id}`;
     const etag = (await school.admin.get(path)).headers.get('etag') ?? '';
@@ -306,7 +306,7 @@ describe('a change of a class', () => {
     expect((await put(412)).error).toBe('precondition_failed');
   });
 
-  test('of the grade moves its students, those who left stay', async () => {
+  test('with a new grade also changes the grade of its current students, but not of former ones', async () => {
     const [from, to] = [await newGrade(), await newGrade()];
     const known = await add({ grade_id: from });
     const inside = await addStudent({ class_id: known.id });
@@ -317,7 +317,7 @@ describe('a change of a class', () => {
     expect([await gradeOf(inside), await gradeOf(gone)]).toEqual([to, from]);
   });
 
-  test('of the grade, while a student enters, leaves the student in the grade of the class', async () => {
+  test('with a new grade also applies to a student who joins the class concurrently', async () => {
     const to = await newGrade();
     const known = await add();
     const answers = await race(
@@ -335,7 +335,7 @@ describe('a change of a class', () => {
     expect((await studentsOf(known.id)).map(({ grade_id }) => grade_id)).toEqual([to]);
   });
 
-  test('of the academic year is a 409 once somebody was enrolled, and goes through before', async () => {
+  test('with a new academic year is a 409 once students have been enrolled', async () => {
     const known = await add();
     expect(
       (await school.admin.put<Class>(`/api/classes/${known.id}`, { academic_year_id: years.future })).data,
@@ -355,7 +355,7 @@ describe('a change of a class', () => {
     ).toBe('R1');
   });
 
-  test('of the academic year, while a student enters, never leaves an enrollment of another year than its class', async () => {
+  test('with a new academic year keeps the enrollment of a student who joins concurrently in the year of the class', async () => {
     const known = await add();
     await race(service.database, `select from ${school.schema}.class where id = ${known.id} for update`, 2, () => [
       school.admin.send('PUT', `/api/classes/${known.id}`, { body: { academic_year_id: years.future } }),
@@ -371,8 +371,8 @@ describe('a change of a class', () => {
   });
 });
 
-describe('the class teacher', () => {
-  test('of one class is that of no other in the same year; in another year they may be', async () => {
+describe('a class teacher', () => {
+  test('can have one class per academic year', async () => {
     const class_teacher_id = await newTeacher();
     const first = await add({ class_teacher_id });
     const refused = await school.admin.post(
@@ -389,7 +389,7 @@ describe('the class teacher', () => {
     expect(moved).toMatchObject({ error: 'conflict', details: [{ path: 'class_teacher_id' }] });
   });
 
-  test('has to be active and there: else a 422; one who left meanwhile stays until another comes', async () => {
+  test('must be active when assigned (422), but one who becomes inactive later is kept', async () => {
     const inactive = await newTeacher({ is_active: false });
     const deleted = await newTeacher({ deleted_at: '2026-01-01T00:00:00Z' });
     const known = await add({ class_teacher_id: await newTeacher() });
@@ -410,12 +410,12 @@ describe('the class teacher', () => {
   });
 
   test.each<[string, (id: number, teacherId: number) => [string, string, object]]>([
-    ['a change of the class', (id, class_teacher_id) => ['PUT', `/api/classes/${id}`, { class_teacher_id }]],
+    ['updating the class', (id, class_teacher_id) => ['PUT', `/api/classes/${id}`, { class_teacher_id }]],
     [
-      'an assignment',
+      'assigning the teacher',
       (id, teacher_id) => ['POST', `/api/classes/${id}/teachers`, { teacher_id, is_class_teacher: true }],
     ],
-  ])('of two classes that take the same one at once, by %s, one gets them', async (_how, request) => {
+  ])('is set by only one of two concurrent requests for two classes, when %s', async (_how, request) => {
     const teacherId = await newTeacher();
     const classes = [await add(), await add()];
     const answers = await race(
@@ -434,7 +434,7 @@ describe('the class teacher', () => {
   });
 });
 
-describe('the capacity', () => {
+describe('the capacity of a class', () => {
   let full: Class;
   let outside: Student;
   beforeEach(async () => {
@@ -445,7 +445,7 @@ describe('the capacity', () => {
   });
   const isFull = { error: 'conflict', details: [{ path: 'class_id' }] };
 
-  test('holds for a new student, a moved one and one that the class takes in', async () => {
+  test('is enforced on creating a student, updating a student and adding a student to the class', async () => {
     expect(
       await school.admin.post('/api/students', { first_name: 'One', last_name: 'Toomany', class_id: full.id }, 409),
     ).toMatchObject(isFull);
@@ -456,7 +456,7 @@ describe('the capacity', () => {
     expect((await read(full.id)).student_count).toBe(2);
   });
 
-  test('leaves room again when a student leaves, is deleted or more room is made; null is no limit', async () => {
+  test('admits another student when one leaves or is deleted, when it is raised, and when it is null', async () => {
     const [first] = await studentsOf(full.id);
     await school.admin.delete(`/api/classes/${full.id}/students/${first?.id}`);
     await school.admin.post(`/api/classes/${full.id}/students`, { student_id: outside.id });
@@ -470,13 +470,13 @@ describe('the capacity', () => {
     expect((await read(full.id)).student_count).toBe(4);
   });
 
-  test('a full class may be changed, and so may its students', async () => {
+  test('does not prevent updates of a full class and of its students', async () => {
     await school.admin.put(`/api/classes/${full.id}`, { room: 'R1', capacity: 2 });
     const [first] = await studentsOf(full.id);
     await school.admin.put(`/api/students/${first?.id}`, { class_id: full.id, phone: '1' });
   });
 
-  test('is no less than the students of the class: 409, and as many as they are will do', async () => {
+  test('cannot be set below the number of students (409)', async () => {
     const refused = await school.admin.put(`/api/classes/${full.id}`, { capacity: 1 }, 409);
     expect(refused).toMatchObject({ error: 'conflict', details: [{ path: 'capacity' }] });
     await school.admin.put(`/api/classes/${full.id}`, { capacity: null });
@@ -484,7 +484,7 @@ describe('the capacity', () => {
     expect((await school.admin.put<Class>(`/api/classes/${full.id}`, { capacity: 2 })).data.capacity).toBe(2);
   });
 
-  test('of two who take the last seat at once, one way or another, one gets it', async () => {
+  test('admits only one of three concurrent students to the last seat', async () => {
     const one = await add({ capacity: 1 });
     const answers = await race(
       service.database,
@@ -504,7 +504,7 @@ describe('the capacity', () => {
     expect((await read(one.id)).student_count).toBe(1);
   });
 
-  test('that goes down while a student enters: one of the two is refused', async () => {
+  test('is not exceeded if it is lowered while a student joins: one of the two requests is refused', async () => {
     const known = await add({ capacity: 2 });
     await addStudent({ class_id: known.id });
     const answers = await race(
@@ -522,8 +522,8 @@ describe('the capacity', () => {
   });
 });
 
-describe('a class that goes', () => {
-  test('is refused while students are in it, and as long as it has a history', async () => {
+describe('deleting a class', () => {
+  test('is refused while it has students, enrollments or attendance', async () => {
     const known = await add();
     const student = await addStudent({ class_id: known.id });
     expect((await school.admin.delete(`/api/classes/${known.id}`, 409)).error).toBe('in_use');
@@ -540,7 +540,7 @@ describe('a class that goes', () => {
     expect((await read(known.id)).id).toBe(known.id);
   });
 
-  test('takes its subjects and teachers with it', async () => {
+  test('also deletes its subjects and teaching assignments', async () => {
     const known = await add();
     const subject = await newSubject();
     await school.insert('class_subject', { class_id: known.id, subject_id: subject.id, periods_per_week: 4 });
@@ -557,8 +557,8 @@ describe('a class that goes', () => {
 
 describe('the list', () => {
   let lists: School;
-  let everybody: Class[];
-  const of: Record<
+  let all: Class[];
+  const filterValues: Record<
     'academic_year_id' | 'grade_id' | 'school_unit_id' | 'programme_id' | 'medium_id' | 'class_teacher_id',
     number[]
   > = {
@@ -574,21 +574,21 @@ describe('the list', () => {
   beforeAll(async () => {
     lists = await service.school();
     const own = await makeYears(lists);
-    of.academic_year_id = [own.now, own.past];
+    filterValues.academic_year_id = [own.now, own.past];
     for (const [name, sequence] of [
       ['Ten', 10],
       ['Two', 2],
       ['None', null],
     ] as const) {
       const id = await lists.insert('grade', { name, sequence });
-      of.grade_id.push(id);
+      filterValues.grade_id.push(id);
       sequences.set(id, sequence);
     }
     for (const table of ['school_unit', 'programme', 'medium'] as const) {
-      for (const name of ['One', 'Other']) of[`${table}_id`].push(await lists.insert(table, { name }));
+      for (const name of ['One', 'Other']) filterValues[`${table}_id`].push(await lists.insert(table, { name }));
     }
     for (let n = 0; n < 12; n++)
-      of.class_teacher_id.push(await lists.insert('teacher', { first_name: 'T', last_name: `Number ${n}` }));
+      filterValues.class_teacher_id.push(await lists.insert('teacher', { first_name: 'T', last_name: `Number ${n}` }));
     const names = ['Élan', 'elan', 'Zebra', 'Ångström'];
     for (let n = 0; n < 24; n++) {
       const { data } = await lists.admin.post<Class>(
@@ -596,13 +596,13 @@ describe('the list', () => {
         {
           name: `${names[n % 4] ?? ''}${n % 8}`,
           section: [null, 'Bq', 'a'][n % 3] ?? null,
-          grade_id: of.grade_id[n % 3],
-          academic_year_id: of.academic_year_id[n < 12 ? 0 : 1],
-          class_teacher_id: of.class_teacher_id[n % 12],
+          grade_id: filterValues.grade_id[n % 3],
+          academic_year_id: filterValues.academic_year_id[n < 12 ? 0 : 1],
+          class_teacher_id: filterValues.class_teacher_id[n % 12],
           room: n === 7 ? 'Müllersaal' : `R${n}`,
-          school_unit_id: of.school_unit_id[n % 2],
-          programme_id: n % 4 === 0 ? of.programme_id[0] : null,
-          medium_id: n % 5 === 0 ? of.medium_id[n % 2] : null,
+          school_unit_id: filterValues.school_unit_id[n % 2],
+          programme_id: n % 4 === 0 ? filterValues.programme_id[0] : null,
+          medium_id: n % 5 === 0 ? filterValues.medium_id[n % 2] : null,
         },
         201,
       );
@@ -613,7 +613,7 @@ describe('the list', () => {
     await service.database.query(
       `update ${lists.schema}.class set created_at = timestamptz '2026-01-01Z' + (id % 3) * interval '1 day'`,
     );
-    everybody = await walk<Class>(lists.admin, '/api/classes', 100);
+    all = await walk<Class>(lists.admin, '/api/classes', 100);
   });
 
   const found = async (query: string) => (await lists.admin.get<Class[]>(`/api/classes?pageSize=100&${query}`)).data;
@@ -624,54 +624,56 @@ describe('the list', () => {
     student_count: ({ student_count }) => [student_count],
   };
 
-  test('goes by grade, then name and section, when nothing is said', async () => {
+  test('is sorted by grade, name and section by default', async () => {
     const list = await lists.admin.get<Class[]>('/api/classes');
     expect(list.pagination).toEqual({ page: 1, pageSize: 20, totalItems: 24, totalPages: 2 });
-    expect(ids(list.data)).toEqual(ids(inOrder(everybody, keys['grade'] ?? (() => []), 'asc')).slice(0, 20));
+    expect(ids(list.data)).toEqual(ids(inOrder(all, keys['grade'] ?? (() => []), 'asc')).slice(0, 20));
   });
 
   test.each(Object.keys(keys).flatMap((sort) => (['asc', 'desc'] as const).map((order) => [sort, order] as const)))(
-    'sorted by %s %s, its pages together are all classes once, in order, ties by id',
+    'sorted by %s %s, its pages together contain every class once in order, with ties by id',
     async (sort, order) => {
       const walked = await walk<Class>(lists.admin, `/api/classes?sort=${sort}&order=${order}`, 5);
-      expect(ids(walked)).toEqual(ids(inOrder(everybody, keys[sort] ?? (() => []), order)));
+      expect(ids(walked)).toEqual(ids(inOrder(all, keys[sort] ?? (() => []), order)));
     },
   );
 
-  test.each(Object.keys(of) as (keyof typeof of)[])('%s narrows it', async (filter) => {
-    for (const id of of[filter]) {
-      const expected = everybody.filter((record) => record[filter] === id);
+  test.each(Object.keys(filterValues) as (keyof typeof filterValues)[])('filters by %s', async (filter) => {
+    for (const id of filterValues[filter]) {
+      const expected = all.filter((record) => record[filter] === id);
       expect(ids(await found(`${filter}=${id}`))).toEqual(ids(expected));
     }
-    expect(everybody.some((record) => record[filter] === of[filter][0])).toBe(true);
+    expect(all.some((record) => record[filter] === filterValues[filter][0])).toBe(true);
     expect(await found(`${filter}=999999`)).toEqual([]);
   });
 
-  test('filters and search narrow it together', async () => {
-    const expected = everybody.filter(
+  test('combines filters and search', async () => {
+    const expected = all.filter(
       (record) =>
-        record.academic_year_id === of.academic_year_id[0] &&
-        record.grade_id === of.grade_id[1] &&
+        record.academic_year_id === filterValues.academic_year_id[0] &&
+        record.grade_id === filterValues.grade_id[1] &&
         plain(record.name).startsWith('elan'),
     );
     expect(expected.length).toBeGreaterThan(0);
     expect(
-      ids(await found(`academic_year_id=${of.academic_year_id[0]}&grade_id=${of.grade_id[1]}&search=ELAN`)),
+      ids(
+        await found(
+          `academic_year_id=${filterValues.academic_year_id[0]}&grade_id=${filterValues.grade_id[1]}&search=ELAN`,
+        ),
+      ),
     ).toEqual(ids(expected));
   });
 
   test.each([
-    ['the name in any case, without its accents', 'ELAN', (record: Class) => plain(record.name).startsWith('elan')],
-    ['the name with accents that it has not', 'ébra', (record: Class) => record.name.startsWith('Zebra')],
-    ['section beside name', 'BQ zebra6', (record: Class) => record.name === 'Zebra6' && record.section === 'Bq'],
+    ['the name, ignoring case and missing accents', 'ELAN', (record: Class) => plain(record.name).startsWith('elan')],
+    ['the name, ignoring additional accents', 'ébra', (record: Class) => record.name.startsWith('Zebra')],
+    ['section and name together', 'BQ zebra6', (record: Class) => record.name === 'Zebra6' && record.section === 'Bq'],
     ['the room', 'mullersaal', (record: Class) => record.room === 'Müllersaal'],
-    ['words of which one does not fit', 'zebra nothing', () => false],
-    ['% as itself', '%25', () => false],
-    ['nothing', '', () => true],
-  ])('search takes %s', async (_what, search, fits) => {
-    expect(ids(await found(`search=${encodeURIComponent(decodeURIComponent(search))}`))).toEqual(
-      ids(everybody.filter(fits)),
-    );
+    ['no class if one of the words does not occur', 'zebra nothing', () => false],
+    ['% literally', '%25', () => false],
+    ['every class if the text is empty', '', () => true],
+  ])('search matches %s', async (_what, search, fits) => {
+    expect(ids(await found(`search=${encodeURIComponent(decodeURIComponent(search))}`))).toEqual(ids(all.filter(fits)));
   });
 
   test.each([
@@ -684,14 +686,14 @@ describe('the list', () => {
     expect((await lists.admin.get(`/api/classes?${query}`, 400)).details.map((detail) => detail.path)).toEqual([path]);
   });
 
-  test('every record of it is the record that its id answers', async () => {
-    for (const record of everybody.slice(0, 3))
+  test('contains the same records as GET /api/classes/:id', async () => {
+    for (const record of all.slice(0, 3))
       expect((await lists.admin.get<Class>(`/api/classes/${record.id}`)).data).toEqual(record);
   });
 });
 
-describe('who belongs to a class', () => {
-  test('is who is enrolled in it, and who completed the year in it; who is put back into an earlier year was never in the later one', async () => {
+describe('the students of a class', () => {
+  test('are those enrolled and those who completed the year in it; moving a student back to an earlier year removes them from the later class', async () => {
     const [past, now, future] = [
       await add({ academic_year_id: years.past }),
       await add(),
@@ -720,7 +722,7 @@ describe('who belongs to a class', () => {
     expect(await counts()).toEqual([2, 1, 0]);
   });
 
-  test('counts once who was in a past class twice', async () => {
+  test('include a student who completed a past class twice only once', async () => {
     const [past, now] = [await add({ academic_year_id: years.past }), await add()];
     const student = await addStudent({ class_id: past.id });
     for (const class_id of [now.id, past.id, now.id])
@@ -729,7 +731,7 @@ describe('who belongs to a class', () => {
     expect(ids(await studentsOf(past.id))).toEqual([student.id]);
   });
 
-  test('is a list of student records with search, is_active, sort and pages', async () => {
+  test('are listed as student records with search, is_active, sort and pages', async () => {
     const { id } = await add();
     const names = ['Zoë', 'Ana', 'Émile', 'Bo'];
     const students: Student[] = [];
@@ -766,7 +768,7 @@ describe('who belongs to a class', () => {
 });
 
 describe('a student', () => {
-  test('moves into a class, the grade follows and the history is kept', async () => {
+  test('who is added to a class gets its grade, and the enrollment in the previous class is kept as transferred', async () => {
     const [from, to] = [await add(), await add({ grade_id: await newGrade() })];
     const student = await addStudent({ class_id: from.id });
     const { data } = await school.admin.post<Student>(`/api/classes/${to.id}/students`, { student_id: student.id });
@@ -779,7 +781,7 @@ describe('a student', () => {
     expect([(await studentsOf(from.id)).length, (await studentsOf(to.id)).length]).toEqual([0, 1]);
   });
 
-  test('who is in the class already is a 409; one who does not exist or was deleted a 422', async () => {
+  test('who is already in the class is a 409, and an unknown or deleted one a 422', async () => {
     const known = await add();
     const student = await addStudent({ class_id: known.id });
     const path = `/api/classes/${known.id}/students`;
@@ -798,7 +800,7 @@ describe('a student', () => {
     expect((await school.admin.post(path, {}, 400)).details).toMatchObject([{ path: 'student_id' }]);
   });
 
-  test('leaves a class into none; whoever is not in it is a 404', async () => {
+  test('who is removed from a class has no class; removing one who is not in it is a 404', async () => {
     const [known, other] = [await add(), await add()];
     const student = await addStudent({ class_id: known.id });
     expect((await school.admin.delete(`/api/classes/${other.id}/students/${student.id}`, 404)).error).toBe('not_found');
@@ -814,7 +816,7 @@ describe('a student', () => {
     });
   });
 
-  test('who completed a past class is no longer in it: a 404', async () => {
+  test('who completed a past class cannot be removed from it (404)', async () => {
     const [past, now] = [await add({ academic_year_id: years.past }), await add()];
     const student = await addStudent({ class_id: past.id });
     await school.admin.put(`/api/students/${student.id}`, { class_id: now.id });
@@ -822,7 +824,7 @@ describe('a student', () => {
     expect(ids(await studentsOf(past.id))).toEqual([student.id]);
   });
 
-  test('is among the unassigned of every class but their own while active; without_class and grade_id narrow, search finds', async () => {
+  test('is listed as unassigned for every class but their own while active; the list filters by without_class and grade_id', async () => {
     const [known, other] = [await add(), await add()];
     const mark = unique('Loose');
     const inside = await addStudent({ class_id: known.id, last_name: mark });
@@ -861,7 +863,7 @@ describe('the teachers of a class', () => {
   const assign = (id: number, body: Record<string, unknown>, status = 200) =>
     school.admin.post<ClassTeacher>(`/api/classes/${id}/teachers`, body, status);
 
-  test('are one row each, whatever makes them that: class teacher, subjects, words', async () => {
+  test('are listed once each, whether they are class teacher, teach a subject or have a text assignment', async () => {
     const maths = await newSubject({ name: 'Mathematics' });
     const art = await newSubject({ name: 'Art' });
     const [one, two, three] = [
@@ -902,7 +904,7 @@ describe('the teachers of a class', () => {
     expect(ids(await walk<ClassTeacher>(school.admin, path, 2))).toEqual([two, one, three]);
   });
 
-  test('come by an assignment that answers what they are there, as often as it is said', async () => {
+  test('are assigned by a request that returns their roles in the class and can be repeated', async () => {
     const known = await add();
     const teacher_id = await newTeacher();
     expect((await assign(known.id, { teacher_id })).data).toMatchObject({
@@ -923,26 +925,21 @@ describe('the teachers of a class', () => {
   test.each([
     ['name', 'bIOLOGY'],
     ['code', 'bio-5'],
-  ])(
-    'take over a subject of the class that the assignment names by %s, in any case: it is theirs alone',
-    async (_by, subject) => {
-      const known = await add();
-      const biology = await newSubject({ name: 'Biology', code: unique('BIO-5') });
-      await school.insert('class_subject', { class_id: known.id, subject_id: biology.id, periods_per_week: 4 });
-      const words = subject === 'bio-5' ? biology.code.toLowerCase() : subject;
-      const [first, second] = [await newTeacher(), await newTeacher()];
-      await school.insert('teaching_assignment', { class_id: known.id, teacher_id: first, subject: 'biology' });
-      expect((await assign(known.id, { teacher_id: first, subject: words })).data.subjects).toEqual(['Biology']);
-      expect(await classSubjects(known.id)).toEqual([
-        { subject_id: biology.id, periods_per_week: 4, teacher_id: first },
-      ]);
-      expect((await assign(known.id, { teacher_id: second, subject: words })).data.subjects).toEqual(['Biology']);
-      expect(await classSubjects(known.id)).toMatchObject([{ teacher_id: second }]);
-      expect(ids(await teachersOf(known.id))).toEqual([second]);
-    },
-  );
+  ])('replace the teacher of a class subject that the assignment names by %s, ignoring case', async (_by, subject) => {
+    const known = await add();
+    const biology = await newSubject({ name: 'Biology', code: unique('BIO-5') });
+    await school.insert('class_subject', { class_id: known.id, subject_id: biology.id, periods_per_week: 4 });
+    const words = subject === 'bio-5' ? biology.code.toLowerCase() : subject;
+    const [first, second] = [await newTeacher(), await newTeacher()];
+    await school.insert('teaching_assignment', { class_id: known.id, teacher_id: first, subject: 'biology' });
+    expect((await assign(known.id, { teacher_id: first, subject: words })).data.subjects).toEqual(['Biology']);
+    expect(await classSubjects(known.id)).toEqual([{ subject_id: biology.id, periods_per_week: 4, teacher_id: first }]);
+    expect((await assign(known.id, { teacher_id: second, subject: words })).data.subjects).toEqual(['Biology']);
+    expect(await classSubjects(known.id)).toMatchObject([{ teacher_id: second }]);
+    expect(ids(await teachersOf(known.id))).toEqual([second]);
+  });
 
-  test('have one class teacher among them: the next one replaces the former, who keeps what else they teach', async () => {
+  test('include one class teacher: a new one replaces the previous one, who keeps their other subjects', async () => {
     const known = await add();
     const [first, second] = [await newTeacher(), await newTeacher()];
     await assign(known.id, { teacher_id: first, is_class_teacher: true, subject: 'Chess' });
@@ -963,7 +960,7 @@ describe('the teachers of a class', () => {
     await assign(future.id, { teacher_id: second, is_class_teacher: true });
   });
 
-  test('are active and there: any other is a 422; one who left shows as inactive', async () => {
+  test('must be active when assigned (422); one who becomes inactive later is shown as inactive', async () => {
     const known = await add();
     for (const teacher_id of [
       await newTeacher({ is_active: false }),
@@ -982,7 +979,7 @@ describe('the teachers of a class', () => {
     expect(await teachersOf(known.id)).toMatchObject([{ id: teacher_id, is_active: false }]);
   });
 
-  test('go with all that they teach there, and stay in other classes', async () => {
+  test('are removed from all their subjects of the class, but not from other classes', async () => {
     const [known, other] = [await add(), await add()];
     const subject = await newSubject();
     for (const { id } of [known, other])
@@ -1002,7 +999,7 @@ describe('the teachers of a class', () => {
     await school.admin.delete(`/api/classes/${known.id}/teachers/999999`, 404);
   });
 
-  test('can be chosen from the active ones who do not teach it', async () => {
+  test('can be chosen from the list of active teachers who do not teach the class', async () => {
     const known = await add();
     const last_name = unique('Choice');
     const [one, two] = [
@@ -1024,7 +1021,7 @@ describe('the teachers of a class', () => {
     expect(ids(await list())).toEqual([two]);
   });
 
-  test('who are class teacher nowhere in a year are available for it, the current year unless another is named', async () => {
+  test('are available as class teacher if they have no class in the academic year, by default the current one', async () => {
     const last_name = unique('Available');
     const [one, two] = [
       await newTeacher({ last_name, first_name: 'A' }),
@@ -1048,7 +1045,7 @@ describe('the teachers of a class', () => {
     expect(await list('&academic_year_id=999999')).toEqual([]);
   });
 
-  test('are also those whom the timetable of the class has, and go only after it', async () => {
+  test('include those in its timetable, who cannot be removed while they are in it (409)', async () => {
     const { id } = await add();
     const teacherId = await newTeacher();
     const subject = await newSubject();
@@ -1067,8 +1064,8 @@ describe('the teachers of a class', () => {
   });
 });
 
-describe('a copy', () => {
-  /** Of the years, which may not overlap. */
+describe('copying classes', () => {
+  /** Numbers the years of these tests, because years may not overlap. */
   let serial = 0;
   let from: number;
   let to: number;
@@ -1094,7 +1091,7 @@ describe('a copy', () => {
   const classesOf = async (yearId: number) =>
     (await school.admin.get<Class[]>(`/api/classes?academic_year_id=${yearId}&sort=name&pageSize=100`)).data;
 
-  test('has the structure, subjects and teachers of the classes, and never their students', async () => {
+  test('copies their fields, subjects and active teachers, but not their students', async () => {
     const subjects = [await newSubject(), await newSubject()];
     const [one, two, gone] = [await newTeacher(), await newTeacher(), await newTeacher()];
     const known = await add({
@@ -1154,7 +1151,7 @@ describe('a copy', () => {
     expect((await read(known.id)).student_count).toBe(1);
   });
 
-  test('skips what the year has already by name and section, with the reason; done again it skips all', async () => {
+  test('skips a class whose name and section the target year already has, with the reason', async () => {
     const name = unique('Both');
     const [a, b] = [
       await add({ academic_year_id: from, name, section: 'A' }),
@@ -1164,7 +1161,12 @@ describe('a copy', () => {
     const { data } = await copy();
     expect(data).toMatchObject({ copied: 1, skipped: 1, classes: [{ copied_from: b.id }] });
     expect(data.skipped_classes).toEqual([
-      { class_id: a.id, name, section: 'A', reason: 'The academic year has a class of this name and section.' },
+      {
+        class_id: a.id,
+        name,
+        section: 'A',
+        reason: 'The academic year already has a class with this name and section.',
+      },
     ]);
     const again = await copy();
     expect(again.data).toMatchObject({ copied: 0, skipped: 2, classes: [] });
@@ -1172,7 +1174,7 @@ describe('a copy', () => {
     expect(await classesOf(to)).toHaveLength(2);
   });
 
-  test('takes only the classes that are named, and neither subjects nor teachers where they are not wanted', async () => {
+  test('copies only the classes in class_ids, and omits subjects or teachers on request', async () => {
     const subject = await newSubject();
     const teacher = await newTeacher();
     const known = await add({ academic_year_id: from, class_teacher_id: teacher });
@@ -1196,7 +1198,7 @@ describe('a copy', () => {
     expect(await teachersOf(again?.id ?? 0)).toMatchObject([{ id: teacher, subjects: ['Chess'] }]);
   });
 
-  test('leaves a teacher who is class teacher in that year already with the class that they have', async () => {
+  test('does not make a teacher class teacher of a second class in the target year', async () => {
     const class_teacher_id = await newTeacher();
     await add({ academic_year_id: from, class_teacher_id });
     const theirs = await add({ academic_year_id: to, class_teacher_id });
@@ -1205,7 +1207,7 @@ describe('a copy', () => {
     expect((await read(theirs.id)).class_teacher_id).toBe(class_teacher_id);
   });
 
-  test('within one year is a 400; a year or class that is not there, or a class of another year, a 422', async () => {
+  test('is a 400 within one academic year, and a 422 for an unknown year or a class outside the source year', async () => {
     const known = await add({ academic_year_id: from });
     expect(await copy({ to_academic_year_id: from }, 400)).toMatchObject({
       error: 'validation_error',
@@ -1229,7 +1231,7 @@ describe('a copy', () => {
     expect(await classesOf(to)).toEqual([]);
   });
 
-  test('that runs twice at once makes each class once', async () => {
+  test('creates each class once if two requests run concurrently', async () => {
     for (let n = 0; n < 3; n++) await add({ academic_year_id: from });
     const answers = await race(service.database, `lock table ${school.schema}.class in share mode`, 2, () => [
       copy(),
@@ -1240,7 +1242,7 @@ describe('a copy', () => {
     expect(await classesOf(to)).toHaveLength(3);
   });
 
-  test('with an Idempotency-Key answers the same when it is sent again', async () => {
+  test('returns the same response if it is repeated with the same Idempotency-Key', async () => {
     await add({ academic_year_id: from });
     const key = { 'Idempotency-Key': 'copy-once' };
     const body = { from_academic_year_id: from, to_academic_year_id: to };
@@ -1261,7 +1263,7 @@ describe('the subjects of a grade', () => {
   const apply = (body: Record<string, unknown>, status = 200) =>
     school.admin.post<Added>('/api/classes/subjects/by-grade', body, status);
 
-  test('come from its template to each class; what a class has stays as it is', async () => {
+  test('are added to each class from its template, without changing the subjects that a class already has', async () => {
     const grade_id = await newGrade();
     const [maths, art] = [await newSubject({ name: unique('Maths') }), await newSubject({ name: unique('Art') })];
     for (const [subject, periods_per_week] of [
@@ -1306,7 +1308,7 @@ describe('the subjects of a grade', () => {
     expect((await read(one.id)).subject_count).toBe(2);
   });
 
-  test('are all subjects of the school, 5 periods a week, for a grade without a template', async () => {
+  test('are all subjects of the school with 5 periods per week if the grade has no template', async () => {
     const grade_id = await newGrade();
     await newSubject();
     const known = await add({ grade_id });
@@ -1320,7 +1322,7 @@ describe('the subjects of a grade', () => {
     );
   });
 
-  test('go to no class of another grade: a 422 that names class_ids, and none gets any', async () => {
+  test('cannot be added to a class of another grade: 422 for class_ids, and no class is changed', async () => {
     const grade_id = await newGrade();
     await newSubject();
     const [known, other] = [await add({ grade_id }), await add()];
@@ -1339,7 +1341,7 @@ describe('the subjects of a grade', () => {
 });
 
 describe('permissions', () => {
-  test('a teacher reaches the classes that they teach, from the next request after they come until the next after they go', async () => {
+  test('a teacher has access to a class from the request after they are assigned until they are removed', async () => {
     const [known, other] = [await add(), await add()];
     const student = await addStudent({ class_id: known.id });
     await addStudent({ class_id: other.id });
@@ -1364,7 +1366,7 @@ describe('permissions', () => {
     await client.get(`/api/classes/${known.id}/students`, 404);
   });
 
-  test('whoever is replaced as class teacher or in a subject no longer reaches the class', async () => {
+  test('a teacher who is replaced as class teacher or in a subject loses access to the class', async () => {
     const known = await add();
     const subject = await newSubject();
     await school.insert('class_subject', { class_id: known.id, subject_id: subject.id, periods_per_week: 4 });
@@ -1378,7 +1380,7 @@ describe('permissions', () => {
     }
   });
 
-  test('a teacher and an accountant read and do not write; a student and a stranger do not even read', async () => {
+  test('teachers and accountants can read but not write; students and anonymous users cannot read', async () => {
     const known = await add();
     const student = await addStudent({ class_id: known.id });
     const { client: teacher, teacherId } = await teacherUser();
@@ -1401,14 +1403,14 @@ describe('permissions', () => {
       for (const [method, path, body] of writes)
         expect((await who.send(method, path, { body }, 403)).error).toBe('forbidden');
     }
-    const pupil = await school.user(['student']);
+    const studentUser = await school.user(['student']);
     for (const path of ['', `/${known.id}`, `/${known.id}/students`, `/${known.id}/teachers`])
-      await pupil.get(`/api/classes${path}`, 403);
+      await studentUser.get(`/api/classes${path}`, 403);
     await service.anonymous.get('/api/classes', 401);
     expect((await studentsOf(known.id)).length).toBe(1);
   });
 
-  test('students of a class show only to who may read both students and classes, and so does the one that is moved', async () => {
+  test('listing the students of a class requires class.read and student.read, and adding one class.update and student.read', async () => {
     const known = await add();
     const student = await addStudent();
     const withPermissions = async (...permissions: string[]) => school.user([await school.role(...permissions)]);

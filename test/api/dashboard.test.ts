@@ -12,9 +12,9 @@ const service = await serviceOfFile();
 type Dashboard = OutputOf<typeof DashboardSchema>;
 
 const path = '/api/dashboard';
-const see = async (who: Client) => (await who.get<Dashboard>(path)).data;
+const dashboardOf = async (who: Client) => (await who.get<Dashboard>(path)).data;
 
-/** Runs a statement in the tables of a school; `$today` is the day that it is there. */
+/** Runs a statement: `@` stands for the schema of the school, `$today` for the current date. */
 const sql = <R extends Record<string, unknown>>(school: School, text: string) =>
   service.database.query<R>(
     text.replaceAll('@', `${school.schema}.`).replaceAll('$today', "(now() at time zone 'UTC')::date"),
@@ -38,7 +38,7 @@ const addStudents = async (school: School, count: number, fields: Record<string,
   return ids;
 };
 
-/** Teachers without a log-in. */
+/** Inserts teachers without a user account. */
 const addTeachers = async (school: School, count: number, fields = "'Te', 'Acher', true") => {
   const rows = await sql<{ id: number }>(
     school,
@@ -47,7 +47,7 @@ const addTeachers = async (school: School, count: number, fields = "'Te', 'Acher
   return rows.map(({ id }) => id);
 };
 
-/** Counts teachers that no endpoint added, as an endpoint does. */
+/** Updates the teacher count, as the endpoints do, after teachers were inserted directly. */
 const count = (school: School) =>
   service.database.query(
     `update platform.tenant_usage u set teachers = (select count(*) from ${school.schema}.teacher where is_active and deleted_at is null) where u.tenant_id = $1`,
@@ -57,7 +57,7 @@ const count = (school: School) =>
 describe('the dashboard', () => {
   test('of a new school has zeros and empty lists', async () => {
     const school = await service.school();
-    expect(await see(school.admin)).toEqual({
+    expect(await dashboardOf(school.admin)).toEqual({
       academic_year: null,
       total_students: 0,
       total_teachers: 0,
@@ -92,7 +92,7 @@ describe('the dashboard', () => {
       school,
       `select name, start_date::text, end_date::text from @academic_year where id = ${yearId}`,
     );
-    expect(await see(school.admin)).toMatchObject({
+    expect(await dashboardOf(school.admin)).toMatchObject({
       academic_year: { id: yearId, ...year },
       total_students: 3,
       total_teachers: 2,
@@ -100,7 +100,7 @@ describe('the dashboard', () => {
     });
   });
 
-  test("counts today's attendance: who came late is present too, and yesterday is not today", async () => {
+  test("counts only today's attendance, and counts late students as present too", async () => {
     const school = await service.school();
     const { classId } = await school.classroom();
     const ids = await addStudents(school, 6, { class_id: classId });
@@ -109,10 +109,10 @@ describe('the dashboard', () => {
       school,
       `insert into @attendance (student_id, class_id, date, status) values ${ids.map((id, n) => `(${id}, ${classId}, $today, '${statuses[n] ?? ''}'), (${id}, ${classId}, $today - 1, 'absent')`).join(', ')}`,
     );
-    expect((await see(school.admin)).attendance_today).toEqual({ present: 5, absent: 1, late: 2 });
+    expect((await dashboardOf(school.admin)).attendance_today).toEqual({ present: 5, absent: 1, late: 2 });
   });
 
-  test('says what was collected this month, without what was reversed, and what is still to be paid, without what was waived', async () => {
+  test('sums the payments of this month without reversed ones, and the open amounts without waived fees', async () => {
     const school = await service.school();
     const { yearId } = await school.classroom();
     const [one = 0, two = 0] = await addStudents(school, 2);
@@ -130,14 +130,14 @@ describe('the dashboard', () => {
         (${one}, 1, 40, $today, 'cash', null), (${one}, 1, -40, $today, 'cash', 3),
         (${two}, 6, 500, date_trunc('month', $today) - interval '1 day', 'cash', null), (${two}, 6, 600, date_trunc('month', $today) + interval '1 month', 'cash', null)`,
     );
-    expect((await see(school.admin)).fee_summary).toEqual({ collected_this_month: 380.25, pending: 950.25 });
-    expect((await see(await school.user(['accountant']))).fee_summary).toEqual({
+    expect((await dashboardOf(school.admin)).fee_summary).toEqual({ collected_this_month: 380.25, pending: 950.25 });
+    expect((await dashboardOf(await school.user(['accountant']))).fee_summary).toEqual({
       collected_this_month: 380.25,
       pending: 950.25,
     });
   });
 
-  test('has the next three holidays within a year, one of today included, a recurring one on its next day', async () => {
+  test('has the next three holidays within a year, including today, and a recurring one on its next date', async () => {
     const school = await service.school();
     await sql(
       school,
@@ -150,20 +150,20 @@ describe('the dashboard', () => {
       await dateOf(school, "($today - interval '3 years' + interval '5 days') + interval '3 years'"),
     ];
     const third = await dateOf(school, "($today + interval '2 years' + interval '9 days') - interval '2 years'");
-    expect((await see(school.admin)).upcoming_holidays.map(({ name, date }) => [name, date])).toEqual([
+    expect((await dashboardOf(school.admin)).upcoming_holidays.map(({ name, date }) => [name, date])).toEqual([
       ['Today', days[0]],
       ['Yearly', days[1]],
       ['Yearly to come', third],
     ]);
     await sql(school, `update @holiday set is_recurring = true where name = 'Today'`);
-    expect((await see(school.admin)).upcoming_holidays.map(({ name }) => name)).toEqual([
+    expect((await dashboardOf(school.admin)).upcoming_holidays.map(({ name }) => name)).toEqual([
       'Today',
       'Yearly',
       'Yearly to come',
     ]);
   });
 
-  test("has a holiday of 29 February on the 28th of a year that has no 29th, and every year's once", async () => {
+  test('has a recurring holiday on February 29 once per year, on February 28 in years that are not leap years', async () => {
     const school = await service.school();
     await sql(
       school,
@@ -191,7 +191,7 @@ describe('the dashboard', () => {
     expect(await between('2025-03-01', '2026-02-27')).toEqual(['Once 2025-07-01']);
   });
 
-  test('counts the leaves that wait for a decision', async () => {
+  test('counts leave requests without a decision', async () => {
     const school = await service.school();
     const [teacher = 0] = await addTeachers(school, 1);
     await sql(
@@ -200,10 +200,10 @@ describe('the dashboard', () => {
         (${teacher}, 'sick', $today, $today, 'pending', null), (${teacher}, 'sick', $today + 3, $today + 4, 'pending', null),
         (${teacher}, 'sick', $today + 6, $today + 7, 'approved', now()), (${teacher}, 'sick', $today + 8, $today + 9, 'rejected', now())`,
     );
-    expect((await see(school.admin)).pending_leaves).toBe(2);
+    expect((await dashboardOf(school.admin)).pending_leaves).toBe(2);
   });
 
-  test('has the five latest notifications of whoever asks', async () => {
+  test('has the five latest notifications of the user', async () => {
     const school = await service.school();
     const clerk = await school.user(['accountant']);
     await sql(
@@ -211,7 +211,7 @@ describe('the dashboard', () => {
       `insert into @notification (user_id, title, message, type, action_url, read_at)
        select case when n % 4 = 0 then 1 else ${clerk.id} end, 'Title ' || n, 'Message ' || n, 'info', '/n/' || n, case when n % 2 = 0 then now() end from generate_series(1, 9) n`,
     );
-    const { recent_notifications } = await see(clerk);
+    const { recent_notifications } = await dashboardOf(clerk);
     expect(recent_notifications.map(({ title }) => title)).toEqual([
       'Title 9',
       'Title 7',
@@ -226,12 +226,15 @@ describe('the dashboard', () => {
       is_read: true,
     });
     expect(recent_notifications[0]).toMatchObject({ is_read: false });
-    expect((await see(school.admin)).recent_notifications.map(({ title }) => title)).toEqual(['Title 8', 'Title 4']);
+    expect((await dashboardOf(school.admin)).recent_notifications.map(({ title }) => title)).toEqual([
+      'Title 8',
+      'Title 4',
+    ]);
   });
 });
 
-describe('what who sees', () => {
-  test('a teacher sees the figures of the classes that they teach, and neither fees nor leaves', async () => {
+describe('the scope of the dashboard', () => {
+  test('a teacher gets the figures of the classes that they teach, and neither fees nor leaves', async () => {
     const school = await service.school();
     const [first, second, other] = [
       await school.classroom('First'),
@@ -259,7 +262,7 @@ describe('what who sees', () => {
       `insert into @attendance (student_id, class_id, date, status) select id, class_id, $today, case when id = ${mine[0] ?? 0} then 'late' when id = ${mine[1] ?? 0} then 'absent' else 'present' end
        from @student where id = any ('{${[...mine, ...theirs].join()}}')`,
     );
-    expect(await see(user)).toMatchObject({
+    expect(await dashboardOf(user)).toMatchObject({
       total_students: 3,
       total_teachers: 2,
       total_classes: 2,
@@ -267,57 +270,61 @@ describe('what who sees', () => {
       fee_summary: null,
       pending_leaves: null,
     });
-    expect(await see(school.admin)).toMatchObject({
+    expect(await dashboardOf(school.admin)).toMatchObject({
       total_students: 7,
       total_teachers: 3,
       total_classes: 3,
       attendance_today: { present: 6, absent: 1, late: 1 },
     });
-    // A second role widens what it gives.
+    // A second role with the whole school in scope widens the figures.
     const both = await school.user(['teacher', 'accountant']);
-    expect(await see(both)).toMatchObject({ total_students: 7, fee_summary: { pending: 0 }, pending_leaves: null });
+    expect(await dashboardOf(both)).toMatchObject({
+      total_students: 7,
+      fee_summary: { pending: 0 },
+      pending_leaves: null,
+    });
   });
 
-  test('a teacher who teaches nothing sees zeros', async () => {
+  test('a teacher without classes gets zeros', async () => {
     const school = await service.school();
     const { classId } = await school.classroom();
     await addStudents(school, 2, { class_id: classId });
-    expect(await see(await school.user(['teacher']))).toMatchObject({
+    expect(await dashboardOf(await school.user(['teacher']))).toMatchObject({
       total_students: 0,
       total_teachers: 0,
       total_classes: 0,
     });
   });
 
-  test('fees show only to who may see those of the whole school, where the school has them', async () => {
+  test('fees require fee.read for the whole school and the feature fees_management', async () => {
     const school = await service.school();
-    const summary = async (who: Client) => (await see(who)).fee_summary;
+    const summary = async (who: Client) => (await dashboardOf(who)).fee_summary;
     expect(await summary(await school.user(['transport_manager']))).toBeNull();
     expect(await summary(await school.user(['accountant']))).not.toBeNull();
-    // To see one's own fees, as a school may allow its students, is not to see everybody's.
+    // fee.read in the student or teacher role covers only the user's own fees.
     await sql(
       school,
       `insert into @role_permission (role_id, permission_id) select r.id, p.id from @role r, core.permission p where r.name in ('student', 'teacher') and p.name in ('fee.read', 'leave.manage')`,
     );
     for (const own of ['student', 'teacher']) {
       const user = await school.user(['transport_manager', own]);
-      expect(await see(user)).toMatchObject({ fee_summary: null, pending_leaves: null });
+      expect(await dashboardOf(user)).toMatchObject({ fee_summary: null, pending_leaves: null });
     }
     await service.operator.put(`/api/platform/tenants/${school.id}`, { feature_flags: { fees_management: false } });
     expect(await summary(school.admin)).toBeNull();
   });
 
-  test('a teacher with fees in a role of their own still sees none on the dashboard of their classes', async () => {
+  test('a teacher with a second role that has only fee.read gets no fees', async () => {
     const school = await service.school();
-    expect((await see(await school.user(['teacher', await school.role('fee.read')]))).fee_summary).toBeNull();
+    expect((await dashboardOf(await school.user(['teacher', await school.role('fee.read')]))).fee_summary).toBeNull();
   });
 
-  test('it needs dashboard.read, which students, users without a role, strangers and operators have not', async () => {
+  test('it requires dashboard.read, which students, users without a role, operators and anonymous users do not have', async () => {
     const school = await service.school();
     const email = `pupil@${school.subdomain}.example`;
     await addStudents(school, 1, { email, create_user_account: true, password: testPassword });
-    const pupil = await service.anonymous.login({ tenant_id: school.id, email, password: testPassword });
-    for (const who of [pupil, await school.user([]), service.operator])
+    const student = await service.anonymous.login({ tenant_id: school.id, email, password: testPassword });
+    for (const who of [student, await school.user([]), service.operator])
       expect((await who.get(path, 403)).error).toBe('forbidden');
     await service.anonymous.get(path, 401);
   });

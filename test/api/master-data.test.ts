@@ -5,15 +5,15 @@ import { serviceWithSchool, unique } from '../support/server/service.ts';
 
 const { service, school } = await serviceWithSchool();
 let manager: Client;
-let nobody: Client;
+let userWithoutRole: Client;
 let teacher: Client;
-let pupil: Client;
+let student: Client;
 
 beforeAll(async () => {
   manager = await school.user([await school.role('master_data.manage')]);
-  nobody = await school.user([]);
+  userWithoutRole = await school.user([]);
   teacher = await school.user(['teacher']);
-  pupil = await school.user(['student']);
+  student = await school.user(['student']);
 });
 
 interface Entry {
@@ -25,7 +25,7 @@ interface Entry {
   updated_at: string;
 }
 
-/** A class of the school; a column of it may hold the entry. */
+/** Creates a class; `fields` may refer to an entry. */
 const addClass = async (fields: Record<string, unknown> = {}) => {
   const { classId, gradeId, yearId } = await school.classroom(unique('Class'));
   return school.insert('class', {
@@ -39,7 +39,7 @@ const addClass = async (fields: Record<string, unknown> = {}) => {
 const addStudent = (fields: Record<string, unknown> = {}) =>
   school.insert('student', { admission_number: unique('N'), first_name: 'S', last_name: 'T', ...fields });
 
-/** Each list: what can use an entry of it, as the refusal of a delete names it. */
+/** Path, table, and the kinds of records that can refer to an entry, as the in_use message names them. */
 const lists: [string, string, Record<string, (id: number) => Promise<number>>][] = [
   [
     '/api/grades',
@@ -76,7 +76,7 @@ describe.each(lists)('%s', (path, table, users) => {
   const found = async (query: string) => (await school.admin.get<Entry[]>(`${path}?pageSize=100&${query}`)).data;
   const names = (entries: Entry[]) => entries.map(({ name }) => name);
 
-  test('an entry that was added is read back as it was sent, changed in part, and removed', async () => {
+  test('an entry is created, returned with the fields that were sent, updated in part, and deleted', async () => {
     const sent = { name: unique('Whole'), sequence: 7, description: 'What it is' };
     const added = await school.admin.post<Entry>(path, sent, 201);
     expect(added.headers.get('location')).toBe(`${path}/${added.data.id}`);
@@ -92,7 +92,7 @@ describe.each(lists)('%s', (path, table, users) => {
     expect(names(await found(`search=${encodeURIComponent(sent.name)}`))).toEqual([]);
   });
 
-  test('the name is enough, and may be given again with another case', async () => {
+  test('only the name is required, and an update may change its case', async () => {
     const name = unique('only');
     const entry = await add({ name: `  ${name} ` });
     expect(entry).toMatchObject({ name, sequence: null, description: null });
@@ -101,7 +101,7 @@ describe.each(lists)('%s', (path, table, users) => {
     );
   });
 
-  test('a name is taken once, in any case: the second is a 409 that names the field, and changes nothing', async () => {
+  test('a name is unique, ignoring case: a second use is a 409 that names the field and changes nothing', async () => {
     const { name } = await add({ name: unique('Été') });
     for (const same of [name, name.toUpperCase(), ` ${name} `]) {
       expect(await school.admin.post(path, { name: same }, 409)).toMatchObject({
@@ -116,7 +116,7 @@ describe.each(lists)('%s', (path, table, users) => {
     expect(await read(other.id)).toEqual(other);
   });
 
-  test('of two who add the same name at once one succeeds', async () => {
+  test('only one of two concurrent requests creates an entry with the same name', async () => {
     const name = unique('Race');
     const answers = await Promise.all(
       [name, name.toUpperCase()].map((each) => school.admin.send('POST', path, { body: { name: each } })),
@@ -125,7 +125,7 @@ describe.each(lists)('%s', (path, table, users) => {
     expect(await found(`search=${encodeURIComponent(name)}`)).toHaveLength(1);
   });
 
-  test('what does not fit is a 400 that names each field', async () => {
+  test('invalid fields are a 400 that names each of them', async () => {
     const refused = await school.admin.post(
       path,
       { name: '', sequence: 1.5, description: 'x'.repeat(501), colour: 'red' },
@@ -144,7 +144,7 @@ describe.each(lists)('%s', (path, table, users) => {
     expect(await read(entry.id)).toEqual(entry);
   });
 
-  test('an entry that does not exist is a 404 to read, change and remove', async () => {
+  test('reading, updating and deleting an unknown entry is a 404', async () => {
     for (const method of ['GET', 'PUT', 'DELETE']) {
       const refused = await school.admin.send(
         method,
@@ -156,7 +156,7 @@ describe.each(lists)('%s', (path, table, users) => {
     }
   });
 
-  test('a record that was read may be sent back; an older version than If-Match names is a 412', async () => {
+  test('an update accepts the whole record, and is a 412 if If-Match is stale', async () => {
     const entry = await add({ sequence: 4 });
     const { headers } = await school.admin.get(`${path}/${entry.id}`);
     const change = (sequence: number, status: number) =>
@@ -174,7 +174,7 @@ describe.each(lists)('%s', (path, table, users) => {
     expect((await read(entry.id)).sequence).toBe(5);
   });
 
-  test('a create with an Idempotency-Key that comes twice adds once', async () => {
+  test('a create repeated with the same Idempotency-Key creates one entry', async () => {
     const body = { name: unique('Twice') };
     const send = () =>
       school.admin.send<Entry>('POST', path, { body, headers: { 'Idempotency-Key': `${table}-twice` } }, 201);
@@ -182,13 +182,13 @@ describe.each(lists)('%s', (path, table, users) => {
     expect(await found(`search=${encodeURIComponent(body.name)}`)).toHaveLength(1);
   });
 
-  test('every user of the school reads it; to change it takes master_data.manage', async () => {
+  test('every user of the school can read it; writing requires master_data.manage', async () => {
     const entry = await add();
-    for (const who of [nobody, teacher, pupil, manager]) {
+    for (const who of [userWithoutRole, teacher, student, manager]) {
       expect((await who.get<Entry>(`${path}/${entry.id}`)).data).toEqual(entry);
       expect((await who.get<Entry[]>(`${path}?search=${encodeURIComponent(entry.name)}`)).data).toEqual([entry]);
     }
-    for (const who of [nobody, teacher, pupil]) {
+    for (const who of [userWithoutRole, teacher, student]) {
       await who.post(path, { name: unique('No') }, 403);
       await who.put(`${path}/${entry.id}`, { sequence: 9 }, 403);
       expect(await who.delete(`${path}/${entry.id}`, 403)).toMatchObject({
@@ -202,7 +202,7 @@ describe.each(lists)('%s', (path, table, users) => {
     await manager.delete(`${path}/${data.id}`);
   });
 
-  test.each(Object.keys(users))('an entry that a %s uses is a 409 in_use that says so, and stays', async (user) => {
+  test.each(Object.keys(users))('an entry that a %s refers to cannot be deleted (409 in_use)', async (user) => {
     const entry = await add();
     await users[user]?.(entry.id);
     expect(await school.admin.delete(`${path}/${entry.id}`, 409)).toMatchObject({
@@ -212,7 +212,7 @@ describe.each(lists)('%s', (path, table, users) => {
     expect(await read(entry.id)).toEqual(entry);
   });
 
-  test('the in_use above are all that refer to it, but for the standard template of a grade', async () => {
+  test('no other table refers to it, apart from the subject template of a grade', async () => {
     const referring = await service.database.query<{ name: string }>(
       `select distinct conrelid::regclass::text as name from pg_constraint where confrelid = $1::regclass and contype = 'f' and confdeltype <> 'c'`,
       [`${school.schema}.${table}`],
@@ -223,7 +223,7 @@ describe.each(lists)('%s', (path, table, users) => {
   });
 
   describe('the list', () => {
-    let everybody: Entry[];
+    let all: Entry[];
     beforeAll(async () => {
       for (const [name, sequence] of [
         ['Öland', 3],
@@ -238,10 +238,10 @@ describe.each(lists)('%s', (path, table, users) => {
       await service.database.query(
         `update ${school.schema}.${table} set created_at = timestamptz '2026-01-01Z' + (id % 3) * interval '1 day'`,
       );
-      everybody = await walk<Entry>(school.admin, path, 100);
+      all = await walk<Entry>(school.admin, path, 100);
     });
 
-    test('is by sequence, those without one last, then by name in any case and without accents', async () => {
+    test('is sorted by sequence, entries without a sequence last, then by name, ignoring case and accents', async () => {
       expect(names(await found('search=list of'))).toEqual(['Beta', 'Öland', 'Oslo', 'zebra', 'alpha', 'Älv']);
       expect(names(await found('search=list of&sort=sequence&order=desc'))).toEqual([
         'zebra',
@@ -259,17 +259,18 @@ describe.each(lists)('%s', (path, table, users) => {
       created_at: ({ created_at }) => [created_at],
     };
     test.each(Object.keys(keys).flatMap((sort) => (['asc', 'desc'] as const).map((order) => [sort, order] as const)))(
-      'sorted by %s %s, its pages together are all entries once, in order, ties by id',
+      'sorted by %s %s, its pages together contain every entry once in order, with ties by id',
       async (sort, order) => {
         const walked = await walk<Entry>(school.admin, `${path}?sort=${sort}&order=${order}`, 4);
         const ids = (entries: Entry[]) => entries.map(({ id }) => id).sort((a, b) => a - b);
-        expect(ids(walked)).toEqual(ids(everybody));
-        const lettered = (entries: Entry[]) => entries.filter(({ description }) => description?.startsWith('List of'));
-        expect(lettered(walked)).toEqual(inOrder(lettered(everybody), keys[sort] ?? (() => []), order));
+        expect(ids(walked)).toEqual(ids(all));
+        const ofThisTest = (entries: Entry[]) =>
+          entries.filter(({ description }) => description?.startsWith('List of'));
+        expect(ofThisTest(walked)).toEqual(inOrder(ofThisTest(all), keys[sort] ?? (() => []), order));
       },
     );
 
-    test('searches name and description, in any case and without accents', async () => {
+    test('searches name and description, ignoring case and accents', async () => {
       expect(names(await found('search=OLAND'))).toEqual(['Öland']);
       expect(names(await found('search=eclair'))).toEqual(['Beta']);
       expect(names(await found('search=álv list'))).toEqual(['Älv']);
@@ -289,7 +290,7 @@ describe.each(lists)('%s', (path, table, users) => {
   });
 });
 
-test('a school begins with the usual types of documents, in their order', async () => {
+test('a new school has the default document types in order', async () => {
   const fresh = await service.school();
   const { data } = await fresh.admin.get<Entry[]>('/api/document-types');
   expect(data.map(({ name, sequence }) => [sequence, name])).toEqual([

@@ -7,7 +7,7 @@ import type { AcademicYear as AcademicYearSchema } from '../../src/endpoints/aca
 import type { SchoolInfo as SchoolInfoSchema, Status as StatusSchema } from '../../src/endpoints/school-setup.ts';
 
 const service = await serviceOfFile();
-/** Where everything is refused. */
+/** A school that stays empty: every request to it is refused. */
 let fresh: School;
 
 beforeAll(async () => {
@@ -36,7 +36,7 @@ const years = async (school: School) => (await school.admin.get<Year[]>('/api/ac
 const files = (school: School) => service.database.query(`select content_type from ${school.schema}.file`);
 
 describe('the setup of a school', () => {
-  test('goes step by step until it is complete, and each step may be sent again', async () => {
+  test('is completed after all steps, in any order, and every step may be repeated', async () => {
     const school = await service.school({ name: 'New School' });
     expect(await status(school)).toMatchObject({
       is_complete: false,
@@ -64,10 +64,10 @@ describe('the setup of a school', () => {
     const refused = await school.admin.post(`${base}/complete`, undefined, 409);
     expect([refused.error, refused.message]).toEqual([
       'setup_incomplete',
-      'The setup is not complete. Add the current academic year: POST /api/school-setup/academic-year.',
+      'The setup is not complete. Create the current academic year: POST /api/school-setup/academic-year.',
     ]);
     expect(refused.details).toEqual([
-      { path: 'academic_year', message: 'Add the current academic year: POST /api/school-setup/academic-year.' },
+      { path: 'academic_year', message: 'Create the current academic year: POST /api/school-setup/academic-year.' },
     ]);
     expect((await status(school)).is_complete).toBe(false);
 
@@ -102,7 +102,7 @@ describe('the setup of a school', () => {
     ).toBe(true);
   });
 
-  test('names every step that is missing when it is closed too early', async () => {
+  test('cannot be completed while steps are missing: the 409 names each of them', async () => {
     const school = await service.school();
     const refused = await school.admin.post(`${base}/complete`, undefined, 409);
     expect(refused.details.map(({ path }) => path)).toEqual(['school_info', 'academic_year', 'grades']);
@@ -111,7 +111,7 @@ describe('the setup of a school', () => {
     );
   });
 
-  test('stays complete when a grade or year goes later, and the status says what is missing', async () => {
+  test('stays complete if all grades are deleted later, and the status names the missing step', async () => {
     const school = await service.school();
     await info(school, {});
     await setYear(school, year);
@@ -122,7 +122,7 @@ describe('the setup of a school', () => {
     expect((await school.admin.post<Status>(`${base}/complete`)).data).toMatchObject({ is_complete: true });
   });
 
-  test('is seen by every user of the school, and made by who has setup.manage alone', async () => {
+  test('can be read by every user of the school, and changed only with setup.manage', async () => {
     const school = await service.school({ name: 'Untouched' });
     for (const role of ['teacher', 'student']) {
       const user = await school.user([role]);
@@ -141,8 +141,8 @@ describe('the setup of a school', () => {
   });
 });
 
-describe('the school info', () => {
-  test('changes what is sent and keeps the rest; the name is the name of the school everywhere, and of no other school', async () => {
+describe('the school information', () => {
+  test('changes only the fields that are sent; a new name applies everywhere, and to no other school', async () => {
     const [school, other] = [await service.school(), await service.school()];
     const theirs = (await status(other)).school.name;
     const sent = {
@@ -192,7 +192,7 @@ describe('the school info', () => {
     expect((await status(fresh)).steps_completed).toEqual([]);
   });
 
-  test('sent twice at once for the first time makes one record', async () => {
+  test('is one record after two concurrent first requests', async () => {
     const school = await service.school();
     const answers = await race(service.database, `lock table ${school.schema}.school in share mode`, 2, () =>
       [{ phone: '1' }, { address: 'A' }].map((body) =>
@@ -212,7 +212,7 @@ describe('the logo', () => {
     return made;
   };
 
-  test('comes with the other fields in one form, is shown to every user, replaced, and removed by null', async () => {
+  test('is sent in a form with the other fields, can be read by every user, is replaced, and is deleted by null', async () => {
     const school = await service.school();
     expect((await school.admin.get(`${base}/logo`, 404)).error).toBe('not_found');
     const student = await school.user(['student']);
@@ -241,7 +241,7 @@ describe('the logo', () => {
     await student.get(`${base}/logo`, 404);
   });
 
-  test('is told by its content: jpeg, png and webp are taken whatever they are called, and nothing else is', async () => {
+  test('must be JPEG, PNG or WebP by its content, regardless of its name', async () => {
     const school = await service.school();
     for (const [content, type] of [
       [jpeg, 'image/jpeg'],
@@ -262,7 +262,7 @@ describe('the logo', () => {
   });
 
   test.each(Object.entries(hostilePictures))(
-    'with %s is a 400 that says so, and the one before stays',
+    'with %s is a 400 that says so, and the previous logo is kept',
     async (_what, picture) => {
       const school = await service.school();
       const { logo_url } = await info(school, form(palettePng));
@@ -273,7 +273,7 @@ describe('the logo', () => {
     },
   );
 
-  test('has 5 MB at most, and a form without one keeps the logo that is there', async () => {
+  test('has at most 5 MB, and a form without a logo keeps the existing one', async () => {
     const school = await service.school();
     const { logo_url } = await info(school, form(Buffer.concat([png, Buffer.alloc(5 * 1024 * 1024 - png.length)])));
     const large = form(Buffer.concat([png, Buffer.alloc(5 * 1024 * 1024 - png.length + 1)]));
@@ -285,7 +285,7 @@ describe('the logo', () => {
 });
 
 describe('the academic year', () => {
-  test('is the current one, is changed by its name in any case, and is not doubled', async () => {
+  test('becomes the current one; a year with the same name, ignoring case, is updated instead of created', async () => {
     const school = await service.school();
     const made = await setYear(school, year);
     expect(made).toMatchObject({ ...year, is_current: true });
@@ -304,7 +304,7 @@ describe('the academic year', () => {
     ]);
   });
 
-  test('that overlaps another is a conflict, and the current one stays', async () => {
+  test('that overlaps another is a 409, and the current year does not change', async () => {
     const school = await service.school();
     const made = await setYear(school, year);
     const refused = await school.admin.post(`${base}/academic-year`, { ...year, name: 'Other' }, 409);
@@ -312,7 +312,7 @@ describe('the academic year', () => {
     expect(await years(school)).toMatchObject([{ id: made.id, is_current: true }]);
   });
 
-  test('that does not fit is a 400 that names the field', async () => {
+  test('with an invalid field is a 400 that names the field', async () => {
     const school = await service.school();
     for (const [fields, path] of [
       [{ name: '' }, 'name'],
@@ -327,7 +327,7 @@ describe('the academic year', () => {
     expect(await years(school)).toEqual([]);
   });
 
-  test('sent twice at once is one year', async () => {
+  test('is created once by two concurrent requests', async () => {
     const school = await service.school();
     const answers = await race(
       service.database,
@@ -343,7 +343,7 @@ describe('the academic year', () => {
 describe('grades', () => {
   const listed = (grades: Grade[]) => grades.map(({ name, sequence }) => [name, sequence]);
 
-  test('are added by name in any case, those that are there change their sequence, and all are answered in their order', async () => {
+  test('are matched by name, ignoring case: new ones are created, existing ones get the new sequence, and all are returned in order', async () => {
     const school = await service.school();
     const first = await setGrades(school, [
       { name: 'Grade 1', sequence: 1 },
@@ -372,7 +372,7 @@ describe('grades', () => {
     expect((await status(school)).grade_count).toBe(4);
   });
 
-  test('named twice in one request are a 400 that names the second, and none is added', async () => {
+  test('listed twice in one request are a 400 that names the second one, and none is created', async () => {
     const school = await service.school();
     const refused = await school.admin.post(
       `${base}/grades`,
@@ -392,12 +392,12 @@ describe('grades', () => {
     [[{ name: 'A', sequence: 1.5 }], 'grades.0.sequence'],
     [[{ name: 'A', sequence: 2 ** 31 }], 'grades.0.sequence'],
     [[{ name: 'A', id: 1 }], 'grades.0.id'],
-  ])('%j are a 400 that names the field, and none is added', async (grades, path) => {
+  ])('%j are a 400 that names the field, and none is created', async (grades, path) => {
     expect((await fresh.admin.post(`${base}/grades`, { grades }, 400)).details).toMatchObject([{ path }]);
     expect((await status(fresh)).grade_count).toBe(0);
   });
 
-  test('sent twice at once, in another order, are each there once', async () => {
+  test('sent by two concurrent requests in opposite order are created once each', async () => {
     const school = await service.school();
     const grades = Array.from({ length: 20 }, (_, n) => ({ name: `Grade ${n}`, sequence: n }));
     const answers = await race(service.database, `lock table ${school.schema}.grade in share mode`, 2, () =>

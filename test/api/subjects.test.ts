@@ -27,10 +27,10 @@ const addGrade = async () =>
   (await school.admin.post<{ id: number }>('/api/grades', { name: unique('Grade') }, 201)).data.id;
 
 /** A user whose role has these permissions. */
-const somebody = async (...permissions: string[]) => school.user([await school.role(...permissions)]);
+const userWith = async (...permissions: string[]) => school.user([await school.role(...permissions)]);
 
 describe('subjects', () => {
-  test('a subject that was added is read back as it was sent, changed in part, and removed', async () => {
+  test('a subject is created, returned with the fields that were sent, updated in part, and deleted', async () => {
     const context = await addContext();
     const sent = { name: 'Mathematics', code: unique('MATH'), subject_context_id: context.id, description: 'Numbers' };
     const added = await school.admin.post<Subject>('/api/subjects', sent, 201);
@@ -54,7 +54,7 @@ describe('subjects', () => {
     await school.admin.get(`/api/subjects/${added.data.id}`, 404);
   });
 
-  test('name and code are enough, and needed', async () => {
+  test('only name and code are required', async () => {
     expect(await add({ name: 'Bare' })).toMatchObject({
       name: 'Bare',
       subject_context_id: null,
@@ -67,7 +67,7 @@ describe('subjects', () => {
     ]);
   });
 
-  test('a code is taken once, in any case: the second is a 409 that names the field, and changes nothing', async () => {
+  test('a code is unique, ignoring case: a second use is a 409 that names the field and changes nothing', async () => {
     const first = await add({ code: unique('Art') });
     for (const code of [first.code, first.code.toUpperCase(), ` ${first.code.toLowerCase()} `]) {
       expect(await school.admin.post('/api/subjects', { name: 'Other', code }, 409)).toMatchObject({
@@ -90,7 +90,7 @@ describe('subjects', () => {
     expect(one.id).not.toBe(two.id);
   });
 
-  test('of two who add the same code at once one succeeds, and a create with an Idempotency-Key that comes twice adds once', async () => {
+  test('only one of two concurrent requests creates a code, and a repeated Idempotency-Key creates one subject', async () => {
     const code = unique('RACE');
     const answers = await Promise.all(
       [code, code.toLowerCase()].map((each) =>
@@ -109,7 +109,7 @@ describe('subjects', () => {
     expect((await send()).data).toEqual((await send()).data);
   });
 
-  test('what does not fit is a 400 that names each field, and a context that does not exist a 422', async () => {
+  test('invalid fields are a 400 that names each of them, and an unknown subject context is a 422', async () => {
     const refused = await school.admin.post(
       '/api/subjects',
       { name: '', code: 'x'.repeat(51), subject_context_id: 'one', subject_context_name: 'Core' },
@@ -134,7 +134,7 @@ describe('subjects', () => {
     );
   });
 
-  test('a record that was read may be sent back; the name of the context is not set here', async () => {
+  test('an update accepts the whole record, but no change of the name of the subject context', async () => {
     const subject = await add({ subject_context_id: (await addContext()).id });
     const { data } = await school.admin.put<Subject>(`/api/subjects/${subject.id}`, subject);
     expect(data).toEqual({ ...subject, updated_at: data.updated_at });
@@ -144,7 +144,7 @@ describe('subjects', () => {
     ).toMatchObject([{ path: 'subject_context_name' }]);
   });
 
-  test('an older version than If-Match names is a 412', async () => {
+  test('a stale If-Match is a 412', async () => {
     const subject = await add();
     const { headers } = await school.admin.get(`/api/subjects/${subject.id}`);
     const change = (description: string, status: number) =>
@@ -159,13 +159,13 @@ describe('subjects', () => {
     expect((await read(subject.id)).description).toBe('First');
   });
 
-  test('a subject that does not exist is a 404 to read, change and remove', async () => {
+  test('reading, updating and deleting an unknown subject is a 404', async () => {
     await school.admin.get('/api/subjects/999999', 404);
     await school.admin.put('/api/subjects/999999', { name: 'X' }, 404);
     await school.admin.delete('/api/subjects/999999', 404);
   });
 
-  test('one that a class has is a 409 in_use that says so, and goes once no class has it', async () => {
+  test('a subject of a class cannot be deleted (409 in_use) until the class no longer has it', async () => {
     const subject = await add();
     const { classId } = await school.classroom(unique('Class'));
     const { data } = await school.admin.post<{ id: number }>(
@@ -181,7 +181,7 @@ describe('subjects', () => {
     await school.admin.delete(`/api/subjects/${subject.id}`);
   });
 
-  test('one that a timetable shows is a 409 in_use that says so', async () => {
+  test('a subject in a timetable cannot be deleted (409 in_use)', async () => {
     const subject = await add();
     const { classId, yearId } = await school.classroom(unique('Class'));
     await service.database.query(
@@ -194,7 +194,7 @@ describe('subjects', () => {
     });
   });
 
-  test('one of a standard template leaves it when it goes', async () => {
+  test('deleting a subject removes it from the templates of grades', async () => {
     const [gone, stays, grade] = [await add(), await add(), await addGrade()];
     await school.admin.put(`/api/grades/${grade}/subjects`, [{ subject_id: gone.id }, { subject_id: stays.id }]);
     await school.admin.delete(`/api/subjects/${gone.id}`);
@@ -205,7 +205,7 @@ describe('subjects', () => {
     ).toEqual([stays.id]);
   });
 
-  test('each action takes its own permission', async () => {
+  test('each action requires its own permission', async () => {
     const subject = await add();
     const path = `/api/subjects/${subject.id}`;
     const tries: [string, (who: Client, status: number) => Promise<unknown>][] = [
@@ -219,20 +219,20 @@ describe('subjects', () => {
       ['subject.delete', (who, status) => who.delete(path, status)],
     ];
     for (const permission of new Set(tries.map(([needed]) => needed))) {
-      const who = await somebody(permission);
+      const who = await userWith(permission);
       for (const [needed, attempt] of tries) await attempt(who, needed === permission ? 200 : 403);
     }
-    const [teacher, pupil] = [await school.user(['teacher']), await school.user(['student'])];
+    const [teacher, student] = [await school.user(['teacher']), await school.user(['student'])];
     await teacher.get('/api/subjects');
     await teacher.post('/api/subjects', { name: 'T', code: unique('T') }, 403);
-    await pupil.get('/api/subjects', 403);
+    await student.get('/api/subjects', 403);
   });
 });
 
 describe('the list', () => {
   let lists: School;
   let context: { id: number };
-  let everybody: Subject[];
+  let all: Subject[];
 
   beforeAll(async () => {
     lists = await service.school();
@@ -249,13 +249,13 @@ describe('the list', () => {
     await service.database.query(
       `update ${lists.schema}.subject set created_at = timestamptz '2026-01-01Z' + (id % 2) * interval '1 day'`,
     );
-    everybody = await walk<Subject>(lists.admin, '/api/subjects', 100);
+    all = await walk<Subject>(lists.admin, '/api/subjects', 100);
   });
 
   const found = async (query: string) =>
     (await lists.admin.get<Subject[]>(`/api/subjects?${query}`)).data.map(({ code }) => code);
 
-  test('is by name in any case and without accents', async () => {
+  test('is sorted by name by default, ignoring case and accents', async () => {
     expect(await found('')).toEqual(['D_4', 'B2', 'c3', 'a1', 'E5']);
     expect((await lists.admin.get('/api/subjects?pageSize=2&page=2')).pagination).toEqual({
       page: 2,
@@ -271,14 +271,14 @@ describe('the list', () => {
     created_at: ({ created_at }) => [created_at],
   };
   test.each(Object.keys(keys).flatMap((sort) => (['asc', 'desc'] as const).map((order) => [sort, order] as const)))(
-    'sorted by %s %s, its pages together are all of it once, in order, ties by id',
+    'sorted by %s %s, its pages together contain every subject once in order, with ties by id',
     async (sort, order) => {
       const walked = await walk<Subject>(lists.admin, `/api/subjects?sort=${sort}&order=${order}`, 2);
-      expect(walked).toEqual(inOrder(everybody, keys[sort] ?? (() => []), order));
+      expect(walked).toEqual(inOrder(all, keys[sort] ?? (() => []), order));
     },
   );
 
-  test('searches name and code, and nothing else', async () => {
+  test('searches only name and code', async () => {
     expect(await found('search=ECONOM')).toEqual(['B2', 'c3']);
     expect(await found('search=algébra')).toEqual(['D_4']);
     expect(await found('search=A1')).toEqual(['a1']);
@@ -287,7 +287,7 @@ describe('the list', () => {
     expect(await found('search=core')).toEqual([]);
   });
 
-  test('subject_context_id narrows it, together with the search', async () => {
+  test('filters by subject_context_id, also combined with search', async () => {
     expect(await found(`subject_context_id=${context.id}`)).toEqual(['B2', 'a1']);
     expect(await found(`subject_context_id=${context.id}&search=zoo`)).toEqual(['a1']);
     expect(await found('subject_context_id=999999')).toEqual([]);
@@ -298,12 +298,12 @@ describe('the list', () => {
   });
 });
 
-describe('the standard template of a grade', () => {
+describe('the subject template of a grade', () => {
   const get = async (grade: number) => (await school.admin.get<TemplateItem[]>(`/api/grades/${grade}/subjects`)).data;
   const put = (grade: number, items: unknown, status = 200) =>
     school.admin.put<TemplateItem[]>(`/api/grades/${grade}/subjects`, items, status);
 
-  test('is empty at first, then what was put last, by name of the subject', async () => {
+  test('is empty at first, and is replaced by each PUT; its subjects are sorted by name', async () => {
     const grade = await addGrade();
     const [math, art, music] = [
       await add({ name: 'Éx Math' }),
@@ -328,7 +328,7 @@ describe('the standard template of a grade', () => {
     expect((await put(grade, [])).data).toEqual([]);
   });
 
-  test('is of one grade alone, and classes keep what they have', async () => {
+  test('does not affect other grades or the subjects of existing classes', async () => {
     const { classId, gradeId } = await school.classroom(unique('Class'));
     const [other, subject] = [await addGrade(), await add()];
     await school.admin.post(
@@ -344,7 +344,7 @@ describe('the standard template of a grade', () => {
     expect(data.map(({ periods_per_week }) => periods_per_week)).toEqual([3]);
   });
 
-  test('may be sent back as it was read; a name or a code of a subject is not set here', async () => {
+  test('accepts a template that was read, but no changed name or code of a subject', async () => {
     const [grade, one, two] = [await addGrade(), await add({ name: 'One' }), await add({ name: 'Two' })];
     const { data } = await put(grade, [{ subject_id: one.id, periods_per_week: 4 }, { subject_id: two.id }]);
     expect((await put(grade, data)).data).toEqual(data);
@@ -357,7 +357,7 @@ describe('the standard template of a grade', () => {
     expect(await get(grade)).toEqual(data);
   });
 
-  test('what does not fit is a 400 that says where, a subject that does not exist a 422, and nothing changes', async () => {
+  test('is unchanged by invalid items, a 400 that names the field, and by an unknown subject, a 422', async () => {
     const [grade, subject] = [await addGrade(), await add()];
     const { data } = await put(grade, [{ subject_id: subject.id }]);
     const paths = async (items: unknown) => (await put(grade, items, 400)).details.map(({ path }) => path);
@@ -376,7 +376,7 @@ describe('the standard template of a grade', () => {
     expect(await get(grade)).toEqual(data);
   });
 
-  test('of two that come at once one stands whole', async () => {
+  test('is one of the two templates, never a mix, after two concurrent requests', async () => {
     const grade = await addGrade();
     const subjects = [await add(), await add(), await add(), await add()].map(({ id }) => id);
     const halves = [subjects.slice(0, 3), subjects.slice(1)];
@@ -391,14 +391,14 @@ describe('the standard template of a grade', () => {
     expect(halves).toContainEqual((await get(grade)).map(({ subject_id }) => subject_id).sort((a, b) => a - b));
   });
 
-  test('goes with its grade, and the subjects stay', async () => {
+  test('is deleted with its grade, but its subjects are not', async () => {
     const [grade, subject] = [await addGrade(), await add()];
     await put(grade, [{ subject_id: subject.id }]);
     await school.admin.delete(`/api/grades/${grade}`);
     expect(await read(subject.id)).toEqual(subject);
   });
 
-  test('of a grade that does not exist is a 404', async () => {
+  test('is a 404 for an unknown grade', async () => {
     expect(await school.admin.get('/api/grades/999999/subjects', 404)).toMatchObject({
       error: 'not_found',
       message: 'There is no grade 999999.',
@@ -406,11 +406,11 @@ describe('the standard template of a grade', () => {
     expect((await put(999_999, [], 404)).error).toBe('not_found');
   });
 
-  test('takes subject.read to see and subject.update to change', async () => {
+  test('requires subject.read for reading and subject.update for replacing', async () => {
     const grade = await addGrade();
     const [reader, writer, teacher] = [
-      await somebody('subject.read'),
-      await somebody('subject.update', 'master_data.manage'),
+      await userWith('subject.read'),
+      await userWith('subject.update', 'master_data.manage'),
       await school.user(['teacher']),
     ];
     for (const who of [reader, teacher]) {
