@@ -1,8 +1,10 @@
+// How the suite is organized: test/README.md.
 /** @type {import('jest').Config} */
 export default {
   testEnvironment: '<rootDir>/test/support/server/environment.mts',
   testMatch: ['<rootDir>/test/**/*.test.ts'],
   extensionsToTreatAsEsm: ['.ts'],
+  // Only strips types: test files are ES modules, as the service is.
   transform: {
     '^.+\\.ts$': [
       '@swc/jest',
@@ -12,9 +14,11 @@ export default {
       },
     ],
   },
+  // One Postgres server per run.
   globalSetup: '<rootDir>/test/support/server/setup.ts',
   globalTeardown: '<rootDir>/test/support/server/teardown.ts',
   testTimeout: 60_000,
   maxWorkers: 2,
+  // Report connections and timers that a file leaves open at once.
   openHandlesTimeout: 0,
 };

@@ -6,9 +6,9 @@ import { defineConfig, type Plugin } from 'vite';
 
 const outDir = join(import.meta.dirname, 'dist/console');
 
-/** Puts a .br and a .gz beside each file, so that the service never compresses. */
-const compressed: Plugin = {
-  name: 'compressed',
+/** Writes a .br and a .gz next to each file, so that the service never compresses at run time. */
+const compress: Plugin = {
+  name: 'compress',
   apply: 'build',
   async closeBundle() {
     const files = (await readdir(outDir, { recursive: true, withFileTypes: true })).filter(
@@ -23,7 +23,10 @@ const compressed: Plugin = {
   },
 };
 
-/** The operators' console: `npm run build` makes what the service serves; `npm run dev` shows it while you write, with the API of a running service. */
+/**
+ * The operator console. `npm run build` builds the files that the service serves. `npm run dev` starts a development
+ * server that uses the API of a running service.
+ */
 export default defineConfig({
   root: join(import.meta.dirname, 'src/console'),
   base: '/console/',
@@ -33,11 +36,11 @@ export default defineConfig({
     emptyOutDir: true,
     target: 'es2023',
     cssTarget: ['chrome123', 'firefox120', 'safari17.5'],
-    // The policy of the page allows nothing inline, data: addresses of assets neither.
+    // The content security policy of the page allows no data: URLs.
     assetsInlineLimit: 0,
     modulePreload: { polyfill: false },
     reportCompressedSize: false,
   },
   server: { proxy: { '/api': process.env['API_URL'] ?? 'http://127.0.0.1:3000' } },
-  plugins: [compressed],
+  plugins: [compress],
 });

@@ -3,7 +3,7 @@ import { writeFile } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
 import { Command, InvalidArgumentError, Option } from 'commander';
 import { tokens } from '../src/http/tokens.ts';
-import { claim, startEmbedded } from '../src/database/embedded.ts';
+import { lockDataDir, startEmbedded } from '../src/database/embedded.ts';
 import { withOwner } from '../src/database/pool.ts';
 import { cases } from './cases.ts';
 import { startChild } from './child.ts';
@@ -62,7 +62,7 @@ async function stop(): Promise<void> {
 async function run(): Promise<string> {
   const { tenants: schools, students, seconds, rounds, connections, only } = options;
   if (students < 750) throw new Error('--students must be at least 750, so that a class has 25 students.');
-  cleanups.push(await claim(folder));
+  cleanups.push(await lockDataDir(folder));
   const starting = startEmbedded(folder);
   cleanups.push(async () => (await starting).stop());
   const server = await starting;

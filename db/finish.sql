@@ -3,7 +3,8 @@
 -- Whether an operation writes follows from the volatility of its function.
 update core.operation o set writes = p.provolatile = 'v'
 from pg_proc p
-where p.pronamespace = 'api'::regnamespace and p.proname = o.name and p.proargtypes = array['jsonb'::regtype]::oidvector;
+where p.pronamespace = 'api'::regnamespace and p.proname = o.name
+  and p.proargtypes = array['jsonb'::regtype]::oidvector;
 
 do $check$
 declare

@@ -21,8 +21,8 @@ declare
   v_shared text[] := '{tenant_id,user_id,session_id,teacher_id,student_id,permissions,has_permission,has_permission_for_all,time_zone,day_at_school,day_begins,today,fail,refuse_field,diff,enqueue,enqueue_all,enabled_features,
     record_page,record_page_query,record_where,record_export_page,record_order_by,record_insert,record_update,record_lock,set_row_scope,file_content,earlier_answer,require_match,version_of,refuse_read_only,effective_rights,lock_rights,refresh_rights,session_rights,session_open,session_rotate,
     session_end,sessions_revoke,token_use,tokens_void,token_is_recent,login_attempt,login_succeeded,tenant_features,tenant_summary,
-    recipient_variables,template_names,template_format,fill,render,require_placeholders,impersonator,refuse_impersonator,as_title,as_message}';
-  v_of_tenant text[] := '{usage_count,tenant_usage,reaches_whole_school,reaches_teacher,require_whole_school,class_staff,widen_scope,restore_scope,teachers_on_leave,subscription_status,subscription_plans,subscription_upgrade,school_rename,setup_complete,notify,notify_as,notify_turns,school_allow_impersonation,is_impersonation_allowed}';
+    recipient_variables,placeholder_names,template_format,fill_placeholders,render,require_placeholders,impersonator,refuse_impersonator,clean_title,clean_message}';
+  v_of_tenant text[] := '{usage_count,tenant_usage,reaches_whole_school,reaches_teacher,require_whole_school,class_staff,widen_scope,restore_scope,teachers_on_leave,subscription_status,subscription_plans,subscription_upgrade,school_rename,setup_complete,notify,notify_as,lock_notification_recipients,school_allow_impersonation,is_impersonation_allowed}';
   v_of_platform text[] := '{audit,is_reserved_subdomain,require_plan_fits,tenant_provision,impersonation_begin}';
   v_function record;
 begin
@@ -73,10 +73,31 @@ grant select (id, name, price_monthly) on platform.plan to school_analyst;
 grant execute on function core.analytics_jobs() to school_analyst;
 
 -- The worker: the queue, and the functions that jobs need.
-grant execute on function core.email_prepare(bigint, bigint, text), core.invoice_reminder_prepare(bigint, bigint, date), core.clean_up(), core.clean_up_school(bigint), core.daily_queue(timestamptz), core.daily_step(bigint, date, bigint, integer), core.schools(), core.trials_ending(), core.notify_trial_ending(bigint), core.papers_due(), core.notify_papers_expiring(bigint), core.tenant_lock_key(bigint), core.purge_due(integer),
-  core.deliveries_pending(bigint, bigint, bigint, bigint[], text[]), core.delivery_done(bigint, bigint, text, text, boolean), core.deliver_again(bigint, bigint, jsonb),
-  core.purge_open(bigint, integer), core.purge_mark(bigint, integer, text), core.purge_drop(bigint), core.queue(),
-  core.analytics_queue(), core.analytics_refresh(bigint, boolean), core.analytics_age() to school_worker;
+grant execute on function
+  core.analytics_age(),
+  core.analytics_queue(),
+  core.analytics_refresh(bigint, boolean),
+  core.clean_up(),
+  core.clean_up_school(bigint),
+  core.daily_queue(timestamptz),
+  core.daily_step(bigint, date, bigint, integer),
+  core.deliveries_pending(bigint, bigint, bigint, bigint[], text[]),
+  core.delivery_save_result(bigint, bigint, text, text, boolean),
+  core.email_prepare(bigint, bigint, text),
+  core.invoice_reminder_prepare(bigint, bigint, date),
+  core.notify_documents_expiring(bigint),
+  core.notify_trial_ending(bigint),
+  core.purge_drop(bigint),
+  core.purge_due(integer),
+  core.purge_mark(bigint, integer, text),
+  core.purge_open(bigint, integer),
+  core.queue(),
+  core.replace_deliver_job(bigint, bigint, jsonb),
+  core.schools_due_for_document_check(),
+  core.schools_to_clean_up(),
+  core.schools_with_trial_ending(),
+  core.tenant_lock_key(bigint)
+to school_worker;
 grant usage on schema graphile_worker to school_worker;
 grant select, insert, update, delete on all tables in schema graphile_worker to school_worker;
 grant usage on all sequences in schema graphile_worker to school_worker;

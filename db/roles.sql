@@ -1,4 +1,5 @@
--- The roles of the service. They belong to the whole server, so that this runs at every migration and changes nothing twice.
+-- The roles of the service. They belong to the whole server, so that this runs at every migration and changes nothing
+-- twice.
 --   school_api       the API process: may call the dispatcher, and nothing else
 --   school_worker    the background worker: may run jobs and the few functions that jobs need
 --   school_tenant    what the dispatcher becomes inside a school; cannot log in
@@ -24,8 +25,8 @@ begin
   if not pg_has_role('school_graphql', 'school_analyst', 'member') then
     grant school_analyst to school_graphql;
   end if;
-  -- An owner that is not a superuser must be able to become these roles (`set role`), see docs/security.md. Since Postgres
-  -- 16 whoever made a role is its member, and yet may not become it.
+  -- An owner that is not a superuser must be able to become these roles (`set role`), see docs/security.md. Since
+  -- Postgres 16 whoever made a role is its member, and yet may not become it.
   v_right := case when current_setting('server_version_num')::integer >= 160000 then 'set' else 'member' end;
   if not (select rolsuper from pg_roles where rolname = current_user)
      and not (pg_has_role(current_user, 'school_api', v_right) and pg_has_role(current_user, 'school_worker', v_right)) then

@@ -1,4 +1,5 @@
-// `npm run screenshots`: makes the pictures of the console in docs/images anew, from a service with made-up schools. Needs a Chromium (CHROMIUM_PATH).
+// `npm run screenshots`: updates the screenshots of the console in docs/images, from a service with fictional schools.
+// Requires Chromium (CHROMIUM_PATH).
 import { join } from 'node:path';
 import { type BrowserContextOptions, chromium, type Page } from 'playwright-core';
 import { passwords } from '../src/domain/passwords.ts';
@@ -8,10 +9,10 @@ import { ensureDatabase, startScratch } from '../src/database/embedded.ts';
 import { migrate } from '../src/database/migrate.ts';
 import { withOwner } from '../src/database/pool.ts';
 import { startService } from '../src/process/service.ts';
-import { chromiumPath } from '../test/support/server/browser-found.ts';
+import { chromiumPath } from '../test/support/server/chromium.ts';
 
 const images = join(import.meta.dirname, 'images');
-const names = [
+const schoolNames = [
   ...[
     'Green Valley School',
     'Riverside Academy',
@@ -44,10 +45,10 @@ const names = [
   ],
 ];
 
-const path = chromiumPath();
-if (path === undefined) throw new Error('No Chromium was found. Name one by CHROMIUM_PATH.');
+const executablePath = chromiumPath();
+if (executablePath === undefined) throw new Error('Chromium was not found. Set CHROMIUM_PATH.');
 const server = await startScratch();
-const stops = [() => server.stop()];
+const cleanups = [() => server.stop()];
 try {
   await ensureDatabase(server, 'screenshots');
   const url = server.url('screenshots');
@@ -59,14 +60,14 @@ try {
     DATA_DIR: server.dataDir,
     LOG_LEVEL: 'silent',
     APP_URL: 'https://app.school.example',
-    JWT_SECRETS: 'a secret of pictures that is long enough',
+    JWT_SECRETS: 'a secret for screenshots that is long enough',
   });
   const service = await startService(config, url, ['api']);
-  stops.push(() => service.close());
-  const base = service.url ?? '';
+  cleanups.push(() => service.close());
+  const baseUrl = service.url ?? '';
 
-  const send = async (method: string, to: string, body: object, token = '') => {
-    const response = await fetch(base + to, {
+  const request = async (method: string, to: string, body: object, token = '') => {
+    const response = await fetch(baseUrl + to, {
       method,
       headers: { 'Content-Type': 'application/json', Authorization: `Bearer ${token}` },
       body: JSON.stringify(body),
@@ -74,13 +75,13 @@ try {
     if (!response.ok) throw new Error(`${method} ${to}: ${await response.text()}`);
     return ((await response.json()) as { data: { id: number; access_token: string } }).data;
   };
-  const { access_token } = await send('POST', '/api/auth/login', {
+  const { access_token } = await request('POST', '/api/auth/login', {
     is_platform: true,
     email: demo.operator,
     password: demo.password,
   });
   const schools: number[] = [];
-  for (const [n, name] of names.entries()) {
+  for (const [n, name] of schoolNames.entries()) {
     const subdomain = name
       .normalize('NFD')
       .replace(/\p{M}/gu, '')
@@ -95,37 +96,44 @@ try {
       time_zone: 'Europe/London',
       admin_password: 'demo-password',
     };
-    schools.push((await send('POST', '/api/platform/tenants', body, access_token)).id);
+    schools.push((await request('POST', '/api/platform/tenants', body, access_token)).id);
   }
   await withOwner(url, async (owner) => {
+    // Spread the sign-ups over the last months.
     await owner.query(
       "update platform.tenant set created_at = now() - (($1::integer - id) ^ 1.25) * interval '5.5 days' where id > 1",
       [schools.at(-1) ?? 0],
     );
-    await owner.query(
-      'update platform.tenant_usage set students = (tenant_id * 7919) % 180 + 15, teachers = (tenant_id * 31) % 15 + 3, classes = (tenant_id * 17) % 12 + 2 where tenant_id > 1',
-    );
+    await owner.query(`
+      update platform.tenant_usage
+      set students = (tenant_id * 7919) % 180 + 15, teachers = (tenant_id * 31) % 15 + 3, classes = (tenant_id * 17) % 12 + 2
+      where tenant_id > 1`);
   });
   const [first = 0] = schools;
-  await send('PUT', `/api/platform/tenants/${first}`, { plan_id: 2, feature_flags: { transport: true } }, access_token);
-  await send('POST', `/api/platform/tenants/${schools[3] ?? 0}/suspend`, {}, access_token);
-  await send(
+  await request(
+    'PUT',
+    `/api/platform/tenants/${first}`,
+    { plan_id: 2, feature_flags: { transport: true } },
+    access_token,
+  );
+  await request('POST', `/api/platform/tenants/${schools[3] ?? 0}/suspend`, {}, access_token);
+  await request(
     'POST',
     '/api/platform/notification-templates',
     { key: 'holiday.added', channel: 'email', body: '{{holiday_name}}: no school on {{date}}.' },
     access_token,
   );
 
-  const browser = await chromium.launch({ executablePath: path, args: ['--no-sandbox', '--disable-gpu'] });
-  stops.push(() => browser.close());
-  /** Shows the console to a reader, and keeps pictures of it. */
-  const look = async (
+  const browser = await chromium.launch({ executablePath, args: ['--no-sandbox', '--disable-gpu'] });
+  cleanups.push(() => browser.close());
+  /** Takes screenshots of some screens in one browser context. */
+  const takeScreenshots = async (
     options: BrowserContextOptions,
     shots: [name: string, to: string, prepare?: (page: Page) => Promise<unknown>][],
   ) => {
-    const origins = [{ origin: base, localStorage: [{ name: 'console.has-session', value: 'yes' }] }];
+    const origins = [{ origin: baseUrl, localStorage: [{ name: 'console.has-session', value: 'yes' }] }];
     const context = await browser.newContext({
-      baseURL: base,
+      baseURL: baseUrl,
       locale: 'en-GB',
       storageState: { cookies: [], origins },
       reducedMotion: 'reduce',
@@ -145,9 +153,9 @@ try {
     }
     await context.close();
   };
-  const wide = { viewport: { width: 1280, height: 800 } };
+  const desktop = { viewport: { width: 1280, height: 800 } };
   const phone = { viewport: { width: 390, height: 780 }, isMobile: true, hasTouch: true };
-  await look({ ...wide, colorScheme: 'light' }, [
+  await takeScreenshots({ ...desktop, colorScheme: 'light' }, [
     ['overview', '/'],
     ['school', `/schools/${first}`],
     [
@@ -160,16 +168,16 @@ try {
     ],
     ['templates', '/templates/new?key=attendance.absent&channel=email', (page) => page.locator('.preview').waitFor()],
   ]);
-  await look({ ...wide, colorScheme: 'dark' }, [
+  await takeScreenshots({ ...desktop, colorScheme: 'dark' }, [
     ['schools-dark', '/schools'],
-    ['audit-dark', '/audit', (page) => page.getByRole('button', { name: 'Details: Changed school' }).first().click()],
+    ['audit-dark', '/audit', (page) => page.getByRole('button', { name: 'Details: Updated school' }).first().click()],
     ['settings-dark', '/settings'],
   ]);
-  await look({ ...phone, colorScheme: 'light' }, [
+  await takeScreenshots({ ...phone, colorScheme: 'light' }, [
     ['phone-overview', '/'],
     ['phone-school', `/schools/${first}`],
   ]);
-  await look({ ...phone, colorScheme: 'dark' }, [['phone-schools-dark', '/schools']]);
+  await takeScreenshots({ ...phone, colorScheme: 'dark' }, [['phone-schools-dark', '/schools']]);
 } finally {
-  for (const stop of stops.reverse()) await stop();
+  for (const cleanup of cleanups.reverse()) await cleanup();
 }

@@ -2,10 +2,10 @@ import './process/thread-pool-size.ts';
 import { join } from 'node:path';
 import { Command, Option } from 'commander';
 import { passwords } from './domain/passwords.ts';
-import { checkReachable, databaseName, foundNotice, placeOf } from './process/own-database.ts';
+import { checkReachable, databaseName, olderDataNotice, describeDatabase } from './process/database-access.ts';
 import { type Config, ConfigError, readConfig } from './process/config.ts';
 import { demo, loadDemo } from './process/demo.ts';
-import { claim, ensureDatabase, startEmbedded } from './database/embedded.ts';
+import { lockDataDir, ensureDatabase, startEmbedded } from './database/embedded.ts';
 import { checkVersion, migrate } from './database/migrate.ts';
 import { createOperator } from './database/operator.ts';
 import { withOwner } from './database/pool.ts';
@@ -13,16 +13,16 @@ import { type Part, startService } from './process/service.ts';
 
 const print = (text = '') => process.stdout.write(`${text}\n`);
 
-/** What to undo, last first, when the service stops. */
+/** Runs in reverse order when the service stops. */
 const cleanups: (() => Promise<void>)[] = [];
 
-/** Waits for `work`, which is undone when the service stops, also when it has not finished by then. */
-function undoable<T>(work: Promise<T>, undo: (result: T) => Promise<void>): Promise<T> {
-  cleanups.push(() => work.then(undo, () => undefined));
-  return work;
+/** Awaits a resource and closes it when the service stops, even if it is still opening at that moment. */
+function closeOnStop<T>(opening: Promise<T>, close: (resource: T) => Promise<void>): Promise<T> {
+  cleanups.push(() => opening.then(close, () => undefined));
+  return opening;
 }
 
-/** Undoes everything, also when a part of it fails, and what comes meanwhile. @throws the first failure */
+/** Runs every cleanup, including those added meanwhile, even when one fails. @throws the first failure */
 async function stop(): Promise<void> {
   const failures: unknown[] = [];
   for (let cleanup = cleanups.pop(); cleanup; cleanup = cleanups.pop())
@@ -30,26 +30,26 @@ async function stop(): Promise<void> {
   if (failures.length > 0) throw failures[0];
 }
 
-/** The database: DATABASE_URL, or a server of our own; and where its data lie. */
-async function openDatabase(config: Config): Promise<{ ownerUrl: string; place: string }> {
+/** Opens the database at DATABASE_URL, or starts the embedded server. `location` is for the banner. */
+async function openDatabase(config: Config): Promise<{ ownerUrl: string; location: string }> {
   if (config.DATABASE_URL) {
     await checkReachable(config.DATABASE_URL);
-    return { ownerUrl: config.DATABASE_URL, place: placeOf(config.DATABASE_URL) };
+    return { ownerUrl: config.DATABASE_URL, location: describeDatabase(config.DATABASE_URL) };
   }
-  await undoable(claim(config.DATA_DIR), (release) => release());
-  const server = await undoable(startEmbedded(config.DATA_DIR), (embedded) => embedded.stop());
-  const notice = foundNotice(server);
+  await closeOnStop(lockDataDir(config.DATA_DIR), (release) => release());
+  const server = await closeOnStop(startEmbedded(config.DATA_DIR), (embedded) => embedded.stop());
+  const notice = olderDataNotice(server);
   if (notice) print(notice);
   await ensureDatabase(server, databaseName);
-  return { ownerUrl: server.url(databaseName), place: server.cluster };
+  return { ownerUrl: server.url(databaseName), location: server.cluster };
 }
 
-/** Migrates, makes the first operator, loads the demo. @returns whether the demo school is there */
+/** Migrates, creates the first operator, loads the demo. @returns whether the demo school exists */
 async function prepare(config: Config, ownerUrl: string): Promise<boolean> {
   if (config.migrateOnStart) {
     const { failed } = await migrate({ ownerUrl });
     for (const { tenant, error } of failed)
-      print(`School ${tenant} could not be migrated and answers 503: ${error ?? ''}`);
+      print(`School ${tenant} could not be migrated. Its requests get 503. Cause: ${error ?? ''}`);
   } else {
     await checkVersion(ownerUrl);
   }
@@ -74,25 +74,27 @@ async function prepare(config: Config, ownerUrl: string): Promise<boolean> {
   });
 }
 
-function banner(
-  config: Config,
-  url: string,
-  metricsUrl: string | undefined,
-  place: string,
-  hasDemo: boolean,
-  seconds: string,
-): void {
+interface StartSummary {
+  url: string;
+  metricsUrl: string | undefined;
+  location: string;
+  hasDemo: boolean;
+  /** How long the start took. */
+  seconds: string;
+}
+
+function printBanner(config: Config, { url, metricsUrl, location, hasDemo, seconds }: StartSummary): void {
   const { port } = new URL(url);
   print();
   print(`School management service, ready in ${seconds} s`);
-  if (config.PORT === undefined && port !== '3000') print(`Port 3000 is taken, so ${port}.`);
+  if (config.PORT === undefined && port !== '3000') print(`Port 3000 is in use. Using port ${port} instead.`);
   print(`  API       ${url}/api`);
   print(`  Docs      ${url}/api/docs/`);
   print(`  Console   ${url}/console/`);
   print(`  Health    ${url}/api/health/ready`);
   if (metricsUrl) print(`  Metrics   ${metricsUrl}`);
-  print(`  Data      ${place}`);
-  if (!config.SMTP_URL) print(`  E-mail    ${join(config.DATA_DIR, 'outbox')} (.eml files; set SMTP_URL to send)`);
+  print(`  Data      ${location}`);
+  if (!config.SMTP_URL) print(`  Email     ${join(config.DATA_DIR, 'outbox')} (.eml files; set SMTP_URL to send)`);
   if (hasDemo) {
     print();
     print(`Demo school "${demo.subdomain}", password ${demo.password}`);
@@ -112,29 +114,30 @@ function banner(
 }
 
 async function start(parts: readonly Part[]): Promise<void> {
-  const begin = performance.now();
+  const startedAt = performance.now();
   const config = readConfig(process.env);
-  const { ownerUrl, place } = await openDatabase(config);
+  const { ownerUrl, location } = await openDatabase(config);
   const hasDemo = await prepare(config, ownerUrl);
-  const service = await undoable(startService(config, ownerUrl, parts), (running) => running.close());
-  if (service.url)
-    banner(config, service.url, service.metricsUrl, place, hasDemo, ((performance.now() - begin) / 1000).toFixed(1));
-  else print(`Worker ready.${service.metricsUrl ? ` Metrics at ${service.metricsUrl} .` : ''} Stop with Ctrl-C.`);
+  const { url, metricsUrl } = await closeOnStop(startService(config, ownerUrl, parts), (running) => running.close());
+  const seconds = ((performance.now() - startedAt) / 1000).toFixed(1);
+  if (url) printBanner(config, { url, metricsUrl, location, hasDemo, seconds });
+  else print(`Worker ready.${metricsUrl ? ` Metrics at ${metricsUrl} .` : ''} Stop with Ctrl-C.`);
 }
 
 const { only } = new Command('school-management-service')
-  .description('Starts the service; see .env.example for its settings.')
-  .addOption(new Option('--only <part>', 'run one part alone').choices(['api', 'worker']))
+  .description('Start the service. Settings are listed in .env.example.')
+  .addOption(new Option('--only <part>', 'run only this part').choices(['api', 'worker']))
   .parse()
   .opts<{ only?: Part }>();
 
-// Whoever reads our output may be gone before us, as in `npm start | tee`: that is no reason to leave Postgres running.
+// The reader of a pipe (`npm start | tee`) may exit first. Unhandled, the error would kill this process and leave
+// Postgres running.
 process.stdout.on('error', () => undefined);
 
 let isStopping = false;
 for (const signal of ['SIGINT', 'SIGTERM'] as const) {
   process.on(signal, () => {
-    // A terminal sends Ctrl-C to npm and to us, and npm passes it on: the second one is no wish to hurry.
+    // On Ctrl-C the terminal signals npm and this process, and npm forwards its signal: ignore the second one.
     if (isStopping) return;
     isStopping = true;
     print(process.stdout.isTTY ? '\nStopping ...' : 'Stopping ...');
@@ -152,7 +155,7 @@ for (const signal of ['SIGINT', 'SIGTERM'] as const) {
 }
 
 start(only ? [only] : ['api', 'worker']).catch(async (error: unknown) => {
-  // It was stopped half-way, and the database is going away under it.
+  // Stopped during the start: the error comes from the database that is shutting down.
   if (isStopping) return;
   const lines =
     error instanceof ConfigError ? error.problems : [error instanceof Error ? error.message : String(error)];

@@ -3,58 +3,69 @@ import { mkdir, rename, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { createTransport } from 'nodemailer';
 
-/** One message to one person. */
+/** An email to one person. */
 export interface Email {
   to: { name: string; address: string };
   subject: string;
   text: string;
   html: string;
-  /** Who it comes from, by name; the address is that of the settings. */
+  /** Name of the sender. The address is always that of EMAIL_FROM. */
   fromName?: string;
-  /** The same each time that the message is tried: where it came twice, mailboxes show one. */
+  /** The same for each attempt, so that mailboxes show a message only once if it arrives twice. */
   messageId?: string;
   attachments?: { filename: string; content: Buffer; contentType: string }[];
 }
 
-/** Sends one message; rejects when it was not accepted. */
+/** Sends an email; rejects if it was not accepted. */
 export type SendEmail = (email: Email) => Promise<void>;
 
-/** A message was not sent. It says why in codes: a server's own words name the recipient, and the queue and the log keep the error. */
+/**
+ * An email was not sent. The message has only codes, because it is stored in the queue and the log, and the text of a
+ * mail server often contains the address of the recipient.
+ */
 export class EmailRefused extends Error {
   readonly reason: string;
-  /** It won't have this message, or its recipient, at any time. */
-  readonly isFinal: boolean;
-  /** Nobody answered, or would have us. */
-  readonly isDown: boolean;
+  /** The server rejects this message or its recipient permanently. */
+  readonly isPermanent: boolean;
+  /** The server did not answer, or rejected our credentials, so that other messages would fail too. */
+  readonly isServiceDown: boolean;
 
   constructor(error: unknown) {
     const { code, command, responseCode } = error as { code?: string; command?: string; responseCode?: number };
-    super(`The e-mail was not sent: ${[code, command, responseCode].filter((part) => part !== undefined).join(', ')}`);
+    super(`The email was not sent: ${[code, command, responseCode].filter((part) => part !== undefined).join(', ')}`);
     this.reason = `smtp_${String(responseCode ?? code ?? 'error')}`;
-    // Another command that is refused is about us, our log-in for example, and will be mended.
-    this.isFinal = (responseCode ?? 0) >= 500 && (command === 'RCPT TO' || command === 'DATA');
-    this.isDown = responseCode === undefined || code === 'EAUTH';
+    // An error of another command is about this service, for example its credentials, which an operator can correct.
+    this.isPermanent = (responseCode ?? 0) >= 500 && (command === 'RCPT TO' || command === 'DATA');
+    this.isServiceDown = responseCode === undefined || code === 'EAUTH';
   }
 }
 
-/** A part of a message as it is: the usual encoding breaks lines at 76 characters, and links with them. */
+/**
+ * A part of a message without transfer encoding. The default encoding breaks lines, and therefore links, at 76
+ * characters.
+ */
 const verbatim = (contentType: string, content: string) => ({
   contentType,
-  raw: `Content-Type: ${contentType}; charset=utf-8\r\nContent-Transfer-Encoding: 8bit\r\n\r\n${content.replaceAll('\n', '\r\n')}`,
+  raw: [
+    `Content-Type: ${contentType}; charset=utf-8`,
+    'Content-Transfer-Encoding: 8bit',
+    '',
+    content.replaceAll('\n', '\r\n'),
+  ].join('\r\n'),
 });
 
 /**
- * A way to send e-mail: SMTP where an address is given, else `.eml` files in `outbox`, which mail programs open, and from
- * which people copy links.
+ * Creates the function that sends email: by SMTP if `smtpUrl` is set. Otherwise it writes `.eml` files into `outbox`,
+ * which mail programs can open.
  */
 export function emailSender(options: { smtpUrl: string | undefined; from: string; outbox: string }): SendEmail {
   const { smtpUrl, from: defaultFrom, outbox } = options;
   const address = /<([^<>]*)>\s*$/.exec(defaultFrom)?.[1] ?? defaultFrom.trim();
-  const identity = ({ messageId }: Email) =>
+  const messageIdHeader = ({ messageId }: Email) =>
     messageId !== undefined && { messageId: `<${messageId}@${address.replace(/^.*@/, '')}>` };
   const from = ({ fromName }: Email) => (fromName === undefined ? defaultFrom : { name: fromName, address });
   if (smtpUrl) {
-    // Who has taken a message may look at it for a while before they say so.
+    // A server may scan a message for a while before it accepts it, so socketTimeout is longer.
     const transport = createTransport({
       url: smtpUrl,
       connectionTimeout: 10_000,
@@ -64,7 +75,7 @@ export function emailSender(options: { smtpUrl: string | undefined; from: string
     return async (email) => {
       const { to, subject, text, html, attachments = [] } = email;
       await transport
-        .sendMail({ from: from(email), to, subject, text, html, attachments, ...identity(email) })
+        .sendMail({ from: from(email), to, subject, text, html, attachments, ...messageIdHeader(email) })
         .catch((error: unknown) => {
           throw new EmailRefused(error);
         });
@@ -80,7 +91,7 @@ export function emailSender(options: { smtpUrl: string | undefined; from: string
       subject,
       alternatives,
       attachments,
-      ...identity(email),
+      ...messageIdHeader(email),
     });
     await mkdir(outbox, { recursive: true, mode: 0o700 });
     const name = `${new Date().toISOString().replaceAll(':', '-')}-${randomUUID().slice(0, 8)}`;

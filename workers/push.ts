@@ -1,37 +1,40 @@
 import type { JWT } from 'google-auth-library';
-import { allowsEndpoint, isNamed, type PushHost, readSubscription } from '../src/domain/push.ts';
+import { isAllowedEndpoint, isConfiguredOrigin, type PushHost, readSubscription } from '../src/domain/push.ts';
 import { type Http, http, NoReply, type Reply } from './http.ts';
 
 /** One message to one device. */
 export interface PushMessage {
-  /** The same at each attempt: by it a device shows the second of two as the first. Base64url, 32 characters at most. */
+  /** The same for each attempt, so that a device shows a message only once. At most 32 characters of base64url. */
   id: string;
   platform: 'ios' | 'android' | 'web';
   token: string;
   title: string;
   message: string;
-  /** Goes along for the app; values of null are left out. */
+  /** Additional values for the app. Null values are omitted. */
   data: Record<string, string | null>;
 }
 
-/** What came of one attempt. Reasons are codes: they are stored, and name nobody. */
+/** The result of one attempt. Reasons are stored, so they are codes without personal data. */
 export type Outcome =
   | { status: 'sent' }
-  /** isGone: the push service knows the device no longer. */
+  /** isGone: the push service no longer knows the device. */
   | { status: 'failed'; reason: string; isGone?: boolean }
-  /** after: seconds that the other side asked for. isDown: it gave no answer, so that the next message would not fare better. */
-  | { status: 'retry'; reason: string; after?: number | undefined; isDown?: boolean };
+  /**
+   * retryAfterSeconds: as the push service asked for.
+   * isServiceDown: it did not answer, so that other messages would fail too.
+   */
+  | { status: 'retry'; reason: string; retryAfterSeconds?: number | undefined; isServiceDown?: boolean };
 
-/** The ways to devices that are set up. */
+/** Sends push messages by the push services that are configured. */
 export interface Push {
   platforms: PushMessage['platform'][];
-  /** Who carries it out, for what goes wrong with all that they do. */
-  carrier(message: PushMessage): string;
+  /** The push service of a message: fcm, or the host of the browser's push service. */
+  serviceName(message: PushMessage): string;
   send(message: PushMessage): Promise<Outcome>;
   close(): void;
 }
 
-/** A Google service account, as far as this module reads it. */
+/** The fields of a Google service account that this module reads. */
 export interface FcmCredentials {
   project_id: string;
   client_email: string;
@@ -49,49 +52,57 @@ export interface PushSettings {
   WEB_PUSH_HOSTS: readonly PushHost[];
 }
 
-/** Push services keep a message for a device that is off for so long. After it a message is of no use: what it says is in the app. */
-const keptForSeconds = 24 * 3600;
-/** Push services take 4,096 bytes, of which some are theirs. */
+/**
+ * How long a push service keeps a message for a device that is offline. Later messages are useless; the app shows the
+ * text.
+ */
+const ttlSeconds = 24 * 3600;
+/** Push services accept 4,096 bytes, including encryption and headers. */
 const maxBytes = 3600;
 
-/** JSON of a message, its text shortened until all of it is small enough to be taken. */
-function fitted<T>(message: string, make: (message: string) => T): T {
-  let letters = Array.from(message);
-  let made = make(message);
-  while (letters.length > 0 && Buffer.byteLength(JSON.stringify(made)) > maxBytes) {
-    letters = letters.slice(0, Math.floor(letters.length * 0.8));
-    made = make(`${letters.join('').trimEnd()}…`);
+/** Builds the content of a message, with its text shortened until the JSON has at most `maxBytes`. */
+function shortenToFit<T>(message: string, build: (message: string) => T): T {
+  let characters = Array.from(message);
+  let content = build(message);
+  while (characters.length > 0 && Buffer.byteLength(JSON.stringify(content)) > maxBytes) {
+    characters = characters.slice(0, Math.floor(characters.length * 0.8));
+    content = build(`${characters.join('').trimEnd()}…`);
   }
-  return made;
+  return content;
 }
 
-const given = (data: PushMessage['data']) =>
+const withoutNulls = (data: PushMessage['data']) =>
   Object.fromEntries(Object.entries(data).filter((entry): entry is [string, string] => entry[1] !== null));
 
-/** What holds of every service: later is better, or never. */
-function otherwise({ status, retryAfter }: Reply, carrier: string, code = String(status)): Outcome {
-  const reason = `${carrier}_${code}`;
+/**
+ * The result for an error status that no service treats specially: temporary errors are retried, others are permanent.
+ */
+function errorOutcome({ status, retryAfter }: Reply, service: string, code = String(status)): Outcome {
+  const reason = `${service}_${code}`;
   return status === 408 || status === 429 || status >= 500
-    ? { status: 'retry', reason, after: retryAfter }
+    ? { status: 'retry', reason, retryAfterSeconds: retryAfter }
     : { status: 'failed', reason };
 }
 
-const unreachable = (error: unknown, carrier: string): Outcome => {
+const unreachableOutcome = (error: unknown, service: string): Outcome => {
   if (!(error instanceof NoReply)) throw error;
-  return { status: 'retry', reason: `${carrier}_${error.message}`, isDown: true };
+  return { status: 'retry', reason: `${service}_${error.message}`, isServiceDown: true };
 };
 
 interface FcmError {
   error?: { message?: string; details?: { errorCode?: string; fieldViolations?: { field?: string }[] }[] };
 }
 
-/** What FCM calls the error; whether it is about the token alone. 400 stands for any fault: only one of the token is the device's. */
-function fcmFault(body: string): { code: string | undefined; isAboutToken: boolean } {
+/**
+ * The error code of FCM, and whether the error is about the token only. Any invalid request gets a 400; only an invalid
+ * token is a problem of the device.
+ */
+function readFcmError(body: string): { code: string | undefined; isAboutToken: boolean } {
   let error: FcmError['error'];
   try {
     error = (JSON.parse(body) as FcmError | null)?.error;
   } catch {
-    // A proxy's page, for example.
+    // The body is not JSON, for example the error page of a proxy.
   }
   const details = Array.isArray(error?.details) ? error.details : [];
   const fields = details.flatMap(({ fieldViolations }) => fieldViolations ?? []).map(({ field }) => field);
@@ -105,25 +116,25 @@ function fcmFault(body: string): { code: string | undefined; isAboutToken: boole
 }
 
 /** Firebase Cloud Messaging, HTTP v1. */
-function firebase(connection: Http, account: FcmCredentials, baseUrl: string) {
+function firebaseSender(connection: Http, account: FcmCredentials, baseUrl: string) {
   const url = `${baseUrl.replace(/\/$/, '')}/v1/projects/${account.project_id}/messages:send`;
   let client: Promise<JWT> | undefined;
 
   async function signIn(): Promise<JWT> {
     const { JWT } = await import('google-auth-library');
     const { client_email: email, private_key: key, token_uri } = account;
-    const made = new JWT({
+    const jwt = new JWT({
       email,
       key,
       scopes: ['https://www.googleapis.com/auth/firebase.messaging'],
       additionalClaims: { aud: token_uri },
     });
-    // The library asks Google, whatever the account says.
-    made.transporter.interceptors.request.add({
+    // By default the library sends its token request to Google and ignores token_uri.
+    jwt.transporter.interceptors.request.add({
       resolved: (options) =>
         Promise.resolve({ ...options, url: new URL(token_uri), timeout: 10_000, retryConfig: { retry: 0 } }),
     });
-    return made;
+    return jwt;
   }
 
   return async ({ id, token, title, message, data }: PushMessage): Promise<Outcome> => {
@@ -132,19 +143,19 @@ function firebase(connection: Http, account: FcmCredentials, baseUrl: string) {
       bearer = (await (await (client ??= signIn())).getAccessToken()).token;
     } catch (error) {
       const { status, code } = error as { status?: number; code?: string };
-      return { status: 'retry', reason: `fcm_token_${String(status ?? code ?? 'error')}`, isDown: true };
+      return { status: 'retry', reason: `fcm_token_${String(status ?? code ?? 'error')}`, isServiceDown: true };
     }
-    const body = fitted(message, (text) => ({
+    const body = shortenToFit(message, (text) => ({
       message: {
         token,
         notification: { title, body: text },
-        data: { ...given(data), id },
-        // Not collapse_key: of more than four different ones a phone that is off gets only some.
-        android: { ttl: `${String(keptForSeconds)}s`, notification: { tag: id } },
+        data: { ...withoutNulls(data), id },
+        // No collapse_key: FCM keeps at most four different ones for a phone that is offline.
+        android: { ttl: `${String(ttlSeconds)}s`, notification: { tag: id } },
         apns: {
           headers: {
             'apns-collapse-id': id,
-            'apns-expiration': String(Math.floor(Date.now() / 1000) + keptForSeconds),
+            'apns-expiration': String(Math.floor(Date.now() / 1000) + ttlSeconds),
           },
         },
       },
@@ -152,10 +163,10 @@ function firebase(connection: Http, account: FcmCredentials, baseUrl: string) {
     const headers = { Authorization: `Bearer ${bearer ?? ''}`, 'Content-Type': 'application/json; charset=utf-8' };
     const reply = await connection
       .post({ url, headers, body: JSON.stringify(body), isForeign: false })
-      .catch((error: unknown) => unreachable(error, 'fcm'));
+      .catch((error: unknown) => unreachableOutcome(error, 'fcm'));
     if (!('body' in reply)) return reply;
     if (reply.status === 200) return { status: 'sent' };
-    const { code, isAboutToken } = fcmFault(reply.body);
+    const { code, isAboutToken } = readFcmError(reply.body);
     if (reply.status === 404 && code === 'UNREGISTERED')
       return { status: 'failed', reason: 'fcm_unregistered', isGone: true };
     if (reply.status === 400 && code === 'INVALID_ARGUMENT' && isAboutToken)
@@ -164,42 +175,47 @@ function firebase(connection: Http, account: FcmCredentials, baseUrl: string) {
       client = undefined;
       return { status: 'retry', reason: 'fcm_401' };
     }
-    return otherwise(reply, 'fcm', code?.toLowerCase());
+    return errorOutcome(reply, 'fcm', code?.toLowerCase());
   };
 }
 
-/** Web Push (RFC 8030), encrypted (RFC 8291), in the name of this installation (RFC 8292). */
-function browsers(
+/** Web Push (RFC 8030) with encryption (RFC 8291) and VAPID authentication (RFC 8292). */
+function webPushSender(
   connection: Http,
   vapid: { subject: string; publicKey: string; privateKey: string },
   hosts: readonly PushHost[],
 ) {
   const { subject, publicKey, privateKey } = vapid;
-  /** Who we are, signed for each service; it holds for half a day and is made anew each hour, since signing costs more than all else. */
-  const signed = new Map<string, { authorization: string; at: number }>();
+  /**
+   * VAPID headers by push service. They are valid for 12 hours, and reused for one, since signing costs more than the
+   * rest of a request.
+   */
+  const headersByAudience = new Map<string, { authorization: string; createdAt: number }>();
   const authorization = (audience: string, sign: typeof import('web-push').getVapidHeaders): string => {
-    let found = signed.get(audience);
-    if (!found || performance.now() - found.at > 3600_000) {
-      found = {
+    let cached = headersByAudience.get(audience);
+    if (!cached || performance.now() - cached.createdAt > 3600_000) {
+      cached = {
         authorization: sign(audience, subject, publicKey, privateKey, 'aes128gcm').Authorization,
-        at: performance.now(),
+        createdAt: performance.now(),
       };
-      // Hosts below a domain that is known have names without end.
-      if (signed.size >= 100) signed.clear();
-      signed.set(audience, found);
+      // The number of hosts below an allowed domain is not limited.
+      if (headersByAudience.size >= 100) headersByAudience.clear();
+      headersByAudience.set(audience, cached);
     }
-    return found.authorization;
+    return cached.authorization;
   };
 
   return async ({ id, token, title, message, data }: PushMessage): Promise<Outcome> => {
     const subscription = readSubscription(token);
-    // Registered before it was looked at, or by hosts that were known then.
+    // The subscription may be older than the validation, or than the current WEB_PUSH_HOSTS.
     if (typeof subscription === 'string') return { status: 'failed', reason: 'web_invalid_subscription', isGone: true };
-    if (!allowsEndpoint(subscription.endpoint, hosts)) return { status: 'failed', reason: 'web_host_not_allowed' };
+    if (!isAllowedEndpoint(subscription.endpoint, hosts)) return { status: 'failed', reason: 'web_host_not_allowed' };
     const { default: webPush } = await import('web-push');
-    const payload = JSON.stringify(fitted(message, (text) => ({ id, title, message: text, ...given(data) })));
+    const payload = JSON.stringify(
+      shortenToFit(message, (text) => ({ id, title, message: text, ...withoutNulls(data) })),
+    );
     const { headers, body, endpoint } = webPush.generateRequestDetails(subscription, payload, {
-      TTL: keptForSeconds,
+      TTL: ttlSeconds,
       topic: id,
       contentEncoding: 'aes128gcm',
     });
@@ -208,17 +224,19 @@ function browsers(
         url: endpoint,
         headers: { ...headers, Authorization: authorization(new URL(endpoint).origin, webPush.getVapidHeaders) },
         body,
-        isForeign: !isNamed(endpoint, hosts),
+        isForeign: !isConfiguredOrigin(endpoint, hosts),
       })
-      .catch((error: unknown) => unreachable(error, 'web'));
+      .catch((error: unknown) => unreachableOutcome(error, 'web'));
     if (!('body' in reply)) return reply;
     if (reply.status >= 200 && reply.status < 300) return { status: 'sent' };
     if (reply.status === 404 || reply.status === 410) return { status: 'failed', reason: 'web_gone', isGone: true };
-    return otherwise(reply, 'web');
+    return errorOutcome(reply, 'web');
   };
 }
 
-/** The ways to devices that the settings open. Libraries are loaded with the first message. */
+/**
+ * Creates the sender for the push services that the settings configure. Libraries are loaded with the first message.
+ */
 export function push(settings: PushSettings): Push {
   const {
     FCM_CREDENTIALS,
@@ -227,21 +245,21 @@ export function push(settings: PushSettings): Push {
     VAPID_SUBJECT: subject,
   } = settings;
   const connection = http();
-  const mobile = FCM_CREDENTIALS && firebase(connection, FCM_CREDENTIALS, settings.FCM_URL);
+  const mobile = FCM_CREDENTIALS && firebaseSender(connection, FCM_CREDENTIALS, settings.FCM_URL);
   const web =
     publicKey && privateKey && subject
-      ? browsers(connection, { subject, publicKey, privateKey }, settings.WEB_PUSH_HOSTS)
+      ? webPushSender(connection, { subject, publicKey, privateKey }, settings.WEB_PUSH_HOSTS)
       : undefined;
   return {
     platforms: [...(mobile ? (['ios', 'android'] as const) : []), ...(web ? (['web'] as const) : [])],
-    carrier({ platform, token }) {
+    serviceName({ platform, token }) {
       if (platform !== 'web') return 'fcm';
       const subscription = readSubscription(token);
       return typeof subscription === 'string' ? 'web' : new URL(subscription.endpoint).host;
     },
     async send(message) {
-      const way = message.platform === 'web' ? web : mobile;
-      return way ? way(message) : { status: 'failed', reason: 'push_not_configured' };
+      const sendToDevice = message.platform === 'web' ? web : mobile;
+      return sendToDevice ? sendToDevice(message) : { status: 'failed', reason: 'push_not_configured' };
     },
     close: () => connection.close(),
   };

@@ -1,4 +1,5 @@
 import { EventEmitter } from 'node:events';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { Logger, parseCrontab, run, type Task, type WorkerEvents } from 'graphile-worker';
 import type pg from 'pg';
 import type { TaskContext } from './task-context.ts';
@@ -27,8 +28,8 @@ const tasks = {
 };
 
 /**
- * When jobs run by themselves, in UTC. `daily` looks where it has become six in the morning; a worker that was not there looks when it
- * starts.
+ * The schedule of jobs, in UTC. `daily` finds the schools where it is 6:00 or later. With `fill`, a worker that was
+ * down runs a missed job when it starts.
  */
 const crontab = `
 */15 * * * * daily ?fill=15m&jobKey=daily&jobKeyMode=replace
@@ -38,29 +39,32 @@ const crontab = `
 5,20,35,50 * * * * analytics ?fill=15m&max=3&jobKey=analytics&jobKeyMode=replace
 `;
 
-/** The advisory lock that every living worker shares; /api/health/ready looks for it. */
-const aliveLock = [7312, 1];
-/** And one of its own, by the hash of its name: whoever does not hold it is dead. */
+/** The advisory lock that all running workers share; /api/health/ready checks whether somebody holds it. */
+const workersLock = [7312, 1];
+/**
+ * First half of the advisory lock of each worker; the second half is the hash of its name. A worker without it has
+ * crashed.
+ */
 const ownLock = 7315;
-/** A worker is dead when it was so at three looks in a row: one that lost its connections takes its lock again before. */
-const looks = 3;
+/** A worker counts as crashed after this many checks in a row without its lock; it needs some time to reconnect. */
+const maxMissedChecks = 3;
 
 /** A running worker. */
 export interface Worker {
   isAlive(): boolean;
-  /** Takes no more jobs, waits for those under way. */
+  /** Takes no more jobs and waits for those that are running. */
   stop(): Promise<void>;
 }
 
 /**
- * Starts to work through the queue, `concurrency` jobs at a time.
- * @param events  hears of what becomes of jobs
- * @param lookEveryMs  how often it looks for workers that died
+ * Starts a worker that runs at most `concurrency` jobs at a time.
+ * @param events  receives the events of graphile-worker
+ * @param crashCheckMs  interval of the check for crashed workers
  */
 export async function startWorker(
   given: Omit<TaskContext, 'stopping'>,
   concurrency: number,
-  { events = new EventEmitter(), lookEveryMs = 5000 }: { events?: WorkerEvents; lookEveryMs?: number } = {},
+  { events = new EventEmitter(), crashCheckMs = 5000 }: { events?: WorkerEvents; crashCheckMs?: number } = {},
 ): Promise<Worker> {
   const stopping = new AbortController();
   const context: TaskContext = { ...given, stopping: stopping.signal };
@@ -93,91 +97,102 @@ export async function startWorker(
         logger.warn({ worker: message, error: meta['error'] instanceof Error ? meta['error'].message : undefined });
     }),
   });
-  let alive = true;
+  let isAlive = true;
   const ended = runner.promise.finally(() => {
-    alive = false;
+    isAlive = false;
   });
   ended.catch(() => undefined);
-  const stopHolding = await holdAliveLock(pool, lockedBy, () => alive);
-  const stopLooking = freeJobsOfTheDead(pool, logger, lookEveryMs);
+  const releaseLocks = await holdWorkerLocks(pool, lockedBy, () => isAlive);
+  const stopChecking = releaseJobsOfDeadWorkers(pool, logger, crashCheckMs);
   return {
-    isAlive: () => alive,
+    isAlive: () => isAlive,
     async stop() {
       stopping.abort();
-      await stopLooking();
+      await stopChecking();
       await runner.stop().catch(() => undefined);
-      await untilWrittenOff(pool, lockedBy);
-      await stopHolding();
+      await waitForUnlockedJobs(pool, lockedBy);
+      await releaseLocks();
     },
   };
 }
 
 /**
- * Waits until the queue knows that the last jobs are done. graphile-worker calls itself stopped before it has written that;
- * were the connections closed then, those jobs would run again hours later.
+ * Waits, for at most five seconds, until the queue shows the last jobs of this worker as done. graphile-worker reports
+ * that it has stopped before it has stored that. If the connections were closed earlier, those jobs would run again
+ * hours later.
  */
-async function untilWrittenOff(pool: pg.Pool, lockedBy: string): Promise<void> {
+async function waitForUnlockedJobs(pool: pg.Pool, lockedBy: string): Promise<void> {
   for (let attempt = 0; attempt < 250; attempt++) {
     const { rowCount } = await pool
       .query('select from graphile_worker._private_jobs where locked_by = $1', [lockedBy])
       .catch(() => ({ rowCount: 0 }));
     if (!rowCount) return;
-    await new Promise((done) => setTimeout(done, 20));
+    await sleep(20);
   }
 }
 
 /**
- * Gives jobs back to the queue whose worker is dead, within some 15 seconds; graphile-worker by itself waits for four hours.
- * @returns stops it
+ * Unlocks the jobs of crashed workers after about 15 seconds. graphile-worker itself waits for four hours.
+ * @returns a function that stops the checks
  */
-function freeJobsOfTheDead(pool: pg.Pool, logger: TaskContext['logger'], lookEveryMs: number): () => Promise<void> {
-  const seen = new Map<string, number>();
-  const look = async () => {
+function releaseJobsOfDeadWorkers(
+  pool: pg.Pool,
+  logger: TaskContext['logger'],
+  crashCheckMs: number,
+): () => Promise<void> {
+  /** How many checks in a row each worker was without its lock. */
+  const missedChecks = new Map<string, number>();
+  const check = async () => {
     const { rows } = await pool.query<{ name: string }>(
       `select distinct j.locked_by as name from graphile_worker._private_jobs j
        where j.locked_by is not null and not exists (
-         select from pg_locks l where l.locktype = 'advisory' and l.database = (select oid from pg_database where datname = current_database())
-           and l.classid = $1 and l.objid = (hashtext(j.locked_by)::bigint & 4294967295)::oid and l.objsubid = 2 and l.granted)`,
+         select from pg_locks l
+         where l.locktype = 'advisory' and l.database = (select oid from pg_database where datname = current_database())
+           and l.classid = $1 and l.objid = (hashtext(j.locked_by)::bigint & 4294967295)::oid
+           and l.objsubid = 2 and l.granted)`,
       [ownLock],
     );
     const missing = new Set(rows.map(({ name }) => name));
-    for (const name of seen.keys()) if (!missing.has(name)) seen.delete(name);
-    for (const name of missing) seen.set(name, (seen.get(name) ?? 0) + 1);
-    const dead = [...seen].filter(([, times]) => times >= looks).map(([name]) => name);
+    for (const name of missedChecks.keys()) if (!missing.has(name)) missedChecks.delete(name);
+    for (const name of missing) missedChecks.set(name, (missedChecks.get(name) ?? 0) + 1);
+    const dead = [...missedChecks].filter(([, missed]) => missed >= maxMissedChecks).map(([name]) => name);
     if (dead.length === 0) return;
     await pool.query('select graphile_worker.force_unlock_workers($1)', [dead]);
-    logger.warn({ worker: 'Jobs of workers that are gone were given back.', workers: dead.length });
+    logger.warn({ worker: 'Unlocked the jobs of crashed workers.', workers: dead.length });
   };
-  let looking = Promise.resolve();
+  let checking = Promise.resolve();
   const timer = setInterval(() => {
-    looking = looking.then(look).catch(() => seen.clear());
-  }, lookEveryMs);
+    checking = checking.then(check).catch(() => missedChecks.clear());
+  }, crashCheckMs);
   return async () => {
     clearInterval(timer);
-    await looking;
+    await checking;
   };
 }
 
-/** Holds the lock on a connection of its own, and takes it again when that connection is lost. */
-async function holdAliveLock(pool: pg.Pool, name: string, isAlive: () => boolean): Promise<() => Promise<void>> {
+/**
+ * Holds both locks of this worker on a connection of its own, and takes them again if that connection is lost.
+ * @returns a function that releases them
+ */
+async function holdWorkerLocks(pool: pg.Pool, name: string, isAlive: () => boolean): Promise<() => Promise<void>> {
   let client: pg.PoolClient | undefined;
-  const take = async () => {
-    const taken = await pool.connect();
-    taken.on('error', () => {
-      if (client !== taken) return;
+  const acquire = async () => {
+    const connection = await pool.connect();
+    connection.on('error', () => {
+      if (client !== connection) return;
       client = undefined;
-      taken.release(true);
+      connection.release(true);
     });
-    await taken.query('select pg_advisory_lock_shared($1, $2), pg_advisory_lock_shared($3, hashtext($4))', [
-      ...aliveLock,
+    await connection.query('select pg_advisory_lock_shared($1, $2), pg_advisory_lock_shared($3, hashtext($4))', [
+      ...workersLock,
       ownLock,
       name,
     ]);
-    client = taken;
+    client = connection;
   };
-  await take();
+  await acquire();
   const timer = setInterval(() => {
-    if (!client && isAlive()) take().catch(() => undefined);
+    if (!client && isAlive()) acquire().catch(() => undefined);
   }, 2000);
   return async () => {
     clearInterval(timer);

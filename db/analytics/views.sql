@@ -1,6 +1,8 @@
--- What analysts see, through GraphQL: schools, and facts of them. A view has only columns that test/db/analysts-see-no-person.test.ts names: no names, contacts,
--- addresses, words or dates of people, and no number of one. A school's own words are there where figures are of no use without them: what it calls itself,
--- its academic years, grades, sections and fee components. Comments name keys and relations for PostGraphile, which can't see them on a view.
+-- What analysts see, through GraphQL: schools, and facts of them. A view has only columns that
+-- test/db/analytics-columns.test.ts names: no names, contacts, addresses, words or dates of people, and no number of
+-- one. A school's own words are there where figures are of no use without them: what it calls itself, its academic
+-- years, grades, sections and fee components. Comments name keys and relations for PostGraphile, which can't see them
+-- on a view.
 create schema analytics;
 comment on schema analytics is 'Views for analysts over all schools, installed whole at each migration.';
 

@@ -1,4 +1,5 @@
--- /api/platform/audit-logs/…: what the list of platform.sql leaves out: which actions there are, and the trail as a file.
+-- /api/platform/audit-logs/…: what the list of platform.sql leaves out: which actions there are, and the trail as a
+-- file.
 
 select core.define_operation('platform_audit_logs_actions', p_access => 'platform');
 select core.define_operation('platform_audit_logs_export', p_access => 'platform');

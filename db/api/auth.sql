@@ -1,5 +1,5 @@
--- /api/auth: log-in, sessions, the own profile, passwords, e-mail verification. The same functions serve users of a school
--- and operators: the table is called user_account in both schemas, and the search_path decides.
+-- /api/auth: log-in, sessions, the own profile, passwords, e-mail verification. The same functions serve users of a
+-- school and operators: the table is called user_account in both schemas, and the search_path decides.
 
 select core.define_operation('auth_credentials', p_access => 'public', p_errors => '{invalid_credentials}');
 select core.define_operation('auth_session_open', p_access => 'public', p_errors => '{invalid_credentials}');
@@ -44,7 +44,7 @@ begin
     where id = (p ->> 'user_id')::bigint and password_hash = p ->> 'password_hash' and is_active and deleted_at is null
     returning id, email, first_name, last_name, profile_picture_id into v_user;
   if v_user.id is null then
-    perform core.fail('invalid_credentials', 'The e-mail or the password is wrong.');
+    perform core.fail('invalid_credentials', 'The email or the password is wrong.');
   end if;
   perform core.lock_rights(false);
   v_rights := core.effective_rights(v_user.id);
@@ -66,7 +66,7 @@ end $$;
 
 create function api.own_picture_url(p_file_id bigint) returns text language sql immutable
   return '/api/auth/profile/picture?v=' || p_file_id;
-comment on function api.own_picture_url is 'Where a user finds their own picture; null without one.';
+comment on function api.own_picture_url is 'The URL of the own picture; null without one.';
 
 -- An operator's change to their own account belongs into the audit trail; a user's of a school does not.
 create function api.audit_own(p_action text, p_changes jsonb default '{}') returns void language plpgsql as $$
@@ -75,7 +75,7 @@ begin
     perform core.audit(p_action, 'operator', core.user_id(), null, p_changes);
   end if;
 end $$;
-comment on function api.audit_own is 'Writes an operator''s change to their own account into the audit trail.';
+comment on function api.audit_own is 'Audits an operator''s change to their own account; users of a school are not audited.';
 
 -- Ends this session: access and refresh tokens stop at once.
 create function api.auth_logout(p jsonb) returns json language plpgsql as $$
@@ -84,7 +84,8 @@ begin
   return json_build_object('id', core.session_id());
 end $$;
 
--- {refresh_token} → {session_id, user_id, tenant_id, refresh_token}, or {refused, is_over} when the token was used before.
+-- {refresh_token} → {session_id, user_id, tenant_id, refresh_token}, or {refused, is_over} when the token was used
+-- before.
 create function api.auth_refresh(p jsonb) returns json language plpgsql as $$
 begin
   if not exists (select from user_account where id = core.user_id() and is_active and deleted_at is null) then
@@ -129,8 +130,8 @@ create function api.auth_profile_picture(p jsonb) returns json language sql stab
   select api.file_answer((select profile_picture_id from user_account where id = core.user_id()), 'picture');
 $$;
 
--- What an operation that gives content answers: {file_id, content_type, name, size, digest}; not_found without a file. With p_name it is
--- called so, with the ending of its type, and not as whoever sent it called it.
+-- What an operation that gives content answers: {file_id, content_type, name, size, digest}; not_found without a
+-- file. With p_name it is called so, with the ending of its type, and not as whoever sent it called it.
 create function api.file_answer(p_file_id bigint, p_name text default null) returns json language plpgsql stable as $$
 declare
   v_answer json;
@@ -143,7 +144,7 @@ begin
   end if;
   return v_answer;
 end $$;
-comment on function api.file_answer is 'What an operation that gives content answers: {file_id, content_type, name}, or not_found.';
+comment on function api.file_answer is 'The response of an operation that returns a file: {file_id, content_type, name, size, digest}, or not_found.';
 
 -- {file_id}: replaces the picture before it.
 create function api.auth_profile_picture_set(p jsonb) returns json language plpgsql as $$
@@ -175,7 +176,7 @@ begin
   update user_account set password_hash = p ->> 'password_hash'
     where id = core.user_id() and password_hash = p ->> 'current_password_hash' returning email into v_email;
   if v_email is null then
-    perform core.fail('invalid_credentials', 'The present password is wrong.');
+    perform core.fail('invalid_credentials', 'The current password is wrong.');
   end if;
   perform core.login_succeeded(v_email), core.login_succeeded('own:' || core.user_id());
   perform core.sessions_revoke(array[core.user_id()], core.session_id());
@@ -184,8 +185,8 @@ begin
   return json_build_object('id', core.user_id());
 end $$;
 
--- {email}: queues an e-mail with a link when the address is known, at most one in two minutes; says the same in any case,
--- and queues a job in any case, so that the time tells nothing either.
+-- {email}: queues an e-mail with a link when the address is known, at most one in two minutes; says the same in any
+-- case, and queues a job in any case, so that the time tells nothing either.
 create function api.auth_password_forgot(p jsonb) returns json language plpgsql as $$
 declare
   v_user_id bigint := (select id from user_account where email = p ->> 'email' and is_active and deleted_at is null);
@@ -194,7 +195,7 @@ begin
     v_user_id := null;
   end if;
   perform core.enqueue('send_email', jsonb_build_object('user_id', v_user_id, 'kind', 'password_reset'), 'password_reset:' || coalesce(v_user_id::text, 'nobody'));
-  return json_build_object('message', 'If this address is known, an e-mail is on its way.');
+  return json_build_object('message', 'If this address has an account, an email has been sent.');
 end $$;
 
 -- {token, password_hash}: uses the token up, sets the password, ends every session of the user.
@@ -206,7 +207,7 @@ begin
   update user_account set password_hash = p ->> 'password_hash', email_verified_at = coalesce(email_verified_at, now())
     where id = v_user_id and is_active and deleted_at is null returning email into v_email;
   if v_email is null then
-    perform core.fail('invalid_token', 'This link has expired or was used before. Ask for a new one.');
+    perform core.fail('invalid_token', 'This link has expired or has already been used. Request a new one.');
   end if;
   perform core.login_succeeded(v_email);
   perform core.sessions_revoke(array[v_user_id]);
@@ -222,7 +223,7 @@ declare
 begin
   update user_account set email_verified_at = coalesce(email_verified_at, now()) where id = v_user_id and deleted_at is null;
   if not found then
-    perform core.fail('invalid_token', 'This link has expired or was used before. Ask for a new one.');
+    perform core.fail('invalid_token', 'This link has expired or has already been used. Request a new one.');
   end if;
   return json_build_object('id', v_user_id, 'email_verified', true);
 end $$;

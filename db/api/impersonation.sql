@@ -3,8 +3,8 @@
 select core.define_operation('platform_tenants_impersonate', p_access => 'platform',
   p_errors => '{invalid_state,invalid_reference}');
 
--- {reason, user_id?} → {session_id, expires_at, impersonated_by, user, tenant}; the facade makes the token. Raises what core.impersonation_begin
--- raises. Audited; tells the admins of the school.
+-- {reason, user_id?} → {session_id, expires_at, impersonated_by, user, tenant}; the facade makes the token. Raises
+-- what core.impersonation_begin raises. Audited; tells the admins of the school.
 create function api.platform_tenants_impersonate(p jsonb) returns json language sql as $$
   select core.impersonation_begin((p ->> 'id')::bigint, (p ->> 'user_id')::bigint, p ->> 'reason');
 $$;

@@ -6,13 +6,13 @@ select core.define_operation('invoices_list', p_permission => 'fee.read', p_allo
 select core.define_operation('invoices_get', p_permission => 'fee.read', p_allows_own_rows => true,
   p_feature => 'fees_management', p_record => 'invoice');
 select core.define_operation('invoices_create', p_permission => 'fee.manage', p_feature => 'fees_management',
-  p_idempotent => true, p_record => 'invoice', p_errors => '{invalid_state,invalid_reference}');
+  p_idempotent => true, p_record => 'invoice', p_errors => '{conflict,invalid_state,invalid_reference}');
 select core.define_operation('invoices_update', p_permission => 'fee.manage', p_feature => 'fees_management',
   p_record => 'invoice', p_errors => '{invalid_state}');
 select core.define_operation('invoices_delete', p_permission => 'fee.manage', p_feature => 'fees_management',
   p_record => 'invoice', p_errors => '{invalid_state,in_use}');
 select core.define_operation('invoices_issue', p_permission => 'fee.manage', p_feature => 'fees_management',
-  p_idempotent => true, p_record => 'invoice', p_errors => '{invalid_state}');
+  p_idempotent => true, p_record => 'invoice', p_errors => '{conflict,invalid_state}');
 select core.define_operation('invoices_void', p_permission => 'fee.manage', p_feature => 'fees_management',
   p_idempotent => true, p_record => 'invoice', p_errors => '{invalid_state}');
 select core.define_operation('invoices_download', p_permission => 'fee.read', p_allows_own_rows => true,

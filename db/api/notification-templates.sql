@@ -1,4 +1,5 @@
--- /api/notifications/templates: words to send by hand; a template that is called like an event has the words for that event.
+-- /api/notifications/templates: words to send by hand; a template that is called like an event has the words for that
+-- event.
 
 select core.define_operation('notification_templates_list', p_permission => 'notification.send',
   p_feature => 'notifications');
@@ -11,11 +12,11 @@ select core.define_operation('notification_templates_update', p_permission => 'n
 select core.define_operation('notification_templates_delete', p_permission => 'notification.manage',
   p_feature => 'notifications', p_record => 'notification_template');
 
--- What a sender or an event fills in: of a template that is called like an event the event's variables, else its own.
 create function api.template_variables(p_name text, p_own text[]) returns text[] language sql stable as $$
   select coalesce((select variables from core.notification_event where key = lower(p_name)), p_own);
 $$;
-comment on function api.template_variables is 'The variables of a template: those of the event that it is called like, else its own.';
+comment on function api.template_variables is
+  'The variables of a template: those of the event if the template has the name of an event, else its own.';
 
 select core.define_record('notification_template', p_table => 'notification_template', p_key => 't.id', p_one_row_per_key => true,
   p_source => 'notification_template t',
@@ -34,25 +35,28 @@ select core.define_functions('notification_templates', 'notification_template',
   p_get => 'One template, or not_found.',
   p_delete => 'Removes a template; an event that it is called like has its former words again.');
 
--- Refuses, as validation_error, variables that are not for a template to name, and placeholders that nobody fills in.
 create function api.check_template(p_template jsonb) returns void language plpgsql stable as $$
 declare
   v_own text[] := array(select jsonb_array_elements_text(coalesce(p_template -> 'variables', '[]')));
   v_known text[] := core.recipient_variables() || api.template_variables(p_template ->> 'name', v_own);
-  v_taken text;
+  v_reserved text;
 begin
-  select v into v_taken from unnest(v_own) v where v = any (core.recipient_variables()) limit 1;
+  select v into v_reserved from unnest(v_own) v where v = any (core.recipient_variables()) limit 1;
   if found then
-    perform core.refuse_field('validation_error', 'variables', format('%s is known of every recipient.', v_taken));
+    perform core.refuse_field('validation_error', 'variables',
+      format('%s is a built-in variable. Remove it from the list.', v_reserved));
   elsif exists (select from unnest(v_own) v where v <> all (v_known)) then
-    perform core.refuse_field('validation_error', 'variables', 'A template of an event has the variables of the event.');
+    perform core.refuse_field('validation_error', 'variables',
+      'This template has the name of an event, so only the variables of the event can be used.');
   end if;
   perform core.require_placeholders('title', p_template ->> 'title', v_known);
   perform core.require_placeholders('message', p_template ->> 'message', v_known);
 end $$;
-comment on function api.check_template is 'Raises validation_error for placeholders of a template that nobody fills in.';
+comment on function api.check_template is
+  'Raises validation_error if a template declares a variable that is built in or that its event does not have, or '
+  'uses a placeholder without a value.';
 
--- A new template; conflict when there is one of this name, validation_error for a placeholder that is not known.
+-- Creates a template. Raises conflict if the name is taken, and the errors of api.check_template.
 create function api.notification_templates_create(p jsonb) returns json language plpgsql as $$
 declare
   v_id bigint;
@@ -62,7 +66,7 @@ begin
   return api.notification_template_record(v_id);
 end $$;
 
--- Changes what is given; raises what creating raises.
+-- Updates a template. Raises the same errors as create.
 create function api.notification_templates_update(p jsonb) returns json language plpgsql as $$
 declare
   v_id bigint := (p ->> 'id')::bigint;

@@ -1,4 +1,4 @@
--- /api/notifications: what a user was told, telling others, and which events tell by themselves. core.notify_as carries it out.
+-- /api/notifications: the notifications of a user, sending some, and the settings of events. core.notify_as sends them.
 
 select core.define_operation('notifications_list', p_feature => 'notifications');
 select core.define_operation('notifications_delete', p_feature => 'notifications', p_record => 'notification');
@@ -26,19 +26,21 @@ select core.define_record('notification', p_table => 'notification', p_key => 'n
 select core.define_filter('notification', 'is_read', '(n.read_at is not null) = :value::boolean');
 select core.define_sort('notification', 'created_at', 'n.id');
 
--- One's own notifications, the latest first, with how many are unread; search over title and message; filters is_read, type.
+-- Lists the current user's notifications, newest first, with the number of unread ones. Searches title and message.
 create function api.notifications_list(p jsonb) returns json language sql stable as $$
-  select json_build_object('data', page -> 'data', 'pagination', page -> 'pagination',
+  select json_build_object(
+    'data', page -> 'data',
+    'pagination', page -> 'pagination',
     'unread_count', (select count(*) from notification where user_id = core.user_id() and read_at is null))
   from core.record_page('notification', p) page;
 $$;
 
--- Removes one's own notification.
+-- Deletes a notification of the current user.
 create function api.notifications_delete(p jsonb) returns json language sql as $$
   delete from notification where id = (p ->> 'id')::bigint returning json_build_object('id', id);
 $$;
 
--- Marks one's own notification as read; one that was read stays read since then.
+-- Marks a notification of the current user as read. read_at keeps the first time.
 create function api.notifications_read(p jsonb) returns json language plpgsql as $$
 declare
   v_id bigint := (p ->> 'id')::bigint;
@@ -47,7 +49,7 @@ begin
   return api.notification_record(v_id);
 end $$;
 
--- Marks all of one's own as read; answers {marked}.
+-- Marks all notifications of the current user as read; returns {marked}.
 create function api.notifications_read_all(p jsonb) returns json language plpgsql as $$
 declare
   v_marked integer;
@@ -57,182 +59,265 @@ begin
   return json_build_object('marked', v_marked);
 end $$;
 
--- Where a stream of one's notifications begins: after last_event_id, else after all that is there, which is also as far as the former may go (a
--- database that was restored has fewer). The facade keeps the stream; what comes later has a later id (core.notify_as).
+-- Returns the id after which the notification stream begins: last_event_id, or the user's newest notification. The
+-- newest is also the maximum, because a database restored from a backup has fewer notifications than the client has
+-- seen. Later notifications have higher ids (core.notify_as).
 create function api.notifications_stream(p jsonb) returns json language sql stable as $$
-  select json_build_object('after', least((p ->> 'last_event_id')::bigint, coalesce(max(id), 0))) from notification where user_id = core.user_id();
+  select json_build_object('after', least((p ->> 'last_event_id')::bigint, coalesce(max(id), 0)))
+  from notification
+  where user_id = core.user_id();
 $$;
 
--- Refuses ids of a list in the request that a query did not find: invalid_reference for the first ten.
-create function api.refuse_unknown(p_field text, p_what text, p_given jsonb, p_known bigint[]) returns void language plpgsql stable as $$
+create function api.refuse_unknown(p_field text, p_what text, p_given jsonb, p_known bigint[]) returns void
+  language plpgsql stable as $$
 declare
-  v_faults json;
+  v_errors json;
 begin
-  select json_agg(json_build_object('path', format('%s.%s', p_field, place - 1), 'message', format('There is no %s %s.', p_what, id)) order by place) into v_faults
-    from (select id, place from jsonb_array_elements_text(p_given) with ordinality g (id, place)
-          where id::bigint not in (select unnest(p_known)) order by place limit 10) unknown;
-  if v_faults is not null then
-    perform core.fail('invalid_reference', v_faults -> 0 ->> 'message', v_faults);
+  select json_agg(json_build_object(
+      'path', format('%s.%s', p_field, n - 1),
+      'message', format('There is no %s %s.', p_what, id)) order by n)
+    into v_errors
+    from (
+      select id, n
+      from jsonb_array_elements_text(p_given) with ordinality g (id, n)
+      where id::bigint not in (select unnest(p_known))
+      order by n
+      limit 10
+    ) unknown;
+  if v_errors is not null then
+    perform core.fail('invalid_reference', v_errors -> 0 ->> 'message', v_errors);
   end if;
 end $$;
-comment on function api.refuse_unknown is 'Raises invalid_reference for ids of a list that are not among those that are known.';
+comment on function api.refuse_unknown is
+  'Raises invalid_reference for the ids of the request that are not in p_known, with details for the first ten.';
 
--- Refuses, as validation_error, a message that its variables make longer than a message may be.
 create function api.require_bounded(p_message text, p_variables jsonb) returns void language plpgsql stable as $$
 begin
   if length(core.render(p_message, coalesce(p_variables, '{}'))) > 5000 then
-    perform core.refuse_field('validation_error', 'variables', 'With these the message has more than 5000 characters.');
+    perform core.refuse_field('validation_error', 'variables',
+      'With these variables the message is longer than 5000 characters.');
   end if;
 end $$;
-comment on function api.require_bounded is 'Raises validation_error for a message that its variables make too long.';
+comment on function api.require_bounded is
+  'Raises validation_error if variables make a message longer than 5,000 characters.';
 
--- The words of a message that somebody sends: {channels, type, title, message} of the request or of its template. Raises invalid_reference
--- without the template, validation_error for a placeholder that has no value, for a variable that the template does not have, and for variables
--- that make it too long.
 create function api.words_to_send(p jsonb) returns jsonb language plpgsql stable as $$
 declare
   v_given text[] := array(select jsonb_object_keys(coalesce(p -> 'variables', '{}')));
-  v_words record;
+  v_template record;
   v_declared text[];
-  v_fault text;
+  v_name text;
 begin
   if not p ? 'template_id' then
     perform core.require_placeholders('title', p ->> 'title', core.recipient_variables() || v_given);
     perform core.require_placeholders('message', p ->> 'message', core.recipient_variables() || v_given);
     perform api.require_bounded(p ->> 'message', p -> 'variables');
-    return jsonb_build_object('channels', coalesce(p -> 'channels', '["in_app", "push"]'), 'type', coalesce(p ->> 'type', 'info'), 'title', p -> 'title', 'message', p -> 'message');
+    return jsonb_build_object(
+      'channels', coalesce(p -> 'channels', '["in_app", "push"]'),
+      'type', coalesce(p ->> 'type', 'info'),
+      'title', p -> 'title',
+      'message', p -> 'message');
   end if;
-  select t.title, t.message, t.type, t.channels, api.template_variables(t.name, t.variables) as variables into v_words
-    from notification_template t where t.id = (p ->> 'template_id')::bigint;
+  select t.title, t.message, t.type, t.channels, api.template_variables(t.name, t.variables) as variables
+    into v_template
+    from notification_template t
+    where t.id = (p ->> 'template_id')::bigint;
   if not found then
-    perform core.refuse_field('invalid_reference', 'template_id', format('There is no template %s.', p ->> 'template_id'));
+    perform core.refuse_field('invalid_reference', 'template_id',
+      format('There is no template %s.', p ->> 'template_id'));
   end if;
-  v_declared := v_words.variables;
-  select g into v_fault from unnest(v_given) g where g <> all (v_declared) limit 1;
+  v_declared := v_template.variables;
+  select g into v_name from unnest(v_given) g where g <> all (v_declared) limit 1;
   if found then
-    perform core.refuse_field('validation_error', 'variables.' || v_fault, format('This template has no variable %s.%s', v_fault,
+    perform core.refuse_field('validation_error', 'variables.' || v_name, format('The template has no variable %s.%s',
+      v_name,
       coalesce(' Its variables are: ' || nullif(array_to_string(v_declared, ', '), '') || '.', '')));
   end if;
-  select n into v_fault from unnest(core.template_names(v_words.title || v_words.message)) n where n = any (v_declared) and n <> all (v_given) limit 1;
+  select n into v_name
+    from unnest(core.placeholder_names(v_template.title || v_template.message)) n
+    where n = any (v_declared) and n <> all (v_given)
+    limit 1;
   if found then
-    perform core.refuse_field('validation_error', 'variables.' || v_fault, 'is required: the template names it.');
+    perform core.refuse_field('validation_error', 'variables.' || v_name, 'is required by the template');
   end if;
-  perform api.require_bounded(v_words.message, p -> 'variables');
-  return jsonb_build_object('channels', coalesce(p -> 'channels', to_jsonb(v_words.channels)), 'type', v_words.type, 'title', v_words.title, 'message', v_words.message);
+  perform api.require_bounded(v_template.message, p -> 'variables');
+  return jsonb_build_object(
+    'channels', coalesce(p -> 'channels', to_jsonb(v_template.channels)),
+    'type', v_template.type,
+    'title', v_template.title,
+    'message', v_template.message);
 end $$;
-comment on function api.words_to_send is 'The words, type and channels of a message that somebody sends.';
+comment on function api.words_to_send is
+  'The texts to send, {channels, type, title, message}, from the request or from its template. Raises '
+  'invalid_reference if the template does not exist; validation_error for a placeholder without a value, for a '
+  'variable that the template does not have, and for a message that becomes too long.';
 
--- Tells users something: user_ids, or who has one of role_ids, or all. {title, message, type, action_url} or a template_id, with variables; channels
--- in_app and push unless the request or the template says otherwise. Who can't log in is left out. Who reaches only some classes tells their
--- students, and themself. Raises invalid_reference for ids that are not there or out of reach. Answers {sent}: how many were told.
+-- Sends a notification to user_ids, to the users who have one of role_ids, or to all: {title, message, type,
+-- action_url}, or a template_id with variables. Users who cannot log in are left out. A user whose scope is `taught` or
+-- `own` can notify the students in that scope, and themselves. Raises invalid_reference for ids that do not exist or
+-- are out of scope. Returns {sent}, the number of recipients.
 create function api.notifications_send(p jsonb) returns json language plpgsql as $$
 declare
   v_words jsonb := api.words_to_send(p);
   v_scope text := current_setting('app.scope');
-  -- A student or the students of a class, as row policies show them.
-  v_within bigint[] := case when v_scope <> 'all' then array(select user_id from student where user_id is not null) || core.user_id() end;
+  -- The students that row policies let this user see.
+  v_in_scope bigint[] := case
+    when v_scope <> 'all' then array(select user_id from student where user_id is not null) || core.user_id()
+  end;
   v_user_ids bigint[];
   v_sent integer;
 begin
   perform core.widen_scope();
   if p ? 'user_ids' then
-    v_user_ids := array(select u.id from user_account u where u.id in (select given.value::bigint from jsonb_array_elements_text(p -> 'user_ids') given)
-      and coalesce(u.id = any (v_within), v_scope = 'all') order by u.id);
+    v_user_ids := array(
+      select u.id
+      from user_account u
+      where u.id in (select given.value::bigint from jsonb_array_elements_text(p -> 'user_ids') given)
+        and coalesce(u.id = any (v_in_scope), v_scope = 'all')
+      order by u.id);
     perform api.refuse_unknown('user_ids', 'user', p -> 'user_ids', v_user_ids);
   elsif p ? 'role_ids' then
     perform api.refuse_unknown('role_ids', 'role', p -> 'role_ids', array(select id from role));
-    v_user_ids := array(select distinct r.user_id from user_role r where r.role_id in (select given.value::bigint from jsonb_array_elements_text(p -> 'role_ids') given)
-      and coalesce(r.user_id = any (v_within), v_scope = 'all') order by r.user_id);
+    v_user_ids := array(
+      select distinct r.user_id
+      from user_role r
+      where r.role_id in (select given.value::bigint from jsonb_array_elements_text(p -> 'role_ids') given)
+        and coalesce(r.user_id = any (v_in_scope), v_scope = 'all')
+      order by r.user_id);
   else
-    v_user_ids := array(select u.id from user_account u where u.is_active and u.deleted_at is null and coalesce(u.id = any (v_within), v_scope = 'all') order by u.id);
+    v_user_ids := array(
+      select u.id
+      from user_account u
+      where u.is_active and u.deleted_at is null and coalesce(u.id = any (v_in_scope), v_scope = 'all')
+      order by u.id);
   end if;
   perform core.restore_scope(v_scope);
-  v_sent := core.notify_as(v_words ->> 'type',
-    (select jsonb_object_agg(channel, v_words - 'channels' - 'type') from jsonb_array_elements_text(v_words -> 'channels') channel),
-    (select jsonb_agg(jsonb_build_object('user_id', id) || case when p ? 'variables' then jsonb_build_object('variables', p -> 'variables') else '{}' end)
-     from unnest(v_user_ids) id),
+  v_sent := core.notify_as(
+    v_words ->> 'type',
+    (
+      select jsonb_object_agg(channel, v_words - 'channels' - 'type')
+      from jsonb_array_elements_text(v_words -> 'channels') channel
+    ),
+    (
+      select jsonb_agg(jsonb_build_object('user_id', id)
+        || case when p ? 'variables' then jsonb_build_object('variables', p -> 'variables') else '{}' end)
+      from unnest(v_user_ids) id
+    ),
     p ->> 'action_url');
   return json_build_object('sent', v_sent);
 end $$;
 
--- An event as it is for this school; with its key alone that one.
 create function api.event_settings(p_key text default null) returns json language sql stable as $$
-  select json_agg(json_build_object('key', e.key, 'description', e.description, 'is_enabled', coalesce(d.is_enabled, true), 'channels', coalesce(d.channels, e.channels),
-    'default_channels', e.channels, 'variables', e.variables || core.recipient_variables(), 'sample', e.sample,
-    'title', coalesce(t.title, e.title), 'message', coalesce(t.message, e.message), 'template_id', t.id) order by e.key)
-  from core.notification_event e left join notification_event d on d.event = e.key left join notification_template t on lower(t.name) = e.key
+  select json_agg(json_build_object(
+    'key', e.key,
+    'description', e.description,
+    'is_enabled', coalesce(d.is_enabled, true),
+    'channels', coalesce(d.channels, e.channels),
+    'default_channels', e.channels,
+    'variables', e.variables || core.recipient_variables(),
+    'sample', e.sample,
+    'title', coalesce(t.title, e.title),
+    'message', coalesce(t.message, e.message),
+    'template_id', t.id) order by e.key)
+  from core.notification_event e
+  left join notification_event d on d.event = e.key
+  left join notification_template t on lower(t.name) = e.key
   where p_key is null or e.key = p_key;
 $$;
-comment on function api.event_settings is 'The events that notify, or one of them, as they are for this school.';
+comment on function api.event_settings is
+  'The events that send notifications, or only p_key, with the settings and texts of the school.';
 
--- The events that notify, with what the school has decided, the words and what these may name.
+-- Lists the events that send notifications, with the settings of the school, their texts, and the variables of the
+-- texts.
 create function api.notifications_events_list(p jsonb) returns json language sql stable as $$
   select api.event_settings();
 $$;
 
--- Switches an event on or off (is_enabled), chooses its channels; what is not given stays. not_found for an event that there is not.
+-- Switches an event on or off (is_enabled), or chooses its channels. Raises not_found for an unknown event.
 create function api.notifications_events_update(p jsonb) returns json language plpgsql as $$
 declare
   v_event record;
 begin
   select key, channels into v_event from core.notification_event where key = p ->> 'key';
   if not found then
-    perform core.fail('not_found', 'There is no such event.');
+    perform core.fail('not_found', 'The event does not exist.');
   end if;
   if p ? 'read_only' then
     perform core.refuse_read_only(p -> 'read_only', (api.event_settings(v_event.key) -> 0)::jsonb, '{}');
   end if;
   insert into notification_event as d (event, is_enabled, channels)
-    values (v_event.key, coalesce((p ->> 'is_enabled')::boolean, true), case when p ? 'channels' then array(select jsonb_array_elements_text(p -> 'channels')) else v_event.channels end)
-    on conflict (event) do update set is_enabled = case when p ? 'is_enabled' then excluded.is_enabled else d.is_enabled end,
-      channels = case when p ? 'channels' then excluded.channels else d.channels end;
+    values (
+      v_event.key,
+      coalesce((p ->> 'is_enabled')::boolean, true),
+      case
+        when p ? 'channels' then array(select jsonb_array_elements_text(p -> 'channels'))
+        else v_event.channels
+      end)
+    on conflict (event) do update
+      set is_enabled = case when p ? 'is_enabled' then excluded.is_enabled else d.is_enabled end,
+        channels = case when p ? 'channels' then excluded.channels else d.channels end;
   return api.event_settings(v_event.key) -> 0;
 end $$;
 
--- What the events of other resources need. A day and an amount as the words of events write them.
+-- Functions for the events that other resources send.
+
 create function api.written_day(p_day date) returns text language sql immutable
   return to_char(p_day, 'FMDD FMMonth YYYY');
-comment on function api.written_day is 'A day as people write it: 1 September 2026.';
+comment on function api.written_day is 'A date as text: 1 September 2026.';
 
 create function api.written_amount(p_amount numeric, p_currency text) returns text language sql immutable
   return p_currency || ' ' || to_char(p_amount, 'FM999,999,999,990.00');
-comment on function api.written_amount is 'An amount with its currency, as people write it: USD 1,250.50.';
+comment on function api.written_amount is 'An amount with its currency as text: USD 1,250.50.';
 
 create function api.currency() returns text language sql stable as $$
   select coalesce((select currency from school), 'USD');
 $$;
 comment on function api.currency is 'The currency of the school.';
 
--- Whom an event about students concerns: for each of [{student_id, …variables}] the student's user, and the e-mail address of the parent,
--- unless that is how the student logs in, as long as they may. student_name is known of each.
 create function api.student_recipients(p_students jsonb) returns jsonb language sql stable as $$
-  select jsonb_agg(recipient.value || jsonb_build_object('variables', given.value - 'student_id' || jsonb_build_object('student_name', s.first_name || ' ' || s.last_name))
-    order by given.place)
-  from jsonb_array_elements(p_students) with ordinality given (value, place)
+  select jsonb_agg(
+    recipient.value || jsonb_build_object('variables',
+      given.value - 'student_id' || jsonb_build_object('student_name', s.first_name || ' ' || s.last_name))
+    order by given.n)
+  from jsonb_array_elements(p_students) with ordinality given (value, n)
   join student s on s.id = (given.value ->> 'student_id')::bigint
   left join user_account u on u.id = s.user_id and u.is_active and u.deleted_at is null
   cross join lateral (
-    select jsonb_build_object('user_id', s.user_id) as value where s.user_id is not null
+    select jsonb_build_object('user_id', s.user_id) as value
+    where s.user_id is not null
     union all
-    select jsonb_build_object('email', s.parent_email, 'name', coalesce(s.parent_name, 'Parent of ' || s.first_name || ' ' || s.last_name))
-      where lower(trim(s.parent_email)) <> '' and lower(trim(s.parent_email)) is distinct from u.email) recipient;
+    select jsonb_build_object(
+      'email', s.parent_email,
+      'name', coalesce(s.parent_name, 'Parent of ' || s.first_name || ' ' || s.last_name))
+    where lower(trim(s.parent_email)) <> '' and lower(trim(s.parent_email)) is distinct from u.email
+  ) recipient;
 $$;
-comment on function api.student_recipients is 'Whom an event about students concerns, as core.notify takes them.';
+comment on function api.student_recipients is
+  'The recipients of an event about students, [{student_id, …variables}], for core.notify: the user of each student, '
+  'and the email address of the parent, unless an active student logs in with the same address. Adds the variable '
+  'student_name.';
 
--- Greets users whose log-in is new.
 create function api.notify_accounts(p_user_ids bigint[]) returns void language plpgsql as $$
 begin
   perform core.notify('account.created', (
-    select jsonb_agg(jsonb_build_object('user_id', u.id, 'variables', jsonb_build_object('email', u.email))) from user_account u where u.id = any (p_user_ids)));
+    select jsonb_agg(jsonb_build_object('user_id', u.id, 'variables', jsonb_build_object('email', u.email)))
+    from user_account u
+    where u.id = any (p_user_ids)));
 end $$;
-comment on function api.notify_accounts is 'Greets users whose log-in is new.';
+comment on function api.notify_accounts is 'Welcomes new users.';
 
--- Tells students in the app that a reminder of these invoices goes out, beside the e-mail that carries the document.
 create function api.notify_invoice_reminders(p_invoice_ids bigint[]) returns void language plpgsql as $$
 begin
   perform core.notify('invoice.reminder', (
-    select jsonb_agg(jsonb_build_object('user_id', s.user_id, 'variables', jsonb_build_object('student_name', s.first_name || ' ' || s.last_name,
-      'invoice_number', i.invoice_number, 'balance', api.written_amount(i.amount - i.paid_amount, api.currency()), 'due_date', api.written_day(i.due_date))))
-    from invoice i join student s on s.id = i.student_id where i.id = any (p_invoice_ids) and s.user_id is not null));
+    select jsonb_agg(jsonb_build_object('user_id', s.user_id, 'variables', jsonb_build_object(
+      'student_name', s.first_name || ' ' || s.last_name,
+      'invoice_number', i.invoice_number,
+      'balance', api.written_amount(i.amount - i.paid_amount, api.currency()),
+      'due_date', api.written_day(i.due_date))))
+    from invoice i
+    join student s on s.id = i.student_id
+    where i.id = any (p_invoice_ids) and s.user_id is not null));
 end $$;
-comment on function api.notify_invoice_reminders is 'Tells students that a reminder of their invoices goes out.';
+comment on function api.notify_invoice_reminders is
+  'Notifies students in the app that a reminder of their invoice was sent. The email with the document is a separate '
+  'job.';

@@ -1,4 +1,4 @@
--- /api/platform/notification-…: what holds for the notifications of every school, and the words of events.
+-- /api/platform/notification-…: settings of the notifications of all schools, and the default texts of events.
 
 select core.define_operation('platform_notification_settings_get', p_access => 'platform');
 select core.define_operation('platform_notification_settings_update', p_access => 'platform');
@@ -24,22 +24,28 @@ select core.define_record('platform_notification_template', p_table => 'notifica
 select core.define_sort('platform_notification_template', 'key', 't.key', 't.channel');
 select core.define_sort('platform_notification_template', 'created_at', 't.created_at');
 
--- The settings as json.
 create function api.notification_settings() returns json language sql stable as $$
-  select json_build_object('channels', json_build_object('in_app', in_app, 'push', push, 'email', email), 'sender_name', sender_name,
-    'quiet_hours', case when quiet_from is not null then json_build_object('start', to_char(quiet_from, 'HH24:MI'), 'end', to_char(quiet_until, 'HH24:MI')) end,
-    'limits', json_build_object('push_per_user_per_day', push_per_user_per_day, 'emails_per_user_per_day', emails_per_user_per_day),
-    'created_at', created_at, 'updated_at', updated_at)
+  select json_build_object(
+    'channels', json_build_object('in_app', in_app, 'push', push, 'email', email),
+    'sender_name', sender_name,
+    'quiet_hours', case when quiet_from is not null then json_build_object(
+      'start', to_char(quiet_from, 'HH24:MI'),
+      'end', to_char(quiet_until, 'HH24:MI')) end,
+    'limits', json_build_object(
+      'push_per_user_per_day', push_per_user_per_day,
+      'emails_per_user_per_day', emails_per_user_per_day),
+    'created_at', created_at,
+    'updated_at', updated_at)
   from notification_setting;
 $$;
-comment on function api.notification_settings is 'What holds for the notifications of every school.';
+comment on function api.notification_settings is 'The notification settings of all schools.';
 
--- Channels, sender, quiet hours, limits.
+-- Returns the notification settings: channels, sender, quiet hours, limits.
 create function api.platform_notification_settings_get(p jsonb) returns json language sql stable as $$
   select api.notification_settings();
 $$;
 
--- Changes what is given, in effect for what is sent from now on; within channels and limits too. Audited.
+-- Updates the given settings, also single channels and limits. They apply to later messages. Audited.
 create function api.platform_notification_settings_update(p jsonb) returns json language plpgsql as $$
 declare
   v_before jsonb;
@@ -58,42 +64,57 @@ begin
     sender_name = case when p ? 'sender_name' then p ->> 'sender_name' else sender_name end,
     quiet_from = case when p ? 'quiet_hours' then (p #>> '{quiet_hours,start}')::time else quiet_from end,
     quiet_until = case when p ? 'quiet_hours' then (p #>> '{quiet_hours,end}')::time else quiet_until end,
-    push_per_user_per_day = case when v_limits ? 'push_per_user_per_day' then (v_limits ->> 'push_per_user_per_day')::integer else push_per_user_per_day end,
-    emails_per_user_per_day = case when v_limits ? 'emails_per_user_per_day' then (v_limits ->> 'emails_per_user_per_day')::integer else emails_per_user_per_day end;
+    push_per_user_per_day = case
+      when v_limits ? 'push_per_user_per_day' then (v_limits ->> 'push_per_user_per_day')::integer
+      else push_per_user_per_day
+    end,
+    emails_per_user_per_day = case
+      when v_limits ? 'emails_per_user_per_day' then (v_limits ->> 'emails_per_user_per_day')::integer
+      else emails_per_user_per_day
+    end;
   return api.audited('notification_settings.update', v_before, api.notification_settings());
 end $$;
 
--- The events that notify: what their words may name, with a sample of each, their channels and words where nobody has others.
+-- Lists the events that send notifications: variables with sample values, default channels and default texts.
 create function api.platform_notification_events_list(p jsonb) returns json language sql stable as $$
-  select json_agg(json_build_object('key', key, 'description', description, 'channels', channels, 'variables', variables || core.recipient_variables(), 'sample', sample,
-    'title', title, 'message', message) order by key)
+  select json_agg(json_build_object(
+    'key', key,
+    'description', description,
+    'channels', channels,
+    'variables', variables || core.recipient_variables(),
+    'sample', sample,
+    'title', title,
+    'message', message) order by key)
   from core.notification_event;
 $$;
 
--- The words of operators by event and channel; search over key and words; filters key, channel, is_active.
+-- Lists the texts of operators by event and channel. Searches key, subject and body.
 create function api.platform_notification_templates_list(p jsonb) returns json language sql stable as $$
   select core.record_page('platform_notification_template', p);
 $$;
 
--- One template, or not_found.
+-- Returns one template. Raises not_found.
 create function api.platform_notification_templates_get(p jsonb) returns json language sql stable as $$
   select api.platform_notification_template_record((p ->> 'id')::bigint);
 $$;
 
--- Refuses, as validation_error, a key that is no event's and placeholders that the event does not fill in.
 create function api.check_platform_template(p_template jsonb) returns void language plpgsql stable as $$
 declare
-  v_known text[] := (select variables || core.recipient_variables() from core.notification_event where key = p_template ->> 'key');
+  v_known text[] := (
+    select variables || core.recipient_variables() from core.notification_event where key = p_template ->> 'key');
 begin
   if v_known is null then
-    perform core.refuse_field('validation_error', 'key', format('There is no such event. Known are: %s.', (select string_agg(key, ', ' order by key) from core.notification_event)));
+    perform core.refuse_field('validation_error', 'key', format('The event does not exist. Available: %s.',
+      (select string_agg(key, ', ' order by key) from core.notification_event)));
   end if;
   perform core.require_placeholders('subject', p_template ->> 'subject', v_known);
   perform core.require_placeholders('body', p_template ->> 'body', v_known);
 end $$;
-comment on function api.check_platform_template is 'Raises validation_error for an event that there is not, and for placeholders that it does not fill in.';
+comment on function api.check_platform_template is
+  'Raises validation_error for an unknown event, and for placeholders that the event does not have.';
 
--- {subject, body} as a recipient would read them, with the sample of the event; raises what creating raises for words.
+-- Returns {subject, body} rendered with the sample values of the event. Raises the errors of
+-- api.check_platform_template.
 create function api.platform_notification_templates_preview(p jsonb) returns json language plpgsql stable as $$
 declare
   v_event core.notification_event;
@@ -101,23 +122,30 @@ declare
 begin
   perform api.check_platform_template(p);
   select * into v_event from core.notification_event where key = p ->> 'key';
-  v_sample := '{"first_name": "Amina", "last_name": "García", "name": "Amina García", "school_name": "Green Valley School"}' || v_event.sample;
-  return json_build_object('subject', core.as_title(core.render(coalesce(p ->> 'subject', v_event.title), v_sample), v_sample ->> 'school_name'),
-    'body', core.as_message(core.render(p ->> 'body', v_sample)));
+  v_sample := jsonb_build_object(
+    'first_name', 'Amina',
+    'last_name', 'García',
+    'name', 'Amina García',
+    'school_name', 'Green Valley School') || v_event.sample;
+  return json_build_object(
+    'subject', core.clean_title(
+      core.render(coalesce(p ->> 'subject', v_event.title), v_sample), v_sample ->> 'school_name'),
+    'body', core.clean_message(core.render(p ->> 'body', v_sample)));
 end $$;
 
--- Words for an event on one channel, without a subject the title of the catalogue; conflict when it has some, validation_error for an event or a
--- placeholder that is not known. Audited.
+-- Creates the text of an event on one channel. The default subject is the title in the catalog. Raises conflict if the
+-- event already has a text on this channel, and the errors of api.check_platform_template. Audited.
 create function api.platform_notification_templates_create(p jsonb) returns json language plpgsql as $$
 declare
   v_id bigint;
 begin
   perform api.check_platform_template(p);
-  v_id := core.record_insert('platform_notification_template', (select jsonb_build_object('subject', e.title) from core.notification_event e where e.key = p ->> 'key') || p);
+  v_id := core.record_insert('platform_notification_template', (
+    select jsonb_build_object('subject', e.title) from core.notification_event e where e.key = p ->> 'key') || p);
   return api.audited('notification_template.create', null, api.platform_notification_template_record(v_id));
 end $$;
 
--- Changes what is given; raises what creating raises. Audited.
+-- Updates a text. Raises the same errors as create. Audited.
 create function api.platform_notification_templates_update(p jsonb) returns json language plpgsql as $$
 declare
   v_id bigint := (p ->> 'id')::bigint;
@@ -128,7 +156,7 @@ begin
   return api.audited('notification_template.update', v_before, api.platform_notification_template_record(v_id));
 end $$;
 
--- Removes words; the event has those of the catalogue again. Audited.
+-- Deletes a text; the event then uses the text of the catalog. Audited.
 create function api.platform_notification_templates_delete(p jsonb) returns json language plpgsql as $$
 declare
   v_id bigint := (p ->> 'id')::bigint;

@@ -90,8 +90,8 @@ select core.define_filter('audit_log', 'to_date', 'a.created_at < :value::date +
 select core.define_sort('audit_log', 'created_at', 'a.id');
 select core.define_sort('audit_log', 'action', 'a.action');
 
--- Writes into the audit trail what became of a record, from p_before (null: it is new) to p_after (null: it is gone), and answers it as it is now, {id}
--- when it is gone. An action is called `<record>.<what>`.
+-- Writes into the audit trail what became of a record, from p_before (null: it is new) to p_after (null: it is gone),
+-- and answers it as it is now, {id} when it is gone. An action is called `<record>.<what>`.
 create function api.audited(p_action text, p_before jsonb, p_after json) returns json language plpgsql as $$
 declare
   v_target text := split_part(p_action, '.', 1);
@@ -100,7 +100,7 @@ begin
   perform core.audit(p_action, v_target, v_id, case when v_target = 'tenant' then v_id end, core.diff(p_before, p_after::jsonb));
   return coalesce(p_after, json_build_object('id', v_id));
 end $$;
-comment on function api.audited is 'Audits what became of a record, and answers it as it is now.';
+comment on function api.audited is 'Audits the change of a record and returns its current state. p_before is null for new, p_after for deleted records.';
 
 -- Totals, sign-ups this month and over twelve months, the latest audit entries.
 create function api.platform_overview(p jsonb) returns json language sql stable as $$
@@ -143,10 +143,10 @@ begin
   begin
     perform now() at time zone (p ->> 'time_zone');
   exception when invalid_parameter_value then
-    perform core.refuse_field('validation_error', 'time_zone', 'No time zone has this name; use one like Europe/Berlin.');
+    perform core.refuse_field('validation_error', 'time_zone', 'This time zone does not exist. Use a name like Europe/Berlin.');
   end;
 end $$;
-comment on function api.tenant_check is 'Refuses reserved subdomains and unknown time zones.';
+comment on function api.tenant_check is 'Raises validation_error for reserved subdomains and unknown time zones.';
 
 -- The school, its schema, its roles, its first admin and its subscription, in one transaction. Without a password the
 -- admin gets an invitation; without admin_email it goes to contact_email.
@@ -174,10 +174,11 @@ begin
   perform api.audited(p_action, p_before, api.tenant_record(v_id));
   return api.tenant_detail(v_id);
 end $$;
-comment on function api.tenant_changed is 'Audits the change of a school since p_before; answers the school.';
+comment on function api.tenant_changed is 'Audits the change of a school since p_before and returns the school.';
 
--- A plan that the school has outgrown is a conflict; the subscription follows the plan. Where operators may not log in for the school's admins any
--- more, those who are logged in so are out at once; to allow it again is forbidden to them.
+-- A plan that the school has outgrown is a conflict; the subscription follows the plan. Where operators may not log
+-- in for the school's admins any more, those who are logged in so are out at once; to allow it again is forbidden to
+-- them.
 create function api.platform_tenants_update(p jsonb) returns json language plpgsql as $$
 declare
   v_id bigint := (p ->> 'id')::bigint;
@@ -188,7 +189,7 @@ begin
   if v_before ->> 'status' = 'deleted' then
     perform core.fail('invalid_state', 'This school is deleted. Restore it first.');
   elsif (p ->> 'is_impersonation_allowed')::boolean and not (v_before ->> 'is_impersonation_allowed')::boolean then
-    perform core.refuse_field('forbidden', 'is_impersonation_allowed', 'Only an admin of the school can let operators log in again.');
+    perform core.refuse_field('forbidden', 'is_impersonation_allowed', 'Only an admin of the school can allow operators to log in again.');
   end if;
   perform core.record_update('tenant', p);
   if p ? 'plan_id' then
@@ -220,7 +221,7 @@ begin
     where id = v_id;
   return api.tenant_changed('tenant.' || p_action, v_before);
 end $$;
-comment on function api.tenant_step is 'Takes a school from one status to the next, with its audit entry.';
+comment on function api.tenant_step is 'Changes the status of a school along platform.state_transition, or raises invalid_state. Audited.';
 
 -- Its users get tenant_suspended at their next request; invalid_state unless it is active. Audited.
 create function api.platform_tenants_suspend(p jsonb) returns json language sql as $$
@@ -239,8 +240,8 @@ begin
   return json_build_object('id', (p ->> 'id')::bigint);
 end $$;
 
--- Back from deleted, with all its data; invalid_state for a school that is not deleted, and for one that was purged: the
--- lock keeps it from being purged in between. Audited.
+-- Back from deleted, with all its data; invalid_state for a school that is not deleted, and for one that was purged:
+-- the lock keeps it from being purged in between. Audited.
 create function api.platform_tenants_restore(p jsonb) returns json language plpgsql as $$
 declare
   v_id bigint := (p ->> 'id')::bigint;
@@ -266,7 +267,7 @@ $$;
 -- Takes features_json {features} apart into the column.
 create function api.plan_columns(p jsonb) returns jsonb language sql immutable
   return p || case when p ? 'features_json' then jsonb_build_object('features', p #> '{features_json,features}') else '{}' end;
-comment on function api.plan_columns is 'A plan as the request gives it, by column.';
+comment on function api.plan_columns is 'Maps the request fields of a plan to columns.';
 
 -- A new plan; a name that another one has is a conflict. Audited.
 create function api.platform_plans_create(p jsonb) returns json language plpgsql as $$
@@ -296,7 +297,8 @@ begin
   return api.audited('plan.delete', v_before, null);
 end $$;
 
--- The audit trail, latest first; filters tenant_id, action, actor_id, from_date and to_date (days in UTC, both included).
+-- The audit trail, latest first; filters tenant_id, action, actor_id, from_date and to_date (days in UTC, both
+-- included).
 create function api.platform_audit_logs_list(p jsonb) returns json language sql stable as $$
   select core.record_page('audit_log', p);
 $$;

@@ -1,5 +1,5 @@
--- /api/rbac: roles, permissions, who has which role. A change takes effect at the next request of everybody it concerns.
--- Nobody can give away, or take from others, more than they have themselves.
+-- /api/rbac: roles, permissions, who has which role. A change takes effect at the next request of everybody it
+-- concerns. Nobody can give away, or take from others, more than they have themselves.
 
 select core.define_operation('rbac_roles_list', p_permission => 'role.read');
 select core.define_operation('rbac_roles_get', p_permission => 'role.read', p_record => 'role');
@@ -45,11 +45,11 @@ begin
       (select string_agg(n, ', ') from unnest(p_names) n where not core.has_permission(n))));
   end if;
 end $$;
-comment on function api.require_permissions is 'Refuses unless the user of this request has each of these permissions.';
+comment on function api.require_permissions is 'Raises forbidden unless the user of this request has all of these permissions.';
 
--- Refuses roles that give, or take, what whoever asks lacks. What the roles teacher and student give reaches no further than
--- theirs, so that it is enough to have it in any way, and what students may read of themselves counts for nothing; what other
--- roles give reaches all of the school, and must be had for all of it.
+-- Refuses roles that give, or take, what whoever asks lacks. What the roles teacher and student give reaches no
+-- further than theirs, so that it is enough to have it in any way, and what students may read of themselves counts
+-- for nothing; what other roles give reaches all of the school, and must be had for all of it.
 create function api.require_roles(p_role_ids bigint[]) returns void language plpgsql stable as $$
 declare
   v_lacking text;
@@ -64,7 +64,7 @@ begin
     perform core.fail('forbidden', format('You do not have these permissions yourself: %s.', v_lacking));
   end if;
 end $$;
-comment on function api.require_roles is 'Refuses roles that give more than the user of this request may do, and as widely.';
+comment on function api.require_roles is 'Raises forbidden for roles with permissions, or a scope, that the user of this request lacks.';
 
 -- Refuses a change that leaves the school without an active admin. The lock makes two such changes take turns.
 create function api.require_an_admin() returns void language plpgsql as $$
@@ -77,7 +77,7 @@ begin
     perform core.fail('conflict', 'The school needs at least one active admin.');
   end if;
 end $$;
-comment on function api.require_an_admin is 'Raises conflict when no active user has the admin role any more.';
+comment on function api.require_an_admin is 'Raises conflict if no active user has the admin role.';
 
 -- Sets what a role gives; refuses ids that are not in the catalogue and permissions that whoever asks lacks.
 create function api.role_permissions_set(p_role_id bigint, p_ids jsonb) returns void language plpgsql as $$
@@ -92,7 +92,7 @@ begin
   insert into role_permission (role_id, permission_id) select p_role_id, i from unnest(v_ids) i on conflict do nothing;
   perform api.require_roles(array[p_role_id]);
 end $$;
-comment on function api.role_permissions_set is 'Sets the permissions that a role gives.';
+comment on function api.role_permissions_set is 'Sets the permissions of a role.';
 
 -- Roles by name; search over name and description.
 create function api.rbac_roles_list(p jsonb) returns json language sql stable as $$
@@ -122,10 +122,10 @@ begin
   perform core.lock_rights(true);
   select name, is_system into v_role from role where id = v_id;
   if v_role.is_system and p ? 'name' and p ->> 'name' <> v_role.name then
-    perform core.fail('forbidden', 'A system role can''t be renamed.');
+    perform core.fail('forbidden', 'System roles cannot be renamed.');
   elsif v_role.is_system and v_role.name = 'admin' and p ? 'permission_ids'
         and exists (select from core.permission where not p -> 'permission_ids' @> to_jsonb(id)) then
-    perform core.fail('forbidden', 'The admin role can''t lose permissions.');
+    perform core.fail('forbidden', 'The admin role cannot lose permissions.');
   end if;
   perform api.require_roles(array[v_id]);
   perform core.record_update('role', p);
@@ -142,7 +142,7 @@ declare
   v_id bigint := (p ->> 'id')::bigint;
 begin
   if (api.role_record(v_id) ->> 'is_system')::boolean then
-    perform core.fail('forbidden', 'A system role can''t be deleted.');
+    perform core.fail('forbidden', 'System roles cannot be deleted.');
   end if;
   perform api.require_roles(array[v_id]);
   delete from role where id = v_id;

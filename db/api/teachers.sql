@@ -146,7 +146,7 @@ comment on function api.require_teacher is 'Raises not_found unless the private 
 -- The teacher behind the user of this request, whatever else they reach; not_found when they are none.
 create function api.own_teacher_id() returns bigint language plpgsql stable as $$
 declare
-  v_id bigint := api.asking_teacher_id();
+  v_id bigint := api.current_teacher_id();
 begin
   if v_id is null then
     perform core.fail('not_found', 'You are no teacher of this school.');
@@ -254,7 +254,7 @@ $$;
 -- Asks for a leave: a teacher for themself, who may decide on leaves for anybody. Raises forbidden for others.
 create function api.teachers_leaves_create(p jsonb) returns json language plpgsql as $$
 declare
-  v_teacher_id bigint := coalesce((p ->> 'teacher_id')::bigint, api.asking_teacher_id());
+  v_teacher_id bigint := coalesce((p ->> 'teacher_id')::bigint, api.current_teacher_id());
   v_id bigint;
 begin
   if v_teacher_id is null and core.reaches_whole_school() then

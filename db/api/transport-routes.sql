@@ -9,7 +9,7 @@ select core.define_operation('transport_routes_get', p_permission => 'transport.
 select core.define_operation('transport_routes_update', p_permission => 'transport.manage', p_feature => 'transport',
   p_record => 'route', p_errors => '{conflict,invalid_reference}');
 select core.define_operation('transport_routes_delete', p_permission => 'transport.manage', p_feature => 'transport',
-  p_record => 'route', p_errors => '{in_use}');
+  p_record => 'route', p_errors => '{conflict,in_use}');
 select core.define_operation('transport_routes_stops', p_permission => 'transport.read', p_allows_own_rows => true,
   p_feature => 'transport');
 select core.define_operation('transport_routes_reorder', p_permission => 'transport.manage', p_feature => 'transport',

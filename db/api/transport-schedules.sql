@@ -10,7 +10,7 @@ select core.define_operation('transport_exceptions_create', p_permission => 'tra
   p_feature => 'transport', p_idempotent => true, p_record => 'route_exception',
   p_errors => '{conflict,schedule_conflict,invalid_reference}');
 select core.define_operation('transport_exceptions_delete', p_permission => 'transport.manage',
-  p_feature => 'transport', p_record => 'route_exception', p_errors => '{schedule_conflict}');
+  p_feature => 'transport', p_record => 'route_exception', p_errors => '{conflict,schedule_conflict}');
 select core.define_operation('transport_conflict_check', p_permission => 'transport.read', p_feature => 'transport',
   p_errors => '{not_found}');
 select core.define_operation('transport_assignments_list', p_permission => 'transport.read',
@@ -24,7 +24,7 @@ select core.define_operation('transport_assignments_update', p_permission => 'tr
   p_feature => 'transport', p_record => 'bus_assignment',
   p_errors => '{conflict,schedule_conflict,invalid_reference}');
 select core.define_operation('transport_assignments_delete', p_permission => 'transport.manage',
-  p_feature => 'transport', p_record => 'bus_assignment', p_errors => '{invalid_state}');
+  p_feature => 'transport', p_record => 'bus_assignment', p_errors => '{conflict,invalid_state}');
 
 create function api.transport_plan(p_first date, p_last date)
   returns table (

@@ -53,13 +53,14 @@ begin
                    when permission = any (v_rights.taught_permissions) then core.has_permission(permission)
                    else core.has_permission_for_all(permission) end
   ) then
-    perform core.fail('forbidden', 'This user may do more than you.');
+    perform core.fail('forbidden', 'This user has permissions that you do not have.');
   end if;
 end $$;
-comment on function api.require_no_more_than_own is 'Refuses to change a user who has permissions that the user of this request lacks.';
+comment on function api.require_no_more_than_own is 'Raises forbidden if a user has permissions that the user of this request lacks.';
 
--- Changes the roles of a user: sets them to p_set, or adds and removes one. Needs role.manage, only roles of this school, only
--- ones that give and take no more than one has oneself, and never without an admin at the end. In effect at the next request.
+-- Changes the roles of a user: sets them to p_set, or adds and removes one. Needs role.manage, only roles of this
+-- school, only ones that give and take no more than one has oneself, and never without an admin at the end. In effect
+-- at the next request.
 create function api.user_roles_change(p_user_id bigint, p_set bigint[] default null, p_add bigint default null, p_remove bigint default null) returns void
   language plpgsql as $$
 declare
@@ -88,10 +89,10 @@ begin
   end if;
   perform core.refresh_rights(array[p_user_id]);
 end $$;
-comment on function api.user_roles_change is 'Sets the roles of a user, in effect at their next request.';
+comment on function api.user_roles_change is 'Changes the roles of a user, effective at their next request. Requires role.manage and at least one remaining admin.';
 
--- A log-in for a person (a user, a student, a teacher): inserts it, and queues the invitation, or the verification e-mail
--- when it has a password already. Answers the user's id.
+-- A log-in for a person (a user, a student, a teacher): inserts it, and queues the invitation, or the verification
+-- e-mail when it has a password already. Answers the user's id.
 create function api.login_create(p jsonb) returns bigint language plpgsql as $$
 declare
   v_id bigint := core.record_insert('user', p);
@@ -100,25 +101,26 @@ begin
     case when p ->> 'password_hash' is null then 'invitation' else 'email_verification' end));
   return v_id;
 end $$;
-comment on function api.login_create is 'Inserts a log-in and queues its invitation or verification e-mail; answers its id.';
+comment on function api.login_create is 'Creates a login and queues its invitation or verification email; returns its id.';
 
--- The log-in that a student or a teacher gets on request, with the system role of that name; p is the person as they will be.
--- Raises conflict when they have one, validation_error without an e-mail, forbidden when the role gives more than one has oneself.
+-- The log-in that a student or a teacher gets on request, with the system role of that name; p is the person as they
+-- will be. Raises conflict when they have one, validation_error without an e-mail, forbidden when the role gives more
+-- than one has oneself.
 create function api.person_login(p jsonb, p_role text) returns bigint language plpgsql as $$
 declare
   v_user_id bigint;
 begin
   if p ->> 'user_id' is not null then
-    perform core.fail('conflict', format('This %s has a log-in already.', p_role));
+    perform core.fail('conflict', format('This %s already has a login.', p_role));
   elsif p ->> 'email' is null then
-    perform core.refuse_field('validation_error', 'email', 'A log-in needs an e-mail.');
+    perform core.refuse_field('validation_error', 'email', 'A login requires an email.');
   end if;
   v_user_id := api.login_create(p - 'is_active');
   insert into user_role (user_id, role_id) select v_user_id, id from role where is_system and name = p_role;
   perform api.require_roles(array(select role_id from user_role where user_id = v_user_id));
   return v_user_id;
 end $$;
-comment on function api.person_login is 'A log-in for a student or a teacher, with that role; answers its id.';
+comment on function api.person_login is 'Creates a login with the role of a student or a teacher; returns its id.';
 
 -- Users by name; search over name, e-mail, phone; filters role_id, is_active.
 create function api.users_list(p jsonb) returns json language sql stable as $$
@@ -147,8 +149,8 @@ begin
   return api.user_record(v_id);
 end $$;
 
--- A new e-mail has to be verified again, or gets the invitation, and the links in e-mails to the old one are void; a new
--- password or a deactivation ends the user's sessions.
+-- A new e-mail has to be verified again, or gets the invitation, and the links in e-mails to the old one are void; a
+-- new password or a deactivation ends the user's sessions.
 create function api.users_update(p jsonb) returns json language plpgsql as $$
 declare
   v_id bigint := (p ->> 'id')::bigint;
@@ -187,12 +189,13 @@ begin
   return json_build_object('id', v_id);
 end $$;
 
--- Takes a log-in away: its sessions end, its e-mail is free, its roles are no longer in use, the student or teacher behind
--- it stays. Refuses one's own, one of somebody who may do more, and the last admin's, whoever they are besides.
+-- Takes a log-in away: its sessions end, its e-mail is free, its roles are no longer in use, the student or teacher
+-- behind it stays. Refuses one's own, one of somebody who may do more, and the last admin's, whoever they are
+-- besides.
 create function api.login_remove(p_user_id bigint) returns void language plpgsql as $$
 begin
   if p_user_id = core.user_id() then
-    perform core.fail('conflict', 'You can''t remove your own log-in.');
+    perform core.fail('conflict', 'You cannot delete your own login.');
   end if;
   perform api.require_no_more_than_own(p_user_id);
   update user_account set deleted_at = now(), is_active = false where id = p_user_id;
@@ -202,4 +205,4 @@ begin
   update teacher set user_id = null where user_id = p_user_id;
   perform core.sessions_revoke(array[p_user_id]);
 end $$;
-comment on function api.login_remove is 'Takes a log-in away and ends its sessions.';
+comment on function api.login_remove is 'Deletes a login and ends its sessions.';

@@ -1,70 +1,102 @@
--- A school as a file, and back; and the end of a school that was deleted long enough ago. src/database/archive.ts moves
--- the lines; what they say and where they go is decided here. Nothing of this is for the roles of requests.
+-- Export and import of a school as a file, and the purge of deleted schools. src/database/archive.ts reads and writes
+-- the lines of the file; the functions here decide their content. No role of a request may call them.
 
--- The tables of a school with their columns, generated ones left out. A table comes after those that it refers to;
--- those that refer to one another in a circle come last.
 create function core.archive_tables(p_tenant_id bigint) returns table (name text, place bigint, columns jsonb)
   language sql stable set search_path = pg_catalog, pg_temp as $$
   with recursive owned as (
-    select oid, relname from pg_class
+    select oid, relname
+    from pg_class
     where relnamespace = to_regnamespace('tenant_' || p_tenant_id) and relkind in ('r', 'p') and not relispartition
   ),
   reference as (
-    select distinct conrelid, confrelid from pg_constraint
+    select distinct conrelid, confrelid
+    from pg_constraint
     where contype = 'f' and conrelid <> confrelid and connamespace = to_regnamespace('tenant_' || p_tenant_id)
   ),
   depth (oid, depth) as (
     select oid, 0 from owned
     union
-    select r.conrelid, d.depth + 1 from depth d join reference r on r.confrelid = d.oid where d.depth < (select count(*) from owned)
+    select r.conrelid, d.depth + 1
+    from depth d
+    join reference r on r.confrelid = d.oid
+    where d.depth < (select count(*) from owned)
   )
-  select o.relname::text, row_number() over (order by max(d.depth), o.relname),
-    (select jsonb_agg(jsonb_build_object('name', a.attname, 'type', format_type(a.atttypid, a.atttypmod)) order by a.attnum)
-     from pg_attribute a where a.attrelid = o.oid and a.attnum > 0 and not a.attisdropped and a.attgenerated = '')
-  from owned o join depth d using (oid)
+  select
+    o.relname::text,
+    row_number() over (order by max(d.depth), o.relname),
+    (
+      select jsonb_agg(
+        jsonb_build_object('name', a.attname, 'type', format_type(a.atttypid, a.atttypmod)) order by a.attnum)
+      from pg_attribute a
+      where a.attrelid = o.oid and a.attnum > 0 and not a.attisdropped and a.attgenerated = ''
+    )
+  from owned o
+  join depth d using (oid)
   group by o.oid, o.relname
 $$;
-comment on function core.archive_tables is 'The tables of a school, those that are referred to first, with the name and type of each column.';
+comment on function core.archive_tables is
+  'The tables of a school with the name and type of each column, except generated ones. A table comes after the '
+  'tables that it refers to (place); tables that refer to each other in a cycle come last.';
 
--- Opens a cursor for each part of a school's file, in the order of the file: the header, the tables, the sequences. Each
--- answers lines of JSON; at_a_time is how many of them to fetch. bytea is base64; json is text, so that it stays as it was
--- and its null is told from none.
--- To be called in a transaction of its own, repeatable read; all tables are locked against migrations from here on.
 create function core.archive_open(p_tenant_id bigint) returns table (name text, at_a_time integer)
   language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
   v_schema text := 'tenant_' || p_tenant_id;
-  v_tables jsonb := (select jsonb_agg(jsonb_build_object('name', a.name, 'columns', a.columns) order by a.place) from core.archive_tables(p_tenant_id) a);
+  v_tables jsonb := (
+    select jsonb_agg(jsonb_build_object('name', a.name, 'columns', a.columns) order by a.place)
+    from core.archive_tables(p_tenant_id) a);
   v_table record;
   v_cursor refcursor;
 begin
   if v_tables is null then
     perform core.fail('invalid_state', format('School %s has no tables to export.', p_tenant_id));
   end if;
-  -- The cursors read both, row by row, until the transaction ends.
+  -- Both settings must last until the transaction ends, because the cursors produce their rows only when fetched.
   perform core.enter_tenant(p_tenant_id), set_config('timezone', 'UTC', true);
   v_cursor := 'archive_header';
   open v_cursor for
-    select jsonb_build_object('format', 'school-management-tenant', 'format_version', 1, 'exported_at', now(), 'schema_version', t.schema_version,
-      'tenant', to_jsonb(t), 'plan', p.name, 'subscription', to_jsonb(s), 'tables', v_tables)::text
-    from platform.tenant t join platform.plan p on p.id = t.plan_id
+    select jsonb_build_object(
+        'format', 'school-management-tenant',
+        'format_version', 1,
+        'exported_at', now(),
+        'schema_version', t.schema_version,
+        'tenant', to_jsonb(t),
+        'plan', p.name,
+        'subscription', to_jsonb(s),
+        'tables', v_tables)::text
+    from platform.tenant t
+    join platform.plan p on p.id = t.plan_id
     left join platform.subscription s on s.tenant_id = t.id
     where t.id = p_tenant_id;
   name := v_cursor;
   at_a_time := 1;
   return next;
   for v_table in
-    select t.value ->> 'name' as name, bool_or(c ->> 'type' = 'bytea') as is_large,
-      string_agg(format(case when c ->> 'type' = 'bytea' then $sql$replace(encode(%1$I, 'base64'), e'\n', '') as %1$I$sql$
-                             when c ->> 'type' in ('json', 'jsonb') then '%1$I::text as %1$I' else '%1$I' end, c ->> 'name'), ', ' order by c_place) as columns,
-      coalesce((select string_agg(quote_ident(a.attname), ', ' order by k.place)
-        from pg_index i cross join unnest(i.indkey) with ordinality k (attnum, place) join pg_attribute a on a.attrelid = i.indrelid and a.attnum = k.attnum
-        where i.indrelid = to_regclass(format('%I.%I', v_schema, t.value ->> 'name')) and i.indisprimary), 'ctid') as key
-    from jsonb_array_elements(v_tables) with ordinality t (value, place) cross join jsonb_array_elements(t.value -> 'columns') with ordinality c (c, c_place)
-    group by t.value, t.place order by t.place
+    select
+      t.value ->> 'name' as name,
+      bool_or(c ->> 'type' = 'bytea') as is_large,
+      string_agg(format(
+        case
+          when c ->> 'type' = 'bytea' then $sql$replace(encode(%1$I, 'base64'), e'\n', '') as %1$I$sql$
+          when c ->> 'type' in ('json', 'jsonb') then '%1$I::text as %1$I'
+          else '%1$I'
+        end,
+        c ->> 'name'), ', ' order by c_place) as columns,
+      coalesce((
+        select string_agg(quote_ident(a.attname), ', ' order by k.place)
+        from pg_index i
+        cross join unnest(i.indkey) with ordinality k (attnum, place)
+        join pg_attribute a on a.attrelid = i.indrelid and a.attnum = k.attnum
+        where i.indrelid = to_regclass(format('%I.%I', v_schema, t.value ->> 'name')) and i.indisprimary
+      ), 'ctid') as key
+    from jsonb_array_elements(v_tables) with ordinality t (value, place)
+    cross join jsonb_array_elements(t.value -> 'columns') with ordinality c (c, c_place)
+    group by t.value, t.place
+    order by t.place
   loop
     v_cursor := 'archive_table_' || v_table.name;
-    open v_cursor for execute format($sql$select %L || row_to_json(r)::text || '}' from (select %s from %I.%I order by %s) r$sql$,
+    open v_cursor for execute format(
+      $sql$select %L || row_to_json(r)::text || '}' from (select %s from %I.%I order by %s) r$sql$,
       format('{"table":%s,"row":', to_json(v_table.name)), v_table.columns, v_schema, v_table.name, v_table.key);
     name := v_cursor;
     at_a_time := case when v_table.is_large then 1 else 500 end;
@@ -72,50 +104,63 @@ begin
   end loop;
   v_cursor := 'archive_sequences';
   open v_cursor for execute (
-    select coalesce(string_agg(format($sql$select jsonb_build_object('sequence', %1$L, 'last_value', last_value, 'is_called', is_called)::text from %2$I.%1$I$sql$,
-                                      relname, v_schema), ' union all ' order by relname), 'select null where false')
-    from pg_class where relnamespace = v_schema::regnamespace and relkind = 'S');
+    select coalesce(string_agg(
+      format($sql$
+        select jsonb_build_object('sequence', %1$L, 'last_value', last_value, 'is_called', is_called)::text
+        from %2$I.%1$I
+        $sql$, relname, v_schema),
+      ' union all ' order by relname), 'select null where false')
+    from pg_class
+    where relnamespace = v_schema::regnamespace and relkind = 'S');
   name := v_cursor;
   at_a_time := 500;
   return next;
 end $$;
-comment on function core.archive_open is 'Opens a cursor for each part of a school''s file: its header, its tables, its sequences.';
+comment on function core.archive_open is
+  'Opens a cursor for each part of the export of a school, in the order of the file: header, tables, sequences. Each '
+  'returns lines of JSON; at_a_time is how many to fetch at once. bytea is exported as base64; json as text, so that '
+  'it stays unchanged and a JSON null differs from SQL null. Call it in a transaction of its own with isolation '
+  'repeatable read. From then on all tables are locked against migrations.';
 
--- The school of a file; what a file of an earlier version does not say is as for a new school.
-create function core.archive_school(p_header jsonb) returns platform.tenant language sql stable set search_path = pg_catalog, pg_temp
-  return jsonb_populate_record(null::platform.tenant, '{"is_impersonation_allowed": true}' || (p_header -> 'tenant'));
-comment on function core.archive_school is 'The school of a file.';
+create function core.archive_school(p_header jsonb) returns platform.tenant
+  language sql stable set search_path = pg_catalog, pg_temp
+  return jsonb_populate_record(
+    null::platform.tenant,
+    '{"is_impersonation_allowed": true}' || (p_header -> 'tenant'));
+comment on function core.archive_school is
+  'The row of platform.tenant in the header of a file. Columns that an older file lacks have the values of a new '
+  'school.';
 
--- Makes room for the school of a file: its row, its schema at the version of the file, triggers off. Answers the statement
--- that loads rows into each table, from an array of what stands in the lines as row. The id and the subdomain must be free
--- or be this school's, purged; else conflict, as when the file is newer than this service or its plan is unknown.
-create function core.archive_begin(p_header jsonb) returns table (name text, statement text)
+create function core.archive_insert_school(p_header jsonb) returns void
   language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
   v_file platform.tenant := core.archive_school(p_header);
-  v_schema text := 'tenant_' || v_file.id;
   v_tenant platform.tenant;
   v_known integer := (select coalesce(max(version), 0) from platform.tenant_migration);
-  v_table record;
-  v_constraint record;
+  v_status text := case when v_file.suspended_at is null then 'active' else 'suspended' end;
 begin
-  perform pg_advisory_xact_lock(core.tenant_lock_key(v_file.id));
   if v_file.schema_version > v_known then
-    perform core.fail('conflict', format('The file has version %s of a school''s tables, this service knows %s. Update the service first.', v_file.schema_version, v_known));
+    perform core.fail('conflict', format(
+      'The file has schema version %s, but this service only knows version %s. Update the service first.',
+      v_file.schema_version, v_known));
   end if;
   select * into v_tenant from platform.tenant t where t.id = v_file.id for update;
   if v_tenant.id is not null then
     if v_tenant.created_at <> v_file.created_at then
-      perform core.fail('conflict', format('School %s of this database is another one (%s).', v_file.id, v_tenant.subdomain));
+      perform core.fail('conflict', format('School %s of this database is a different school (%s).',
+        v_file.id, v_tenant.subdomain));
     elsif v_tenant.status <> 'deleted' or v_tenant.schema_version > 0 then
-      perform core.fail('conflict', format('School %s (%s) is in this database and was not purged.', v_file.id, v_tenant.subdomain));
-    elsif to_regnamespace(v_schema) is not null then
-      perform core.fail('conflict', format('The removal of school %s (%s) has not finished; the job purge_tenants finishes it.', v_file.id, v_tenant.subdomain));
+      perform core.fail('conflict', format('School %s (%s) is in this database and was not purged.',
+        v_file.id, v_tenant.subdomain));
+    elsif to_regnamespace('tenant_' || v_file.id) is not null then
+      perform core.fail('conflict', format(
+        'School %s (%s) is still being purged. Try again when the job purge_tenants has finished.',
+        v_file.id, v_tenant.subdomain));
     end if;
-    update platform.tenant t set status = case when t.suspended_at is null then 'active' else 'suspended' end, deleted_at = null where t.id = v_file.id;
+    update platform.tenant t set status = v_status, deleted_at = null where t.id = v_file.id;
   else
     if exists (select from platform.tenant t where t.subdomain = v_file.subdomain) then
-      perform core.fail('conflict', format('The subdomain %s belongs to another school of this database.', v_file.subdomain));
+      perform core.fail('conflict', format('Another school of this database has the subdomain %s.', v_file.subdomain));
     end if;
     v_file.plan_id := (select p.id from platform.plan p where lower(p.name) = lower(p_header ->> 'plan'));
     if v_file.plan_id is null then
@@ -124,24 +169,43 @@ begin
     v_tenant := v_file;
     v_tenant.schema_version := 0;
     v_tenant.deleted_at := null;
-    v_tenant.status := case when v_file.suspended_at is null then 'active' else 'suspended' end;
+    v_tenant.status := v_status;
     insert into platform.tenant select (v_tenant).*;
     insert into platform.subscription
-      select s.* from jsonb_populate_record(null::platform.subscription, nullif(p_header -> 'subscription', 'null')
+      select s.*
+      from jsonb_populate_record(null::platform.subscription, nullif(p_header -> 'subscription', 'null')
         || jsonb_build_object('id', nextval('platform.subscription_id_seq'), 'plan_id', v_file.plan_id)) s
       where s.tenant_id = v_file.id;
   end if;
+end $$;
+comment on function core.archive_insert_school is
+  'Inserts the school of a file and its subscription, or restores the row of the purged school. Raises conflict if '
+  'the id or the subdomain belongs to another school, the school is not purged, the file is newer than this service, '
+  'or its plan does not exist.';
 
+create function core.archive_begin(p_header jsonb) returns table (name text, statement text)
+  language plpgsql set search_path = pg_catalog, pg_temp as $$
+declare
+  v_file platform.tenant := core.archive_school(p_header);
+  v_schema text := 'tenant_' || v_file.id;
+  v_table record;
+  v_constraint record;
+begin
+  perform pg_advisory_xact_lock(core.tenant_lock_key(v_file.id));
+  perform core.archive_insert_school(p_header);
   perform core.tenant_migrate(v_file.id, v_file.schema_version);
   perform core.enter_tenant(v_file.id); -- until the transaction ends
-  if p_header -> 'tables' is distinct from
-     (select jsonb_agg(jsonb_build_object('name', a.name, 'columns', a.columns) order by a.place) from core.archive_tables(v_file.id) a) then
-    perform core.fail('conflict', format('The tables of the file are not those of version %s as this service knows it.', v_file.schema_version));
+  if p_header -> 'tables' is distinct from (
+    select jsonb_agg(jsonb_build_object('name', a.name, 'columns', a.columns) order by a.place)
+    from core.archive_tables(v_file.id) a
+  ) then
+    perform core.fail('conflict', format(
+      'The tables of the file differ from those of schema version %s in this service.', v_file.schema_version));
   end if;
   for v_table in select a.name from core.archive_tables(v_file.id) a loop
     execute format('alter table %I.%I disable trigger user', v_schema, v_table.name);
   end loop;
-  -- Foreign keys that no order of tables can satisfy wait for the end; archive_end reads which they are.
+  -- Foreign keys within a cycle of tables are checked at the end only. archive_end reads this setting to restore them.
   perform set_config('app.archive_waiting', '{}', true);
   for v_constraint in
     select k.oid, k.conname, k.conrelid::regclass as on_table
@@ -150,24 +214,37 @@ begin
     join core.archive_tables(v_file.id) b on to_regclass(format('%I.%I', v_schema, b.name)) = k.confrelid
     where k.contype = 'f' and b.place >= a.place and not k.condeferrable
   loop
-    execute format('alter table %s alter constraint %I deferrable initially deferred', v_constraint.on_table, v_constraint.conname);
-    perform set_config('app.archive_waiting', (current_setting('app.archive_waiting')::oid[] || v_constraint.oid)::text, true);
+    execute format('alter table %s alter constraint %I deferrable initially deferred',
+      v_constraint.on_table, v_constraint.conname);
+    perform set_config('app.archive_waiting',
+      (current_setting('app.archive_waiting')::oid[] || v_constraint.oid)::text, true);
   end loop;
   set constraints all deferred;
-  -- What migrations put there is in the file as well, as it was last.
-  execute (select 'truncate ' || string_agg(format('%I.%I', v_schema, a.name), ', ') from core.archive_tables(v_file.id) a);
+  -- Migrations insert rows too. The file has the current state of those rows.
+  execute (
+    select 'truncate ' || string_agg(format('%I.%I', v_schema, a.name), ', ') from core.archive_tables(v_file.id) a);
   return query
     select a.name, format('insert into %I.%I (%s) select %s from json_to_recordset($1) r (%s)', v_schema, a.name,
       string_agg(quote_ident(c ->> 'name'), ', '),
-      string_agg(format(case when c ->> 'type' = 'bytea' then $sql$decode(%1$I, 'base64')$sql$ when c ->> 'type' in ('json', 'jsonb') then '%1$I::%2$s' else '%1$I' end,
-                        c ->> 'name', c ->> 'type'), ', '),
-      string_agg(format('%I %s', c ->> 'name', case when c ->> 'type' in ('bytea', 'json', 'jsonb') then 'text' else c ->> 'type' end), ', '))
-    from core.archive_tables(v_file.id) a cross join jsonb_array_elements(a.columns) c
+      string_agg(format(
+        case
+          when c ->> 'type' = 'bytea' then $sql$decode(%1$I, 'base64')$sql$
+          when c ->> 'type' in ('json', 'jsonb') then '%1$I::%2$s'
+          else '%1$I'
+        end,
+        c ->> 'name', c ->> 'type'), ', '),
+      string_agg(format('%I %s',
+        c ->> 'name',
+        case when c ->> 'type' in ('bytea', 'json', 'jsonb') then 'text' else c ->> 'type' end), ', '))
+    from core.archive_tables(v_file.id) a
+    cross join jsonb_array_elements(a.columns) c
     group by a.name;
 end $$;
-comment on function core.archive_begin is 'Makes room for the school of a file; answers the statement that loads rows into each table.';
+comment on function core.archive_begin is
+  'Begins the import of a school: inserts the school, creates its schema in the version of the file, switches '
+  'triggers off. Returns for each table the statement that inserts rows, from a JSON array of the `row` values of the '
+  'lines. Raises conflict as core.archive_insert_school does.';
 
--- After the rows of a file: sequences, foreign keys, triggers, the migrations and permissions since; audited.
 create function core.archive_end(p_header jsonb, p_sequences jsonb) returns void
   language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
@@ -179,15 +256,22 @@ begin
   perform set_config('app.actor_email', 'command line', true);
   perform setval(format('%I.%I', v_schema, s.sequence)::regclass, s.last_value, s.is_called)
     from jsonb_to_recordset(p_sequences) s (sequence text, last_value bigint, is_called boolean);
-  -- A file may say less than it holds: no number is given twice.
-  for v_table in select a.name, pg_get_serial_sequence(format('%I.%I', v_schema, a.name), 'id') as sequence from core.archive_tables(v_file.id) a
-                 where a.columns @> '[{"name": "id", "type": "bigint"}]' loop
-    execute format('select setval(%1$L, greatest(s.last_value, t.id), s.is_called or t.id is not null) from %1$s s, (select max(id) as id from %2$I.%3$I) t',
-      v_table.sequence, v_schema, v_table.name);
+  -- A sequence in the file may be behind the rows in the file. No id may be assigned twice.
+  for v_table in
+    select a.name, pg_get_serial_sequence(format('%I.%I', v_schema, a.name), 'id') as sequence
+    from core.archive_tables(v_file.id) a
+    where a.columns @> '[{"name": "id", "type": "bigint"}]'
+  loop
+    execute format($sql$
+      select setval(%1$L, greatest(s.last_value, t.id), s.is_called or t.id is not null)
+      from %1$s s, (select max(id) as id from %2$I.%3$I) t
+      $sql$, v_table.sequence, v_schema, v_table.name);
   end loop;
   set constraints all immediate;
   for v_constraint in
-    select k.conname, k.conrelid::regclass as on_table from pg_constraint k where k.oid = any (current_setting('app.archive_waiting')::oid[])
+    select k.conname, k.conrelid::regclass as on_table
+    from pg_constraint k
+    where k.oid = any (current_setting('app.archive_waiting')::oid[])
   loop
     execute format('alter table %s alter constraint %I not deferrable', v_constraint.on_table, v_constraint.conname);
   end loop;
@@ -198,27 +282,33 @@ begin
   perform core.tenant_migrate(v_file.id);
   insert into platform.tenant_usage (tenant_id, students, teachers, classes)
     select v_file.id, size.* from core.tenant_size(v_file.id) size
-    on conflict (tenant_id) do update set students = excluded.students, teachers = excluded.teachers, classes = excluded.classes;
+    on conflict (tenant_id) do update
+      set students = excluded.students, teachers = excluded.teachers, classes = excluded.classes;
   if v_file.seeded_permission_id < (select max(id) from core.permission) then
     perform core.tenant_seed(v_file.id);
   end if;
   perform setval('platform.tenant_id_seq', greatest(v_file.id, last_value)) from platform.tenant_id_seq;
-  perform core.audit('tenant.import', 'tenant', v_file.id, v_file.id, core.diff(null, jsonb_build_object('exported_at', p_header -> 'exported_at')));
+  perform core.audit('tenant.import', 'tenant', v_file.id, v_file.id,
+    core.diff(null, jsonb_build_object('exported_at', p_header -> 'exported_at')));
 end $$;
-comment on function core.archive_end is 'Finishes the import of a school: sequences, foreign keys, triggers, migrations since, the audit entry.';
+comment on function core.archive_end is
+  'Completes the import of a school after its rows: sets the sequences, checks the foreign keys, switches triggers '
+  'on, runs newer migrations, grants newer permissions, writes the audit entry.';
 
--- Schools that were deleted at least p_days ago and still have a schema. is_exported: only its removal is left to do.
--- Security definer, since the worker reads no table of the platform.
 create function core.purge_due(p_days integer) returns table (id bigint, subdomain text, is_exported boolean)
   language sql stable security definer set search_path = pg_catalog, pg_temp as $$
-  select t.id, t.subdomain, t.schema_version = 0 from platform.tenant t
-  where t.status = 'deleted' and t.deleted_at <= now() - make_interval(days => p_days) and to_regnamespace('tenant_' || t.id) is not null
+  select t.id, t.subdomain, t.schema_version = 0
+  from platform.tenant t
+  where t.status = 'deleted'
+    and t.deleted_at <= now() - make_interval(days => p_days)
+    and to_regnamespace('tenant_' || t.id) is not null
   order by t.id
 $$;
-comment on function core.purge_due is 'Schools that were deleted at least so many days ago and still have a schema.';
+comment on function core.purge_due is
+  'The schools that were deleted at least p_days ago and still have a schema. is_exported: the file is written and '
+  'the school marked as purged, only its schema must still be dropped. Security definer, since the worker may read no '
+  'table of the platform.';
 
--- core.archive_open for the worker: only for a school that is due, else no cursor. Security definer, since the worker
--- reads no school.
 create function core.purge_open(p_tenant_id bigint, p_days integer) returns table (name text, at_a_time integer)
   language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
@@ -226,29 +316,34 @@ begin
     return query select o.name, o.at_a_time from core.archive_open(p_tenant_id) o;
   end if;
 end $$;
-comment on function core.purge_open is 'Opens the cursors of a school''s file for the worker, when that school is due.';
+comment on function core.purge_open is
+  'core.archive_open for the worker: opens the cursors only if the school is due for its purge. Security definer, '
+  'since the worker may read no school.';
 
--- The point of no return of a school whose file is written: no restoring from here on, its sessions and links gone, with
--- the audit entry. Answers false, and does nothing, when it was restored meanwhile. Security definer: see purge_due.
 create function core.purge_mark(p_tenant_id bigint, p_days integer, p_file text) returns boolean
   language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
   perform set_config('app.actor_email', 'worker', true);
-  update platform.tenant set schema_version = 0, seeded_permission_id = 0
-    where id = p_tenant_id and status = 'deleted' and deleted_at <= now() - make_interval(days => p_days) and schema_version > 0;
+  update platform.tenant
+    set schema_version = 0, seeded_permission_id = 0
+    where id = p_tenant_id
+      and status = 'deleted'
+      and deleted_at <= now() - make_interval(days => p_days)
+      and schema_version > 0;
   if not found then
     return false;
   end if;
   delete from platform.session where tenant_id = p_tenant_id;
   delete from platform.one_time_token where tenant_id = p_tenant_id;
-  perform core.audit('tenant.purge', 'tenant', p_tenant_id, p_tenant_id, core.diff(null, jsonb_build_object('file', p_file)));
+  perform core.audit('tenant.purge', 'tenant', p_tenant_id, p_tenant_id,
+    core.diff(null, jsonb_build_object('file', p_file)));
   return true;
 end $$;
-comment on function core.purge_mark is 'Marks a school as purged, once its file is written; false when it was restored meanwhile.';
+comment on function core.purge_mark is
+  'Marks a school as purged once its file is written, deletes its sessions and one-time tokens, and writes the audit '
+  'entry. From here on the school can no longer be restored, only imported. Returns false and does nothing if it was '
+  'restored meanwhile. Security definer: see core.purge_due.';
 
--- Drops twenty tables of a marked school, and in the end its schema; answers whether there is more to do. Some at a time,
--- each time in a transaction of its own, since every table, index and sequence takes a lock. Nothing outside the schema
--- goes with a table: what refers to it makes this fail. Security definer: see purge_due.
 create function core.purge_drop(p_tenant_id bigint) returns boolean
   language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
@@ -258,13 +353,18 @@ begin
   if not exists (select from platform.tenant where id = p_tenant_id and status = 'deleted' and schema_version = 0) then
     perform core.fail('invalid_state', format('School %s is not marked as purged.', p_tenant_id));
   end if;
-  select string_agg(format('%I.%I', v_schema, last.name), ', ') into v_tables
+  select string_agg(format('%I.%I', v_schema, last.name), ', ')
+    into v_tables
     from (select a.name from core.archive_tables(p_tenant_id) a order by a.place desc limit 20) last;
   if v_tables is null then
     execute format('drop schema if exists %I cascade', v_schema);
     return false;
   end if;
+  -- Without cascade: a foreign key from outside of the schema makes this fail instead of being dropped.
   execute 'drop table ' || v_tables;
   return true;
 end $$;
-comment on function core.purge_drop is 'Drops some tables of a purged school, in the end its schema; answers whether there is more to do.';
+comment on function core.purge_drop is
+  'Drops twenty tables of a purged school, or the schema if no table is left; returns whether there is more to drop. '
+  'Each call is a transaction of its own, because every table, index and sequence takes a lock. Security definer: see '
+  'core.purge_due.';

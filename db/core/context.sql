@@ -1,4 +1,4 @@
--- Who asks: settings that the dispatcher made for this transaction. Policies and functions read only these.
+-- The context of a request: settings of the transaction, set by the dispatcher. Policies and functions read only these.
 
 create function core.tenant_id() returns bigint language sql stable
   return nullif(current_setting('app.tenant_id', true), '')::bigint;
@@ -14,23 +14,23 @@ comment on function core.session_id is 'The session of this request; null when n
 
 create function core.impersonator(out id bigint, out email text) language sql stable
   return (nullif(current_setting('app.impersonator_id', true), '')::bigint, nullif(current_setting('app.impersonator_email', true), ''));
-comment on function core.impersonator is 'The operator who acts for the user of this request; nulls where users act for themselves.';
+comment on function core.impersonator is 'The operator who impersonates the user of this request; nulls without impersonation.';
 
 create function core.teacher_id() returns bigint language sql stable
   return nullif(current_setting('app.teacher_id', true), '')::bigint;
-comment on function core.teacher_id is 'The teacher behind the user of this request, where they reach less than the whole school; else null.';
+comment on function core.teacher_id is 'The teacher record of the user of this request if the scope is less than the whole school; else null.';
 
 create function core.student_id() returns bigint language sql stable
   return nullif(current_setting('app.student_id', true), '')::bigint;
-comment on function core.student_id is 'The student behind the user of this request; null without one.';
+comment on function core.student_id is 'The student record of the user of this request; null without one.';
 
 create function core.reaches_whole_school() returns boolean language sql stable
   return coalesce(current_setting('app.scope', true) = 'all', false);
-comment on function core.reaches_whole_school is 'Whether the user of this request reaches all of the school.';
+comment on function core.reaches_whole_school is 'Whether the scope of this request is the whole school.';
 
 create function core.reaches_teacher(p_teacher_id bigint) returns boolean language sql stable
   return core.reaches_whole_school() or coalesce(p_teacher_id = core.teacher_id(), false);
-comment on function core.reaches_teacher is 'Whether the user of this request may see what is private to a teacher: everybody''s with a permission of their own, else one''s own.';
+comment on function core.reaches_teacher is 'Whether private data of a teacher are within the scope of this request: the whole school, or the user''s own record.';
 
 create function core.permissions() returns text[] language sql stable
   return coalesce(nullif(current_setting('app.permissions', true), ''), '{}')::text[];
@@ -38,20 +38,20 @@ comment on function core.permissions is 'The permissions of the user of this req
 
 create function core.has_permission(p_permission text) returns boolean language sql stable
   return coalesce(p_permission = any (core.permissions()), false);
-comment on function core.has_permission is 'Whether the user of this request has a permission; false for an unknown user.';
+comment on function core.has_permission is 'Whether the user of this request has a permission; false without a login.';
 
 create function core.has_permission_for_all(p_permission text) returns boolean language sql stable
   return coalesce(p_permission = any (nullif(current_setting('app.wide_permissions', true), '')::text[]), false);
-comment on function core.has_permission_for_all is 'Whether the user of this request has a permission for the whole school: from a role besides teacher and student.';
+comment on function core.has_permission_for_all is 'Whether the user of this request has a permission for the whole school: from a role other than teacher and student.';
 
 create function core.time_zone() returns text language sql stable
   return coalesce(nullif(current_setting('app.time_zone', true), ''), 'UTC');
 comment on function core.time_zone is 'The time zone of the school.';
 
--- The next three become part of the statement that calls them: they keep no list from its index, and are not called row by row.
+-- Postgres inlines the next three functions, so that queries with them can use indexes.
 create function core.day_at_school(p_moment timestamptz) returns date language sql stable
   return (p_moment at time zone core.time_zone())::date;
-comment on function core.day_at_school is 'The day that a moment is where the school is.';
+comment on function core.day_at_school is 'The date of a timestamp in the time zone of the school.';
 
 create function core.today() returns date language sql stable
   return core.day_at_school(now());
@@ -59,9 +59,8 @@ comment on function core.today is 'Today in the time zone of the school.';
 
 create function core.day_begins(p_day date) returns timestamptz language sql stable
   return p_day::timestamp at time zone core.time_zone();
-comment on function core.day_begins is 'When a day begins where the school is.';
+comment on function core.day_begins is 'The start of a day in the time zone of the school.';
 
--- Raises an error of the registry. p_details: [{path, message}] for a validation error.
 create function core.fail(p_error text, p_message text, p_details json default null) returns void language plpgsql stable as $$
 begin
   raise exception using
@@ -69,14 +68,12 @@ begin
     message = p_message,
     detail = coalesce(p_details::text, '');
 end $$;
-comment on function core.fail is 'Raises an error of the registry (core.error) with a message for people.';
+comment on function core.fail is 'Raises an error of core.error with a message for the client. p_details: [{path, message}] for field errors.';
 
--- Refuses one field of the request.
 create function core.refuse_field(p_error text, p_path text, p_message text) returns void language sql stable
   return core.fail(p_error, p_message, json_build_array(json_build_object('path', p_path, 'message', p_message)));
-comment on function core.refuse_field is 'Raises an error of the registry that names the field at fault.';
+comment on function core.refuse_field is 'Raises an error of core.error for one field of the request.';
 
--- What changed between two versions of a record: {field: {before, after}}, without timestamps.
 create function core.diff(p_before jsonb, p_after jsonb) returns jsonb language sql immutable
   return (
     select coalesce(jsonb_object_agg(coalesce(b.key, a.key), jsonb_build_object('before', b.value, 'after', a.value)), '{}')
@@ -84,10 +81,10 @@ create function core.diff(p_before jsonb, p_after jsonb) returns jsonb language 
     full join jsonb_each(coalesce(p_after, '{}')) a on a.key = b.key
     where b.value is distinct from a.value and coalesce(b.key, a.key) not in ('created_at', 'updated_at')
   );
-comment on function core.diff is 'What changed between two versions of a record: {field: {before, after}}.';
+comment on function core.diff is 'The changes between two versions of a record, without timestamps: {field: {before, after}}.';
 
--- Writes the audit trail, in the transaction of the change. Security definer, since no role may write that table otherwise.
--- A number in it is an operator's; a user of a school is named by e-mail. Where an operator acts for a user it has both.
+-- Security definer, because no role may write the table. An actor with an id is an operator; users of a school have
+-- only an email. An impersonation has both.
 create function core.audit(p_action text, p_target_type text, p_target_id bigint, p_tenant_id bigint, p_changes jsonb) returns void
   language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
@@ -100,10 +97,10 @@ begin
   from core.impersonator() i;
   perform set_config('app.audited', 'yes', true);
 end $$;
-comment on function core.audit is 'Writes one entry of the audit trail.';
+comment on function core.audit is 'Adds an entry to the audit trail, in the transaction of the change.';
 
--- Queues jobs in the transaction of the change. Security definer, since no role of a request may touch the queue;
--- the tenant comes from the context and the key is the tenant's own. Deliveries give way to what somebody waits for, a link to log in.
+-- Security definer, because request roles have no access to the queue. The tenant comes from the context and is part
+-- of the job key. Deliveries have a lower priority than emails that a user waits for, like login links.
 create function core.enqueue_all(p_task text, p_payloads jsonb[], p_key text default null, p_run_at timestamptz default null) returns void
   language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
@@ -115,24 +112,20 @@ begin
             't' || coalesce(core.tenant_id()::text, '0') || ':' || p_task || ':' || p_key, case p_task when 'deliver' then 10 end, null)::graphile_worker.job_spec
     from unnest(p_payloads) payload));
 end $$;
-comment on function core.enqueue_all is 'Queues jobs of one kind for the worker, in the transaction of the change.';
+comment on function core.enqueue_all is 'Queues jobs of one task in this transaction.';
 
--- Queues one job.
 create function core.enqueue(p_task text, p_payload jsonb, p_key text default null, p_run_at timestamptz default null) returns void language sql
   return core.enqueue_all(p_task, array[p_payload], p_key, p_run_at);
-comment on function core.enqueue is 'Queues a job for the worker, in the transaction of the change.';
+comment on function core.enqueue is 'Queues a job in this transaction.';
 
--- Refuses who reaches less than the whole school: forbidden.
 create function core.require_whole_school() returns void language plpgsql stable as $$
 begin
   if not core.reaches_whole_school() then
-    perform core.fail('forbidden', 'These are figures of the whole school.');
+    perform core.fail('forbidden', 'Figures of the whole school are not available to you.');
   end if;
 end $$;
-comment on function core.require_whole_school is 'Raises forbidden for who reaches less than the whole school.';
+comment on function core.require_whole_school is 'Raises forbidden if the scope of this request is less than the whole school.';
 
--- Lets what follows reach all of the school, where its rules are about more than the user reaches (and where p_if says so): what such
--- a function answers must tell them no more than they may know. Answers the reach before, for core.restore_scope.
 create function core.widen_scope(p_if boolean default true) returns text language plpgsql as $$
 declare
   v_scope text := coalesce(current_setting('app.scope', true), '');
@@ -142,25 +135,23 @@ begin
   end if;
   return v_scope;
 end $$;
-comment on function core.widen_scope is 'Lets what follows reach all of the school; answers the reach before.';
+comment on function core.widen_scope is 'Widens the scope to the whole school if p_if; returns the previous one. Callers must not reveal rows outside it.';
 
 create function core.restore_scope(p_scope text) returns void language sql as $$
   select set_config('app.scope', p_scope, true);
 $$;
-comment on function core.restore_scope is 'Goes back to the reach that core.widen_scope answered.';
+comment on function core.restore_scope is 'Restores the scope that core.widen_scope returned.';
 
--- Who teaches what in which class: class teachers, teachers of class subjects, other teachers of a class, who is in its
--- timetable.
 create function core.class_staff() returns table (class_id bigint, teacher_id bigint, is_class_teacher boolean, subject text) language sql stable as $$
   select id, class_teacher_id, true, null from class where class_teacher_id is not null
   union all select cs.class_id, cs.teacher_id, false, s.name from class_subject cs join subject s on s.id = cs.subject_id where cs.teacher_id is not null
   union all select ct.class_id, ct.teacher_id, false, ct.subject from teaching_assignment ct
   union all select ts.class_id, ts.teacher_id, false, s.name from timetable_slot ts join subject s on s.id = ts.subject_id where ts.teacher_id is not null;
 $$;
-comment on function core.class_staff is 'Who teaches what in which class, a row or more for each teacher, class and subject.';
+comment on function core.class_staff is 'The teachers of each class: class teachers, subject teachers, other assignments, and teachers in the timetable.';
 
--- Which teachers are away on which day, by leaves that are approved. Whoever sees a lesson is to see that its teacher is not
--- there; the leave itself, its kind and its reason, stays private to who reaches it: the row policy is lifted for this query alone.
+-- Users who see a lesson may see that its teacher is absent, but not the kind and reason of the leave. So the scope is
+-- widened for this query only.
 create function core.teachers_on_leave(p_from date, p_to date) returns table (date date, teacher_id bigint) language plpgsql stable rows 10 as $$
 declare
   v_scope text := core.widen_scope();
@@ -172,4 +163,4 @@ begin
     where l.status = 'approved' and daterange(l.start_date, l.end_date, '[]') && daterange(p_from, p_to, '[]');
   perform core.restore_scope(v_scope);
 end $$;
-comment on function core.teachers_on_leave is 'The days and teachers of approved leaves, and nothing else of them.';
+comment on function core.teachers_on_leave is 'The days and teachers of approved leaves, without kind and reason.';

@@ -1,20 +1,22 @@
--- What the job `deliver` needs of the database: what is still to go out, and a word for each result.
+-- Database functions of the job `deliver`: read the pending deliveries, store the result of each.
 
--- What of a range (of p_only alone, where given) is pending: {school, sender_name, is_quiet, unconfigured, deliveries: [...]}; in quiet hours all of it
--- is to wait (core.deliver_again). Drops, with its reason, what is
--- not to go out any more: of a school that is closed or has no notifications any more, by a channel that operators have closed, to who can't log in any more, to a device that
--- was removed or has gone to somebody else since, and to devices of other platforms than p_platforms, which the worker has no way to
--- (unconfigured counts these). Null where there is no such school any more.
-create function core.deliveries_pending(p_tenant_id bigint, p_from_id bigint, p_to_id bigint, p_only bigint[], p_platforms text[]) returns json
+create function core.deliveries_pending(
+    p_tenant_id bigint, p_from_id bigint, p_to_id bigint, p_only bigint[], p_platforms text[]) returns json
   language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
   v_tenant record;
   v_before text[];
   v_answer json;
 begin
-  select t.name, t.status, s.push, s.email, s.sender_name, core.quiet_until(s.quiet_from, s.quiet_until, t.time_zone, now()) is not null as is_quiet,
-      'notifications' = any (core.enabled_features(p.features, t.feature_flags)) as has_feature into v_tenant
-    from platform.tenant t join platform.plan p on p.id = t.plan_id cross join platform.notification_setting s where t.id = p_tenant_id;
+  select
+      t.name, t.status, s.push, s.email, s.sender_name,
+      core.quiet_hours_end(s.quiet_from, s.quiet_until, t.time_zone, now()) is not null as is_quiet,
+      'notifications' = any (core.enabled_features(p.features, t.feature_flags)) as has_feature
+    into v_tenant
+    from platform.tenant t
+    join platform.plan p on p.id = t.plan_id
+    cross join platform.notification_setting s
+    where t.id = p_tenant_id;
   if v_tenant is null or to_regclass(format('tenant_%s.notification_delivery', p_tenant_id)) is null then
     return null;
   end if;
@@ -23,58 +25,92 @@ begin
     select d.*, v.token, v.platform,
       case
         when v_tenant.status <> 'active' then 'school_closed'
-        when not v_tenant.has_feature and not core.is_mandatory((select n.type from notification n where n.id = d.notification_id)) then 'feature_off'
+        when not v_tenant.has_feature
+          and not core.is_mandatory((select n.type from notification n where n.id = d.notification_id))
+          then 'feature_off'
         when not case d.channel when 'push' then v_tenant.push else v_tenant.email end then 'channel_off'
-        when d.user_id is not null and not exists (select from user_account u where u.id = d.user_id and u.is_active and u.deleted_at is null) then 'user_inactive'
+        when d.user_id is not null
+          and not exists (select from user_account u where u.id = d.user_id and u.is_active and u.deleted_at is null)
+          then 'user_inactive'
         when d.channel = 'push' and v.id is null then 'device_removed'
         when d.channel = 'push' and v.platform <> all (p_platforms) then 'push_not_configured'
-      end as why_not
+      end as drop_reason
     from notification_delivery d
     left join device v on v.id = d.device_id and v.user_id = d.user_id
-    where d.id between p_from_id and p_to_id and d.status = 'pending' and (p_only is null or d.id = any (p_only))
+    where d.id between p_from_id and p_to_id
+      and d.status = 'pending'
+      and (p_only is null or d.id = any (p_only))
   ), dropped as (
-    update notification_delivery d set status = 'dropped', reason = p.why_not from pending p where p.id = d.id and p.why_not is not null
+    update notification_delivery d
+      set status = 'dropped', reason = p.drop_reason
+      from pending p
+      where p.id = d.id and p.drop_reason is not null
   )
-  select json_build_object('school', v_tenant.name, 'sender_name', v_tenant.sender_name, 'is_quiet', v_tenant.is_quiet,
-    'unconfigured', count(*) filter (where why_not = 'push_not_configured'),
-    'deliveries', coalesce(json_agg(json_build_object('id', id, 'notification_id', notification_id, 'channel', channel, 'platform', platform, 'token', token,
-      'address', address, 'name', recipient_name, 'title', title, 'message', message, 'action_url', action_url, 'attempts', attempts) order by id)
-      filter (where why_not is null), '[]')) into v_answer
+  select json_build_object(
+      'school', v_tenant.name,
+      'sender_name', v_tenant.sender_name,
+      'is_quiet', v_tenant.is_quiet,
+      'unconfigured', count(*) filter (where drop_reason = 'push_not_configured'),
+      'deliveries', coalesce(json_agg(json_build_object(
+        'id', id, 'notification_id', notification_id, 'channel', channel, 'platform', platform, 'token', token,
+        'address', address, 'name', recipient_name, 'title', title, 'message', message, 'action_url', action_url,
+        'attempts', attempts) order by id) filter (where drop_reason is null), '[]'))
+    into v_answer
     from pending;
   perform core.leave_tenant(v_before);
   return v_answer;
 end $$;
-comment on function core.deliveries_pending is 'What of a range of deliveries is still to go out; drops what is not to go out any more.';
+comment on function core.deliveries_pending is
+  'The pending deliveries of a range of ids (only those of p_only, if given): {school, sender_name, is_quiet, '
+  'unconfigured, deliveries: [...]}. In quiet hours the worker must postpone all of them (core.replace_deliver_job). '
+  'Drops, with a reason, what must no longer be sent: the school is closed or has lost the feature, operators have '
+  'closed the channel, the user can no longer log in, the device was removed or belongs to another user, or its '
+  'platform is not in p_platforms, those that the worker is configured for (unconfigured counts these). Null if the '
+  'school no longer exists.';
 
--- Writes down what became of one delivery: sent, failed or dropped, or pending when it is tried again. p_is_gone: the push service knows
--- the device no longer, so it is removed.
-create function core.delivery_done(p_tenant_id bigint, p_id bigint, p_status text, p_reason text, p_is_gone boolean) returns void
+create function core.delivery_save_result(
+    p_tenant_id bigint, p_id bigint, p_status text, p_reason text, p_is_gone boolean) returns void
   language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
   v_before text[] := core.enter_tenant(p_tenant_id);
 begin
-  -- Before the delivery, which then forgets it: a user's transaction takes them in that order too.
+  -- The device is locked before the delivery that refers to it, in the same order as when a user removes a device.
   if p_is_gone then
     delete from device v using notification_delivery d where d.id = p_id and v.id = d.device_id;
   end if;
-  update notification_delivery set status = p_status, reason = p_reason, attempts = attempts + 1, sent_at = case when p_status = 'sent' then clock_timestamp() end
+  update notification_delivery
+    set status = p_status,
+      reason = p_reason,
+      attempts = attempts + 1,
+      sent_at = case when p_status = 'sent' then clock_timestamp() end
     where id = p_id and status = 'pending';
   perform core.leave_tenant(v_before);
 end $$;
-comment on function core.delivery_done is 'Writes down what became of one delivery; removes a device that is gone.';
+comment on function core.delivery_save_result is
+  'Stores the result of one attempt: sent, failed or dropped, or pending if it will be retried. With p_is_gone it '
+  'also removes the device, because the push service no longer knows it.';
 
--- Puts jobs for what remains ([{from_id, to_id, only, run_at}]) in the place of a job that is under way, in one transaction: a crash leaves
--- either that one or these, so that no delivery is in two jobs. What would be due in quiet hours waits for their end.
-create function core.deliver_again(p_job_id bigint, p_tenant_id bigint, p_jobs jsonb) returns void
+create function core.replace_deliver_job(p_job_id bigint, p_tenant_id bigint, p_jobs jsonb) returns void
   language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
-  delete from graphile_worker._private_jobs j using graphile_worker._private_tasks t where j.id = p_job_id and t.id = j.task_id and t.identifier = 'deliver';
+  delete from graphile_worker._private_jobs j
+    using graphile_worker._private_tasks t
+    where j.id = p_job_id and t.id = j.task_id and t.identifier = 'deliver';
   if found then
     perform graphile_worker.add_jobs(array(
-      select ('deliver', (to_jsonb(j) - 'run_at' || jsonb_build_object('tenant_id', p_tenant_id))::json, null,
-        coalesce(core.quiet_until(s.quiet_from, s.quiet_until, t.time_zone, j.run_at), j.run_at), 10, null, 10, null)::graphile_worker.job_spec
+      select (
+        'deliver',
+        (to_jsonb(j) - 'run_at' || jsonb_build_object('tenant_id', p_tenant_id))::json,
+        null,
+        coalesce(core.quiet_hours_end(s.quiet_from, s.quiet_until, t.time_zone, j.run_at), j.run_at),
+        10, null, 10, null
+      )::graphile_worker.job_spec
       from jsonb_to_recordset(p_jobs) j (from_id bigint, to_id bigint, "only" bigint[], run_at timestamptz)
-      cross join platform.notification_setting s join platform.tenant t on t.id = p_tenant_id));
+      cross join platform.notification_setting s
+      join platform.tenant t on t.id = p_tenant_id));
   end if;
 end $$;
-comment on function core.deliver_again is 'Puts jobs for what remains of a range in the place of the job that is under way.';
+comment on function core.replace_deliver_job is
+  'Replaces a running job `deliver` by jobs for the deliveries that it could not send: [{from_id, to_id, only, '
+  'run_at}]. Both happen in one transaction, so that after a crash no delivery is in two jobs. Jobs that would run in '
+  'quiet hours run at the end of the quiet hours.';

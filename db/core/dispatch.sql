@@ -1,33 +1,37 @@
--- The dispatcher: one statement per request. `core.call` is all that the API process may execute.
+-- The dispatcher. Every request is one call of core.call, which runs the operation in its own transaction.
 
--- The features of a school: its plan's, overridden by its own flags.
 create function core.enabled_features(p_plan_features text[], p_flags jsonb) returns text[] language sql immutable
   return (
     select coalesce(array_agg(feature order by feature), '{}')
     from (select unnest(p_plan_features) union select jsonb_object_keys(p_flags)) f (feature)
     where coalesce((p_flags ->> feature)::boolean, true)
   );
-comment on function core.enabled_features is 'The features of a plan, overridden by a school''s flags.';
+comment on function core.enabled_features is
+  'The features of a school: those of its plan, overridden by the flags of the school.';
 
--- Names that no school can have, since hosts of the service itself are called so: such a host names no school.
 create function core.is_reserved_subdomain(p_name text) returns boolean language sql immutable
-  return p_name = any ('{www,api,app,admin,console,platform,mail,smtp,ftp,static,assets,cdn,docs,help,support,status,health,graphql,metrics,login,auth,localhost,test}');
-comment on function core.is_reserved_subdomain is 'Whether hosts of the service itself may be called so.';
+  return p_name = any ('{www,api,app,admin,console,platform,mail,smtp,ftp,static,assets,cdn,docs,help,support,status,
+    health,graphql,metrics,login,auth,localhost,test}');
+comment on function core.is_reserved_subdomain is 
+  'Whether the name is reserved for hosts of the service. No school can have it, and such a host names no school.';
 
--- Which school a request without a session means: by the body, else by header or host. Raises when it is not to be found.
 create function core.resolve_tenant(p jsonb, p_context jsonb) returns bigint
   language plpgsql stable security definer set search_path = pg_catalog, pg_temp as $$
 declare
   v_ids bigint[];
 begin
   if coalesce(p ->> 'tenant_id', p ->> 'subdomain', p_context ->> 'tenant_id', p_context ->> 'subdomain') is null then
-    perform core.refuse_field('validation_error', 'tenant_id', 'Say which school you mean: tenant_id or subdomain.');
+    perform core.refuse_field('validation_error', 'tenant_id', 'Name the school: send tenant_id or subdomain.');
   end if;
   select array_agg(distinct coalesce((
     select t.id from platform.tenant t
-    where case when named.by_id then t.id = named.value::bigint else t.subdomain = named.value end and t.status <> 'deleted'), 0))
+    where case when named.by_id then t.id = named.value::bigint else t.subdomain = named.value end
+      and t.status <> 'deleted'), 0))
   into v_ids
-  from (values (true, p ->> 'tenant_id'), (false, lower(p ->> 'subdomain')), (true, p_context ->> 'tenant_id'), (false, p_context ->> 'subdomain')) named (by_id, value)
+  from (values
+      (true, p ->> 'tenant_id'), (false, lower(p ->> 'subdomain')),
+      (true, p_context ->> 'tenant_id'), (false, p_context ->> 'subdomain')
+    ) named (by_id, value)
   where named.value is not null;
   if v_ids[1] = 0 then
     perform core.fail('tenant_not_found', 'There is no such school.');
@@ -36,9 +40,12 @@ begin
   end if;
   return v_ids[1];
 end $$;
+comment on function core.resolve_tenant is
+  'The school of a request without a session, from the body, the header X-Tenant-ID and the host. '
+  'Raises validation_error without any, tenant_not_found, or tenant_mismatch if they differ.';
 
--- Admits a request or refuses it: session, school, permission, role, feature, setup, subscription, in this order, all from
--- one row. Answers the settings to make. Security definer, since only here is the schema platform read for a request.
+-- Checks the session, school, permission, role, feature, setup and subscription, in this order, with as few statements
+-- as possible: every request pays for them. Security definer, because request roles cannot read the schema platform.
 create function core.admit(p_operation text, p_session_id bigint, p jsonb, p_context jsonb,
   out o core.operation, out settings jsonb)
   language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
@@ -48,8 +55,8 @@ declare
   v_tenant_id bigint;
   v_user_id bigint;
   v_is_platform boolean;
-  v_is_missing boolean := false;
-  v_given text[];
+  v_lacks_permission boolean := false;
+  v_relevant text[]; -- the permissions that decide how far the request reaches
   v_feed record;
 begin
   if core.is_reserved_subdomain(p_context ->> 'subdomain') then
@@ -57,7 +64,7 @@ begin
   end if;
   select * into o from core.operation where name = p_operation;
   if o.name is null then
-    raise exception 'No operation is called %.', p_operation;
+    raise exception 'There is no operation %.', p_operation;
   end if;
 
   if o.access = 'public' then
@@ -71,7 +78,7 @@ begin
     select tenant_id, tenant_id is null, user_id into v_tenant_id, v_is_platform, v_user_id from platform.one_time_token
       where hash = sha256(convert_to(p ->> 'token', 'UTF8')) and used_at is null and expires_at > now();
     if not found then
-      perform core.fail('invalid_token', 'This link has expired or was used before. Ask for a new one.');
+      perform core.fail('invalid_token', 'This link has expired or was already used. Request a new one.');
     end if;
   elsif o.access = 'feed' then
     v_session_id := null;
@@ -85,8 +92,8 @@ begin
     end if;
   end if;
 
-  select s.*, t.id as tenant, t.subdomain, t.status as tenant_status, t.time_zone, t.is_setup_complete, t.feature_flags, t.trial_ends_at,
-         t.schema_version, p.features as plan_features, sub.status as subscription_status
+  select s.*, t.id as tenant, t.subdomain, t.status as tenant_status, t.time_zone, t.is_setup_complete, t.feature_flags,
+         t.trial_ends_at, t.schema_version, p.features as plan_features, sub.status as subscription_status
     into v_request
     from (select v_session_id as id) wanted
     left join platform.session s on s.id = wanted.id and s.revoked_at is null and s.expires_at > now()
@@ -97,8 +104,9 @@ begin
   if o.access not in ('public', 'token', 'feed') then
     if v_request.id is null then
       perform core.fail('invalid_token', 'The session has ended. Log in again.');
-    elsif v_request.impersonator_id is not null and not ('admin' = any (v_request.roles) and coalesce((p_context ->> 'is_audited')::boolean, false)) then
-      -- The user is no admin any more, or the request came by a way that leaves no entry (not by core.call_impersonated).
+    elsif v_request.impersonator_id is not null
+        and not ('admin' = any (v_request.roles) and coalesce((p_context ->> 'is_audited')::boolean, false)) then
+      -- The user is no longer an admin, or the request bypasses core.call_impersonated and would leave no audit entry.
       perform core.fail('invalid_token', 'The session has ended. Log in again.');
     end if;
     v_is_platform := v_request.tenant_id is null;
@@ -109,7 +117,7 @@ begin
     elsif o.access = 'analyst' and not (v_is_platform and v_request.roles && '{admin,analyst}') then
       perform core.fail('forbidden', 'This needs a platform operator.');
     elsif o.access = 'tenant' and v_is_platform then
-      perform core.fail('forbidden', 'An operator is not a user of a school.');
+      perform core.fail('forbidden', 'This needs a user of a school. You are logged in as an operator.');
     end if;
   end if;
 
@@ -127,7 +135,7 @@ begin
       perform core.fail('unavailable', 'This school is being migrated. Try again in a moment.');
     end if;
     if o.access = 'feed' then
-      -- As if its owner had logged in just now, and asked for what they made it of.
+      -- Runs with the current permissions of the feed's owner.
       select * into v_feed from core.feed_owner(v_tenant_id, p ->> 'token_hash');
       if v_feed.user_id is null then
         perform core.fail('not_found', 'There is no such calendar.');
@@ -139,29 +147,31 @@ begin
       v_request.roles := (v_feed.rights).roles;
       v_request.student_id := (v_feed.rights).student_id;
       if v_feed.kind in ('class', 'teacher') then
-        select permission, allows_own_rows into o.permission, o.allows_own_rows from core.operation where name = 'schedule_feeds_create';
+        select permission, allows_own_rows into o.permission, o.allows_own_rows
+          from core.operation where name = 'schedule_feeds_create';
       end if;
     end if;
-    v_is_missing := o.permission is not null and not coalesce(o.permission = any (v_request.permissions), false);
-    if v_is_missing and not o.allows_own_rows then
+    v_lacks_permission := o.permission is not null and not coalesce(o.permission = any (v_request.permissions), false);
+    if v_lacks_permission and not o.allows_own_rows then
       perform core.fail('forbidden', format('This needs the permission %s.', o.permission));
     end if;
     if o.role is not null and not coalesce(o.role = any (v_request.roles), false) then
       perform core.fail('forbidden', format('This needs the role %s.', o.role));
     end if;
-    if o.feature is not null and not o.feature = any (core.enabled_features(v_request.plan_features, v_request.feature_flags)) then
+    if o.feature is not null
+        and not o.feature = any (core.enabled_features(v_request.plan_features, v_request.feature_flags)) then
       perform core.fail('feature_disabled', format('The feature %s is not enabled for this school.', o.feature));
     end if;
     if o.needs_setup and not v_request.is_setup_complete then
       perform core.fail('setup_incomplete', 'Complete the setup of the school first.');
     end if;
-    if o.needs_subscription and not coalesce(
-         v_request.subscription_status = 'active' or (v_request.subscription_status = 'trialing' and v_request.trial_ends_at > now()), false) then
+    if o.needs_subscription and not coalesce(v_request.subscription_status = 'active'
+        or (v_request.subscription_status = 'trialing' and v_request.trial_ends_at > now()), false) then
       perform core.fail('subscription_inactive', 'This needs an active subscription.');
     end if;
   end if;
 
-  v_given := case when o.permission is null then v_request.permissions else array[o.permission] end;
+  v_relevant := case when o.permission is null then v_request.permissions else array[o.permission] end;
   settings := jsonb_build_object(
     'search_path', case when v_is_platform then 'platform' else 'tenant_' || v_tenant_id end || ', public, pg_temp',
     'role', case when v_is_platform then 'school_platform' else 'school_tenant' end,
@@ -169,35 +179,41 @@ begin
     'user_id', coalesce(v_user_id::text, ''),
     'session_id', coalesce(v_request.id::text, ''),
     'permissions', coalesce(v_request.permissions, '{}')::text,
-    'wide_permissions', array(select unnest(v_request.permissions) except select unnest(v_request.taught_permissions))::text,
+    'wide_permissions', array(
+      select unnest(v_request.permissions) except select unnest(v_request.taught_permissions))::text,
     'student_id', coalesce(v_request.student_id::text, ''),
-    -- All rows of the school for whom a permission (or, where none is asked for, any) comes from more than the roles student
-    -- and teacher. Without a session log-in and links look one user up.
+    -- All rows of the school, unless the permission (or, if none is needed, every permission) comes only from the roles
+    -- student and teacher. Requests without a session see all rows, because they have to look up their user.
     'scope', case
       when o.access in ('public', 'token') or v_is_platform then 'all'
-      when v_is_missing or v_given <@ v_request.own_permissions then 'own'
-      when v_given <@ v_request.taught_permissions then 'taught'
+      when v_lacks_permission or v_relevant <@ v_request.own_permissions then 'own'
+      when v_relevant <@ v_request.taught_permissions then 'taught'
       else 'all'
     end,
-    'needs_person', v_is_missing,
+    'needs_person', v_lacks_permission,
     'actor_email', coalesce(v_request.email, ''),
     'impersonator_id', coalesce(v_request.impersonator_id::text, ''),
     'impersonator_email', coalesce(v_request.impersonator_email, ''),
     'time_zone', coalesce(v_request.time_zone, 'UTC')
   );
 end $$;
-comment on function core.admit is 'Admits a request or refuses it; answers the operation and the settings to make.';
+comment on function core.admit is 
+  'Admits or refuses a request. Returns the operation and the settings of its transaction.';
 
 -- Runs one operation for one request, in its own transaction.
 --   p_session_id  from the verified access token; null without one
 --   p             path, query and body parameters, validated by the facade
---   p_context     {tenant_id?, subdomain?, request_id, ip, user_agent, if_match?, idempotency_key?, request_hash?, range?, known?, admit_only?, is_audited?}
---   p_content     the bytes of an upload, for an operation that takes some
--- Answers the operation's json as text, the bytes of an operation that gives some, and the version of the record that the
--- operation is about. Not security definer: it must be able
--- to change the role, and loses it with the transaction.
-create function core.call(p_operation text, p_session_id bigint, p jsonb, p_context jsonb, p_content bytea default null,
-  out answer text, out content bytea, out version text)
+--   p_context     {tenant_id?, subdomain?, request_id, ip, user_agent, if_match?, idempotency_key?, request_hash?,
+--                 range?, known?, admit_only?, is_audited?}; see CallContext in src/database/call.ts
+--   p_content     the uploaded bytes, for an operation that takes some
+--   answer        the json of the operation, as text
+--   content       the bytes of a file, for an operation that gives some
+--   version       the version of the record that the operation is about
+--   id            the id in the answer of a write
+-- Not security definer: it has to change the role, which ends with the transaction.
+create function core.call(
+  p_operation text, p_session_id bigint, p jsonb, p_context jsonb, p_content bytea default null,
+  out answer text, out content bytea, out version text, out id bigint)
   language plpgsql as $$
 declare
   v_admitted record;
@@ -219,7 +235,7 @@ begin
     set_config('app.wide_permissions', s ->> 'wide_permissions', true),
     set_config('app.student_id', s ->> 'student_id', true),
     set_config('app.scope', s ->> 'scope', true),
-    set_config('app.is_system', '', true), -- no request is, whatever the connection was used for before
+    set_config('app.is_system', '', true), -- a pooled connection may have run system work before
     set_config('app.actor_email', s ->> 'actor_email', true),
     set_config('app.impersonator_id', s ->> 'impersonator_id', true),
     set_config('app.impersonator_email', s ->> 'impersonator_email', true),
@@ -238,7 +254,8 @@ begin
   if not v_operation.writes then
     perform set_config('transaction_read_only', 'on', true);
     execute format('select api.%I($1)', p_operation) into v_answer using p;
-    if v_operation.content = 'gives' and not coalesce(p_context -> 'known' ?| array['*', format('"%s"', v_answer ->> 'digest')], false) then
+    if v_operation.content = 'gives'
+        and not coalesce(p_context -> 'known' ?| array['*', format('"%s"', v_answer ->> 'digest')], false) then
       content := core.file_content((v_answer ->> 'file_id')::bigint, p_context -> 'range');
     end if;
     answer := v_answer;
@@ -251,14 +268,16 @@ begin
     if v_answer is not null then
       answer := v_answer;
       version := core.version_of(v_operation.record, v_answer);
+      id := substring(v_answer ->> 'id' from '^\d{1,18}$');
       return;
     end if;
   end if;
-  -- Whoever changes a record has it for themselves before anything is read, checked or decided.
+  -- Lock the record before anything is read or checked, so that no other request changes it in between.
   if v_operation.lock_first is not null then
     perform core.record_lock(v_operation.lock_first, 1);
   end if;
-  v_record_id := coalesce((p ->> 'id')::bigint, (select 1 from core.record r where r.name = v_operation.record and r.is_single));
+  v_record_id := coalesce((p ->> 'id')::bigint,
+    (select 1 from core.record r where r.name = v_operation.record and r.is_single));
   if v_operation.record is not null and v_record_id is not null then
     perform core.record_lock(v_operation.record, v_record_id);
     if p_context ->> 'if_match' is not null then
@@ -282,11 +301,12 @@ begin
   end if;
   answer := v_answer;
   version := core.version_of(v_operation.record, v_answer);
+  id := substring(v_answer ->> 'id' from '^\d{1,18}$');
 end $$;
-comment on function core.call is 'Runs one operation for one request: admits it, becomes the tenant''s role in the tenant''s schema, calls api.<operation>(p).';
+comment on function core.call is
+  'Runs one operation for one request: admits it, switches to the role and the schema of the school, and calls '
+  'api.<operation>(p).';
 
--- Who reaches less than the whole school: makes the settings that row policies narrow by, from the tables as they are now,
--- the classes that the user teaches and those that they are or were in as a student.
 create function core.set_row_scope(o core.operation, s jsonb) returns void language plpgsql as $$
 declare
   v_teacher_id bigint;
@@ -303,51 +323,62 @@ begin
   if (s ->> 'needs_person')::boolean and v_teacher_id is null and s ->> 'student_id' = '' then
     perform core.fail('forbidden', format('This needs the permission %s.', o.permission));
   end if;
-  perform set_config('app.scope', s ->> 'scope', true), set_config('app.teacher_id', coalesce(v_teacher_id::text, ''), true),
+  perform
+    set_config('app.scope', s ->> 'scope', true),
+    set_config('app.teacher_id', coalesce(v_teacher_id::text, ''), true),
     set_config('app.class_ids', ',' || array_to_string(v_class_ids, ',') || ',', true);
 end $$;
-comment on function core.set_row_scope is 'Makes the settings of a user who reaches less than the whole school: teacher_id, class_ids.';
+comment on function core.set_row_scope is
+  'Sets what row policies limit a user by who does not see the whole school: their teacher, and the classes that they '
+  'teach, attend or attended. Raises forbidden for a user without the permission who is neither student nor teacher.';
 
--- The bytes of a file, or of its part {start, end}, without start its last so many; none when the part lies beyond the end. Where
--- the part is one `of` a file with another digest, all of it.
+-- p_range: {start, end, of}, ends included. Without start, the last `end` bytes. Beyond the end of the file: no bytes.
+-- With the digest of another file in `of`: the whole file.
 create function core.file_content(p_file_id bigint, p_range jsonb) returns bytea language sql stable as $$
   select case
       when p_range is null or p_range ->> 'of' <> digest then content
       else substring(content from part.first + 1 for greatest(part.last - part.first + 1, 0))
     end
-  from file, lateral (select (p_range ->> 'start')::bigint as start, (p_range ->> 'end')::bigint as "end") asked, lateral (select
+  from file,
+    lateral (select (p_range ->> 'start')::bigint as start, (p_range ->> 'end')::bigint as "end") asked,
+    lateral (select
       least(coalesce(asked.start, greatest(size - asked."end", 0)), size)::integer as first,
-      case when asked.start is null then size - 1 else least(coalesce(asked."end", size), size - 1)::integer end as last) part
+      case when asked.start is null then size - 1
+        else least(coalesce(asked."end", size), size - 1)::integer end as last) part
   where id = p_file_id;
 $$;
-comment on function core.file_content is 'The bytes of a file, or of a part of it.';
+comment on function core.file_content is 'The bytes of a file, or of the requested range.';
 
--- The first answer to this Idempotency-Key; null when this request is the first. A second one waits for the first.
-create function core.earlier_answer(p_operation text, p_key text, p_request_hash text) returns json language plpgsql as $$
+-- The insert makes a second request with the same key wait until the first one has ended.
+create function core.earlier_answer(p_operation text, p_key text, p_request_hash text) returns json
+  language plpgsql as $$
 declare
   v_earlier record;
 begin
-  delete from idempotency_key where user_id = core.user_id() and key = p_key and created_at < now() - interval '24 hours';
-  insert into idempotency_key (user_id, key, operation, request_hash) values (core.user_id(), p_key, p_operation, p_request_hash)
+  delete from idempotency_key
+    where user_id = core.user_id() and key = p_key and created_at < now() - interval '24 hours';
+  insert into idempotency_key (user_id, key, operation, request_hash)
+    values (core.user_id(), p_key, p_operation, p_request_hash)
     on conflict (user_id, key) do nothing;
   if found then
     return null;
   end if;
-  select operation, request_hash, answer into v_earlier from idempotency_key where user_id = core.user_id() and key = p_key;
+  select operation, request_hash, answer into v_earlier
+    from idempotency_key where user_id = core.user_id() and key = p_key;
   if v_earlier.operation <> p_operation or v_earlier.request_hash <> p_request_hash then
-    perform core.fail('idempotency_key_reused', 'This Idempotency-Key was used for another request.');
+    perform core.fail('idempotency_key_reused', 'This Idempotency-Key was already used for a different request.');
   end if;
   return v_earlier.answer;
 end $$;
-comment on function core.earlier_answer is 'The first answer to an Idempotency-Key of this user, or null when it is new.';
+comment on function core.earlier_answer is 
+  'The answer to the first request with this Idempotency-Key of this user, or null if there was none in 24 hours.';
 
--- The version of a record: a hash of what an edit can change, without fields that change by themselves. Null without a record.
 create function core.version_of(p_record text, p_answer json) returns text language sql stable
   return (select md5((p_answer::jsonb - r.unversioned_fields)::text) from core.record r where r.name = p_record);
-comment on function core.version_of is 'The version of a record as its reader shows it.';
+comment on function core.version_of is 
+  'The version of a record: a hash of its fields, except for those that change without an edit. Null without a record.';
 
--- Refuses when a record, locked before, is not the version that If-Match names: the first part of an ETag, `"version.body"`,
--- the weak ones too that proxies make.
+-- An ETag is `"version.body"`. Only the version counts. Weak tags (W/) are accepted, because proxies weaken them.
 create function core.require_match(p_record text, p_id bigint, p_if_match text) returns void language plpgsql as $$
 declare
   v_version text;
@@ -355,19 +386,24 @@ declare
 begin
   execute format('select api.%I($1)', (select reader from core.record where name = p_record)) into v_answer using p_id;
   v_version := core.version_of(p_record, v_answer);
-  if p_if_match <> '*' and v_version not in (select split_part(regexp_replace(tag, '^\s*(W/)?"?', ''), '.', 1) from unnest(string_to_array(p_if_match, ',')) tag) then
+  if p_if_match <> '*' and v_version not in (
+      select split_part(regexp_replace(tag, '^\s*(W/)?"?', ''), '.', 1)
+      from unnest(string_to_array(p_if_match, ',')) tag) then
     perform core.fail('precondition_failed', 'The record has changed since you read it. Read it again.');
   end if;
 end $$;
-comment on function core.require_match is 'Raises precondition_failed unless the record is the version that If-Match names.';
+comment on function core.require_match is 
+  'Raises precondition_failed unless If-Match names the current version of the record, which must be locked.';
 
--- What /api/health/ready says of the database: {fingerprint, tenants_behind, worker}.
 create function core.readiness() returns json language sql stable security definer set search_path = pg_catalog, pg_temp
   return json_build_object(
     'fingerprint', (select fingerprint from platform.installation),
     'tenants_behind', (select count(*) from platform.tenant
-                       where schema_version < (select tenant_version from platform.installation) and not (status = 'deleted' and schema_version = 0)),
+                       where schema_version < (select tenant_version from platform.installation)
+                         and not (status = 'deleted' and schema_version = 0)),
+    -- The worker holds this advisory lock while it runs.
     'worker', exists (select from pg_locks where locktype = 'advisory' and classid = 7312 and objid = 1 and objsubid = 2
                         and database = (select oid from pg_database where datname = current_database()))
   );
-comment on function core.readiness is 'Whether the database is fit: the installed version, schools behind it, and whether a worker is alive.';
+comment on function core.readiness is 
+  'For /api/health/ready: the installed fingerprint, the number of schools to migrate, and whether a worker runs.';

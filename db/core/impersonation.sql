@@ -1,13 +1,15 @@
--- An operator logs in for an admin of a school: for ten minutes, in the open, and without what would let them stay (decision 0017).
+-- An operator logs in for an admin of a school: for ten minutes, in the open, and without what would let them stay
+-- (decision 0017).
 
--- Refuses whoever acts for a user what only the user may do: forbidden. The tables of log-ins refuse it by themselves (tenant migration 0013).
+-- Refuses whoever acts for a user what only the user may do: forbidden. The tables of log-ins refuse it by themselves
+-- (tenant migration 0013).
 create function core.refuse_impersonator() returns void language plpgsql stable as $$
 begin
   if (core.impersonator()).id is not null then
     perform core.fail('forbidden', 'An operator who is logged in for a user may not do this.');
   end if;
 end $$;
-comment on function core.refuse_impersonator is 'Raises forbidden for an operator who acts for a user.';
+comment on function core.refuse_impersonator is 'Raises forbidden during an impersonation.';
 
 -- Such sessions end with what they rest on: the operator's own session, the leave of the school, the school being open.
 create function core.end_impersonations() returns trigger language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
@@ -19,17 +21,19 @@ begin
   end if;
   return null;
 end $$;
-comment on function core.end_impersonations is 'Ends the sessions of operators for users of a school when what they rest on ends.';
+comment on function core.end_impersonations is 'Ends impersonations when the operator''s session ends, or the school disallows them or is suspended.';
 create trigger end_impersonations after update of revoked_at on platform.session
   for each row when (old.revoked_at is null and new.revoked_at is not null and new.tenant_id is null) execute function core.end_impersonations();
 create trigger end_impersonations after update of is_impersonation_allowed, status on platform.tenant
   for each row when ((old.is_impersonation_allowed and not new.is_impersonation_allowed) or (old.status = 'active' and new.status <> 'active'))
   execute function core.end_impersonations();
 
--- Opens a session of a school for the operator who asks, as one of its active admins: the one who is asked for, else the one who has been admin
--- longest. Ten minutes, without a refresh token. Audited with the reason, and the admins of the school are told. Raises not_found, invalid_state for
--- a school that is not open or does not allow it or has no admin, invalid_reference for a user who is none, unavailable while it is being migrated.
--- Locks the school, the operator''s session and the user before it looks at them: who ends one of them comes before, or ends this session too.
+-- Opens a session of a school for the operator who asks, as one of its active admins: the one who is asked for, else
+-- the one who has been admin longest. Ten minutes, without a refresh token. Audited with the reason, and the admins
+-- of the school are told. Raises not_found, invalid_state for a school that is not open or does not allow it or has
+-- no admin, invalid_reference for a user who is none, unavailable while it is being migrated. Locks the school, the
+-- operator''s session and the user before it looks at them: who ends one of them comes before, or ends this session
+-- too.
 create function core.impersonation_begin(p_tenant_id bigint, p_user_id bigint, p_reason text) returns json
   language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
@@ -95,10 +99,11 @@ begin
     'user', json_build_object('id', v_user.id, 'email', v_user.email, 'first_name', v_user.first_name, 'last_name', v_user.last_name),
     'tenant', json_build_object('id', v_tenant.id, 'name', v_tenant.name, 'subdomain', v_tenant.subdomain));
 end $$;
-comment on function core.impersonation_begin is 'Opens a session of ten minutes for an operator as an admin of a school; audited, and the school is told.';
+comment on function core.impersonation_begin is 'Starts an impersonation of ten minutes as an admin of a school. Audited; notifies the admins.';
 
--- Writes the entry of one request of such a session: who, for whom, which operation, with which end (ok, or the error, by its name or its SQLSTATE).
--- Says nothing for another session. Only ids and e-mails: what the request asked for or brought stays out.
+-- Writes the entry of one request of such a session: who, for whom, which operation, with which end (ok, or the
+-- error, by its name or its SQLSTATE). Says nothing for another session. Only ids and e-mails: what the request asked
+-- for or brought stays out.
 create function core.impersonation_note(p_session_id bigint, p_operation text, p_target_id bigint, p_outcome text, p_context jsonb) returns void
   language sql security definer set search_path = pg_catalog, pg_temp as $$
   insert into platform.audit_log (actor_id, actor_email, impersonated_user_id, impersonated_email, action, tenant_id, target_type, target_id, changes, ip, user_agent, request_id)
@@ -108,14 +113,15 @@ create function core.impersonation_note(p_session_id bigint, p_operation text, p
       p_context ->> 'ip', p_context ->> 'user_agent', p_context ->> 'request_id'
     from platform.session s where s.id = p_session_id and s.impersonator_id is not null;
 $$;
-comment on function core.impersonation_note is 'Writes the audit entry of one request of an operator who acts for a user.';
+comment on function core.impersonation_note is 'Adds the audit entry of one request of an impersonation.';
 
--- core.call for a session of an operator who acts for a user: the request leaves its entry in the same transaction, whatever becomes of it. So a
--- refusal is answered (refusal: what the error would have told) where core.call raises it: the operation is undone, the entry stays. Faults, and what
--- only has to run again, are raised. With p_context.refused, the error by which the facade refused it, it writes the entry and runs nothing.
--- Not security definer, as core.call is not; a read-only operation is one within its subtransaction.
+-- core.call for a session of an operator who acts for a user: the request leaves its entry in the same transaction,
+-- whatever becomes of it. So a refusal is answered (refusal: what the error would have told) where core.call raises
+-- it: the operation is undone, the entry stays. Faults, and what only has to run again, are raised. With
+-- p_context.refused, the error by which the facade refused it, it writes the entry and runs nothing. Not security
+-- definer, as core.call is not; a read-only operation is one within its subtransaction.
 create function core.call_impersonated(p_operation text, p_session_id bigint, p jsonb, p_context jsonb, p_content bytea default null,
-  out answer text, out content bytea, out version text, out refusal json)
+  out answer text, out content bytea, out version text, out id bigint, out refusal json)
   language plpgsql as $$
 declare
   v_role text := current_setting('role');
@@ -129,7 +135,7 @@ declare
 begin
   if p_context ->> 'refused' is null then
     begin
-      select c.answer, c.content, c.version into answer, content, version
+      select c.answer, c.content, c.version, c.id into answer, content, version, id
         from core.call(p_operation, p_session_id, p, p_context || '{"is_audited": true}', p_content) c;
       -- What would be refused at the commit.
       set constraints all immediate;
@@ -150,4 +156,4 @@ begin
   end if;
   perform core.impersonation_note(p_session_id, p_operation, case when p ->> 'id' ~ '^[0-9]{1,15}$' then (p ->> 'id')::bigint end, v_outcome, p_context);
 end $$;
-comment on function core.call_impersonated is 'Runs one operation for an operator who acts for a user, as core.call does, and leaves its audit entry in any case.';
+comment on function core.call_impersonated is 'Runs an operation during an impersonation like core.call, and always adds an audit entry, even for errors.';

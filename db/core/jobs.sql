@@ -1,77 +1,122 @@
--- What operators of the queue see and do: `npm run school -- jobs` and /metrics. Bodies are text, not `begin atomic`: a later graphile-worker must be able
--- to replace its view. Read is the documented view; of its private tables the payload, for the school, and the names of the tasks.
+-- What operators see of the job queue, and change in it: `npm run school -- jobs` and /metrics. Function bodies are
+-- text rather than `begin atomic`, so that a later graphile-worker can replace the views they read. They use the
+-- documented view and, of the private tables, only the payload (for the school) and the task names.
 
--- Every job with its state: ready, waiting for its time, running, or failed for good. To be joined and narrowed: it is inlined.
-create function core.jobs() returns table (id bigint, task text, state text, priority smallint, attempts smallint, max_attempts smallint,
+create function core.jobs() returns table (
+    id bigint, task text, state text, priority smallint, attempts smallint, max_attempts smallint,
     run_at timestamptz, ready_since timestamptz, created_at timestamptz, locked_at timestamptz, last_error text)
   language sql stable as $$
-    select j.id, j.task_identifier,
-      case when j.locked_at is not null then 'running' when j.attempts >= j.max_attempts then 'failed' when j.run_at > now() then 'waiting' else 'ready' end,
+    select
+      j.id,
+      j.task_identifier,
+      case
+        when j.locked_at is not null then 'running'
+        when j.attempts >= j.max_attempts then 'failed'
+        when j.run_at > now() then 'waiting'
+        else 'ready'
+      end,
       j.priority, j.attempts, j.max_attempts,
-      -- A job of the clock that was missed is queued with the time that it missed.
+      -- A scheduled job that was missed has the run_at that it missed, which can be before it was created.
       j.run_at, greatest(j.run_at, j.created_at), j.created_at, j.locked_at, j.last_error
     from graphile_worker.jobs j
   $$;
-comment on function core.jobs is 'The jobs of the queue with their states.';
+comment on function core.jobs is
+  'The jobs of the queue with their state: ready, waiting (for run_at), running, or failed (permanently). Postgres '
+  'inlines it into the calling query.';
 
--- The school that a job is for; null without one.
 create function core.job_school(p_payload json) returns bigint
   language sql immutable
   return case when p_payload ->> 'tenant_id' ~ '^[0-9]{1,18}$' then (p_payload ->> 'tenant_id')::bigint end;
-comment on function core.job_school is 'The school that a job is for.';
+comment on function core.job_school is 'The id of the school that a job is for; null if it is for no school.';
 
--- What is in the queue, by task: {worker, tasks: [{task, ready, waiting, running, failed, oldest_ready_seconds}]}. `waiting` has those that failed and are tried
--- again later. Security definer: the API and the worker tell it as metrics, and have no other way to count.
 create function core.queue() returns json
   language sql stable security definer set search_path = pg_catalog, pg_temp as $$
-    select json_build_object('worker', (core.readiness() ->> 'worker')::boolean, 'tasks', coalesce(json_agg(json_build_object(
-        'task', t.identifier, 'ready', coalesce(q.ready, 0), 'waiting', coalesce(q.waiting, 0), 'running', coalesce(q.running, 0), 'failed', coalesce(q.failed, 0),
+    select json_build_object(
+      'worker', (core.readiness() ->> 'worker')::boolean,
+      'tasks', coalesce(json_agg(json_build_object(
+        'task', t.identifier,
+        'ready', coalesce(q.ready, 0),
+        'waiting', coalesce(q.waiting, 0),
+        'running', coalesce(q.running, 0),
+        'failed', coalesce(q.failed, 0),
         'oldest_ready_seconds', q.oldest) order by t.identifier), '[]'))
     from graphile_worker._private_tasks t
     left join (
-      select j.task, count(*) filter (where j.state = 'ready') as ready, count(*) filter (where j.state = 'waiting') as waiting,
-        count(*) filter (where j.state = 'running') as running, count(*) filter (where j.state = 'failed') as failed,
+      select
+        j.task,
+        count(*) filter (where j.state = 'ready') as ready,
+        count(*) filter (where j.state = 'waiting') as waiting,
+        count(*) filter (where j.state = 'running') as running,
+        count(*) filter (where j.state = 'failed') as failed,
         round(extract(epoch from now() - min(j.ready_since) filter (where j.state = 'ready'))::numeric, 1) as oldest
-      from core.jobs() j group by j.task
+      from core.jobs() j
+      group by j.task
     ) q on q.task = t.identifier
   $$;
-comment on function core.queue is 'The lengths of the queue by task and state, and the age of what is ready longest.';
+comment on function core.queue is
+  'The length of the queue by task and state: {worker, tasks: [{task, ready, waiting, running, failed, '
+  'oldest_ready_seconds}]}. `waiting` includes failed jobs that will be retried. Security definer: the API and the '
+  'worker publish these numbers as metrics but may not read the queue.';
 
--- What an error may tell an operator: its first line, without control characters, addresses and excess.
 create function core.error_line(p_error text) returns text
   language sql immutable
-  return left(regexp_replace(regexp_replace(split_part(ltrim(p_error, E' \n\r\t'), E'\n', 1), '\S+@\S+', '…', 'g'), '[\u0001-\u001f\u007f-\u009f]', ' ', 'g'), 200);
-comment on function core.error_line is 'The first line of an error, fit for a terminal.';
+  return left(
+    regexp_replace(
+      regexp_replace(split_part(ltrim(p_error, E' \n\r\t'), E'\n', 1), '\S+@\S+', '…', 'g'),
+      '[\u0001-\u001f\u007f-\u009f]', ' ', 'g'),
+    200);
+comment on function core.error_line is
+  'The first line of an error, without control characters and email addresses, at most 200 characters.';
 
--- Jobs that have failed, those for good first, then the latest first; `total` is how many there are. Jobs that are being tried again at this moment are not among them.
-create function core.failed_jobs(p_task text, p_limit integer)
-    returns table (id bigint, task text, tenant_id bigint, subdomain text, attempts smallint, max_attempts smallint, error text, next_run_at timestamptz, total bigint)
+create function core.failed_jobs(p_task text, p_limit integer) returns table (
+    id bigint, task text, tenant_id bigint, subdomain text, attempts smallint, max_attempts smallint, error text,
+    next_run_at timestamptz, total bigint)
   language sql stable set search_path = pg_catalog, pg_temp as $$
-    select f.id, f.task, core.job_school(p.payload), t.subdomain, f.attempts, f.max_attempts, core.error_line(f.last_error), case when f.state <> 'failed' then f.run_at end, f.total
+    select
+      f.id, f.task, core.job_school(p.payload), t.subdomain, f.attempts, f.max_attempts, core.error_line(f.last_error),
+      case when f.state <> 'failed' then f.run_at end, f.total
     from (
-      select j.*, count(*) over () as total from core.jobs() j
+      select j.*, count(*) over () as total
+      from core.jobs() j
       where j.attempts > 0 and j.state <> 'running' and (p_task is null or j.task = p_task)
-      order by j.state = 'failed' desc, j.id desc limit p_limit
+      order by j.state = 'failed' desc, j.id desc
+      limit p_limit
     ) f
     join graphile_worker._private_jobs p on p.id = f.id
     left join platform.tenant t on t.id = core.job_school(p.payload)
     order by f.state = 'failed' desc, f.id desc
   $$;
-comment on function core.failed_jobs is 'Jobs that have failed, with their errors.';
+comment on function core.failed_jobs is
+  'Jobs that have failed at least once, permanently failed ones first, then the newest first; `total` is the number '
+  'of all of them. Jobs that are running again right now are left out.';
 
--- One job, without what might be personal: of its payload the numbers and the words that are known to be codes and days.
 create function core.job(p_id bigint) returns json
   language sql stable set search_path = pg_catalog, pg_temp as $$
-    select json_build_object('id', j.id, 'task', j.task, 'state', j.state, 'tenant_id', core.job_school(p.payload), 'subdomain', t.subdomain, 'attempts', j.attempts, 'max_attempts', j.max_attempts,
-      'priority', j.priority, 'created_at', j.created_at, 'run_at', j.run_at, 'locked_at', j.locked_at, 'error', core.error_line(j.last_error),
-      'payload', (select coalesce(json_object_agg(e.key, e.value), '{}') from json_each(case json_typeof(p.payload) when 'object' then p.payload else '{}' end) e
-                  where e.key in ('kind', 'day', 'sent_on') or e.value::text ~ '^([0-9.\s,\[\]]+|true|false|null)$'))
-    from core.jobs() j join graphile_worker._private_jobs p on p.id = j.id left join platform.tenant t on t.id = core.job_school(p.payload) where j.id = p_id
+    select json_build_object(
+      'id', j.id,
+      'task', j.task,
+      'state', j.state,
+      'tenant_id', core.job_school(p.payload),
+      'subdomain', t.subdomain,
+      'attempts', j.attempts,
+      'max_attempts', j.max_attempts,
+      'priority', j.priority,
+      'created_at', j.created_at,
+      'run_at', j.run_at,
+      'locked_at', j.locked_at,
+      'error', core.error_line(j.last_error),
+      'payload', (
+        select coalesce(json_object_agg(e.key, e.value), '{}')
+        from json_each(case json_typeof(p.payload) when 'object' then p.payload else '{}' end) e
+        where e.key in ('kind', 'day', 'sent_on') or e.value::text ~ '^([0-9.\s,\[\]]+|true|false|null)$'))
+    from core.jobs() j
+    join graphile_worker._private_jobs p on p.id = j.id
+    left join platform.tenant t on t.id = core.job_school(p.payload)
+    where j.id = p_id
   $$;
-comment on function core.job is 'One job of the queue, for an operator.';
+comment on function core.job is
+  'One job of the queue, without personal data: of its payload only numbers, booleans and the known codes and dates.';
 
--- Lets jobs run again now, with all their attempts (retry), or removes them (cancel): those of these numbers, or those of a task; with p_is_failed only
--- what has failed. Running jobs are left alone: graphile-worker refuses them. Answers {done: {<task>: count}, running: [ids], unknown: [ids]}; leaves an entry in the audit trail.
 create function core.change_jobs(p_action text, p_ids bigint[], p_task text, p_is_failed boolean) returns json
   language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
@@ -80,25 +125,48 @@ declare
   v_done bigint[];
   v_counts jsonb;
 begin
-  select coalesce(array_agg(j.id order by j.id), '{}'), array_agg(j.task order by j.id) into v_ids, v_tasks from core.jobs() j
-    where j.id = any (p_ids) or (j.task = p_task and not (p_is_failed and (j.attempts = 0 or j.state = 'running')));
+  select coalesce(array_agg(j.id order by j.id), '{}'), array_agg(j.task order by j.id)
+    into v_ids, v_tasks
+    from core.jobs() j
+    where j.id = any (p_ids)
+      or (j.task = p_task and not (p_is_failed and (j.attempts = 0 or j.state = 'running')));
   if p_action = 'retry' then
     v_done := array(select r.id from graphile_worker.reschedule_jobs(v_ids, run_at => now(), attempts => 0) r);
   elsif p_action = 'cancel' then
     v_done := array(select r.id from graphile_worker.complete_jobs(v_ids) r);
   else
-    raise exception 'Jobs can not be changed by %.', p_action;
+    raise exception 'Unknown action for jobs: %.', p_action;
   end if;
-  select coalesce(jsonb_object_agg(counted.task, counted.jobs), '{}') into v_counts
-    from (select c.task, count(*) as jobs from unnest(v_ids, v_tasks) c (id, task) join unnest(v_done) d (id) using (id) group by c.task) counted;
+  select coalesce(jsonb_object_agg(counted.task, counted.jobs), '{}')
+    into v_counts
+    from (
+      select c.task, count(*) as jobs
+      from unnest(v_ids, v_tasks) c (id, task)
+      join unnest(v_done) d (id) using (id)
+      group by c.task
+    ) counted;
   if v_counts <> '{}' then
     insert into platform.audit_log (actor_email, action, target_type, target_id, changes)
-      select 'command line', 'job.' || p_action, 'job', case when cardinality(v_done) = 1 then v_done[1] end,
-        jsonb_object_agg(key, case p_action when 'cancel' then jsonb_build_object('before', value, 'after', 0) else jsonb_build_object('before', null, 'after', value) end)
+      select
+        'command line', 'job.' || p_action, 'job',
+        case when cardinality(v_done) = 1 then v_done[1] end,
+        jsonb_object_agg(key, case p_action
+          when 'cancel' then jsonb_build_object('before', value, 'after', 0)
+          else jsonb_build_object('before', null, 'after', value)
+        end)
       from jsonb_each(v_counts);
   end if;
-  return json_build_object('done', v_counts,
-    'running', (select coalesce(json_agg(j.id order by j.id), '[]') from core.jobs() j where j.id = any (v_ids) and j.state = 'running'),
-    'unknown', (select coalesce(json_agg(id order by id), '[]') from (select distinct unnest(p_ids) as id except select unnest(v_ids)) missing));
+  return json_build_object(
+    'done', v_counts,
+    'running', (
+      select coalesce(json_agg(j.id order by j.id), '[]')
+      from core.jobs() j
+      where j.id = any (v_ids) and j.state = 'running'),
+    'unknown', (
+      select coalesce(json_agg(id order by id), '[]')
+      from (select distinct unnest(p_ids) as id except select unnest(v_ids)) missing));
 end $$;
-comment on function core.change_jobs is 'Lets jobs run again, or removes them; running ones are left alone.';
+comment on function core.change_jobs is
+  'Runs jobs again now, with all their attempts (retry), or removes them (cancel): the jobs p_ids, or those of '
+  'p_task; with p_is_failed only failed ones. Running jobs are left alone, since graphile-worker refuses to change '
+  'them. Returns {done: {<task>: count}, running: [ids], unknown: [ids]} and adds an entry to the audit log.';

@@ -1,7 +1,5 @@
--- A new school: its schema, its roles, its first admin.
+-- Creation of a school: its schema, its roles, its first admin.
 
--- Gives the default grants of every permission that this school has not seen yet to its system roles. What the school
--- changed since stays as it is.
 create function core.tenant_seed(p_tenant_id bigint) returns void
   language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
@@ -26,10 +24,10 @@ begin
     where id = p_tenant_id and seeded_permission_id is distinct from (select max(id) from core.permission);
   perform core.leave_tenant(v_before);
 end $$;
-comment on function core.tenant_seed is 'Gives a school its system roles, and the default grants of permissions that are new to it.';
+comment on function core.tenant_seed is
+  'Creates the system roles of a school and grants them the permissions that were added since the last call, by '
+  'default. Changes that the school made to its roles stay.';
 
--- Makes the schema of a school that was just inserted, with its roles and its first admin; answers the admin's id, null
--- without an e-mail. Security definer, since no role of a request may create a schema.
 create function core.tenant_provision(p_tenant_id bigint, p_admin jsonb) returns bigint
   language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
@@ -41,10 +39,18 @@ begin
   perform core.tenant_seed(p_tenant_id);
   insert into platform.tenant_usage (tenant_id) values (p_tenant_id);
   if p_admin ->> 'email' is not null then
-    execute format('insert into %I.user_account (email, password_hash, first_name, last_name) values ($1, $2, $3, $4) returning id', v_schema)
+    execute format($sql$
+      insert into %I.user_account (email, password_hash, first_name, last_name) values ($1, $2, $3, $4) returning id
+    $sql$, v_schema)
       into v_user_id
-      using p_admin ->> 'email', p_admin ->> 'password_hash', coalesce(p_admin ->> 'first_name', 'School'), coalesce(p_admin ->> 'last_name', 'Admin');
-    execute format('insert into %1$I.user_role (user_id, role_id) select $1, id from %1$I.role where is_system and name = ''admin''', v_schema)
+      using
+        p_admin ->> 'email',
+        p_admin ->> 'password_hash',
+        coalesce(p_admin ->> 'first_name', 'School'),
+        coalesce(p_admin ->> 'last_name', 'Admin');
+    execute format($sql$
+      insert into %1$I.user_role (user_id, role_id) select $1, id from %1$I.role where is_system and name = 'admin'
+    $sql$, v_schema)
       using v_user_id;
     perform core.enqueue('send_email', jsonb_build_object('user_id', v_user_id, 'kind',
       case when p_admin ->> 'password_hash' is null then 'invitation' else 'email_verification' end));
@@ -52,5 +58,7 @@ begin
   perform core.leave_tenant(v_before);
   return v_user_id;
 end $$;
-comment on function core.tenant_provision is 'Makes the schema of a new school, its roles and its first admin.';
+comment on function core.tenant_provision is
+  'Creates the schema of a school that was just inserted, its roles and its first admin. Returns the id of the admin, '
+  'null if p_admin has no email. Security definer, since no role of a request may create a schema.';
 

@@ -156,7 +156,8 @@ begin
       'This field is read-only. If it changed since you read the record, read the record again.');
   end if;
 end $$;
-comment on function core.refuse_read_only is 'Raises validation_error if a read-only field differs from its current value.';
+comment on function core.refuse_read_only is
+  'Raises validation_error if a read-only field differs from its current value.';
 
 create function core.record_update(p_record text, p jsonb) returns bigint language plpgsql as $$
 declare

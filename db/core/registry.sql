@@ -1,7 +1,8 @@
 -- The registries that the dispatcher and the facade read: errors, permissions, default roles, operations, records.
 create schema if not exists core;
 create schema if not exists api;
-comment on schema core is 'Context, errors, permissions, the dispatcher, audit, jobs. Reinstalled after every migration.';
+comment on schema core is
+  'Context, errors, permissions, the dispatcher, audit, jobs. Reinstalled after every migration.';
 comment on schema api is 'One function per operation, (params jsonb) returns json. Reinstalled after every migration.';
 
 create table core.error (
@@ -23,7 +24,8 @@ create table core.default_role (
   description text not null,
   permissions text[] not null
 );
-comment on table core.default_role is 'The system roles that every new school gets. The admin role has every permission.';
+comment on table core.default_role is
+  'The system roles that every new school gets. The admin role has every permission.';
 
 create table core.operation (
   name text primary key,
@@ -121,7 +123,8 @@ comment on table core.record is
   'How a record is selected, searched, filtered and sorted, and which columns a request may write. '
   'List, get, create and update share this definition.';
 comment on column core.record.key is 'The id column with its table alias, which is also the alias of the main table.';
-comment on column core.record.is_single is 'True: every school has exactly one, without an id in the path. Its key is 1.';
+comment on column core.record.is_single is
+  'True: every school has exactly one, without an id in the path. Its key is 1.';
 comment on column core.record.columns is 'The select list of a row.';
 comment on column core.record.source is 'The from clause: the main table and its joins.';
 comment on column core.record.one_row_per_key is
@@ -132,11 +135,13 @@ comment on column core.record.search is
   'The text expression that must contain every word of the search. Or a condition, when the words are in tables that '
   'are faster to search separately: :pattern for one word; or :patterns for all words, with :pattern for the longest '
   'one, which an index can use.';
-comment on column core.record.filters is '{query parameter: condition with :value}, from p_equals and core.define_filter.';
+comment on column core.record.filters is
+  '{query parameter: condition with :value}, from p_equals and core.define_filter.';
 comment on column core.record.sorts is '{sort: [expressions]}, from core.define_sort.';
 comment on column core.record.unversioned_fields is
   'Fields that change without an edit of the record. They are not part of its version.';
-comment on column core.record.reader is 'The function of api that reads one record. If-Match is compared with its answer.';
+comment on column core.record.reader is
+  'The function of api that reads one record. If-Match is compared with its answer.';
 
 -- Defines a record and generates api.<name>_record(id), which returns one record as json or raises not_found.
 -- p_equals lists the filters that compare a column with the query parameter of the same name: `class_id` is a column of

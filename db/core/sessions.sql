@@ -1,9 +1,8 @@
--- Sessions, tokens, plan limits: what touches the schema platform for a school's request. Each is security definer for
--- that reason, takes the tenant from the context and never from a parameter, and pins its search_path.
+-- Sessions, tokens and plan limits: the functions that access the schema platform for requests of a school. They are
+-- therefore security definer, take the tenant from the context and not from a parameter, and pin the search_path.
 
--- What a user of this school, or an operator, may do. The admin role of a school has every permission. What only the
--- student role gives holds for the user's own rows alone, and what only the teacher role gives for the classes that the user
--- teaches, whatever other roles the user has.
+-- The admin role has every permission. Permissions that come only from the student role apply to the user's own rows,
+-- and those that come only from the teacher role to the classes that the user teaches.
 create function core.effective_rights(p_user_id bigint) returns core.rights
   language plpgsql stable as $$
 declare
@@ -30,9 +29,9 @@ begin
   into v_rights;
   return v_rights;
 end $$;
-comment on function core.effective_rights is 'What a user of this school, or an operator, may do. A custom role shows as custom:<name>, so that it can''t pose as a system role.';
+comment on function core.effective_rights is 'The effective permissions of a user or operator. Custom roles are named custom:<name>, unlike system roles.';
 
--- Opens a session for a user whose password was verified; answers {session_id, refresh_token}.
+-- Opens a session for a user whose password was verified; returns {session_id, refresh_token}.
 create function core.session_open(p_user_id bigint, p_email text, p_rights core.rights) returns json
   language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
@@ -45,7 +44,7 @@ begin
   return json_build_object('session_id', v_id, 'refresh_token', core.refresh_token_new(v_id));
 end $$;
 
--- The next refresh token of a session. Only for the functions above and below: it takes any session.
+-- Creates a refresh token. Not granted to request roles, because it accepts any session.
 create function core.refresh_token_new(p_session_id bigint) returns text
   language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
@@ -56,8 +55,8 @@ begin
   return v_token;
 end $$;
 
--- Trades a refresh token for the next one: {refresh_token}, or {refused, is_over} when it was used before. A used token that comes
--- again more than 10 s later was stolen from somebody: the session ends. It answers instead of raising, so that this stays.
+-- Exchanges a refresh token for the next one: {refresh_token}, or {refused, is_over} if it was used before. A token
+-- that is reused after more than 10 s may be stolen, so the session ends. Returns instead of raising, to commit that.
 create function core.session_rotate(p_token text) returns json
   language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
@@ -70,20 +69,20 @@ begin
     if v_used_at < now() - interval '10 seconds' then
       update platform.session set revoked_at = now() where id = core.session_id();
     end if;
-    return json_build_object('refused', 'This refresh token was used before.', 'is_over', coalesce(v_used_at < now() - interval '10 seconds', false));
+    return json_build_object('refused', 'This refresh token has already been used.', 'is_over', coalesce(v_used_at < now() - interval '10 seconds', false));
   end if;
   update platform.session set expires_at = now() + interval '30 days' where id = core.session_id();
   return json_build_object('refresh_token', core.refresh_token_new(core.session_id()));
 end $$;
 
--- Ends the sessions of some users of this school (or of operators), but for one.
+-- Ends all sessions of users of this school (or of operators) except p_except.
 create function core.sessions_revoke(p_user_ids bigint[], p_except bigint default null) returns void
   language sql security definer set search_path = pg_catalog, pg_temp as $$
   update platform.session set revoked_at = now()
   where tenant_id is not distinct from core.tenant_id() and user_id = any (p_user_ids) and revoked_at is null and id is distinct from p_except;
 $$;
 
--- Writes the rights of one user of this school, or of an operator, into all of their sessions.
+-- Writes the rights of a user or an operator to all of their sessions.
 create function core.session_rights(p_user_id bigint, p_rights core.rights) returns void
   language sql security definer set search_path = pg_catalog, pg_temp as $$
   update platform.session set permissions = p_rights.permissions, own_permissions = p_rights.own_permissions, taught_permissions = p_rights.taught_permissions,
@@ -91,23 +90,22 @@ create function core.session_rights(p_user_id bigint, p_rights core.rights) retu
   where tenant_id is not distinct from core.tenant_id() and user_id = p_user_id and revoked_at is null;
 $$;
 
--- Rights are read to be written into sessions: by log-in, by refresh, by whoever changes roles. Who changes them takes this
--- lock of the school alone, who only reads them shares it, each before it reads; else one could write what it read before
--- the other changed it. Order of locks: the record of the request, then this one.
+-- Login, refresh and role changes read rights and write them to sessions. Changes take this lock of the school
+-- exclusively, reads share it, so that no transaction writes outdated rights. Lock order: the record of the request,
+-- then this lock.
 create function core.lock_rights(p_to_change boolean) returns void
   language sql security definer set search_path = pg_catalog, pg_temp as $$
   select case when p_to_change then pg_advisory_xact_lock(key) else pg_advisory_xact_lock_shared(key) end
   from (select 7313 * 4294967296 + coalesce(core.tenant_id(), 0)) rights (key);
 $$;
 
--- After roles changed, under core.lock_rights: the rights of these users take effect at their next request.
 create function core.refresh_rights(p_user_ids bigint[]) returns void language plpgsql as $$
 begin
   perform core.session_rights(u, core.effective_rights(u)) from unnest(p_user_ids) u;
 end $$;
-comment on function core.refresh_rights is 'Writes the present rights of these users into their sessions.';
+comment on function core.refresh_rights is 'Writes the current rights of these users to their sessions. The caller must hold core.lock_rights.';
 
--- Uses a one-time token up; answers its user, or null when it is used, expired or for another purpose.
+-- Consumes a one-time token; returns its user, or null if it is used, expired or for another purpose.
 create function core.token_use(p_token text, p_purposes text[]) returns bigint
   language sql security definer set search_path = pg_catalog, pg_temp as $$
   update platform.one_time_token set used_at = now()
@@ -116,21 +114,21 @@ create function core.token_use(p_token text, p_purposes text[]) returns bigint
   returning user_id;
 $$;
 
--- Whether an e-mail of this purpose went to the user within two minutes.
+-- Whether the user got an email for this purpose in the last two minutes.
 create function core.token_is_recent(p_user_id bigint, p_purpose text) returns boolean
   language sql stable security definer set search_path = pg_catalog, pg_temp
   return exists (select from platform.one_time_token where tenant_id is not distinct from core.tenant_id() and user_id = p_user_id
                    and purpose = p_purpose and created_at > now() - interval '2 minutes');
 
--- Makes the unused tokens of a user useless, after a password was set.
+-- Revokes the unused tokens of a user.
 create function core.tokens_void(p_user_id bigint, p_purposes text[]) returns void
   language sql security definer set search_path = pg_catalog, pg_temp as $$
   update platform.one_time_token set used_at = now()
   where tenant_id is not distinct from core.tenant_id() and user_id = p_user_id and used_at is null and purpose = any (p_purposes);
 $$;
 
--- Counts an attempt to log in before the password is looked at, so that many at once can't slip through. Answers the
--- seconds to wait when the account is closed, else null.
+-- Counts a login attempt before the password is verified, so that concurrent attempts are all counted. Returns the
+-- seconds to wait if the account is locked, else null.
 create function core.login_attempt(p_email text) returns integer
   language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
@@ -139,7 +137,7 @@ declare
   v_end timestamptz := v_now + interval '15 minutes';
   v_throttle record;
 begin
-  -- Nor may they find out by trying what the password is.
+  -- An impersonation must not be used to guess the password.
   perform core.refuse_impersonator();
   insert into platform.login_throttle as l (account, attempts, window_ends_at) values (v_account, 1, v_end)
     on conflict (account) do update set
@@ -149,23 +147,24 @@ begin
   return case when v_throttle.attempts > 10 then ceil(extract(epoch from v_throttle.window_ends_at - v_now))::integer end;
 end $$;
 
--- Forgets the failed attempts at an account.
+-- Resets the failed attempts of an account.
 create function core.login_succeeded(p_email text) returns void
   language sql security definer set search_path = pg_catalog, pg_temp as $$
   delete from platform.login_throttle where account = sha256(convert_to(coalesce(core.tenant_id()::text, 'platform') || ' ' || p_email, 'UTF8'));
 $$;
 
--- The features and settings of this school that every user may know.
+-- The enabled features of this school.
 create function core.tenant_features() returns text[]
   language sql stable security definer set search_path = pg_catalog, pg_temp
   return coalesce((select core.enabled_features(p.features, t.feature_flags)
                    from platform.tenant t join platform.plan p on p.id = t.plan_id where t.id = core.tenant_id()), '{}');
 
--- How many active students, active teachers and classes a school has. Only for functions of core: it takes any school.
+-- How many active students, active teachers and classes a school has. Only for functions of core, because it accepts
+-- any school.
 create function core.tenant_size(p_tenant_id bigint, out students integer, out teachers integer, out classes integer)
   language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
-  -- All of it, however far the user of the request reaches.
+  -- The whole school, regardless of the scope of the request.
   v_before text[] := core.enter_tenant(p_tenant_id);
 begin
   select (select count(*) from student where is_active and deleted_at is null), (select count(*) from teacher where is_active and deleted_at is null), (select count(*) from class)
@@ -173,14 +172,14 @@ begin
   perform core.leave_tenant(v_before);
 end $$;
 
--- How many active students, active teachers and classes this school has, as they were counted last.
+-- How many active students, active teachers and classes this school has, as last counted.
 create function core.tenant_usage(out students integer, out teachers integer, out classes integer)
   language sql stable security definer set search_path = pg_catalog, pg_temp as $$
   select students, teachers, classes from platform.tenant_usage where tenant_id = core.tenant_id();
 $$;
 
--- Counts the school after people or classes came or went, and refuses growth beyond the plan. The row lock makes writers
--- of one school take turns, and each counts after the one before it has committed.
+-- Called after people or classes were added or removed. The row lock serializes the writers of a school, so each counts
+-- after the previous one has committed.
 create function core.usage_count() returns void
   language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
@@ -203,10 +202,10 @@ begin
     update platform.tenant_usage set students = v_students, teachers = v_teachers, classes = v_classes where tenant_id = core.tenant_id();
   end if;
 end $$;
-comment on function core.usage_count is 'Counts students, teachers and classes of this school; raises plan_limit_reached when they grew beyond the plan.';
+comment on function core.usage_count is 'Counts students, teachers and classes of this school; raises plan_limit_reached if they exceed the plan.';
 
--- Refuses a plan that a school has outgrown. The row lock makes whoever grows wait, and then meet the new plan's limits
--- (core.usage_count). Only for operators and functions of core: it takes any school.
+-- The row lock makes concurrent additions wait and then use the limits of the new plan (core.usage_count). Only for
+-- operators and functions of core, because it accepts any school.
 create function core.require_plan_fits(p_tenant_id bigint, p_plan_id bigint) returns void
   language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
@@ -222,7 +221,7 @@ begin
 end $$;
 comment on function core.require_plan_fits is 'Raises conflict when a school has more students or teachers than a plan allows.';
 
--- The subscription of this school, with its plan and how much of it is used.
+-- The subscription of this school with its plan and usage.
 create function core.subscription_status() returns json
   language sql stable security definer set search_path = pg_catalog, pg_temp
   return (
@@ -234,7 +233,7 @@ create function core.subscription_status() returns json
     from platform.tenant t join platform.plan p on p.id = t.plan_id join platform.subscription s on s.tenant_id = t.id join platform.tenant_usage u on u.tenant_id = t.id
     where t.id = core.tenant_id());
 
--- All plans by price, with whether it is this school's, and whether the school could take it now.
+-- All plans by price, with flags for the current plan and for those that the school can switch to.
 create function core.subscription_plans() returns json
   language sql stable security definer set search_path = pg_catalog, pg_temp
   return (
@@ -244,9 +243,8 @@ create function core.subscription_plans() returns json
     from platform.tenant t join platform.tenant_usage u on u.tenant_id = t.id cross join platform.plan p
     where t.id = core.tenant_id());
 
--- Puts this school on another plan: its subscription is active and a period of a month begins. Raises invalid_reference for
--- an unknown plan, conflict for the present one and for one that the school has outgrown. Audited. Locks in the order of
--- platform_tenants_update: school, then counts.
+-- Starts a period of a month. Raises invalid_reference for an unknown plan, conflict for the current one and for one
+-- whose limits the school exceeds. Lock order as in platform_tenants_update: school, then counts.
 create function core.subscription_upgrade(p_plan_id bigint) returns void
   language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
@@ -259,7 +257,7 @@ begin
   if v_plan.id is null then
     perform core.refuse_field('invalid_reference', 'plan_id', 'There is no such plan.');
   elsif v_plan.id = (v_before #>> '{plan,id}')::bigint then
-    perform core.refuse_field('conflict', 'plan_id', format('The school has the plan %s already.', v_plan.name));
+    perform core.refuse_field('conflict', 'plan_id', format('The school already has the plan %s.', v_plan.name));
   end if;
   perform core.require_plan_fits(core.tenant_id(), p_plan_id);
   update platform.tenant set plan_id = p_plan_id where id = core.tenant_id();
@@ -268,10 +266,10 @@ begin
   perform core.audit('subscription.upgrade', 'tenant', core.tenant_id(), core.tenant_id(),
     core.diff(v_before - 'usage', core.subscription_status()::jsonb - 'usage'));
 end $$;
-comment on function core.subscription_upgrade is 'Puts this school on another plan, active from now, with an audit entry.';
+comment on function core.subscription_upgrade is 'Changes the plan of this school, active from now. Audited.';
 
--- Lets operators log in for the admins of this school, or no longer: then those who are logged in so are out at once. Only for an admin of the
--- school itself: forbidden to others, and to an operator who acts for one. Audited.
+-- Lets operators log in for the admins of this school, or no longer: then those who are logged in so are out at once.
+-- Only for an admin of the school itself: forbidden to others, and to an operator who acts for one. Audited.
 create function core.school_allow_impersonation(p_is_allowed boolean) returns void
   language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
@@ -283,18 +281,18 @@ begin
   end if;
   perform core.refuse_impersonator();
   if not exists (select from platform.session where id = core.session_id() and 'admin' = any (roles)) then
-    perform core.refuse_field('forbidden', 'is_impersonation_allowed', 'Only an admin of the school decides whether operators may log in for its admins.');
+    perform core.refuse_field('forbidden', 'is_impersonation_allowed', 'Only an admin of the school can change whether operators may log in as its admins.');
   end if;
   update platform.tenant set is_impersonation_allowed = p_is_allowed where id = core.tenant_id();
   perform core.audit('tenant.update', 'tenant', core.tenant_id(), core.tenant_id(),
     jsonb_build_object('is_impersonation_allowed', jsonb_build_object('before', v_is_allowed, 'after', p_is_allowed)));
 end $$;
-comment on function core.school_allow_impersonation is 'Whether operators may log in for the admins of this school; audited.';
+comment on function core.school_allow_impersonation is 'Sets whether operators may impersonate the admins of this school. Audited.';
 
 create function core.is_impersonation_allowed() returns boolean
   language sql stable security definer set search_path = pg_catalog, pg_temp
   return (select is_impersonation_allowed from platform.tenant where id = core.tenant_id());
-comment on function core.is_impersonation_allowed is 'Whether operators may log in for the admins of this school.';
+comment on function core.is_impersonation_allowed is 'Whether operators may impersonate the admins of this school.';
 
 -- Gives this school another name.
 create function core.school_rename(p_name text) returns void
@@ -331,11 +329,11 @@ begin
   end if;
   return null;
 end $$;
-comment on function core.operator_changed is 'Carries a change of an operator''s role or state into their sessions.';
+comment on function core.operator_changed is 'Applies a changed role or status of an operator to their sessions.';
 create trigger sessions after update of role, is_active, deleted_at on platform.user_account for each row execute function core.operator_changed();
 
--- Whose a calendar feed is, of what kind, and what they may do now; null for a token that nobody has, or whose user can't log in.
--- Notes once an hour that it is in use. Only for core.admit: it takes any school.
+-- Whose a calendar feed is, of what kind, and what they may do now; null for a token that nobody has, or whose user
+-- can't log in. Notes once an hour that it is in use. Only for core.admit: it takes any school.
 create function core.feed_owner(p_tenant_id bigint, p_token_hash text, out user_id bigint, out kind text, out rights core.rights)
   language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
@@ -352,4 +350,4 @@ begin
   end if;
   perform set_config('app.feed', '', true), core.leave_tenant(v_before);
 end $$;
-comment on function core.feed_owner is 'The user behind the token of a calendar feed, with the rights of this moment.';
+comment on function core.feed_owner is 'The owner of a calendar feed with their current rights; null for an unknown token.';

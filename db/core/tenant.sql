@@ -1,49 +1,67 @@
--- The life of a tenant schema. This file is installed before the tenants are migrated, the rest of core and api after
--- that; it therefore depends on nothing but the schema platform.
+-- Creation and migration of tenant schemas. This file is installed before the tenants are migrated, the rest of core
+-- and api afterwards. It therefore depends only on the schema platform.
 create schema if not exists core;
 
--- The advisory lock of one tenant: shared by each of its requests, exclusive while its schema changes.
--- The first halves of all keys: 7310 who migrates, 7311 the schema of a school, 7312 living workers, 7313 the rights of a school's users
--- (core.lock_rights), 7314 the order of its messages and 7317 of those of a user (core.notify_turns), 7315 each worker's own, 7316 the daily work of a school.
+-- All advisory locks of the service. A key has two 32-bit halves; the first half says what is locked:
+--   7310  the migration of the database
+--   7311  the schema of a school: shared by each of its requests, exclusive while it is migrated (core.tenant_lock_key)
+--   7312  held shared by every running worker
+--   7313  the permissions of the users of a school (core.lock_rights)
+--   7314  the notifications of a school, and
+--   7317  those of one recipient (core.lock_notification_recipients)
+--   7315  held by each worker, by the hash of its name
+--   7316  the daily run of a school
+
 create or replace function core.tenant_lock_key(p_tenant_id bigint) returns bigint
   language sql immutable strict
   return 7311 * 4294967296 + p_tenant_id;
+comment on function core.tenant_lock_key is
+  'The key of the advisory lock of a school: shared by each of its requests, exclusive while its schema is migrated.';
 
--- Enters a school: names mean its tables first, row policies let all of its rows through, what belongs to single users too, and days are those of
--- its time zone. Null is the operators, whose tables are those of platform. Answers what was before, for core.leave_tenant.
--- (Only a superuser may write such settings into the head of a function, where Postgres would put them back by itself. A search_path in the
--- head of this one would be put back before it answers: that of its callers is pinned.)
+-- A function could have these settings in its head, and Postgres would restore them, but only a superuser may create
+-- such a function. This function itself must not pin its search_path, which would undo its effect; its callers pin
+-- theirs.
 create or replace function core.enter_tenant(p_tenant_id bigint) returns text[]
   language plpgsql as $$
 declare
-  v_before text[] := array[current_setting('app.tenant_id', true), current_setting('app.scope', true), current_setting('app.is_system', true),
-    current_setting('app.time_zone', true), current_setting('search_path')];
+  v_before text[] := array[
+    current_setting('app.tenant_id', true),
+    current_setting('app.scope', true),
+    current_setting('app.is_system', true),
+    current_setting('app.time_zone', true),
+    current_setting('search_path')];
 begin
-  perform set_config('app.tenant_id', coalesce(p_tenant_id::text, ''), true), set_config('app.scope', 'all', true), set_config('app.is_system', 'yes', true),
+  perform
+    set_config('app.tenant_id', coalesce(p_tenant_id::text, ''), true),
+    set_config('app.scope', 'all', true),
+    set_config('app.is_system', 'yes', true),
     set_config('app.time_zone', coalesce((select time_zone from platform.tenant where id = p_tenant_id), ''), true),
     set_config('search_path', coalesce('tenant_' || p_tenant_id, 'platform') || ', public, pg_temp', true);
   return v_before;
 end $$;
+comment on function core.enter_tenant is
+  'Enters a school: table names resolve to its tables, row policies show all of its rows, including those of single '
+  'users, and days are in its time zone. Null enters the platform, with the tables of operators. Returns the previous '
+  'settings, for core.leave_tenant.';
 
--- Puts back what core.enter_tenant found.
 create or replace function core.leave_tenant(p_before text[]) returns void
   language plpgsql as $$
 begin
-  perform set_config('app.tenant_id', coalesce(p_before[1], ''), true), set_config('app.scope', coalesce(p_before[2], ''), true),
-    set_config('app.is_system', coalesce(p_before[3], ''), true), set_config('app.time_zone', coalesce(p_before[4], ''), true),
+  perform
+    set_config('app.tenant_id', coalesce(p_before[1], ''), true),
+    set_config('app.scope', coalesce(p_before[2], ''), true),
+    set_config('app.is_system', coalesce(p_before[3], ''), true),
+    set_config('app.time_zone', coalesce(p_before[4], ''), true),
     set_config('search_path', p_before[5], true);
 end $$;
+comment on function core.leave_tenant is 'Restores the settings that core.enter_tenant returned.';
 
--- Lays grants, forced row security, the isolation policy and the trigger that keeps updated_at over every table of a tenant
--- schema; repeatable.
--- A table whose comment has a line `@grants select, insert` gets only those, all in one statement: each one that names columns
--- rewrites what the catalogue has of all of them.
--- The policy is a plain comparison in a shape that the planner takes for nearly always true, which it is. For «=» alone it
--- expects one row in 200 to pass, and then joins 20,000 students in a nested loop: a list took 1.5 s instead of 15 ms.
 create or replace function core.tenant_secure(p_tenant_id bigint) returns void
   language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
   v_schema text := 'tenant_' || p_tenant_id;
+  -- The planner assumes that this form of the comparison is nearly always true, which it is. For a plain `=` it expects
+  -- one row in 200 to pass, and then joins 20,000 students in a nested loop: a list took 1.5 s instead of 15 ms.
   v_check text := format('(nullif(current_setting(''app.tenant_id'', true) = %L, false) is not null)', p_tenant_id);
   v_table record;
 begin
@@ -51,18 +69,32 @@ begin
   execute format('revoke all on all functions in schema %I from public', v_schema);
   execute format('grant usage on all sequences in schema %I to school_tenant', v_schema);
   for v_table in
-    select format('%I.%I', v_schema, c.relname) as name, c.relrowsecurity and c.relforcerowsecurity as is_forced,
-           exists (select from pg_policy p where p.polrelid = c.oid and p.polname = 'tenant_isolation') as has_policy,
-           a.has_touched and not exists (select from pg_trigger t where t.tgrelid = c.oid and t.tgname = 'touch') as wants_touch,
-           c.relacl is not null or a.has_acl as has_grants,
-           (select string_agg(verb || case when verb in ('insert', 'update') then coalesce(' (' || a.columns || ')', '') else '' end, ', ')
-            from string_to_table(coalesce(substring(obj_description(c.oid, 'pg_class') from '@grants ([a-z, ]+)'), 'select, insert, update, delete'), ',') given,
-                 trim(given) verb) as verbs
+    select
+      format('%I.%I', v_schema, c.relname) as name,
+      c.relrowsecurity and c.relforcerowsecurity as is_forced,
+      exists (select from pg_policy p where p.polrelid = c.oid and p.polname = 'tenant_isolation') as has_policy,
+      a.has_updated_at
+        and not exists (select from pg_trigger t where t.tgrelid = c.oid and t.tgname = 'touch') as needs_trigger,
+      c.relacl is not null or a.has_acl as has_grants,
+      (
+        select string_agg(
+          verb || case when verb in ('insert', 'update') then coalesce(' (' || a.columns || ')', '') else '' end, ', ')
+        from string_to_table(
+            coalesce(
+              substring(obj_description(c.oid, 'pg_class') from '@grants ([a-z, ]+)'),
+              'select, insert, update, delete'),
+            ',') given,
+          trim(given) verb
+      ) as verbs
     from pg_class c
     cross join lateral (
-      select bool_or(attname = 'updated_at') as has_touched, bool_or(attacl is not null) as has_acl,
-             string_agg(quote_ident(attname), ', ' order by attnum) filter (where attgenerated = '' and not (attname = 'id' and atthasdef)) as columns
-      from pg_attribute where attrelid = c.oid and attnum > 0 and not attisdropped
+      select
+        bool_or(attname = 'updated_at') as has_updated_at,
+        bool_or(attacl is not null) as has_acl,
+        string_agg(quote_ident(attname), ', ' order by attnum)
+          filter (where attgenerated = '' and not (attname = 'id' and atthasdef)) as columns
+      from pg_attribute
+      where attrelid = c.oid and attnum > 0 and not attisdropped
     ) a
     where c.relnamespace = v_schema::regnamespace and c.relkind in ('r', 'p')
     order by c.relname
@@ -73,19 +105,24 @@ begin
     if not v_table.has_policy then
       execute format('create policy tenant_isolation on %s using %s with check %s', v_table.name, v_check, v_check);
     end if;
-    if v_table.wants_touch then
-      execute format('create trigger touch before update on %s for each row execute function %I.touch_updated_at()', v_table.name, v_schema);
+    if v_table.needs_trigger then
+      execute format(
+        'create trigger touch before update on %s for each row execute function %I.touch_updated_at()',
+        v_table.name, v_schema);
     end if;
     if v_table.has_grants then
       execute format('revoke all on %s from school_tenant, public', v_table.name);
     end if;
+    -- One statement per table, since each grant that names columns rewrites the catalog rows of all columns of the
+    -- table.
     execute format('grant %s on %s to school_tenant', v_table.verbs, v_table.name);
   end loop;
 end $$;
+comment on function core.tenant_secure is
+  'Sets up every table of a tenant schema: grants, forced row security, the isolation policy, and the trigger that '
+  'maintains updated_at. Can be repeated. A table whose comment has a line `@grants select, insert` gets only those '
+  'grants.';
 
--- Brings one tenant schema to the latest version, or to p_up_to, in the caller's transaction, with the tenant closed to
--- requests meanwhile (they answer 503). Answers the number of migrations applied. The schema is created when it is missing,
--- but never for a school that was purged: only an import brings that back.
 create or replace function core.tenant_migrate(p_tenant_id bigint, p_up_to integer default null) returns integer
   language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
@@ -99,17 +136,22 @@ begin
   perform pg_advisory_xact_lock(core.tenant_lock_key(p_tenant_id));
   select schema_version, status = 'deleted' and schema_version = 0 into strict v_version, v_is_purged
     from platform.tenant where id = p_tenant_id for no key update;
-  if v_is_purged or not exists (select from platform.tenant_migration where version > v_version and (p_up_to is null or version <= p_up_to)) then
+  if v_is_purged or not exists (
+    select from platform.tenant_migration where version > v_version and (p_up_to is null or version <= p_up_to)
+  ) then
     return 0;
   end if;
   if v_version = 0 then
     execute format('create schema %I', v_schema);
   end if;
   v_before := core.enter_tenant(p_tenant_id);
-  -- Which functions of migrations keep, by «set search_path from current».
+  -- Functions that migrations create keep this search_path, by `set search_path from current`.
   perform set_config('search_path', format('%I, public', v_schema), true);
   for v_migration in
-    select version, name, body from platform.tenant_migration where version > v_version and (p_up_to is null or version <= p_up_to) order by version
+    select version, name, body
+    from platform.tenant_migration
+    where version > v_version and (p_up_to is null or version <= p_up_to)
+    order by version
   loop
     begin
       execute v_migration.body;
@@ -124,4 +166,7 @@ begin
   perform core.leave_tenant(v_before);
   return v_count;
 end $$;
-comment on function core.tenant_migrate is 'Brings one tenant schema to the latest version, or to an earlier one, in the caller''s transaction.';
+comment on function core.tenant_migrate is
+  'Migrates a tenant schema to the latest version, or to p_up_to, in the transaction of the caller. Requests to the '
+  'school get a 503 meanwhile. Returns the number of migrations applied. Creates the schema if it is missing, except '
+  'for a purged school, which only an import restores.';

@@ -1,5 +1,5 @@
--- A believable school: 600 students, 40 teachers, 24 classes, 10 subjects, two academic years with their terms. Runs in one
--- transaction, once.
+-- A believable school: 600 students, 40 teachers, 24 classes, 10 subjects, two academic years with their terms. Runs
+-- in one transaction, once.
 do $demo$
 declare
   v_id bigint;
@@ -92,7 +92,8 @@ begin
   update timetable_config set start_time = '08:30', lunch_start_period = 5, break_after = '{2}';
   insert into holiday (name, date, is_recurring) values
     ('New Year''s Day', make_date(v_year + 1, 1, 1), true), ('Christmas Day', make_date(v_year, 12, 25), true), ('Founders'' Day', make_date(v_year, 10, 12), false);
-  -- The school days of the last four weeks, marked by class teachers with a log-in, else by the office. Today the demo teacher's class is still to be marked.
+  -- The school days of the last four weeks, marked by class teachers with a log-in, else by the office. Today the
+  -- demo teacher's class is still to be marked.
   insert into attendance (student_id, class_id, date, status, marked_by, marked_by_name, marked_at, created_at)
     select s.id, s.class_id, d.date, case when d.chance < 4 then 'absent' when d.chance < 7 then 'late' else 'present' end,
       u.id, u.first_name || ' ' || u.last_name, d.at, d.at
@@ -134,7 +135,8 @@ begin
       i (student_id, due_in, status, item, amount, quantity);
   perform api.record_payment('invoice', 2, '{"amount": 36, "payment_method": "card"}');
   delete from notification_event;
-  -- Three buses, one of them with papers that expire soon; who rides comes from all over the school, the demo student among them.
+  -- Three buses, one of them with papers that expire soon; who rides comes from all over the school, the demo student
+  -- among them.
   insert into bus (registration_number, capacity, model, insurance_expires_on, fitness_expires_on) values
     ('LX21 ABC', 40, 'Mercedes-Benz Tourismo', (now() + interval '200 days')::date, (now() + interval '20 days')::date),
     ('LX19 KLM', 24, 'Iveco Daily', (now() + interval '90 days')::date, (now() + interval '300 days')::date),

@@ -1,4 +1,4 @@
--- The catalogue of permissions and the system roles. Ids are for ever: add at the end, never renumber.
+-- The permissions and the system roles. Ids are permanent: add new ones at the end, never renumber.
 insert into core.permission (id, name, description) values
   (1, 'student.read', 'See students, their documents and their history'),
   (2, 'student.create', 'Add students'),
@@ -18,7 +18,7 @@ insert into core.permission (id, name, description) values
   (16, 'subject.update', 'Change subjects'),
   (17, 'subject.delete', 'Remove subjects'),
   (18, 'attendance.read', 'See attendance'),
-  (19, 'attendance.mark', 'Mark attendance of the classes one teaches'),
+  (19, 'attendance.mark', 'Mark attendance of the classes that the user teaches'),
   (20, 'attendance.manage', 'Mark attendance of any class'),
   (21, 'academic.read', 'See academic years and terms'),
   (22, 'academic.manage', 'Change academic years and terms'),
@@ -32,23 +32,23 @@ insert into core.permission (id, name, description) values
   (30, 'holiday.manage', 'Change holidays'),
   (31, 'transport.read', 'See transport'),
   (32, 'transport.manage', 'Change transport'),
-  (33, 'role.read', 'See roles and who has them'),
-  (34, 'role.manage', 'Change roles and who has them'),
+  (33, 'role.read', 'See roles and their users'),
+  (34, 'role.manage', 'Change roles and their users'),
   (35, 'user.read', 'See users'),
   (36, 'user.create', 'Add users'),
   (37, 'user.update', 'Change users'),
   (38, 'user.delete', 'Remove users'),
-  (39, 'setup.manage', 'Set the school up'),
+  (39, 'setup.manage', 'Set up the school'),
   (40, 'subscription.manage', 'See and change the subscription'),
-  (41, 'master_data.manage', 'Change grades, units, programmes, mediums, religions, subject contexts'),
+  (41, 'master_data.manage', 'Change grades, units, programs, mediums, religions, subject contexts'),
   (42, 'dashboard.read', 'See the dashboard of the school');
 
 insert into core.default_role (name, description, permissions) values
-  ('admin', 'Runs the school: every permission.', '{}'),
+  ('admin', 'Runs the school. Has every permission.', '{}'),
   ('teacher', 'Teaches classes and marks attendance.',
     '{student.read,teacher.read,class.read,subject.read,attendance.read,attendance.mark,academic.read,timetable.read,dashboard.read}'),
   ('accountant', 'Bills fees and records payments.',
     '{student.read,class.read,academic.read,fee.read,fee.manage,payment.create,dashboard.read}'),
-  ('transport_manager', 'Runs buses, routes and enrolments.',
+  ('transport_manager', 'Runs buses, routes and enrollments.',
     '{student.read,class.read,academic.read,transport.read,transport.manage,dashboard.read}'),
-  ('student', 'Sees only what is their own.', '{timetable.read}');
+  ('student', 'Sees only their own data.', '{timetable.read}');

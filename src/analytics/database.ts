@@ -1,21 +1,21 @@
 import type { Socket } from 'node:net';
 import pg from 'pg';
 import { GraphQLError } from 'postgraphile/graphql';
-import type { Reach } from './reach.ts';
+import type { TenantScope } from './scope.ts';
 
-/** What every query of an analyst runs as: it may read the views of the schema `analytics`, and nothing else. */
+/** The role of every analytics query. It can only read the views of the schema `analytics`. */
 export const analystRole = 'school_analyst';
-/** The log-in that may become it, and has no right of its own. */
+/** The login role that can switch to it and has no other privileges. */
 export const loginRole = 'school_graphql';
 
-/** Milliseconds that one statement may take, and all statements of one request together. */
-const statementLimit = 5_000;
-const requestLimit = 10_000;
+const statementTimeoutMs = 5_000;
+/** For all statements of one request together. */
+const requestTimeoutMs = 10_000;
 
-/** A statement took too long, or answered too much: what an analyst can do something about. */
-export const cutOff = (code: string, message: string) => new GraphQLError(message, { extensions: { code } });
+/** The error for a query that exceeds a limit; the message tells the analyst how to change it. */
+export const limitError = (code: string, message: string) => new GraphQLError(message, { extensions: { code } });
 
-/** @param isOwnLogIn  the address logs in as a role that may become the analysts'; else its user becomes one that may */
+/** @param isOwnLogIn  whether the URL logs in as a role that can switch to the analyst role */
 export function analyticsPool(url: string, isOwnLogIn: boolean, size: number): pg.Pool {
   const pool = new pg.Pool({
     connectionString: url,
@@ -31,7 +31,7 @@ export function analyticsPool(url: string, isOwnLogIn: boolean, size: number): p
   return pool;
 }
 
-/** What PostGraphile asks of a connection. */
+/** The interface that PostGraphile expects of a connection. */
 interface Statement {
   text: string;
   values?: readonly unknown[];
@@ -44,26 +44,29 @@ interface Client {
 
 /** The connection of one request. */
 export interface RequestClient {
-  /** For PostGraphile; whatever settings it was given elsewhere count for nothing here. */
+  /** The callback for PostGraphile. Its settings are ignored. */
   withPgClient: <T>(settings: object | null, work: (client: Client) => T | Promise<T>) => Promise<T>;
-  /** Gives the connection back. */
+  /** Returns the connection to the pool. */
   end(): Promise<void>;
 }
 
 /**
- * The connection of one request: all its statements run one after the other in one read-only transaction, and see the same data. What they run
- * as is set here and nowhere else, so that no configuration can forget it.
- * @param maxBytes  what all statements together may answer: of groups there is no other limit
+ * The connection of one request. All statements run one after the other in one read-only transaction, so they see the
+ * same data. The role and the settings are set only here, so that no configuration can omit them.
+ * @param maxBytes  limit for the results of all statements together; the number of groups has no other limit
  */
-export function requestClient(pool: pg.Pool, reach: Reach, maxBytes: number): RequestClient {
-  if (!/^(all|,(\d+,)+|)$/.test(reach)) throw new Error('This is no reach of an analyst.');
+export function requestClient(pool: pg.Pool, scope: TenantScope, maxBytes: number): RequestClient {
+  if (!/^(all|,(\d+,)+|)$/.test(scope)) throw new Error('Invalid analyst scope.');
   const begin = [
     'begin isolation level repeatable read read only',
     `set local role ${analystRole}`,
-    `set local app.analytics_tenants = '${reach}'`,
-    `set local statement_timeout = ${String(statementLimit)}`,
-    // One processor for one analyst: the others are for the schools.
-    "set local max_parallel_workers_per_gather = 0; set local jit = off; set local timezone = 'UTC'; set local search_path = analytics",
+    `set local app.analytics_tenants = '${scope}'`,
+    `set local statement_timeout = ${String(statementTimeoutMs)}`,
+    // At most one processor per query, so that the API stays responsive.
+    'set local max_parallel_workers_per_gather = 0',
+    'set local jit = off',
+    "set local timezone = 'UTC'",
+    'set local search_path = analytics',
   ].join('; ');
   let client: pg.PoolClient | undefined;
   let hasBegun = false;
@@ -71,18 +74,20 @@ export function requestClient(pool: pg.Pool, reach: Reach, maxBytes: number): Re
   let bytes = 0;
   let last: Promise<unknown> = Promise.resolve();
 
-  const tooMuch = () =>
-    cutOff(
+  const sizeError = () =>
+    limitError(
       'ANSWER_TOO_LARGE',
-      `The database answered more than ${(maxBytes / 1024 / 1024).toFixed(1)} MB. Group by less, filter, or ask for fewer rows or aliases.`,
+      `The database returned more than ${(maxBytes / 1024 / 1024).toFixed(1)} MB. ` +
+        'Filter, group by fewer columns, or select fewer rows or aliases.',
     );
 
   async function run({ text, values, arrayMode }: Statement) {
-    if (bytes > maxBytes) throw tooMuch();
-    if (spent > requestLimit) {
-      throw cutOff(
+    if (bytes > maxBytes) throw sizeError();
+    if (spent > requestTimeoutMs) {
+      throw limitError(
         'REQUEST_TIMEOUT',
-        `The statements of this request took more than ${String(requestLimit / 1000)} seconds together. Ask for less at a time.`,
+        `The statements of this request took more than ${String(requestTimeoutMs / 1000)} seconds in total. ` +
+          'Split the query into smaller ones.',
       );
     }
     client ??= await pool.connect();
@@ -104,10 +109,13 @@ export function requestClient(pool: pg.Pool, reach: Reach, maxBytes: number): Re
       return { rows, rowCount, notices: [] };
     } catch (error) {
       await release(error);
-      if (bytes > maxBytes) throw tooMuch();
+      if (bytes > maxBytes) throw sizeError();
       if (error instanceof pg.DatabaseError && error.code === '57014') {
-        const message = `The database took more than ${String(statementLimit / 1000)} seconds, and was stopped. Filter by time or school, or group by less.`;
-        throw cutOff('STATEMENT_TIMEOUT', message);
+        throw limitError(
+          'STATEMENT_TIMEOUT',
+          `A statement took more than ${String(statementTimeoutMs / 1000)} seconds and was canceled. ` +
+            'Filter by time or school, or group by fewer columns.',
+        );
       }
       throw error;
     } finally {
@@ -116,7 +124,7 @@ export function requestClient(pool: pg.Pool, reach: Reach, maxBytes: number): Re
     }
   }
 
-  /** Ends the transaction; the next statement, if there is one, begins another. */
+  /** Ends the transaction. A later statement would start a new one. */
   async function release(error?: unknown) {
     const held = client;
     client = undefined;
@@ -142,7 +150,7 @@ export function requestClient(pool: pg.Pool, reach: Reach, maxBytes: number): Re
       return work({
         query,
         withTransaction() {
-          throw new Error('There are no transactions of their own here.');
+          throw new Error('Nested transactions are not supported.');
         },
       });
     },

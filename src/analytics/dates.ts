@@ -1,11 +1,11 @@
 import type { AggregateGroupBySpec } from '@graphile/pg-aggregates/dist/interfaces.js';
 
-/** What analysts group days by. */
+/** The units to group dates by. */
 const spans = ['week', 'month', 'quarter', 'year'];
-/** What tells analysts nothing about counts and money, and would be a third of the schema. */
+/** Aggregates that are of no use for counts and money, but would make up a third of the schema. */
 const dropped = /^(stddev|variance)/;
 
-/** Groups days by week, month, quarter and year, and finds the first and the last of them. */
+/** Adds grouping of dates by week, month, quarter and year, and min and max of dates. */
 export const DatesPlugin: GraphileConfig.Plugin = {
   name: 'DatesPlugin',
   version: '1.0.0',
@@ -15,7 +15,7 @@ export const DatesPlugin: GraphileConfig.Plugin = {
       build(build) {
         const { sql, dataplanPg, pgAggregateGroupBySpecs, pgAggregateSpecs } = build;
         if (!sql || !dataplanPg || !pgAggregateGroupBySpecs || !pgAggregateSpecs)
-          throw new Error('DatesPlugin needs PgAggregatesSpecsPlugin before it.');
+          throw new Error('DatesPlugin must be loaded after PgAggregatesSpecsPlugin.');
         const { TYPES } = dataplanPg;
         const isDate = (codec: unknown) => codec === TYPES.date;
         const isMoment = (codec: unknown) => codec === TYPES.timestamptz || codec === TYPES.timestamp;
@@ -23,7 +23,7 @@ export const DatesPlugin: GraphileConfig.Plugin = {
           const truncated: AggregateGroupBySpec = {
             id: `truncated-to-${span}`,
             isSuitableType: (codec) => isDate(codec) || isMoment(codec),
-            // The same day for everybody, whatever the time zone of the session.
+            // Independent of the time zone of the session.
             sqlWrap: (value) => sql`date_trunc(${sql.literal(span)}, ${value}::timestamp)::date`,
             sqlWrapCodec: () => TYPES.date,
           };

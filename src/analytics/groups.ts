@@ -8,7 +8,7 @@ interface Details {
 
 const compare = new Intl.Collator('en', { numeric: true }).compare;
 
-/** Puts groups in the order of their keys: pg-aggregates leaves them as Postgres finds them. */
+/** Sorts groups by their keys. pg-aggregates returns them in the order of Postgres, which is undefined. */
 class GroupsStep extends Step<Rows> {
   static override $$export = { moduleName: 'groups', exportName: 'GroupsStep' };
   readonly #select: () => PgSelectStep;
@@ -25,7 +25,7 @@ class GroupsStep extends Step<Rows> {
     this.#rows = () => this.getRef(rows) as PgSelectRowsStep;
   }
 
-  /** Arguments are for the rows, and not for their order. */
+  /** Field arguments apply to the select step. */
   apply($callback: Parameters<PgSelectStep['apply']>[0]) {
     this.#select().apply($callback);
   }
@@ -53,7 +53,7 @@ class GroupsStep extends Step<Rows> {
   }
 }
 
-/** Groups come in the order of their keys. */
+/** Sorts the groups of `groupedAggregates` by their keys. */
 export const GroupsPlugin: GraphileConfig.Plugin = {
   name: 'GroupsPlugin',
   version: '1.0.0',

@@ -1,41 +1,42 @@
 import { setPriority } from 'node:os';
-import { analyst, type Question } from './ask.ts';
+import { queryRunner, type AnalyticsQuery } from './run-query.ts';
 import { analyticsPool } from './database.ts';
-import type { Asked, Told } from './process.ts';
+import type { ParentMessage, ChildMessage } from './process.ts';
 import { analyticsSchema } from './schema.ts';
 
 /**
- * The process that runs the queries of analysts, started by `analyticsProcess`: what PostGraphile does at a query, and the memory that it takes,
- * is not the API's. It gives way to others on its machine.
+ * The process that runs analytics queries, started by `analyticsProcess`. PostGraphile's work and memory are kept out
+ * of the API process, and this process runs at a low priority.
  */
-const tell = (message: Told) => void process.send?.(message);
+const send = (message: ChildMessage) => void process.send?.(message);
 
-function begin({ url, isOwnLogIn, connections }: Extract<Asked, { kind: 'begin' }>) {
+function begin({ url, isOwnLogIn, connections }: Extract<ParentMessage, { kind: 'begin' }>) {
   try {
     setPriority(10);
   } catch {
-    // It is only polite.
+    // Not permitted everywhere, and not essential.
   }
   const pool = analyticsPool(url, isOwnLogIn, connections);
-  const ready = analyticsSchema(pool).then((made) => analyst(made, pool));
+  const ready = analyticsSchema(pool).then((made) => queryRunner(made, pool));
   ready.then(
-    () => tell({ kind: 'ready' }),
+    () => send({ kind: 'ready' }),
     (error: unknown) => {
-      tell({ kind: 'failed', message: error instanceof Error ? error.message : String(error) });
+      send({ kind: 'failed', message: error instanceof Error ? error.message : String(error) });
       process.disconnect();
     },
   );
-  return async (id: number, question: Question) => {
-    const { body, ...rest } = await (await ready)(question);
-    tell({ kind: 'answer', id, body: Buffer.from(body), ...rest });
+  return async (id: number, query: AnalyticsQuery) => {
+    const { body, ...rest } = await (await ready)(query);
+    send({ kind: 'answer', id, body: Buffer.from(body), ...rest });
   };
 }
 
-let ask: ReturnType<typeof begin> | undefined;
-process.on('message', (message: Asked) => {
-  if (message.kind === 'begin') ask = begin(message);
-  else void ask?.(message.id, message.question);
+let run: ReturnType<typeof begin> | undefined;
+process.on('message', (message: ParentMessage) => {
+  if (message.kind === 'begin') run = begin(message);
+  else void run?.(message.id, message.query);
 });
-// Without the API there is nobody to work for. Ctrl-C is for the API to hear of: it asks us to end when nobody waits any more.
+// Exit with the API process. Ignore Ctrl-C, which the terminal also sends to this process: the API disconnects when all
+// queries are finished.
 process.on('disconnect', () => process.exit());
 for (const signal of ['SIGINT', 'SIGTERM'] as const) process.on(signal, () => undefined);

@@ -2,54 +2,54 @@ import { type ChildProcess, fork } from 'node:child_process';
 import { availableParallelism } from 'node:os';
 import type { Logger } from 'pino';
 import { ApiError } from '../domain/errors.ts';
-import type { Question } from './ask.ts';
+import type { AnalyticsQuery } from './run-query.ts';
 
-/** What the process is asked, and what it tells. */
-export type Asked =
+/** Messages to the process, and from it. */
+export type ParentMessage =
   | { kind: 'begin'; url: string; isOwnLogIn: boolean; connections: number }
-  | { kind: 'ask'; id: number; question: Question };
-export type Told =
+  | { kind: 'run'; id: number; query: AnalyticsQuery };
+export type ChildMessage =
   | { kind: 'ready' }
   | { kind: 'failed'; message: string }
   | { kind: 'answer'; id: number; body: Uint8Array; isRefused: boolean; faults: object[] };
 
-/** How long a process that nobody asks is kept, and how long one may take for an answer before it is ended, in milliseconds. */
-const usualIdleLimit = 10 * 60_000;
-const answerLimit = 90_000;
-/** Megabytes of its heap. */
-const heapLimit = 384;
+/** How long an idle process is kept. */
+const defaultIdleTimeoutMs = 10 * 60_000;
+/** A process that takes longer for a query is killed. */
+const queryTimeoutMs = 90_000;
+const maxHeapMb = 384;
 
 export interface AnalyticsOptions {
-  /** The database, and whether the address logs in as a role that may become the analysts'. */
+  /** The URL of the database, and whether it logs in as a role that can switch to the analyst role. */
   url: string;
   isOwnLogIn: boolean;
-  /** How many queries run in the database at a time; others wait. */
+  /** Maximum number of concurrent queries in the database; others wait. */
   connections: number;
   logger: Logger;
-  idleLimit?: number;
+  idleTimeoutMs?: number;
 }
 
-/** The process that runs the queries of analysts. */
+/** The process that runs analytics queries. */
 export interface Analytics {
-  /** @throws ApiError unavailable, when it can't be started, ended, or has not answered in time */
-  ask(question: Question): Promise<Extract<Told, { kind: 'answer' }>>;
+  /** @throws ApiError unavailable when the process cannot be started, has exited, or does not respond in time */
+  run(query: AnalyticsQuery): Promise<Extract<ChildMessage, { kind: 'answer' }>>;
   close(): Promise<void>;
 }
 
 interface Running {
   child: ChildProcess;
-  waiting: Map<number, PromiseWithResolvers<Extract<Told, { kind: 'answer' }>>>;
-  /** What it said before it ended. */
+  waiting: Map<number, PromiseWithResolvers<Extract<ChildMessage, { kind: 'answer' }>>>;
+  /** The error that it reported before it exited. */
   reason: string | undefined;
 }
 
-/** Starts the process when it is first asked for, and ends it when nobody has asked it for a while. */
+/** Starts the process at the first query, and stops it when it is idle. */
 export function analyticsProcess({
   url,
   isOwnLogIn,
   connections,
   logger,
-  idleLimit = usualIdleLimit,
+  idleTimeoutMs = defaultIdleTimeoutMs,
 }: AnalyticsOptions): Analytics {
   let running: Running | undefined;
   let idle: NodeJS.Timeout | undefined;
@@ -58,8 +58,8 @@ export function analyticsProcess({
   function start(): Running {
     const child = fork(new URL('main.ts', import.meta.url), {
       serialization: 'advanced',
-      execArgv: [`--max-old-space-size=${String(heapLimit)}`],
-      // Nothing of ours that it does not need: no secret of the tokens, no address of another database.
+      execArgv: [`--max-old-space-size=${String(maxHeapMb)}`],
+      // Only what it needs: no token secrets, no URLs of other databases.
       env: {
         PATH: process.env['PATH'],
         NODE_ENV: 'production',
@@ -69,53 +69,53 @@ export function analyticsProcess({
       stdio: ['ignore', 'ignore', 'ignore', 'ipc'],
     });
     const made: Running = { child, waiting: new Map(), reason: undefined };
-    child.on('message', (told: Told) => {
-      if (told.kind === 'failed') made.reason = told.message;
-      else if (told.kind === 'answer') {
-        made.waiting.get(told.id)?.resolve(told);
-        made.waiting.delete(told.id);
+    child.on('message', (message: ChildMessage) => {
+      if (message.kind === 'failed') made.reason = message.message;
+      else if (message.kind === 'answer') {
+        made.waiting.get(message.id)?.resolve(message);
+        made.waiting.delete(message.id);
       }
     });
     const end = (why: string) => {
       if (running === made) running = undefined;
-      if (made.waiting.size > 0) logger.error({ cause: made.reason ?? why }, 'The process of the analysts has ended.');
-      const error = new ApiError('unavailable', 'The view of the analysts is not available. Try again in a moment.', {
+      if (made.waiting.size > 0) logger.error({ cause: made.reason ?? why }, 'The analytics process has exited.');
+      const error = new ApiError('unavailable', 'Analytics are not available. Try again in a moment.', {
         retryAfter: 5,
       });
       for (const { reject } of made.waiting.values()) reject(error);
       made.waiting.clear();
     };
     child.on('error', (error) => end(error.message));
-    child.on('exit', (code, signal) => end(`ended with ${String(code ?? signal)}`));
-    const begin: Asked = { kind: 'begin', url, isOwnLogIn, connections };
+    child.on('exit', (code, signal) => end(`exited with ${String(code ?? signal)}`));
+    const begin: ParentMessage = { kind: 'begin', url, isOwnLogIn, connections };
     child.send(begin);
     return made;
   }
 
   const isRunning = (one: Running) => running === one;
-  /** Who asks from now on starts another: this one hears nothing any more. */
-  function leave(one: Running) {
+  /** Disconnects an idle process, which then exits. The next query starts a new one. */
+  function stopIdle(one: Running) {
     if (isRunning(one)) running = undefined;
     if (one.child.connected) one.child.disconnect();
   }
 
   return {
-    async ask(question) {
+    async run(query) {
       clearTimeout(idle);
       const mine = (running ??= start());
       const { child, waiting } = mine;
       const id = ++last;
-      const answer = Promise.withResolvers<Extract<Told, { kind: 'answer' }>>();
+      const answer = Promise.withResolvers<Extract<ChildMessage, { kind: 'answer' }>>();
       waiting.set(id, answer);
-      const late = setTimeout(() => child.kill('SIGKILL'), answerLimit);
+      const timeout = setTimeout(() => child.kill('SIGKILL'), queryTimeoutMs);
       try {
-        const message: Asked = { kind: 'ask', id, question };
-        // What can't be sent is told by the end of the process.
+        const message: ParentMessage = { kind: 'run', id, query };
+        // A send failure means that the process has exited, which rejects the query.
         child.send(message, () => undefined);
         return await answer.promise;
       } finally {
-        clearTimeout(late);
-        if (waiting.size === 0 && isRunning(mine)) idle = setTimeout(leave, idleLimit, mine).unref();
+        clearTimeout(timeout);
+        if (waiting.size === 0 && isRunning(mine)) idle = setTimeout(stopIdle, idleTimeoutMs, mine).unref();
       }
     },
     async close() {

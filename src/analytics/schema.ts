@@ -10,15 +10,15 @@ import { analystRole } from './database.ts';
 import { DatesPlugin } from './dates.ts';
 import { GroupsPlugin } from './groups.ts';
 
-/** The GraphQL schema over the views of the schema `analytics`, and what PostGraphile needs to run queries on it. */
+/** The GraphQL schema of the views in the schema `analytics`, and the preset to run queries on it. */
 export interface AnalyticsSchema {
   schema: GraphQLSchema;
   resolvedPreset: GraphileConfig.ResolvedPreset;
 }
 
 /**
- * Reads the views from the catalogue, as the analysts' role may see them.
- * @throws when the database is away, or has no such role
+ * Builds the GraphQL schema from the views that the analyst role can read.
+ * @throws when the database is not available or does not have the role
  */
 export async function analyticsSchema(pool: pg.Pool): Promise<AnalyticsSchema> {
   return makeSchema({
@@ -29,8 +29,8 @@ export async function analyticsSchema(pool: pg.Pool): Promise<AnalyticsSchema> {
       PgAggregatesPreset,
     ],
     plugins: [DatesPlugin, GroupsPlugin],
-    // A view has a key and relations by its comment; an id of our own for each row would only be noise.
-    // Filters say what conditions say, and more.
+    // The comments of the views declare keys and relations, so global node ids are not needed. Filters replace
+    // conditions.
     disablePlugins: ['NodePlugin', 'QueryQueryPlugin', 'PgConditionArgumentPlugin', 'PgConditionCustomFieldsPlugin'],
     pgServices: [
       makePgService({ pool, schemas: ['analytics'], pubsub: false, pgSettingsForIntrospection: { role: analystRole } }),

@@ -4,7 +4,7 @@ import { commit } from 'graphile-migrate';
 import { clearAllPools } from 'graphile-migrate/dist/pgReal.js';
 import { ensureDatabase } from '../database/embedded.ts';
 import { withOwner } from '../database/pool.ts';
-import { withScratchServer } from '../process/own-database.ts';
+import { withScratchServer } from '../process/database-access.ts';
 
 const migrationsFolder = join(import.meta.dirname, '../../migrations');
 const blankMigration =

@@ -4,7 +4,7 @@ import { analyticsSchema } from '../analytics/schema.ts';
 import type { Config } from '../process/config.ts';
 import { ensureDatabase } from '../database/embedded.ts';
 import { migrate } from '../database/migrate.ts';
-import { withScratchServer } from '../process/own-database.ts';
+import { withScratchServer } from '../process/database-access.ts';
 
 async function schemaOf(url: string): Promise<string> {
   const pool = analyticsPool(url, false, 1);
@@ -16,7 +16,7 @@ async function schemaOf(url: string): Promise<string> {
   }
 }
 
-/** The schema that /graphql serves on this database, in GraphQL's own language; without a DATABASE_URL that of this version. */
+/** The schema of /graphql in SDL: that of the database at DATABASE_URL, otherwise that of this version. */
 export function graphqlSchema({ DATABASE_URL }: Config): Promise<string> {
   if (DATABASE_URL) return schemaOf(DATABASE_URL);
   return withScratchServer(async (server) => {

@@ -2,7 +2,7 @@ import type pg from 'pg';
 import type { Config } from '../process/config.ts';
 import { type Queue, readQueue } from '../database/queue.ts';
 import { withOwner } from '../database/pool.ts';
-import { minute, withDatabase } from '../process/own-database.ts';
+import { formatMinute, withDatabase } from '../process/database-access.ts';
 
 interface Format {
   json?: boolean;
@@ -13,7 +13,7 @@ const print = (text: string) => process.stdout.write(`${text}\n`);
 const withQueue = <T>(config: Config, work: (client: pg.Client) => Promise<T>): Promise<T> =>
   withDatabase(config, (ownerUrl) => withOwner(ownerUrl, work));
 
-/** Rows below a head, in columns as wide as they need to be; numbers stand right. */
+/** Formats a table; columns of numbers are right-aligned. */
 function table(head: readonly string[], rows: readonly (readonly (string | number)[])[]): string {
   const widths = head.map((name, column) => Math.max(name.length, ...rows.map((row) => String(row[column]).length)));
   const isNumber = head.map((_, column) => rows.every((row) => typeof row[column] === 'number'));
@@ -27,7 +27,7 @@ function table(head: readonly string[], rows: readonly (readonly (string | numbe
     .join('');
 }
 
-/** A time that has passed, by its two greatest units. */
+/** Formats a duration with its two largest units: `2 d 3 h`. */
 function duration(seconds: number): string {
   const whole = Math.floor(seconds);
   const units = [
@@ -45,14 +45,14 @@ function duration(seconds: number): string {
     .join(' ');
 }
 
-/** A school as other commands name it. */
+/** `id (subdomain)`, as in the output of other commands. */
 const schoolOf = ({ tenant_id, subdomain }: { tenant_id: string | number | null; subdomain: string | null }) =>
   tenant_id === null ? '-' : subdomain === null ? String(tenant_id) : `${String(tenant_id)} (${subdomain})`;
 
 const total = (tasks: Queue['tasks'], state: 'ready' | 'waiting' | 'running' | 'failed') =>
   tasks.reduce((sum, each) => sum + each[state], 0);
 
-/** `school jobs list`: the lengths of the queue by task and state. */
+/** `school jobs list`: the number of jobs by task and state. */
 export async function jobsList(config: Config, { json }: Format): Promise<void> {
   const queue = await withQueue(config, readQueue);
   if (json) {
@@ -81,7 +81,7 @@ export async function jobsList(config: Config, { json }: Format): Promise<void> 
     seconds === null ? '-' : duration(seconds),
   ]);
   process.stdout.write(table(['TASK', 'READY', 'WAITING', 'RUNNING', 'FAILED', 'OLDEST READY'], rows));
-  if (!queue.worker) print('No worker is alive: nothing is worked through.');
+  if (!queue.worker) print('No worker is running: jobs are not processed.');
 }
 
 interface FailedJob {
@@ -96,18 +96,16 @@ interface FailedJob {
   total: string;
 }
 
-/** Refuses a task that no worker has ever had, which is a slip of the keyboard. */
+/** @throws for a task name that no worker has ever had: probably a typo */
 async function checkTask(client: pg.Client, task: string | undefined): Promise<void> {
   if (task === undefined) return;
   const { tasks } = await readQueue(client);
   if (!tasks.some((each) => each.task === task)) {
-    throw new Error(
-      `There is no task ${JSON.stringify(task)}. There are: ${tasks.map((each) => each.task).join(', ')}.`,
-    );
+    throw new Error(`There is no task ${JSON.stringify(task)}. Tasks: ${tasks.map((each) => each.task).join(', ')}.`);
   }
 }
 
-/** `school jobs failed`: jobs that have failed, with their errors. */
+/** `school jobs failed`: failed jobs with their errors. */
 export async function jobsFailed(
   config: Config,
   { task, limit, json }: Format & { task?: string; limit: number },
@@ -138,12 +136,12 @@ export async function jobsFailed(
         job.task,
         schoolOf(job),
         `${String(job.attempts)} of ${String(job.max_attempts)}`,
-        job.next_run_at ? minute(job.next_run_at) : 'never',
+        job.next_run_at ? formatMinute(job.next_run_at) : 'never',
         job.error ?? '-',
       ]),
     ),
   );
-  if (count > rows.length) print(`and ${String(count - rows.length)} more: --limit ${String(count)} shows all.`);
+  if (count > rows.length) print(`${String(count - rows.length)} more. Show all with --limit ${String(count)}.`);
 }
 
 interface Job {
@@ -162,57 +160,60 @@ interface Job {
   payload: object;
 }
 
-/** `school jobs show`: one job. @throws when there is none */
+/** `school jobs show`: one job. @throws when it does not exist */
 export async function jobsShow(config: Config, id: number, { json }: Format): Promise<void> {
   const job = await withQueue(
     config,
     async (client) => (await client.query<{ job: Job | null }>('select core.job($1) as job', [id])).rows[0]?.job,
   );
-  if (!job) throw new Error(`There is no job ${String(id)}. One that is done is removed.`);
+  if (!job) throw new Error(`There is no job ${String(id)}. Finished jobs are removed from the queue.`);
   if (json) {
     print(JSON.stringify(job));
     return;
   }
-  const moment = (text: string) => minute(new Date(text));
+  const time = (text: string) => formatMinute(new Date(text));
   const lines: [string, string][] = [
     ['Job', `${String(job.id)}, ${job.task}`],
-    ['State', job.state === 'failed' ? 'failed for good' : job.state],
+    ['State', job.state === 'failed' ? 'failed, no attempts left' : job.state],
     ['School', schoolOf(job)],
     ['Attempts', `${String(job.attempts)} of ${String(job.max_attempts)}`],
-    ['Queued', moment(job.created_at)],
-    ['Due', job.state === 'failed' ? 'never' : moment(job.run_at)],
-    ...(job.locked_at === null ? [] : [['Running since', moment(job.locked_at)] satisfies [string, string]]),
+    ['Queued', time(job.created_at)],
+    ['Due', job.state === 'failed' ? 'never' : time(job.run_at)],
+    ...(job.locked_at === null ? [] : [['Running since', time(job.locked_at)] satisfies [string, string]]),
     ['Error', job.error ?? '-'],
     ['Payload', JSON.stringify(job.payload)],
   ];
   process.stdout.write(lines.map(([name, value]) => `${name.padEnd(13)}  ${value}\n`).join(''));
 }
 
-interface Changed {
-  /** How many of each task. */
+interface Changes {
+  /** The number of changed jobs by task. */
   done: Record<string, number>;
   running: number[];
   unknown: number[];
 }
 
-const jobsOf = (count: number) => (count === 1 ? '1 job' : `${String(count)} jobs`);
+const countJobs = (count: number) => (count === 1 ? '1 job' : `${String(count)} jobs`);
 
-/** Some numbers, of which nobody reads thousands. */
-const numbers = (ids: number[]) =>
+/** The first 20 ids. */
+const listIds = (ids: number[]) =>
   `${ids.slice(0, 20).join(', ')}${ids.length > 20 ? ` and ${String(ids.length - 20)} more` : ''}`;
 
-/** `school jobs retry` and `school jobs cancel`. @returns the exit code: 1 when a job that was named is running or not there */
+/**
+ * `school jobs retry` and `school jobs cancel`.
+ * @returns the exit code: 1 when a job given by id is running or does not exist
+ */
 export async function jobsChange(
   config: Config,
   action: 'retry' | 'cancel',
   ids: number[],
   { task, failed = false, json }: Format & { task?: string; failed?: boolean },
 ): Promise<number> {
-  if (ids.length > 0 === (task !== undefined)) throw new Error('Name jobs by their numbers, or a task by --task.');
-  if (action === 'cancel' && failed && task === undefined) throw new Error('--failed goes with --task.');
+  if (ids.length > 0 === (task !== undefined)) throw new Error('Give either job ids or --task.');
+  if (action === 'cancel' && failed && task === undefined) throw new Error('--failed needs --task.');
   const changed = await withQueue(config, async (client) => {
     await checkTask(client, task);
-    const { rows } = await client.query<{ changed: Changed }>('select core.change_jobs($1, $2, $3, $4) as changed', [
+    const { rows } = await client.query<{ changed: Changes }>('select core.change_jobs($1, $2, $3, $4) as changed', [
       action,
       ids,
       task,
@@ -224,10 +225,10 @@ export async function jobsChange(
   if (json) print(JSON.stringify(changed));
   else {
     const verb = action === 'retry' ? 'Queued again' : 'Removed';
-    for (const [name, count] of Object.entries(done)) print(`${verb}: ${jobsOf(count)} of ${name}.`);
-    if (running.length > 0) print(`Running, and left alone: ${numbers(running)}.`);
-    if (unknown.length > 0) print(`Not there, done perhaps: ${numbers(unknown)}.`);
-    if (Object.keys(done).length + running.length + unknown.length === 0) print('There was nothing to do.');
+    for (const [name, count] of Object.entries(done)) print(`${verb}: ${countJobs(count)} of ${name}.`);
+    if (running.length > 0) print(`Running, not changed: ${listIds(running)}.`);
+    if (unknown.length > 0) print(`Not found, possibly finished: ${listIds(unknown)}.`);
+    if (Object.keys(done).length + running.length + unknown.length === 0) print('No jobs matched.');
   }
   return ids.length > 0 && running.length + unknown.length > 0 ? 1 : 0;
 }

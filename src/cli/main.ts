@@ -1,15 +1,13 @@
 #!/usr/bin/env node
 import { Command, InvalidArgumentError, Option } from 'commander';
-import { ConfigError, readConfig } from '../process/config.ts';
+import { readConfig } from '../process/config.ts';
 
-const program = new Command('school')
-  .description('Run and look after the school management service.')
-  .showHelpAfterError();
+const program = new Command('school').description('Administer the school management service.').showHelpAfterError();
 
 program
   .command('commit-migration')
   .description('turn migrations/current.sql into the next committed migration')
-  .argument('<message>', 'what it does, in a few words')
+  .argument('<message>', 'a short description, used as the file name')
   .action(async (message: string) => {
     const { commitMigration } = await import('./commit.ts');
     await commitMigration(message);
@@ -19,8 +17,8 @@ program
   .command('database')
   .description('the embedded database')
   .command('reset')
-  .description('remove the embedded database with all its schools; the next start makes a new one')
-  .option('--yes', 'do not ask')
+  .description('delete the embedded database with all its schools; the next start creates a new one')
+  .option('--yes', 'skip the confirmation')
   .action(async (options: { yes?: boolean }) => {
     const { databaseReset } = await import('./database-reset.ts');
     await databaseReset(readConfig(process.env), options);
@@ -28,17 +26,17 @@ program
 
 program
   .command('analytics')
-  .description('the facts of all schools for analysts')
+  .description('the analytics facts of all schools')
   .command('refresh')
-  .description('read them out of the schools anew, all of them, instead of what has changed')
-  .option('--tenant <id or subdomain>', 'only of this school')
+  .description('recompute all facts, not only what has changed')
+  .option('--tenant <id or subdomain>', 'only this school')
   .action(async (options: { tenant?: string }) => {
     const { analyticsRefresh } = await import('./analytics.ts');
     process.exitCode = await analyticsRefresh(readConfig(process.env), options);
   });
 
 const jobId = (value: string, earlier: number[] = []) => {
-  if (!/^[1-9]\d{0,14}$/.test(value)) throw new InvalidArgumentError('must be the number of a job');
+  if (!/^[1-9]\d{0,14}$/.test(value)) throw new InvalidArgumentError('must be a job id');
   return [...earlier, Number(value)];
 };
 
@@ -52,9 +50,9 @@ const jobs = program.command('jobs').description('the queue of background jobs')
 jobs
   .command('list')
   .description(
-    'how many jobs of each task are ready, wait for their time, run, or have failed for good; and how long the oldest ready one waits',
+    'number of jobs by task and state (ready, waiting, running, failed), and the age of the oldest ready job',
   )
-  .option('--json', 'for programs')
+  .option('--json', 'print JSON')
   .action(async (options: { json?: boolean }) => {
     const { jobsList } = await import('./jobs.ts');
     await jobsList(readConfig(process.env), options);
@@ -62,10 +60,10 @@ jobs
 
 jobs
   .command('failed')
-  .description('jobs that have failed, for good or to be tried again, with their errors')
-  .option('--task <task>', 'only of this task')
-  .option('--limit <count>', 'at most so many', count, 50)
-  .option('--json', 'for programs')
+  .description('failed jobs with their errors, including those that will be retried')
+  .option('--task <task>', 'only jobs of this task')
+  .option('--limit <count>', 'maximum number of jobs', count, 50)
+  .option('--json', 'print JSON')
   .action(async (options: { task?: string; limit: number; json?: boolean }) => {
     const { jobsFailed } = await import('./jobs.ts');
     await jobsFailed(readConfig(process.env), options);
@@ -73,9 +71,9 @@ jobs
 
 jobs
   .command('show')
-  .description('all about one job that is not personal')
-  .argument('<id>', 'its number', jobId)
-  .option('--json', 'for programs')
+  .description('details of one job, without personal data')
+  .argument('<id>', 'id of the job', jobId)
+  .option('--json', 'print JSON')
   .action(async ([id]: [number], options: { json?: boolean }) => {
     const { jobsShow } = await import('./jobs.ts');
     await jobsShow(readConfig(process.env), id, options);
@@ -83,10 +81,10 @@ jobs
 
 jobs
   .command('retry')
-  .description('let jobs run now, with all their attempts; of a task those that have failed')
-  .argument('[id...]', 'their numbers', jobId)
-  .option('--task <task>', 'all of this task that have failed')
-  .option('--json', 'for programs')
+  .description('run jobs now, with a full set of attempts; with --task, the failed jobs of the task')
+  .argument('[id...]', 'ids of the jobs', jobId)
+  .option('--task <task>', 'all failed jobs of this task')
+  .option('--json', 'print JSON')
   .action(async (ids: number[], options: { task?: string; json?: boolean }) => {
     const { jobsChange } = await import('./jobs.ts');
     process.exitCode = await jobsChange(readConfig(process.env), 'retry', ids, { ...options, failed: true });
@@ -94,11 +92,11 @@ jobs
 
 jobs
   .command('cancel')
-  .description('remove jobs from the queue; those that are running are left alone')
-  .argument('[id...]', 'their numbers', jobId)
-  .option('--task <task>', 'all of this task')
-  .option('--failed', 'of the task only those that have failed')
-  .option('--json', 'for programs')
+  .description('remove jobs from the queue, except running ones')
+  .argument('[id...]', 'ids of the jobs', jobId)
+  .option('--task <task>', 'all jobs of this task')
+  .option('--failed', 'with --task, only failed jobs')
+  .option('--json', 'print JSON')
   .action(async (ids: number[], options: { task?: string; failed?: boolean; json?: boolean }) => {
     const { jobsChange } = await import('./jobs.ts');
     process.exitCode = await jobsChange(readConfig(process.env), 'cancel', ids, options);
@@ -106,10 +104,10 @@ jobs
 
 program
   .command('migrate')
-  .description('bring the database to this version: shared schemas first, then every school')
+  .description('migrate the database to this version: shared schemas first, then every school')
   .option('--tenant <id or subdomain>', 'only this school')
-  .option('--dry-run', 'change nothing, say what would be done')
-  .option('--parallel <count>', 'schools at a time', '2')
+  .option('--dry-run', 'print what would be done, without changing anything')
+  .option('--parallel <count>', 'number of schools to migrate concurrently', '2')
   .action(async (options: { tenant?: string; dryRun?: boolean; parallel: string }) => {
     const { migrateCommand } = await import('./migrate.ts');
     process.exitCode = await migrateCommand(readConfig(process.env), options);
@@ -118,7 +116,7 @@ program
 program
   .command('openapi')
   .description('print the OpenAPI document')
-  .option('--lint', 'say instead what a linter finds in it; exit code 1 when it finds anything')
+  .option('--lint', 'print lint problems instead; exit code 1 if there are any')
   .action(async (options: { lint?: boolean }) => {
     const { lintOpenapi, openapi } = await import('./openapi.ts');
     const text = await openapi(process.env['PUBLIC_URL']);
@@ -129,7 +127,7 @@ program
 
 program
   .command('graphql-schema')
-  .description("print the schema of the analysts' GraphQL view")
+  .description('print the schema of the GraphQL API')
   .action(async () => {
     process.env['GRAPHILE_ENV'] = 'production';
     const { graphqlSchema } = await import('./graphql-schema.ts');
@@ -137,7 +135,7 @@ program
   });
 
 const tenantId = (value: string, earlier: number[] = []) => {
-  if (!/^[1-9]\d*$/.test(value)) throw new InvalidArgumentError('must be the number of a school');
+  if (!/^[1-9]\d*$/.test(value)) throw new InvalidArgumentError('must be a school id');
   return [...earlier, Number(value)];
 };
 
@@ -145,12 +143,12 @@ program
   .command('operator')
   .description('platform operators')
   .command('create')
-  .description('create an operator; the password is asked for, or taken from OPERATOR_PASSWORD')
+  .description('create an operator; prompts for the password unless OPERATOR_PASSWORD is set')
   .argument('<email>')
-  .addOption(new Option('--role <role>', 'what they may do').choices(['admin', 'analyst']).default('admin'))
+  .addOption(new Option('--role <role>', 'role of the operator').choices(['admin', 'analyst']).default('admin'))
   .option('--first-name <name>', 'first name', 'Platform')
   .option('--last-name <name>', 'last name', 'Operator')
-  .option('--tenant <id>', 'a school that an analyst may see; again for each; without it all', tenantId)
+  .option('--tenant <id>', 'a school that an analyst may see (repeatable; default: all schools)', tenantId)
   .action(
     async (
       email: string,
@@ -165,7 +163,7 @@ const tenant = program.command('tenant').description('schools');
 
 tenant
   .command('list')
-  .description('every school with its state')
+  .description('list all schools with their status')
   .action(async () => {
     const { tenantList } = await import('./tenant-list.ts');
     await tenantList(readConfig(process.env));
@@ -173,9 +171,9 @@ tenant
 
 tenant
   .command('export')
-  .description('write a school to a file; it stays in service meanwhile')
+  .description('export a school to a file, without downtime')
   .argument('<id or subdomain>')
-  .option('--file <path>', 'where to; DATA_DIR/exports/<subdomain>-<id>-<moment>.jsonl.gz by default')
+  .option('--file <path>', 'target file (default: DATA_DIR/exports/<subdomain>-<id>-<time>.jsonl.gz)')
   .action(async (school: string, options: { file?: string }) => {
     const { tenantExport } = await import('./tenant-export.ts');
     await tenantExport(readConfig(process.env), school, options);
@@ -183,7 +181,7 @@ tenant
 
 tenant
   .command('import')
-  .description('bring the school of a file back, under its old number')
+  .description('import a school from an export file, under its original id')
   .argument('<file>')
   .action(async (file: string) => {
     const { tenantImport } = await import('./tenant-import.ts');
@@ -193,8 +191,7 @@ tenant
 try {
   await program.parseAsync();
 } catch (error) {
-  process.stderr.write(
-    `${error instanceof ConfigError ? error.problems.join('\n') : error instanceof Error ? error.message : String(error)}\n`,
-  );
+  // The message of a ConfigError has one line per problem.
+  process.stderr.write(`${error instanceof Error ? error.message : String(error)}\n`);
   process.exitCode = 1;
 }

@@ -1,12 +1,12 @@
 import { resources } from '../endpoints/index.ts';
 import { openapiDocument } from '../http/openapi.ts';
 import type { Operation } from '../http/router.ts';
-import { withScratchServer } from '../process/own-database.ts';
+import { withScratchServer } from '../process/database-access.ts';
 import { ensureDatabase } from '../database/embedded.ts';
 import { migrate } from '../database/migrate.ts';
 import { withOwner } from '../database/pool.ts';
 
-/** The document that this version serves at /api/openapi.json, with the operation registry read from a scratch database. */
+/** The document that this version serves at /api/openapi.json. Reads the operations from a temporary database. */
 export async function openapi(publicUrl: string | undefined): Promise<string> {
   const operations = await withScratchServer(async (server) => {
     await ensureDatabase(server, 'school');
@@ -23,10 +23,12 @@ export async function openapi(publicUrl: string | undefined): Promise<string> {
   );
 }
 
-/** The specification has both /teachers/<id>/leaves and /teachers/leaves/<id>; an identifier is a number, so that no path fits both. */
+/**
+ * The specification has /teachers/<id>/leaves and /teachers/leaves/<id>, which are not ambiguous as ids are numbers.
+ */
 export const lintRules = { extends: ['recommended'], rules: { 'no-ambiguous-paths': 'off' as const } };
 
-/** What a linter finds in the document, one line each. */
+/** Lints the document. @returns one line per problem */
 export async function lintOpenapi(text: string): Promise<string[]> {
   const { createConfig, lintFromString } = await import('@redocly/openapi-core');
   const config = await createConfig(lintRules);

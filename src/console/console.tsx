@@ -1,33 +1,33 @@
 import { useSignalEffect } from '@preact/signals';
 import type { ComponentType } from 'preact';
 import { useEffect, useErrorBoundary, useRef, useState } from 'preact/hooks';
-import { confirm, Confirmations, Dialog, Notices, say } from './dialogs.tsx';
-import { asFailure, Failure, isGivenUp } from './http.ts';
+import { confirm, Confirmations, Dialog, Toasts, showToast } from './dialogs.tsx';
+import { toFailure, Failure, isAbort } from './http.ts';
 import { Icon } from './icons.tsx';
-import { forget } from './load.ts';
-import { Empty, Head, Problem } from './parts.tsx';
-import { href, isSomethingUnsaved, match, place } from './router.ts';
+import { clearCache } from './load.ts';
+import { EmptyState, PageHeader, ErrorMessage } from './components.tsx';
+import { href, hasUnsavedChanges, match, route } from './router.ts';
 import { Audit } from './screens/audit.tsx';
-import { Analyst, LogIn, LogInAgain } from './screens/log-in.tsx';
+import { AnalystNotice, LogIn, LogInAgain } from './screens/log-in.tsx';
 import { Overview } from './screens/overview.tsx';
 import { Profile } from './screens/profile.tsx';
 import { School } from './screens/school.tsx';
-import { SchoolNew } from './screens/school-new.tsx';
+import { NewSchool } from './screens/school-new.tsx';
 import { Schools } from './screens/schools.tsx';
 import { Settings } from './screens/settings.tsx';
-import { Template, TemplateNew } from './screens/template.tsx';
+import { NewTemplate, Template } from './screens/template.tsx';
 import { Templates } from './screens/templates.tsx';
-import { logOut, operator, start, startFailure, status } from './session.ts';
+import { logOut, operator, restoreSession, startFailure, status } from './session.ts';
 import { setTheme, type Theme, theme } from './theme.ts';
 
 const screens: [pattern: string, screen: ComponentType<Record<string, string>>][] = [
   ['/', Overview],
   ['/schools', Schools],
-  ['/schools/new', SchoolNew],
+  ['/schools/new', NewSchool],
   ['/schools/:id', School],
   ['/audit', Audit],
   ['/templates', Templates],
-  ['/templates/new', TemplateNew],
+  ['/templates/new', NewTemplate],
   ['/templates/:id', Template],
   ['/settings', Settings],
   ['/settings/:part', Settings],
@@ -45,68 +45,74 @@ const menu = [
 function NotFound() {
   return (
     <>
-      <Head title="Nothing here" />
-      <Empty title="This address leads nowhere.">
-        <a href={href('/')}>To the overview</a>
-      </Empty>
+      <PageHeader title="Page not found" />
+      <EmptyState title="There is no page at this address.">
+        <a href={href('/')}>Go to the overview</a>
+      </EmptyState>
     </>
   );
 }
 
 function Screen() {
-  const { path } = place.value;
-  for (const [pattern, Found] of screens) {
-    const parameters = match(pattern, path);
-    // A school, a template: another one is another screen, with a state of its own.
-    if (parameters) return <Found key={parameters['id'] ?? pattern} {...parameters} />;
+  const { path } = route.value;
+  for (const [pattern, Component] of screens) {
+    const params = match(pattern, path);
+    // The key gives each school and each template a screen with its own state.
+    if (params) return <Component key={params['id'] ?? pattern} {...params} />;
   }
   return <NotFound />;
 }
 
-/** What a fault leaves of a screen: the menu and a way out, not an empty page. */
+/** Shows an error in place of a screen that threw, so that the menu stays usable. */
 function GuardedScreen() {
-  const [fault] = useErrorBoundary((thrown) => reportError(thrown)) as [unknown, () => void];
-  if (fault === undefined) return <Screen />;
+  const [error] = useErrorBoundary((thrown) => reportError(thrown)) as [unknown, () => void];
+  if (error === undefined) return <Screen />;
   return (
     <>
-      <Head title="This did not work" />
-      <Problem
-        failure={new Failure(0, 'internal_error', 'This page cannot be shown, by a fault of ours.')}
+      <PageHeader title="Something went wrong" />
+      <ErrorMessage
+        failure={new Failure(0, 'internal_error', 'This page cannot be shown because of an internal error.')}
         onRetry={() => location.reload()}
       />
     </>
   );
 }
 
-async function leave(): Promise<void> {
-  if (await isSomethingUnsaved()) {
-    const text = 'Changes in this or another tab are not saved yet. They are lost when you log out.';
+async function confirmLogOut(): Promise<void> {
+  if (await hasUnsavedChanges()) {
+    const text = 'You have unsaved changes in this or another tab. They will be lost if you log out.';
     if (
-      !(await confirm({ title: 'Log out without saving?', text, action: 'Log out', isDangerous: true, cancel: 'Stay' }))
+      !(await confirm({
+        title: 'Log out without saving?',
+        text,
+        confirmLabel: 'Log out',
+        isDangerous: true,
+        cancelLabel: 'Stay',
+      }))
     )
       return;
   }
   try {
     await logOut();
   } catch (thrown) {
-    if (!isGivenUp(thrown)) say(`You are still logged in: ${asFailure(thrown).message}`, true);
+    if (!isAbort(thrown)) showToast(`Logging out failed. ${toFailure(thrown).message}`, true);
   }
 }
 
 const themeNames: Record<Theme, string> = { system: 'System', light: 'Light', dark: 'Dark' };
 const themes: Theme[] = ['system', 'light', 'dark'];
 
-function Menu({ onGo }: { onGo?: () => void }) {
-  const { path } = place.value;
+function Menu({ onNavigate }: { onNavigate?: () => void }) {
+  const { path } = route.value;
   return (
     <>
-      <nav aria-label="Main" class="menu" onClick={onGo}>
+      <nav aria-label="Main" class="menu" onClick={onNavigate}>
         <ul>
           {menu.map(([to, icon, label]) => {
-            const isHere = to === '/' ? path === '/' : path === to || path.startsWith(`${to}/`);
+            const isCurrent = to === '/' ? path === '/' : path === to || path.startsWith(`${to}/`);
             return (
               <li key={to}>
-                <a href={href(to)} aria-current={isHere ? (path === to ? 'page' : 'true') : undefined}>
+                <a href={href(to)} aria-current={isCurrent ? (path === to ? 'page' : 'true') : undefined}>
                   <Icon name={icon} /> {label}
                 </a>
               </li>
@@ -116,12 +122,12 @@ function Menu({ onGo }: { onGo?: () => void }) {
       </nav>
       <div class="menu-foot">
         <fieldset class="segments">
-          <legend class="hidden">Colours</legend>
+          <legend class="hidden">Theme</legend>
           {themes.map((one) => (
             <label key={one}>
               <input
                 type="radio"
-                name={onGo ? 'theme-panel' : 'theme'}
+                name={onNavigate ? 'theme-panel' : 'theme'}
                 checked={theme.value === one}
                 onChange={() => setTheme(one)}
               />
@@ -129,14 +135,19 @@ function Menu({ onGo }: { onGo?: () => void }) {
             </label>
           ))}
         </fieldset>
-        <a class="who" href={href('/profile')} onClick={onGo} aria-current={path === '/profile' ? 'page' : undefined}>
+        <a
+          class="who"
+          href={href('/profile')}
+          onClick={onNavigate}
+          aria-current={path === '/profile' ? 'page' : undefined}
+        >
           <Icon name="person" />
           <span>
             {operator.value?.first_name} {operator.value?.last_name}
             <small>{operator.value?.email}</small>
           </span>
         </a>
-        <button type="button" class="menu-button" onClick={() => void leave()}>
+        <button type="button" class="menu-button" onClick={() => void confirmLogOut()}>
           <Icon name="leave" /> Log out
         </button>
       </div>
@@ -151,19 +162,19 @@ const Brand = () => (
       <path d="M6 13.5 16 8l10 5.5L16 19z" class="brand-cap" />
       <path d="M10.5 17.6v4.2c1.4 1.4 3.3 2.2 5.5 2.2s4.1-.8 5.5-2.2v-4.2L16 20.7z" class="brand-base" />
     </svg>
-    <span>Operators’ console</span>
+    <span>Operator console</span>
   </a>
 );
 
 function Shell() {
   const [isMenuOpen, setMenuOpen] = useState(false);
   const main = useRef<HTMLElement>(null);
-  const shown = useRef(place.value.path);
-  const { path } = place.value;
-  // Whoever goes to another place by keyboard, or hears the page, begins at its head.
+  const focusedPath = useRef(route.value.path);
+  const { path } = route.value;
+  // After navigation, keyboard and screen reader users start at the title of the new page.
   useEffect(() => {
-    if (shown.current === path) return;
-    shown.current = path;
+    if (focusedPath.current === path) return;
+    focusedPath.current = path;
     main.current?.querySelector<HTMLElement>('h1')?.focus({ preventScroll: true });
   }, [path]);
   return (
@@ -176,7 +187,7 @@ function Shell() {
           main.current?.focus();
         }}
       >
-        Skip to the content
+        Skip to main content
       </a>
       <header class="top">
         <button type="button" class="icon-button" aria-label="Menu" onClick={() => setMenuOpen(true)}>
@@ -193,39 +204,38 @@ function Shell() {
       </main>
       {isMenuOpen && (
         <Dialog title="Menu" isPanel onClose={() => setMenuOpen(false)}>
-          <Menu onGo={() => setMenuOpen(false)} />
+          <Menu onNavigate={() => setMenuOpen(false)} />
         </Dialog>
       )}
-      {status.value === 'ended' && <LogInAgain onLeave={() => void leave()} />}
+      {status.value === 'expired' && <LogInAgain onLogOut={() => void confirmLogOut()} />}
     </div>
   );
 }
 
 function Content() {
   useSignalEffect(() => {
-    if (status.value !== 'out') return;
-    forget();
+    if (status.value !== 'loggedOut') return;
+    clearCache();
   });
   if (startFailure.value !== undefined) {
     return (
       <main class="alone">
-        <Problem failure={asFailure(startFailure.value)} onRetry={() => void start()} />
+        <ErrorMessage failure={toFailure(startFailure.value)} onRetry={() => void restoreSession()} />
       </main>
     );
   }
   if (status.value === 'starting') return <main class="alone" aria-busy="true" aria-label="Loading" />;
-  if (status.value === 'out' || !operator.value) return <LogIn />;
-  if (!operator.value.roles.includes('admin')) return <Analyst onLeave={() => void leave()} />;
+  if (status.value === 'loggedOut' || !operator.value) return <LogIn />;
+  if (!operator.value.roles.includes('admin')) return <AnalystNotice onLogOut={() => void confirmLogOut()} />;
   return <Shell key={operator.value.id} />;
 }
 
-/** The whole page. */
 export function Console() {
   return (
     <>
       <Content />
       <Confirmations />
-      <Notices />
+      <Toasts />
     </>
   );
 }

@@ -5,18 +5,18 @@ import { Icon } from './icons.tsx';
 
 interface DialogProps {
   title: ComponentChildren;
-  /** The element that says what it is about. */
+  /** The id of the element that describes the dialog. */
   describedBy?: string;
   onClose: () => void;
   children: ComponentChildren;
-  /** A panel from the side, for the menu. */
+  /** Slides in from the side, for the menu. */
   isPanel?: boolean;
   isWide?: boolean;
-  /** It stays until it is no longer asked for. */
-  isFixed?: boolean;
+  /** The operator cannot close it. */
+  isPersistent?: boolean;
 }
 
-/** A modal dialog: the browser keeps the focus inside and closes it on Escape. */
+/** A modal dialog. The browser keeps the focus inside and closes it on Escape. */
 export function Dialog({
   title,
   describedBy,
@@ -24,25 +24,25 @@ export function Dialog({
   children,
   isPanel = false,
   isWide = false,
-  isFixed = false,
+  isPersistent = false,
 }: DialogProps) {
   const dialog = useRef<HTMLDialogElement>(null);
   const heading = useId();
-  const isOver = useRef(false);
+  const isUnmounting = useRef(false);
   useLayoutEffect(() => {
-    const before = document.activeElement;
+    const opener = document.activeElement;
     const element = dialog.current;
     element?.showModal();
-    // What is to be filled in, else the button that does nothing: not the cross, which comes first.
+    // Focus the first field, or else the button that changes nothing. By default it would be the close icon.
     (
       element?.querySelector<HTMLElement>('.dialog-body :is(input, textarea)') ??
       element?.querySelector<HTMLElement>('.dialog-foot button')
     )?.focus();
     return () => {
-      isOver.current = true;
+      isUnmounting.current = true;
       element?.close();
-      if (before instanceof HTMLElement && before.isConnected) before.focus();
-      // The button is gone with what it was for: a school that is suspended can not be suspended.
+      if (opener instanceof HTMLElement && opener.isConnected) opener.focus();
+      // The action removed the button: a suspended school has no Suspend button.
       else document.querySelector<HTMLElement>('main h1')?.focus({ preventScroll: true });
     };
   }, []);
@@ -57,9 +57,9 @@ export function Dialog({
         onClose();
       }}
       onClose={() => {
-        // A second Escape closes it whatever we say.
-        if (isOver.current) return;
-        if (isFixed) dialog.current?.showModal();
+        // Browsers close the dialog on a second Escape even if `cancel` was prevented.
+        if (isUnmounting.current) return;
+        if (isPersistent) dialog.current?.showModal();
         else onClose();
       }}
       onMouseDown={(event) => {
@@ -68,7 +68,7 @@ export function Dialog({
     >
       <div class="dialog-head">
         <h2 id={heading}>{title}</h2>
-        {!isFixed && (
+        {!isPersistent && (
           <button type="button" class="icon-button" aria-label="Close" onClick={onClose}>
             <Icon name="close" />
           </button>
@@ -79,66 +79,66 @@ export function Dialog({
   );
 }
 
-export interface Question {
+export interface ConfirmOptions {
   title: ComponentChildren;
   text: ComponentChildren;
-  action: string;
-  cancel?: string;
+  confirmLabel: string;
+  cancelLabel?: string;
   isDangerous?: boolean;
-  /** What must be typed before it can be done. */
-  typed?: string;
-  /** What is done while the dialog is there; when it fails, the dialog says why. */
-  work?: () => Promise<void>;
+  /** Text that the operator must type before they can confirm. */
+  requiredText?: string;
+  /** Runs while the dialog is open. If it fails, the dialog stays open and shows the error. */
+  action?: () => Promise<void>;
 }
 
-const open = signal<(Question & { answer: (yes: boolean) => void })[]>([]);
+const openConfirmations = signal<(ConfirmOptions & { resolve: (isConfirmed: boolean) => void })[]>([]);
 
-/** Asks before something is done. @returns whether it was done */
-export const confirm = (question: Question): Promise<boolean> =>
-  new Promise((answer) => {
-    open.value = [...open.value, { ...question, answer }];
+/** Asks for confirmation. @returns whether the operator confirmed and the action, if any, succeeded */
+export const confirm = (options: ConfirmOptions): Promise<boolean> =>
+  new Promise((resolve) => {
+    openConfirmations.value = [...openConfirmations.value, { ...options, resolve }];
   });
 
-/** Takes back what is asked: the reader has left the place that it is about. */
-export function dismiss(): void {
-  const questions = open.value;
-  open.value = [];
-  for (const { answer } of questions) answer(false);
+/** Cancels all open confirmations, because the operator has left the page that they are about. */
+export function dismissConfirmations(): void {
+  const confirmations = openConfirmations.value;
+  openConfirmations.value = [];
+  for (const { resolve } of confirmations) resolve(false);
 }
 
-function Confirmation({ question, onDone }: { question: Question; onDone: (yes: boolean) => void }) {
+function ConfirmDialog({ options, onClose }: { options: ConfirmOptions; onClose: (isConfirmed: boolean) => void }) {
   const [typed, setTyped] = useState('');
   const [isBusy, setBusy] = useState(false);
-  const [problem, setProblem] = useState<string>();
-  const [field, about] = [useId(), useId()];
-  const { title, text, action, cancel = 'Cancel', isDangerous = false, work } = question;
+  const [error, setError] = useState<string>();
+  const [fieldId, descriptionId] = [useId(), useId()];
+  const { title, text, confirmLabel, cancelLabel = 'Cancel', isDangerous = false, requiredText, action } = options;
   const submit = async (event: Event) => {
     event.preventDefault();
     if (isBusy) return;
     setBusy(true);
-    setProblem(undefined);
+    setError(undefined);
     try {
-      await work?.();
-      onDone(true);
+      await action?.();
+      onClose(true);
     } catch (thrown) {
-      setProblem(thrown instanceof Error ? thrown.message : 'It did not work.');
+      setError(thrown instanceof Error ? thrown.message : 'Something went wrong.');
       setBusy(false);
     }
   };
   return (
-    <Dialog title={title} describedBy={about} onClose={() => onDone(false)}>
+    <Dialog title={title} describedBy={descriptionId} onClose={() => onClose(false)}>
       <form onSubmit={(event) => void submit(event)}>
         <div class="dialog-body">
-          <div class="prose" id={about}>
+          <div class="prose" id={descriptionId}>
             {text}
           </div>
-          {question.typed !== undefined && (
+          {requiredText !== undefined && (
             <div class="field">
-              <label for={field}>
-                Type <strong class="code">{question.typed}</strong> to confirm
+              <label for={fieldId}>
+                Type <strong class="code">{requiredText}</strong> to confirm
               </label>
               <input
-                id={field}
+                id={fieldId}
                 value={typed}
                 autocomplete="off"
                 autocapitalize="none"
@@ -147,21 +147,21 @@ function Confirmation({ question, onDone }: { question: Question; onDone: (yes: 
               />
             </div>
           )}
-          {problem && (
+          {error && (
             <p class="problem" role="alert">
-              {problem}
+              {error}
             </p>
           )}
         </div>
         <div class="dialog-foot">
-          <button type="button" class="button" onClick={() => onDone(false)}>
-            {cancel}
+          <button type="button" class="button" onClick={() => onClose(false)}>
+            {cancelLabel}
           </button>
           <button
             class={isDangerous ? 'button danger' : 'button primary'}
-            disabled={isBusy || (question.typed !== undefined && typed.trim() !== question.typed)}
+            disabled={isBusy || (requiredText !== undefined && typed.trim() !== requiredText)}
           >
-            {isBusy ? 'Working…' : action}
+            {isBusy ? 'Working…' : confirmLabel}
           </button>
         </div>
       </form>
@@ -169,17 +169,17 @@ function Confirmation({ question, onDone }: { question: Question; onDone: (yes: 
   );
 }
 
-/** Where the questions appear. */
+/** Renders the open confirmations. */
 export function Confirmations() {
   return (
     <>
-      {open.value.map((question) => (
-        <Confirmation
-          key={question}
-          question={question}
-          onDone={(yes) => {
-            open.value = open.value.filter((other) => other !== question);
-            question.answer(yes);
+      {openConfirmations.value.map((options) => (
+        <ConfirmDialog
+          key={options}
+          options={options}
+          onClose={(isConfirmed) => {
+            openConfirmations.value = openConfirmations.value.filter((other) => other !== options);
+            options.resolve(isConfirmed);
           }}
         />
       ))}
@@ -187,29 +187,29 @@ export function Confirmations() {
   );
 }
 
-const notice = signal<{ text: ComponentChildren; isProblem: boolean; serial: number }>({
+const currentToast = signal<{ text: ComponentChildren; isError: boolean; serial: number }>({
   text: '',
-  isProblem: false,
+  isError: false,
   serial: 0,
 });
 let timer: ReturnType<typeof setTimeout> | undefined;
 
-/** Says shortly that something was done, or was not. Not while a dialog is open, which hides it from those who hear the page. */
-export function say(text: ComponentChildren, isProblem = false): void {
-  notice.value = { text, isProblem, serial: notice.value.serial + 1 };
+/** Shows a short message for six seconds. Not for use under an open dialog: screen readers would not announce it. */
+export function showToast(text: ComponentChildren, isError = false): void {
+  currentToast.value = { text, isError, serial: currentToast.value.serial + 1 };
   clearTimeout(timer);
   timer = setTimeout(() => {
-    notice.value = { ...notice.value, text: '' };
+    currentToast.value = { ...currentToast.value, text: '' };
   }, 6000);
 }
 
-/** Where what was done is said, also to those who hear the page. */
-export function Notices() {
+/** Renders the current toast in a live region. */
+export function Toasts() {
   return (
-    <div class="notices" role="status" aria-live="polite">
-      {notice.value.text && (
-        <p key={notice.value.serial} class="notice">
-          <Icon name={notice.value.isProblem ? 'warning' : 'check'} /> <span>{notice.value.text}</span>
+    <div class="toasts" role="status" aria-live="polite">
+      {currentToast.value.text && (
+        <p key={currentToast.value.serial} class="toast">
+          <Icon name={currentToast.value.isError ? 'warning' : 'check'} /> <span>{currentToast.value.text}</span>
         </p>
       )}
     </div>

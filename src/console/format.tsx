@@ -1,4 +1,4 @@
-/** The reader’s own English, or British English. */
+/** The operator's variant of English, or else British English. */
 const language = navigator.languages.find((one) => one.startsWith('en')) ?? 'en-GB';
 
 const day = new Intl.DateTimeFormat(language, { day: 'numeric', month: 'short', year: 'numeric' });
@@ -11,18 +11,18 @@ const dayAndTime = new Intl.DateTimeFormat(language, {
 });
 const exact = new Intl.DateTimeFormat(language, { dateStyle: 'full', timeStyle: 'long' });
 const relative = new Intl.RelativeTimeFormat(language, { numeric: 'auto' });
-const count = new Intl.NumberFormat(language);
-const price = new Intl.NumberFormat(language, { minimumFractionDigits: 2, maximumFractionDigits: 2 });
+const integer = new Intl.NumberFormat(language);
+const decimal = new Intl.NumberFormat(language, { minimumFractionDigits: 2, maximumFractionDigits: 2 });
 const month = new Intl.DateTimeFormat(language, { month: 'short', timeZone: 'UTC' });
 const monthAndYear = new Intl.DateTimeFormat(language, { month: 'long', year: 'numeric', timeZone: 'UTC' });
 
-export const number = (value: number): string => count.format(value);
-export const amount = (value: number): string => price.format(value);
-/** The name of a month like 2026-09. */
+export const formatNumber = (value: number): string => integer.format(value);
+export const formatAmount = (value: number): string => decimal.format(value);
+/** The name of a month such as 2026-09. */
 export const monthName = (value: string, isLong = false): string =>
   (isLong ? monthAndYear : month).format(new Date(`${value}-01T00:00:00Z`));
 
-function ago(at: Date): string {
+function formatRelative(at: Date): string {
   const minutes = Math.round((at.getTime() - Date.now()) / 60_000);
   if (Math.abs(minutes) < 1) return 'just now';
   return Math.abs(minutes) < 60
@@ -30,26 +30,31 @@ function ago(at: Date): string {
     : relative.format(Math.round(minutes / 60), 'hour');
 }
 
-/** A moment in the zone of the reader: how long ago where that is less than a day; the exact one is told on pointing at it. */
-export function Moment({ at, form = 'day' }: { at: string; form?: 'day' | 'time' | 'ago' }) {
+/**
+ * A timestamp in the operator's time zone, with the exact time as a tooltip. `relative` shows times within a day as
+ * "5 minutes ago".
+ */
+export function Timestamp({ at, format = 'day' }: { at: string; format?: 'day' | 'time' | 'relative' }) {
   const date = new Date(at);
-  const isNear = Math.abs(date.getTime() - Date.now()) < 86_400_000;
+  const isWithinADay = Math.abs(date.getTime() - Date.now()) < 86_400_000;
   return (
     <time dateTime={at} title={exact.format(date)}>
-      {form === 'ago' && isNear ? ago(date) : (form === 'day' ? day : dayAndTime).format(date)}
+      {format === 'relative' && isWithinADay
+        ? formatRelative(date)
+        : (format === 'day' ? day : dayAndTime).format(date)}
     </time>
   );
 }
 
-/** A moment as a field for date and time has it, in the zone of the reader. */
-export function toLocal(moment: string | null): string {
-  if (moment === null) return '';
-  const date = new Date(moment);
+/** Converts a timestamp to the value of a datetime-local input, in the operator's time zone. */
+export function toLocalInput(at: string | null): string {
+  if (at === null) return '';
+  const date = new Date(at);
   return new Date(date.getTime() - date.getTimezoneOffset() * 60_000).toISOString().slice(0, 16);
 }
 
-/** What a field for date and time has, as a moment. */
-export const fromLocal = (local: string): string | null => (local === '' ? null : new Date(local).toISOString());
+/** Converts the value of a datetime-local input to a timestamp. */
+export const fromLocalInput = (value: string): string | null => (value === '' ? null : new Date(value).toISOString());
 
 const features: Record<string, string> = {
   attendance: 'Attendance',
@@ -61,19 +66,19 @@ const features: Record<string, string> = {
 export const featureNames = Object.keys(features);
 export const featureName = (name: string): string => features[name] ?? name;
 
-export const channelNames = { in_app: 'In the app', push: 'Push', email: 'E-mail' } as const;
+export const channelNames = { in_app: 'In-app', push: 'Push', email: 'Email' } as const;
 
 const objects: Record<string, string> = {
   tenant: 'school',
   plan: 'plan',
-  notification_template: 'notification words',
+  notification_template: 'notification template',
   notification_settings: 'notification settings',
   audit_log: 'audit log',
   operator: 'operator',
 };
 const verbs: Record<string, string> = {
   create: 'Created',
-  update: 'Changed',
+  update: 'Updated',
   delete: 'Deleted',
   suspend: 'Suspended',
   activate: 'Activated',
@@ -84,19 +89,19 @@ const verbs: Record<string, string> = {
 };
 const sentences: Record<string, string> = {
   'operator.login': 'Logged in',
-  'operator.update': 'Changed their profile',
+  'operator.update': 'Updated their profile',
   'operator.password': 'Changed their password',
   'operator.picture': 'Changed their picture',
   'subscription.upgrade': 'Upgraded the subscription',
-  'tenant.impersonate': 'Logged in as an admin of the school',
+  'tenant.impersonate': 'Logged in as a school admin',
 };
 
-/** What an entry of the audit trail says, in words. */
+/** The action of an audit log entry as a phrase. */
 export function actionName(action: string): string {
   const sentence = sentences[action];
   if (sentence) return sentence;
   const [object = '', verb = ''] = action.split('.');
-  if (object === 'impersonation') return `As an admin: ${verb.replaceAll('_', ' ')}`;
+  if (object === 'impersonation') return `As school admin: ${verb.replaceAll('_', ' ')}`;
   return verbs[verb]
     ? `${verbs[verb]} ${objects[object] ?? object.replaceAll('_', ' ')}`
     : action.replaceAll('_', ' ').replace('.', ': ');

@@ -1,35 +1,34 @@
 import type { ComponentChildren } from 'preact';
 import { useEffect, useId, useRef, useState } from 'preact/hooks';
-import { Value } from './changes.tsx';
-import { type Answer, asFailure, ask, Failure, isGivenUp } from './http.ts';
+import { Value } from './audit-entries.tsx';
+import { type ApiResponse, request } from './api.ts';
+import { toFailure, Failure, isAbort } from './http.ts';
 import { Icon } from './icons.tsx';
-import { useUnsaved } from './router.ts';
+import { useUnsavedChangesGuard } from './router.ts';
 
-const same = (a: unknown, b: unknown) => JSON.stringify(a) === JSON.stringify(b);
+const isEqual = (a: unknown, b: unknown) => JSON.stringify(a) === JSON.stringify(b);
 
 export interface Form<T extends object> {
   value: T;
   set: (change: Partial<T>) => void;
-  /** The fields that differ from what was there. */
+  /** The fields that differ from the saved values. */
   changes: Partial<T>;
   isDirty: boolean;
   isBusy: boolean;
   failure: Failure | undefined;
-  /** What is wrong with the field of this path, as the service names it. */
+  /** The error of a field, by its path in the API. */
   error: (path: string) => string | undefined;
-  /** Back to what was there, or on to something new. */
-  reset: (to?: T) => void;
-  /** Takes what is there now and keeps the edits on top of it; those that are in `but` are edits no more. */
-  rebase: (to: T, but?: Partial<T>) => void;
-  /** The problem of the whole form, until it is sent again. */
-  fail: (thrown: unknown) => void;
+  /** Restores the saved values, or starts again from new ones. */
+  reset: (saved?: T) => void;
+  /** Replaces the saved values and keeps the edits, except those that `saved` lists as just saved. */
+  rebase: (current: T, saved?: Partial<T>) => void;
   submit: (event: Event) => void;
   ref: { current: HTMLFormElement | null };
 }
 
 /**
  * The state of a form.
- * @param save  sends it; what it throws is shown at its fields
+ * @param save  sends the form; an error that it throws is shown at the fields
  */
 export function useForm<T extends object>(initial: T, save: (value: T, changes: Partial<T>) => Promise<void>): Form<T> {
   const [before, setBefore] = useState(initial);
@@ -38,12 +37,12 @@ export function useForm<T extends object>(initial: T, save: (value: T, changes: 
   const [isBusy, setBusy] = useState(false);
   const ref = useRef<HTMLFormElement>(null);
   const changes = Object.fromEntries(
-    Object.entries(value).filter(([name, now]) => !same(now, before[name as keyof T])),
+    Object.entries(value).filter(([name, now]) => !isEqual(now, before[name as keyof T])),
   ) as Partial<T>;
   const isDirty = Object.keys(changes).length > 0;
-  useUnsaved(isDirty);
+  useUnsavedChangesGuard(isDirty);
 
-  // What was refused is where the reader goes on.
+  // Move the focus to the first invalid field, or else to the error message.
   useEffect(() => {
     if (failure)
       (
@@ -52,24 +51,23 @@ export function useForm<T extends object>(initial: T, save: (value: T, changes: 
       )?.focus();
   }, [failure]);
 
-  const fail = (thrown: unknown) => {
-    if (!isGivenUp(thrown)) setFailure(asFailure(thrown));
-  };
   const submit = (event: Event) => {
     event.preventDefault();
     if (isBusy) return;
-    // Half a date, a number with a letter: the browser tells us that the field is empty, which would be saved.
-    const unread = [...(ref.current?.elements ?? [])].find(
+    // For half a date or a number with a letter, the browser reports an empty value, which must not be saved.
+    const unparsed = [...(ref.current?.elements ?? [])].find(
       (field) => field instanceof HTMLInputElement && field.validity.badInput,
     );
-    if (unread instanceof HTMLInputElement) {
-      unread.reportValidity();
+    if (unparsed instanceof HTMLInputElement) {
+      unparsed.reportValidity();
       return;
     }
     setBusy(true);
     setFailure(undefined);
     save(value, changes)
-      .catch(fail)
+      .catch((thrown: unknown) => {
+        if (!isAbort(thrown)) setFailure(toFailure(thrown));
+      })
       .finally(() => setBusy(false));
   };
   return {
@@ -81,121 +79,120 @@ export function useForm<T extends object>(initial: T, save: (value: T, changes: 
     failure,
     error: (path) =>
       failure?.details.find((detail) => detail.path === path || detail.path.startsWith(`${path}.`))?.message,
-    reset: (to) => {
-      setValue(to ?? before);
-      if (to) setBefore(to);
+    reset: (saved) => {
+      setValue(saved ?? before);
+      if (saved) setBefore(saved);
       setFailure(undefined);
     },
-    rebase: (to, but = {}) => {
-      setBefore(to);
+    rebase: (current, saved = {}) => {
+      setBefore(current);
       const isEdit = (name: string, now: unknown) =>
-        !same(now, before[name as keyof T]) && !(name in but && same(now, but[name as keyof T]));
+        !isEqual(now, before[name as keyof T]) && !(name in saved && isEqual(now, saved[name as keyof T]));
       setValue((now) => ({
-        ...to,
-        ...Object.fromEntries(Object.entries(now).filter(([name, one]) => isEdit(name, one))),
+        ...current,
+        ...Object.fromEntries(Object.entries(now).filter(([name, field]) => isEdit(name, field))),
       }));
     },
-    fail,
     submit,
     ref,
   };
 }
 
-/** A field that somebody else changed while it was edited here. */
+/** A field that another user changed while this form was open. */
 export interface Conflict {
   label: string;
   before: unknown;
   after: unknown;
-  /** Whether it was edited here too. */
-  isBoth: boolean;
+  /** Whether it was also edited in this form. */
+  isEditedHere: boolean;
 }
 
 interface RecordOptions<R, T extends object> {
   path: string;
-  answer: Pick<Answer<R>, 'data' | 'etag'>;
+  response: Pick<ApiResponse<R>, 'data' | 'etag'>;
   toForm: (record: R) => T;
   toBody: (changes: Partial<T>, value: T) => unknown;
   labels: Record<keyof T & string, string>;
-  onSaved: (answer: Answer<R>) => void;
+  onSaved: (response: ApiResponse<R>) => void;
 }
 
 /**
- * A form that changes a record. Where somebody else changed it meanwhile, their changes come in, the edits stay, and what changed is said
- * before it is saved again.
+ * A form that edits a record. If another user has changed the record meanwhile, the form takes over their changes,
+ * keeps the edits, and lists the conflicts. The operator then saves again.
  */
 export function useRecordForm<R extends { updated_at: string }, T extends object>(
   options: RecordOptions<R, T>,
 ): Form<T> & { conflicts: Conflict[] } {
-  const { path, answer, toForm, toBody, labels, onSaved } = options;
-  const version = useRef({ etag: answer.etag, updatedAt: answer.data.updated_at, form: toForm(answer.data) });
+  const { path, response, toForm, toBody, labels, onSaved } = options;
+  const version = useRef({ etag: response.etag, updatedAt: response.data.updated_at, form: toForm(response.data) });
   const [conflicts, setConflicts] = useState<Conflict[]>([]);
-  const take = ({ data, etag }: Pick<Answer<R>, 'data' | 'etag'>) => {
+  const setVersion = ({ data, etag }: Pick<ApiResponse<R>, 'data' | 'etag'>) => {
     version.current = { etag, updatedAt: data.updated_at, form: toForm(data) };
   };
 
-  /** Takes what is there now, under the edits. @returns whether some of it is news to this form */
-  const absorb = (now: Pick<Answer<R>, 'data' | 'etag'>, changes: Partial<T>): boolean => {
+  /** Merges a newer version of the record under the edits. @returns whether a field of this form changed */
+  const merge = (newer: Pick<ApiResponse<R>, 'data' | 'etag'>, changes: Partial<T>): boolean => {
     const before = version.current.form;
-    take(now);
+    setVersion(newer);
     const theirs = version.current.form;
     const names = Object.keys(theirs) as (keyof T & string)[];
-    const news = names.filter((name) => !same(theirs[name], before[name]));
-    if (news.length === 0) return false;
+    const changed = names.filter((name) => !isEqual(theirs[name], before[name]));
+    if (changed.length === 0) return false;
     form.rebase(theirs);
     if (Object.keys(changes).length > 0)
       setConflicts(
-        news.map((name) => ({
+        changed.map((name) => ({
           label: labels[name],
           before: before[name],
           after: theirs[name],
-          isBoth: name in changes,
+          isEditedHere: name in changes,
         })),
       );
     return true;
   };
-  const catchUp = async (changes: Partial<T>): Promise<boolean> => absorb(await ask<R>('GET', path), changes);
+  const reloadAndMerge = async (changes: Partial<T>): Promise<boolean> => merge(await request<R>('GET', path), changes);
   const isConflict = (thrown: unknown) => thrown instanceof Failure && thrown.status === 412;
 
-  const form = useForm(toForm(answer.data), async (value, changes) => {
+  const form = useForm(toForm(response.data), async (value, changes) => {
     setConflicts([]);
-    // Some records have no version of their own: then the time of the last change has to do.
+    // Notification settings have no ETag: compare the time of the last change instead.
     if (version.current.etag === undefined) {
-      const { data } = await ask<R>('GET', path);
-      if (data.updated_at !== version.current.updatedAt && (await catchUp(changes))) return;
+      const { data } = await request<R>('GET', path);
+      if (data.updated_at !== version.current.updatedAt && (await reloadAndMerge(changes))) return;
     }
-    const put = () => ask<R>('PUT', path, { body: toBody(changes, value), ifMatch: version.current.etag });
-    let saved: Answer<R>;
+    const put = () => request<R>('PUT', path, { body: toBody(changes, value), ifMatch: version.current.etag });
+    let saved: ApiResponse<R>;
     try {
       saved = await put();
     } catch (thrown) {
       if (!isConflict(thrown)) throw thrown;
-      if (await catchUp(changes)) return;
-      // What changed is not in this form, a status for example: it stays as it is.
+      if (await reloadAndMerge(changes)) return;
+      // The change, for example of the status, is not part of this form. Save on top of it.
       saved = await put();
     }
-    take(saved);
+    setVersion(saved);
     form.rebase(version.current.form, changes);
     onSaved(saved);
   });
-  // What is read anew beside the form, after a suspension for example, comes in too.
+  // The record may also have been reloaded outside the form, for example after a suspension.
   useEffect(() => {
-    if (answer.etag === version.current.etag && answer.data.updated_at === version.current.updatedAt) return;
-    absorb(answer, form.changes);
-  }, [answer]);
+    if (response.etag === version.current.etag && response.data.updated_at === version.current.updatedAt) return;
+    merge(response, form.changes);
+  }, [response]);
   useEffect(() => {
     if (conflicts.length > 0) form.ref.current?.querySelector<HTMLElement>('.conflict')?.focus();
   }, [conflicts]);
   return {
     ...form,
     conflicts,
-    reset: (to) => {
+    reset: (saved) => {
       setConflicts([]);
-      form.reset(to);
+      form.reset(saved);
     },
   };
 }
 
-/** What somebody else changed meanwhile. */
+/** Lists what another user changed meanwhile. */
 export function Conflicts({ conflicts }: { conflicts: Conflict[] }) {
   if (conflicts.length === 0) return null;
   return (
@@ -203,14 +200,14 @@ export function Conflicts({ conflicts }: { conflicts: Conflict[] }) {
       <Icon name="warning" />
       <div>
         <p>
-          <strong>Somebody else changed this while you were editing.</strong> Nothing is saved yet, and your edits are
-          still here. Look at them again, then save.
+          <strong>Someone else changed this while you were editing.</strong> Your edits are still here, but not saved
+          yet. Review them, then save again.
         </p>
         <ul>
-          {conflicts.map(({ label, before, after, isBoth }) => (
+          {conflicts.map(({ label, before, after, isEditedHere }) => (
             <li key={label}>
-              <strong>{label}</strong>: <Value value={before} /> became <Value value={after} />
-              {isBoth && '; you changed it too, and your version replaces theirs when you save'}
+              <strong>{label}</strong>: <Value value={before} /> changed to <Value value={after} />
+              {isEditedHere && '. You also changed this field. If you save, your value replaces theirs.'}
             </li>
           ))}
         </ul>
@@ -219,8 +216,8 @@ export function Conflicts({ conflicts }: { conflicts: Conflict[] }) {
   );
 }
 
-/** What was refused, in one sentence and with those parts that have no field of their own here. */
-export function FormProblem({
+/** The error of a form, with the details that belong to none of its `fields`. */
+export function FormError({
   form: { failure },
   fields,
 }: {
@@ -237,7 +234,7 @@ export function FormProblem({
       <div>
         <p>
           {failure.details.length > 0 && failure.code === 'validation_error'
-            ? 'Some of it cannot be taken as it is.'
+            ? 'Some fields are invalid. Correct them and try again.'
             : failure.message}
         </p>
         {rest.length > 0 && (
@@ -249,7 +246,7 @@ export function FormProblem({
             ))}
           </ul>
         )}
-        {failure.retryAfter !== undefined && <p>Try again in {failure.retryAfter} seconds.</p>}
+        {failure.retryAfterSeconds !== undefined && <p>Try again in {failure.retryAfterSeconds} seconds.</p>}
       </div>
     </div>
   );
@@ -269,15 +266,15 @@ interface FieldProps {
   error?: string | undefined;
   hint?: ComponentChildren;
   isRequired?: boolean;
-  /** A filter, which nobody expects to be required. */
+  /** Filters are never marked as optional. */
   isFilter?: boolean;
   children: (attributes: FieldAttributes) => ComponentChildren;
 }
 
-/** A field with its label, a hint, and what is wrong with it. */
+/** A form field with its label, hint and error. */
 export function Field({ label, name, error, hint, isRequired = false, isFilter = false, children }: FieldProps) {
   const id = useId();
-  const described = [hint ? `${id}-hint` : '', error ? `${id}-error` : ''].filter(Boolean).join(' ');
+  const describedBy = [hint ? `${id}-hint` : '', error ? `${id}-error` : ''].filter(Boolean).join(' ');
   return (
     <div class="field">
       <label for={id}>
@@ -287,7 +284,7 @@ export function Field({ label, name, error, hint, isRequired = false, isFilter =
         id,
         name,
         ...(isRequired ? { required: true } : {}),
-        ...(described ? { 'aria-describedby': described } : {}),
+        ...(describedBy ? { 'aria-describedby': describedBy } : {}),
         ...(error ? { 'aria-invalid': 'true' } : {}),
       })}
       {hint && (
@@ -319,32 +316,32 @@ interface Input {
   inputMode?: 'numeric' | 'decimal';
 }
 
-interface TextProps extends Omit<FieldProps, 'children'> {
+interface TextFieldProps extends Omit<FieldProps, 'children'> {
   value: string;
   onChange: (value: string) => void;
   input?: Input;
 }
 
-/** A field of one line. */
-export function Text({ value, onChange, input = {}, ...field }: TextProps) {
+/** A single-line input. */
+export function TextField({ value, onChange, input = {}, ...field }: TextFieldProps) {
   return (
     <Field {...field}>
       {(attributes) => {
-        // The types of preact tell every kind of input apart, which one that is any of them can't satisfy.
-        const all: object = { ...input, ...attributes };
-        return <input {...all} value={value} onInput={(event) => onChange(event.currentTarget.value)} />;
+        // Preact's types have one variant per input type, so an input of any type fits none of them.
+        const props: object = { ...input, ...attributes };
+        return <input {...props} value={value} onInput={(event) => onChange(event.currentTarget.value)} />;
       }}
     </Field>
   );
 }
 
-interface SelectProps extends Omit<FieldProps, 'children'> {
+interface SelectFieldProps extends Omit<FieldProps, 'children'> {
   value: string;
   onChange: (value: string) => void;
   options: readonly (readonly [value: string, label: string])[];
 }
 
-export function Select({ value, onChange, options, ...field }: SelectProps) {
+export function SelectField({ value, onChange, options, ...field }: SelectFieldProps) {
   return (
     <Field {...field}>
       {(attributes) => (
@@ -360,7 +357,7 @@ export function Select({ value, onChange, options, ...field }: SelectProps) {
   );
 }
 
-export function Check({
+export function CheckboxField({
   label,
   hint,
   isOn,
@@ -396,7 +393,7 @@ export function Check({
   );
 }
 
-/** Save and discard, in reach as long as there is something to save. */
+/** Save and discard buttons that stay visible while there are unsaved changes. */
 export function SaveBar({
   form,
   label = 'Save changes',

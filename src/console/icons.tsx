@@ -1,4 +1,4 @@
-/** Lines on a grid of 20, in the colour of the text around them. */
+/** Stroked paths on a 20×20 grid, in the current text color. */
 const paths = {
   overview: 'M3.5 10.5h5v6h-5zM11.5 3.5h5v13h-5zM3.5 3.5h5v4h-5z',
   schools: 'M2.5 8 10 4l7.5 4L10 12zM5.5 9.8v4c1.2 1.2 2.7 1.8 4.5 1.8s3.3-.6 4.5-1.8v-4M17.5 8v5',
@@ -23,7 +23,7 @@ const paths = {
   warning: 'M10 4 17 16H3zM10 9v3.5M10 14.2v.2',
 } as const;
 
-/** An icon that says nothing that the text beside it does not say. */
+/** A decorative icon, hidden from screen readers. */
 export function Icon({ name }: { name: keyof typeof paths }) {
   return (
     <svg class="icon" viewBox="0 0 20 20" width="20" height="20" aria-hidden="true" focusable="false">

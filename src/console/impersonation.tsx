@@ -1,23 +1,23 @@
 import { useEffect, useState } from 'preact/hooks';
-import { Copy } from './parts.tsx';
+import { CopyButton } from './components.tsx';
 import { Dialog } from './dialogs.tsx';
-import { Field, FormProblem, useForm } from './forms.tsx';
-import { ask } from './http.ts';
+import { Field, FormError, useForm } from './forms.tsx';
+import { request } from './api.ts';
 import { Icon } from './icons.tsx';
 import type { Impersonation, TenantDetail } from './types.ts';
 
-/** How long it is until a moment, second by second. */
+/** The time that is left, updated every second. */
 function Countdown({ until }: { until: string }) {
-  const left = () => Math.max(0, Math.round((new Date(until).getTime() - Date.now()) / 1000));
-  const [seconds, setSeconds] = useState(left);
+  const remainingSeconds = () => Math.max(0, Math.round((new Date(until).getTime() - Date.now()) / 1000));
+  const [seconds, setSeconds] = useState(remainingSeconds);
   useEffect(() => {
-    const timer = setInterval(() => setSeconds(left()), 1000);
+    const timer = setInterval(() => setSeconds(remainingSeconds()), 1000);
     return () => clearInterval(timer);
   }, [until]);
-  if (seconds === 0) return <strong>It has ended.</strong>;
+  if (seconds === 0) return <strong>The session has expired.</strong>;
   return (
     <span role="timer" class="countdown">
-      It ends in{' '}
+      The session expires in{' '}
       <strong>
         {Math.floor(seconds / 60)}:{String(seconds % 60).padStart(2, '0')}
       </strong>
@@ -26,37 +26,38 @@ function Countdown({ until }: { until: string }) {
   );
 }
 
-function Result({ made, onClose }: { made: Impersonation; onClose: () => void }) {
-  const { user, tenant, expires_at, url, access_token } = made;
+function Result({ impersonation, onClose }: { impersonation: Impersonation; onClose: () => void }) {
+  const { user, tenant, expires_at, url, access_token } = impersonation;
   return (
     <>
       <div class="dialog-body">
         <p>
-          You can act as <strong>{user.email}</strong> in <bdi>{tenant.name}</bdi>. <Countdown until={expires_at} />
+          You are logged in to <bdi>{tenant.name}</bdi> as <strong>{user.email}</strong>.{' '}
+          <Countdown until={expires_at} />
         </p>
         {url === null ? (
           <>
             <p class="muted">
-              This installation names no app (APP_URL), so there is no link. Use the access token with the API of the
-              school:
+              There is no link because APP_URL is not set for this installation. Use this access token with the school’s
+              API:
             </p>
             <p class="code token" tabIndex={0} aria-label="Access token">
               {access_token}
             </p>
           </>
         ) : (
-          <p class="muted">The link works until then. Whoever has it acts in your name, so keep it to yourself.</p>
+          <p class="muted">The link works until then. Do not share it: anyone who has it acts in your name.</p>
         )}
       </div>
       <div class="dialog-foot">
-        <Copy text={url ?? access_token}>{url === null ? 'Copy token' : 'Copy link'}</Copy>
+        <CopyButton text={url ?? access_token}>{url === null ? 'Copy token' : 'Copy link'}</CopyButton>
         {url === null ? (
           <button type="button" class="button primary" onClick={onClose}>
             Done
           </button>
         ) : (
           <a class="button primary" href={url} target="_blank" rel="noopener noreferrer">
-            <Icon name="open" /> Open the school
+            <Icon name="open" /> Open school
           </a>
         )}
       </div>
@@ -64,22 +65,22 @@ function Result({ made, onClose }: { made: Impersonation; onClose: () => void })
   );
 }
 
-/** Logs the operator in as an admin of a school, for a reason, and shows them the way in. */
+/** Logs the operator in as an admin of a school: asks for a reason, then shows the link. */
 export function Impersonate({
   school,
   onClose,
-  onDone,
+  onLoggedIn,
 }: {
   school: TenantDetail;
   onClose: () => void;
-  onDone: () => void;
+  onLoggedIn: () => void;
 }) {
-  const [made, setMade] = useState<Impersonation>();
+  const [impersonation, setImpersonation] = useState<Impersonation>();
   const form = useForm({ reason: '' }, async (body) => {
-    const { data } = await ask<Impersonation>('POST', `/api/platform/tenants/${school.id}/impersonate`, { body });
+    const { data } = await request<Impersonation>('POST', `/api/platform/tenants/${school.id}/impersonate`, { body });
     form.reset({ reason: '' });
-    setMade(data);
-    onDone();
+    setImpersonation(data);
+    onLoggedIn();
   });
   return (
     <Dialog
@@ -90,17 +91,20 @@ export function Impersonate({
       }
       onClose={onClose}
     >
-      {made ? (
-        <Result made={made} onClose={onClose} />
+      {impersonation ? (
+        <Result impersonation={impersonation} onClose={onClose} />
       ) : (
         <form ref={form.ref} onSubmit={form.submit} noValidate>
           <div class="dialog-body">
-            <FormProblem form={form} fields={['reason']} />
+            <FormError form={form} fields={['reason']} />
             <div class="prose">
-              <p>You act as an admin of this school for 10 minutes. You cannot change passwords, roles or log-ins.</p>
+              <p>
+                You get the access of a school admin for 10 minutes. You cannot change passwords, roles or users’
+                logins.
+              </p>
               <ul>
-                <li>The school’s admins are told, with your e-mail and your reason.</li>
-                <li>Everything you do is in the audit log, in your name and theirs.</li>
+                <li>The school’s admins are notified, with your email address and your reason.</li>
+                <li>The audit log records every request, with your name and the admin’s.</li>
               </ul>
             </div>
             <Field
@@ -108,7 +112,7 @@ export function Impersonate({
               name="reason"
               isRequired
               error={form.error('reason')}
-              hint="10 characters or more; the school reads it."
+              hint="At least 10 characters. The school’s admins see it."
             >
               {(attributes) => (
                 <textarea

@@ -1,86 +1,86 @@
 import { useCallback, useEffect, useRef, useState } from 'preact/hooks';
-import { asFailure, type Failure, isGivenUp } from './http.ts';
+import { type Failure, isAbort, toFailure } from './http.ts';
 
-/** What was read before, to be shown at once when the reader comes back; it is read again all the same. */
+/** Earlier responses, shown at once when the operator returns to a screen, while they are loaded again. */
 const cache = new Map<string, unknown>();
 
-/** Nothing of one operator is for the next. */
-export const forget = (): void => cache.clear();
+/** Called at logout: the next operator must not see the previous one's data. */
+export const clearCache = (): void => cache.clear();
 
 export interface Loaded<T> {
   data: T | undefined;
   failure: Failure | undefined;
-  /** Whether a newer answer is on its way. */
+  /** Whether a newer response is on its way. */
   isLoading: boolean;
   reload: () => Promise<void>;
-  /** Takes what a change answered. */
+  /** Replaces the data, for example with the response to a change. */
   set: (data: T) => void;
 }
 
 /**
- * Reads what `key` names, again when it changes; an answer that nobody waits for any more is given up.
- * @param options.isFresh  for what is edited: never from memory
- * @param options.keep     shows what was there while the next is read, as lists do
+ * Loads data, and loads it again when `key` changes. A request that is no longer needed is aborted.
+ * @param options.isUncached   never shows cached data: for forms
+ * @param options.keepPrevious shows the data of the previous key until the next arrives: for lists
  */
 export function useLoad<T>(
   key: string,
   load: (signal: AbortSignal) => Promise<T>,
-  { isFresh = false, keep = false } = {},
+  { isUncached = false, keepPrevious = false } = {},
 ): Loaded<T> {
-  const remembered = (): T | undefined => (isFresh ? undefined : (cache.get(key) as T | undefined));
+  const cached = (): T | undefined => (isUncached ? undefined : (cache.get(key) as T | undefined));
   const [state, setState] = useState<{ key: string; data: T | undefined; failure?: Failure; isLoading: boolean }>(
     () => ({
       key,
-      data: remembered(),
+      data: cached(),
       isLoading: true,
     }),
   );
-  const run = useRef<AbortController>(undefined);
+  const current = useRef<AbortController>(undefined);
   const loader = useRef(load);
   loader.current = load;
 
   const reload = useCallback(async () => {
-    run.current?.abort();
+    current.current?.abort();
     const controller = new AbortController();
-    run.current = controller;
-    setState((now) => ({ key, data: now.key === key || keep ? now.data : remembered(), isLoading: true }));
+    current.current = controller;
+    setState((now) => ({ key, data: now.key === key || keepPrevious ? now.data : cached(), isLoading: true }));
     try {
       const data = await loader.current(controller.signal);
       if (controller.signal.aborted) return;
-      if (!isFresh) cache.set(key, data);
+      if (!isUncached) cache.set(key, data);
       setState({ key, data, isLoading: false });
     } catch (thrown) {
-      if (controller.signal.aborted || isGivenUp(thrown)) return;
-      setState((now) => ({ key, data: now.data, failure: asFailure(thrown), isLoading: false }));
+      if (controller.signal.aborted || isAbort(thrown)) return;
+      setState((now) => ({ key, data: now.data, failure: toFailure(thrown), isLoading: false }));
     }
   }, [key]);
 
   useEffect(() => {
     void reload();
-    return () => run.current?.abort();
+    return () => current.current?.abort();
   }, [reload]);
 
   const set = (data: T) => {
-    if (!isFresh) cache.set(key, data);
+    if (!isUncached) cache.set(key, data);
     setState({ key, data, isLoading: false });
   };
-  // The render between a new key and its effect must not show what belongs to the old one.
-  const isOld = state.key !== key && !keep;
+  // The first render after the key changed runs before the effect: it must not show the data of the old key.
+  const isStale = state.key !== key && !keepPrevious;
   return {
-    data: isOld ? remembered() : state.data,
-    failure: isOld ? undefined : state.failure,
-    isLoading: isOld || state.isLoading,
+    data: isStale ? cached() : state.data,
+    failure: isStale ? undefined : state.failure,
+    isLoading: isStale || state.isLoading,
     reload,
     set,
   };
 }
 
-/** A value that has stood still for a while. */
-export function useSettled<T>(value: T, milliseconds: number): T {
-  const [settled, setSettled] = useState(value);
+/** Returns `value` once it has not changed for `delayMs`. */
+export function useDebounced<T>(value: T, delayMs: number): T {
+  const [debounced, setDebounced] = useState(value);
   useEffect(() => {
-    const timer = setTimeout(() => setSettled(value), milliseconds);
+    const timer = setTimeout(() => setDebounced(value), delayMs);
     return () => clearTimeout(timer);
-  }, [value, milliseconds]);
-  return settled;
+  }, [value, delayMs]);
+  return debounced;
 }

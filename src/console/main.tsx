@@ -1,8 +1,8 @@
 import { render } from 'preact';
 import { Console } from './console.tsx';
-import { start } from './session.ts';
+import { restoreSession } from './session.ts';
 import './theme.ts';
 
 const root = document.getElementById('console');
 if (root) render(<Console />, root);
-void start();
+void restoreSession();

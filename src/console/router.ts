@@ -1,92 +1,99 @@
 import { signal } from '@preact/signals';
 import { useEffect } from 'preact/hooks';
-import { confirm, dismiss } from './dialogs.tsx';
+import { confirm, dismissConfirmations } from './dialogs.tsx';
 
 const base = '/console';
 
-/** Where the reader is, below /console. */
-export const place = signal(here());
+/** The current address, relative to /console. */
+export const route = signal(readLocation());
 
-function here(): { path: string; search: URLSearchParams } {
+function readLocation(): { path: string; search: URLSearchParams } {
   return {
     path: location.pathname.slice(base.length).replace(/\/+$/, '') || '/',
     search: new URLSearchParams(location.search),
   };
 }
 
-/** The address of a place. */
+/** The full path for a path relative to /console. */
 export const href = (path: string): string => base + (path === '/' ? '/' : path);
 
-/** Forms with edits that are not saved. */
-const unsaved = new Set<object>();
+// Unsaved changes
 
-const closing = (event: BeforeUnloadEvent): void => event.preventDefault();
+const dirtyForms = new Set<object>();
+/** Held, in shared mode, by every tab with unsaved changes. */
+const unsavedLock = 'console.unsaved';
 
-/** Guards edits while `isDirty`: leaving asks first, in the page, in the browser, and at a log-out in another tab. */
-export function useUnsaved(isDirty: boolean): void {
+const warnBeforeUnload = (event: BeforeUnloadEvent): void => event.preventDefault();
+
+/** While `isDirty`, asks before the changes are lost: on navigation, on unload, and at logout in another tab. */
+export function useUnsavedChangesGuard(isDirty: boolean): void {
   useEffect(() => {
     if (!isDirty) return;
     const form = {};
-    const saved = new AbortController();
-    unsaved.add(form);
-    addEventListener('beforeunload', closing);
+    const release = new AbortController();
+    dirtyForms.add(form);
+    addEventListener('beforeunload', warnBeforeUnload);
     if ('locks' in navigator) {
-      const held = () => new Promise<void>((done) => saved.signal.addEventListener('abort', () => done()));
-      // Given up before it was had.
-      navigator.locks.request('console.unsaved', { mode: 'shared', signal: saved.signal }, held).catch(() => undefined);
+      const hold = () => new Promise<void>((resolve) => release.signal.addEventListener('abort', () => resolve()));
+      // Rejects if it is aborted before the lock is granted.
+      navigator.locks.request(unsavedLock, { mode: 'shared', signal: release.signal }, hold).catch(() => undefined);
     }
     return () => {
-      unsaved.delete(form);
-      saved.abort();
-      if (unsaved.size === 0) removeEventListener('beforeunload', closing);
+      dirtyForms.delete(form);
+      release.abort();
+      if (dirtyForms.size === 0) removeEventListener('beforeunload', warnBeforeUnload);
     };
   }, [isDirty]);
 }
 
-/** Whether edits in any tab are not saved. */
-export async function isSomethingUnsaved(): Promise<boolean> {
-  if (unsaved.size > 0) return true;
-  return (
-    'locks' in navigator && ((await navigator.locks.query()).held ?? []).some(({ name }) => name === 'console.unsaved')
-  );
+/** Whether any tab has unsaved changes. */
+export async function hasUnsavedChanges(): Promise<boolean> {
+  if (dirtyForms.size > 0) return true;
+  return 'locks' in navigator && ((await navigator.locks.query()).held ?? []).some(({ name }) => name === unsavedLock);
 }
 
-let asked: Promise<boolean> | undefined;
+let pendingConfirmation: Promise<boolean> | undefined;
 
-/** Asks where edits would be lost; once, however often the reader tries to leave meanwhile. */
-export const mayLeave = async (): Promise<boolean> =>
-  unsaved.size === 0 ||
-  (asked ??= confirm({
+/** Asks before unsaved changes are lost. Repeated attempts to leave share one dialog. */
+export const confirmLeave = async (): Promise<boolean> =>
+  dirtyForms.size === 0 ||
+  (pendingConfirmation ??= confirm({
     title: 'Leave without saving?',
-    text: 'Your changes on this page are not saved yet. They are lost when you leave.',
-    action: 'Leave',
+    text: 'You have unsaved changes on this page. They will be lost if you leave.',
+    confirmLabel: 'Leave',
     isDangerous: true,
-    cancel: 'Stay',
+    cancelLabel: 'Stay',
   }).finally(() => {
-    asked = undefined;
+    pendingConfirmation = undefined;
   }));
 
+// Navigation
+
+/**
+ * The position of the current history entry, kept in `history.state`. It tells how far to go back when the operator
+ * stays on a page with unsaved changes after the browser has already changed the entry.
+ */
 let index = (history.state as { index?: number } | null)?.index ?? 0;
 history.replaceState({ index }, '');
 
-/** Goes to another place, unless edits would be lost and the reader stays. */
-export async function go(to: string, { replace = false, force = false } = {}): Promise<void> {
-  if (!force && !replace && !(await mayLeave())) return;
+/** Goes to another address, unless there are unsaved changes and the operator stays. */
+export async function navigate(to: string, { replace = false, force = false } = {}): Promise<void> {
+  if (!force && !replace && !(await confirmLeave())) return;
   if (replace) history.replaceState({ index }, '', href(to));
   else history.pushState({ index: ++index }, '', href(to));
-  const isOther = here().path !== place.value.path;
-  place.value = here();
-  if (isOther) scrollTo(0, 0);
+  const isOtherPath = readLocation().path !== route.value.path;
+  route.value = readLocation();
+  if (isOtherPath) scrollTo(0, 0);
 }
 
-/** Changes the search of this place in the address, without an entry in the history. */
+/** Replaces the query parameters of the address, without a new history entry. */
 export function setSearch(search: Record<string, string | undefined>): void {
   const params = new URLSearchParams(Object.entries(search).filter((entry): entry is [string, string] => !!entry[1]));
   const text = params.toString();
-  void go(place.value.path + (text ? `?${text}` : ''), { replace: true });
+  void navigate(route.value.path + (text ? `?${text}` : ''), { replace: true });
 }
 
-/** A step back that we take back ourselves is none. */
+/** Whether the next popstate event is our own return to the guarded page. */
 let isReturning = false;
 
 addEventListener('popstate', ({ state }: PopStateEvent) => {
@@ -95,24 +102,24 @@ addEventListener('popstate', ({ state }: PopStateEvent) => {
     isReturning = false;
     return;
   }
-  if (unsaved.size === 0) {
+  if (dirtyForms.size === 0) {
     index = to;
-    dismiss();
-    place.value = here();
+    dismissConfirmations();
+    route.value = readLocation();
     return;
   }
   const steps = to - index;
   if (steps === 0) return;
   isReturning = true;
   history.go(-steps);
-  void mayLeave().then((may) => {
-    if (!may) return;
-    unsaved.clear();
+  void confirmLeave().then((isLeaving) => {
+    if (!isLeaving) return;
+    dirtyForms.clear();
     history.go(steps);
   });
 });
 
-// Links are plain ones; those that stay within the console need no new page.
+// Clicks on links within the console navigate without loading the page again.
 document.addEventListener('click', (event) => {
   if (event.defaultPrevented || event.button !== 0 || event.metaKey || event.ctrlKey || event.shiftKey || event.altKey)
     return;
@@ -120,23 +127,24 @@ document.addEventListener('click', (event) => {
   if (!link || link.target || link.hasAttribute('download') || link.origin !== location.origin || link.hash) return;
   if (link.pathname !== base && !link.pathname.startsWith(`${base}/`)) return;
   event.preventDefault();
-  void go(link.pathname.slice(base.length) + link.search || '/');
+  void navigate(link.pathname.slice(base.length) + link.search || '/');
 });
 
-/** What a path has where the pattern has `:name`; undefined where it does not fit. */
+/** Matches a path against a pattern like `/schools/:id`. @returns the parameters, or undefined if it does not match */
 export function match(pattern: string, path: string): Record<string, string> | undefined {
-  const [wanted, given] = [pattern.split('/'), path.split('/')];
-  if (wanted.length !== given.length) return undefined;
-  const found: Record<string, string> = {};
-  for (const [n, part] of wanted.entries()) {
-    const value = given[n] ?? '';
+  const [patternParts, pathParts] = [pattern.split('/'), path.split('/')];
+  if (patternParts.length !== pathParts.length) return undefined;
+  const params: Record<string, string> = {};
+  for (const [n, part] of patternParts.entries()) {
+    const value = pathParts[n] ?? '';
     if (part.startsWith(':')) {
       try {
-        found[part.slice(1)] = decodeURIComponent(value);
+        params[part.slice(1)] = decodeURIComponent(value);
       } catch {
+        // A malformed escape such as %E0%A4%A.
         return undefined;
       }
     } else if (part !== value) return undefined;
   }
-  return found;
+  return params;
 }

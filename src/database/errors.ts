@@ -4,7 +4,7 @@ const bySqlstate = new Map<string, ErrorName>(
   Object.entries(errors).map(([name, { sqlstate }]) => [sqlstate, name as ErrorName]),
 );
 
-/** What pg tells of a refused statement. */
+/** The fields that pg sets on the error of a statement. */
 interface DatabaseError extends Error {
   code: string;
   detail?: string;
@@ -13,8 +13,7 @@ interface DatabaseError extends Error {
   constraint?: string;
 }
 
-const isDatabaseError = (error: unknown): error is DatabaseError =>
-  Error.isError(error) && 'code' in error && typeof error.code === 'string';
+const isDatabaseError = (error: Error): error is DatabaseError => 'code' in error && typeof error.code === 'string';
 
 const words = (name: string) => name.replaceAll('_', ' ');
 
@@ -31,7 +30,7 @@ const fault = (error: ErrorName, cause: DatabaseError, column: string | undefine
 /** SQLSTATEs of Postgres itself; those of the registry are in `errors`. */
 const fromPostgres: Record<string, (error: DatabaseError, column: string | undefined) => ApiError> = {
   '23505': (e, column) =>
-    fault('conflict', e, column, column ? `This ${words(column)} is already in use.` : 'This exists already.'),
+    fault('conflict', e, column, column ? `This ${words(column)} is already in use.` : 'This already exists.'),
   '23P01': (e, column) => fault('conflict', e, column, `This overlaps another ${words(e.table ?? 'record')}.`),
   '23001': (e) => fault('in_use', e, undefined, `This is still used by a ${words(e.table ?? 'record')}.`),
   '23503': (e, column) =>
@@ -43,7 +42,7 @@ const fromPostgres: Record<string, (error: DatabaseError, column: string | undef
           column,
           column ? `There is no such ${words(column.replace(/_id$/, ''))}.` : 'An id does not exist.',
         ),
-  // Row security or a grant said no where no check did before: refused all the same.
+  // Refused by row security or a missing grant, where no earlier check refused it.
   '42501': (e) => new ApiError('forbidden', 'You may not do this.', { cause: e }),
   '23502': (e) => fault('validation_error', e, e.column, `${e.column ?? 'A field'} must not be null.`),
   '23514': (e, column) =>
@@ -55,15 +54,52 @@ const fromPostgres: Record<string, (error: DatabaseError, column: string | undef
     ),
 };
 
-/** Too long, out of range, not a date, not text: what the schema should have caught; never the client's loss. */
-const badValue = '22';
-/** The server is away, starting, stopping, out of connections, or took too long; or a function was replaced under the request. */
-const away = /^(08|53|57|55P03|25006|40|ECONN|ENOENT|EPIPE|ETIMEDOUT|EAI_AGAIN)/;
-const awayMessage =
+/** A deadlock (40P01) or a serialization failure (40001): the statement was rolled back and may simply run again. */
+const lostRace = /^(40P01|40001)$/;
+
+/** The function, table, type or schema that the statement names does not exist. */
+const missingObject = /^(42883|42P01|42704|3F000)$/;
+
+/** What Postgres reports when objects disappear, or are replaced, while a statement uses them. */
+const replacedObject =
+  /cache lookup failed|could not open relation with OID|type with OID \d+ does not exist|cached plan must not change|tuple concurrently/;
+
+/** The server is down, starting, stopping, out of connections or too slow; or the statement lost a race. */
+const unavailable = /^(08|53|57|55P03|25006|40|ECONN|ENOENT|EPIPE|ETIMEDOUT|EAI_AGAIN)/;
+
+/** The same, where pg reports no code. */
+const unavailableMessage =
   /timeout exceeded when trying to connect|Connection terminated|Client has encountered a connection error|not queryable|cached plan must not change|cache lookup failed/;
 
-/** The error to answer for a failed statement or connection; undefined when the cause is not the database. */
-export function fromDatabase(thrown: unknown): ApiError | undefined {
+const codeOf = (thrown: Error): string => ('code' in thrown ? String(thrown.code) : '');
+
+/** An installation replaces the schemas core and api in one transaction: a retry finds the new functions. */
+const isReplacement = (thrown: Error) =>
+  missingObject.test(codeOf(thrown)) ? /\b(core|api)\b/.test(thrown.message) : replacedObject.test(thrown.message);
+
+/** What a failed statement means for the request and for its connection. */
+export interface Failure {
+  /** The same statement may run again: the failed attempt left nothing behind. */
+  isRetryable: boolean;
+  /** Only the statement failed, so the connection can be reused. */
+  isConnectionUsable: boolean;
+  /** The answer; undefined when the database is not the cause. */
+  apiError: ApiError | undefined;
+}
+
+/** Classifies the error of a statement or a connection. */
+export function classify(thrown: unknown): Failure {
+  if (!Error.isError(thrown)) return { isRetryable: false, isConnectionUsable: false, apiError: undefined };
+  const isRetryable = lostRace.test(codeOf(thrown)) || isReplacement(thrown);
+  return {
+    isRetryable,
+    // FATAL and PANIC end the connection. After a replacement, its prepared statement is stale.
+    isConnectionUsable: !isRetryable && 'severity' in thrown && thrown.severity === 'ERROR',
+    apiError: fromDatabase(thrown),
+  };
+}
+
+function fromDatabase(thrown: Error): ApiError | undefined {
   if (isDatabaseError(thrown)) {
     const name = bySqlstate.get(thrown.code);
     if (name) {
@@ -76,13 +112,11 @@ export function fromDatabase(thrown: unknown): ApiError | undefined {
     }
     const known = fromPostgres[thrown.code];
     if (known) return known(thrown, constrainedColumn(thrown));
-    if (thrown.code.startsWith(badValue))
+    // Class 22: a value is too long, out of range or not of its type. The schema should have refused it.
+    if (thrown.code.startsWith('22'))
       return new ApiError('validation_error', 'A value is out of range or not of its type.', { cause: thrown });
   }
-  if (
-    (isDatabaseError(thrown) && away.test(thrown.code)) ||
-    (Error.isError(thrown) && awayMessage.test(thrown.message))
-  ) {
+  if (unavailable.test(codeOf(thrown)) || unavailableMessage.test(thrown.message)) {
     return new ApiError('unavailable', 'The database is not available. Try again in a moment.', {
       retryAfter: 1,
       cause: thrown,

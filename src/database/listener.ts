@@ -2,37 +2,36 @@ import { setTimeout as pause } from 'node:timers/promises';
 import type { Logger } from 'pino';
 import pg from 'pg';
 
-/** A connection that hears what the database tells, for as long as it is wanted. */
+/** A connection that receives notifications of a channel, and is replaced when it breaks. */
 export interface Listener {
-  /** Connects, unless that was done before. */
+  /** Connects, unless already connected. */
   start(): void;
-  /** Looks whether the connection lives; one that does not is replaced. @returns whether it does, so that what is told is heard */
+  /** Checks the connection, and replaces a broken one. @returns whether it receives notifications */
   check(): Promise<boolean>;
   stop(): Promise<void>;
 }
 
 export interface ListenerOptions {
   url: string;
-  /** The role to become; undefined where the user of the address is that role already. */
+  /** The role to switch to; undefined when the URL logs in as that role. */
   role: string | undefined;
   channel: string;
-  /** Takes what is told. */
   onPayload: (payload: string) => void;
-  /** It hears from now on; what was told before may have been missed. */
+  /** Called after each (re)connect: earlier notifications may have been missed. */
   onListening: () => void;
   logger: Logger;
 }
 
-/** Milliseconds: of a first attempt to connect again, the longest between two, and until a connection that says nothing is given up. */
-const shortest = 100;
-const longest = 5_000;
-const patience = 10_000;
+const minRetryDelayMs = 100;
+const maxRetryDelayMs = 5_000;
+/** For connecting and for each query. */
+const timeoutMs = 10_000;
 
-/** Ends a connection that may be half dead, and would not end by words. */
-const cut = (client: pg.Client) =>
+/** Closes the socket at once, without waiting for a server that may not respond. */
+const destroySocket = (client: pg.Client) =>
   (client as unknown as { connection: { stream: { destroy(): void } } }).connection.stream.destroy();
 
-/** Keeps one connection with LISTEN; a lost one is made again, with growing pauses. */
+/** Keeps one connection that LISTENs; reconnects with exponential backoff. */
 export function listener({ url, role, channel, onPayload, onListening, logger }: ListenerOptions): Listener {
   let client: pg.Client | undefined;
   let isListening = false;
@@ -40,35 +39,34 @@ export function listener({ url, role, channel, onPayload, onListening, logger }:
   let failures = 0;
   let timer: NodeJS.Timeout | undefined;
 
-  function lost(of: pg.Client, cause: unknown): void {
-    if (client !== of) return;
+  function onLost(lost: pg.Client, cause: unknown): void {
+    if (client !== lost) return;
     client = undefined;
     if (!isStopped) {
       const message = cause instanceof Error ? cause.message : String(cause);
-      // Once for each time that the database is away.
-      if (failures === 0)
-        logger.warn({ channel, cause: message }, 'The connection that listens is gone, and made again.');
-      const wait = Math.min(shortest * 2 ** failures, longest) * (0.5 + Math.random() / 2);
+      // Log once per outage.
+      if (failures === 0) logger.warn({ channel, cause: message }, 'The listening connection was lost. Reconnecting.');
+      const delayMs = Math.min(minRetryDelayMs * 2 ** failures, maxRetryDelayMs) * (0.5 + Math.random() / 2);
       failures++;
-      timer = setTimeout(connect, wait);
+      timer = setTimeout(connect, delayMs);
     }
     isListening = false;
-    of.end().catch(() => undefined);
-    cut(of);
+    lost.end().catch(() => undefined);
+    destroySocket(lost);
   }
 
   function connect(): void {
     const mine = new pg.Client({
       connectionString: url,
       application_name: 'school_listen',
-      connectionTimeoutMillis: patience,
-      query_timeout: patience,
+      connectionTimeoutMillis: timeoutMs,
+      query_timeout: timeoutMs,
       keepAlive: true,
       ...(role ? { options: `-c role=${role}` } : {}),
     });
     client = mine;
-    mine.on('error', (error) => lost(mine, error));
-    mine.on('end', () => lost(mine, 'It was closed.'));
+    mine.on('error', (error) => onLost(mine, error));
+    mine.on('end', () => onLost(mine, 'The connection was closed.'));
     mine.on('notification', ({ payload }) => {
       if (payload) onPayload(payload);
     });
@@ -81,7 +79,7 @@ export function listener({ url, role, channel, onPayload, onListening, logger }:
         failures = 0;
         onListening();
       })
-      .catch((error: unknown) => lost(mine, error));
+      .catch((error: unknown) => onLost(mine, error));
   }
 
   return {
@@ -96,11 +94,11 @@ export function listener({ url, role, channel, onPayload, onListening, logger }:
         if (rows.some((row) => row.channel === channel)) return true;
         logger.error(
           { channel },
-          'The connection does not listen: LISTEN_DATABASE_URL must lead to Postgres itself, not to a pooler of transactions.',
+          'No notifications arrive. LISTEN_DATABASE_URL must point to Postgres, not to a transaction pooler.',
         );
         return false;
       } catch (error) {
-        lost(mine, error);
+        onLost(mine, error);
         return false;
       }
     },
@@ -110,9 +108,9 @@ export function listener({ url, role, channel, onPayload, onListening, logger }:
       const mine = client;
       client = undefined;
       if (!mine) return;
-      // One that is on its way to nowhere is not waited for.
+      // Do not wait for a server that does not respond.
       await Promise.race([mine.end(), pause(1_000, undefined, { ref: false })]).catch(() => undefined);
-      cut(mine);
+      destroySocket(mine);
     },
   };
 }

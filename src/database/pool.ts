@@ -1,33 +1,33 @@
 import pg from 'pg';
 
-/** Which login role of the database a pool uses; see docs/security.md. */
+/** The login role that a pool uses, see docs/security.md. */
 export type DatabaseRole = 'school_api' | 'school_worker';
 
 /**
- * A pool whose connections are one of the service's restricted roles.
- * @param ownUrl  an address whose user is that role already; without it, `ownerUrl`'s user becomes the role on every connection
+ * A pool whose connections use one of the service's restricted roles.
+ * @param roleUrl  a URL that logs in as that role; without it, the user of `ownerUrl` switches to the role
  */
-export function rolePool(role: DatabaseRole, ownerUrl: string, ownUrl: string | undefined, size: number): pg.Pool {
+export function rolePool(role: DatabaseRole, ownerUrl: string, roleUrl: string | undefined, size: number): pg.Pool {
   const pool = new pg.Pool({
-    connectionString: ownUrl ?? ownerUrl,
+    connectionString: roleUrl ?? ownerUrl,
     max: size,
     connectionTimeoutMillis: 3_000,
-    // Backends keep the catalogue of every school they touch: a connection lives a quarter of an hour at most.
+    // A backend keeps the catalog of every schema it has touched in memory, so replace connections after 15 minutes.
     maxLifetimeSeconds: 900,
     application_name: role,
-    ...(ownUrl
+    ...(roleUrl
       ? {}
       : {
           options: `-c role=${role} ${role === 'school_api' ? '-c statement_timeout=15000 -c lock_timeout=5000' : ''}`,
         }),
   });
-  // An idle connection that breaks is replaced at the next request; without a listener it would end the process.
+  // The pool replaces broken idle connections. Without a listener the error event would end the process.
   pool.on('error', () => undefined);
   pool.on('connect', (client) => client.on('error', () => undefined));
   return pool;
 }
 
-/** Runs `work` on one connection as the owner, and closes it. */
+/** Runs `work` with a new connection as the owner, and closes it. */
 export async function withOwner<T>(ownerUrl: string, work: (client: pg.Client) => Promise<T>): Promise<T> {
   const client = new pg.Client({ connectionString: ownerUrl, application_name: 'school_owner' });
   client.on('error', () => undefined);

@@ -1,55 +1,55 @@
 import type pg from 'pg';
 
-/** What is in the queue of jobs. */
+/** The job queue in numbers. */
 export interface Queue {
-  /** Whether some worker is alive. */
+  /** Whether a worker is alive. */
   worker: boolean;
-  /** Every task that a worker has ever had. */
+  /** Every task that a worker has ever registered. */
   tasks: {
     task: string;
     ready: number;
-    /** Their time has not come; those that failed and are tried again are among them. */
+    /** Scheduled for later, including failed jobs that will be retried. */
     waiting: number;
     running: number;
-    /** For good. */
+    /** No attempts left. */
     failed: number;
-    /** How long the oldest job that is ready has been so; null without one. */
+    /** Seconds since the oldest ready job became ready; null without one. */
     oldest_ready_seconds: number | null;
   }[];
 }
 
-/** How old the facts for analysts are. */
+/** The age of the analytics facts. */
 export interface Facts {
-  /** How many schools should have facts. */
+  /** Number of schools that should have facts. */
   schools: number;
-  /** Of the school that has the oldest; 0 without schools. */
+  /** Seconds since the least recent refresh; 0 without schools. */
   oldest_seconds: number;
 }
 
-const text = 'select core.queue() as queue, core.analytics_age() as facts';
+const queueQuery = 'select core.queue() as queue, core.analytics_age() as facts';
 
-/** Reads the lengths of the queue. */
 export async function readQueue(client: pg.ClientBase): Promise<Queue> {
-  const { rows } = await client.query<{ queue: Queue }>(text);
+  const { rows } = await client.query<{ queue: Queue }>(queueQuery);
   return rows[0]?.queue ?? { worker: false, tasks: [] };
 }
 
 /**
- * The same, and the age of the facts, with a limit to its time: the database ends the statement after half of it, and nobody waits longer than all of it, whatever becomes of the connection.
- * @throws when it takes longer, or the database does not answer
+ * Reads the queue and the age of the facts within a time limit. The database cancels the statement after half of that
+ * time; this function gives up after all of it, even when the connection hangs.
+ * @throws when the database does not respond in time
  */
-export async function readQueueWithin(pool: pg.Pool, milliseconds: number): Promise<{ queue: Queue; facts: Facts }> {
+export async function readQueueWithin(pool: pg.Pool, timeoutMs: number): Promise<{ queue: Queue; facts: Facts }> {
   let timer: NodeJS.Timeout | undefined;
-  const late = new Promise<never>((_done, fail) => {
-    timer = setTimeout(() => fail(new Error('The database did not answer in time.')), milliseconds);
+  const timeout = new Promise<never>((_done, fail) => {
+    timer = setTimeout(() => fail(new Error('The database did not respond in time.')), timeoutMs);
   });
-  // Two statements in one message, so that it holds behind a pooler as well.
+  // Two statements in one message, so that `set local` also applies behind a connection pooler.
   const reading = pool.query(
-    `set local statement_timeout = ${String(milliseconds / 2)}; ${text}`,
+    `set local statement_timeout = ${String(timeoutMs / 2)}; ${queueQuery}`,
   ) as unknown as Promise<pg.QueryResult<{ queue: Queue; facts: Facts }>[]>;
   try {
-    const answer = (await Promise.race([reading, late]))[1]?.rows[0];
-    if (!answer) throw new Error('The database does not know its queue.');
+    const answer = (await Promise.race([reading, timeout]))[1]?.rows[0];
+    if (!answer) throw new Error('The database returned no queue.');
     return answer;
   } finally {
     clearTimeout(timer);

@@ -1,18 +1,18 @@
 import type { Readable } from 'node:stream';
 
-/** A file that came in, with the type that its content shows, whatever its name says. */
+/** An uploaded file. `contentType` is detected from the content, not from the name. */
 export interface Upload {
   content: Buffer;
   contentType: string;
   name: string;
 }
 
-/** A file that a handler made. */
+/** A file to send to the client. */
 export interface Download {
   name: string;
   contentType: string;
-  /** A function is asked only when the client does not have the file yet, and wants it; the signal says that it has gone. */
+  /** A function is called only if the client has no current copy; the signal aborts when the client disconnects. */
   content: Buffer | Readable | ((signal: AbortSignal) => Promise<Buffer>);
-  /** All that the content depends on, besides the version of the service: its hash is the ETag. */
+  /** Everything that the content depends on, except the version of the service. The ETag is a hash of it. */
   etagSource?: string;
 }

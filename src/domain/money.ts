@@ -1,4 +1,4 @@
-/** How amounts of a currency (ISO 4217) are written: with the decimals that it has, and no fewer than an amount needs. */
+/** Formats amounts of a currency (ISO 4217) with its usual decimals, but up to 2 where an amount has them. */
 export function moneyFormat(currency: string): (amount: number) => string {
   const options = { style: 'currency', currency } as const;
   const { maximumFractionDigits = 2 } = new Intl.NumberFormat('en', options).resolvedOptions();
@@ -8,5 +8,5 @@ export function moneyFormat(currency: string): (amount: number) => string {
 
 const longDate = new Intl.DateTimeFormat('en-GB', { dateStyle: 'long', timeZone: 'UTC' });
 
-/** A day, `2026-09-01`, as people write it: 1 September 2026. */
+/** Formats `2026-09-01` as `1 September 2026`. */
 export const writtenDay = (day: string): string => longDate.format(new Date(`${day}T00:00:00Z`));

@@ -1,15 +1,15 @@
 import { createPublicKey, ECDH } from 'node:crypto';
 import { z } from 'zod';
 
-/** Where a browser gets its messages, as `PushSubscription` has it. */
+/** The fields of a browser's `PushSubscription` that this service uses. */
 export interface Subscription {
   endpoint: string;
   keys: { p256dh: string; auth: string };
 }
 
 /**
- * Where Web Push may go: a host, `*.host` for all below it, both by https at the usual port; or an origin, which is taken at its word, a test server
- * in one's own network for example.
+ * An allowed target of Web Push: a host, or `*.host` for all hosts below it, both with https on the default port; or an
+ * origin with any scheme and port, for example a test server in a private network.
  */
 export type PushHost = string;
 
@@ -23,11 +23,14 @@ export const browserPushHosts: PushHost[] = [
   '*.notify.windows.com',
 ];
 
-/** Whether the entry is an origin, and so may be any address. */
+/** Whether an entry is an origin rather than a host. */
 const isOrigin = (host: PushHost) => host.includes('://');
 
-/** Whether messages may be sent to an address. Its port and scheme count: whoever names it is a stranger. */
-export function allowsEndpoint(endpoint: string, hosts: readonly PushHost[]): boolean {
+/**
+ * Whether messages may be sent to an endpoint. Its scheme and port are checked too, because any user can register any
+ * endpoint.
+ */
+export function isAllowedEndpoint(endpoint: string, hosts: readonly PushHost[]): boolean {
   const url = URL.parse(endpoint);
   if (url?.username !== '' || url.password !== '') return false;
   return hosts.some((host) => {
@@ -37,21 +40,23 @@ export function allowsEndpoint(endpoint: string, hosts: readonly PushHost[]): bo
   });
 }
 
-/** Whether the operator named the origin itself, so that it may also be an address of their own network. */
-export const isNamed = (endpoint: string, hosts: readonly PushHost[]): boolean =>
+/**
+ * Whether the endpoint has an origin that the operator configured; only such an endpoint may be in a private network.
+ */
+export const isConfiguredOrigin = (endpoint: string, hosts: readonly PushHost[]): boolean =>
   hosts.some((host) => isOrigin(host) && URL.parse(endpoint)?.origin === host);
 
-/** Bytes in base64url; undefined where it is none. Padding is what some clients add. */
-function bytes(text: string): Buffer | undefined {
+/** Decodes base64url; undefined if it is invalid. Some clients add padding. */
+function decodeBase64Url(text: string): Buffer | undefined {
   const plain = text.replace(/={1,2}$/, '');
   if (!/^[\w-]+$/.test(plain)) return undefined;
   const decoded = Buffer.from(plain, 'base64url');
   return decoded.toString('base64url') === plain ? decoded : undefined;
 }
 
-/** Whether it is a point of the curve P-256, not just as long as one. */
+/** Whether a text is a public key: a point on the curve P-256, in base64url. */
 export function isPublicKey(text: string): boolean {
-  const key = bytes(text);
+  const key = decodeBase64Url(text);
   if (key?.length !== 65 || key[0] !== 4) return false;
   try {
     createPublicKey({
@@ -74,13 +79,13 @@ const SubscriptionInput = z.object({
   endpoint: z.string().refine((endpoint) => URL.canParse(endpoint), 'must be a URL'),
   keys: z.object({
     p256dh: z.string().refine(isPublicKey, 'must be a public key (P-256) in base64url'),
-    auth: z.string().refine((auth) => bytes(auth)?.length === 16, 'must be 16 bytes in base64url'),
+    auth: z.string().refine((auth) => decodeBase64Url(auth)?.length === 16, 'must be 16 bytes in base64url'),
   }),
 });
 
 /**
- * A subscription, from the JSON of one.
- * @returns it, or as the rest of a sentence what is wrong with it
+ * Reads a subscription from its JSON.
+ * @returns the subscription, or an error message that begins with "must"
  */
 export function readSubscription(token: string): Subscription | string {
   let given: unknown;
@@ -92,12 +97,12 @@ export function readSubscription(token: string): Subscription | string {
   const parsed = SubscriptionInput.safeParse(given);
   if (parsed.success) return parsed.data;
   const [issue] = parsed.error.issues;
-  const place = issue?.path.map(String).join('.');
-  return place
-    ? `must be the JSON of a PushSubscription; in it ${place} ${issue?.message ?? ''}`
+  const path = issue?.path.map(String).join('.');
+  return path
+    ? `must be the JSON of a PushSubscription; its ${path} ${issue?.message ?? ''}`
     : 'must be the JSON of a PushSubscription';
 }
 
-/** A subscription as it is stored: always the same text, so that one browser is one device whatever else its JSON says. */
-export const tokenOf = ({ endpoint, keys }: Subscription): string =>
+/** The token of a device: the same text for each registration of a browser, whatever other fields its JSON has. */
+export const subscriptionToken = ({ endpoint, keys }: Subscription): string =>
   JSON.stringify({ endpoint, keys: { p256dh: keys.p256dh, auth: keys.auth } });

@@ -20,7 +20,7 @@ const TermChange = z
   .refine(...endsAfterStart)
   .meta({ id: 'TermChange', description: 'Any of the fields of a term; those that are not named stay.' });
 
-const Term = z
+export const Term = z
   .object({
     id,
     name: z.string(),

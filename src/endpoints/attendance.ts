@@ -14,10 +14,10 @@ import {
 } from '../http/schemas.ts';
 
 const status = z.enum(['present', 'absent', 'late']).meta({ examples: ['present'] });
-const counts = { present: z.int().meta({ description: 'On time.' }), absent: z.int(), late: z.int() };
-/** Query parameters for some days, together no longer than a year. */
+const counts = { present: z.int().meta({ description: 'Students who were on time.' }), absent: z.int(), late: z.int() };
 const range = { from_date: date.optional(), to_date: date.optional() };
-const year = 366;
+/** Longest range of days of a request: a leap year. */
+const maxDays = 366;
 
 const AttendanceInput = z
   .strictObject({
@@ -31,14 +31,14 @@ const AttendanceInput = z
   })
   .meta({ id: 'AttendanceInput' });
 
-const Marked = z
+export const Marked = z
   .object({
     class_id: id,
     date,
-    marked: z.int().meta({ description: 'Students in the request.' }),
+    marked: z.int().meta({ description: 'Number of students in the request.' }),
     ...counts,
-    corrected: z.int().meta({ description: 'Had another status, or were marked in another class.' }),
-    unchanged: z.int().meta({ description: 'Had this very mark already.' }),
+    corrected: z.int().meta({ description: 'Number of students whose existing mark had another status or class.' }),
+    unchanged: z.int().meta({ description: 'Number of students who already had this mark.' }),
   })
   .meta({ id: 'AttendanceMarked' });
 
@@ -53,9 +53,9 @@ const corrections = z
       corrected_at: timestamp,
     }),
   )
-  .meta({ description: 'What the mark was before each correction, the oldest first.' });
+  .meta({ description: 'The previous values of the mark, oldest first.' });
 
-const AttendanceMark = z
+export const AttendanceMark = z
   .object({
     id: id.nullable().meta({ description: 'Null while the student is not marked.' }),
     student_id: id,
@@ -68,7 +68,7 @@ const AttendanceMark = z
     class_name: z.string(),
     date,
     status: status.nullable(),
-    marked_by: id.nullable().meta({ description: 'The user who gave the mark that stands.' }),
+    marked_by: id.nullable().meta({ description: 'The user who made the current mark.' }),
     marked_by_name: z.string().nullable(),
     marked_at: timestamp.nullable(),
     corrections,
@@ -82,15 +82,17 @@ const MarkableClass = z
     grade_id: id,
     grade_name: z.string(),
     academic_year_id: id,
-    student_count: z.int().meta({ description: 'Who is in it now.' }),
-    marked_today: z.int().meta({ description: 'How many are marked today, those who have left since among them.' }),
-    is_marked_today: z.boolean().meta({ description: 'Everybody who is in it.' }),
+    student_count: z.int().meta({ description: 'Number of students who are in the class now.' }),
+    marked_today: z
+      .int()
+      .meta({ description: 'Number of students marked today, including those who have left the class since.' }),
+    is_marked_today: z.boolean().meta({ description: 'Whether all current students are marked today.' }),
   })
   .meta({ id: 'MarkableClass' });
 
 const summary = z.object({ ...counts, total: z.int(), attendance_rate: attendanceRate });
 
-const StudentAttendance = z
+export const StudentAttendance = z
   .object({
     student_id: id,
     student_name: z.string(),
@@ -103,25 +105,27 @@ const StudentAttendance = z
           id,
           date,
           status,
-          class_id: id.meta({ description: 'The class that the student was marked in.' }),
+          class_id: id.meta({ description: 'The class in which the student was marked.' }),
           class_name: z.string(),
           marked_by_name: z.string().nullable(),
           marked_at: timestamp,
           corrections,
         }),
       )
-      .meta({ description: 'By date.' }),
+      .meta({ description: 'Sorted by date.' }),
   })
   .meta({ id: 'StudentAttendance' });
 
-const ClassRegister = z
+export const ClassRegister = z
   .object({
     class_id: id,
     class_name: z.string(),
     from_date: date,
     to_date: date,
     summary,
-    days: z.array(z.object({ date, ...counts, total: z.int() })).meta({ description: 'Days that have marks.' }),
+    days: z
+      .array(z.object({ date, ...counts, total: z.int() }))
+      .meta({ description: 'Only days with marks, sorted by date.' }),
     students: z
       .array(
         z.object({
@@ -134,43 +138,43 @@ const ClassRegister = z
           ...counts,
           total: z.int(),
           attendance_rate: attendanceRate,
-          marks: z.array(z.object({ date, status })).meta({ description: 'By date.' }),
+          marks: z.array(z.object({ date, status })).meta({ description: 'Sorted by date.' }),
         }),
       )
-      .meta({ description: 'Everybody who was in the class on one of these days, by name.' }),
+      .meta({ description: 'Students who were enrolled or marked in the class on one of these days, sorted by name.' }),
   })
   .meta({ id: 'ClassRegister' });
 
-const CalendarDay = z
+export const CalendarDay = z
   .object({
     date,
     day_of_week: dayOfWeek,
-    is_working_day: z.boolean().meta({ description: 'Whether the school has this day of the week.' }),
+    is_working_day: z.boolean().meta({ description: 'Whether school takes place on this day of the week.' }),
     holiday: dayHoliday,
     status: status
       .nullable()
-      .meta({ description: 'The mark of student_id, else your own; null for who is no student.' }),
+      .meta({ description: 'The mark of `student_id`, by default your own. Null if you are not a student.' }),
     counts: z
       .object(counts)
       .nullable()
-      .meta({ description: 'Marks of the classes within your reach; null without `attendance.read`.' }),
+      .meta({ description: 'Number of marks in the classes that you can read. Null without `attendance.read`.' }),
   })
   .meta({ id: 'CalendarDay' });
 
-const studentQuery = days(z.strictObject({ ...range, academic_year_id: pathId.optional() }), year);
+const studentQuery = days(z.strictObject({ ...range, academic_year_id: pathId.optional() }), maxDays);
 const studentDays =
-  'The current academic year, unless academic_year_id, from_date or to_date say otherwise; together they narrow each other. One of the two dates alone means a year from it or up to it.';
+  'By default of the current academic year. `academic_year_id`, `from_date` and `to_date` narrow each other; one of the two dates alone means a year from it or up to it.';
 
 export const attendance = resource(
   '/attendance',
   'Attendance',
-  'Who was there on which day. Every correction keeps what the mark was before.',
+  'Which students were present, absent or late on which day. Corrected marks keep their previous values.',
   {
     'POST /mark': {
       operation: 'attendance_mark',
       summary: 'Mark the attendance of a class',
       description:
-        'All or none; the same again changes nothing. Who is not named stays as they are. `present` counts those on time. A class out of your reach is a 422, one that you reach but do not teach needs `attendance.manage` as well (403). A day to come, or outside the academic year of the class, is a 400; a holiday is a 409, but marks that are there can still be corrected. A student who is in the class neither now nor on that day is a 422. Who changed class during the day is marked by the class that marks later; for earlier days the class that a student is in now may mark them where the one that they were in did not, else it is a 409 that names that one.',
+        'Writes all marks or none. Repeating a request changes nothing, and students who are not in the request keep their marks. If a student changes class during the day, the mark that is sent last counts. For earlier days, the current class of a student may mark them if their class of that day has not. 400 for a day in the future or outside the academic year of the class. 403 if you do not teach the class and do not have `attendance.manage`. 409 `conflict` for new marks on a holiday (existing marks can be corrected) and for a student whom the class of that day has marked. 422 `invalid_reference` for a class that you cannot read and for a student who is not in the class, neither now nor on that day.',
       body: AttendanceInput,
       answer: Marked,
     },
@@ -178,7 +182,7 @@ export const attendance = resource(
       operation: 'attendance_my_classes',
       summary: 'List the classes that you can mark',
       description:
-        'Of the current academic year: those that you teach, all with `attendance.manage`, none without `attendance.mark`.',
+        'Classes of the current academic year: those that you teach, all of them with `attendance.manage`, none without `attendance.mark`.',
       query: page({}, ['grade_name', 'class_name']),
       answer: MarkableClass,
       isPage: true,
@@ -187,7 +191,7 @@ export const attendance = resource(
       operation: 'attendance_class',
       summary: 'List the attendance of a class',
       description:
-        'On one day (`date`, today unless said otherwise) everybody who is on the roll, marked or not, and whoever was marked; `day` says whether there was school. With from_date or to_date the marks of these days, a year at most. Searches the students.',
+        'With `date` (by default today), every student who was enrolled or marked in the class on that day, marked or not; `day` tells whether it was a school day. With `from_date` or `to_date`, the marks of that range of at most a year. `search` matches the students.',
       query: days(
         page({ date: date.optional(), ...range, status: status.optional() }, [
           'date',
@@ -196,9 +200,9 @@ export const attendance = resource(
           'status',
         ]).refine((query) => !query.date || !(query.from_date ?? query.to_date), {
           path: ['date'],
-          message: 'goes without from_date and to_date',
+          message: 'cannot be combined with from_date or to_date',
         }),
-        year,
+        maxDays,
       ),
       answer: AttendanceMark,
       isPage: true,
@@ -206,41 +210,41 @@ export const attendance = resource(
         day: z
           .object({
             date,
-            is_working_day: z.boolean().meta({ description: 'Whether the school has this day of the week.' }),
+            is_working_day: z.boolean().meta({ description: 'Whether school takes place on this day of the week.' }),
             holiday: dayHoliday,
           })
           .optional()
-          .meta({ description: 'The day that was asked for; not with from_date or to_date.' }),
+          .meta({ description: 'The requested day. Not returned with `from_date` or `to_date`.' }),
       },
     },
     'GET /class/:class_id/summary': {
       operation: 'attendance_class_summary',
-      summary: 'The register of a class',
+      summary: 'Get the register of a class',
       description:
-        'Every student with their marks, and counts by student and by day: this month, unless from_date or to_date say otherwise, of at most a year. In one answer, to be printed.',
-      query: days(z.strictObject(range), year),
+        'Every student with their marks, and counts per student and per day, for a range of at most a year, by default the current month. Not paginated, so that it can be printed.',
+      query: days(z.strictObject(range), maxDays),
       answer: ClassRegister,
     },
     'GET /student/:student_id': {
       operation: 'attendance_student',
-      summary: 'The attendance of a student',
-      description: `${studentDays} A teacher sees the marks of the classes that they teach.`,
+      summary: 'Get the attendance of a student',
+      description: `${studentDays} Teachers see the marks of the classes that they teach.`,
       query: studentQuery,
       answer: StudentAttendance,
     },
     'GET /me': {
       operation: 'attendance_me',
-      summary: 'Your own attendance',
-      description: `${studentDays} 404 without a student behind the log-in.`,
+      summary: 'Get your own attendance',
+      description: `${studentDays} 404 if your account is not linked to a student.`,
       query: studentQuery,
       answer: StudentAttendance,
     },
     'GET /calendar-holidays': {
       operation: 'attendance_calendar_holidays',
-      summary: 'The calendar with holidays and attendance',
+      summary: 'Get the calendar with holidays and attendance',
       description:
-        'Every day of this month, unless from_date or to_date say otherwise, of at most a year. One of them alone means its month. With student_id the status of each day is that of this student: whoever reads attendance may ask for any, a teacher for those of their classes and what they were marked there; a student for themself.',
-      query: days(z.strictObject({ ...range, student_id: pathId.optional() }), year),
+        'Every day of a range of at most a year, by default the current month; one of the two dates alone means the month of that date. `student_id` selects the student whose status is returned: any student with `attendance.read`, for teachers those of their classes with the marks of those classes, for students themselves. 404 for other students.',
+      query: days(z.strictObject({ ...range, student_id: pathId.optional() }), maxDays),
       answer: z.array(CalendarDay),
     },
   },

@@ -10,16 +10,16 @@ const column = (header: string, type: ExportColumn['type'] = 'text', width?: num
   ...(width ? { width } : {}),
 });
 
-export const auditLogs = resource('/platform/audit-logs', 'Audit trail', 'What operators did, as a file.', {
+export const auditLogs = resource('/platform/audit-logs', 'Audit trail', 'Actions of operators, as a file.', {
   'GET /actions': {
     operation: 'platform_audit_logs_actions',
-    summary: 'The actions that the audit trail has',
+    summary: 'List the actions in the audit trail',
     answer: z.array(z.string()),
   },
   'GET /export': {
     operation: 'platform_audit_logs_export',
-    summary: 'The audit trail as a file',
-    description: 'Oldest first, with the filters of the list. Leaves an entry itself.',
+    summary: 'Export the audit trail',
+    description: 'Oldest first, with the filters of the list. The export itself is recorded.',
     query: z.strictObject({ ...exportFormat, search: page({}, ['created_at']).shape.search, ...auditFilters }),
     bytes: exportTypes,
     handler: exporter('platform_audit_logs_export_page', {

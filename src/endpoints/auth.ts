@@ -6,11 +6,11 @@ import { clearRefreshCookie, requireSameOrigin, setRefreshCookie, tokenOfCookie 
 import { email, id, optionalText, password, text, timestamp, timestamps } from '../http/schemas.ts';
 
 const school = {
-  tenant_id: id.optional().meta({ description: 'The school by number …' }),
+  tenant_id: id.optional().meta({ description: 'The school by id, or by subdomain.' }),
   subdomain: text(63)
     .optional()
-    .meta({ description: '… or by subdomain; header or host will do as well.', examples: ['demo'] }),
-  is_platform: z.boolean().optional().meta({ description: 'True for an operator, who names no school.' }),
+    .meta({ description: 'Alternatives: the X-Tenant-ID header or the host name.', examples: ['demo'] }),
+  is_platform: z.boolean().optional().meta({ description: 'True for operators, who specify no school.' }),
 };
 
 const Login = z
@@ -18,7 +18,7 @@ const Login = z
     ...{ email, password: z.string().min(1).max(200), ...school },
     refresh_cookie: z.boolean().optional().meta({
       description:
-        'True for a page of this origin: the refresh token comes as a cookie that scripts can not read, and not as a header.',
+        'For pages of this origin: sends the refresh token as a cookie that scripts cannot read, instead of a header.',
     }),
   })
   .meta({ id: 'Login' });
@@ -33,14 +33,14 @@ const UserContext = z
   })
   .meta({ id: 'UserContext' });
 
-const LoginAnswer = z
+export const LoginAnswer = z
   .object({
     access_token: z.string(),
     user: UserContext,
     permissions: z.array(z.string()),
     enabled_features: z.array(z.string()),
   })
-  .meta({ id: 'LoginAnswer', description: 'The refresh token comes in the header X-Refresh-Token, or as a cookie.' });
+  .meta({ id: 'LoginAnswer', description: 'The refresh token is sent in the header X-Refresh-Token, or as a cookie.' });
 
 export const Profile = UserContext.extend({
   phone: z.string().nullable(),
@@ -54,7 +54,7 @@ export const Profile = UserContext.extend({
   impersonated_by: z
     .object({ id, email: z.string() })
     .nullable()
-    .meta({ description: 'The operator who acts for this user in this session; null for the user.' }),
+    .meta({ description: 'The operator who impersonates this user in this session; otherwise null.' }),
   roles: z.array(z.string()),
   permissions: z.array(z.string()),
   ...timestamps,
@@ -65,7 +65,7 @@ const ProfileChange = z
   .partial()
   .meta({ id: 'ProfileChange' });
 
-const token = text(200).meta({ description: 'From the link in the e-mail.' });
+const token = text(200).meta({ description: 'From the link in the email.' });
 const Message = z.object({ message: z.string() }).meta({ id: 'Message' });
 const Identified = z.object({ id }).meta({ id: 'Identified' });
 const Verified = z.object({ id, email_verified: z.literal(true) }).meta({ id: 'Verified' });
@@ -76,7 +76,7 @@ interface Credentials {
   retry_after?: number;
 }
 
-/** Looks a password up and verifies it. @throws ApiError rate_limited after ten failures, invalid_credentials */
+/** Verifies a password. @throws ApiError rate_limited after ten failures, invalid_credentials */
 async function verified(
   { call, services }: Exchange,
   operation: string,
@@ -85,12 +85,12 @@ async function verified(
 ): Promise<Credentials> {
   const credentials = JSON.parse(await call(operation, params)) as Credentials;
   if (credentials.retry_after !== undefined) {
-    throw new ApiError('rate_limited', 'Too many failed log-ins. Try again later.', {
+    throw new ApiError('rate_limited', 'Too many failed logins. Try again later.', {
       retryAfter: credentials.retry_after,
     });
   }
   if (!(await services.passwords.verify(credentials.password_hash, given))) {
-    throw new ApiError('invalid_credentials', 'The e-mail or the password is wrong.');
+    throw new ApiError('invalid_credentials', 'The email or the password is wrong.');
   }
   return credentials;
 }
@@ -111,7 +111,7 @@ const login: Handler = async (exchange) => {
   return JSON.stringify({ access_token, ...answer });
 };
 
-/** The next token goes the way that the one before came. */
+/** Returns the next token in the same way as the current one was sent: in the header or as a cookie. */
 const refresh: Handler = async (exchange) => {
   const { req, res, call, services } = exchange;
   const header = req.get('x-refresh-token');
@@ -120,7 +120,7 @@ const refresh: Handler = async (exchange) => {
   if (!presented)
     throw new ApiError(
       'unauthenticated',
-      'Send the refresh token in the header X-Refresh-Token, or the cookie of a log-in with refresh_cookie.',
+      'Send the refresh token in the header X-Refresh-Token, or as the cookie of a login with refresh_cookie.',
     );
   if (cookie) requireSameOrigin(exchange);
   try {
@@ -133,7 +133,7 @@ const refresh: Handler = async (exchange) => {
       is_over?: boolean;
     };
     if (answer.refused) {
-      // Of two tabs at once one has the next cookie already, which must stay.
+      // Another tab may already have the next cookie, which must be kept.
       if (cookie && answer.is_over) clearRefreshCookie(exchange);
       throw new ApiError('invalid_token', answer.refused);
     }
@@ -147,7 +147,7 @@ const refresh: Handler = async (exchange) => {
   }
 };
 
-/** An operator who ends what they do for a user stays logged in to the console, whose cookie it is. */
+/** The cookie belongs to the operator's console session, which continues after an impersonation ends. */
 const logout: Handler = async (exchange) => {
   const answer = await exchange.call('auth_logout', {});
   if (tokenOfCookie(exchange) && !exchange.req.claims?.impersonated_by) clearRefreshCookie(exchange);
@@ -167,7 +167,9 @@ export const auth = resource('/auth', 'Auth', 'Log-in, sessions, the own profile
     operationId: 'auth_login',
     summary: 'Log in',
     description:
-      'By e-mail and password, and the school by tenant_id or subdomain; an operator sends is_platform instead. The refresh token comes in the header X-Refresh-Token; with refresh_cookie as the cookie `refresh_token` (`__Host-refresh_token` with https), HttpOnly and SameSite=Strict.',
+      'Requires email, password, and the school as tenant_id or subdomain; operators send is_platform instead. ' +
+      'The refresh token is sent in the header X-Refresh-Token. With refresh_cookie it is sent as the cookie ' +
+      '`refresh_token` (`__Host-refresh_token` with https), HttpOnly and SameSite=Strict.',
     body: Login,
     answer: LoginAnswer,
     handler: login,
@@ -175,38 +177,39 @@ export const auth = resource('/auth', 'Auth', 'Log-in, sessions, the own profile
   'POST /logout': {
     operation: 'auth_logout',
     summary: 'Log out',
-    description: 'Access and refresh token both stop at once; the cookie of a refresh token is removed.',
+    description: 'Revokes the access token and the refresh token at once, and deletes the refresh cookie.',
     answer: Identified,
     handler: logout,
   },
   'POST /refresh': {
     operation: 'auth_refresh',
-    summary: 'Trade the refresh token for a new access token',
+    summary: 'Exchange the refresh token for a new access token',
     description:
-      'From the header X-Refresh-Token or, without it, the cookie of a log-in with refresh_cookie, which is taken from pages of this origin only (403 else). ' +
-      'The next refresh token comes in the same way; the one that was sent is used up.',
+      'Send the refresh token in the header X-Refresh-Token, or as the cookie of a login with refresh_cookie. ' +
+      'The cookie is accepted only from pages of this origin (otherwise 403). ' +
+      'The response has the next refresh token in the same form; the old one cannot be used again.',
     answer: z.object({ access_token: z.string() }).meta({ id: 'RefreshAnswer' }),
     handler: refresh,
   },
   'GET /profile': { operation: 'auth_profile', summary: 'Read your own profile', answer: Profile },
   'PUT /profile': {
     operation: 'auth_profile_update',
-    summary: 'Change your own profile',
+    summary: 'Update your own profile',
     body: ProfileChange,
     answer: Profile,
   },
   'GET /profile/picture': {
     operation: 'auth_profile_picture',
-    summary: 'Your own picture',
+    summary: 'Read your own picture',
     query: z.strictObject({
-      v: z.string().max(50).optional().meta({ description: 'Changes with the picture, for caches.' }),
+      v: z.string().max(50).optional().meta({ description: 'Version of the picture, for caches.' }),
     }),
     bytes: ['image/jpeg', 'image/png'],
   },
   'POST /profile/picture': {
     operation: 'auth_profile_picture_set',
     summary: 'Set your own picture',
-    description: 'JPEG or PNG by content, 5 MB at most, in the field `picture` or `file`.',
+    description: 'JPEG or PNG, at most 5 MB, in the field `picture` or `file`.',
     upload: {
       fields: ['picture', 'file', 'profile_picture'],
       maxBytes: 5 * 1024 * 1024,
@@ -224,14 +227,14 @@ export const auth = resource('/auth', 'Auth', 'Log-in, sessions, the own profile
   },
   'POST /password/forgot': {
     operation: 'auth_password_forgot',
-    summary: 'Ask for an e-mail to reset the password',
-    description: 'Answers the same whether the address is known or not.',
+    summary: 'Request an email to reset the password',
+    description: 'The response is the same for known and unknown addresses.',
     body: z.strictObject({ email, ...school }).meta({ id: 'PasswordForgot' }),
     answer: Message,
   },
   'POST /password/reset': {
     operation: 'auth_password_reset',
-    summary: 'Set a new password with the token of the e-mail',
+    summary: 'Set a new password with the token from the email',
     body: z.strictObject({ token, password }).meta({ id: 'PasswordReset' }),
     hashes: 'password',
     answer: Identified,
@@ -239,19 +242,19 @@ export const auth = resource('/auth', 'Auth', 'Log-in, sessions, the own profile
   'GET /email/verify': {
     operation: 'auth_email_verify',
     operationId: 'auth_email_verify_link',
-    summary: 'Verify an e-mail address by link',
+    summary: 'Verify an email address by link',
     query: z.strictObject({ token }),
     answer: Verified,
   },
   'POST /email/verify': {
     operation: 'auth_email_verify',
-    summary: 'Verify an e-mail address',
+    summary: 'Verify an email address',
     body: z.strictObject({ token }).meta({ id: 'EmailVerify' }),
     answer: Verified,
   },
   'GET /enabled-features': {
     operation: 'auth_enabled_features',
-    summary: 'The features that are enabled for the school',
+    summary: 'List the features enabled for the school',
     answer: z.array(z.string()),
   },
 });

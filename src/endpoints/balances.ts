@@ -6,21 +6,16 @@ import { flag, pathId } from '../http/schemas.ts';
 export const balances = resource('/finance/balances', 'Finance balances', 'What each student owes.', {
   'GET /export': {
     operation: 'balances_export',
-    summary: 'Export what each student owes',
+    summary: 'Export balances',
     description:
-      `A .csv or .xlsx with a row for each student who was billed, former ones too: student fees and issued invoices together,
-billed = paid + waived + balance. By the number of the student in the service. For who may see the fees of the whole school; 404 without such a year.`.replaceAll(
-        '\n',
-        ' ',
-      ),
+      'A .csv or .xlsx file with one row for each student who was billed, including former students, sorted by student id. Student fees and issued invoices are added up: billed = paid + waived + balance. 403 unless you may see the fees of the whole school, 404 for an unknown academic year.',
     query: z.strictObject({
       ...exportFormat,
       academic_year_id: pathId.optional().meta({
-        description:
-          'Only the fees of structures of this year, and the invoices issued within it; all unless it is given.',
+        description: 'Only fees of fee structures of this year and invoices issued in it.',
       }),
-      class_id: pathId.optional().meta({ description: 'Only what was billed for this class.' }),
-      only_open: flag.optional().meta({ description: 'true: without those who owe nothing.' }),
+      class_id: pathId.optional().meta({ description: 'Only fees and invoices that were billed for this class.' }),
+      only_open: flag.optional().meta({ description: 'If true, students who owe nothing are left out.' }),
     }),
     bytes: exportTypes,
     handler: exporter('balances_export', {

@@ -14,7 +14,7 @@ const ClassSubjectChange = z
   .partial()
   .meta({ id: 'ClassSubjectChange', description: 'Either of the fields, or both; class and subject stay.' });
 
-const ClassSubject = z
+export const ClassSubject = z
   .object({
     id,
     class_id: id,

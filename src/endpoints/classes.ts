@@ -28,7 +28,7 @@ const ClassInput = z
   })
   .meta({ id: 'ClassInput' });
 
-const Class = z
+export const Class = z
   .object({
     id,
     name: z.string(),
@@ -73,7 +73,7 @@ const ClassCopy = z
   })
   .meta({ id: 'ClassCopy' });
 
-const CopiedClasses = z
+export const CopiedClasses = z
   .object({
     copied: z.int(),
     skipped: z.int(),
@@ -99,7 +99,7 @@ const ClassTeacherInput = z
   })
   .meta({ id: 'ClassTeacherInput' });
 
-const ClassTeacher = z
+export const ClassTeacher = z
   .object({
     id: id.meta({ description: 'The teacher.' }),
     teacher_id: id,

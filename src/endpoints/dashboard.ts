@@ -2,7 +2,7 @@ import { z } from 'zod';
 import { resource } from '../http/endpoint.ts';
 import { date, id, timestamp } from '../http/schemas.ts';
 
-const Dashboard = z
+export const Dashboard = z
   .object({
     academic_year: z
       .object({ id, name: z.string(), start_date: date, end_date: date })

@@ -1,61 +1,65 @@
 import { z } from 'zod';
-import { allowsEndpoint, readSubscription, tokenOf } from '../domain/push.ts';
+import { isAllowedEndpoint, readSubscription, subscriptionToken } from '../domain/push.ts';
 import { type Exchange, resource } from '../http/endpoint.ts';
 import { ApiError } from '../domain/errors.ts';
 import { Deleted, id, text, timestamps } from '../http/schemas.ts';
 
 const token = text(4096).meta({
-  description: 'The token that Firebase gave the device; of a browser (`web`) the JSON of its PushSubscription.',
+  description: 'The Firebase token of the device; for a browser (`web`), the JSON of its PushSubscription.',
   examples: ['fcm:APA91bH'],
 });
 const platform = z.enum(['ios', 'android', 'web']);
 
 const DeviceInput = z.strictObject({ token, platform }).meta({ id: 'DeviceInput' });
-const Device = z.object({ id, token: z.string(), platform, ...timestamps }).meta({ id: 'Device' });
+export const Device = z.object({ id, token: z.string(), platform, ...timestamps }).meta({ id: 'Device' });
 
-/** A browser names the address that it wants messages from: only the push services that are known get any. */
+/**
+ * Registers a device. The endpoint of a browser is chosen by the client, so only those of allowed push services are
+ * accepted.
+ */
 async function register({ params, call, services }: Exchange): Promise<string> {
   if (params['platform'] !== 'web') return call('devices_register', params);
   const given = readSubscription(params['token'] as string);
-  const isKnown = typeof given === 'string' || allowsEndpoint(given.endpoint, services.config.WEB_PUSH_HOSTS);
-  const subscription = isKnown
+  const isAllowed = typeof given === 'string' || isAllowedEndpoint(given.endpoint, services.config.WEB_PUSH_HOSTS);
+  const subscription = isAllowed
     ? given
-    : 'must be the JSON of a PushSubscription; in it endpoint is not of a push service that is known here';
+    : 'must be the JSON of a PushSubscription; its endpoint does not belong to an allowed push service';
   if (typeof subscription === 'string') {
     throw new ApiError('validation_error', `token: ${subscription}`, {
       details: [{ path: 'token', message: subscription }],
     });
   }
-  return call('devices_register', { ...params, token: tokenOf(subscription) });
+  return call('devices_register', { ...params, token: subscriptionToken(subscription) });
 }
 
-/** By what a device is stored under, or by the JSON of the browser as it was registered. */
+/** Deletes a device by its stored token, or by the JSON of the browser's PushSubscription. */
 async function remove({ params, call }: Exchange): Promise<string> {
   const subscription = readSubscription(params['token'] as string);
-  return call('devices_delete', typeof subscription === 'string' ? params : { token: tokenOf(subscription) });
+  return call('devices_delete', typeof subscription === 'string' ? params : { token: subscriptionToken(subscription) });
 }
 
-export const devices = resource('/devices', 'Devices', 'Where a user gets push messages.', {
+export const devices = resource('/devices', 'Devices', 'The devices that receive the push messages of a user.', {
   'POST /register': {
     operation: 'devices_register',
     summary: 'Register a device',
     description:
-      'A token that is known already keeps its device, which then belongs to whoever sent it last. A user has the 20 devices that were registered last. Of a PushSubscription the endpoint and the keys are kept; 400 when its endpoint is none of a known push service.',
+      'A token that is already registered keeps its device, which then belongs to the user who sent it last. A ' +
+      'user keeps the 20 devices that were registered last. Of a PushSubscription the endpoint and the keys are ' +
+      'stored. Returns 400 if the endpoint does not belong to an allowed push service.',
     body: DeviceInput,
     answer: Device,
     handler: register,
   },
   'GET /web-push-key': {
     operation: 'devices_web_push_key',
-    summary: 'The key that a browser subscribes with',
-    description:
-      'The `applicationServerKey` of `pushManager.subscribe()`; null where this installation sends no Web Push.',
+    summary: 'Read the key for Web Push subscriptions',
+    description: 'The `applicationServerKey` for `pushManager.subscribe()`; null if Web Push is not configured.',
     answer: z.object({ public_key: z.string().nullable() }).meta({ id: 'WebPushKey' }),
     handler: ({ services, call }) => call('devices_web_push_key', { public_key: services.config.VAPID_PUBLIC_KEY }),
   },
   'DELETE /:token': {
     operation: 'devices_delete',
-    summary: 'Remove a device of your own',
+    summary: 'Delete one of your devices',
     params: { token },
     answer: Deleted,
     handler: remove,

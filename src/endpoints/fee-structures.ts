@@ -65,7 +65,7 @@ const FeeStructureChange = z
 const componentOutput = { id, name: z.string(), amount, frequency };
 const FeeComponent = z.object({ ...componentOutput, fee_structure_id: id, ...timestamps }).meta({ id: 'FeeComponent' });
 
-const FeeStructure = z
+export const FeeStructure = z
   .object({
     id,
     name: z.string(),

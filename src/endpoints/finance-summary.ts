@@ -9,9 +9,9 @@ const totals = {
   overdue: amount.meta({ description: 'The part of `outstanding` that is past its due date.' }),
   waived: amount,
 };
-const Source = z.object({ count: z.int(), ...totals });
+export const Source = z.object({ count: z.int(), ...totals });
 
-const FinanceSummary = z
+export const FinanceSummary = z
   .object({
     academic_year_id: id,
     academic_year_name: z.string(),

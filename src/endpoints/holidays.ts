@@ -2,26 +2,29 @@ import { z } from 'zod';
 import { resource } from '../http/endpoint.ts';
 import { date, days, Deleted, id, page, pathId, text, timestamps } from '../http/schemas.ts';
 
+/** Longest range of days of a request: ten years. */
+const maxDays = 3660;
+
 const fields = {
   name: text(100).meta({ examples: ["Founders' Day"] }),
   date,
-  is_recurring: z
-    .boolean()
-    .optional()
-    .meta({ description: 'Comes every year on the same day; one of 29 February on the 28th where there is no 29th.' }),
+  is_recurring: z.boolean().optional().meta({
+    description:
+      'Whether the holiday falls on the same day every year. 29 February falls on the 28th if the year has no 29th.',
+  }),
 };
 
 const HolidayInput = z.strictObject(fields).meta({ id: 'HolidayInput' });
 const HolidayChange = z
   .strictObject(fields)
   .partial()
-  .meta({ id: 'HolidayChange', description: 'Any of the fields of a holiday; those that are not named stay.' });
+  .meta({ id: 'HolidayChange', description: 'Any subset of the fields of a holiday.' });
 
-const Holiday = z
+export const Holiday = z
   .object({
     id,
     name: z.string(),
-    date: date.meta({ description: 'The day it falls on.' }),
+    date: date.meta({ description: 'The day on which the holiday falls.' }),
     is_recurring: z.boolean(),
     ...timestamps,
   })
@@ -30,48 +33,49 @@ const Holiday = z
 export const holidays = resource(
   '/holidays',
   'Holidays',
-  'Days without school. Everybody of the school may read them.',
+  'Days without school. Every user of the school may read them.',
   {
     'GET /': {
       operation: 'holidays_list',
       summary: 'List holidays',
       description:
-        'With from_date, to_date or academic_year_id those days: a recurring holiday comes once for each year of them, with the day it then falls on. One of the two dates alone means a year. Without any of them each holiday comes once, with the date that it was given.',
+        'With `from_date`, `to_date` or `academic_year_id`, the holidays of those days: a recurring holiday is listed once for each year, with its date in that year. One of the two dates alone means a year from it or up to it. Without any of them, each holiday is listed once with its original date. `search` matches the name.',
       query: days(
         page({ academic_year_id: pathId.optional(), from_date: date.optional(), to_date: date.optional() }, [
           'date',
           'name',
         ]),
-        3660,
+        maxDays,
       ),
       answer: Holiday,
       isPage: true,
     },
     'POST /': {
       operation: 'holidays_create',
-      summary: 'Add a holiday',
-      description: '409 when the day has one of this name. Attendance that was marked on the day stays.',
+      summary: 'Create a holiday',
+      description:
+        'Existing attendance marks of the day stay. 409 `conflict` if the day already has a holiday with this name.',
       body: HolidayInput,
       answer: Holiday,
       isCreate: true,
     },
     'GET /:id': {
       operation: 'holidays_get',
-      summary: 'Read a holiday',
-      description: 'With the date that it was given.',
+      summary: 'Get a holiday',
+      description: 'A recurring holiday has its original date.',
       answer: Holiday,
     },
     'PUT /:id': {
       operation: 'holidays_update',
-      summary: 'Change a holiday',
-      description: '409 when the day has another one of this name.',
+      summary: 'Update a holiday',
+      description: '409 `conflict` if the day already has another holiday with this name.',
       body: HolidayChange,
       answer: Holiday,
     },
     'DELETE /:id': {
       operation: 'holidays_delete',
-      summary: 'Remove a holiday',
-      description: 'A recurring one goes from every year.',
+      summary: 'Delete a holiday',
+      description: 'Deletes a recurring holiday in every year.',
       answer: Deleted,
     },
   },

@@ -5,12 +5,12 @@ import { id, text, timestamp } from '../http/schemas.ts';
 const ImpersonationInput = z
   .strictObject({
     reason: text(500, 10).meta({
-      description: 'Why. The school reads it, and it stands in the audit trail.',
+      description: 'The reason. It is shown to the school and recorded in the audit trail.',
       examples: ['The school asked why an invoice is missing.'],
     }),
     user_id: id
       .optional()
-      .meta({ description: 'An active admin of the school; the one who has been admin longest when it is not given.' }),
+      .meta({ description: 'An active admin of the school. Default: the one who has been admin longest.' }),
   })
   .meta({ id: 'ImpersonationInput' });
 
@@ -18,13 +18,15 @@ export const Impersonation = z
   .object({
     access_token: z.string(),
     expires_at: timestamp.meta({ description: 'Ten minutes from now. There is no refresh token.' }),
-    impersonated_by: z.object({ id, email: z.string() }).meta({ description: 'The operator; the token says so too.' }),
+    impersonated_by: z
+      .object({ id, email: z.string() })
+      .meta({ description: 'The operator, who is also named in the token.' }),
     user: z.object({ id, email: z.string(), first_name: z.string(), last_name: z.string() }),
     tenant: z.object({ id, name: z.string(), subdomain: z.string() }),
     url: z
       .string()
       .nullable()
-      .meta({ description: 'APP_URL with access_token and expires_at in its fragment; null where no APP_URL is set.' }),
+      .meta({ description: 'APP_URL with access_token and expires_at in its fragment; null without APP_URL.' }),
   })
   .meta({ id: 'Impersonation' });
 
@@ -38,19 +40,20 @@ const impersonate: Handler = async ({ params, call, res, services }) => {
     expires_at,
   );
   const url = services.config.APP_URL === undefined ? null : new URL(services.config.APP_URL);
-  // A fragment is sent to no server and stands in no log.
+  // Browsers do not send the fragment to servers, so the token is in no log.
   if (url) url.hash = new URLSearchParams({ access_token, expires_at }).toString();
   res.set('Cache-Control', 'no-store');
   return JSON.stringify({ access_token, ...begun, url: url?.href ?? null });
 };
 
-export const impersonation = resource('/platform', 'Impersonation', 'Operators log in for admins of schools.', {
+export const impersonation = resource('/platform', 'Impersonation', 'Operators act as admins of schools.', {
   'POST /tenants/:id/impersonate': {
     operation: 'platform_tenants_impersonate',
-    summary: 'Log in for an admin of a school',
+    summary: 'Log in as an admin of a school',
     description:
-      'For ten minutes, where the school allows it (`is_impersonation_allowed`; else 409 invalid_state). Passwords, log-ins, roles, devices and calendar feeds can not be changed so. ' +
-      'Each request is in the audit trail with both names, and the admins of the school are told.',
+      'For ten minutes, if the school allows it (`is_impersonation_allowed`, otherwise 409 invalid_state). ' +
+      'Passwords, logins, roles, devices and calendar feeds cannot be changed. ' +
+      'Each request is recorded in the audit trail with both names, and the admins of the school are notified.',
     body: ImpersonationInput,
     answer: Impersonation,
     handler: impersonate,

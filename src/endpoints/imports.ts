@@ -1,4 +1,4 @@
-import { setImmediate as nextTurn } from 'node:timers/promises';
+import { setImmediate as yieldToEventLoop } from 'node:timers/promises';
 import { z } from 'zod';
 import { type Handler, resource } from '../http/endpoint.ts';
 import { flag, id, optionalText } from '../http/schemas.ts';
@@ -10,13 +10,13 @@ import { TeacherInput } from './teachers.ts';
 const maxRows = 5000;
 const maxBytes = 10 * 1024 * 1024;
 
-const name = (what: string) => optionalText(200).meta({ description: what });
+const name = (description: string) => optionalText(200).meta({ description });
 
-/** What a row of a file may say: the fields of the single create, and names where that takes ids. */
+/** The fields of a row: those of a single create, and names as an alternative to ids. */
 const rows = {
   students: StudentInput.safeExtend({
-    class: name('Name and section of a class of the current academic year, as `class_name` shows them.'),
-    grade: name('Name of a grade; not needed beside a class.'),
+    class: name('Name and section of a class of the current academic year, as in `class_name`.'),
+    grade: name('Name of a grade. Not needed if the row has a class.'),
     religion: name('Name of a religion.'),
   }),
   teachers: TeacherInput,
@@ -24,53 +24,53 @@ const rows = {
 
 type People = keyof typeof rows;
 
-/** The columns that a file may have; a password is no matter for a file. */
+/** The columns that a file may have. Passwords are never imported. */
 const fields = (people: People) =>
   new Map<string, z.ZodType>(Object.entries(rows[people].shape).filter(([column]) => column !== 'password'));
 const columns = { students: fields('students'), teachers: fields('teachers') };
 const listed = (people: People) => [...columns[people].keys()].join(', ');
 
-/** A column without which there is no row. */
+/** Whether every row needs a value in the column. */
 const isRequired = (field: z.ZodType) => !field.safeParse(undefined).success;
 
-interface Fault {
-  /** The line in the file; null for the file as a whole. */
+interface RowError {
+  /** Line number in the file, from 1; null for the whole file. */
   row: number | null;
   column: string | null;
   message: string;
 }
 
-const Report = z
+export const Report = z
   .object({
     dry_run: z.boolean(),
-    rows: z.int().meta({ description: 'Rows below the header that hold something.' }),
-    valid: z.int().meta({ description: 'Rows that nothing is wrong with.' }),
+    rows: z.int().meta({ description: 'The number of rows below the header that are not empty.' }),
+    valid: z.int().meta({ description: 'The number of rows without errors.' }),
     created: z.int(),
     errors: z.array(
       z.object({
-        row: z.int().nullable().meta({ description: 'The line in the file, from 1; null for the file as a whole.' }),
-        column: z.string().nullable().meta({ description: 'The column; null for the row as a whole.' }),
+        row: z.int().nullable().meta({ description: 'The line number in the file, from 1; null for the whole file.' }),
+        column: z.string().nullable().meta({ description: 'The column; null for the whole row.' }),
         message: z.string(),
       }),
     ),
-    ids: z.array(id).meta({ description: 'The identifiers of what was made, in the order of the rows.' }),
+    ids: z.array(id).meta({ description: 'The ids of the created records, in the order of the rows.' }),
   })
   .meta({ id: 'ImportReport' });
 
-/** The schema of a value, without what lets it be absent. */
-function plain(schema: z.ZodType): z.ZodType {
+/** The schema without optional and nullable wrappers. */
+function unwrap(schema: z.ZodType): z.ZodType {
   return schema instanceof z.ZodOptional || schema instanceof z.ZodNullable
-    ? plain(schema.unwrap() as z.ZodType)
+    ? unwrap(schema.unwrap() as z.ZodType)
     : schema;
 }
 
-const words: Record<string, boolean> = { true: true, yes: true, '1': true, false: false, no: false, '0': false };
+const booleans: Record<string, boolean> = { true: true, yes: true, '1': true, false: false, no: false, '0': false };
 
-/** The value of a cell, for a field that is no text. */
+/** The value of a cell, converted to the type of its field. */
 function fromCell(field: z.ZodType, cell: string): { value: unknown } | { message: string } {
-  const type = plain(field);
+  const type = unwrap(field);
   if (type instanceof z.ZodBoolean) {
-    const value = words[cell.toLowerCase()];
+    const value = booleans[cell.toLowerCase()];
     return value === undefined ? { message: 'must be true or false' } : { value };
   }
   if (type instanceof z.ZodNumber)
@@ -78,74 +78,78 @@ function fromCell(field: z.ZodType, cell: string): { value: unknown } | { messag
   return { value: cell };
 }
 
-/** «First name», first_name and FIRSTNAME are one. */
-const plainName = (header: string) => header.toLowerCase().replace(/[\s_-]+/g, '');
+/** Normalizes a column name: "First name", first_name and FIRSTNAME are the same. */
+const normalizeHeader = (header: string) => header.toLowerCase().replace(/[\s_-]+/g, '');
 
-/** Which column stands where, which ones are missing, and what is wrong with the header. */
+/** Maps the positions of the header to columns; returns missing columns and the errors of the header. */
 function readHeader(people: People, { line, cells }: SheetRow) {
-  const known = new Map([...columns[people].keys()].map((column) => [plainName(column), column]));
-  const places = cells.map((header) => known.get(plainName(header)));
+  const known = new Map([...columns[people].keys()].map((column) => [normalizeHeader(column), column]));
+  const columnAt = cells.map((header) => known.get(normalizeHeader(header)));
   const required = [...columns[people]].filter(([, field]) => isRequired(field)).map(([column]) => column);
-  const missing = required.filter((column) => !places.includes(column));
-  const faults: Fault[] = [];
-  for (const [place, header] of cells.entries()) {
-    const column = places[place];
+  const missing = required.filter((column) => !columnAt.includes(column));
+  const errors: RowError[] = [];
+  for (const [position, header] of cells.entries()) {
+    const column = columnAt[position];
     if (header === '') continue;
     if (!column)
-      faults.push({
+      errors.push({
         row: line,
         column: header.slice(0, 100),
-        message: `is not a known column; known are ${listed(people)}`,
+        message: `is not a known column. Available: ${listed(people)}`,
       });
-    else if (places.indexOf(column) < place) faults.push({ row: line, column, message: 'stands twice in the header' });
+    else if (columnAt.indexOf(column) < position)
+      errors.push({ row: line, column, message: 'appears twice in the header' });
   }
   for (const column of missing)
-    faults.push({ row: line, column, message: `is missing in the header; required are ${required.join(' and ')}` });
-  return { places, missing, faults };
+    errors.push({ row: line, column, message: `is missing in the header. Required: ${required.join(' and ')}` });
+  return { columnAt, missing, errors };
 }
 
-/** The values of a row that fit, and what is wrong with the others. */
-function readRow(people: People, { line, cells }: SheetRow, places: (string | undefined)[], header: string[]) {
-  const faults: Fault[] = [];
+/** The valid values of a row, and the errors of the others. */
+function readRow(people: People, { line, cells }: SheetRow, columnAt: (string | undefined)[], header: string[]) {
+  const errors: RowError[] = [];
   const given: Record<string, unknown> = {};
-  for (const [place, cell] of cells.entries()) {
+  for (const [position, cell] of cells.entries()) {
     if (cell === '') continue;
-    if (!header[place])
-      faults.push({
+    if (!header[position])
+      errors.push({
         row: line,
         column: null,
-        message: `has a value in column ${String(place + 1)}, which has no header`,
+        message: `has a value in column ${String(position + 1)}, which has no header`,
       });
-    const column = places[place] ?? '';
+    const column = columnAt[position] ?? '';
     const field = columns[people].get(column);
     if (!field) continue;
     const read = fromCell(field, cell);
-    if ('message' in read) faults.push({ row: line, column, message: read.message });
+    if ('message' in read) errors.push({ row: line, column, message: read.message });
     else given[column] = read.value;
   }
   const parsed = rows[people].safeParse(given);
-  if (parsed.success) return { row: { row: line, ...parsed.data }, faults };
-  faults.push(...details(parsed.error).map(({ path, message }) => ({ row: line, column: path, message })));
-  const fitting = Object.entries(given).flatMap(([column, value]) => {
+  if (parsed.success) return { row: { row: line, ...parsed.data }, errors };
+  errors.push(...details(parsed.error).map(({ path, message }) => ({ row: line, column: path, message })));
+  const valid = Object.entries(given).flatMap(([column, value]) => {
     const alone = columns[people].get(column)?.safeParse(value);
     return alone?.success ? [[column, alone.data] as const] : [];
   });
-  return { row: { row: line, ...Object.fromEntries(fitting) }, faults };
+  return { row: { row: line, ...Object.fromEntries(valid) }, errors };
 }
 
-/** Reads and validates a file, some rows at a time so that other requests have their turn, and hands it to the operation. */
+/**
+ * Reads and validates a file and passes the rows to the operation. Yields to the event loop every 100 rows, so that
+ * other requests are not delayed.
+ */
 function importer(people: People): Handler {
   return async ({ req, params, call }) => {
-    if (!req.upload) throw new Error('The route takes a file.');
+    if (!req.upload) throw new Error('The route requires an upload.');
     const [header = { line: 1, cells: [] }, ...lines] = await readSheet(req.upload, maxRows + 1);
-    const { places, missing, faults } = readHeader(people, header);
-    if (lines.length === 0) faults.push({ row: null, column: null, message: 'The file has no rows below its header.' });
+    const { columnAt, missing, errors } = readHeader(people, header);
+    if (lines.length === 0) errors.push({ row: null, column: null, message: 'The file has no rows below its header.' });
     const values: object[] = [];
     for (const [index, line] of lines.entries()) {
-      if (index % 100 === 99) await nextTurn();
-      const read = readRow(people, line, places, header.cells);
+      if (index % 100 === 99) await yieldToEventLoop();
+      const read = readRow(people, line, columnAt, header.cells);
       values.push(read.row);
-      faults.push(...read.faults.filter(({ column }) => column === null || !missing.includes(column)));
+      errors.push(...read.errors.filter(({ column }) => column === null || !missing.includes(column)));
     }
     return call(`imports_${people}`, {
       dry_run: params['dry_run'] === 'true',
@@ -153,24 +157,24 @@ function importer(people: People): Handler {
       header: header.line,
       count: lines.length,
       rows: values,
-      errors: faults,
+      errors,
     });
   };
 }
 
-/** What a column takes, for who fills it in. */
+/** The description of a column in the template file. */
 function explain(field: z.ZodType): string {
-  const type = plain(field);
+  const type = unwrap(field);
   return (
     field.meta()?.description ?? type.meta()?.description ?? (type instanceof z.ZodBoolean ? 'true or false' : 'text')
   );
 }
 
-/** What a spreadsheet program may take for something else than was typed. */
+/** Whether a column is formatted as text, so that spreadsheet programs do not convert what is typed. */
 const isText = (field: z.ZodType) =>
-  ![z.ZodBoolean, z.ZodNumber, z.ZodISODate].some((type) => plain(field) instanceof type);
+  ![z.ZodBoolean, z.ZodNumber, z.ZodISODate].some((type) => unwrap(field) instanceof type);
 
-/** A file to fill in: names rather than ids, and in an .xlsx beside it what each column takes. */
+/** A template file: with columns for names rather than ids; an .xlsx also has a sheet that describes the columns. */
 function template(people: People): Handler {
   return async ({ params, call }) => {
     const names = JSON.parse(await call(`imports_${people}_template`, {})) as Record<string, string[]>;
@@ -187,7 +191,7 @@ function template(people: People): Handler {
       { name: people, columns: offered.map(([header, field]) => ({ header, isText: isText(field) })), rows: [] },
       {
         name: 'columns',
-        columns: [{ header: 'column', width: 24 }, { header: 'required' }, { header: 'what it takes', width: 100 }],
+        columns: [{ header: 'column', width: 24 }, { header: 'required' }, { header: 'description', width: 100 }],
         rows: offered.map(([column, field]) => [column, isRequired(field) ? 'required' : '', explain(field)]),
       },
       ...(longest === 0 ? [] : [namesSheet]),
@@ -195,22 +199,29 @@ function template(people: People): Handler {
   };
 }
 
-const dryRun = flag.optional().meta({ description: 'Only tries: answers 200 with the report and changes nothing.' });
+const dryRun = flag
+  .optional()
+  .meta({ description: 'Only validates the file: returns 200 with the report and changes nothing.' });
 
-const about =
-  `A .csv (UTF-8; comma, semicolon or tab) or .xlsx (its first sheet) of at most ${String(maxRows)} rows and ${String(maxBytes / 1024 / 1024)} MB, whose
-first line names the columns. All rows or none: when anything is wrong the answer is a 400 whose details name every fault by
-\`rows.<line>.<column>\`.`.replaceAll('\n', ' ');
+const about = [
+  'A .csv (UTF-8; comma, semicolon or tab) or .xlsx (its first sheet) of at most',
+  `${String(maxRows)} rows and ${String(maxBytes / 1024 / 1024)} MB, whose first line has the column names.`,
+  'All rows are imported or none: if there are errors, the response is a 400 whose details list each error by',
+  '`rows.<line>.<column>`.',
+].join(' ');
 
 const upload = { fields: ['file'], maxBytes, types: [csvType, xlsxType] };
 const form = z.strictObject({ dry_run: dryRun });
 const format = z.strictObject({ format: z.enum(['csv', 'xlsx']).default('csv') });
 
-export const imports = resource('', 'Imports', 'Many students or teachers from one file.', {
+export const imports = resource('', 'Imports', 'Imports of students or teachers from a file.', {
   'POST /students/import': {
     operation: 'imports_students',
-    summary: 'Add many students from a file',
-    description: `${about} Columns: ${listed('students')}. Admission numbers that are not given are the school's next ones.`,
+    summary: 'Import students from a file',
+    description: [
+      `${about} Columns: ${listed('students')}.`,
+      'Rows without an admission number get the next ones of the school.',
+    ].join(' '),
     query: form,
     body: form,
     upload,
@@ -220,14 +231,14 @@ export const imports = resource('', 'Imports', 'Many students or teachers from o
   },
   'GET /students/import/template': {
     operation: 'imports_students_template',
-    summary: 'A file of students to fill in',
+    summary: 'Get a template file for students',
     query: format,
     bytes: [csvType, xlsxType],
     handler: template('students'),
   },
   'POST /teachers/import': {
     operation: 'imports_teachers',
-    summary: 'Add many teachers from a file',
+    summary: 'Import teachers from a file',
     description: `${about} Columns: ${listed('teachers')}.`,
     query: form,
     body: form,
@@ -238,7 +249,7 @@ export const imports = resource('', 'Imports', 'Many students or teachers from o
   },
   'GET /teachers/import/template': {
     operation: 'imports_teachers_template',
-    summary: 'A file of teachers to fill in',
+    summary: 'Get a template file for teachers',
     query: format,
     bytes: [csvType, xlsxType],
     handler: template('teachers'),

@@ -115,7 +115,7 @@ const Invoice = z
   })
   .meta({ id: 'Invoice' });
 
-const InvoiceWithPayments = Invoice.extend({
+export const InvoiceWithPayments = Invoice.extend({
   payments: z
     .array(
       z.object({

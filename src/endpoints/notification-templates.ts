@@ -5,7 +5,8 @@ import { channels, channelsAnswer, message, title, type, variableName } from './
 
 const fields = {
   name: text(100).meta({
-    description: 'The name of an event, `attendance.absent` for example, makes these the words of that event.',
+    description:
+      'A template with the name of an event, for example `attendance.absent`, overrides the texts of that event.',
     examples: ['Exam results'],
   }),
   title,
@@ -13,23 +14,27 @@ const fields = {
   type: type.optional(),
   channels: channels.optional().meta({
     description:
-      'By which ways a message with it goes, unless the sender says otherwise: in_app and push. Of an event its settings say so.',
+      'The default channels of a message with this template; in_app and push if omitted. An event uses the ' +
+      'channels of its settings.',
   }),
   variables: z
     .array(variableName)
     .max(30)
     .superRefine(uniqueBy())
     .optional()
-    .meta({ description: 'What the sender fills in, besides what is known of each recipient.', examples: [['exam']] }),
+    .meta({
+      description: 'The variables that the sender provides, in addition to the built-in ones.',
+      examples: [['exam']],
+    }),
 };
 
 const TemplateInput = z.strictObject(fields).meta({ id: 'NotificationTemplateInput' });
 const TemplateChange = z.strictObject(fields).partial().meta({
   id: 'NotificationTemplateChange',
-  description: 'Any of the fields of a template; those that are not named stay.',
+  description: 'The fields to change. Omitted fields stay as they are.',
 });
 
-const Template = z
+export const Template = z
   .object({
     id,
     name: z.string(),
@@ -38,7 +43,7 @@ const Template = z
     type: z.string(),
     channels: channelsAnswer,
     variables: z.array(z.string()),
-    event: z.string().nullable().meta({ description: 'The event whose words these are.' }),
+    event: z.string().nullable().meta({ description: 'The event whose texts this template overrides.' }),
     ...timestamps,
   })
   .meta({ id: 'NotificationTemplate' });
@@ -46,7 +51,7 @@ const Template = z
 export const notificationTemplates = resource(
   '/notifications/templates',
   'Notification templates',
-  'Words to send, and those of events.',
+  'Texts of notifications to send, and of events.',
   {
     'GET /': {
       operation: 'notification_templates_list',
@@ -59,7 +64,8 @@ export const notificationTemplates = resource(
       operation: 'notification_templates_create',
       summary: 'Add a template',
       description:
-        'Known placeholders are {{first_name}}, {{last_name}}, {{name}}, {{school_name}}, the `variables`, and of an event its own; another one is a 400.',
+        'Placeholders: {{first_name}}, {{last_name}}, {{name}}, {{school_name}}, and the `variables`, or those of ' +
+        'the event. Any other one is a 400.',
       body: TemplateInput,
       answer: Template,
       isCreate: true,
@@ -73,8 +79,8 @@ export const notificationTemplates = resource(
     },
     'DELETE /:id': {
       operation: 'notification_templates_delete',
-      summary: 'Remove a template',
-      description: 'An event whose words it had has its former ones again.',
+      summary: 'Delete a template',
+      description: 'If the template has the name of an event, the event uses its default texts again.',
       answer: Deleted,
     },
   },

@@ -11,11 +11,11 @@ export const channels = z
   .max(3)
   .superRefine(uniqueBy())
   .meta({
-    description: 'By which ways it goes: in the app (and its stream), to devices, by e-mail.',
+    description: 'The channels: the app (and its stream), push messages to devices, email.',
     examples: [['in_app', 'push']],
   });
 
-/** Channels as they go out. */
+/** Channels in a response. */
 export const channelsAnswer = z.array(channel);
 
 export const title = text(200).meta({
@@ -27,22 +27,27 @@ export const message = text(5000).meta({
   examples: ['School ends at noon today.'],
 });
 export const type = text(50).meta({
-  description: 'What kind it is, for an app to show it by; of an event it is its key.',
+  description: 'The kind of notification, which an app may use to display it. For an event, the key of the event.',
   examples: ['info'],
 });
-export const variableName = z.string().regex(/^[a-z][a-z0-9_]{0,49}$/, 'must be a name of small letters, digits and _');
+export const variableName = z
+  .string()
+  .regex(/^[a-z][a-z0-9_]{0,49}$/, 'must be a name of lowercase letters, digits and _');
 
-/** A path below the app, or https: what a browser does with it is nothing but to go there. No white space, which browsers take out before they look. */
-const isAddress = (address: string) => {
-  if (/[\s\\]/.test(address)) return false;
-  if (address.startsWith('/')) return !address.startsWith('//');
-  return /^https:\/\/[^/?#@]+([/?#]|$)/.test(address) && URL.canParse(address);
+/**
+ * Whether a URL is safe to open: a path of the app, or https. White space is refused because browsers remove it from
+ * URLs.
+ */
+const isSafeUrl = (url: string) => {
+  if (/[\s\\]/.test(url)) return false;
+  if (url.startsWith('/')) return !url.startsWith('//');
+  return /^https:\/\/[^/?#@]+([/?#]|$)/.test(url) && URL.canParse(url);
 };
 const actionUrl = text(500)
-  .refine(isAddress, 'must be a path of the app, like /fees, or begin with https://')
-  .meta({ description: 'What it opens: a path of the app, or an https address.', examples: ['/fees'] });
+  .refine(isSafeUrl, 'must be a path of the app, such as /fees, or begin with https://')
+  .meta({ description: 'What the notification opens: a path of the app, or an https URL.', examples: ['/fees'] });
 
-const Notification = z
+export const Notification = z
   .object({
     id,
     title: z.string(),
@@ -62,29 +67,31 @@ const SendInput = z
       .min(1)
       .max(10_000)
       .optional()
-      .meta({ description: 'These users; who can not log in any more is left out.' }),
-    role_ids: z.array(id).min(1).max(100).optional().meta({ description: 'Everybody who has one of these roles.' }),
-    all: z.literal(true).optional().meta({ description: 'Everybody.' }),
+      .meta({ description: 'These users. Users who cannot log in are left out.' }),
+    role_ids: z.array(id).min(1).max(100).optional().meta({ description: 'All users who have one of these roles.' }),
+    all: z.literal(true).optional().meta({ description: 'All users.' }),
     title: title.optional(),
     message: message.optional(),
     type: type.optional(),
     action_url: actionUrl.nullish(),
-    template_id: id.optional().meta({ description: 'In place of title, message and type.' }),
+    template_id: id.optional().meta({ description: 'Used instead of title, message and type.' }),
     variables: z
       .record(variableName, z.union([text(1000, 0), z.number()]))
       .optional()
-      .meta({ description: 'Values of placeholders, the same for everybody.', examples: [{ exam: 'Mathematics' }] }),
+      .meta({
+        description: 'Values of the placeholders, the same for all recipients.',
+        examples: [{ exam: 'Mathematics' }],
+      }),
     channels: channels
       .optional()
-      .meta({ description: 'Those of the template, else in_app and push, unless this says otherwise.' }),
+      .meta({ description: 'Default: the channels of the template; without one, in_app and push.' }),
   })
   .superRefine((given, context) => {
     const issue = (field: string, text: string) => {
       context.addIssue({ code: 'custom', path: [field], message: text });
     };
     const targets = (['user_ids', 'role_ids', 'all'] as const).filter((target) => given[target] !== undefined);
-    if (targets.length !== 1)
-      issue(targets[1] ?? 'user_ids', 'exactly one of user_ids, role_ids and all says who gets it');
+    if (targets.length !== 1) issue(targets[1] ?? 'user_ids', 'exactly one of user_ids, role_ids and all is required');
     for (const field of ['title', 'message', 'type'] as const) {
       if (given.template_id !== undefined && given[field] !== undefined) issue(field, 'comes from the template');
       if (given.template_id === undefined && given[field] === undefined && field !== 'type')
@@ -100,17 +107,20 @@ const NotificationEvent = z
     is_enabled: z.boolean(),
     channels: channelsAnswer,
     default_channels: channelsAnswer,
-    variables: z.array(z.string()).meta({ description: 'What its words may name.' }),
-    sample: z.record(z.string(), z.string()).meta({ description: 'A value of each variable of the event.' }),
+    variables: z.array(z.string()).meta({ description: 'The variables that its texts may use.' }),
+    sample: z.record(z.string(), z.string()).meta({ description: 'A sample value of each variable of the event.' }),
     title: z.string(),
     message: z.string(),
-    template_id: id.nullable().meta({ description: 'The template of the school that has its words.' }),
+    template_id: id.nullable().meta({ description: 'The template of the school that overrides its texts.' }),
   })
   .meta({ id: 'NotificationEvent' });
 
 const eventId = z.string().regex(/^\d{1,15}$/, 'must be the id of an event');
 
-/** Keeps the response as a stream. Where both are given, the header is newer than an address that a client goes on using. */
+/**
+ * Opens the stream. The header has priority over the parameter: a client that reconnects repeats the URL, but updates
+ * the header.
+ */
 const openStream: Handler = async ({ req, res, params, call, services }) => {
   const header = req.get('last-event-id') ?? '';
   const last = header === '' ? params['last_event_id'] : header;
@@ -129,64 +139,78 @@ const openStream: Handler = async ({ req, res, params, call, services }) => {
   return undefined;
 };
 
-export const notifications = resource('/notifications', 'Notifications', 'What you are told, and what tells people.', {
-  'GET /': {
-    operation: 'notifications_list',
-    summary: 'List your notifications',
-    description: 'The latest first. `unread_count` counts all that you have not read, whatever the filters.',
-    query: page({ is_read: flag.optional(), type: text(50).optional() }, ['created_at']),
-    answer: Notification,
-    isPage: true,
-    extraFields: { unread_count: z.int() },
+export const notifications = resource(
+  '/notifications',
+  'Notifications',
+  'Your notifications, sending notifications, and the settings of events.',
+  {
+    'GET /': {
+      operation: 'notifications_list',
+      summary: 'List your notifications',
+      description: 'Newest first. `unread_count` counts all your unread notifications, whatever the filters.',
+      query: page({ is_read: flag.optional(), type: text(50).optional() }, ['created_at']),
+      answer: Notification,
+      isPage: true,
+      extraFields: { unread_count: z.int() },
+    },
+    'GET /stream': {
+      operation: 'notifications_stream',
+      summary: 'Receive your notifications as a stream',
+      description:
+        'Server-sent events. Each has an `id`, the `event` notification and, as `data`, the JSON of `{id, title, ' +
+        'message, type, action_url, created_at}`. The stream begins with new notifications. To resume it without ' +
+        'gaps or duplicates, send the id of the last event that you received, as the header `Last-Event-ID` or the ' +
+        'parameter `last_event_id`. A comment is sent every 25 seconds. The stream stays open as long as the ' +
+        'session, even if the access token expires. It ends when you log out, when the user or the school is ' +
+        'deactivated, or when the school loses the feature; the response to a new connection says which. A user ' +
+        'may have 5 streams at a time (otherwise 429). In a browser use fetch, which can send the access token; ' +
+        '`EventSource` cannot.',
+      query: z.strictObject({
+        last_event_id: eventId
+          .optional()
+          .meta({ description: 'Like the header Last-Event-ID, which has priority.', examples: ['42'] }),
+      }),
+      isStream: true,
+      handler: openStream,
+    },
+    'POST /read-all': {
+      operation: 'notifications_read_all',
+      summary: 'Mark all your notifications as read',
+      answer: z.object({ marked: z.int() }).meta({ id: 'NotificationsMarked' }),
+    },
+    'POST /send': {
+      operation: 'notifications_send',
+      summary: 'Send a notification',
+      description:
+        'Title and message may contain the placeholders {{first_name}}, {{last_name}}, {{name}} and ' +
+        '{{school_name}}, and those in `variables`. Any other placeholder is a 400. A user who may send only ' +
+        'through the roles teacher and student can notify the students of their classes only.',
+      body: SendInput,
+      answer: z
+        .object({ sent: z.int().meta({ description: 'The number of users who were notified.' }) })
+        .meta({ id: 'NotificationsSent' }),
+    },
+    'GET /events': {
+      operation: 'notifications_events_list',
+      summary: 'List the events that send notifications',
+      description: 'A template with the name of an event overrides the texts of the event.',
+      answer: z.array(NotificationEvent),
+    },
+    'PUT /events/:key': {
+      operation: 'notifications_events_update',
+      summary: 'Switch an event on or off, or choose its channels',
+      params: { key: text(100).meta({ examples: ['attendance.absent'] }) },
+      body: z
+        .strictObject({ is_enabled: z.boolean(), channels })
+        .partial()
+        .meta({ id: 'NotificationEventChange', description: 'The fields to change. Omitted fields stay as they are.' }),
+      answer: NotificationEvent,
+    },
+    'DELETE /:id': { operation: 'notifications_delete', summary: 'Delete one of your notifications', answer: Deleted },
+    'POST /:id/read': {
+      operation: 'notifications_read',
+      summary: 'Mark one of your notifications as read',
+      answer: Notification,
+    },
   },
-  'GET /stream': {
-    operation: 'notifications_stream',
-    summary: 'Hear of your notifications as they come',
-    description:
-      'Server-sent events. Each has an `id`, the `event` notification and, as `data`, the JSON of `{id, title, message, type, action_url, created_at}`. It begins with what comes from now on; with the id of the last event that you have got, in `Last-Event-ID` or as `last_event_id`, it goes on after that, without a loss or a double. A comment comes every 25 seconds. It lives as long as the session, also when the access token expires meanwhile, and ends when you log out, or the user, the feature or the school is closed: connect again and the answer says which. A user may have 5 at a time (429). A browser needs a client that sends the access token, by fetch; an `EventSource` of its own does not.',
-    query: z.strictObject({
-      last_event_id: eventId
-        .optional()
-        .meta({ description: 'As the header Last-Event-ID, which goes before it.', examples: ['42'] }),
-    }),
-    isStream: true,
-    handler: openStream,
-  },
-  'POST /read-all': {
-    operation: 'notifications_read_all',
-    summary: 'Mark all your notifications as read',
-    answer: z.object({ marked: z.int() }).meta({ id: 'NotificationsMarked' }),
-  },
-  'POST /send': {
-    operation: 'notifications_send',
-    summary: 'Send a notification',
-    description:
-      'In title and message {{first_name}}, {{last_name}}, {{name}} and {{school_name}} are known of every recipient, other placeholders by `variables`; one that nothing fills in is a 400. Who may send only by the roles teacher and student tells the students of their classes.',
-    body: SendInput,
-    answer: z
-      .object({ sent: z.int().meta({ description: 'How many users were told.' }) })
-      .meta({ id: 'NotificationsSent' }),
-  },
-  'GET /events': {
-    operation: 'notifications_events_list',
-    summary: 'List the events that notify',
-    description: 'A template with the name of an event has its words.',
-    answer: z.array(NotificationEvent),
-  },
-  'PUT /events/:key': {
-    operation: 'notifications_events_update',
-    summary: 'Switch an event on or off, and choose its channels',
-    params: { key: text(100).meta({ examples: ['attendance.absent'] }) },
-    body: z
-      .strictObject({ is_enabled: z.boolean(), channels })
-      .partial()
-      .meta({ id: 'NotificationEventChange', description: 'Any of them; what is not named stays.' }),
-    answer: NotificationEvent,
-  },
-  'DELETE /:id': { operation: 'notifications_delete', summary: 'Remove a notification of yours', answer: Deleted },
-  'POST /:id/read': {
-    operation: 'notifications_read',
-    summary: 'Mark a notification of yours as read',
-    answer: Notification,
-  },
-});
+);

@@ -9,10 +9,10 @@ const limit = z.int().min(0).max(10_000).nullable();
 const channels = { in_app: z.boolean(), push: z.boolean(), email: z.boolean() };
 const limits = {
   push_per_user_per_day: limit.meta({
-    description: 'Messages to one device on a day of its school; null for no limit.',
+    description: 'Maximum messages to one device per day, in the time zone of its school; null for no limit.',
   }),
   emails_per_user_per_day: limit.meta({
-    description: 'Messages to one address on a day of its school; null for no limit.',
+    description: 'Maximum emails to one address per day, in the time zone of its school; null for no limit.',
   }),
 };
 const quietHours = { start: time, end: time.meta({ examples: ['07:00'] }) };
@@ -23,23 +23,29 @@ const SettingsChange = z
       .strictObject(channels)
       .partial()
       .optional()
-      .meta({ description: 'A channel that is closed carries nothing, for no school.' }),
+      .meta({ description: 'Nothing is sent on a channel that is off, for any school.' }),
     sender_name: optionalText(100).meta({
-      description: 'Who sends e-mails for schools: they come from «<name of the school> via <sender_name>».',
+      description: 'The sender of emails is "<name of the school> via <sender_name>".',
       examples: ['School Cloud'],
     }),
     quiet_hours: z
       .strictObject(quietHours)
-      .refine(({ start, end }) => start !== end, { path: ['end'], message: 'must not be the start' })
+      .refine(({ start, end }) => start !== end, { path: ['end'], message: 'must differ from start' })
       .nullish()
-      .meta({ description: 'In the time zone of each school: push and e-mail wait for their end. Null for none.' }),
+      .meta({
+        description:
+          'In the time zone of each school. Push messages and emails are held back until the end. Null for none.',
+      }),
     limits: z
       .strictObject(limits)
       .partial()
       .optional()
-      .meta({ description: 'What is above is not sent; the app shows it all the same.' }),
+      .meta({ description: 'Messages above a limit are not sent; the app still shows them.' }),
   })
-  .meta({ id: 'NotificationSettingsChange', description: 'Any of the settings; those that are not named stay.' });
+  .meta({
+    id: 'NotificationSettingsChange',
+    description: 'The settings to change. Omitted settings stay as they are.',
+  });
 
 export const Settings = z
   .object({
@@ -56,8 +62,8 @@ export const Event = z
     key: z.string().meta({ examples: ['attendance.absent'] }),
     description: z.string(),
     channels: channelsAnswer,
-    variables: z.array(z.string()).meta({ description: 'What its words may name.' }),
-    sample: z.record(z.string(), z.string()).meta({ description: 'A value of each variable of the event.' }),
+    variables: z.array(z.string()).meta({ description: 'The variables that its texts may use.' }),
+    sample: z.record(z.string(), z.string()).meta({ description: 'A sample value of each variable of the event.' }),
     title: z.string(),
     message: z.string(),
   })
@@ -65,14 +71,14 @@ export const Event = z
 
 const fields = {
   key: text(100).meta({
-    description: 'The event whose words these are, from GET /api/platform/notification-events.',
+    description: 'The event of the text, from GET /api/platform/notification-events.',
     examples: ['holiday.added'],
   }),
   channel,
   subject: text(200)
     .optional()
     .meta({
-      description: 'The title; plain text with placeholders. Without one that of the event.',
+      description: 'The title, plain text with placeholders. Default: the title of the event.',
       examples: ['No school on {{date}}'],
     }),
   body: text(5000).meta({ description: 'Plain text with placeholders.', examples: ['{{holiday_name}} is a holiday.'] }),
@@ -97,29 +103,29 @@ export const Preview = z.object({ subject: z.string(), body: z.string() }).meta(
 export const platformNotifications = resource(
   '/platform',
   'Platform notifications',
-  'What holds for the notifications of every school.',
+  'Settings of the notifications of all schools, and the default texts of events.',
   {
     'GET /notification-settings': {
       operation: 'platform_notification_settings_get',
-      summary: 'Read the settings of notifications',
+      summary: 'Read the notification settings',
       answer: Settings,
     },
     'PUT /notification-settings': {
       operation: 'platform_notification_settings_update',
-      summary: 'Change the settings of notifications',
-      description: 'In effect for what is sent from then on.',
+      summary: 'Change the notification settings',
+      description: 'Applies to messages that are sent afterwards.',
       body: SettingsChange,
       answer: Settings,
     },
     'GET /notification-events': {
       operation: 'platform_notification_events_list',
-      summary: 'List the events that notify',
-      description: 'With the words that they have where neither operators nor the school have others.',
+      summary: 'List the events that send notifications',
+      description: 'With their built-in texts, which operators and schools may override.',
       answer: z.array(Event),
     },
     'GET /notification-templates': {
       operation: 'platform_notification_templates_list',
-      summary: 'List the words of operators',
+      summary: 'List the texts of operators',
       query: page({ key: text(100).optional(), channel: channel.optional(), is_active: flag.optional() }, [
         'key',
         'created_at',
@@ -129,18 +135,19 @@ export const platformNotifications = resource(
     },
     'POST /notification-templates': {
       operation: 'platform_notification_templates_create',
-      summary: 'Add words for an event on a channel',
+      summary: 'Add a text for an event on a channel',
       description:
-        'For every school that has no template of its own for the event. A placeholder that the event does not know is a 400.',
+        'Used by every school without a template of its own for the event. A placeholder that the event does not ' +
+        'have is a 400.',
       body: TemplateInput,
       answer: Template,
       isCreate: true,
     },
     'POST /notification-templates/preview': {
       operation: 'platform_notification_templates_preview',
-      summary: 'See words filled in',
+      summary: 'Preview a text',
       description:
-        'As a recipient would read them, with the sample of the event; keeps nothing. Raises what adding them would.',
+        'Rendered with the sample values of the event; nothing is stored. Returns the same errors as adding the text.',
       body: z
         .strictObject({ key: fields.key, channel, subject: fields.subject, body: fields.body })
         .meta({ id: 'PlatformNotificationPreviewInput' }),
@@ -148,19 +155,19 @@ export const platformNotifications = resource(
     },
     'GET /notification-templates/:id': {
       operation: 'platform_notification_templates_get',
-      summary: 'Read words of operators',
+      summary: 'Read a text of operators',
       answer: Template,
     },
     'PUT /notification-templates/:id': {
       operation: 'platform_notification_templates_update',
-      summary: 'Change words of operators',
+      summary: 'Change a text of operators',
       body: TemplateInput.partial().meta({ id: 'PlatformNotificationTemplateChange' }),
       answer: Template,
     },
     'DELETE /notification-templates/:id': {
       operation: 'platform_notification_templates_delete',
-      summary: 'Remove words of operators',
-      description: 'The event has its former words again.',
+      summary: 'Delete a text of operators',
+      description: 'The event uses its built-in text again.',
       answer: Deleted,
     },
   },

@@ -54,8 +54,8 @@ const tenantFields = {
 const TenantInput = z
   .strictObject({
     ...tenantFields,
-    admin_email: email.optional().meta({ description: 'The first admin; contact_email when it is not given.' }),
-    admin_password: password.optional().meta({ description: 'Without it an invitation goes out.' }),
+    admin_email: email.optional().meta({ description: 'Email of the first admin. Default: contact_email.' }),
+    admin_password: password.optional().meta({ description: 'Without it, an invitation is sent.' }),
     admin_first_name: text(100).optional(),
     admin_last_name: text(100).optional(),
   })
@@ -80,7 +80,9 @@ export const Tenant = z
     }),
     stats: z.object({ total_students: z.int(), total_teachers: z.int(), total_classes: z.int() }),
     time_zone: z.string(),
-    is_impersonation_allowed: z.boolean().meta({ description: 'Whether operators may log in for its admins.' }),
+    is_impersonation_allowed: z
+      .boolean()
+      .meta({ description: 'Whether operators may log in as admins of the school.' }),
     deleted_at: timestamp.nullable(),
     ...timestamps,
   })
@@ -91,9 +93,9 @@ export const AuditLog = z
     id,
     actor: z
       .object({ id: id.nullable(), email: z.string().nullable() })
-      .meta({ description: 'An operator; of a user of a school only the e-mail.' }),
+      .meta({ description: 'An operator. Users of a school have only an email here.' }),
     impersonated: z.object({ id, email: z.string() }).nullable().meta({
-      description: 'The user of the school for whom the operator acted; null where they acted for themselves.',
+      description: 'The user whom the operator impersonated; otherwise null.',
     }),
     action: z.string().meta({ examples: ['tenant.suspend'] }),
     tenant_id: id.nullable(),
@@ -102,7 +104,7 @@ export const AuditLog = z
     target_id: id.nullable(),
     changes: z
       .record(z.string(), z.object({ before: z.unknown(), after: z.unknown() }))
-      .meta({ description: 'Each field that changed, before and after.' }),
+      .meta({ description: 'The changed fields, with the values before and after.' }),
     ip: z.string().nullable(),
     user_agent: z.string().nullable(),
     request_id: z.string().nullable(),
@@ -130,7 +132,7 @@ export const Plan = z
     max_students: z.int(),
     max_teachers: z.int(),
     features_json: z.object({ features: z.array(z.string()) }),
-    tenant_count: z.int().meta({ description: 'Schools on this plan.' }),
+    tenant_count: z.int().meta({ description: 'Number of schools on this plan.' }),
     ...timestamps,
   })
   .meta({ id: 'Plan' });
@@ -146,7 +148,7 @@ export const Overview = z
   })
   .meta({ id: 'Overview' });
 
-/** What narrows the audit trail. */
+/** The filters of the audit trail. */
 export const auditFilters = {
   tenant_id: pathId.optional(),
   action: text(100).optional(),
@@ -155,16 +157,16 @@ export const auditFilters = {
   to_date: date.optional(),
 };
 
-export const platform = resource('/platform', 'Platform', 'What operators do: schools, plans, the audit trail.', {
+export const platform = resource('/platform', 'Platform', 'For operators: schools, plans, the audit trail.', {
   'GET /overview': {
     operation: 'platform_overview',
-    summary: 'Totals, sign-ups and the latest audit entries',
+    summary: 'Read totals, sign-ups and the latest audit entries',
     answer: Overview,
   },
   'GET /tenants': {
     operation: 'platform_tenants_list',
     summary: 'List schools',
-    description: 'Searches name, subdomain and contact e-mail. Deleted schools are listed only with status=deleted.',
+    description: 'Searches name, subdomain and contact email. Deleted schools are listed only with status=deleted.',
     query: page({ status: z.enum(['active', 'suspended', 'deleted']).optional(), plan_id: pathId.optional() }, [
       'created_at',
       'name',
@@ -180,7 +182,7 @@ export const platform = resource('/platform', 'Platform', 'What operators do: sc
   'POST /tenants': {
     operation: 'platform_tenants_create',
     summary: 'Create a school',
-    description: 'With its schema, roles, first admin and subscription, in one transaction.',
+    description: 'Creates its schema, roles, first admin and subscription in one transaction.',
     body: TenantInput,
     hashes: 'admin_password',
     answer: TenantDetail,
@@ -189,14 +191,14 @@ export const platform = resource('/platform', 'Platform', 'What operators do: sc
   'GET /tenants/:id': { operation: 'platform_tenants_get', summary: 'Read a school', answer: TenantDetail },
   'PUT /tenants/:id': {
     operation: 'platform_tenants_update',
-    summary: 'Change a school',
-    description: 'Also assigns a plan; a plan that the school has outgrown is a 409.',
+    summary: 'Update a school',
+    description: 'Can also assign a plan: 409 if the school exceeds its limits.',
     body: z
       .strictObject({
         ...tenantFields,
         is_impersonation_allowed: z.boolean().meta({
           description:
-            'false ends the sessions of operators who act for its admins at once. true is a 403 where it is false: that is for the school to say.',
+            'false ends impersonations of its admins at once. Changing it to true is a 403: only the school can do that.',
         }),
       })
       .partial()
@@ -206,7 +208,7 @@ export const platform = resource('/platform', 'Platform', 'What operators do: sc
   'DELETE /tenants/:id': {
     operation: 'platform_tenants_delete',
     summary: 'Delete a school',
-    description: 'Takes effect at once and loses nothing: it can be restored until its retention ends.',
+    description: 'Takes effect at once. No data is lost: the school can be restored until the retention period ends.',
     answer: Deleted,
   },
   'POST /tenants/:id/suspend': {
@@ -222,7 +224,7 @@ export const platform = resource('/platform', 'Platform', 'What operators do: sc
   'POST /tenants/:id/restore': {
     operation: 'platform_tenants_restore',
     summary: 'Restore a deleted school',
-    description: '409 invalid_state once it was purged; then its file has to be imported.',
+    description: '409 invalid_state after it was purged; then import its export file.',
     answer: TenantDetail,
   },
   'GET /plans': {
@@ -242,20 +244,20 @@ export const platform = resource('/platform', 'Platform', 'What operators do: sc
   'GET /plans/:id': { operation: 'platform_plans_get', summary: 'Read a plan', answer: Plan },
   'PUT /plans/:id': {
     operation: 'platform_plans_update',
-    summary: 'Change a plan',
+    summary: 'Update a plan',
     body: PlanInput.partial().meta({ id: 'PlanChange' }),
     answer: Plan,
   },
   'DELETE /plans/:id': {
     operation: 'platform_plans_delete',
-    summary: 'Remove a plan',
-    description: '409 in_use while a school has it.',
+    summary: 'Delete a plan',
+    description: '409 in_use while a school uses it.',
     answer: Deleted,
   },
   'GET /audit-logs': {
     operation: 'platform_audit_logs_list',
     summary: 'Read the audit trail',
-    description: 'Latest first. Days are in UTC, both included.',
+    description: 'Newest first. Dates are in UTC and inclusive.',
     query: page(auditFilters, ['created_at', 'action']),
     answer: AuditLog,
     isPage: true,

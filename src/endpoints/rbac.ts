@@ -10,16 +10,16 @@ const RoleInput = z
       .array(id)
       .max(500)
       .optional()
-      .meta({ description: 'From GET /api/rbac/permissions; only permissions that you have yourself.' }),
+      .meta({ description: 'From GET /api/rbac/permissions. Only permissions that you have yourself are allowed.' }),
   })
   .meta({ id: 'RoleInput' });
 
-const Role = z
+export const Role = z
   .object({
     id,
     name: z.string(),
     description: z.string().nullable(),
-    is_system: z.boolean().meta({ description: 'System roles can not be deleted or renamed.' }),
+    is_system: z.boolean().meta({ description: 'System roles cannot be deleted or renamed.' }),
     permission_ids: z.array(id),
     permissions: z.array(z.string()),
     user_count: z.int(),
@@ -27,7 +27,7 @@ const Role = z
   })
   .meta({ id: 'Role' });
 
-const Permission = z
+export const Permission = z
   .object({ id, name: z.string().meta({ examples: ['student.read'] }), description: z.string() })
   .meta({ id: 'Permission' });
 
@@ -35,7 +35,7 @@ const UserRoles = z
   .array(z.object({ id, name: z.string(), description: z.string().nullable(), is_system: z.boolean() }))
   .meta({ id: 'UserRoles', description: 'The roles of one user.' });
 
-export const rbac = resource('/rbac', 'Roles and permissions', 'Who may do what.', {
+export const rbac = resource('/rbac', 'Roles and permissions', 'Roles, their permissions, and the roles of users.', {
   'GET /roles': {
     operation: 'rbac_roles_list',
     summary: 'List roles',
@@ -53,15 +53,15 @@ export const rbac = resource('/rbac', 'Roles and permissions', 'Who may do what.
   'GET /roles/:id': { operation: 'rbac_roles_get', summary: 'Read a role', answer: Role },
   'PUT /roles/:id': {
     operation: 'rbac_roles_update',
-    summary: 'Change a role',
-    description: 'Takes effect at the next request of everybody who has it.',
+    summary: 'Update a role',
+    description: 'Takes effect at the next request of its users.',
     body: RoleInput.partial().meta({ id: 'RoleChange' }),
     answer: Role,
   },
   'DELETE /roles/:id': {
     operation: 'rbac_roles_delete',
-    summary: 'Remove a role',
-    description: '409 in_use while somebody has it.',
+    summary: 'Delete a role',
+    description: '409 in_use while a user has it.',
     answer: Deleted,
   },
   'GET /permissions': {
@@ -76,13 +76,13 @@ export const rbac = resource('/rbac', 'Roles and permissions', 'Who may do what.
   },
   'POST /users/:user_id/roles': {
     operation: 'rbac_user_roles_add',
-    summary: 'Give a user a role',
+    summary: 'Add a role to a user',
     body: z.strictObject({ role_id: id }).meta({ id: 'RoleAssignment' }),
     answer: UserRoles,
   },
   'DELETE /users/:user_id/roles/:role_id': {
     operation: 'rbac_user_roles_remove',
-    summary: 'Take a role from a user',
+    summary: 'Remove a role from a user',
     answer: UserRoles,
   },
 });

@@ -24,7 +24,7 @@ const Whose = z
   .object({ kind: z.enum(['class', 'teacher']), id, name: z.string() })
   .meta({ id: 'ScheduleOwner', description: 'The class or the teacher that a schedule is of.' });
 
-const Day = z.object({
+export const Day = z.object({
   date,
   day_of_week: dayOfWeek,
   academic_year_id: id
@@ -133,7 +133,7 @@ const Feed = z
   })
   .meta({ id: 'CalendarFeed' });
 
-const NewFeed = Feed.extend({
+export const NewFeed = Feed.extend({
   url: z
     .url()
     .nullable()

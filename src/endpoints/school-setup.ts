@@ -16,7 +16,7 @@ const currency = z
 
 const step = z.enum(['school_info', 'academic_year', 'grades']);
 
-const SchoolInfo = z
+export const SchoolInfo = z
   .object({
     name: z.string(),
     address: z.string().nullable(),
@@ -65,7 +65,7 @@ const SchoolInfoInput = z
   })
   .meta({ id: 'SchoolInfoInput', description: 'What is not named stays.' });
 
-const Status = z
+export const Status = z
   .object({
     is_complete: z.boolean().meta({ description: 'Whether the setup was closed by POST /api/school-setup/complete.' }),
     steps_completed: z.array(step),

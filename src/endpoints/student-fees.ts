@@ -28,7 +28,7 @@ const fields = {
   ...timestamps,
 };
 const StudentFee = z.object(fields).meta({ id: 'StudentFee' });
-const StudentFeeDetail = z
+export const StudentFeeDetail = z
   .object({
     ...fields,
     items: z.array(

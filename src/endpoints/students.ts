@@ -104,7 +104,7 @@ const DocumentInput = z
   })
   .meta({ id: 'StudentDocumentInput' });
 
-const StudentDocument = z
+export const StudentDocument = z
   .object({
     id,
     student_id: id,
@@ -128,7 +128,7 @@ const Promotion = z
   })
   .meta({ id: 'Promotion' });
 
-const PromotionPreview = z
+export const PromotionPreview = z
   .object({
     to_class: z.object({
       id,
@@ -157,11 +157,11 @@ const PromotionPreview = z
   })
   .meta({ id: 'PromotionPreview' });
 
-const Promoted = z
+export const Promoted = z
   .object({ promoted: z.int(), to_class_id: id, to_academic_year_id: id, students: z.array(id) })
   .meta({ id: 'Promoted', description: 'Who is in the new class now.' });
 
-const StudentDashboard = z
+export const StudentDashboard = z
   .object({
     student: z.object({
       id,

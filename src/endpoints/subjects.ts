@@ -22,7 +22,7 @@ const SubjectChange = z
   .partial()
   .meta({ id: 'SubjectChange', description: 'Any of the fields of a subject; those that are not named stay.' });
 
-const Subject = z
+export const Subject = z
   .object({
     id,
     name: z.string(),

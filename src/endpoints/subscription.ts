@@ -4,19 +4,19 @@ import { id, timestamp } from '../http/schemas.ts';
 
 const features = z
   .array(z.string())
-  .meta({ description: 'The features of the plan; flags of the school may override them.' });
+  .meta({ description: 'The features of the plan. Flags of the school can override them.' });
 const usage = z.object({ used: z.int(), limit: z.int() });
 
-const Subscription = z
+export const Subscription = z
   .object({
     status: z.enum(['trialing', 'active', 'past_due', 'cancelled']),
     plan: z.object({ id, name: z.string(), price_monthly: z.number(), features }),
-    started_at: timestamp.meta({ description: 'When the period began.' }),
+    started_at: timestamp.meta({ description: 'Start of the period.' }),
     current_period_end: timestamp,
     trial_ends_at: timestamp.nullable(),
     usage: z
       .object({ students: usage, teachers: usage })
-      .meta({ description: 'Active students and teachers, and how many the plan allows.' }),
+      .meta({ description: 'Number of active students and teachers, and the limits of the plan.' }),
   })
   .meta({ id: 'Subscription' });
 
@@ -29,26 +29,27 @@ const Plans = z
       max_students: z.int(),
       max_teachers: z.int(),
       features,
-      is_current: z.boolean().meta({ description: 'The plan that the school has.' }),
-      is_available: z
-        .boolean()
-        .meta({ description: 'Whether the school could take it now: another plan than its own, and not outgrown.' }),
+      is_current: z.boolean().meta({ description: 'Whether this is the current plan of the school.' }),
+      is_available: z.boolean().meta({
+        description: 'Whether the school can switch to it: not the current plan, and its limits are not exceeded.',
+      }),
     }),
   )
-  .meta({ id: 'SubscriptionPlans', description: 'By price.' });
+  .meta({ id: 'SubscriptionPlans', description: 'Sorted by price.' });
 
-export const subscription = resource('/subscription', 'Subscription', 'What a school pays for.', {
+export const subscription = resource('/subscription', 'Subscription', 'The plan of a school.', {
   'GET /status': {
     operation: 'subscription_status',
-    summary: 'The subscription and how much of it is used',
+    summary: 'Read the subscription and its usage',
     answer: Subscription,
   },
-  'GET /plans': { operation: 'subscription_plans', summary: 'The plans that can be chosen', answer: Plans },
+  'GET /plans': { operation: 'subscription_plans', summary: 'List the available plans', answer: Plans },
   'POST /upgrade': {
     operation: 'subscription_upgrade',
-    summary: 'Take another plan',
+    summary: 'Change the plan',
     description:
-      'Counts from the next request, and begins a period of a month. 409 conflict for the present plan, and for one that the school has outgrown.',
+      'Applies from the next request, and starts a period of a month. ' +
+      '409 conflict for the current plan, and for one whose limits the school exceeds.',
     body: z.strictObject({ plan_id: id }).meta({ id: 'SubscriptionUpgrade' }),
     answer: Subscription,
   },

@@ -49,7 +49,7 @@ const TeacherChange = z
   .refine(...login.passwordRule)
   .meta({ id: 'TeacherChange', description: 'Any of the fields of a teacher; those that are not named stay.' });
 
-const Teacher = z
+export const Teacher = z
   .object({
     id,
     first_name: z.string(),
@@ -75,7 +75,7 @@ const Teacher = z
     description: 'To other teachers all but names, email, specialization and is_active is null.',
   });
 
-const TaughtClass = z
+export const TaughtClass = z
   .object({
     class_id: id,
     class_name: z.string().meta({ description: 'Name and section.' }),
@@ -110,7 +110,7 @@ const LeaveDecision = z
   .strictObject({ status: z.enum(['approved', 'rejected']), decision_note: optionalText(1000) })
   .meta({ id: 'LeaveDecision' });
 
-const Leave = z
+export const Leave = z
   .object({
     id,
     teacher_id: id,
@@ -134,7 +134,7 @@ const leaveFilters = {
   academic_year_id: pathId.optional().meta({ description: 'Leaves of which a day lies in this academic year.' }),
 };
 
-const AvailabilitySlot = z
+export const AvailabilitySlot = z
   .strictObject({
     day_of_week: dayOfWeek,
     period,
@@ -167,7 +167,7 @@ const WorkloadRule = z
   )
   .meta({ id: 'WorkloadRule', description: 'null is no limit; what is not named stays.' });
 
-const Workload = z
+export const Workload = z
   .object({
     teacher_id: id,
     max_periods_per_day: z.int().nullable(),

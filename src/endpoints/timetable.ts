@@ -55,7 +55,7 @@ const ConfigChange = z.strictObject(config).partial().meta({
   description: 'Any of the fields; those that are not named stay. The day must end before midnight.',
 });
 
-const Config = z
+export const Config = z
   .object({
     ...config,
     break_after: z.array(z.int()).meta({ description: 'Periods after which there is a short break.' }),
@@ -117,7 +117,7 @@ const Slot = z
     ...timestamps,
   })
   .meta({ id: 'TimetableSlot' });
-const MovedSlot = z
+export const MovedSlot = z
   .object({
     ...Slot.shape,
     swapped_with: Slot.nullable().meta({ description: 'The slot that changed places with it, as it is now.' }),
@@ -141,7 +141,7 @@ const ConflictCheck = z
   })
   .meta({ id: 'TimetableConflictCheck' });
 
-const Conflicts = z
+export const Conflicts = z
   .object({
     has_conflict: z.boolean(),
     conflicts: z.array(
@@ -201,7 +201,7 @@ const GenerateInput = z
 
 const whose = { class_id: id, class_name: z.string(), subject_id: id, subject_name: z.string() };
 
-const Generated = z
+export const Generated = z
   .object({
     status: z.enum(['complete', 'partial']).meta({ description: 'partial: something is unplaced.' }),
     placed: z.int().meta({ description: 'Periods that have a place.' }),

@@ -33,7 +33,7 @@ const bus = {
   fitness_expires_on: date.nullable(),
   is_active: z.boolean(),
 };
-const Bus = z.object({ ...bus, ...timestamps }).meta({ id: 'Bus' });
+export const Bus = z.object({ ...bus, ...timestamps }).meta({ id: 'Bus' });
 
 const route = z.object({
   id,
@@ -53,7 +53,7 @@ const route = z.object({
   drop_count: z.int().meta({ description: 'Students who ride home.' }),
 });
 
-const BusDetail = z
+export const BusDetail = z
   .object({
     ...bus,
     route: route.nullable().meta({ description: "Today's route; the first one if the bus runs several." }),

@@ -16,7 +16,7 @@ const EnrollmentInput = z
   })
   .meta({ id: 'TransportEnrollmentInput' });
 
-const Enrollment = z
+export const Enrollment = z
   .object({
     id,
     student_id: id,

@@ -23,7 +23,7 @@ const DriverChange = z
   .partial()
   .meta({ id: 'DriverChange', description: 'Any subset of the fields of a driver.' });
 
-const Driver = z
+export const Driver = z
   .object({
     id,
     name: z.string(),
@@ -89,7 +89,7 @@ const Staff = z
 const trips = z
   .int()
   .meta({ description: 'Trips to and from school per week, counting only trips that have enrolled students.' });
-const Workload = z
+export const Workload = z
   .object({
     staff_id: id,
     name: z.string(),

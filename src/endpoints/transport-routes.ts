@@ -27,7 +27,7 @@ const RouteChange = z
   .meta({ id: 'RouteChange', description: 'Any subset of the fields of a route.' });
 
 const count = z.int().nullable().meta({ description: 'Null when a student reads it.' });
-const Route = z
+export const Route = z
   .object({
     id,
     name: z.string(),
@@ -105,7 +105,7 @@ const StopChange = z.strictObject(stopFields).partial().meta({
   description: 'Any subset of the fields of a stop. The route cannot be changed.',
 });
 
-const Stop = z
+export const Stop = z
   .object({
     id,
     route_id: id,

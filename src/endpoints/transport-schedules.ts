@@ -4,7 +4,7 @@ import { clock, date, days, Deleted, id, optionalText, page, pathId, timestamps 
 
 const name = z.string().nullable();
 
-const ScheduledRoute = z
+export const ScheduledRoute = z
   .object({
     date,
     day_of_week: z.int().meta({ description: '1 is Monday.' }),
@@ -73,7 +73,7 @@ const Exception = z
   })
   .meta({ id: 'RouteException' });
 
-const Conflicts = z
+export const Conflicts = z
   .object({
     has_conflict: z.boolean(),
     conflicts: z.array(
@@ -185,7 +185,7 @@ const AssignmentChange = z.strictObject(assignmentFields).partial().meta({
   description: 'Any subset of the fields. The route cannot be changed.',
 });
 
-const Assignment = z
+export const Assignment = z
   .object({
     id,
     bus_id: id,

@@ -10,7 +10,7 @@ const name = z.string().nullable();
 const total = { total: z.int(), active: z.int() };
 const counts = { student_count: z.int(), pickup_count: z.int(), drop_count: z.int() };
 
-const Dashboard = z
+export const Dashboard = z
   .object({
     date,
     is_school_day: z.boolean(),
@@ -125,7 +125,7 @@ const FeePlanChange = z
     description: 'Any subset of the fields. The academic year cannot be changed.',
   });
 
-const FeePlan = z
+export const FeePlan = z
   .object({
     id,
     name: z.string(),

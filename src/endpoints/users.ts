@@ -19,7 +19,7 @@ const fields = {
   first_name: text(100).meta({ examples: ['Noor'] }),
   last_name: text(100).meta({ examples: ['Haddad'] }),
   phone: optionalText(50),
-  password: password.optional().meta({ description: 'Without it an invitation goes out by e-mail.' }),
+  password: password.optional().meta({ description: 'Without it, an invitation is sent by email.' }),
   role_ids: z.array(id).max(50).optional(),
   is_active: z.boolean().optional(),
 };
@@ -28,9 +28,9 @@ const UserInput = z.strictObject(fields).meta({ id: 'UserInput' });
 const UserChange = z
   .strictObject(fields)
   .partial()
-  .meta({ id: 'UserChange', description: 'Any of the fields of a user; those that are not named stay.' });
+  .meta({ id: 'UserChange', description: 'Fields of a user. Omitted fields are not changed.' });
 
-const User = z
+export const User = z
   .object({
     id,
     email: z.string(),
@@ -41,7 +41,7 @@ const User = z
     email_verified: z.boolean(),
     profile_picture_url: z.string().nullable(),
     role_ids: z.array(id),
-    roles: z.array(z.string()).meta({ description: 'The names of the roles.' }),
+    roles: z.array(z.string()).meta({ description: 'Names of the roles.' }),
     last_login_at: timestamp.nullable(),
     ...timestamps,
   })
@@ -51,7 +51,7 @@ export const users = resource('/users', 'Users', 'Who can log in to a school.', 
   'GET /': {
     operation: 'users_list',
     summary: 'List users',
-    description: 'Searches name, e-mail and phone.',
+    description: 'Searches name, email and phone.',
     query: page({ role_id: pathId.optional(), is_active: flag.optional() }, [
       'last_name',
       'first_name',
@@ -73,18 +73,18 @@ export const users = resource('/users', 'Users', 'Who can log in to a school.', 
   'GET /:id': { operation: 'users_get', summary: 'Read a user', answer: User },
   'PUT /:id': {
     operation: 'users_update',
-    summary: 'Change a user',
-    description: 'A new password or is_active false ends their sessions; a new e-mail has to be verified.',
+    summary: 'Update a user',
+    description: 'A new password or is_active=false ends their sessions. A new email must be verified.',
     body: UserChange,
     hashes: 'password',
     answer: User,
   },
-  'DELETE /:id': { operation: 'users_delete', summary: 'Remove a user', answer: Deleted },
+  'DELETE /:id': { operation: 'users_delete', summary: 'Delete a user', answer: Deleted },
   'GET /:id/picture': {
     operation: 'users_picture',
-    summary: 'The picture of a user',
+    summary: 'Read the picture of a user',
     query: z.strictObject({
-      v: z.string().max(50).optional().meta({ description: 'Changes with the picture, for caches.' }),
+      v: z.string().max(50).optional().meta({ description: 'Version of the picture, for caches.' }),
     }),
     bytes: ['image/jpeg', 'image/png'],
   },

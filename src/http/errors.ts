@@ -1,4 +1,4 @@
-import { fromDatabase } from '../database/errors.ts';
+import { classify } from '../database/errors.ts';
 import { ApiError } from '../domain/errors.ts';
 
 /** The limit that a body was larger than. */
@@ -25,5 +25,7 @@ function fromExpress(error: unknown): unknown {
 export function toApiError(given: unknown): ApiError {
   const thrown = fromExpress(given);
   if (thrown instanceof ApiError) return thrown;
-  return fromDatabase(thrown) ?? new ApiError('internal_error', 'Something went wrong on our side.', { cause: thrown });
+  return (
+    classify(thrown).apiError ?? new ApiError('internal_error', 'Something went wrong on our side.', { cause: thrown })
+  );
 }

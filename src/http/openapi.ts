@@ -7,7 +7,7 @@ import {
 } from 'zod-openapi';
 import { type Endpoint, pathParameters, type Resource, takesDryRun } from './endpoint.ts';
 import { type ErrorName, errors } from '../domain/errors.ts';
-import { about } from './health.ts';
+import { serviceInfo } from './health.ts';
 import { isAnonymous, type Operation } from './router.ts';
 import { readOnlyFields } from './validate.ts';
 
@@ -293,12 +293,9 @@ function describe(
             .string()
             .optional()
             .meta({ description: 'One byte range of the file.', examples: ['bytes=0-1023'] }),
-          'If-Range': z
-            .string()
-            .optional()
-            .meta({
-              description: 'The ETag that Range refers to. If the file has changed, the whole file is returned.',
-            }),
+          'If-Range': z.string().optional().meta({
+            description: 'The ETag that Range refers to. If the file has changed, the whole file is returned.',
+          }),
         }
       : {}),
     ...(endpoint.isStream
@@ -312,12 +309,9 @@ function describe(
       : {}),
     ...(honorsIfMatch(endpoint, operation)
       ? {
-          'If-Match': z
-            .string()
-            .optional()
-            .meta({
-              description: 'The ETag of the version that you read. If the record has changed since, the answer is 412.',
-            }),
+          'If-Match': z.string().optional().meta({
+            description: 'The ETag of the version that you read. If the record has changed since, the answer is 412.',
+          }),
         }
       : {}),
     ...(operation.idempotent
@@ -413,7 +407,7 @@ export function openapiDocument(
     openapi: '3.1.1',
     info: {
       title: 'School management service',
-      version: about.version,
+      version: serviceInfo.version,
       description:
         'Every answer is `{success: true, data}` or `{success: false, error, message, details?, request_id}`; ' +
         'lists add `pagination`. Log in at `POST /api/auth/login`, send `Authorization: Bearer <access_token>`, ' +
@@ -430,16 +424,16 @@ export function openapiDocument(
   });
 }
 
-const texts = new Map<string, string>();
+const documents = new Map<string, ReturnType<typeof openapiDocument>>();
 
-/** The document as JSON. Cached, because tests run several services with the same operations in one process. */
+/** The document as JSON. Services of one process that have the same operations share it, whatever their addresses are. */
 export function openapiText(
   resources: readonly Resource[],
   operations: ReadonlyMap<string, Operation>,
-  publicUrl?: string,
+  publicUrl = '/',
 ): string {
-  const key = JSON.stringify([publicUrl, ...operations.values()]);
-  const text = texts.get(key) ?? JSON.stringify(openapiDocument(resources, operations, publicUrl));
-  texts.set(key, text);
-  return text;
+  const key = JSON.stringify([...operations.values()]);
+  const document = documents.get(key) ?? openapiDocument(resources, operations);
+  documents.set(key, document);
+  return JSON.stringify({ ...document, servers: [{ url: publicUrl }] });
 }

@@ -3,12 +3,13 @@ import { ipKeyGenerator, rateLimit } from 'express-rate-limit';
 import { ApiError } from '../domain/errors.ts';
 import type { HttpSettings } from './services.ts';
 
-/** In a minute: a calendar program asks every quarter of an hour, and one address may be with a hundred families. */
-const readsOfAFeed = 60;
+/** Calendar programs poll every 15 minutes, and many families may share one address. */
+const maxFeedReadsPerMinute = 60;
 
 /**
- * Requests per minute: by session where somebody is logged in, since a whole school shares one address, else by address.
- * A limit of 0 is none. The address of a feed has a limit of its own, which goes by its token. Each process counts by itself.
+ * Limits requests per minute: per session for logged-in users, because a whole school may share one IP address;
+ * otherwise per IP address; for calendar feeds per token. A limit of 0 means no limit. Each process counts
+ * separately.
  */
 export function rateLimits(settings: Pick<HttpSettings, 'RATE_LIMIT_PER_MINUTE' | 'PUBLIC_RATE_LIMIT_PER_MINUTE'>): {
   session: RequestHandler;
@@ -30,10 +31,10 @@ export function rateLimits(settings: Pick<HttpSettings, 'RATE_LIMIT_PER_MINUTE' 
             });
           },
         });
-  const who = (req: Request) => (req.claims ? String(req.claims.sid) : ipKeyGenerator(req.ip ?? ''));
+  const sessionOrAddress = (req: Request) => (req.claims ? String(req.claims.sid) : ipKeyGenerator(req.ip ?? ''));
   return {
-    session: limiter(settings.RATE_LIMIT_PER_MINUTE, who),
-    anonymous: limiter(settings.PUBLIC_RATE_LIMIT_PER_MINUTE, who),
-    feed: limiter(readsOfAFeed, (req) => String(req.params['token'])),
+    session: limiter(settings.RATE_LIMIT_PER_MINUTE, sessionOrAddress),
+    anonymous: limiter(settings.PUBLIC_RATE_LIMIT_PER_MINUTE, sessionOrAddress),
+    feed: limiter(maxFeedReadsPerMinute, (req) => String(req.params['token'])),
   };
 }

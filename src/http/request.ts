@@ -3,15 +3,15 @@ import type { Claims } from './tokens.ts';
 
 declare module 'express-serve-static-core' {
   interface Request {
-    /** Identifies the request in its response, its log line and its audit entries. */
+    /** The id of the request in its response, log line and audit entries. */
     id: string;
     /** The verified access token; undefined for anonymous requests. */
     claims?: Claims;
-    /** The operation that the route names, for the log. */
+    /** The operation of the route, for the log. */
     operation?: string;
-    /** The pattern of the route, for the metrics; undefined when no route matches. */
+    /** The route pattern, for the metrics; undefined when no route matches. */
     pattern?: string;
-    /** The uploaded file, after its size and type were checked. */
+    /** The uploaded file; its size and type have been checked. */
     upload?: Upload;
   }
 }

@@ -15,7 +15,7 @@ import type { Download } from '../domain/files.ts';
 import { type Endpoint, disconnectSignal, pathParameters, type Resource } from './endpoint.ts';
 import { ApiError, type ErrorName } from '../domain/errors.ts';
 import { toApiError } from './errors.ts';
-import { about } from './health.ts';
+import { serviceInfo } from './health.ts';
 import { rateLimits } from './rate-limits.ts';
 import type { Services } from './services.ts';
 import { receiveUpload } from './uploads.ts';
@@ -92,14 +92,13 @@ function sendJson(
   req: Request,
   res: Response,
   endpoint: Endpoint,
-  { answer, version }: Pick<CallAnswer, 'answer' | 'version'>,
+  { answer, version, id }: Pick<CallAnswer, 'answer' | 'version' | 'id'>,
   isTrial: boolean,
 ): void {
   res.set('Content-Type', 'application/json; charset=utf-8');
   if (endpoint.isCreate && !isTrial) {
-    const id = /^\{"id" ?: ?(\d+)/.exec(answer)?.[1];
     const path = endpoint.locationBase ?? req.originalUrl.split('?')[0]?.replace(/\/$/, '') ?? '';
-    if (id) res.set('Location', `${path}/${id}`);
+    if (id !== null) res.set('Location', `${path}/${id}`);
     res.status(201);
   }
   // The part before the dot is what If-Match asks for, all of it what a cache does.
@@ -157,7 +156,7 @@ async function sendDownload(
   res: Response,
   { contentType, name, content: given, etagSource }: Download,
 ): Promise<void> {
-  if (etagSource !== undefined && sendIfUnchanged(req, res, md5(`${about.version} ${etagSource}`))) return;
+  if (etagSource !== undefined && sendIfUnchanged(req, res, md5(`${serviceInfo.version} ${etagSource}`))) return;
   if (req.method === 'HEAD') {
     fileHeaders(res, contentType, name);
     if (given instanceof Readable) given.destroy();
@@ -242,17 +241,17 @@ function serve(
       params['password_hash'] = await passwords.hash(password);
     }
     if (endpoint.handler) {
-      let version: string | null = null;
+      let last: Pick<CallAnswer, 'version' | 'id'> = { version: null, id: null };
       const call = async (name: string, p: object) => {
         const result = await services.call(name, sessionId, p, context);
-        version = result.version;
+        last = result;
         return result.answer;
       };
       const admit = async () => {
         await services.call(operation.name, sessionId, params, { ...context, admit_only: true });
       };
       const answer = await endpoint.handler({ req, res, params, call, admit, services });
-      if (typeof answer === 'string') sendJson(req, res, endpoint, { answer, version }, isTrial);
+      if (typeof answer === 'string') sendJson(req, res, endpoint, { ...last, answer }, isTrial);
       else if (answer) await sendDownload(req, res, answer);
       return;
     }

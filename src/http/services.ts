@@ -6,7 +6,7 @@ import type { Passwords } from '../domain/passwords.ts';
 import type { Streams } from './streams.ts';
 import type { Tokens } from './tokens.ts';
 
-/** The settings that the HTTP mechanism, the endpoints and the served pages read. */
+/** The settings that the facade, the endpoints and the pages read. */
 export interface HttpSettings {
   APP_URL?: string | undefined;
   BASE_DOMAIN?: string | undefined;
@@ -14,13 +14,13 @@ export interface HttpSettings {
   PUBLIC_RATE_LIMIT_PER_MINUTE: number;
   PUBLIC_URL?: string | undefined;
   RATE_LIMIT_PER_MINUTE: number;
-  /** How many proxies stand in front. */
+  /** Number of reverse proxies in front of the service. */
   TRUST_PROXY: number;
   VAPID_PUBLIC_KEY?: string | undefined;
   WEB_PUSH_HOSTS: readonly PushHost[];
 }
 
-/** What the facade is made of; one per process. */
+/** The dependencies of the facade; one instance per process. */
 export interface Services {
   config: HttpSettings;
   call: Call;
@@ -29,17 +29,17 @@ export interface Services {
   streams: Streams;
   analytics: Analytics;
   logger: Logger;
-  /** Hears of each request that was answered; undefined where nobody counts. */
+  /** Records each finished request; undefined when metrics are off. */
   observeRequest: ((method: string, pattern: string, status: number, seconds: number) => void) | undefined;
-  /** What /api/health/ready says. */
+  /** The checks of /api/health/ready. */
   readiness: () => Promise<Readiness>;
 }
 
-/** Whether each part is fit to serve. */
+/** The state of each part of the service. */
 export interface Readiness {
   database: boolean;
   migrations: boolean;
   worker: boolean;
-  /** Schools whose schema is older than the functions. */
+  /** Number of schools whose schema is older than the functions. */
   tenants_behind: number | null;
 }

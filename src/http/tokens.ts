@@ -3,14 +3,14 @@ import jwt from 'jsonwebtoken';
 import { z } from 'zod';
 import { ApiError } from '../domain/errors.ts';
 
-/** How long an access token is valid, in seconds. */
+/** The lifetime of an access token. */
 export const accessTokenSeconds = 15 * 60;
 
 const issuer = 'school-management-service';
 const audience = 'school-management-api';
 
-/** A client sends one token many times: so many of the latest are kept with what they said, until they expire. */
-const maxRemembered = 2_000;
+/** Size of the cache of verified tokens; clients send the same token many times. */
+const maxCached = 2_000;
 
 const Claims = z.object({
   user_id: z.int().positive(),
@@ -20,15 +20,18 @@ const Claims = z.object({
   impersonated_by: z.object({ id: z.int().positive(), email: z.string() }).optional(),
 });
 
-/** When a token ends, in seconds since 1970: a token without an end is none of ours. */
+/** The expiry in seconds since 1970. The service issues no tokens without one. */
 const Expiry = z.object({ exp: z.int().positive() });
 
-/** What an access token says: a user of a school, or an operator, and their session; with impersonated_by an operator who acts for the user. */
+/**
+ * The claims of an access token: a user of a school or an operator, and the session. `impersonated_by` is the operator
+ * who acts as the user.
+ */
 export type Claims = z.infer<typeof Claims>;
 
-/** Signing and verifying access tokens. */
+/** Signs and verifies access tokens. */
 export interface Tokens {
-  /** @param expiresAt  when the session ends, where that is before a token does; ISO 8601 */
+  /** @param expiresAt  ISO 8601; for sessions that end before the usual lifetime of a token */
   sign(
     session: {
       session_id: number;
@@ -38,21 +41,21 @@ export interface Tokens {
     },
     expiresAt?: string,
   ): string;
-  /** @throws ApiError unauthenticated without a token, invalid_token for one that is not ours or has expired */
+  /** @throws ApiError unauthenticated without a token, invalid_token for an invalid or expired one */
   verify(authorization: string | undefined): Claims;
 }
 
-/** @param secrets  the first signs, each verifies, so that keys can rotate */
+/** @param secrets  the first one signs, all of them verify, so that secrets can be rotated */
 export function tokens(secrets: readonly string[]): Tokens {
-  // As key objects, made once: of a string jsonwebtoken would try to make a public key at every request.
+  // Key objects, because jsonwebtoken would try to parse a string as a public key at every request.
   const keys = secrets.map((secret) => createSecretKey(secret, 'utf8'));
   const [signing] = keys;
-  if (!signing) throw new Error('There is no secret to sign tokens with.');
-  const remembered = new Map<string, { claims: Claims; expiresAt: number }>();
-  function remember(token: string, claims: Claims, expiresAt: number): Claims {
-    const [oldest] = remembered.keys();
-    if (oldest !== undefined && remembered.size >= maxRemembered) remembered.delete(oldest);
-    remembered.set(token, { claims, expiresAt });
+  if (!signing) throw new Error('At least one secret is required to sign tokens.');
+  const cache = new Map<string, { claims: Claims; expiresAt: number }>();
+  function addToCache(token: string, claims: Claims, expiresAt: number): Claims {
+    const [oldest] = cache.keys();
+    if (oldest !== undefined && cache.size >= maxCached) cache.delete(oldest);
+    cache.set(token, { claims, expiresAt });
     return claims;
   }
   return {
@@ -69,18 +72,18 @@ export function tokens(secrets: readonly string[]): Tokens {
     verify(authorization) {
       if (!authorization) throw new ApiError('unauthenticated', 'Send an access token: Authorization: Bearer <token>.');
       const token = /^Bearer +(\S+)$/i.exec(authorization)?.[1] ?? '';
-      const known = remembered.get(token);
-      if (known && known.expiresAt > Date.now()) return known.claims;
-      remembered.delete(token);
+      const cached = cache.get(token);
+      if (cached && cached.expiresAt > Date.now()) return cached.claims;
+      cache.delete(token);
       for (const key of keys) {
         try {
           const payload = jwt.verify(token, key, { algorithms: ['HS256'], issuer, audience });
-          return remember(token, Claims.parse(payload), Expiry.parse(payload).exp * 1000);
+          return addToCache(token, Claims.parse(payload), Expiry.parse(payload).exp * 1000);
         } catch {
-          // The next key may fit.
+          // Try the next key.
         }
       }
-      throw new ApiError('invalid_token', 'The access token is not valid or has expired. Refresh it or log in again.');
+      throw new ApiError('invalid_token', 'The access token is invalid or has expired. Refresh it or log in again.');
     },
   };
 }

@@ -7,8 +7,8 @@ import type { Upload } from '../domain/files.ts';
 import type { Endpoint } from './endpoint.ts';
 
 /**
- * Takes one file of a multipart body into memory, and checks its size and type; the other fields are the body.
- * @param readBody  takes the body instead, where it may be JSON as well
+ * Reads one file of a multipart body into memory and checks its size and type. The other fields become the body.
+ * @param readBody  reads other bodies, for endpoints that also accept JSON
  */
 export function receiveUpload(upload: NonNullable<Endpoint['upload']>, readBody: RequestHandler): RequestHandler {
   const { fields, maxBytes, isOptional = false } = upload;
@@ -30,17 +30,19 @@ export function receiveUpload(upload: NonNullable<Endpoint['upload']>, readBody:
     }
     receive(req, res, (error: unknown) => {
       if (error instanceof MulterError && error.code === 'LIMIT_FILE_SIZE') {
-        next(new ApiError('payload_too_large', `The file may have ${String(maxBytes / 1024 / 1024)} MB at most.`));
+        next(
+          new ApiError('payload_too_large', `The file must not be larger than ${String(maxBytes / 1024 / 1024)} MB.`),
+        );
       } else if (error) {
-        next(new ApiError('validation_error', 'The multipart body can not be read.', { cause: error }));
+        next(new ApiError('validation_error', 'The multipart body is malformed.', { cause: error }));
       } else {
-        sniff(req, upload).then(() => next(), next);
+        checkFile(req, upload).then(() => next(), next);
       }
     });
   };
 }
 
-/** The name that a client gave, without what no file name has; multer reads it as latin1, browsers send UTF-8. */
+/** The file name without characters that are invalid in one. Multer decodes it as latin1, but browsers send UTF-8. */
 function storableName(name: string): string {
   const bytes = Buffer.from(name, 'latin1');
   const isDecoded = /[^\0-\xff]/.test(name) || !isUtf8(bytes);
@@ -52,21 +54,24 @@ function storableName(name: string): string {
   );
 }
 
-/** Text shows no type by its content: a name that ends so must do, where nothing else is found in it. */
+/** Text types cannot be detected from the content, so the extension decides if nothing else is detected. */
 const textTypes: Record<string, string> = { csv: 'text/csv' };
 
-const ending = (name: string) => /\.([^.]*)$/.exec(name)?.[1]?.toLowerCase() ?? '';
+const extensionOf = (name: string) => /\.([^.]*)$/.exec(name)?.[1]?.toLowerCase() ?? '';
 
-const textType = (name: string): string | undefined => textTypes[ending(name)];
+const textType = (name: string): string | undefined => textTypes[extensionOf(name)];
 
-/** How files of a type end, where several endings are right. */
-const endings: Record<string, string[]> = { 'image/jpeg': ['jpg', 'jpeg'], 'application/x-cfb': ['doc', 'xls', 'ppt'] };
+/** File extensions of types that have several. */
+const extensions: Record<string, string[]> = {
+  'image/jpeg': ['jpg', 'jpeg'],
+  'application/x-cfb': ['doc', 'xls', 'ppt'],
+};
 
-/** A name that ends as its content does: whoever opens the file gets what was looked at, not what `invoice.html` makes of it. */
-const honestName = (name: string, right: string[]) =>
-  right.includes(ending(name)) ? name : `${name}.${right[0] ?? ''}`;
+/** Appends the extension of the detected type, so that an image named `invoice.html` is not opened as HTML. */
+const withExtension = (name: string, allowed: string[]) =>
+  allowed.includes(extensionOf(name)) ? name : `${name}.${allowed[0] ?? ''}`;
 
-async function sniff(
+async function checkFile(
   req: Request,
   { fields, types, isOptional = false, fault }: NonNullable<Endpoint['upload']>,
 ): Promise<void> {
@@ -84,7 +89,7 @@ async function sniff(
   if (!contentType || !types.includes(contentType)) {
     throw new ApiError(
       'unsupported_media_type',
-      `The file is ${contentType ?? 'of an unknown type'}; it must be ${types.join(' or ')}.`,
+      `The file is ${contentType ?? 'of an unknown type'}; allowed: ${types.join(', ')}.`,
     );
   }
   const wrong = await fault?.(file.buffer, contentType);
@@ -97,7 +102,7 @@ async function sniff(
   const upload: Upload = {
     content: file.buffer,
     contentType,
-    name: honestName(name, endings[contentType] ?? [found?.ext ?? ending(name)]),
+    name: withExtension(name, extensions[contentType] ?? [found?.ext ?? extensionOf(name)]),
   };
   req.upload = upload;
 }

@@ -2,7 +2,7 @@ import { z } from 'zod';
 import { pathParameters, type Endpoint } from './endpoint.ts';
 import { ApiError, type ErrorDetail } from '../domain/errors.ts';
 
-/** As many faults as help; more would only let a small request fetch a large answer. */
+/** Maximum number of errors per response, so that a small request cannot produce a large response. */
 const maxDetails = 20;
 
 const types: Record<string, string> = {
@@ -14,9 +14,9 @@ const types: Record<string, string> = {
 };
 
 const formats: Record<string, string> = {
-  date: 'must be a day, YYYY-MM-DD',
-  datetime: 'must be a moment, ISO 8601 with a time zone',
-  email: 'must be an e-mail address',
+  date: 'must be a date, YYYY-MM-DD',
+  datetime: 'must be a date and time in ISO 8601 format with a time zone',
+  email: 'must be an email address',
   url: 'must be a URL',
 };
 
@@ -37,8 +37,8 @@ function limit(
   return `must have ${bound}${String(value)} ${unit[Number(value) === 1 ? 0 : 1]}`;
 }
 
-/** What is wrong with a field, for whoever filled it in; a schema that says it in its own words goes before. */
-function sentence(issue: z.core.$ZodRawIssue): string {
+/** The message for an invalid field. Messages defined in a schema take precedence. */
+function messageFor(issue: z.core.$ZodRawIssue): string {
   if (issue.input === undefined && (issue.code === 'invalid_type' || issue.code === 'invalid_value'))
     return 'is required';
   switch (issue.code) {
@@ -63,25 +63,25 @@ function sentence(issue: z.core.$ZodRawIssue): string {
   }
 }
 
-z.config({ customError: sentence });
+z.config({ customError: messageFor });
 
-/** Zod's issues as the envelope's details: one per field, the path dotted, the first `most` of them. */
-export function details(error: z.ZodError, most = Infinity): ErrorDetail[] {
+/** Converts the issues of zod to the details of the error envelope: one per field, with a dotted path. */
+export function details(error: z.ZodError, maxCount = Infinity): ErrorDetail[] {
   const first = new Map<string, string>();
   for (const issue of error.issues) {
     const isUnknown = issue.code === 'unrecognized_keys';
-    const paths = isUnknown ? issue.keys.slice(0, most).map((key) => [...issue.path, key]) : [issue.path];
+    const paths = isUnknown ? issue.keys.slice(0, maxCount).map((key) => [...issue.path, key]) : [issue.path];
     for (const path of paths) {
-      if (first.size >= most) break;
+      if (first.size >= maxCount) break;
       const dotted = path.map(String).join('.');
       if (!first.has(dotted)) first.set(dotted, isUnknown ? 'is not a known field' : issue.message);
     }
-    if (first.size >= most) break;
+    if (first.size >= maxCount) break;
   }
   return [...first].map(([path, message]) => ({ path: path.slice(0, 100), message: message.slice(0, 300) }));
 }
 
-/** Validates one part of a request. @throws ApiError validation_error with one detail per fault */
+/** Validates one part of a request. @throws ApiError validation_error with one detail per invalid field */
 function parse<T>(schema: z.ZodType<T>, value: unknown): T {
   const parsed = schema.safeParse(value);
   if (parsed.success) return parsed.data;
@@ -97,16 +97,15 @@ function parse<T>(schema: z.ZodType<T>, value: unknown): T {
   );
 }
 
-/** What the answer of a PUT has and its body has not. */
+/** The fields that the response of a PUT has but its body does not. */
 export function readOnlyFields({ body, answer }: Endpoint, method: string): string[] {
   if (method !== 'PUT' || !(body instanceof z.ZodObject) || !(answer instanceof z.ZodObject)) return [];
   return Object.keys(answer.shape).filter((key) => !(key in body.shape));
 }
 
 /**
- * The validator of an endpoint's path, query and body, made once.
- * A record that was read may be sent back as it came: fields that the answer has and the body has not go on as `read_only`,
- * for the operation to compare with what they are.
+ * Creates the validator of an endpoint's path, query and body. A client may send a record back as it was read. Fields
+ * that only the response has are passed on as `read_only`, and the operation compares them with the stored values.
  */
 export function validator(endpoint: Endpoint, method: string, path: string) {
   const params = z.object(pathParameters(path, endpoint));
@@ -115,7 +114,7 @@ export function validator(endpoint: Endpoint, method: string, path: string) {
   const fields = body instanceof z.ZodObject ? body.shape : {};
   const readOnly = readOnlyFields(endpoint, method);
   for (const name of Object.keys(params.shape)) {
-    if (name in query.shape || name in fields) throw new Error(`${method} ${path}: ${name} is named twice`);
+    if (name in query.shape || name in fields) throw new Error(`${method} ${path}: ${name} is declared twice`);
   }
   const parseBody = (input: unknown): Record<string, unknown> => {
     if (!body) return {};

@@ -6,17 +6,17 @@ import helmet from 'helmet';
 import type { Logger } from 'pino';
 import { ApiError } from '../domain/errors.ts';
 
-/** Where `npm run build` puts the page. */
-const built = join(import.meta.dirname, '../../dist/console');
+/** The output folder of `npm run build`. */
+const defaultFolder = join(import.meta.dirname, '../../dist/console');
 
-const types: Record<string, string> = {
+const contentTypes: Record<string, string> = {
   '.html': 'text/html; charset=utf-8',
   '.js': 'text/javascript; charset=utf-8',
   '.css': 'text/css; charset=utf-8',
   '.svg': 'image/svg+xml',
 };
 
-/** A file of the page, with what the build compressed of it. */
+/** A built file and its compressed versions. */
 interface BuiltFile {
   type: string;
   plain: Buffer;
@@ -24,15 +24,15 @@ interface BuiltFile {
   gzip: Buffer | undefined;
 }
 
-/** All files of the page by their path: together they are smaller than one picture. @returns undefined where there is none */
-async function readBuilt(folder: string): Promise<Map<string, BuiltFile> | undefined> {
+/** Reads all built files into memory (150 kB), by path. @returns undefined when the console is not built */
+async function readBuiltFiles(folder: string): Promise<Map<string, BuiltFile> | undefined> {
   if (!existsSync(join(folder, 'index.html'))) return undefined;
   const files = new Map<string, BuiltFile>();
   for (const entry of await readdir(folder, { recursive: true, withFileTypes: true })) {
-    const type = types[extname(entry.name)];
+    const type = contentTypes[extname(entry.name)];
     if (!entry.isFile() || type === undefined) continue;
     const path = join(entry.parentPath, entry.name);
-    const compressed = (ending: string) => readFile(`${path}.${ending}`).catch(() => undefined);
+    const compressed = (extension: string) => readFile(`${path}.${extension}`).catch(() => undefined);
     files.set(relative(folder, path).replaceAll(sep, '/'), {
       type,
       plain: await readFile(path),
@@ -43,8 +43,8 @@ async function readBuilt(folder: string): Promise<Map<string, BuiltFile> | undef
   return files;
 }
 
-function answerFile(req: Request, res: Response, { type, plain, br, gzip }: BuiltFile, caching: string): void {
-  res.set({ 'Content-Type': type, 'Cache-Control': caching }).vary('Accept-Encoding');
+function sendFile(req: Request, res: Response, { type, plain, br, gzip }: BuiltFile, cacheControl: string): void {
+  res.set({ 'Content-Type': type, 'Cache-Control': cacheControl }).vary('Accept-Encoding');
   const encoding = req.acceptsEncodings(...(br ? ['br'] : []), ...(gzip ? ['gzip'] : []), 'identity');
   const content = encoding === 'br' ? br : encoding === 'gzip' ? gzip : undefined;
   if (content && typeof encoding === 'string') res.set('Content-Encoding', encoding);
@@ -52,21 +52,21 @@ function answerFile(req: Request, res: Response, { type, plain, br, gzip }: Buil
   res.end(req.method === 'HEAD' ? undefined : (content ?? plain));
 }
 
-const missing = `<!doctype html>
+const notBuiltPage = `<!doctype html>
 <html lang="en">
 <title>The console is not built</title>
 <h1>The console is not built</h1>
-<p>Run <code>npm run build</code> where the service is installed, then load this page again. It needs the development packages (<code>npm ci</code>).</p>
-<p>The API works all the same: <a href="/api/docs/">/api/docs/</a>.</p>
+<p>Run <code>npm run build</code> on the server, then reload this page. This requires the development dependencies (<code>npm ci</code>).</p>
+<p>The API works without the console: <a href="/api/docs/">/api/docs/</a>.</p>
 </html>
 `;
 
 /**
- * /console: the operators’ page. Its files have hashed names and are kept by browsers for good; every other address below it answers the page
- * itself, which finds out what to show.
- * @param folder  where the built page is
+ * Serves the operator console at /console. Assets have hashed names and are cached forever. Every other path returns
+ * the page, whose own router decides what to show.
+ * @param folder  contains the built files
  */
-export function consoleRouter(logger: Pick<Logger, 'warn'>, folder = built): Router {
+export function consoleRouter(logger: Pick<Logger, 'warn'>, folder = defaultFolder): Router {
   let files: Promise<Map<string, BuiltFile> | undefined> | undefined;
   const router = Router();
   router.use(
@@ -86,26 +86,29 @@ export function consoleRouter(logger: Pick<Logger, 'warn'>, folder = built): Rou
       },
     }),
   );
-  const answer: RequestHandler = async (req, res, next) => {
+  const serve: RequestHandler = async (req, res, next) => {
     if (req.method !== 'GET' && req.method !== 'HEAD') {
       next();
       return;
     }
-    const found = await (files ??= readBuilt(folder));
-    if (!found) {
-      // Looked for again at the next request: it may be built while the service runs.
+    const built = await (files ??= readBuiltFiles(folder));
+    if (!built) {
+      // Look again at the next request: the console may be built while the service runs.
       files = undefined;
-      logger.warn({ operation: '/console', message: 'The console is not built: npm run build' });
-      res.status(503).set({ 'Content-Type': 'text/html; charset=utf-8', 'Cache-Control': 'no-store' }).end(missing);
+      logger.warn({ operation: '/console', message: 'The console is not built. Run npm run build.' });
+      res
+        .status(503)
+        .set({ 'Content-Type': 'text/html; charset=utf-8', 'Cache-Control': 'no-store' })
+        .end(notBuiltPage);
       return;
     }
     const path = req.path.slice(1);
-    const asset = path.startsWith('assets/') ? found.get(path) : undefined;
-    const page = found.get('index.html');
-    if (asset) answerFile(req, res, asset, 'public, max-age=31536000, immutable');
-    else if (page && !path.startsWith('assets/')) answerFile(req, res, page, 'no-cache');
+    const asset = path.startsWith('assets/') ? built.get(path) : undefined;
+    const page = built.get('index.html');
+    if (asset) sendFile(req, res, asset, 'public, max-age=31536000, immutable');
+    else if (page && !path.startsWith('assets/')) sendFile(req, res, page, 'no-cache');
     else next(new ApiError('not_found', `There is no file ${req.originalUrl}.`));
   };
-  router.use(answer);
+  router.use(serve);
   return router;
 }

@@ -7,13 +7,13 @@ const require = createRequire(import.meta.url);
 const swaggerUi = dirname(require.resolve('swagger-ui-dist/package.json'));
 const assets = join(import.meta.dirname, 'docs');
 
-/** /api/docs: the OpenAPI document to browse and try, all of it from our own origin. */
+/** Serves Swagger UI at /api/docs, entirely from this origin. */
 export function docsRouter(): Router {
   const router = Router();
   router.use(
     helmet.contentSecurityPolicy({
       useDefaults: false,
-      // The page writes style attributes; nothing else inline runs.
+      // Swagger UI sets style attributes. Inline scripts stay forbidden.
       directives: {
         defaultSrc: ["'none'"],
         scriptSrc: ["'self'"],
@@ -24,7 +24,7 @@ export function docsRouter(): Router {
       },
     }),
   );
-  // Relative addresses in the page need the slash.
+  // The relative URLs in the page require the trailing slash.
   router.use((req, res, next) => {
     if (req.originalUrl.split('?')[0] === req.baseUrl) res.redirect(308, `${req.baseUrl}/`);
     else next();

@@ -2,17 +2,17 @@ import { join } from 'node:path';
 import express, { type RequestHandler, Router } from 'express';
 import helmet from 'helmet';
 import { z } from 'zod';
-import { reachOf } from '../analytics/reach.ts';
+import { tenantScope } from '../analytics/scope.ts';
 import { ApiError } from '../domain/errors.ts';
 import { rateLimits } from '../http/rate-limits.ts';
 import { concurrencyLimit, requestOwner } from '../concurrency/concurrency-limit.ts';
 import { bodyReader, requestContext } from '../http/router.ts';
 import type { Services } from '../http/services.ts';
 
-/** Queries of analysts that are under way in this process: in all, and of one operator. */
+/** Maximum concurrent analytics queries per process: in total, and per operator. */
 const most = { school: 4, user: 2 };
 
-/** A request of GraphQL over HTTP, one at a time. */
+/** A GraphQL over HTTP request. Batches are not supported. */
 const Body = z.object({
   query: z.string().min(1),
   variables: z.record(z.string(), z.unknown()).nullish(),
@@ -22,19 +22,22 @@ const Body = z.object({
 
 const Admitted = z.object({ tenant_ids: z.array(z.int()).nullable() });
 
-/** What an answer is called that says by its status whether the query was refused; others get 200, as GraphQL over HTTP has it for application/json. */
+/**
+ * With this content type, a rejected query returns 400. With application/json it returns 200, as the GraphQL over HTTP
+ * specification requires.
+ */
 const graphqlType = 'application/graphql-response+json';
 
 function parseBody(body: unknown): z.output<typeof Body> {
   const parsed = Body.safeParse(body);
   if (parsed.success) return parsed.data;
   const details = parsed.error.issues.map(({ path, message }) => ({ path: path.join('.'), message }));
-  throw new ApiError('validation_error', 'Send {"query": "…"}, with variables and operationName if it has some.', {
+  throw new ApiError('validation_error', 'Send {"query": "…"}, with optional variables and operationName.', {
     details,
   });
 }
 
-/** The analysts' view: /graphql, and /graphql/ide to try it in a browser. */
+/** Serves the analytics API at /graphql, and an editor for it at /graphql/ide. */
 export function graphqlRouter(services: Services): Router {
   const router = Router();
   const limits = rateLimits(services.config);
@@ -49,7 +52,7 @@ export function graphqlRouter(services: Services): Router {
     req.claims = services.tokens.verify(req.headers.authorization);
     next();
   };
-  /** Asked at each request of the database of the schools, so that whoever may no longer is refused at once. */
+  /** Checks the permission in the database on every request, so that a revoked permission takes effect immediately. */
   const admit: RequestHandler = async (req, res, next) => {
     const { answer } = await services.call(
       'analytics_admit',
@@ -57,19 +60,19 @@ export function graphqlRouter(services: Services): Router {
       {},
       requestContext(req, services.config.BASE_DOMAIN),
     );
-    res.locals['reach'] = reachOf(Admitted.parse(JSON.parse(answer)).tenant_ids);
+    res.locals['scope'] = tenantScope(Admitted.parse(JSON.parse(answer)).tenant_ids);
     next();
   };
   const answer: RequestHandler = async (req, res) => {
     const { query, variables, operationName } = parseBody(req.body);
     const free = take(requestOwner(req));
     try {
-      const reach = res.locals['reach'] as ReturnType<typeof reachOf>;
-      const { body, isRefused, faults } = await services.analytics.ask({
+      const scope = res.locals['scope'] as ReturnType<typeof tenantScope>;
+      const { body, isRefused, faults } = await services.analytics.run({
         query,
         variables: variables ?? {},
         operationName: operationName ?? undefined,
-        reach,
+        scope,
       });
       for (const fault of faults) services.logger.error({ request_id: req.id, error: 'graphql', cause: fault });
       const isGraphql = req.accepts(['application/json', graphqlType]) === graphqlType;
@@ -92,7 +95,7 @@ export function graphqlRouter(services: Services): Router {
   return router;
 }
 
-/** The page that tries queries: Ruru from its package, and a script of ours that gets its token. It holds no data itself. */
+/** The query editor: Ruru from its package, and our script that gets an access token. */
 function ideRouter(): Router {
   const router = Router();
   router.use((req, _res, next) => {
@@ -105,7 +108,7 @@ function ideRouter(): Router {
       directives: {
         defaultSrc: ["'none'"],
         scriptSrc: ["'self'"],
-        // The editor writes its styles as it goes.
+        // The editor adds inline styles at run time.
         styleSrc: ["'self'", "'unsafe-inline'"],
         fontSrc: ["'self'", 'data:'],
         imgSrc: ["'self'", 'data:'],
@@ -123,7 +126,7 @@ function ideRouter(): Router {
   });
   router.use(express.static(join(import.meta.dirname, 'ide')));
   router.get('/ruru/:file', async (req, res, next) => {
-    // Only where somebody opens the page: it keeps 4 MB of compressed files.
+    // Load it only when the page is opened: it keeps 4 MB of compressed files in memory.
     const { getStaticFile } = await import('ruru/static');
     const file = await getStaticFile({
       staticPath: '/',

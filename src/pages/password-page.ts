@@ -3,8 +3,8 @@ import express, { type RequestHandler, Router } from 'express';
 import helmet from 'helmet';
 import { ApiError } from '../domain/errors.ts';
 
-/** The addresses that people try first: a browser is led to the documentation, everybody else is told where it is. */
-export const entrance: RequestHandler = (req, res) => {
+/** Handles the root URLs: redirects browsers to the documentation, and tells other clients where it is. */
+export const redirectToDocs: RequestHandler = (req, res) => {
   res.vary('Accept');
   if (req.accepts(['json', 'html']) !== 'html') {
     throw new ApiError(
@@ -15,7 +15,7 @@ export const entrance: RequestHandler = (req, res) => {
   res.redirect('/api/docs/');
 };
 
-/** The page behind the links of the password e-mails, for schools without an app of their own. */
+/** The page that password emails link to, for schools without their own app. */
 export function passwordPage(): Router {
   const router = Router();
   router.use(

@@ -10,14 +10,14 @@ import { toApiError } from '../http/errors.ts';
 import { graphqlRouter } from '../pages/graphql.ts';
 import { healthRouter } from '../http/health.ts';
 import { openapiText } from '../http/openapi.ts';
-import { entrance, passwordPage } from '../pages/password-page.ts';
+import { redirectToDocs, passwordPage } from '../pages/password-page.ts';
 import { apiRouter, type Operation } from '../http/router.ts';
 import type { Services } from '../http/services.ts';
 
-const sane = /^[\w.-]{1,128}$/;
+const requestIdPattern = /^[\w.-]{1,128}$/;
 
-/** Names what is no operation. */
-const as =
+/** Sets the route pattern (for metrics) of requests that no operation handles. */
+const setPattern =
   (pattern: string): RequestHandler =>
   (req, _res, next) => {
     req.pattern = pattern;
@@ -26,17 +26,17 @@ const as =
 
 const isStream = (res: Response) => String(res.getHeader('content-type')).startsWith('text/event-stream');
 
-/** Gives a request its id and, when it is over, its log line. */
-function identify(services: Services): RequestHandler {
+/** Assigns the request id, and writes the log line when the response is finished. */
+function requestLog(services: Services): RequestHandler {
   return (req, res, next) => {
     const given = req.get('x-request-id');
-    req.id = given && sane.test(given) ? given : randomUUID();
+    req.id = given && requestIdPattern.test(given) ? given : randomUUID();
     res.set('X-Request-Id', req.id);
     const start = performance.now();
     res.on('close', () => {
       const milliseconds = performance.now() - start;
       const status = res.writableFinished ? res.statusCode : 499;
-      // A stream is meant to last.
+      // Streams stay open for hours and would distort the latency histogram.
       if (!isStream(res)) services.observeRequest?.(req.method, req.pattern ?? 'none', status, milliseconds / 1000);
       services.logger.info({
         request_id: req.id,
@@ -52,8 +52,8 @@ function identify(services: Services): RequestHandler {
   };
 }
 
-/** The one place where an error becomes an answer. */
-function answerError(services: Services): ErrorRequestHandler {
+/** Turns every thrown error into the error envelope. */
+function errorHandler(services: Services): ErrorRequestHandler {
   return (thrown: unknown, req, res, _next) => {
     const error = toApiError(thrown);
     if (error.status >= 500)
@@ -74,7 +74,7 @@ function answerError(services: Services): ErrorRequestHandler {
   };
 }
 
-/** A cause for the log: what Postgres says of a row's values stays out of it. */
+/** The cause of an error for the log, without Postgres messages that quote row values. */
 function safeCause(cause: unknown): object {
   if (!(cause instanceof Error)) return {};
   const { code, constraint, table, where } = cause as {
@@ -106,7 +106,7 @@ export function createApp(services: Services, operations: readonly Operation[]):
   app.set('etag', false);
   app.set('trust proxy', config.TRUST_PROXY);
   app.set('query parser', 'simple');
-  app.use(identify(services));
+  app.use(requestLog(services));
   app.use(
     helmet({
       contentSecurityPolicy: { directives: { defaultSrc: ["'none'"], frameAncestors: ["'none'"] }, useDefaults: false },
@@ -124,16 +124,16 @@ export function createApp(services: Services, operations: readonly Operation[]):
       }),
     );
   }
-  app.use('/api/health', as('/api/health'), healthRouter(services));
-  app.use('/api/docs', as('/api/docs'), docsRouter());
+  app.use('/api/health', setPattern('/api/health'), healthRouter(services));
+  app.use('/api/docs', setPattern('/api/docs'), docsRouter());
   const document = openapiText(resources, byName, config.PUBLIC_URL);
-  app.get('/api/openapi.json', as('/api/openapi.json'), (_req, res) => {
+  app.get('/api/openapi.json', setPattern('/api/openapi.json'), (_req, res) => {
     res.set('Content-Type', 'application/json; charset=utf-8').set('Cache-Control', 'no-cache').send(document);
   });
   app.use('/graphql', graphqlRouter(services));
-  app.use('/password', as('/password'), passwordPage());
-  app.use('/console', as('/console'), consoleRouter(services.logger));
-  app.get(['/', '/api'], as('/'), entrance);
+  app.use('/password', setPattern('/password'), passwordPage());
+  app.use('/console', setPattern('/console'), consoleRouter(services.logger));
+  app.get(['/', '/api'], setPattern('/'), redirectToDocs);
   app.use('/api', (_req, res, next) => {
     res.set('Cache-Control', 'private, no-cache');
     next();
@@ -142,6 +142,6 @@ export function createApp(services: Services, operations: readonly Operation[]):
   app.use((req, _res, next) => {
     next(new ApiError('not_found', `There is no route ${req.method} ${req.path}.`));
   });
-  app.use(answerError(services));
+  app.use(errorHandler(services));
   return app;
 }

@@ -4,7 +4,7 @@ import { z } from 'zod';
 import { email, password } from '../http/schemas.ts';
 import { browserPushHosts } from '../domain/push.ts';
 
-// The errors go on from the name of the variable: `PORT must be …`.
+// Error messages follow the name of the variable: `PORT must be …`.
 const oneOf = <const T extends string[]>(...values: T) =>
   z.enum(values, { error: `must be one of ${values.join(', ')}` });
 const flag = oneOf('true', 'false').transform((value) => value === 'true');
@@ -15,16 +15,16 @@ const count = (min: number, max: number) =>
       error: ({ input }) => `must be a whole number from ${String(min)} to ${String(max)}, not ${String(input)}`,
     })
     .transform(Number);
-const postgresUrl = z.string().regex(/^postgres(ql)?:\/\//, 'must begin with postgres://');
-const httpUrl = z.url({ protocol: /^https?$/, error: 'must be an http:// or https:// address' });
-/** What a field of the API takes. */
-const asInApi = <T>(schema: z.ZodType<T>, error: string) =>
+const postgresUrl = z.string().regex(/^postgres(ql)?:\/\//, 'must start with postgres://');
+const httpUrl = z.url({ protocol: /^https?$/, error: 'must be a URL that starts with http:// or https://' });
+/** Applies the rules of an API field. */
+const apiField = <T>(schema: z.ZodType<T>, error: string) =>
   z
     .string()
     .refine((text) => schema.safeParse(text).success, error)
     .transform((text) => schema.parse(text));
 
-/** Whether it is a key in PEM that signs by RSA. */
+/** Whether a string is a private RSA key in PEM format. */
 function isRsaKey(pem: string): boolean {
   try {
     return createPrivateKey(pem).asymmetricKeyType === 'rsa';
@@ -33,7 +33,7 @@ function isRsaKey(pem: string): boolean {
   }
 }
 
-/** The JSON of a Google service account, of which these are the parts that count. */
+/** The fields of a Google service account file that are used. */
 const ServiceAccount = z.object({
   project_id: z.string().regex(/^[\w.:-]+$/),
   client_email: z.string().min(3),
@@ -42,7 +42,7 @@ const ServiceAccount = z.object({
 });
 const serviceAccountError = 'must be the JSON of a service account, with project_id, client_email and private_key';
 
-/** The public key that belongs to a private one of VAPID; undefined where it is none. */
+/** Derives the VAPID public key from a private key. @returns undefined for an invalid key */
 function vapidPublicKey(privateKey: string): string | undefined {
   const key = createECDH('prime256v1');
   try {
@@ -82,17 +82,17 @@ const Environment = z.object({
   JWT_SECRETS: z
     .string()
     .transform((text) => text.split(',').map((secret) => secret.trim()))
-    .pipe(z.array(z.string().min(32, 'must have 32 characters or more in each secret')).min(1))
+    .pipe(z.array(z.string().min(32, 'must contain secrets of 32 or more characters each')).min(1))
     .optional(),
-  PLATFORM_ADMIN_EMAIL: asInApi(email, 'must be an e-mail address').optional(),
-  PLATFORM_ADMIN_PASSWORD: asInApi(password, 'must have 8 to 200 characters, and no control characters').optional(),
+  PLATFORM_ADMIN_EMAIL: apiField(email, 'must be an email address').optional(),
+  PLATFORM_ADMIN_PASSWORD: apiField(password, 'must have 8 to 200 characters and no control characters').optional(),
   SMTP_URL: z
     .string()
-    .regex(/^smtps?:\/\//, 'must begin with smtp:// or smtps://')
+    .regex(/^smtps?:\/\//, 'must start with smtp:// or smtps://')
     .optional(),
   EMAIL_FROM: z
     .string()
-    .min(3, 'must be an e-mail address, with a name or without')
+    .min(3, 'must be an email address, with or without a display name')
     .default('School management <no-reply@localhost>'),
   PASSWORD_PAGE_URL: httpUrl.optional(),
   APP_URL: httpUrl.optional(),
@@ -115,12 +115,12 @@ const Environment = z.object({
     .string()
     .refine(
       (key) => Buffer.from(key, 'base64url').length === 32 && vapidPublicKey(key) !== undefined,
-      'must be a private key of VAPID, 32 bytes in base64url',
+      'must be a VAPID private key: 32 bytes in base64url',
     )
     .optional(),
   VAPID_SUBJECT: z
     .string()
-    .regex(/^(mailto:\S+@\S+|https:\/\/\S+)$/, 'must begin with mailto: or https://')
+    .regex(/^(mailto:\S+@\S+|https:\/\/\S+)$/, 'must start with mailto: or https://')
     .optional(),
   WEB_PUSH_HOSTS: z
     .string()
@@ -133,7 +133,7 @@ const Environment = z.object({
             (host) =>
               /^(\*\.)?([a-z0-9-]+\.)*[a-z0-9-]*[a-z][a-z0-9-]*$/.test(host) ||
               (/^https?:\/\//.test(host) && URL.parse(host)?.origin === host),
-            'must be hosts like push.example.org or *.example.org, or origins like https://10.0.0.1:8443, separated by commas',
+            'must be comma-separated hosts (push.example.org, *.example.org) or origins (https://10.0.0.1:8443)',
           ),
       ),
     )
@@ -152,10 +152,10 @@ const Environment = z.object({
   LOG_LEVEL: oneOf('silent', 'error', 'warn', 'info', 'debug').default('info'),
 });
 
-/** The settings of one process, see `.env.example`. */
+/** The settings of one process, documented in `.env.example`. */
 export type Config = ReturnType<typeof settings>;
 
-/** Thrown for an unusable environment; `problems` has one readable line per variable at fault. */
+/** Thrown when environment variables are invalid; `problems` has one line per invalid variable. */
 export class ConfigError extends Error {
   readonly problems: string[];
   constructor(problems: string[]) {
@@ -169,15 +169,15 @@ function settings(env: z.output<typeof Environment>) {
   return {
     ...env,
     isProduction,
-    /** Signs with the first, verifies with all. Without JWT_SECRETS a development process makes one up. */
+    /** The first secret signs, all verify. Without JWT_SECRETS a development process generates one. */
     jwtSecrets: env.JWT_SECRETS ?? [randomBytes(32).toString('hex')],
     migrateOnStart: env.MIGRATE_ON_START ?? !isProduction,
   };
 }
 
 /**
- * Parses the environment, once, at the start.
- * @throws ConfigError with one line per variable that is wrong or missing
+ * Parses the environment. Called once, at startup.
+ * @throws ConfigError with one line per invalid or missing variable
  */
 export function readConfig(env: NodeJS.ProcessEnv): Config {
   const given = Object.fromEntries(Object.entries(env).filter(([, value]) => value !== ''));
@@ -187,29 +187,29 @@ export function readConfig(env: NodeJS.ProcessEnv): Config {
     : [...new Set(parsed.error.issues.map((issue) => `${String(issue.path[0])} ${issue.message}`))];
   if (given['NODE_ENV'] === 'production') {
     for (const name of ['DATABASE_URL', 'JWT_SECRETS', 'PUBLIC_URL']) {
-      if (!given[name]) problems.push(`${name} is needed in production`);
+      if (!given[name]) problems.push(`${name} is required in production`);
     }
     if (given['DEMO'] === 'true')
-      problems.push('DEMO must not be true in production: a production service never loads the demo school');
+      problems.push('DEMO must not be true in production, where the demo school is never loaded');
   }
   const { METRICS_PORT, PORT } = given;
   if (METRICS_PORT !== undefined && Number(METRICS_PORT) === Number(PORT) && Number(PORT) !== 0)
-    problems.push('METRICS_PORT must be another port than PORT');
+    problems.push('METRICS_PORT must differ from PORT');
   if (Boolean(given['PLATFORM_ADMIN_EMAIL']) !== Boolean(given['PLATFORM_ADMIN_PASSWORD'])) {
-    problems.push('PLATFORM_ADMIN_EMAIL goes together with PLATFORM_ADMIN_PASSWORD');
+    problems.push('PLATFORM_ADMIN_EMAIL and PLATFORM_ADMIN_PASSWORD must be set together');
   }
   const vapid = ['VAPID_PUBLIC_KEY', 'VAPID_PRIVATE_KEY', 'VAPID_SUBJECT'];
   if (new Set(vapid.map((name) => given[name] === undefined)).size > 1)
-    problems.push(`${vapid.join(', ')} go together`);
+    problems.push('VAPID_PUBLIC_KEY, VAPID_PRIVATE_KEY and VAPID_SUBJECT must be set together');
   else if (
     parsed.success &&
     parsed.data.VAPID_PRIVATE_KEY &&
     vapidPublicKey(parsed.data.VAPID_PRIVATE_KEY) !== parsed.data.VAPID_PUBLIC_KEY
   ) {
-    problems.push('VAPID_PUBLIC_KEY does not belong to VAPID_PRIVATE_KEY');
+    problems.push('VAPID_PUBLIC_KEY does not match VAPID_PRIVATE_KEY');
   }
   if (given['NODE_ENV'] === 'production' && parsed.data?.WEB_PUSH_HOSTS.some((host) => host.startsWith('http:'))) {
-    problems.push('WEB_PUSH_HOSTS must not name http:// origins in production');
+    problems.push('WEB_PUSH_HOSTS must not contain http:// origins in production');
   }
   if (!parsed.success || problems.length > 0) throw new ConfigError(problems);
   return settings(parsed.data);

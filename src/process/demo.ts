@@ -5,7 +5,7 @@ import { type GenerationRun, slotsOf } from '../timetable/school.ts';
 import { sqlFile } from '../database/install.ts';
 import { createOperator } from '../database/operator.ts';
 
-/** Who can log in to the demo. */
+/** The logins of the demo school. */
 export const demo = {
   subdomain: 'demo',
   password: 'demo-password',
@@ -15,7 +15,7 @@ export const demo = {
   operator: 'operator@demo.example',
 } as const;
 
-/** Loads the demo school and its operator into a database without schools. @returns whether it did */
+/** Loads the demo school and its operator unless the database has a school. @returns whether it was loaded */
 export async function loadDemo(client: pg.Client, passwords: Passwords): Promise<boolean> {
   const { rows } = await client.query<{ empty: boolean }>('select not exists (select from platform.tenant) as empty');
   if (!rows[0]?.empty) return false;
@@ -42,7 +42,7 @@ export async function loadDemo(client: pg.Client, passwords: Passwords): Promise
   }
 }
 
-/** Gives the school that this transaction is in a timetable, as the API does; half a second. */
+/** Generates a timetable for the school of this transaction, through the API's functions. Takes about half a second. */
 async function generateTimetable(client: pg.Client): Promise<void> {
   const call = async <Answer>(operation: string, params: object) =>
     (await client.query<{ answer: Answer }>(`select api.${operation}($1) as answer`, [JSON.stringify(params)])).rows[0]
@@ -51,7 +51,7 @@ async function generateTimetable(client: pg.Client): Promise<void> {
   const begun = await call<GenerationRun>('timetable_generate', {});
   if (!begun) return;
   const found = await generateInThread(begun.problem, { effort: 1 });
-  if (found.status === 'infeasible') throw new Error('The demo school can not have a timetable.');
+  if (found.status === 'infeasible') throw new Error('No timetable is possible for the demo school.');
   const { run, digest, academic_year_id, class_ids } = begun;
   await call('timetable_generate_save', {
     run,

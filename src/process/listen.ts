@@ -2,10 +2,10 @@ import type { Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 
 /**
- * Listens on the first of some ports that is free.
- * @param setting  the variable that chooses the port
- * @returns the address as a client writes it
- * @throws when all are taken
+ * Listens on the first free port of a list.
+ * @param setting  the environment variable that sets the port, for the error message
+ * @returns the base URL for clients
+ * @throws when all ports are in use
  */
 export async function listen(server: Server, host: string, ports: readonly number[], setting: string): Promise<string> {
   for (const port of ports) {
@@ -23,5 +23,5 @@ export async function listen(server: Server, host: string, ports: readonly numbe
       if (code !== 'EADDRINUSE') throw error;
     }
   }
-  throw new Error(`Port ${String(ports[0])} is in use. Set ${setting} to another one.`);
+  throw new Error(`Port ${String(ports[0])} is in use. Set ${setting} to another port.`);
 }

@@ -6,16 +6,16 @@ import packageJson from '../../package.json' with { type: 'json' };
 import { type Facts, type Queue, readQueueWithin } from '../database/queue.ts';
 import { listen } from './listen.ts';
 
-/** What one process tells Prometheus, on a port of its own. */
+/** The Prometheus metrics of one process, served on a separate port. */
 export interface Metrics {
-  /** Of the page itself. */
+  /** The URL of the metrics. */
   url: string;
-  /** A request was answered. `route` is a pattern, never a path: a path names records, and there is no end of them. */
+  /** Records a finished request. `route` is the route pattern: paths with ids would create unlimited series. */
   observeRequest: (method: string, route: string, status: number, seconds: number) => void;
-  /** Tells of a pool of connections whenever it is asked. */
+  /** Reports the connections of a pool at each scrape. */
   watchPool(name: 'api' | 'worker', pool: pg.Pool): void;
   watchStreams(count: () => number): void;
-  /** Tells how long the jobs of this process took. */
+  /** Records the duration of the jobs of this process. */
   watchJobs(events: WorkerEvents): void;
   close(): Promise<void>;
 }
@@ -23,78 +23,93 @@ export interface Metrics {
 export interface MetricsOptions {
   host: string;
   port: number;
-  /** Its own connections, so that it answers when the others are all in use. */
+  /** A separate pool, so that metrics are available while all other connections are in use. */
   pool: pg.Pool;
   logger: Logger;
 }
 
-/** Milliseconds that a scrape waits for the database; Prometheus itself gives up after 10 s. */
-const patience = 2_000;
+/** How long a scrape waits for the database. Prometheus gives up after 10 s. */
+const databaseTimeoutMs = 2_000;
 
-/** Seconds. A get takes some milliseconds; statements of the API end after 15 s. */
+/** Seconds. A read takes a few milliseconds; the statement timeout of the API is 15 s. */
 const requestBuckets = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 15];
 const jobBuckets = [0.01, 0.05, 0.25, 1, 5, 30, 120, 600];
 
-/** Whatever else a client may call a method would be another series. */
-const methods = new Set(['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS']);
+/** Other methods are counted as `other`: clients could create unlimited series. */
+const knownMethods = new Set(['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS']);
 
 const states = ['ready', 'waiting', 'running', 'failed'] as const;
 
-/**
- * Serves /metrics.
- * @throws when the port is taken
- */
-export async function openMetrics({ host, port, pool, logger }: MetricsOptions): Promise<Metrics> {
-  // Only where it is wanted: it is memory that others need not have.
-  const { default: prom } = await import('prom-client');
-  const register = new prom.Registry();
-  const registers = [register];
-  prom.collectDefaultMetrics({ register });
-  new prom.Gauge({
-    name: 'school_build_info',
-    help: 'Always 1; the label has the version of the service.',
-    labelNames: ['version'],
-    registers,
-  }).set({ version: packageJson.version }, 1);
-  const requests = new prom.Histogram({
-    name: 'http_request_duration_seconds',
-    help: 'Requests by the pattern of their route. 499 is a client that left. Streams are in school_streams_open.',
-    ...{ labelNames: ['method', 'route', 'status'] as const, buckets: requestBuckets, registers },
-  });
-  const jobsDone = new prom.Histogram({
-    name: 'school_job_duration_seconds',
-    help: 'Jobs that this process has run: outcome done, error (to be tried again) or failed (for good).',
-    ...{ labelNames: ['task', 'outcome'] as const, buckets: jobBuckets, registers },
-  });
-  const up = new prom.Gauge({
+type Prometheus = typeof import('prom-client');
+type Registry = InstanceType<Prometheus['Registry']>;
+
+/** The histograms of requests and jobs. */
+function createHistograms(prom: Prometheus, registers: Registry[]) {
+  return {
+    requests: new prom.Histogram({
+      name: 'http_request_duration_seconds',
+      help: 'Requests by route pattern. Status 499: the client disconnected. Streams are in school_streams_open.',
+      ...{ labelNames: ['method', 'route', 'status'] as const, buckets: requestBuckets, registers },
+    }),
+    finishedJobs: new prom.Histogram({
+      name: 'school_job_duration_seconds',
+      help: 'Jobs run by this process. Outcome: done, error (will be retried) or failed (no attempts left).',
+      ...{ labelNames: ['task', 'outcome'] as const, buckets: jobBuckets, registers },
+    }),
+  };
+}
+
+/** The gauges of what the database reports. @returns a function that sets them; without a queue the database is down */
+function createQueueGauges(prom: Prometheus, registers: Registry[]): (queue: Queue | undefined, facts?: Facts) => void {
+  const databaseUp = new prom.Gauge({
     name: 'school_database_up',
-    help: 'Whether the database answered this scrape in time.',
+    help: 'Whether the database responded to this scrape in time.',
     registers,
   });
-  const worker = new prom.Gauge({
+  const workerAlive = new prom.Gauge({
     name: 'school_worker_alive',
-    help: 'Whether some worker is alive, in any process.',
+    help: 'Whether a worker is alive in any process.',
     registers,
   });
   const jobs = new prom.Gauge({
     name: 'school_jobs',
-    help: 'Jobs in the queue; the same from every process. waiting: for their time, also to be tried again; failed: for good.',
+    help: 'Jobs in the queue (same in every process). waiting: scheduled or to be retried. failed: no attempts left.',
     ...{ labelNames: ['task', 'state'] as const, registers },
   });
-  const oldest = new prom.Gauge({
+  const oldestReady = new prom.Gauge({
     name: 'school_job_oldest_ready_seconds',
-    help: 'How long the oldest job that is ready has been so; 0 without one.',
+    help: 'Seconds since the oldest ready job became ready; 0 without one.',
     ...{ labelNames: ['task'] as const, registers },
   });
   const factsAge = new prom.Gauge({
     name: 'school_analytics_oldest_seconds',
-    help: 'How long ago the facts of the school with the oldest were found or made right; the same from every process.',
+    help: 'Seconds since the facts of the least recently refreshed school were refreshed, the same from every process.',
     registers,
   });
+  return (queue, facts) => {
+    databaseUp.set(queue ? 1 : 0);
+    // Drop the values of the previous scrape.
+    for (const gauge of [jobs, oldestReady, workerAlive]) gauge.reset();
+    if (!queue) {
+      workerAlive.remove();
+      factsAge.remove();
+      return;
+    }
+    factsAge.set(facts?.oldest_seconds ?? 0);
+    workerAlive.set(queue.worker ? 1 : 0);
+    for (const each of queue.tasks) {
+      for (const state of states) jobs.set({ task: each.task, state }, each[state]);
+      oldestReady.set({ task: each.task }, each.oldest_ready_seconds ?? 0);
+    }
+  };
+}
+
+/** The gauges of the connection pools. @returns the pools to report, to which more can be added */
+function createPoolGauges(prom: Prometheus, registers: Registry[]): Map<string, pg.Pool> {
   const pools = new Map<string, pg.Pool>();
   new prom.Gauge({
     name: 'school_database_connections',
-    help: 'Connections of a pool: busy or idle.',
+    help: 'Connections of a pool by state: busy or idle.',
     ...{ labelNames: ['pool', 'state'] as const, registers },
     collect() {
       for (const [name, { idleCount, totalCount }] of pools) {
@@ -105,7 +120,7 @@ export async function openMetrics({ host, port, pool, logger }: MetricsOptions):
   });
   new prom.Gauge({
     name: 'school_database_connections_max',
-    help: 'How many connections a pool may have.',
+    help: 'Maximum number of connections of a pool.',
     ...{ labelNames: ['pool'] as const, registers },
     collect() {
       for (const [name, { options }] of pools) this.set({ pool: name }, options.max);
@@ -113,75 +128,87 @@ export async function openMetrics({ host, port, pool, logger }: MetricsOptions):
   });
   new prom.Gauge({
     name: 'school_database_waiting',
-    help: 'Who waits for a connection of a pool.',
+    help: 'Requests and jobs that wait for a connection of a pool.',
     ...{ labelNames: ['pool'] as const, registers },
     collect() {
       for (const [name, { waitingCount }] of pools) this.set({ pool: name }, waitingCount);
     },
   });
+  return pools;
+}
 
-  function tellQueue(queue: Queue | undefined, facts?: Facts): void {
-    up.set(queue ? 1 : 0);
-    // What was read before is no answer to what is now.
-    for (const gauge of [jobs, oldest, worker]) gauge.reset();
-    if (!queue) {
-      worker.remove();
-      factsAge.remove();
-      return;
-    }
-    factsAge.set(facts?.oldest_seconds ?? 0);
-    worker.set(queue.worker ? 1 : 0);
-    for (const each of queue.tasks) {
-      for (const state of states) jobs.set({ task: each.task, state }, each[state]);
-      oldest.set({ task: each.task }, each.oldest_ready_seconds ?? 0);
-    }
-  }
-
+/** Reads the queue into the gauges. Concurrent scrapes share one query; a failure is logged once, until it succeeds. */
+function queueReader(pool: pg.Pool, logger: Logger, setGauges: ReturnType<typeof createQueueGauges>) {
   let reading: Promise<void> | undefined;
   let wasUp = true;
-  /** Asks the database once, for however many ask us. */
-  const readQueue = () =>
-    (reading ??= readQueueWithin(pool, patience)
-      .then(
-        ({ queue, facts }) => {
-          tellQueue(queue, facts);
-          wasUp = true;
-        },
-        (error: unknown) => {
-          tellQueue(undefined);
-          if (wasUp)
-            logger.warn(
-              { cause: error instanceof Error ? error.message : String(error) },
-              'The queue could not be read for /metrics.',
-            );
-          wasUp = false;
-        },
-      )
-      .finally(() => (reading = undefined)));
+  return {
+    read: () =>
+      (reading ??= readQueueWithin(pool, databaseTimeoutMs)
+        .then(
+          ({ queue, facts }) => {
+            setGauges(queue, facts);
+            wasUp = true;
+          },
+          (error: unknown) => {
+            setGauges(undefined);
+            if (wasUp) logger.warn({ cause: messageOf(error) }, 'The queue could not be read for /metrics.');
+            wasUp = false;
+          },
+        )
+        .finally(() => (reading = undefined))),
+    /** Waits for the query in progress. */
+    async finish() {
+      await reading;
+    },
+  };
+}
 
-  const server = createServer((req, res) => {
+const messageOf = (error: unknown) => (error instanceof Error ? error.message : String(error));
+
+/** The HTTP server of /metrics. */
+function metricsServer(collect: () => Promise<string>, contentType: string, logger: Logger) {
+  return createServer((req, res) => {
     const answer = (status: number, headers: Record<string, string>, body: string) => {
       res.writeHead(status, { 'Content-Type': 'text/plain; charset=utf-8', 'Cache-Control': 'no-store', ...headers });
       res.end(req.method === 'HEAD' ? undefined : body);
     };
     if (req.url?.split('?')[0] !== '/metrics') answer(404, {}, 'Metrics are at /metrics.\n');
     else if (req.method !== 'GET' && req.method !== 'HEAD')
-      answer(405, { Allow: 'GET, HEAD' }, 'This path takes GET, HEAD.\n');
+      answer(405, { Allow: 'GET, HEAD' }, 'This path supports GET and HEAD.\n');
     else {
-      readQueue()
-        .then(() => register.metrics())
-        .then(
-          (body) => answer(200, { 'Content-Type': register.contentType }, body),
-          (error: unknown) => {
-            logger.error(
-              { cause: error instanceof Error ? error.message : String(error) },
-              'Metrics could not be told.',
-            );
-            answer(500, {}, 'Metrics could not be told; the log says why.\n');
-          },
-        );
+      collect().then(
+        (body) => answer(200, { 'Content-Type': contentType }, body),
+        (error: unknown) => {
+          logger.error({ cause: messageOf(error) }, 'The metrics could not be collected.');
+          answer(500, {}, 'The metrics could not be collected. See the log.\n');
+        },
+      );
     }
   });
+}
+
+/**
+ * Serves /metrics.
+ * @throws when the port is in use
+ */
+export async function openMetrics({ host, port, pool, logger }: MetricsOptions): Promise<Metrics> {
+  // Imported here to save memory in processes without metrics.
+  const { default: prom } = await import('prom-client');
+  const register = new prom.Registry();
+  const registers = [register];
+  prom.collectDefaultMetrics({ register });
+  new prom.Gauge({
+    name: 'school_build_info',
+    help: 'Always 1; the label is the version of the service.',
+    labelNames: ['version'],
+    registers,
+  }).set({ version: packageJson.version }, 1);
+  const { requests, finishedJobs } = createHistograms(prom, registers);
+  const queue = queueReader(pool, logger, createQueueGauges(prom, registers));
+  const pools = createPoolGauges(prom, registers);
+
+  const collect = () => queue.read().then(() => register.metrics());
+  const server = metricsServer(collect, register.contentType, logger);
   const url = await listen(server, host, [port], 'METRICS_PORT').catch(async (error: unknown) => {
     await pool.end();
     throw error;
@@ -189,13 +216,13 @@ export async function openMetrics({ host, port, pool, logger }: MetricsOptions):
   return {
     url: `${url}/metrics`,
     observeRequest(method, route, status, seconds) {
-      requests.observe({ method: methods.has(method) ? method : 'other', route, status }, seconds);
+      requests.observe({ method: knownMethods.has(method) ? method : 'other', route, status }, seconds);
     },
     watchPool: (name, watched) => void pools.set(name, watched),
     watchStreams(count) {
       new prom.Gauge({
         name: 'school_streams_open',
-        help: 'Streams of notifications that are open in this process.',
+        help: 'Open notification streams of this process.',
         registers,
         collect() {
           this.set(count());
@@ -203,22 +230,20 @@ export async function openMetrics({ host, port, pool, logger }: MetricsOptions):
       });
     },
     watchJobs(events) {
-      const begun = new Map<string, number>();
-      events.on('job:start', ({ job }) => void begun.set(job.id, performance.now()));
+      const startTimes = new Map<string, number>();
+      events.on('job:start', ({ job }) => void startTimes.set(job.id, performance.now()));
       events.on('job:complete', ({ job, error }) => {
         const outcome = error ? (job.attempts >= job.max_attempts ? 'failed' : 'error') : 'done';
-        jobsDone.observe(
-          { task: job.task_identifier, outcome },
-          (performance.now() - (begun.get(job.id) ?? performance.now())) / 1000,
-        );
-        begun.delete(job.id);
+        const start = startTimes.get(job.id) ?? performance.now();
+        finishedJobs.observe({ task: job.task_identifier, outcome }, (performance.now() - start) / 1000);
+        startTimes.delete(job.id);
       });
     },
     async close() {
       const closed = new Promise((done) => server.close(done));
       server.closeAllConnections();
       await closed;
-      await reading;
+      await queue.finish();
       await pool.end();
     },
   };

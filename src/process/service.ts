@@ -25,11 +25,11 @@ export type Part = 'api' | 'worker';
 
 /** A running service. */
 export interface Service {
-  /** Where the API listens; undefined for a worker alone. */
+  /** The base URL of the API; undefined when only the worker runs. */
   url: string | undefined;
-  /** The page of metrics; undefined where none is wanted. */
+  /** The URL of the metrics; undefined when they are off. */
   metricsUrl: string | undefined;
-  /** Finishes what is under way, then stops. */
+  /** Finishes requests and jobs in progress, then stops. */
   close(): Promise<void>;
 }
 
@@ -72,16 +72,16 @@ async function startApi(
   });
   metrics?.watchPool('api', pool);
   metrics?.watchStreams(() => streams.count());
-  // Longer than proxies and clients keep an idle connection, so that it is not cut under a request that is on its way.
+  // Longer than proxies and clients keep idle connections, so that the server does not close one that is about to be
+  // used.
   const server = createServer({ keepAliveTimeout: 65_000 });
   try {
-    // A request that comes before all is ready gets its answer too.
+    // Until the app is ready, requests get 503.
     let handle: (req: IncomingMessage, res: ServerResponse) => void = (_req, res) => {
       res.writeHead(503, { 'Retry-After': '1', 'Content-Type': 'application/json' });
       res.end(JSON.stringify({ success: false, error: 'unavailable', message: 'The service is starting.' }));
     };
     server.on('request', (req, res) => handle(req, res));
-    // Without a wish the first free one from 3000 on.
     const url = await listen(
       server,
       config.HOST,
@@ -107,13 +107,13 @@ async function startApi(
     return {
       url,
       async close() {
-        // These would never be finished.
+        // Streams never finish by themselves.
         await streams.close();
         const closed = new Promise((done) => server.close(done));
         server.closeIdleConnections();
-        const hurry = setTimeout(() => server.closeAllConnections(), 10_000);
+        const forceClose = setTimeout(() => server.closeAllConnections(), 10_000);
         await closed;
-        clearTimeout(hurry);
+        clearTimeout(forceClose);
         await analytics.close();
         await pool.end();
       },
@@ -125,7 +125,7 @@ async function startApi(
   }
 }
 
-/** The page of metrics, where one is wanted. It counts as one of the parts that this process runs. */
+/** Serves metrics when METRICS_PORT is set, with a database role of one of the parts that this process runs. */
 async function startMetrics(
   config: Config,
   ownerUrl: string,
@@ -139,15 +139,15 @@ async function startMetrics(
   return openMetrics({ host: config.METRICS_HOST, port: config.METRICS_PORT, pool, logger });
 }
 
-/** The worker, with its own connections. */
-async function startJobs(
+/** Starts the worker with its own connection pool. */
+async function startJobWorker(
   config: Config,
   ownerUrl: string,
   publicUrl: string,
   logger: Logger,
   metrics: Metrics | undefined,
 ): Promise<Worker> {
-  // Memory that an API alone need not have.
+  // Imported here to save memory in processes that run only the API.
   const [{ emailSender }, { push }, { startWorker }] = await Promise.all([
     import('../../workers/email.ts'),
     import('../../workers/push.ts'),
@@ -161,12 +161,12 @@ async function startJobs(
   });
   const links = { publicUrl, passwordPageUrl: config.PASSWORD_PAGE_URL, appUrl: config.APP_URL };
   const retention = { exports: exportsFolder(config), days: config.TENANT_RETENTION_DAYS };
-  const devices = push(config);
+  const pushSender = push(config);
   const events: WorkerEvents = new EventEmitter();
   metrics?.watchPool('worker', pool);
   metrics?.watchJobs(events);
   const worker = await startWorker(
-    { pool, sendEmail, push: devices, logger, links, retention },
+    { pool, sendEmail, push: pushSender, logger, links, retention },
     config.WORKER_CONCURRENCY,
     { events },
   );
@@ -174,15 +174,15 @@ async function startJobs(
     isAlive: () => worker.isAlive(),
     async stop() {
       await worker.stop();
-      devices.close();
+      pushSender.close();
       await pool.end();
     },
   };
 }
 
 /**
- * Starts the API, the worker, or both, on a migrated database.
- * @param ownerUrl  the address that the restricted roles connect to, unless the configuration gives them their own
+ * Starts the API, the worker, or both on a migrated database.
+ * @param ownerUrl  the database URL for the restricted roles, unless the settings have separate URLs for them
  */
 export async function startService(
   config: Config,
@@ -190,8 +190,8 @@ export async function startService(
   parts: readonly Part[] = ['api', 'worker'],
   hashing: Passwords = passwords(),
 ): Promise<Service> {
-  // Lines are written some at a time: one system call each would cost a third of a request.
-  const lines = pino.destination({ dest: 1, sync: false, minLength: 4096, periodicFlush: 500 });
+  // Buffered: one system call per line would cost as much as a third of a request.
+  const logStream = pino.destination({ dest: 1, sync: false, minLength: 4096, periodicFlush: 500 });
   const logger = pino(
     {
       level: config.LOG_LEVEL,
@@ -199,31 +199,31 @@ export async function startService(
       timestamp: pino.stdTimeFunctions.isoTime,
       formatters: { level: (level) => ({ level }) },
     },
-    lines,
+    logStream,
   );
   let publicUrl = config.PUBLIC_URL ?? `http://${config.HOST}:${String(config.PORT ?? 3000)}`;
-  const started: (() => Promise<void>)[] = [];
+  const stopParts: (() => Promise<void>)[] = [];
+  let metrics: Metrics | undefined;
   const close = async () => {
-    await Promise.all(started.splice(1).map((stop) => stop()));
-    // Last, so that the end can be watched.
-    await started[0]?.();
-    lines.flushSync();
+    await Promise.all(stopParts.splice(0).map((stop) => stop()));
+    // Metrics stop last, so that the shutdown can be observed.
+    await metrics?.close();
+    logStream.flushSync();
   };
   try {
-    const metrics = await startMetrics(config, ownerUrl, parts, logger);
-    started.push(() => metrics?.close() ?? Promise.resolve());
+    metrics = await startMetrics(config, ownerUrl, parts, logger);
     let url: string | undefined;
     if (parts.includes('api')) {
-      const onListen = (found: string) => {
-        publicUrl = config.PUBLIC_URL ?? found;
+      const onListen = (listeningUrl: string) => {
+        publicUrl = config.PUBLIC_URL ?? listeningUrl;
       };
       const api = await startApi(config, ownerUrl, logger, hashing, onListen, metrics);
-      started.push(() => api.close());
+      stopParts.push(() => api.close());
       url = api.url;
     }
     if (parts.includes('worker')) {
-      const worker = await startJobs(config, ownerUrl, publicUrl, logger, metrics);
-      started.push(() => worker.stop());
+      const worker = await startJobWorker(config, ownerUrl, publicUrl, logger, metrics);
+      stopParts.push(() => worker.stop());
     }
     return { url, metricsUrl: metrics?.url, close };
   } catch (error) {

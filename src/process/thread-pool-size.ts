@@ -1,5 +1,5 @@
 import { availableParallelism } from 'node:os';
 
-// Imported first by main.ts: libuv reads this once, before its first thread. A thread that hashes passwords keeps its 19 MB,
-// and more threads than processors hash no faster.
+// Must be the first import of main.ts: libuv reads the variable once, when it starts its first thread. A thread that
+// has hashed a password keeps 19 MB, and more threads than processors hash no faster.
 process.env['UV_THREADPOOL_SIZE'] ??= String(Math.max(2, availableParallelism()));

@@ -9,9 +9,10 @@ import {
 import { xorshift } from './random.ts';
 
 /**
- * Simulated annealing over Kempe chains. A step takes two slots and a chain of classes and teachers that meet in them alternately, and lets all lessons along
- * it change from one slot to the other: nobody is ever in two lessons. Within a chain everybody keeps a lesson in both slots, so that nothing but the spread
- * changes there; the gaps and the rules change at its two ends only, and most steps are refused at the first end, before the chain is walked.
+ * Simulated annealing over Kempe chains. A step swaps two slots along a chain of classes and teachers that alternate
+ * between them, so no class or teacher is ever double-booked. Inside a chain everybody keeps a lesson in both slots,
+ * so only the spread changes there. Gaps and broken rules change only at the two ends, and most steps are rejected at
+ * the first end, before the chain is walked.
  */
 export interface Weights {
   hard: number;
@@ -23,26 +24,26 @@ export interface Weights {
 
 interface Phase {
   weights: Weights;
-  /** Units of work; one is about a slot that a chain passes. */
+  /** Units of work; one unit is about one step along a chain. */
   work: number;
-  /** Whether lessons may go to the waiting day and back. */
+  /** Whether lessons may move to the waiting day and back. */
   mayWait: boolean;
-  /** Ends the phase early when nothing better is possible. */
+  /** Ends the phase early when no improvement is possible. */
   isDone: (totals: Totals) => boolean;
 }
 
 interface Annealer {
   totals: Totals;
-  /** The best totals since `start`, and the board that had them. */
+  /** The best totals so far, and their board. */
   best: Totals;
   bestClassAt: Int32Array;
   /** Units of work done so far. */
   readonly work: number;
-  /** @returns false when `isLate` ended it. */
+  /** @returns false when `isLate` stopped it */
   run: (phase: Phase) => boolean;
 }
 
-/** Lexicographic: which is the better board. */
+/** Compares boards lexicographically. */
 function isBetter(a: Totals, b: Totals): boolean {
   if (a.hard + a.waiting !== b.hard + b.waiting) return a.hard + a.waiting < b.hard + b.waiting;
   if (a.spread !== b.spread) return a.spread < b.spread;
@@ -50,7 +51,7 @@ function isBetter(a: Totals, b: Totals): boolean {
   return a.teacherGaps < b.teacherGaps;
 }
 
-/** Temperatures at the beginning and at the end of a phase, in units of the weights. */
+/** Temperatures at the start and the end of a phase, in units of the weights. */
 const hot = 1;
 const cold = 0.1;
 
@@ -78,7 +79,7 @@ export function annealer(model: Model, board: Board, seed: number, isLate: () =>
   const best: Totals = { ...totals };
   const bestClassAt = Int32Array.from(classAt);
 
-  // What the step at hand would change.
+  // Changes of the totals by the current step.
   let dHard = 0;
   let dWaiting = 0;
   let dSpread = 0;
@@ -87,7 +88,7 @@ export function annealer(model: Model, board: Board, seed: number, isLate: () =>
   const chain = new Int32Array(classes * 2 + 2);
   let links = 0;
 
-  /** What changes when the mask of a class on a day becomes `mask`. */
+  /** Adds the changes when the mask of a class on a day becomes `mask`. */
   const changeClass = (who: number, day: number, mask: number) => {
     const at = who * allDays + day;
     if (day === days) {
@@ -128,7 +129,8 @@ export function annealer(model: Model, board: Board, seed: number, isLate: () =>
   };
 
   /**
-   * Walks from a class whose lesson `first` goes from `from` to `to`, and adds up what changes. `start` is the class to which a cycle comes back, or -1.
+   * Walks the chain from a class whose lesson `first` moves from `from` to `to`, and adds up the changes. `start` is
+   * the class that closes a cycle, or -1.
    * @returns the teacher or class (as -2 - class) at the other end, -1 for a cycle
    */
   const walk = (first: number, from: number, to: number, start: number): number => {
@@ -205,19 +207,19 @@ export function annealer(model: Model, board: Board, seed: number, isLate: () =>
       setClassDay(who, b, classMask[base + b]! ^ bitOf[two]!);
     }
   };
-  /** Lets the chain at hand change its two slots. */
+  /** Swaps the two slots along the current chain. */
   const apply = (one: number, two: number, end: number, otherEnd: number) => {
     for (let link = 0; link < links; link++) {
       const base = chain[link]! * slots;
       const first = classAt[base + one]!;
       const second = classAt[base + two]!;
-      // All teachers of the chain first leave both slots ...
+      // First clear both slots of all teachers in the chain.
       if (first >= 0) teacherAt[teacherOf[first]! * slots + one] = -1;
       if (second >= 0) teacherAt[teacherOf[second]! * slots + two] = -1;
       flipClass(chain[link]!, one, two);
     }
     for (let link = 0; link < links; link++) {
-      // ... and then come to their new ones.
+      // Then set the new slots.
       const base = chain[link]! * slots;
       const first = classAt[base + one]!;
       const second = classAt[base + two]!;
@@ -237,7 +239,7 @@ export function annealer(model: Model, board: Board, seed: number, isLate: () =>
     const { hard, waiting, spread, classGaps, teacherGaps } = weights;
     const begin = work;
     const cooling = Math.log(cold / hot);
-    // What the other end may make good of a loss at the first.
+    // The most that the other end can gain to offset a loss at the first.
     const slack = Math.max(hard, mayWait ? waiting : 0) + 2 * teacherGaps;
     let temperature = hot;
     let nextLook = work;
@@ -253,7 +255,7 @@ export function annealer(model: Model, board: Board, seed: number, isLate: () =>
       rng = xorshift(rng);
       const q = rng >>> 0;
       const threshold = temperature * exponents[(q >>> 19) & 8191]!;
-      // Two slots, half of the time of one day.
+      // Two random slots, in half of the steps on the same day.
       const p1 = (((r & 0xffff) * length) >>> 16) | 0;
       const p2 = (((q & 0xffff) * length) >>> 16) | 0;
       const d1 = ((r >>> 16) * days) >>> 16;
@@ -271,7 +273,7 @@ export function annealer(model: Model, board: Board, seed: number, isLate: () =>
       let end = -1;
       let otherEnd = -1;
       if ((w & 14) !== 0) {
-        // From a teacher, who teaches in one of the slots and is free in the other.
+        // Start at a teacher who teaches in one of the slots and is free in the other.
         const teacher = working[((w >>> 16) * working.length) >>> 16]!;
         const base = teacher * slots;
         let kind = teacherAt[base + one]!;
@@ -296,8 +298,7 @@ export function annealer(model: Model, board: Board, seed: number, isLate: () =>
         const other = classAt[base + two]!;
         if (kind >= 0 && other >= 0) {
           if (kind === other) continue;
-          // Somewhere within a chain: only a cycle has no end from which it could be begun.
-          // The lesson that goes from `one` to `two` meets, with its class, the one that goes back; the walk goes on with that one's teacher.
+          // Inside a chain, which is useful only for cycles: other chains are started from an end.
           otherEnd = walk(kind, one, two, who);
           if (otherEnd !== -1) {
             work += links;
@@ -313,7 +314,7 @@ export function annealer(model: Model, board: Board, seed: number, isLate: () =>
           }
           endClass(who, one, two);
           if (hard * dHard + waiting * dWaiting + classGaps * dClass > threshold + slack + classGaps) continue;
-          // Its lesson goes from `one` to `two`, where the class is free: the chain goes on with its teacher, and begins at what that one has in `two`.
+          // The lesson moves to `two`, where the class is free. The chain continues with the teacher's lesson in `two`.
           end = -2 - who;
           const teacher = teacherOf[kind]!;
           if (dayOf[one] !== dayOf[two]) {

@@ -1,21 +1,21 @@
 import { bits, classGaps, lessonsAgainstRules, type Model, teacherGaps } from './model.ts';
 
 /**
- * Who has which lesson when. No class and no teacher is ever there twice: a board is changed by chains only (see anneal.ts), which keep that. What else is
- * wrong, is counted. The last day is the one in which lessons wait.
+ * An assignment of lessons to slots. No class or teacher is ever double-booked, because boards change only along chains
+ * (see anneal.ts). Other violations are counted. The last day holds waiting lessons.
  */
 export interface Board {
   /** By class and slot, and by teacher and slot: the kind of lesson, or -1. */
   classAt: Int32Array;
   teacherAt: Int32Array;
-  /** By class and day, by teacher and day: the periods with a lesson, and what is wrong with them. */
+  /** By class and day, by teacher and day: a mask of the periods with lessons, broken rules and gaps. */
   classMask: Int32Array;
   teacherMask: Int32Array;
   classHard: Int32Array;
   classGap: Int32Array;
   teacherHard: Int32Array;
   teacherGap: Int32Array;
-  /** By kind of lesson and day: how many are there, less how many should be at most. */
+  /** By kind of lesson and day: the number of lessons minus the wished maximum. */
   above: Int32Array;
   totals: Totals;
 }
@@ -23,17 +23,17 @@ export interface Board {
 export interface Totals {
   /** Lessons that break a rule. */
   hard: number;
-  /** Lessons that wait. */
+  /** Lessons without a slot. */
   waiting: number;
   spread: number;
   classGaps: number;
   teacherGaps: number;
 }
 
-/** Small enough never to be above anything. */
+/** So small that adding lessons never makes it positive. */
 const never = -1_000_000;
 
-/** Counts all that is wrong on a board, from its `classAt`. */
+/** Computes a board and its totals from `classAt`. */
 export function countBoard(model: Model, classAt: Int32Array): Board {
   const { days, length } = model;
   const slots = (days + 1) * length;
@@ -96,8 +96,9 @@ export function countBoard(model: Model, classAt: Int32Array): Board {
 }
 
 /**
- * A first board: a colouring of the edges between classes and teachers, which exists whenever nobody has more lessons than there are slots (Kőnig). Each
- * lesson goes where both are free, if possible where all rules hold and early in the day; where there is no such slot, a chain of lessons makes one.
+ * The initial board: an edge coloring of the graph of classes and teachers, which exists if nobody has more lessons
+ * than slots (Kőnig). Each lesson gets a slot where both are free, preferably early and without broken rules. Without
+ * such a slot, a chain of lessons is swapped to free one.
  */
 export function firstBoard(model: Model, random: () => number): Int32Array {
   const { days, length } = model;
@@ -144,7 +145,7 @@ export function firstBoard(model: Model, random: () => number): Int32Array {
       }
     }
     if (best < 0) {
-      // The teacher becomes free when the class is: the lessons along the chain change their places between the two slots.
+      // Swap the two slots along a chain, so that the teacher is free in the slot in which the class is.
       const from = classFree;
       const to = teacherFree;
       let moved = teacherAt[teacher * slots + from]!;
@@ -157,7 +158,7 @@ export function firstBoard(model: Model, random: () => number): Int32Array {
         if (met < 0) break;
         const itsTeacher = model.teacherOf[met]!;
         const next = teacherAt[itsTeacher * slots + from]!;
-        // `met` leaves `to`, where its teacher keeps nothing, for `from`.
+        // Move `met` from `to` to `from`.
         classAt[inClass * slots + from] = met;
         if (teacherAt[itsTeacher * slots + to] === met) teacherAt[itsTeacher * slots + to] = -1;
         teacherAt[itsTeacher * slots + from] = met;

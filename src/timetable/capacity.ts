@@ -2,19 +2,19 @@ import { network, sink, source } from './flow.ts';
 import { bits, type Model } from './model.ts';
 import type { CapacityReason, OverCapacity } from './problem.ts';
 
-/** Periods by who the other one is. */
+/** Periods by class or teacher. */
 type Shares = Map<number, number>;
 
-/** A model with its sums: who has how many lessons with whom, and room for how many. */
+/** A model with sums of lessons and available periods. */
 interface Loads {
   model: Model;
   classes: number[];
   teachers: number[];
   days: number[];
-  /** The periods in which a class has school, and in which a teacher can come, by day. */
+  /** Masks of the periods of a day in which a class has school, and a teacher is available. */
   open: (who: number, day: number) => number;
   free: (who: number, day: number) => number;
-  /** Lessons that a teacher may have on a day. */
+  /** Maximum number of lessons of a teacher on a day. */
   most: (who: number, day: number) => number;
   /** By class its teachers, by teacher their classes. */
   withTeacher: Shares[];
@@ -75,7 +75,7 @@ function loadsOf(model: Model): Loads {
   };
 }
 
-/** Who has more lessons than there is room for; they are looked at no further. */
+/** Reports classes and teachers with more lessons than periods. Later checks skip them. */
 function counts(loads: Loads, report: Report): { classes: Set<number>; teachers: Set<number> } {
   const { model, classLoad, teacherLoad, openPeriods, freePeriods, maxLessons } = loads;
   const refused = { classes: new Set<number>(), teachers: new Set<number>() };
@@ -105,12 +105,12 @@ function counts(loads: Loads, report: Report): { classes: Set<number>; teachers:
 }
 
 /**
- * One class and its teachers, or one teacher and their classes: every lesson in a period of its own in which both are there, and no teacher with more lessons on
- * a day than they may have.
+ * Checks one class with its teachers, or one teacher with their classes: every lesson needs a separate period in
+ * which both are available, within the day limits of the teachers.
  * @param shares  how many lessons with each of the others
  * @param both    the periods of a day in which both are there
  * @param maxOfOne, maxOfOther  the lessons of a day that the one may have, and each of the others with the one
- * @returns how many lessons find no period, and who is to blame
+ * @returns the number of lessons without a period, and the classes or teachers that cause it
  */
 function oneToMany(
   { model: { length }, days }: Loads,
@@ -146,7 +146,7 @@ function oneToMany(
   return { lacking, required, available: required - lacking, blamed: blamed.map(([other]) => other) };
 }
 
-/** Each class against its teachers, each teacher against their classes. */
+/** Checks each class with its teachers, and each teacher with their classes. */
 function eachAlone(loads: Loads, refused: ReturnType<typeof counts>, report: Report): void {
   const { model, open, free, most } = loads;
   for (const who of loads.classes) {
@@ -176,7 +176,7 @@ function eachAlone(loads: Loads, refused: ReturnType<typeof counts>, report: Rep
   }
 }
 
-/** What a class needs on a day at least, since its other days have no room for it, and what its teachers can give then; and the same for teachers. */
+/** Compares the minimum number of lessons of classes on a day with the capacity of their teachers, and vice versa. */
 function perDay(loads: Loads, report: Report): void {
   const { open, free, most, classLoad, teacherLoad, openPeriods, maxLessons } = loads;
   const flow = (
@@ -232,8 +232,8 @@ function perDay(loads: Loads, report: Report): void {
 }
 
 /**
- * Each period: classes that have a lesson in every period need a teacher each, and teachers who teach whenever they can a class each.
- * @returns how many lessons a period can have at most, by day and period
+ * Checks each period: fully booked classes need a teacher each, and fully booked teachers need a class each.
+ * @returns the maximum number of lessons by day and period
  */
 function perPeriod(loads: Loads, report: Report): number[] {
   const { model, open, free, most, withTeacher, withClass, classLoad, teacherLoad, openPeriods, freePeriods } = loads;
@@ -281,7 +281,7 @@ function perPeriod(loads: Loads, report: Report): number[] {
   return atMost;
 }
 
-/** The whole week: in each period as many lessons as it can have, by the teachers who can give them. */
+/** Checks the whole week with the maximum number of lessons per period. */
 function wholeWeek({ model, teachers, days, free, most, teacherLoad }: Loads, atMost: number[], report: Report): void {
   const net = network();
   const slots = atMost.map((lessons) => {
@@ -306,8 +306,9 @@ function wholeWeek({ model, teachers, days, free, most, teacherLoad }: Loads, at
 }
 
 /**
- * Proofs that no timetable exists, each with who is to blame; none is no proof that one does. All are conditions that every timetable meets: counts, and flows
- * that leave out some of the rules (Hall's condition, read from the smallest cut). Whoever is refused by a simple one is not looked at by the next.
+ * Proves that no timetable exists, and names the cause. An empty result does not prove that one exists. The checks are
+ * necessary conditions: counts, and flows that ignore some rules (Hall's condition, from the minimum cut). Classes and
+ * teachers that fail a simple check are skipped by later ones.
  */
 export function overCapacity(model: Model): OverCapacity[] {
   const loads = loadsOf(model);
@@ -334,8 +335,8 @@ export function overCapacity(model: Model): OverCapacity[] {
 }
 
 /**
- * As many lessons as the simple counts have room for, where there are too many: what is left out is spread over the subjects of whoever has too much.
- * @returns how many of each kind stay
+ * Reduces the lessons to the capacity. The reduction is spread over the subjects of the affected classes and teachers.
+ * @returns the remaining number of lessons by kind
  */
 export function withinCapacity(model: Model): Int32Array {
   const { classes, teachers, openPeriods, maxLessons } = loadsOf(model);
@@ -350,7 +351,7 @@ export function withinCapacity(model: Model): Int32Array {
     net.pipe(source, node, Math.min(maxLessons[who]!, Math.max(0, model.weekLimit[who]!)));
     return node;
   });
-  // A period of each after the other, so that each has one before any has two: what flows once stays as much.
+  // Round-robin, so that every subject gets one period before any gets two. Flow along a pipe is never reduced.
   const pipes = [...model.count.keys()].map((): number[] => []);
   for (let round = 0; round < Math.max(0, ...model.count); round++) {
     for (const [kind, n] of model.count.entries()) {

@@ -1,13 +1,13 @@
-/** A network of pipes; nodes are numbered as they are added, the source first and the sink second. */
+/** A flow network. Nodes are numbered in the order in which they are added: the source is 0, the sink 1. */
 interface Network {
   node: () => number;
-  /** Answers the number of the pipe. */
+  /** Adds an edge. @returns its number */
   pipe: (from: number, to: number, capacity: number) => number;
-  /** The most that flows from the source to the sink, beside what flowed before: Dinic's algorithm. */
+  /** The maximum additional flow from source to sink (Dinic's algorithm). */
   maxFlow: () => number;
-  /** After that: how much flows through a pipe. */
+  /** The flow through an edge, after `maxFlow`. */
   flowOf: (pipe: number) => number;
-  /** After that: whether a node is on the source's side of the smallest cut. */
+  /** Whether a node is on the source's side of the minimum cut, after `maxFlow`. */
   isBeforeCut: (node: number) => boolean;
 }
 
@@ -40,7 +40,7 @@ export function network(): Network {
     }
     return level[sink]! >= 0;
   };
-  // Paths are as short as the layers of a network here are many, so that recursion is no danger.
+  // The recursion depth is limited by the number of layers, which is small here.
   const push = (node: number, most: number, at: number[]): number => {
     if (node === sink) return most;
     for (; at[node]! >= 0; at[node] = next[at[node]!]!) {

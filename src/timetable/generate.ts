@@ -1,4 +1,4 @@
-import { figuresOf, keepRules, placedLessons, unplacedLessons } from './answer.ts';
+import { figuresOf, keepRules, placedLessons, unplacedLessons } from './result.ts';
 import { overCapacity, withinCapacity } from './capacity.ts';
 import { type Model, numbered } from './model.ts';
 import type { Generated, Options, Problem } from './problem.ts';
@@ -7,23 +7,25 @@ import { search } from './search.ts';
 export const defaultEffort = 10;
 export const defaultTimeLimit = 60_000;
 
-/** Units of work for an effort of 1: what a machine does in a second that is three times as slow as those of 2024. */
+/** Units of work for an effort of 1: about a second on a slow machine, a third of a second on one of 2024. */
 const workPerEffort = 10_000_000;
-/** Units of work beyond which little is gained, however much effort is allowed: so many for each lesson, and so many besides. */
+/** More work than this improves the result little: a base amount plus an amount per lesson. */
 const workPerLesson = 400_000;
 const workBesides = 4_000_000;
 
 /**
- * A timetable for a week. Rules that are never broken: no class and no teacher is in two lessons, none is at lunch, when a teacher or class can't, or above a
- * teacher's limits for a day and a week. Wishes, in this order: a subject at most `ceil(n / days)` times a day in a class, no gaps in a class's day, few in a
- * teacher's. It ends early when all wishes are met.
+ * Generates a timetable for a week. Hard rules: no class or teacher is double-booked, no lesson is at lunch or when
+ * the class or teacher is unavailable, and teachers' limits per day and week are kept. Soft goals, in this order: a
+ * subject at most `ceil(n / days)` times a day per class, no gaps for classes, few gaps for teachers. Stops early
+ * when all are met.
  *
- * Pure: the same problem, in whatever order its lists are, with the same seed and effort gives the same timetable, however busy the machine is, unless
- * `is_cut_short` tells that the clock (`time_limit_ms`) ended the search before its work was done. More effort gives fewer gaps.
+ * Deterministic: the same problem, seed and effort give the same timetable, regardless of the order of the lists and
+ * the load of the machine, unless `time_limit_ms` ended the search (`is_cut_short`). More effort gives fewer gaps.
  *
- * What can be proven impossible is refused at once, with who is to blame, unless `allow_partial`; what only may be is tried until the effort is used, and
- * answered as `partial`: all rules kept, as few lessons left out as were found, each with the reason.
- * @throws RangeError for a problem that makes no sense: see `numbered`
+ * A provably impossible problem is rejected at once with the cause, unless `allow_partial`. If no complete timetable
+ * is found, the result is `partial`: it keeps all rules, leaves out as few lessons as possible, and has the reason
+ * for each.
+ * @throws RangeError for an invalid problem, see `numbered`
  */
 export function generate(
   problem: Problem,

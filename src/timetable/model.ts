@@ -1,14 +1,15 @@
 import type { Id, Problem, Time } from './problem.ts';
 
 /**
- * A problem in numbers. Everybody is sorted by id and lessons of the same class, subject and teacher are added up, so that the order of the input does not
- * matter. A slot is `day * length + period`, without lunch; after the days comes one more, in which lessons wait that have no place.
+ * A problem in numeric form. Classes and teachers are sorted by id, and lessons of the same class, subject and
+ * teacher are added up, so that the order of the input does not matter. A slot is `day * length + period`, without
+ * lunch periods. An additional last day holds lessons without a slot.
  */
 export interface Model {
   days: number;
   /** Periods of a day without lunch, at most 30: a day is a bit mask. */
   length: number;
-  /** The number of a period as the problem counts it, by ours. */
+  /** The number of each period in the problem, which includes lunch. */
   periods: number[];
   classIds: Id[];
   teacherIds: Id[];
@@ -19,14 +20,14 @@ export interface Model {
   count: Int32Array;
   /** Periods to place. */
   required: number;
-  /** By class and day: when it has no school. */
+  /** By class and day: mask of periods without school. */
   classClosed: Int32Array;
-  /** By teacher and day: when they can't come, and when they teach outside this plan. */
+  /** By teacher and day: masks of unavailable periods, and of lessons outside this plan. */
   teacherAway: Int32Array;
   teacherBusy: Int32Array;
-  /** By teacher and day: how many lessons of this plan they may have. */
+  /** By teacher and day: maximum number of lessons of this plan. */
   dayLimit: Int32Array;
-  /** By teacher: the week limit less what they teach outside this plan, which may be lower than 0; a very large one is none. */
+  /** By teacher: the week limit minus lessons outside this plan, possibly negative; `noLimit` without a limit. */
   weekLimit: Int32Array;
 }
 
@@ -36,7 +37,7 @@ const key = (id: Id) => `${typeof id}:${id}`;
 
 const noLimit = 1_000_000;
 
-/** @throws RangeError for days, periods or counts that are no whole numbers in their range, and for ids that are not declared or declared twice */
+/** @throws RangeError for days, periods or counts out of range, and for unknown or duplicate ids */
 export function numbered(problem: Problem): Model {
   const { days, periods_per_day } = problem;
   const requireInteger = (value: number, least: number, most: number, what: string) => {
@@ -87,7 +88,7 @@ export function numbered(problem: Problem): Model {
     (a, b) => a.class - b.class || compareIds(a.subject, b.subject) || a.teacher - b.teacher,
   );
 
-  /** Times outside the days and at lunch tell nothing. */
+  /** Ignores times outside the week and at lunch. */
   const masks = (all: (readonly Time[] | undefined)[]) => {
     const mask = new Int32Array(all.length * days);
     for (const [who, times] of all.entries()) {
@@ -102,7 +103,7 @@ export function numbered(problem: Problem): Model {
   const dayLimit = new Int32Array(teachers.length * days);
   const weekLimit = new Int32Array(teachers.length);
   for (const [who, { max_per_day, max_per_week, busy = [] }] of teachers.entries()) {
-    // A lesson elsewhere at lunch is one too.
+    // Lessons outside this plan count even at lunch.
     const times = [...new Set(busy.map(([day, period]) => day * 100 + period))];
     for (let day = 0; day < days; day++) {
       const there = times.filter((time) => Math.floor(time / 100) === day + 1).length;
@@ -129,10 +130,10 @@ export function numbered(problem: Problem): Model {
   };
 }
 
-// Read once: where modules run in a context of their own, as in tests, every look at a global is slow.
+// Read once, because access to globals is slow in a vm context, as in tests.
 const { clz32 } = Math;
 
-/** How many bits are set. */
+/** The number of set bits. */
 export function bits(mask: number): number {
   let v = mask;
   v -= (v >>> 1) & 0x55555555;
@@ -140,18 +141,18 @@ export function bits(mask: number): number {
   return (((v + (v >>> 4)) & 0x0f0f0f0f) * 0x01010101) >>> 24;
 }
 
-/** The free periods before the last lesson of a class, those left out in which it has no school. */
+/** The free periods before the last lesson of a class, except periods without school. */
 export function classGaps(mask: number, closed: number): number {
   return mask === 0 ? 0 : bits(((1 << (31 - clz32(mask))) - 1) & ~mask & ~closed);
 }
 
-/** The free periods between the first and the last lesson of a teacher, here or elsewhere, in which they could have taught. */
+/** The available free periods between the first and the last lesson of a teacher, in this plan or outside. */
 export function teacherGaps(mask: number, away: number, busy: number): number {
   const taught = mask | busy;
   return taught === 0 ? 0 : bits(((1 << (31 - clz32(taught))) - 1) & ~((taught & -taught) - 1) & ~taught & ~away);
 }
 
-/** The lessons of a teacher on a day that break a rule: those in which they are away or elsewhere, and those above the limit of the day. */
+/** The lessons of a teacher on a day that break a rule: when unavailable or busy, or above the day limit. */
 export function lessonsAgainstRules(mask: number, blocked: number, limit: number): number {
   const excess = bits(mask & ~blocked) - limit;
   return bits(mask & blocked) + (excess > 0 ? excess : 0);

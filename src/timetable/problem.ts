@@ -1,4 +1,4 @@
-/** What a timetable is made of, and what the generator answers. Days and periods are counted from 1. */
+/** The input and the output of the generator. Days and periods are counted from 1. */
 
 export type Id = number | string;
 /** Day and period. */
@@ -6,9 +6,9 @@ export type Time = readonly [day: number, period: number];
 
 export interface Teacher {
   id: Id;
-  /** When they can not teach. */
+  /** Times at which they cannot teach. */
   unavailable?: readonly Time[];
-  /** Lessons that they already have with classes that are not planned here: not free, counted to both limits, and no gap. */
+  /** Lessons with classes outside this plan. They count towards both limits and are not gaps. */
   busy?: readonly Time[];
   max_per_day?: number | null;
   max_per_week?: number | null;
@@ -31,22 +31,22 @@ export interface Problem {
   days: number;
   /** 1 to 30. */
   periods_per_day: number;
-  /** In which nobody is taught. */
+  /** Periods without lessons. */
   lunch_periods: readonly number[];
   classes: readonly (Id | Class)[];
   teachers: readonly Teacher[];
-  /** The same class, subject and teacher may come several times: the periods are added. */
+  /** Entries with the same class, subject and teacher are added up. */
   lessons: readonly Lesson[];
 }
 
 export interface Options {
-  /** Another seed gives another timetable, as good. */
+  /** Different seeds give different timetables of the same quality. */
   seed?: number;
-  /** How much is searched: work, not time. An idle machine takes a third of a second for 1, one that is as slow as any a second. */
+  /** The amount of search work. 1 takes a third of a second on an idle machine, and up to a second on a slow one. */
   effort?: number;
-  /** When the clock ends the search, wherever it is. From 1. */
+  /** Time limit of the search, at least 1. */
   time_limit_ms?: number;
-  /** Where more is asked for than there is room for, as much as there is room for, rather than nothing. */
+  /** Returns a partial timetable when the capacity is exceeded, instead of nothing. */
   allow_partial?: boolean;
 }
 
@@ -58,7 +58,7 @@ export interface Placed {
   period: number;
 }
 
-/** Why a lesson has no place; what stands in the way in most of the periods that could be its own. */
+/** Why a lesson has no slot: the most frequent obstacle in the periods of the class. */
 export type UnplacedReason =
   | 'class_full' // the class has a lesson in every period in which it has school
   | 'teacher_clash' // the teacher teaches another class when this one is free
@@ -71,12 +71,12 @@ export interface Unplaced {
   class: Id;
   subject: Id;
   teacher: Id;
-  /** Periods a week that found no place. */
+  /** Number of periods a week without a slot. */
   missing: number;
   reason: UnplacedReason;
   /** English, with `{class}`, `{subject}` and `{teacher}` where names belong: see `withNames`. */
   message: string;
-  /** All periods of the week in which there is school, each counted once, by the first of these that holds. */
+  /** The school periods of the week by the first obstacle that applies. */
   periods: {
     class_taken: number;
     teacher_unavailable: number;
@@ -99,7 +99,7 @@ export type CapacityReason =
   | 'period_classes' // the teachers who must teach in every period they can have too few classes in this one
   | 'week_teachers'; // all periods together: fewer lessons fit than there are
 
-/** A proof that no timetable can exist, and who is to blame. */
+/** A proof that no timetable exists, with its cause. */
 export interface OverCapacity {
   kind: 'class' | 'teacher' | 'day' | 'period' | 'week';
   /** Of the class or teacher, or the number of the day; null for a period or the week. */
@@ -110,10 +110,12 @@ export interface OverCapacity {
   available: number;
   day: number | null;
   period: number | null;
-  /** Everybody who has a part in it. */
+  /** The classes and teachers that cause it. */
   classes: Id[];
   teachers: Id[];
-  /** English, with `{class}`, `{teacher}`, `{classes}`, `{teachers}` and `{day}` where names belong: see `withNames`. */
+  /**
+   * English, with `{class}`, `{teacher}`, `{classes}`, `{teachers}` and `{day}` where names belong: see `withNames`.
+   */
   message: string;
 }
 
@@ -132,10 +134,10 @@ export interface Timetable {
   status: 'complete' | 'partial';
   placed: Placed[];
   unplaced: Unplaced[];
-  /** Why not all can be placed, where that is known before anything is searched; empty unless `allow_partial`. */
+  /** Why some lessons cannot be placed, as known before the search; empty unless `allow_partial`. */
   over_capacity: OverCapacity[];
   figures: Figures;
-  /** True when the clock ended the search before its effort was used: then another run may differ. */
+  /** Whether the time limit ended the search; then another run may give a different result. */
   is_cut_short: boolean;
   seconds: number;
 }
@@ -148,7 +150,7 @@ export interface Infeasible {
 
 export type Generated = Timetable | Infeasible;
 
-/** Puts names into a message: `{class}` becomes what `names.class` says. */
+/** Replaces placeholders in a message: `{class}` by `names.class`. */
 export function withNames(message: string, names: Record<string, string>): string {
   return message.replace(/\{(\w+)\}/g, (placeholder, name: string) => names[name] ?? placeholder);
 }

@@ -1,4 +1,4 @@
-/** The state after this one, never 0 and the same on every machine: xorshift32 (Marsaglia 2003). */
+/** The next state of xorshift32 (Marsaglia 2003). Never 0, and the same on every machine. */
 export function xorshift(state: number): number {
   let next = state;
   next ^= next << 13;

@@ -1,28 +1,28 @@
 import { type Id, type OverCapacity, type Placed, type Problem, type Unplaced, withNames } from './problem.ts';
 
-/** What `api.timetable_generate` answers: what there is to place, and the names of whom it is about. */
+/** The response of `api.timetable_generate`: the problem, and the names of classes, subjects and teachers. */
 export interface GenerationRun {
-  /** The name of the turn, for whoever keeps, saves or ends it. */
+  /** The id of the run, to extend, save or end it. */
   run: string;
   digest: string;
   academic_year_id: number;
   class_ids: number[];
-  /** How many slots will make way. */
+  /** Number of existing slots that will be replaced. */
   standing: number;
-  /** Days are counted through `working_days`: the generator knows no week. */
+  /** The days of the problem are indexes into `working_days`. */
   problem: Problem & {
     working_days: number[];
-    /** Class subjects without an active teacher, whom the generator can't place; teacher is who is not active. */
+    /** Class subjects without an active teacher, which cannot be placed; `teacher` is the inactive one. */
     untaught: { class: number; subject: number; teacher: number | null; periods_per_week: number }[];
   };
   /** By id. */
   names: Record<'classes' | 'subjects' | 'teachers', Record<string, string>>;
 }
 
-/** The day of the week, 1 for Monday, that the generator counts as its `day`. */
+/** Converts a day of the generator to a day of the week, 1 for Monday. */
 const dayOfWeek = ({ problem }: GenerationRun, day: number) => problem.working_days[day - 1] ?? day;
 
-const who = ({ names }: GenerationRun, classId: Id, subjectId: Id, teacherId: Id | null) => ({
+const labels = ({ names }: GenerationRun, classId: Id, subjectId: Id, teacherId: Id | null) => ({
   class_id: classId,
   class_name: names.classes[classId] ?? '',
   subject_id: subjectId,
@@ -30,23 +30,23 @@ const who = ({ names }: GenerationRun, classId: Id, subjectId: Id, teacherId: Id
   teacher_id: teacherId,
   teacher_name: teacherId === null ? null : (names.teachers[teacherId] ?? ''),
 });
-/** From Monday. */
+/** Starting with Monday. */
 export const dayNames = ['Monday', 'Tuesday', 'Wednesday', 'Thursday', 'Friday', 'Saturday', 'Sunday'];
 
-/** The slots of the school's week. */
+/** The placed lessons as timetable slots. */
 export const slotsOf = (begun: GenerationRun, placed: readonly Placed[]) =>
   placed.map((one) => ({
-    ...who(begun, one.class, one.subject, one.teacher),
+    ...labels(begun, one.class, one.subject, one.teacher),
     day_of_week: dayOfWeek(begun, one.day),
     period: one.period,
   }));
 
-/** What has no place, and why: first what nobody teaches. */
+/** The unplaced lessons with reasons, starting with those without an active teacher. */
 export function unplacedOf(begun: GenerationRun, unplaced: readonly Unplaced[]) {
   const line = (classId: Id, subjectId: Id, teacherId: Id | null, missing: number, reason: string, message: string) => {
-    const whose = who(begun, classId, subjectId, teacherId);
-    const names = { class: whose.class_name, subject: whose.subject_name, teacher: whose.teacher_name ?? '' };
-    return { ...whose, missing, reason, message: withNames(message, names) };
+    const label = labels(begun, classId, subjectId, teacherId);
+    const names = { class: label.class_name, subject: label.subject_name, teacher: label.teacher_name ?? '' };
+    return { ...label, missing, reason, message: withNames(message, names) };
   };
   return [
     ...begun.problem.untaught.map(({ class: classId, subject, teacher, periods_per_week }) =>
@@ -73,8 +73,8 @@ const list = (ids: readonly Id[], names: Record<string, string>) =>
     .join(', ') + (ids.length > maxNames ? ` and ${String(ids.length - maxNames)} more` : '');
 
 /**
- * Who is asked for more than there is, each once, by name. The path is `class.<id>`, `teacher.<id>`, `day.<day_of_week>`, `period.<day_of_week>.<period>` or
- * `week`.
+ * The capacity problems with names, one per path. The path is `class.<id>`, `teacher.<id>`, `day.<day_of_week>`,
+ * `period.<day_of_week>.<period>` or `week`.
  */
 export function overCapacityOf(
   begun: GenerationRun,

@@ -3,14 +3,17 @@ import { countBoard, firstBoard, type Totals } from './board.ts';
 import { bits, type Model } from './model.ts';
 import { randomFrom } from './random.ts';
 
-/** Rules first: a broken one weighs so much more than a wish that all are kept soon, if that is possible. The teachers' gaps weigh nothing yet. */
+/** Rules first: a broken rule weighs much more than a soft goal. Gaps of teachers are ignored in this phase. */
 const rulesFirst: Weights = { hard: 8, waiting: 8, spread: 2, classGaps: 2, teacherGaps: 0 };
-/** Where no timetable keeps all rules, or none was found: better that a lesson waits. */
+/** If no timetable that keeps all rules was found: leave lessons out instead of breaking rules. */
 const someWait: Weights = { hard: 16, waiting: 8, spread: 1, classGaps: 1, teacherGaps: 0 };
-/** All wishes; the earlier ones are seldom given up for a while. */
+/** All soft goals, with high weights that protect what was achieved before. */
 const allWishes: Weights = { hard: 20, waiting: 20, spread: 5, classGaps: 4, teacherGaps: 1 };
 
-/** How much above the wished spread every timetable is: a lesson whose teacher comes on few days must be there more often on those. */
+/**
+ * A lower bound for the spread excess: subjects whose teacher is available on few days must be taught more often on
+ * them.
+ */
 function leastSpread(model: Model): number {
   const { days, length } = model;
   const allPeriods = (1 << length) - 1;
@@ -19,10 +22,11 @@ function leastSpread(model: Model): number {
     const most = Math.ceil(model.count[kind]! / days);
     let room = 0;
     for (let day = 0; day < days; day++) {
-      const who = model.classOf[kind]! * days + day;
-      const teacher = model.teacherOf[kind]! * days + day;
-      const both = allPeriods & ~(model.classClosed[who]! | model.teacherAway[teacher]! | model.teacherBusy[teacher]!);
-      room += Math.min(most, bits(both), model.dayLimit[teacher]!);
+      const classDay = model.classOf[kind]! * days + day;
+      const teacherDay = model.teacherOf[kind]! * days + day;
+      const both =
+        allPeriods & ~(model.classClosed[classDay]! | model.teacherAway[teacherDay]! | model.teacherBusy[teacherDay]!);
+      room += Math.min(most, bits(both), model.dayLimit[teacherDay]!);
     }
     least += Math.max(0, model.count[kind]! - room);
   }
@@ -37,8 +41,9 @@ interface Search {
 }
 
 /**
- * The best board within the budget: rounds of annealing, each longer than the one before, so that an easy problem is done soon and a hard one uses all there
- * is. First until all rules are kept, then for the wishes; if the rules can't be kept, lessons may wait.
+ * Finds the best board within the budget, by rounds of annealing of increasing length, so that easy problems finish
+ * early. First until all rules are kept, then for the soft goals. If the rules cannot be kept, lessons may be left
+ * out.
  */
 export function search(model: Model, { seed, budget, isLate }: Search): Int32Array {
   const annealing = annealer(model, countBoard(model, firstBoard(model, randomFrom(seed))), seed, isLate);
@@ -48,7 +53,10 @@ export function search(model: Model, { seed, budget, isLate }: Search): Int32Arr
   const isFair = (totals: Totals) => isKept(totals) && totals.spread <= least && totals.classGaps === 0;
   const isPerfect = (totals: Totals) => isFair(totals) && totals.teacherGaps === 0;
 
-  /** Rounds from a part of the budget on, until the work reaches another part of it. */
+  /**
+   * Runs rounds of doubling length, starting with the fraction `first` of the budget, until the fraction `until` is
+   * used.
+   */
   const rounds = (
     weights: Weights,
     first: number,
@@ -60,7 +68,7 @@ export function search(model: Model, { seed, budget, isLate }: Search): Int32Arr
     let { hard } = weights;
     for (let part = first; annealing.work < end && !isDone(best); part *= 2) {
       const left = end - annealing.work;
-      // No short rest is left for a last round.
+      // Avoid a very short last round.
       const work = budget * part * 1.5 > left ? left : budget * part;
       if (!annealing.run({ weights: { ...weights, hard }, work, mayWait, isDone })) return;
       if (best.hard > 0) hard = Math.min(hard * 1.5, 32);

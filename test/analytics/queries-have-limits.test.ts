@@ -184,7 +184,7 @@ describe('a query is refused, and runs nothing,', () => {
       'INVALID_QUERY',
       /operationName/,
     );
-    await refused('mutation { createTenant { name } }', 'READ_ONLY', /no mutation here/);
+    await refused('mutation { createTenant { name } }', 'READ_ONLY', /has no mutation/);
   });
 
   test('and is told so by the status where the client knows the type of GraphQL', async () => {
@@ -339,7 +339,7 @@ describe('an error of the database', () => {
       '{ tenants(filter: { tenantId: { equalTo: "99999999999999999999" } }) { totalCount } }',
     );
     expect(errors).toMatchObject([
-      { message: 'A value is out of range or not of its type.', extensions: { code: 'BAD_USER_INPUT' } },
+      { message: 'A value is out of range or has the wrong type.', extensions: { code: 'BAD_USER_INPUT' } },
     ]);
     await insteadOfJobs(
       service,
@@ -350,7 +350,7 @@ describe('an error of the database', () => {
       async () => {
         const answer = await ask('{ jobs { nodes { task } } }');
         expect(answer.errors).toMatchObject([
-          { message: 'Something went wrong on our side.', extensions: { code: 'INTERNAL_ERROR' } },
+          { message: 'An internal error occurred.', extensions: { code: 'INTERNAL_ERROR' } },
         ]);
         expect(JSON.stringify(answer.errors)).not.toMatch(/pg_authid|permission|select/);
       },
@@ -366,11 +366,11 @@ describe('an error of the database', () => {
     });
     try {
       await insteadOfJobs(service, { task: "pg_read_file('secret ' || n)", count: 1 }, async () => {
-        const { faults } = await process.ask({
+        const { faults } = await process.run({
           query: '{ jobs { nodes { task } } }',
           variables: {},
           operationName: undefined,
-          reach: 'all',
+          scope: 'all',
         });
         expect(faults).toEqual([{ name: 'error', code: '42501', routine: 'aclcheck_error' }]);
       });

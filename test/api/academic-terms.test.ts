@@ -2,6 +2,8 @@ import { beforeAll, describe, expect, test } from '@jest/globals';
 import { ids, inOrder, plain, walk } from '../support/client/pages.ts';
 import { race } from '../support/client/race.ts';
 import { type School, serviceWithSchool } from '../support/server/service.ts';
+import type { OutputOf } from '../support/client/output.ts';
+import type { Term as TermSchema } from '../../src/endpoints/academic-terms.ts';
 
 const { service, school } = await serviceWithSchool();
 /** 2020 and 2021, each from January to December. */
@@ -11,16 +13,7 @@ beforeAll(async () => {
   years = [await addYear(school, 2020), await addYear(school, 2021)];
 });
 
-interface Term {
-  id: number;
-  name: string;
-  academic_year_id: number;
-  academic_year_name: string;
-  start_date: string;
-  end_date: string;
-  created_at: string;
-  updated_at: string;
-}
+type Term = OutputOf<typeof TermSchema>;
 
 const addYear = async (at: School, year: number) =>
   (

@@ -2,18 +2,12 @@ import { beforeAll, describe, expect, test } from '@jest/globals';
 import { ids, inOrder, plain, walk } from '../support/client/pages.ts';
 import { race } from '../support/client/race.ts';
 import { type School, serviceOfFile } from '../support/server/service.ts';
+import type { OutputOf } from '../support/client/output.ts';
+import type { AcademicYear as AcademicYearSchema } from '../../src/endpoints/academics.ts';
 
 const service = await serviceOfFile();
 
-interface Year {
-  id: number;
-  name: string;
-  start_date: string;
-  end_date: string;
-  is_current: boolean;
-  created_at: string;
-  updated_at: string;
-}
+type Year = OutputOf<typeof AcademicYearSchema>;
 
 const year = (from: number, fields: Record<string, unknown> = {}) => ({
   name: `${from}/${from + 1}`,

@@ -4,81 +4,35 @@ import { walk } from '../support/client/pages.ts';
 import { race } from '../support/client/race.ts';
 import { dayIn, farZones, steadyDay } from '../support/fixtures/days.ts';
 import { type School, serviceWithSchool, unique } from '../support/server/service.ts';
+import type { OutputOf } from '../support/client/output.ts';
+import type {
+  AttendanceMark as AttendanceMarkSchema,
+  CalendarDay as CalendarDaySchema,
+  ClassRegister as ClassRegisterSchema,
+  Marked as MarkedSchema,
+  StudentAttendance as StudentAttendanceSchema,
+} from '../../src/endpoints/attendance.ts';
 
 await steadyDay();
 const { service, school } = await serviceWithSchool();
 
 type Status = 'present' | 'absent' | 'late';
-interface Marked {
-  class_id: number;
-  date: string;
-  marked: number;
-  present: number;
-  absent: number;
-  late: number;
-  corrected: number;
-  unchanged: number;
-}
-interface Correction {
-  status: Status;
-  class_id: number;
-  marked_by_name: string | null;
-  marked_at: string;
-  corrected_by_name: string | null;
-  corrected_at: string;
-}
-interface Mark {
-  id: number | null;
-  student_id: number;
-  student_name: string;
-  roll_number: string | null;
-  class_id: number;
-  class_name: string;
-  date: string;
-  status: Status | null;
-  marked_by: number | null;
-  marked_by_name: string | null;
-  marked_at: string | null;
-  corrections: Correction[];
-}
-interface OfStudent {
-  student_id: number;
-  student_name: string;
-  from_date: string;
-  to_date: string;
-  summary: { present: number; absent: number; late: number; total: number; attendance_rate: number | null };
-  records: { date: string; status: Status; class_id: number; class_name: string; corrections: Correction[] }[];
-}
-interface Register {
-  from_date: string;
-  to_date: string;
-  summary: OfStudent['summary'];
-  days: { date: string; present: number; absent: number; late: number; total: number }[];
-  students: (OfStudent['summary'] & {
-    student_id: number;
-    student_name: string;
-    marks: { date: string; status: Status }[];
-  })[];
-}
-interface Day {
-  date: string;
-  day_of_week: number;
-  is_working_day: boolean;
-  holiday: { id: number; name: string } | null;
-  status: Status | null;
-  counts: { present: number; absent: number; late: number } | null;
-}
+type Marked = OutputOf<typeof MarkedSchema>;
+type Mark = OutputOf<typeof AttendanceMarkSchema>;
+type OfStudent = OutputOf<typeof StudentAttendanceSchema>;
+type Register = OutputOf<typeof ClassRegisterSchema>;
+type Day = OutputOf<typeof CalendarDaySchema>;
 
 const path = '/api/attendance';
 const today = new Date().toISOString().slice(0, 10);
 const thisYear = Number(today.slice(0, 4));
-/** The day so many days after today, or before it. */
-const day = (after: number) => new Date(Date.parse(today) + after * 86_400_000).toISOString().slice(0, 10);
+/** The date a number of days from today. Negative numbers are in the past. */
+const day = (offset: number) => new Date(Date.parse(today) + offset * 86_400_000).toISOString().slice(0, 10);
 
-/** A class of this year with so many students, who were in it since long ago. */
-async function classOf(count: number, at = school): Promise<{ classId: number; students: number[] }> {
+/** Creates a class of the current academic year, with students who have been enrolled in it for years. */
+async function addClass(count: number, at = school): Promise<{ classId: number; students: number[] }> {
   const { classId } = await at.classroom(unique('Class'));
-  // The days before today that tests mark lie in it also in January.
+  // The tests mark days before today. In January, those would be outside the academic year.
   await service.database.query(
     `update ${at.schema}.academic_year y set start_date = $1 where is_current and start_date > $1
        and not exists (select from ${at.schema}.academic_year o where o.id <> y.id and o.end_date >= $1)`,
@@ -108,8 +62,8 @@ async function addStudent(
 const move = (student: number, classId: number | null, at = school) =>
   service.database.query(`update ${at.schema}.student set class_id = $2 where id = $1`, [student, classId]);
 
-/** A user with these roles who is class teacher of a class. */
-async function teacherOf(classId: number, roles = ['teacher'], at = school) {
+/** Creates a user with these roles who is the class teacher of a class. */
+async function addClassTeacher(classId: number, roles = ['teacher'], at = school) {
   const who = await at.user(roles, { first_name: 'Tea', last_name: unique('Cher') });
   const teacherId = await at.insert('teacher', { first_name: 'Tea', last_name: 'Cher', user_id: who.id });
   await service.database.query(`update ${at.schema}.class set class_teacher_id = $2 where id = $1`, [
@@ -144,13 +98,13 @@ const refuse = (
 const sheet = async (classId: number, query = '', who: Client = school.admin) =>
   (await who.get<Mark[]>(`${path}/class/${classId}?pageSize=100&${query}`)).data;
 const statuses = (marks: Mark[]) => marks.map(({ student_id, status }) => [student_id, status]);
-/** Every mark of a student in the tables, by day. */
-const stored = (student: number) =>
+/** The marks of a student in the table, by date. */
+const storedMarks = (student: number) =>
   service.database.query(
     `select to_char(date, 'YYYY-MM-DD') as date, status, class_id::integer from ${school.schema}.attendance where student_id = $1 order by date`,
     [student],
   );
-/** That the totals which triggers keep are what counting the marks gives. */
+/** Checks that the totals kept by triggers equal the counts of the marks. */
 async function expectTotals(at = school): Promise<void> {
   const differences = await service.database.query(
     `with days as (select date, class_id, count(*) filter (where status = 'present') as present, count(*) filter (where status = 'absent') as absent,
@@ -166,10 +120,10 @@ async function expectTotals(at = school): Promise<void> {
 }
 
 describe('marking a class', () => {
-  test('keeps a mark for each student, says how many of which, and shows them with who marked and when', async () => {
-    const { classId, students } = await classOf(4);
+  test('stores a mark for each student, returns the counts, and the list shows who marked them and when', async () => {
+    const { classId, students } = await addClass(4);
     const [a = 0, b = 0, c = 0, d = 0] = students;
-    const teacher = await teacherOf(classId);
+    const teacher = await addClassTeacher(classId);
     const answer = await mark(classId, today, { [a]: 'present', [b]: 'absent', [c]: 'late' }, teacher);
     expect(answer).toEqual({
       class_id: classId,
@@ -208,8 +162,8 @@ describe('marking a class', () => {
     await expectTotals();
   });
 
-  test('the same again changes nothing, neither a mark nor when it was made', async () => {
-    const { classId, students } = await classOf(3);
+  test('is idempotent: a repeated request changes neither the marks nor their times', async () => {
+    const { classId, students } = await addClass(3);
     await mark(classId, today, all(students, 'present'));
     const before = await sheet(classId);
     expect(await mark(classId, today, all(students, 'present'))).toMatchObject({
@@ -221,10 +175,10 @@ describe('marking a class', () => {
     expect(await sheet(classId)).toEqual(before);
   });
 
-  test('another status is a correction, which keeps what was, who had marked it, and who corrected it; the others stay', async () => {
-    const { classId, students } = await classOf(3);
+  test('with another status corrects the mark and keeps the previous status, its author and the author of the correction', async () => {
+    const { classId, students } = await addClass(3);
     const [a = 0, b = 0] = students;
-    const teacher = await teacherOf(classId);
+    const teacher = await addClassTeacher(classId);
     await mark(classId, day(-1), all(students, 'present'), teacher);
     const [first] = await sheet(classId, `date=${day(-1)}`);
     expect(await mark(classId, day(-1), { [a]: 'late', [b]: 'present' })).toMatchObject({
@@ -253,7 +207,7 @@ describe('marking a class', () => {
     await expectTotals();
   });
 
-  test('nobody of the service can change or remove what was before a correction', async () => {
+  test('keeps corrections that the database role of the service can neither update nor delete', async () => {
     const [row] = await service.database.query<{ verbs: string[] }>(
       `select array_agg(verb) filter (where has_any_column_privilege('school_tenant', '${school.schema}.attendance_correction', verb)) as verbs from unnest('{select,insert,update}'::text[]) verb`,
     );
@@ -264,8 +218,8 @@ describe('marking a class', () => {
     expect(removes).toEqual({ may: false });
   });
 
-  test('is all or nothing: a student who is not in the class is a 422 that names each such record, ten at most', async () => {
-    const [one, other] = [await classOf(2), await classOf(12)];
+  test('writes nothing and answers 422 with at most ten records if a student is not in the class', async () => {
+    const [one, other] = [await addClass(2), await addClass(12)];
     const [a = 0, b = 0] = one.students;
     const strangers = other.students;
     const records = [a, strangers[0], b, strangers[1], 999_999].map((student_id) => ({
@@ -275,43 +229,43 @@ describe('marking a class', () => {
     const refused = await school.admin.post(`${path}/mark`, { class_id: one.classId, date: today, records }, 422);
     expect(refused.error).toBe('invalid_reference');
     expect(refused.details.map((detail) => detail.path)).toEqual([1, 3, 4].map((n) => `records.${n}.student_id`));
-    expect(refused.message).toBe(`Student ${strangers[0] ?? 0} is not in this class, neither now nor on ${today}.`);
+    expect(refused.message).toBe(`Student ${strangers[0] ?? 0} is not in this class and was not in it on ${today}.`);
     expect((await refuse(one.classId, today, all(strangers, 'present'), 422)).details).toHaveLength(10);
-    expect(await stored(a)).toEqual([]);
-    expect(await stored(strangers[0] ?? 0)).toEqual([]);
+    expect(await storedMarks(a)).toEqual([]);
+    expect(await storedMarks(strangers[0] ?? 0)).toEqual([]);
   });
 
-  test('a student who is named twice is a 400 that names the second', async () => {
-    const { classId, students } = await classOf(2);
+  test('answers 400 for the second record of the same student', async () => {
+    const { classId, students } = await addClass(2);
     const [a, b] = students;
     const records = [a, b, a].map((student_id) => ({ student_id, status: 'present' }));
     expect(await school.admin.post(`${path}/mark`, { class_id: classId, date: today, records }, 400)).toMatchObject({
       error: 'validation_error',
       details: [{ path: 'records.2.student_id' }],
     });
-    expect(await stored(a ?? 0)).toEqual([]);
+    expect(await storedMarks(a ?? 0)).toEqual([]);
   });
 
   test.each([
     ['no record', { records: [] }, 'records'],
-    ['another status', { records: [{ student_id: 1, status: 'excused' }] }, 'records.0.status'],
-    ['a record of more', { records: [{ student_id: 1, status: 'late', note: 'bus' }] }, 'records.0.note'],
+    ['an unknown status', { records: [{ student_id: 1, status: 'excused' }] }, 'records.0.status'],
+    ['a record with an unknown field', { records: [{ student_id: 1, status: 'late', note: 'bus' }] }, 'records.0.note'],
     [
       '501 records',
       { records: Array.from({ length: 501 }, (_, n) => ({ student_id: n + 1, status: 'present' })) },
       'records',
     ],
-    ['a day that is none', { date: '2026-02-30' }, 'date'],
-    ['a moment', { date: `${today}T08:00:00Z` }, 'date'],
-    ['a class that is no number', { class_id: '1' }, 'class_id'],
+    ['a date that does not exist', { date: '2026-02-30' }, 'date'],
+    ['a timestamp instead of a date', { date: `${today}T08:00:00Z` }, 'date'],
+    ['a class id that is not a number', { class_id: '1' }, 'class_id'],
   ])('%s is a 400 that names the field', async (_what, fields, field) => {
     const sent = { class_id: 1, date: today, records: [{ student_id: 1, status: 'present' }], ...fields };
     expect((await school.admin.post(`${path}/mark`, sent, 400)).details.map((detail) => detail.path)).toEqual([field]);
   });
 
-  test('a holiday is a 409 that names it, also one that comes every year; a day without lessons can be marked', async () => {
+  test('answers 409 with the name of the holiday, also for a recurring one, but accepts days without lessons', async () => {
     const own = await service.school();
-    const { classId, students } = await classOf(1, own);
+    const { classId, students } = await addClass(1, own);
     const [a = 0] = students;
     await own.admin.post('/api/holidays', { name: 'Founders', date: day(-3) }, 201);
     await own.insert('holiday', {
@@ -322,23 +276,23 @@ describe('marking a class', () => {
     const refused = await refuse(classId, day(-3), { [a]: 'present' }, 409, own.admin);
     expect(refused).toMatchObject({
       error: 'conflict',
-      message: `${day(-3)} is a holiday: Founders.`,
+      message: `${day(-3)} is a holiday (Founders). You can only correct existing marks.`,
       details: [{ path: 'date' }],
     });
     await refuse(classId, day(-5), { [a]: 'present' }, 409, own.admin);
-    // All days of a week: one of them at least is none of the timetable.
+    // A whole week, so that at least one day is not a working day.
     for (let n = -13; n < -6; n++) expect((await mark(classId, day(n), { [a]: 'present' }, own.admin)).marked).toBe(1);
   });
 
-  test('a holiday that was added later refuses new marks, and lets those that are there be corrected', async () => {
+  test('on a holiday that was added later allows correcting existing marks but not adding new ones', async () => {
     const own = await service.school();
-    const { classId, students } = await classOf(2, own);
+    const { classId, students } = await addClass(2, own);
     const [a = 0, b = 0] = students;
     await mark(classId, day(-3), { [a]: 'present' }, own.admin);
     await own.insert('holiday', { name: 'Storm', date: day(-3) });
     expect(await mark(classId, day(-3), { [a]: 'absent' }, own.admin)).toMatchObject({ marked: 1, corrected: 1 });
     expect((await refuse(classId, day(-3), { [a]: 'late', [b]: 'late' }, 409, own.admin)).message).toBe(
-      `${day(-3)} is a holiday: Storm.`,
+      `${day(-3)} is a holiday (Storm). You can only correct existing marks.`,
     );
     expect(statuses(await sheet(classId, `date=${day(-3)}`, own.admin))).toEqual([
       [a, 'absent'],
@@ -346,9 +300,9 @@ describe('marking a class', () => {
     ]);
   });
 
-  test('a day outside the academic year of the class is a 400 that names it', async () => {
+  test('answers 400 for a day outside the academic year of the class', async () => {
     const own = await service.school();
-    const { classId, students } = await classOf(1, own);
+    const { classId, students } = await addClass(1, own);
     await service.database.query(`update ${own.schema}.academic_year set start_date = $1`, [day(-2)]);
     await mark(classId, day(-2), all(students, 'present'), own.admin);
     for (const date of [day(-3), '1000-01-01'])
@@ -358,19 +312,19 @@ describe('marking a class', () => {
       });
   });
 
-  test('the mark of a class that a student was not in that day either is for the class that they are in now', async () => {
-    const [first, second] = [await classOf(0), await classOf(0)];
+  test('lets the current class overwrite the mark of a class in which the student was not enrolled on that day', async () => {
+    const [first, second] = [await addClass(0), await addClass(0)];
     const a = await addStudent(first.classId, {}, school, day(-2));
     await mark(first.classId, day(-5), { [a]: 'present' });
     await move(a, second.classId);
     expect(await mark(second.classId, day(-5), { [a]: 'late' })).toMatchObject({ marked: 1, corrected: 1 });
-    expect(await stored(a)).toEqual([{ date: day(-5), status: 'late', class_id: second.classId }]);
+    expect(await storedMarks(a)).toEqual([{ date: day(-5), status: 'late', class_id: second.classId }]);
   });
 
-  test('the mark of a class that a student was in that day is not for the class that they came into later', async () => {
-    const [past, present] = [await classOf(1), await classOf(0)];
+  test('does not let the current class overwrite the mark of the class in which the student was enrolled on that day', async () => {
+    const [past, present] = [await addClass(1), await addClass(0)];
     const [a = 0] = past.students;
-    const after = await teacherOf(present.classId);
+    const after = await addClassTeacher(present.classId);
     await mark(past.classId, day(-5), { [a]: 'present' });
     await mark(past.classId, day(-5), { [a]: 'late' });
     await move(a, present.classId);
@@ -389,30 +343,32 @@ describe('marking a class', () => {
         ['records.0.student_id'],
       ]);
       const [marked] = await sheet(past.classId, `date=${day(-5)}`);
-      expect(refused.message).toBe(`Student ${a} was in ${marked?.class_name} on ${day(-5)}, and was marked there.`);
+      expect(refused.message).toBe(
+        `Student ${a} was in ${marked?.class_name} on ${day(-5)} and is already marked there. Correct the mark in that class.`,
+      );
     }
     expect(
       (await sheet(past.classId, `date=${day(-5)}`)).map(({ status, corrections }) => [status, corrections.length]),
     ).toEqual([['late', 1]]);
-    // Nobody marked them the day before, and on the day of the move both may.
+    // Nobody marked them on the day before. On the day of the move, both classes may mark them.
     await mark(present.classId, day(-6), { [a]: 'absent' }, after);
     await mark(past.classId, day(-1), { [a]: 'present' });
     await mark(present.classId, day(-1), { [a]: 'absent' }, after);
-    expect(await stored(a)).toEqual([
+    expect(await storedMarks(a)).toEqual([
       { date: day(-6), status: 'absent', class_id: present.classId },
       { date: day(-5), status: 'late', class_id: past.classId },
       { date: day(-1), status: 'absent', class_id: present.classId },
     ]);
-    // The class that they were in then has its mark back, since the other one never had them on its roll.
+    // Their class of that day can overwrite the mark, because they were not enrolled in the other class then.
     expect(await mark(past.classId, day(-6), { [a]: 'present' })).toMatchObject({ corrected: 1 });
     await expectTotals();
   });
 
-  test('today is the day in the time zone of the school: the next one is a 400', async () => {
+  test('uses the time zone of the school to answer 400 for days in the future', async () => {
     const east = await service.school({ time_zone: 'Pacific/Kiritimati' });
     const west = await service.school({ time_zone: 'Pacific/Pago_Pago' });
     const inEast = new Date(Date.now() + 14 * 3_600_000).toISOString().slice(0, 10);
-    const [early, late] = [await classOf(1, east), await classOf(1, west)];
+    const [early, late] = [await addClass(1, east), await addClass(1, west)];
     expect((await mark(early.classId, inEast, all(early.students, 'present'), east.admin)).marked).toBe(1);
     expect(await refuse(late.classId, inEast, all(late.students, 'present'), 400, west.admin)).toMatchObject({
       error: 'validation_error',
@@ -427,61 +383,58 @@ describe('marking a class', () => {
     );
   });
 
-  test.each(farZones)(
-    'what is asked for without a day is of the day that it is at the school, in %s too',
-    async (time_zone) => {
-      const own = await service.school({ time_zone });
-      const there = dayIn(time_zone);
-      const { classId, students } = await classOf(1, own);
-      const [a = 0] = students;
-      await mark(classId, there, { [a]: 'late' }, own.admin);
-      const { data } = await own.admin.get<Mark[]>(`${path}/class/${classId}`);
-      expect(data).toMatchObject([{ date: there, status: 'late' }]);
-      expect((await own.admin.get(`${path}/my-classes`)).data).toMatchObject([
-        { marked_today: 1, is_marked_today: true },
-      ]);
-      expect((await own.admin.get<Register>(`${path}/class/${classId}/summary`)).data.from_date).toBe(
-        `${there.slice(0, 8)}01`,
-      );
-      expect((await own.admin.get<Day[]>(`${path}/calendar-holidays`)).data[0]?.date).toBe(`${there.slice(0, 8)}01`);
-      expect(dayIn(time_zone)).toBe(there);
-    },
-  );
+  test.each(farZones)('requests without a date use the current date at the school in %s', async (time_zone) => {
+    const own = await service.school({ time_zone });
+    const there = dayIn(time_zone);
+    const { classId, students } = await addClass(1, own);
+    const [a = 0] = students;
+    await mark(classId, there, { [a]: 'late' }, own.admin);
+    const { data } = await own.admin.get<Mark[]>(`${path}/class/${classId}`);
+    expect(data).toMatchObject([{ date: there, status: 'late' }]);
+    expect((await own.admin.get(`${path}/my-classes`)).data).toMatchObject([
+      { marked_today: 1, is_marked_today: true },
+    ]);
+    expect((await own.admin.get<Register>(`${path}/class/${classId}/summary`)).data.from_date).toBe(
+      `${there.slice(0, 8)}01`,
+    );
+    expect((await own.admin.get<Day[]>(`${path}/calendar-holidays`)).data[0]?.date).toBe(`${there.slice(0, 8)}01`);
+    expect(dayIn(time_zone)).toBe(there);
+  });
 
-  test('the list of a day says whether there was school', async () => {
+  test('the list of a day tells whether it is a working day and a holiday', async () => {
     const own = await service.school();
-    const { classId } = await classOf(1, own);
+    const { classId } = await addClass(1, own);
     const id = await own.insert('holiday', { name: 'Storm', date: day(-3) });
-    const of = async (query: string) =>
+    const list = async (query: string) =>
       (await own.admin.get(`${path}/class/${classId}?${query}`)) as unknown as { day?: object };
     const weekday = (date: string) => ((new Date(date).getUTCDay() + 6) % 7) + 1;
-    expect((await of(`date=${day(-3)}`)).day).toEqual({
+    expect((await list(`date=${day(-3)}`)).day).toEqual({
       date: day(-3),
       is_working_day: weekday(day(-3)) < 6,
       holiday: { id, name: 'Storm' },
     });
-    expect((await of('')).day).toEqual({ date: today, is_working_day: weekday(today) < 6, holiday: null });
-    expect((await of(`from_date=${day(-3)}`)).day).toBeUndefined();
+    expect((await list('')).day).toEqual({ date: today, is_working_day: weekday(today) < 6, holiday: null });
+    expect((await list(`from_date=${day(-3)}`)).day).toBeUndefined();
   });
 
-  test('a class that does not exist is a 422 that names it', async () => {
+  test('answers 422 for an unknown class', async () => {
     expect(await refuse(999_999, today, { 1: 'present' }, 422)).toMatchObject({
       error: 'invalid_reference',
       details: [{ path: 'class_id' }],
     });
   });
 
-  test('a student can be marked by the class they were in on that day, and for earlier days by the class they are in now', async () => {
-    const [past, present] = [await classOf(1), await classOf(0)];
+  test('is possible for the class of that day, and for earlier days also for the current class of the student', async () => {
+    const [past, present] = [await addClass(1), await addClass(0)];
     const [a = 0] = past.students;
     await move(a, present.classId);
     expect((await mark(past.classId, day(-30), { [a]: 'late' })).marked).toBe(1);
     expect((await mark(present.classId, day(-31), { [a]: 'present' })).marked).toBe(1);
-    expect(await stored(a)).toEqual([
+    expect(await storedMarks(a)).toEqual([
       { date: day(-31), status: 'present', class_id: present.classId },
       { date: day(-30), status: 'late', class_id: past.classId },
     ]);
-    // Of the class that they left two days ago they are no more.
+    // They left the class two days ago, so it cannot mark them on the day after.
     await service.database.query(
       `update ${school.schema}.enrollment set ends_on = $2 where student_id = $1 and ends_on is not null`,
       [a, day(-2)],
@@ -490,8 +443,8 @@ describe('marking a class', () => {
     await mark(past.classId, day(-2), { [a]: 'present' });
   });
 
-  test('a class marks nobody for a day before they came to it, when they have left it since', async () => {
-    const [past, present] = [await classOf(0), await classOf(0)];
+  test('answers 422 for a student who joined the class after that day and has left it since', async () => {
+    const [past, present] = [await addClass(0), await addClass(0)];
     const student = await addStudent(past.classId, {}, school, day(-10));
     await move(student, present.classId);
     expect(await refuse(past.classId, day(-11), { [student]: 'present' }, 422)).toMatchObject({
@@ -500,10 +453,10 @@ describe('marking a class', () => {
     expect((await mark(past.classId, day(-10), { [student]: 'present' })).marked).toBe(1);
   });
 
-  test('a student who changes class during the day is marked by the class that marks later, and the first mark is kept as a correction', async () => {
-    const [morning, noon] = [await classOf(2), await classOf(1)];
+  test('by a second class, after a student changed class that day, overwrites the first mark and keeps it as a correction', async () => {
+    const [morning, noon] = [await addClass(2), await addClass(1)];
     const [a = 0] = morning.students;
-    const [before, after] = [await teacherOf(morning.classId), await teacherOf(noon.classId)];
+    const [before, after] = [await addClassTeacher(morning.classId), await addClassTeacher(noon.classId)];
     await mark(morning.classId, today, all(morning.students, 'absent'), before);
     await move(a, noon.classId);
     expect(await mark(noon.classId, today, { [a]: 'absent' }, after)).toMatchObject({
@@ -511,7 +464,7 @@ describe('marking a class', () => {
       corrected: 1,
       unchanged: 0,
     });
-    expect(await stored(a)).toEqual([{ date: today, status: 'absent', class_id: noon.classId }]);
+    expect(await storedMarks(a)).toEqual([{ date: today, status: 'absent', class_id: noon.classId }]);
     const [moved] = (await sheet(noon.classId, '', after)).filter(({ student_id }) => student_id === a);
     expect(moved).toMatchObject({
       status: 'absent',
@@ -524,8 +477,8 @@ describe('marking a class', () => {
     await expectTotals();
   });
 
-  test('an Idempotency-Key that comes twice marks once, also when the first answer was lost and somebody corrected meanwhile', async () => {
-    const { classId, students } = await classOf(1);
+  test('with a repeated Idempotency-Key returns the first answer and does not undo a correction made in between', async () => {
+    const { classId, students } = await addClass(1);
     const [a = 0] = students;
     const send = () =>
       school.admin.send<Marked>(
@@ -549,21 +502,21 @@ describe('marking a class', () => {
       200,
     );
     expect(again.data).toEqual(first.data);
-    expect(await stored(a)).toMatchObject([{ status: 'late' }]);
+    expect(await storedMarks(a)).toMatchObject([{ status: 'late' }]);
     expect((await send()).data.corrected).toBe(1);
   });
 });
 
-describe('of several at once', () => {
-  /** A lock that keeps every mark of a class from being written until it is let go. */
-  const total = (
+describe('concurrent requests', () => {
+  /** Locks the totals of a class, so that no mark of the class can be written until the lock is released. */
+  const lockTotal = (
     classId: number,
   ) => `insert into ${school.schema}.attendance_total (class_id, marks, attended) values (${classId}, 0, 0)
     on conflict (class_id) do update set marks = attendance_total.marks`;
-  const ok = (answers: Answer<Marked>[]) => {
+  const expectAllOk = (answers: Answer<Marked>[]) => {
     expect(answers.map(({ status }) => status)).toEqual(answers.map(() => 200));
   };
-  // The service tries again what a deadlock ended: only the database tells that there was one.
+  // The service retries after a deadlock, so that only the statistics of the database show it.
   afterEach(async () => {
     expect(
       await service.database.query(
@@ -574,17 +527,17 @@ describe('of several at once', () => {
   const send = (classId: number, marks: Record<number, Status>, records = body(classId, today, marks).records) =>
     school.admin.send<Marked>('POST', `${path}/mark`, { body: { class_id: classId, date: today, records } });
 
-  test('two who mark the same class, one from the top and one from the bottom, both succeed; the later mark stands, and the other is kept', async () => {
-    const { classId, students } = await classOf(30);
+  test('that mark a class in opposite orders both succeed; the later marks count and the earlier ones become corrections', async () => {
+    const { classId, students } = await addClass(30);
     const [up, down] = [
       body(classId, today, all(students, 'present')).records,
       body(classId, today, all(students, 'absent')).records.reverse(),
     ];
-    const answers = await race(service.database, total(classId), 2, () => [
+    const answers = await race(service.database, lockTotal(classId), 2, () => [
       send(classId, {}, up),
       send(classId, {}, down),
     ]);
-    ok(answers);
+    expectAllOk(answers);
     expect(answers.map(({ data }) => data.corrected).sort((a, b) => a - b)).toEqual([0, 30]);
     const last = answers.find(({ data }) => data.corrected === 30)?.data.present === 30 ? 'present' : 'absent';
     const marks = await sheet(classId);
@@ -597,38 +550,38 @@ describe('of several at once', () => {
     await expectTotals();
   });
 
-  test('two who correct the same class, one from the top and one from the bottom, never each hold what the other waits for', async () => {
-    const { classId, students } = await classOf(9);
+  test('that correct a class in opposite orders do not deadlock', async () => {
+    const { classId, students } = await addClass(9);
     await mark(classId, today, all(students, 'present'));
     const [up, down] = [
       body(classId, today, all(students, 'late')).records,
       body(classId, today, all(students, 'absent')).records.reverse(),
     ];
-    // Each comes as far as the mark in the middle, and goes on from there when it is let go.
+    // Both requests run until they wait for the lock on the mark in the middle.
     const middle = `select from ${school.schema}.attendance where student_id = ${students[4] ?? 0} and date = '${today}' for update`;
-    ok(await race(service.database, middle, 2, () => [send(classId, {}, up), send(classId, {}, down)]));
+    expectAllOk(await race(service.database, middle, 2, () => [send(classId, {}, up), send(classId, {}, down)]));
     expect((await sheet(classId)).map(({ corrections }) => corrections.length)).toEqual(Array(9).fill(2));
     await expectTotals();
   });
 
-  test('two who mark the same at once make no correction', async () => {
-    const { classId, students } = await classOf(5);
-    const answers = await race(service.database, total(classId), 2, () =>
+  test('with the same marks create no corrections', async () => {
+    const { classId, students } = await addClass(5);
+    const answers = await race(service.database, lockTotal(classId), 2, () =>
       [1, 2].map(() => send(classId, all(students, 'late'))),
     );
-    ok(answers);
+    expectAllOk(answers);
     expect(answers.map(({ data }) => [data.corrected, data.unchanged]).sort()).toEqual([
       [0, 0],
       [0, 5],
     ]);
   });
 
-  test('a correction meets another mark of the class: none is lost, and neither waits for ever', async () => {
-    const { classId, students } = await classOf(10);
+  test('that correct overlapping students of a class lose no mark and do not deadlock', async () => {
+    const { classId, students } = await addClass(10);
     await mark(classId, today, all(students, 'present'));
     const [half, rest] = [students.slice(0, 6), students.slice(4)];
-    ok(
-      await race(service.database, total(classId), 2, () => [
+    expectAllOk(
+      await race(service.database, lockTotal(classId), 2, () => [
         send(classId, all(half, 'late')),
         send(classId, all(rest, 'absent')),
       ]),
@@ -640,17 +593,17 @@ describe('of several at once', () => {
     await expectTotals();
   });
 
-  test('two classes that exchange students mark them at once, and neither waits for the other for ever', async () => {
-    const [one, other] = [await classOf(8), await classOf(8)];
+  test('of two classes that swapped their students do not deadlock', async () => {
+    const [one, other] = [await addClass(8), await addClass(8)];
     let [inOne, inOther] = [one.students, other.students];
-    for (const lock of [one, other]) {
+    for (const locked of [one, other]) {
       await mark(one.classId, today, all(inOne, 'present'));
       await mark(other.classId, today, all(inOther, 'present'));
       [inOne, inOther] = [inOther, inOne];
       for (const student of inOne) await move(student, one.classId);
       for (const student of inOther) await move(student, other.classId);
-      ok(
-        await race(service.database, total(lock.classId), 2, () => [
+      expectAllOk(
+        await race(service.database, lockTotal(locked.classId), 2, () => [
           send(one.classId, all(inOne, 'late')),
           send(other.classId, all(inOther, 'absent')),
         ]),
@@ -663,11 +616,11 @@ describe('of several at once', () => {
 });
 
 describe('the list of a class', () => {
-  test('of a day has its roll of that day, whoever has come and gone since, and whoever was marked', async () => {
-    const { classId, students } = await classOf(3);
+  test('for a day shows the students enrolled on that day, whoever has joined or left since', async () => {
+    const { classId, students } = await addClass(3);
     const [a = 0, b = 0, c = 0] = students;
     const newcomer = await addStudent(classId, { last_name: 'Pupil 0' }, school, day(-1));
-    const elsewhere = await classOf(0);
+    const elsewhere = await addClass(0);
     await mark(classId, day(-2), { [a]: 'absent' });
     await move(b, elsewhere.classId);
     await move(c, null);
@@ -680,8 +633,8 @@ describe('the list of a class', () => {
     expect(await sheet(classId, 'date=2001-01-01')).toEqual([]);
   });
 
-  test('of the last day of a student who completed the year still has them, and of the day on which one left has them no more', async () => {
-    const { classId, students } = await classOf(2);
+  test('for a day shows a student who completed the year on it, but not one who left on it', async () => {
+    const { classId, students } = await addClass(2);
     const [a = 0, b = 0] = students;
     await move(a, null);
     await move(b, null);
@@ -691,16 +644,16 @@ describe('the list of a class', () => {
     expect(statuses(await sheet(classId))).toEqual([[a, null]]);
   });
 
-  test('of a day has whoever was marked then, also for a day before they came', async () => {
-    const { classId } = await classOf(0);
+  test('for a day shows a student who was marked, even if they joined the class later', async () => {
+    const { classId } = await addClass(0);
     const student = await addStudent(classId, {}, school, day(-1));
     expect(await sheet(classId, `date=${day(-2)}`)).toEqual([]);
     await mark(classId, day(-2), { [student]: 'late' });
     expect(statuses(await sheet(classId, `date=${day(-2)}`))).toEqual([[student, 'late']]);
   });
 
-  test('of some days has the marks, by day and then by name; it searches, sorts and pages', async () => {
-    const { classId, students } = await classOf(3);
+  test('for a range of days shows the marks by date and name, and supports search, sorting and paging', async () => {
+    const { classId, students } = await addClass(3);
     const [a = 0, b = 0, c = 0] = students;
     await service.database.query(`update ${school.schema}.student set first_name = 'Quentin' where id = $1`, [b]);
     const dates = [day(-3), day(-2), day(-1)];
@@ -748,19 +701,19 @@ describe('the list of a class', () => {
     });
   });
 
-  test('a promoted student stays in the marks of their old class, with their name, for its former teacher too', async () => {
-    const { classId, students } = await classOf(2);
-    const teacher = await teacherOf(classId);
+  test('still shows its former teacher the names and marks of students who have moved to another class', async () => {
+    const { classId, students } = await addClass(2);
+    const teacher = await addClassTeacher(classId);
     await mark(classId, day(-1), all(students, 'late'), teacher);
     const before = await sheet(classId, `date=${day(-1)}`, teacher);
-    const next = await classOf(0);
+    const next = await addClass(0);
     for (const student of students) await move(student, next.classId);
     expect(await sheet(classId, `date=${day(-1)}`, teacher)).toEqual(before);
     expect(
       (await teacher.get<Register>(`${path}/class/${classId}/summary?from_date=${day(-1)}&to_date=${day(-1)}`)).data
         .students,
     ).toHaveLength(2);
-    // No more than the marks of the class is within their reach.
+    // The former teacher can read only the marks of the class.
     await teacher.get(`/api/students/${students[0] ?? 0}`, 404);
     await teacher.get(`${path}/student/${students[0] ?? 0}`, 404);
   });
@@ -778,15 +731,15 @@ describe('the list of a class', () => {
     ]);
   });
 
-  test('a class that does not exist is a 404', async () => {
+  test('answers 404 for an unknown class', async () => {
     await school.admin.get(`${path}/class/999999`, 404);
     await school.admin.get(`${path}/class/999999/summary`, 404);
   });
 });
 
 describe('the register of a class', () => {
-  test('has every student with their marks, and counts by student and by day that agree', async () => {
-    const { classId, students } = await classOf(3);
+  test('has the marks of every student, and counts per student and per day', async () => {
+    const { classId, students } = await addClass(3);
     const [a = 0, b = 0, c = 0] = students;
     await mark(classId, day(-2), { [a]: 'present', [b]: 'absent' });
     await mark(classId, day(-1), { [a]: 'late', [b]: 'absent' });
@@ -821,8 +774,8 @@ describe('the register of a class', () => {
     ]);
   });
 
-  test('has its rates to a hundredth of a percent, in the register as of a student, and late is there', async () => {
-    const { classId, students } = await classOf(1);
+  test('rounds attendance rates to two decimals, as for a student, and counts late as attended', async () => {
+    const { classId, students } = await addClass(1);
     const [a = 0] = students;
     for (const [n, status] of (['late', 'absent', 'absent'] as const).entries())
       await mark(classId, day(-n), { [a]: status });
@@ -838,8 +791,8 @@ describe('the register of a class', () => {
     ).toBe(66.67);
   });
 
-  test('has its students by their names, whoever was on the roll on one of the days, and nobody who left before', async () => {
-    const { classId } = await classOf(0);
+  test('lists by name the students enrolled on one of the days, without those who left before', async () => {
+    const { classId } = await addClass(0);
     const add = (last_name: string, first_name: string) => addStudent(classId, { last_name, first_name });
     const [quill, abel, adam, gone] = [
       await add('Quill', 'Zoë'),
@@ -859,8 +812,8 @@ describe('the register of a class', () => {
     expect(data.students.map(({ student_id }) => student_id)).toEqual([adam, abel, quill]);
   });
 
-  test('is of this month unless days are named, and empty where nobody is in the class', async () => {
-    const { classId } = await classOf(0);
+  test('covers the current month by default, and is empty for a class without students', async () => {
+    const { classId } = await addClass(0);
     const { data } = await school.admin.get<Register>(`${path}/class/${classId}/summary`);
     const last = new Date(Date.UTC(thisYear, Number(today.slice(5, 7)), 0)).toISOString().slice(0, 10);
     expect(data).toMatchObject({
@@ -878,12 +831,12 @@ describe('the attendance of a student', () => {
   let classId: number;
   let past: { year: number; classId: number };
 
-  /** The current academic year and the one before, whatever day it is. */
+  /** The current and the previous academic year, relative to today. */
   const [begin, end, pastBegin, pastEnd] = [day(-60), day(200), day(-420), day(-61)] as const;
   const [one, next] = [day(-200), day(-199)] as const;
 
   beforeAll(async () => {
-    ({ classId } = await classOf(0));
+    ({ classId } = await addClass(0));
     await service.database.query(
       `update ${school.schema}.academic_year set start_date = $1, end_date = $2 where is_current`,
       [begin, end],
@@ -916,7 +869,7 @@ describe('the attendance of a student', () => {
   });
   const read = async (query = '') => (await school.admin.get<OfStudent>(`${path}/student/${student}?${query}`)).data;
 
-  test('is of the current academic year, by day, with counts, and with what was corrected', async () => {
+  test('covers the current academic year by default, by date, with counts and corrections', async () => {
     const data = await read();
     expect(data).toMatchObject({ student_id: student, student_name: 'Zoë Quill', from_date: begin, to_date: end });
     expect(data.summary).toEqual({ present: 1, absent: 0, late: 1, total: 2, attendance_rate: 100 });
@@ -926,7 +879,7 @@ describe('the attendance of a student', () => {
     ]);
   });
 
-  test('academic_year_id, from_date and to_date say of which days, and narrow each other', async () => {
+  test('covers the days of academic_year_id, from_date and to_date, which narrow each other', async () => {
     const dates = async (query: string) => (await read(query)).records.map(({ date }) => date);
     expect(await dates(`academic_year_id=${past.year}`)).toEqual([one, next]);
     expect((await read(`academic_year_id=${past.year}`)).summary).toEqual({
@@ -960,9 +913,9 @@ describe('the attendance of a student', () => {
     ]);
   });
 
-  test('a student reads their own, also of a class that they left, and that of nobody else', async () => {
+  test('can be read by the student, including marks of a class that they left, but by no other student', async () => {
     const pupil = await school.user(['student']);
-    const [own, other] = [await classOf(2), await classOf(0)];
+    const [own, other] = [await addClass(2), await addClass(0)];
     const [a = 0, b = 0] = own.students;
     await service.database.query(`update ${school.schema}.student set user_id = $2 where id = $1`, [a, pupil.id]);
     const again = await service.anonymous.login({
@@ -984,16 +937,16 @@ describe('the attendance of a student', () => {
     expect(days).toMatchObject([{ date: today, status: 'late', counts: null }]);
   });
 
-  test('a user with the student role and no student behind it is a 404, one without the role a 403', async () => {
+  test('/me answers 404 for a student role without a linked student, and 403 without the role', async () => {
     await (await school.user(['student'])).get(`${path}/me`, 404);
     await school.admin.get(`${path}/me`, 403);
   });
 });
 
-describe('who may', () => {
-  test('a teacher marks and reads the classes that they teach; others are not there', async () => {
-    const [own, other] = [await classOf(1), await classOf(1)];
-    const teacher = await teacherOf(own.classId);
+describe('permissions', () => {
+  test('a teacher marks and reads the classes that they teach; other classes do not exist for them', async () => {
+    const [own, other] = [await addClass(1), await addClass(1)];
+    const teacher = await addClassTeacher(own.classId);
     expect((await mark(own.classId, today, all(own.students, 'present'), teacher)).marked).toBe(1);
     expect(await refuse(other.classId, today, all(other.students, 'present'), 422, teacher)).toMatchObject({
       error: 'invalid_reference',
@@ -1011,14 +964,17 @@ describe('who may', () => {
     expect((await teacher.get<OfStudent>(`${path}/student/${own.students[0] ?? 0}`)).data.summary.total).toBe(1);
   });
 
-  test('attendance.mark of another role lets nobody mark a class that they do not teach; attendance.manage beside it does', async () => {
-    const [own, other] = [await classOf(1), await classOf(1)];
-    const marker = await teacherOf(own.classId, [await school.role('attendance.mark')]);
+  test('attendance.mark alone allows marking only taught classes; with attendance.manage, any class', async () => {
+    const [own, other] = [await addClass(1), await addClass(1)];
+    const marker = await addClassTeacher(own.classId, [await school.role('attendance.mark')]);
     expect((await mark(own.classId, today, all(own.students, 'present'), marker)).marked).toBe(1);
     expect((await refuse(other.classId, today, all(other.students, 'present'), 403, marker)).error).toBe('forbidden');
     const manager = await school.user([await school.role('attendance.mark', 'attendance.manage')]);
     expect((await mark(other.classId, today, all(other.students, 'late'), manager)).marked).toBe(1);
-    const both = await teacherOf((await classOf(0)).classId, ['teacher', await school.role('attendance.manage')]);
+    const both = await addClassTeacher((await addClass(0)).classId, [
+      'teacher',
+      await school.role('attendance.manage'),
+    ]);
     expect((await mark(other.classId, today, all(other.students, 'absent'), both)).corrected).toBe(1);
     await refuse(
       own.classId,
@@ -1029,10 +985,10 @@ describe('who may', () => {
     );
   });
 
-  test('attendance.manage of the role teacher reaches no further than the classes that they teach', async () => {
+  test('attendance.manage in the role teacher is limited to the classes that they teach', async () => {
     const at = await service.school();
-    const [own, other] = [await classOf(1, at), await classOf(1, at)];
-    const { email } = await teacherOf(own.classId, ['teacher'], at);
+    const [own, other] = [await addClass(1, at), await addClass(1, at)];
+    const { email } = await addClassTeacher(own.classId, ['teacher'], at);
     await service.database.query(
       `insert into ${at.schema}.role_permission (role_id, permission_id) select r.id, p.id from ${at.schema}.role r, core.permission p where r.name = 'teacher' and p.name = 'attendance.manage'`,
     );
@@ -1046,15 +1002,15 @@ describe('who may', () => {
     ).toEqual([own.classId]);
   });
 
-  test('my-classes are none for who may not mark, whatever else they may', async () => {
-    await classOf(1);
+  test('my-classes is empty without attendance.mark, whatever other permissions the user has', async () => {
+    await addClass(1);
     expect(
       (await (await school.user([await school.role('attendance.manage', 'attendance.read')])).get(`${path}/my-classes`))
         .data,
     ).toEqual([]);
   });
 
-  test('my-classes come by grade as the school orders them, then by class', async () => {
+  test('my-classes is sorted by the sequence of the grades, then by class', async () => {
     const own = await service.school();
     const made = [];
     for (const [name, sequence] of [
@@ -1077,14 +1033,14 @@ describe('who may', () => {
     ).toEqual([c, a, b]);
   });
 
-  test('my-classes are those that the user can mark, with the marks of today', async () => {
+  test('my-classes lists the classes that the user can mark, with their marks of today', async () => {
     const own = await service.school();
-    const [one, two] = [await classOf(2, own), await classOf(1, own)];
+    const [one, two] = [await addClass(2, own), await addClass(1, own)];
     await own.insert('academic_year', { name: 'Old', start_date: '2001-01-01', end_date: '2001-12-31' });
     await service.database.query(
       `insert into ${own.schema}.class (name, grade_id, academic_year_id) select 'Old', grade_id, (select id from ${own.schema}.academic_year where name = 'Old') from ${own.schema}.class limit 1`,
     );
-    const teacher = await teacherOf(one.classId, ['teacher'], own);
+    const teacher = await addClassTeacher(one.classId, ['teacher'], own);
     const list = async (who: Client, query = '') =>
       (await who.get<{ class_id: number }[]>(`${path}/my-classes?${query}`)).data;
     await mark(one.classId, today, { [one.students[0] ?? 0]: 'late' }, own.admin);
@@ -1098,7 +1054,7 @@ describe('who may', () => {
     ]);
     const [row] = await list(own.admin, 'pageSize=1&page=2');
     expect(row?.class_id).toBe(two.classId);
-    // Who was marked has left; who is still there was not.
+    // The marked student leaves the class. The other one is not marked yet.
     await own.admin.put(`/api/students/${one.students[0] ?? 0}`, { class_id: two.classId });
     expect(await list(teacher)).toMatchObject([
       { class_id: one.classId, student_count: 1, marked_today: 1, is_marked_today: false },
@@ -1119,7 +1075,7 @@ describe('who may', () => {
     expect(await list(await own.user(['teacher']))).toEqual([]);
   });
 
-  test('without the feature attendance everything of it is a 403, and holidays are not', async () => {
+  test('without the feature attendance every attendance endpoint answers 403, but holidays do not', async () => {
     const own = await service.school({ feature_flags: { attendance: false } });
     for (const what of ['my-classes', 'calendar-holidays', 'class/1', 'class/1/summary', 'student/1']) {
       expect((await own.admin.get(`${path}/${what}`, 403)).error).toBe('feature_disabled');
@@ -1138,7 +1094,7 @@ describe('the calendar', () => {
 
   beforeAll(async () => {
     own = await service.school();
-    [taught, other] = [await classOf(3, own), await classOf(2, own)];
+    [taught, other] = [await addClass(3, own), await addClass(2, own)];
     const [a = 0, b = 0, c = 0] = taught.students;
     await mark(taught.classId, '2026-03-02', { [a]: 'present', [b]: 'absent', [c]: 'late' }, own.admin);
     await mark(other.classId, '2026-03-02', all(other.students, 'present'), own.admin);
@@ -1147,7 +1103,7 @@ describe('the calendar', () => {
     await own.admin.post('/api/holidays', { name: 'Dance', date: '2026-03-03' }, 201);
   });
 
-  test('has every day once, with the day of the week, its holidays, and the marks of all the school for who reads them', async () => {
+  test('has one row per day with the day of the week, its holidays, and counts of the whole school for an admin', async () => {
     const days = await calendar(own.admin, 'from_date=2026-02-28&to_date=2026-03-03');
     expect(days).toMatchObject([
       {
@@ -1171,14 +1127,14 @@ describe('the calendar', () => {
     expect(days).toHaveLength(4);
   });
 
-  test('counts for a teacher the classes that they teach, whatever else they may, and for others nothing', async () => {
-    const teacher = await teacherOf(taught.classId, ['teacher', 'accountant'], own);
+  test('counts only the classes that a teacher teaches, even with a second role, and nothing without attendance.read', async () => {
+    const teacher = await addClassTeacher(taught.classId, ['teacher', 'accountant'], own);
     const query = 'from_date=2026-03-02&to_date=2026-03-02';
     expect(await calendar(teacher, query)).toMatchObject([{ counts: { present: 1, absent: 1, late: 1 } }]);
     expect(await calendar(await own.user(['accountant']), query)).toMatchObject([{ counts: null, status: null }]);
   });
 
-  test('shows the marks of a student to whoever may read them: a teacher those of their classes, a student their own', async () => {
+  test('shows the marks of a student to an admin, to the teacher of their class and to the student, else answers 404', async () => {
     const day = (studentId: number) => `from_date=2026-03-02&to_date=2026-03-02&student_id=${studentId}`;
     const [b = 0, c = 0, far = 0] = [taught.students[1], taught.students[2], other.students[0]];
     const statusOf = async (who: Client, studentId: number) =>
@@ -1188,7 +1144,7 @@ describe('the calendar', () => {
       ['late'],
       ['present'],
     ]);
-    const teacher = await teacherOf(taught.classId, ['teacher', 'accountant'], own);
+    const teacher = await addClassTeacher(taught.classId, ['teacher', 'accountant'], own);
     expect(await statusOf(teacher, b)).toEqual(['absent']);
     const student = await own.user(['student']);
     await service.database.query(`update ${own.schema}.student set user_id = $1 where id = $2`, [student.id, b]);
@@ -1207,7 +1163,7 @@ describe('the calendar', () => {
       // prettier-ignore
       expect((await who.get(`${path}/calendar-holidays?${day(asked)}`, 404)).error).toBe('not_found');
     }
-    // Who came from a class of others brings no marks of theirs.
+    // A teacher does not see marks that a new student got in a class of another teacher.
     await own.admin.put(`/api/students/${far}`, { class_id: taught.classId });
     expect([await statusOf(teacher, far), await statusOf(own.admin, far)]).toEqual([[null], ['present']]);
     expect((await own.admin.get(`${path}/calendar-holidays?student_id=x`, 400)).details).toMatchObject([
@@ -1215,7 +1171,7 @@ describe('the calendar', () => {
     ]);
   });
 
-  test('is of this month unless days are named, one of which means its month', async () => {
+  test('covers the current month by default, and the month of a single from_date or to_date', async () => {
     const month = async (query: string) => {
       const days = await calendar(own.admin, query);
       return [days[0]?.date, days.at(-1)?.date];

@@ -1,18 +1,16 @@
 import { describe, expect, test } from '@jest/globals';
 import { operatorEmail, serviceWithSchool, unique } from '../support/server/service.ts';
 import { send } from '../support/client/wire.ts';
+import type { OutputOf } from '../support/client/output.ts';
+import type { AuditLog as AuditLogSchema } from '../../src/endpoints/platform.ts';
 
 const { service, school } = await serviceWithSchool();
 const { operator } = service;
 
-interface Entry {
-  id: number;
-  action: string;
-  changes: Record<string, { before: unknown; after: unknown }>;
-}
+type Entry = OutputOf<typeof AuditLogSchema>;
 
 const list = async (query = '') => (await operator.get<Entry[]>(`/api/platform/audit-logs?pageSize=100${query}`)).data;
-/** The lines of an export without its head, and the head. */
+/** The header and the lines of an export. */
 async function download(query = '') {
   const { data, headers } = await operator.get<Buffer>(`/api/platform/audit-logs/export?format=csv${query}`);
   const [head = '', ...lines] = data
@@ -24,14 +22,14 @@ async function download(query = '') {
 }
 
 describe('the audit trail', () => {
-  test('tells which actions it has, sorted, each once', async () => {
+  test('lists its actions, sorted and without duplicates', async () => {
     await operator.put(`/api/platform/tenants/${school.id}`, { name: unique('Renamed') });
     const { data } = await operator.get<string[]>('/api/platform/audit-logs/actions');
     expect(data).toEqual(expect.arrayContaining(['operator.login', 'tenant.create', 'tenant.update']));
     expect(data).toEqual([...new Set(data)].toSorted());
   });
 
-  test('finds the actions of a long trail by as many looks at the index as there are actions', async () => {
+  test('lists the actions of a long trail with one index lookup per action', async () => {
     await service.database.query(
       `insert into platform.audit_log (action, target_type) select 'long.' || n % 5, 'test' from generate_series(1, 50000) n`,
     );
@@ -47,7 +45,7 @@ describe('the audit trail', () => {
     expect(Number(/"Shared Hit Blocks": ?(\d+)/.exec(text)?.[1])).toBeLessThan(200);
   });
 
-  test('goes out as a file, oldest first, with the filters of the list', async () => {
+  test('can be exported, oldest first, with the filters of the list', async () => {
     const of = await service.school();
     await operator.put(`/api/platform/tenants/${of.id}`, { name: '=cmd()' });
     await operator.post(`/api/platform/tenants/${of.id}/suspend`, undefined);
@@ -73,7 +71,7 @@ describe('the audit trail', () => {
     expect(xlsx.data.subarray(0, 2).toString()).toBe('PK');
   });
 
-  test('has every entry of more pages than one, each once', async () => {
+  test('exports every entry exactly once across several pages', async () => {
     await service.database.query(
       `insert into platform.audit_log (action, target_type, actor_id) select 'many', 'test', 77 from generate_series(1, 2500)`,
     );
@@ -83,7 +81,7 @@ describe('the audit trail', () => {
     expect(ids).toEqual([...new Set(ids)].toSorted((a, b) => a - b));
   });
 
-  test('tells who took it away, with which filters, and once for all pages', async () => {
+  test('records who exported it with which filters, once per export', async () => {
     const before = (await list('&action=audit_log.export')).length;
     await download('&from_date=2026-01-01&action=many');
     const entries = await list('&action=audit_log.export');
@@ -104,11 +102,11 @@ describe('the audit trail', () => {
   });
 });
 
-describe('words of operators', () => {
+describe('notification templates of operators', () => {
   const preview = <T = { subject: string; body: string }>(body: Record<string, unknown>, status = 200) =>
     operator.post<T>('/api/platform/notification-templates/preview', body, status);
 
-  test('are shown as a recipient would read them, and nothing is kept', async () => {
+  test('can be previewed without being stored', async () => {
     const words = {
       key: 'holiday.added',
       channel: 'email',
@@ -124,7 +122,7 @@ describe('words of operators', () => {
     expect(pagination.totalItems).toBe(0);
   });
 
-  test('with a placeholder or an event that is not known are the same 400 as when they are added', async () => {
+  test('with an unknown placeholder or event get the same 400 as when they are added', async () => {
     const words = { key: 'holiday.added', channel: 'email', body: 'Fine' };
     for (const [over, path] of [
       [{ body: '{{amount}}' }, 'body'],
@@ -142,7 +140,7 @@ describe('words of operators', () => {
     }
   });
 
-  test('can be tried for every event of the catalogue with its own words', async () => {
+  test('can be previewed for every event of the catalog with its default text', async () => {
     const { data } = await operator.get<{ key: string; title: string; message: string }[]>(
       '/api/platform/notification-events',
     );

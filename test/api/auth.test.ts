@@ -5,6 +5,8 @@ import { mailsTo, mailTo, queueIsEmpty } from '../support/fakes/mail.ts';
 import { fileForm, jpeg, png } from '../support/fixtures/pictures.ts';
 import { raw } from '../support/client/raw.ts';
 import { operatorEmail, serviceWithSchool, testPassword } from '../support/server/service.ts';
+import type { OutputOf } from '../support/client/output.ts';
+import type { LoginAnswer as LoginAnswerSchema, Profile as ProfileSchema } from '../../src/endpoints/auth.ts';
 
 const newSecret = 'the secret that signs and is long enough';
 const oldSecret = 'the secret of yesterday and long enough';
@@ -21,27 +23,8 @@ const { service, school } = await serviceWithSchool({
 });
 const other = await service.school();
 
-interface Login {
-  access_token: string;
-  user: { id: number; email: string; first_name: string; last_name: string; profile_picture_url: string | null };
-  permissions: string[];
-  enabled_features: string[];
-}
-
-interface Profile {
-  id: number;
-  email: string;
-  first_name: string;
-  last_name: string;
-  phone: string | null;
-  email_verified: boolean;
-  is_platform_admin: boolean;
-  profile_picture_url: string | null;
-  last_login_at: string | null;
-  tenant: { id: number; name: string; subdomain: string; time_zone: string; is_setup_complete: boolean } | null;
-  roles: string[];
-  permissions: string[];
-}
+type Login = OutputOf<typeof LoginAnswerSchema>;
+type Profile = OutputOf<typeof ProfileSchema>;
 
 interface Claims {
   user_id: number;
@@ -67,8 +50,8 @@ const refresh = (token: string, status: number) =>
 
 const claimsOf = (token: string) => jwt.decode(token) as Claims;
 
-describe('log-in', () => {
-  test('a school may be named by number, subdomain, X-Tenant-ID or host, and it is the same log-in', async () => {
+describe('login', () => {
+  test('accepts the school by id, subdomain, X-Tenant-ID or host', async () => {
     const credentials = { email: school.adminEmail, password: testPassword };
     const host = await raw(service.url, {
       method: 'POST',
@@ -87,7 +70,7 @@ describe('log-in', () => {
     expect(new Set(answers.map(({ user }) => user.id)).size).toBe(1);
   });
 
-  test('the answer is the token, the user, what they may do and what is enabled, and nothing else', async () => {
+  test('returns exactly the token, the user, the permissions and the enabled features', async () => {
     const teacher = await school.user(['teacher'], { first_name: 'Tara', last_name: 'Teacher' });
     const { data, headers } = await login(
       { tenant_id: school.id, email: teacher.email.toUpperCase(), password: testPassword },
@@ -122,7 +105,7 @@ describe('log-in', () => {
     expect([...data.permissions].sort()).toEqual(catalogue.data.map(({ name }) => name).sort());
   });
 
-  test('the access token names user, school and session, and lives 15 minutes', () => {
+  test('the access token contains user, school and session, and expires after 15 minutes', () => {
     const claims = claimsOf(school.admin.token);
     expect(Object.keys(claims).sort()).toEqual(['aud', 'exp', 'iat', 'iss', 'sid', 'tenant_id', 'user_id']);
     expect(claims).toMatchObject({
@@ -133,7 +116,7 @@ describe('log-in', () => {
     expect(claims.exp - claims.iat).toBe(15 * 60);
   });
 
-  test('an operator names no school, and the token says is_platform_admin instead of a tenant', async () => {
+  test('an operator logs in without a school, and the token has is_platform_admin instead of a tenant', async () => {
     const { data } = await login({ is_platform: true, email: operatorEmail, password: testPassword }, 200);
     const claims = claimsOf(data.access_token);
     expect(Object.keys(claims).sort()).toEqual(['aud', 'exp', 'iat', 'is_platform_admin', 'iss', 'sid', 'user_id']);
@@ -142,7 +125,7 @@ describe('log-in', () => {
     expect(data).toMatchObject({ permissions: [], enabled_features: [], user: { email: operatorEmail } });
   });
 
-  test('an operator is unknown to a school, and a user of a school to the platform', async () => {
+  test('operators cannot log in to a school, nor users of a school to the platform', async () => {
     expect((await login({ tenant_id: school.id, email: operatorEmail, password: testPassword }, 401)).error).toBe(
       'invalid_credentials',
     );
@@ -151,7 +134,7 @@ describe('log-in', () => {
     );
   });
 
-  test('the same e-mail in two schools is two people', async () => {
+  test('the same email in two schools belongs to two users', async () => {
     await other.admin.post(
       '/api/users',
       { email: school.adminEmail, first_name: 'Same', last_name: 'Address', password: 'another password' },
@@ -164,14 +147,14 @@ describe('log-in', () => {
     await login({ tenant_id: other.id, email: school.adminEmail, password: testPassword }, 401);
   });
 
-  test('a school that does not exist is a 404, however it is named', async () => {
+  test('an unknown school is a 404, however it is specified', async () => {
     const credentials = { email: school.adminEmail, password: testPassword };
     expect((await login({ ...credentials, tenant_id: 999_999 }, 404)).error).toBe('tenant_not_found');
     expect((await login({ ...credentials, subdomain: 'nowhere' }, 404)).error).toBe('tenant_not_found');
     expect((await login(credentials, 404, { 'X-Tenant-ID': '999999' })).error).toBe('tenant_not_found');
   });
 
-  test('no school at all is a 400 that names tenant_id; two schools at once are a mismatch', async () => {
+  test('a missing school is a 400 that names tenant_id; two different schools are a mismatch', async () => {
     const credentials = { email: school.adminEmail, password: testPassword };
     const none = await login(credentials, 400);
     expect(none).toMatchObject({ error: 'validation_error', details: [{ path: 'tenant_id' }] });
@@ -183,7 +166,7 @@ describe('log-in', () => {
     ).toBe('tenant_mismatch');
   });
 
-  test('header, host and token must name the same school', async () => {
+  test('header, host and token must specify the same school', async () => {
     expect(
       (await school.admin.send('GET', '/api/auth/profile', { headers: { 'X-Tenant-ID': String(other.id) } }, 403))
         .error,
@@ -204,7 +187,7 @@ describe('log-in', () => {
     expect(malformed.details[0]?.path).toBe('X-Tenant-ID');
   });
 
-  test('a wrong password, an unknown e-mail, an invited, an inactive and a deleted user get the same bytes', async () => {
+  test('the response is identical for a wrong password, an unknown email, and invited, inactive and deleted users', async () => {
     const inactive = await school.user(['teacher']);
     await school.admin.put(`/api/users/${inactive.id}`, { is_active: false });
     const deleted = await school.user(['teacher']);
@@ -236,22 +219,22 @@ describe('log-in', () => {
   });
 });
 
-describe('ten failed log-ins', () => {
+describe('ten failed logins', () => {
   const fail = async (email: string, times: number) => {
     for (let n = 0; n < times; n++) await login({ tenant_id: school.id, email, password: 'wrong password' }, 401);
   };
-  /** Changes what is counted of the account that was tried last. */
+  /** Updates the attempt counter of the last tried account. */
   const countedLast = (change: string) =>
     service.database.query(
       `update platform.login_throttle set ${change} where account = (select account from platform.login_throttle order by updated_at desc limit 1)`,
     );
-  /** As if so many of them had failed. */
+  /** Sets the number of failed attempts. */
   const failed = async (email: string, attempts: number) => {
     await fail(email, 1);
     await countedLast(`attempts = ${attempts}`);
   };
 
-  test('close the account for the right password too, with Retry-After, until the window ends; others are not concerned', async () => {
+  test('lock the account for the correct password too, with Retry-After, until the window ends; other accounts are unaffected', async () => {
     const victim = await school.user(['teacher']);
     const bystander = await school.user(['teacher']);
     await fail(victim.email, 10);
@@ -271,7 +254,7 @@ describe('ten failed log-ins', () => {
     await login({ tenant_id: school.id, email: victim.email, password: testPassword }, 200);
   });
 
-  test('close the account for what is left of fifteen minutes since the first of them: trying on does not prolong that', async () => {
+  test('lock the account for 15 minutes from the first failure; further attempts do not extend this', async () => {
     const user = await school.user(['teacher']);
     await failed(user.email, 9);
     await countedLast("window_ends_at = now() + interval '1 minute'");
@@ -280,7 +263,7 @@ describe('ten failed log-ins', () => {
     expect(Number(closed.headers.get('retry-after'))).toBeLessThanOrEqual(60);
   });
 
-  test('close the account again after those fifteen minutes, for another fifteen', async () => {
+  test('lock the account again after those 15 minutes, for another 15', async () => {
     const user = await school.user(['teacher']);
     await failed(user.email, 10);
     await countedLast("window_ends_at = now() - interval '1 second'");
@@ -289,7 +272,7 @@ describe('ten failed log-ins', () => {
     expect(Number(closed.headers.get('retry-after'))).toBeGreaterThan(14 * 60);
   });
 
-  test('in one school do not close the account of the same e-mail in another, and a success there opens none here', async () => {
+  test('in one school do not lock the same email in another, and a success there does not unlock it here', async () => {
     const user = await school.user(['teacher']);
     await other.admin.post(
       '/api/users',
@@ -303,14 +286,14 @@ describe('ten failed log-ins', () => {
     );
   });
 
-  test('close an unknown e-mail likewise, so that the 429 tells nobody who has an account', async () => {
+  test('lock unknown emails too, so that the 429 does not reveal accounts', async () => {
     const unknown = `ghost@${school.subdomain}.example`;
     await fail(unknown, 10);
     const closed = await login({ tenant_id: school.id, email: unknown, password: 'wrong password' }, 429);
     expect(Number(closed.headers.get('retry-after'))).toBeGreaterThan(14 * 60);
   });
 
-  test('begin anew after a success', async () => {
+  test('are counted from zero after a success', async () => {
     const user = await school.user(['teacher']);
     await failed(user.email, 9);
     await login({ tenant_id: school.id, email: user.email, password: testPassword }, 200);
@@ -319,7 +302,7 @@ describe('ten failed log-ins', () => {
     await login({ tenant_id: school.id, email: user.email, password: testPassword }, 429);
   });
 
-  test('count for the change of the own password too, so that a stolen session can not try passwords', async () => {
+  test('also count password changes, so that a stolen session cannot guess passwords', async () => {
     const user = await school.user(['teacher']);
     const refused = await user.post(
       '/api/auth/password/change',
@@ -341,7 +324,7 @@ describe('ten failed log-ins', () => {
 });
 
 describe('tokens', () => {
-  test('a request without one is told to send one; a wrong one is told that it is wrong', async () => {
+  test('a missing and an invalid token get different errors', async () => {
     const none = await service.anonymous.get('/api/auth/profile', 401);
     expect(none.error).toBe('unauthenticated');
     expect(none.headers.get('www-authenticate')).toBe('Bearer');
@@ -371,7 +354,7 @@ describe('tokens', () => {
     expect(found).toEqual(wrong.map(([what]) => [what, 'invalid_token']));
   });
 
-  test('secrets rotate: the first signs, tokens of the second are still good', async () => {
+  test('secrets can be rotated: the first signs, tokens of the second stay valid', async () => {
     expect(() => jwt.verify(school.admin.token, newSecret)).not.toThrow();
     const { user_id, tenant_id, sid } = claimsOf(school.admin.token);
     const ofYesterday = jwt.sign({ user_id, tenant_id, sid }, oldSecret, issued);
@@ -384,7 +367,7 @@ describe('tokens', () => {
     expect(data.email).toBe(school.adminEmail);
   });
 
-  test('log-out ends access and refresh token at once, and this session only', async () => {
+  test('logout revokes access and refresh token at once, for this session only', async () => {
     const user = await school.user(['teacher']);
     const elsewhere = await service.anonymous.login({
       tenant_id: school.id,
@@ -398,7 +381,7 @@ describe('tokens', () => {
     expect((await elsewhere.get<Profile>('/api/auth/profile')).data.id).toBe(user.id);
   });
 
-  test('refresh answers a new access token of the same session and trades the refresh token', async () => {
+  test('refresh returns a new access token for the same session and replaces the refresh token', async () => {
     const user = await school.user(['teacher']);
     const traded = await refresh(user.refreshToken, 200);
     const next = traded.headers.get('x-refresh-token') ?? '';
@@ -419,7 +402,7 @@ describe('tokens', () => {
     await refresh(next, 200);
   });
 
-  test('refresh prolongs the session to thirty days from now', async () => {
+  test('refresh extends the session to 30 days from now', async () => {
     const user = await school.user(['teacher']);
     const { sid } = claimsOf(user.token);
     await service.database.query("update platform.session set expires_at = now() + interval '1 hour' where id = $1", [
@@ -433,19 +416,19 @@ describe('tokens', () => {
     expect(Number(row?.days)).toBe(30);
   });
 
-  test('a session that outlived its user, as by a change in SQL, can not be refreshed', async () => {
+  test('a session of a deleted user cannot be refreshed', async () => {
     const user = await school.user(['teacher']);
     await service.database.query(`update ${school.schema}.user_account set is_active = false where id = $1`, [user.id]);
     expect((await refresh(user.refreshToken, 401)).error).toBe('invalid_token');
   });
 
-  test('an operator refreshes too', async () => {
+  test('operators can refresh too', async () => {
     const operator = await service.anonymous.login({ is_platform: true, email: operatorEmail, password: testPassword });
     const { data } = await refresh(operator.refreshToken, 200);
     expect(claimsOf(data.access_token)).toMatchObject({ is_platform_admin: true, sid: claimsOf(operator.token).sid });
   });
 
-  test('a used refresh token within ten seconds is refused, and the session lives', async () => {
+  test('a refresh token that is reused within ten seconds is rejected, and the session continues', async () => {
     const user = await school.user(['teacher']);
     const next = (await refresh(user.refreshToken, 200)).headers.get('x-refresh-token') ?? '';
     expect((await refresh(user.refreshToken, 401)).error).toBe('invalid_token');
@@ -453,7 +436,7 @@ describe('tokens', () => {
     await refresh(next, 200);
   });
 
-  test('a used refresh token after ten seconds was stolen: the whole session is dead', async () => {
+  test('a refresh token that is reused after ten seconds ends the session, as it may be stolen', async () => {
     const user = await school.user(['teacher']);
     const next = (await refresh(user.refreshToken, 200)).headers.get('x-refresh-token') ?? '';
     const moved = await service.database.query(
@@ -466,7 +449,7 @@ describe('tokens', () => {
     await refresh(next, 401);
   });
 
-  test('a refresh token that is unknown, expired or missing is refused', async () => {
+  test('an unknown, expired or missing refresh token is rejected', async () => {
     const user = await school.user(['teacher']);
     expect((await refresh('x'.repeat(43), 401)).error).toBe('invalid_token');
     expect((await service.anonymous.post('/api/auth/refresh', undefined, 401)).error).toBe('unauthenticated');
@@ -478,7 +461,7 @@ describe('tokens', () => {
     await user.get('/api/auth/profile');
   });
 
-  test('the tokens are stored hashed', async () => {
+  test('only hashes of the tokens are stored', async () => {
     const user = await school.user(['teacher']);
     const rows = await service.database.query<{ found: boolean }>(
       `select (select count(*) from platform.refresh_token r where r::text like '%' || $1 || '%') > 0 as found`,
@@ -488,7 +471,7 @@ describe('tokens', () => {
   });
 });
 
-describe('the own profile', () => {
+describe('own profile', () => {
   test('shows user, school, roles and permissions', async () => {
     const user = await school.user(['accountant', 'teacher'], {
       first_name: 'Pia',
@@ -513,7 +496,7 @@ describe('the own profile', () => {
     expect(Date.parse(data.last_login_at ?? '')).toBeGreaterThan(Date.now() - 60_000);
   });
 
-  test('changes name and phone, keeps what is not named, and clears the phone by null', async () => {
+  test('updates name and phone, keeps omitted fields, and clears the phone with null', async () => {
     const user = await school.user(['teacher']);
     const changed = await user.put<Profile>('/api/auth/profile', { first_name: 'Ümit', phone: '123' });
     expect(changed.data).toMatchObject({ first_name: 'Ümit', last_name: 'User', phone: '123' });
@@ -524,7 +507,7 @@ describe('the own profile', () => {
     });
   });
 
-  test('may be sent back as it was read, and a change of anything but name and phone is refused by its name', async () => {
+  test('can be sent back as it was read; changing a field other than name and phone returns an error for it', async () => {
     const user = await school.user(['teacher']);
     const { data } = await user.get<Profile>('/api/auth/profile');
     const sentBack = await user.put<Profile>('/api/auth/profile', { ...data, last_name: 'Changed' });
@@ -534,9 +517,7 @@ describe('the own profile', () => {
       ['roles', ['admin']],
     ] as const) {
       const refused = await user.put('/api/auth/profile', { ...data, [field]: value }, 400);
-      expect(refused.details).toEqual([
-        { path: field, message: expect.stringMatching(/^This field is read-only\./) },
-      ]);
+      expect(refused.details).toEqual([{ path: field, message: expect.stringMatching(/^This field is read-only\./) }]);
     }
     expect((await user.get<Profile>('/api/auth/profile')).data).toMatchObject({
       email: user.email,
@@ -544,13 +525,13 @@ describe('the own profile', () => {
     });
   });
 
-  test('refuses an empty name and an unknown field', async () => {
+  test('rejects an empty name and an unknown field', async () => {
     const user = await school.user(['teacher']);
     const refused = await user.put('/api/auth/profile', { first_name: ' ', colour: 'red' }, 400);
     expect(refused.details.map(({ path }) => path).sort()).toEqual(['colour', 'first_name']);
   });
 
-  test('an operator has one too, of no school', async () => {
+  test('exists for operators too, without a school', async () => {
     const { data } = await service.operator.put<Profile>('/api/auth/profile', { phone: '555' });
     expect(data).toMatchObject({
       email: operatorEmail,
@@ -564,7 +545,7 @@ describe('the own profile', () => {
 });
 
 describe('passwords', () => {
-  test('a change ends the other sessions, not this one, and the old password is over', async () => {
+  test('a change ends the other sessions but not this one, and the old password stops working', async () => {
     const user = await school.user(['teacher']);
     const elsewhere = await service.anonymous.login({
       tenant_id: school.id,
@@ -580,7 +561,7 @@ describe('passwords', () => {
     await login({ tenant_id: school.id, email: user.email, password: 'the new password' }, 200);
   });
 
-  test('a change needs the present password, and the new one 8 characters', async () => {
+  test('a change requires the current password, and a new one of at least 8 characters', async () => {
     const user = await school.user(['teacher']);
     expect(
       (
@@ -601,7 +582,7 @@ describe('passwords', () => {
     await login({ tenant_id: school.id, email: user.email, password: testPassword }, 200);
   });
 
-  test('forgotten: the answer is the same for known and unknown, and only the known gets an e-mail', async () => {
+  test('a reset request gets the same response for known and unknown emails, and only known ones get an email', async () => {
     const user = await school.user(['teacher'], { first_name: 'Fergus', last_name: 'Forgetful' });
     const unknown = `unknown@${school.subdomain}.example`;
     const inactive = await school.user(['teacher']);
@@ -623,7 +604,7 @@ describe('passwords', () => {
     await service.anonymous.post('/api/auth/password/forgot', { email: user.email, subdomain: 'nowhere' }, 404);
   });
 
-  describe('with the token from the e-mail', () => {
+  describe('with the token from the email', () => {
     let user: Client & { id: number; email: string };
     let token: string;
     const reset = (given: string, password: string, status: number) =>
@@ -647,14 +628,14 @@ describe('passwords', () => {
       expect((await again.get<Profile>('/api/auth/profile')).data.email_verified).toBe(true);
     });
 
-    test('it works once, and a password that is too short does not use it up', async () => {
+    test('works once; a password that is too short does not consume it', async () => {
       await reset(token, 'short', 400);
       await reset(token, 'a reset password', 200);
       expect((await reset(token, 'another password', 401)).error).toBe('invalid_token');
       await login({ tenant_id: school.id, email: user.email, password: 'a reset password' }, 200);
     });
 
-    test('it ends after an hour', async () => {
+    test('expires after an hour', async () => {
       const [row] = await service.database.query<{ minutes: string }>(
         `update platform.one_time_token set expires_at = now() where hash = sha256(convert_to($1, 'UTF8'))
          returning round(extract(epoch from old.expires_at - created_at) / 60) as minutes`,
@@ -665,7 +646,7 @@ describe('passwords', () => {
       await login({ tenant_id: school.id, email: user.email, password: testPassword }, 200);
     });
 
-    test('a second token is void once the first was used', async () => {
+    test('is revoked when another reset token is used', async () => {
       await service.database.query("update platform.one_time_token set created_at = created_at - interval '3 minutes'");
       await service.anonymous.post('/api/auth/password/forgot', { email: user.email, subdomain: school.subdomain });
       const second = await mailTo(service, user.email, 'Reset your password', 2);
@@ -674,28 +655,28 @@ describe('passwords', () => {
       await reset(token, 'another password', 401);
     });
 
-    test('it is the only one within two minutes, so that nobody fills a mailbox', async () => {
+    test('is sent at most once in two minutes, to prevent flooding a mailbox', async () => {
       await service.anonymous.post('/api/auth/password/forgot', { email: user.email, subdomain: school.subdomain });
       await queueIsEmpty(service);
       expect((await mailsTo(service, user.email)).filter(({ subject }) => subject.includes('Reset'))).toHaveLength(1);
     });
 
-    test('it is void after the user has changed the password themself', async () => {
+    test('is revoked when the user changes the password', async () => {
       await user.post('/api/auth/password/change', { current_password: testPassword, password: 'the new password' });
       await reset(token, 'a reset password', 401);
     });
 
-    test('it does not verify an e-mail', async () => {
+    test('cannot be used to verify an email', async () => {
       expect((await service.anonymous.post('/api/auth/email/verify', { token }, 401)).error).toBe('invalid_token');
       await reset(token, 'a reset password', 200);
     });
 
-    test('it is of no use when the user was deactivated meanwhile', async () => {
+    test('is rejected for a user who has been deactivated', async () => {
       await school.admin.put(`/api/users/${user.id}`, { is_active: false });
       expect((await reset(token, 'a reset password', 401)).error).toBe('invalid_token');
     });
 
-    test('a reset opens an account that ten failures had closed', async () => {
+    test('a reset unlocks an account after ten failures', async () => {
       await login({ tenant_id: school.id, email: user.email, password: 'wrong password' }, 401);
       await service.database.query(
         'update platform.login_throttle set attempts = 10 where window_ends_at = (select max(window_ends_at) from platform.login_throttle)',
@@ -706,7 +687,7 @@ describe('passwords', () => {
     });
   });
 
-  test('an operator resets theirs in the same way, without a school', async () => {
+  test('operators can reset theirs in the same way, without a school', async () => {
     const email = 'second-operator@test.example';
     await service.database.query(
       `insert into platform.user_account (email, first_name, last_name) values ($1, 'Second', 'Operator')`,
@@ -719,10 +700,10 @@ describe('passwords', () => {
     expect(data.user).toMatchObject({ email, first_name: 'Second' });
   });
 
-  test('an invitation ends after seven days', async () => {
+  test('an invitation expires after seven days', async () => {
     const email = `latecomer@${school.subdomain}.example`;
     await school.admin.post('/api/users', { email, first_name: 'Late', last_name: 'Comer' }, 201);
-    const { token } = await mailTo(service, email, 'Your log-in');
+    const { token } = await mailTo(service, email, 'Your account');
     const [row] = await service.database.query<{ hours: string }>(
       `update platform.one_time_token set expires_at = now() where hash = sha256(convert_to($1, 'UTF8'))
        returning round(extract(epoch from old.expires_at - created_at) / 3600) as hours`,
@@ -741,7 +722,7 @@ describe('passwords', () => {
       { email, first_name: 'New', last_name: 'Comer' },
       201,
     );
-    const mail = await mailTo(service, email, 'Your log-in');
+    const mail = await mailTo(service, email, 'Your account');
     expect(mail.text).toContain('7 days');
     await service.anonymous.post('/api/auth/password/reset', { token: mail.token, password: 'my first password' });
     await service.anonymous.post(
@@ -757,10 +738,10 @@ describe('passwords', () => {
   });
 });
 
-describe('verifying an e-mail address', () => {
-  test('works by the link, once', async () => {
+describe('email verification', () => {
+  test('works with the link, once', async () => {
     const user = await school.user(['teacher']);
-    const mail = await mailTo(service, user.email, 'Verify your e-mail address');
+    const mail = await mailTo(service, user.email, 'Verify your email address');
     expect(mail.text).toContain(`/api/auth/email/verify?token=${mail.token}`);
     const verified = await service.anonymous.get(`/api/auth/email/verify?token=${mail.token}`);
     expect(verified.data).toEqual({ id: user.id, email_verified: true });
@@ -770,9 +751,9 @@ describe('verifying an e-mail address', () => {
     );
   });
 
-  test('works by POST, once, for 24 hours, and sets no password', async () => {
+  test('works with POST, once, within 24 hours, and cannot set a password', async () => {
     const user = await school.user(['teacher']);
-    const { token } = await mailTo(service, user.email, 'Verify your e-mail address');
+    const { token } = await mailTo(service, user.email, 'Verify your email address');
     const [row] = await service.database.query<{ hours: string }>(
       `select round(extract(epoch from expires_at - created_at) / 3600) as hours from platform.one_time_token where hash = sha256(convert_to($1, 'UTF8'))`,
       [token],
@@ -786,7 +767,7 @@ describe('verifying an e-mail address', () => {
     expect((await service.anonymous.post('/api/auth/email/verify', { token }, 401)).error).toBe('invalid_token');
   });
 
-  test('needs a token that somebody made', async () => {
+  test('requires a valid token', async () => {
     expect((await service.anonymous.get('/api/auth/email/verify?token=guess', 401)).error).toBe('invalid_token');
     expect((await service.anonymous.get('/api/auth/email/verify', 400)).details).toMatchObject([{ path: 'token' }]);
     expect((await service.anonymous.post('/api/auth/email/verify', {}, 400)).details).toMatchObject([
@@ -795,11 +776,11 @@ describe('verifying an e-mail address', () => {
   });
 });
 
-describe('the picture', () => {
+describe('profile picture', () => {
   const set = (who: Client, form: FormData, status: number) =>
     who.send<Profile>('POST', '/api/auth/profile/picture', { body: form }, status);
 
-  test('a PNG and a JPEG are taken by content, whatever their name says, and served back as they came', async () => {
+  test('PNG and JPEG are detected by content, whatever the name, and served unchanged', async () => {
     const user = await school.user(['teacher']);
     for (const [content, name, claimed, type, extension] of [
       [png, 'holiday.txt', 'text/plain', 'image/png', 'png'],
@@ -825,13 +806,13 @@ describe('the picture', () => {
     ['an SVG', Buffer.from('<?xml version="1.0"?><svg xmlns="http://www.w3.org/2000/svg" onload="alert(1)"/>')],
     ['a PDF', Buffer.from('%PDF-1.7\n1 0 obj\n<<>>\nendobj\n')],
     ['nothing', Buffer.alloc(0)],
-  ])('%s is refused, though it is called picture.png and says image/png', async (_what, content) => {
+  ])('%s is rejected although it is named picture.png and declared as image/png', async (_what, content) => {
     const refused = await set(school.admin, fileForm(content, 'picture.png', 'image/png'), 415);
     expect(refused.error).toBe('unsupported_media_type');
     expect((await school.admin.get<Profile>('/api/auth/profile')).data.profile_picture_url).toBeNull();
   });
 
-  test('5 MB are taken and one byte more is not', async () => {
+  test('5 MB are accepted and one byte more is rejected', async () => {
     const user = await school.user(['teacher']);
     const limit = Buffer.concat([jpeg, Buffer.alloc(5 * 1024 * 1024 - jpeg.length)]);
     const { data } = await set(user, fileForm(limit, 'large.jpg', 'image/jpeg'), 200);
@@ -841,7 +822,7 @@ describe('the picture', () => {
     expect(served.data.length).toBe(5 * 1024 * 1024);
   });
 
-  test('no file is a 400 that names the field; JSON is a 415', async () => {
+  test('a missing file is a 400 that names the field; JSON is a 415', async () => {
     const refused = await set(school.admin, fileForm(png, 'picture.png', 'image/png', 'portrait'), 400);
     expect(refused.details).toMatchObject([{ path: 'picture' }]);
     expect((await school.admin.post('/api/auth/profile/picture', { picture: 'x' }, 415)).error).toBe(
@@ -849,7 +830,7 @@ describe('the picture', () => {
     );
   });
 
-  test('the next picture takes the place of the one before it, whose bytes go', async () => {
+  test('a new picture replaces and deletes the old one', async () => {
     const user = await school.user(['teacher']);
     const count = async () => (await service.database.query(`select id from ${school.schema}.file`)).length;
     const first = await set(user, fileForm(png, 'a.png', 'image/png'), 200);
@@ -860,7 +841,7 @@ describe('the picture', () => {
     expect((await user.get<Buffer>('/api/auth/profile/picture')).data.equals(jpeg)).toBe(true);
   });
 
-  test('without a picture there is a 404, and another user sees one only with user.read', async () => {
+  test('a missing picture is a 404; other users need user.read to see it', async () => {
     const owner = await school.user(['teacher']);
     expect((await owner.get('/api/auth/profile/picture', 404)).error).toBe('not_found');
     expect((await school.admin.get(`/api/users/${owner.id}/picture`, 404)).error).toBe('not_found');
@@ -874,7 +855,7 @@ describe('the picture', () => {
     expect((await service.anonymous.get(listed.data.profile_picture_url, 401)).error).toBe('unauthenticated');
   });
 
-  test('an operator may have one', async () => {
+  test('operators can have one', async () => {
     const { data } = await set(service.operator, fileForm(png, 'a.png', 'image/png'), 200);
     expect((await service.operator.get<Buffer>(data.profile_picture_url ?? '')).data.equals(png)).toBe(true);
     await set(service.operator, fileForm(jpeg, 'a.jpg', 'image/jpeg'), 200);
@@ -885,7 +866,7 @@ describe('the picture', () => {
 });
 
 describe('enabled features', () => {
-  test("are the plan's, overridden by the school's flags, at the next request", async () => {
+  test("are those of the plan with the school's flags applied, from the next request on", async () => {
     const small = await service.school({ plan_id: 1, feature_flags: { transport: true, attendance: false } });
     expect((await small.admin.get<string[]>('/api/auth/enabled-features')).data).toEqual([
       'notifications',

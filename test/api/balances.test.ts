@@ -7,7 +7,7 @@ const service = await testService();
 afterAll(() => service.close());
 const path = '/api/finance/balances/export';
 
-/** This year, so that invoices of today are of it. */
+/** The academic year is the current calendar year, so that invoices issued today belong to it. */
 const year = new Date().getUTCFullYear();
 let world: Awaited<ReturnType<typeof feeSchool>>;
 let [red, blue]: [number, number] = [0, 0];
@@ -16,8 +16,8 @@ beforeAll(async () => {
   [red, blue] = [await world.addClass('Red'), await world.addClass('Blue')];
 });
 
-/** The rows of the export by student: class, billed, paid, waived, balance, overdue. */
-async function balances(query = '') {
+/** The rows of the export: admission number, student, class, billed, paid, waived, balance, overdue. */
+async function exportBalances(query = '') {
   const { data } = await world.school.admin.get<Buffer>(path + query);
   const rows = (await readSheet({ content: data, contentType: 'text/csv' }, 5000)).slice(1).map(({ cells }) => cells);
   return rows.map(([number = '', student, className, ...figures]) => [
@@ -27,7 +27,7 @@ async function balances(query = '') {
     ...figures.map(Number),
   ]);
 }
-const invoice = async (student_id: number, amount: number, due_date: string, fields: object = {}) =>
+const addInvoice = async (student_id: number, amount: number, due_date: string, fields: object = {}) =>
   (
     await world.school.admin.post<{ id: number }>(
       '/api/fees/invoices',
@@ -36,7 +36,7 @@ const invoice = async (student_id: number, amount: number, due_date: string, fie
     )
   ).data.id;
 
-test('there is a row for each student who was billed: fees and invoices together, to the cent', async () => {
+test('the export has one row per billed student that adds up fees and invoices to the cent', async () => {
   const { school } = world;
   const add = (admission_number: string, class_id: number) =>
     world.addStudent(class_id, `${year}-01-01`, { first_name: 'Stu', last_name: admission_number, admission_number });
@@ -57,10 +57,10 @@ test('there is a row for each student who was billed: fees and invoices together
   await world.pay(await feeOf(waived), 20);
   await school.admin.post(`/api/finance/student-fees/${await feeOf(waived)}/waive`, { reason: 'A sibling' });
   await school.admin.delete(`/api/students/${former}`);
-  await invoice(open, 10.05, `${year + 1}-06-01`);
-  await invoice(paid, 5, `${year - 1}-06-01`);
-  await invoice(drafted, 5, `${year}-06-01`, { status: 'draft' });
-  await school.admin.post(`/api/fees/invoices/${await invoice(voided, 5, `${year}-06-01`)}/void`, {
+  await addInvoice(open, 10.05, `${year + 1}-06-01`);
+  await addInvoice(paid, 5, `${year - 1}-06-01`);
+  await addInvoice(drafted, 5, `${year}-06-01`, { status: 'draft' });
+  await school.admin.post(`/api/fees/invoices/${await addInvoice(voided, 5, `${year}-06-01`)}/void`, {
     reason: 'A mistake',
   });
   const rows = [
@@ -69,15 +69,15 @@ test('there is a row for each student who was billed: fees and invoices together
     ['WAIVED', 'Stu WAIVED', 'Red', 100.1, 20, 80.1, 0, 0],
     ['FORMER', 'Stu FORMER', 'Red', 100.1, 0, 0, 100.1, 100.1],
   ];
-  expect(await balances()).toEqual(rows);
+  expect(await exportBalances()).toEqual(rows);
   expect(none).toBeGreaterThan(0);
-  expect(await balances('?only_open=true')).toEqual(rows.filter(([number]) => number !== 'WAIVED'));
-  expect(await balances('?only_open=false')).toEqual(rows);
-  expect(await balances(`?class_id=${blue}`)).toEqual([rows[1]]);
-  expect(await balances(`?academic_year_id=${world.yearId}`)).toEqual(rows);
+  expect(await exportBalances('?only_open=true')).toEqual(rows.filter(([number]) => number !== 'WAIVED'));
+  expect(await exportBalances('?only_open=false')).toEqual(rows);
+  expect(await exportBalances(`?class_id=${blue}`)).toEqual([rows[1]]);
+  expect(await exportBalances(`?academic_year_id=${world.yearId}`)).toEqual(rows);
 });
 
-test('a year and a class narrow what counts, as in the summary: the columns add up to its figures', async () => {
+test('filtered by year and class, the columns add up to the figures of the finance summary', async () => {
   const { school } = world;
   const later = (
     await school.admin.post<{ id: number }>(
@@ -104,21 +104,21 @@ test('a year and a class narrow what counts, as in the summary: the columns add 
     201,
   );
   const mover = await world.addStudent(red, `${year}-01-01`, { admission_number: 'MOVER' });
-  await invoice(mover, 1.01, `${year - 1}-01-01`);
+  await addInvoice(mover, 1.01, `${year - 1}-01-01`);
   await school.admin.put(`/api/students/${mover}`, { class_id: nextClass });
   await world.generate(structure.data.id, { student_ids: [mover] });
-  const of = async (query: string) =>
-    (await balances(query)).filter(([number]) => number === 'MOVER').map((row) => row.slice(2));
-  expect(await of('')).toEqual([['Green', 78.78, 0, 0, 78.78, 1.01]]);
-  expect(await of(`?academic_year_id=${world.yearId}`)).toEqual([['Green', 1.01, 0, 0, 1.01, 1.01]]);
-  expect(await of(`?academic_year_id=${later}`)).toEqual([['Green', 77.77, 0, 0, 77.77, 0]]);
-  expect(await of(`?class_id=${red}`)).toEqual([['Green', 1.01, 0, 0, 1.01, 1.01]]);
+  const rowsOfMover = async (query: string) =>
+    (await exportBalances(query)).filter(([number]) => number === 'MOVER').map((row) => row.slice(2));
+  expect(await rowsOfMover('')).toEqual([['Green', 78.78, 0, 0, 78.78, 1.01]]);
+  expect(await rowsOfMover(`?academic_year_id=${world.yearId}`)).toEqual([['Green', 1.01, 0, 0, 1.01, 1.01]]);
+  expect(await rowsOfMover(`?academic_year_id=${later}`)).toEqual([['Green', 77.77, 0, 0, 77.77, 0]]);
+  expect(await rowsOfMover(`?class_id=${red}`)).toEqual([['Green', 1.01, 0, 0, 1.01, 1.01]]);
   for (const academicYear of [world.yearId, later]) {
     const { data } = await school.admin.get<Record<string, number> & { by_class: Record<string, number>[] }>(
       `/api/finance/summary?academic_year_id=${academicYear}`,
     );
     for (const figures of [data, ...data.by_class]) {
-      const rows = await balances(
+      const rows = await exportBalances(
         `?academic_year_id=${academicYear}${figures === data ? '' : `&class_id=${figures['class_id']}`}`,
       );
       const sum = (column: number) =>
@@ -130,7 +130,7 @@ test('a year and a class narrow what counts, as in the summary: the columns add 
   }
 });
 
-test('of thousands of students it is whole, by their number, while students and bills are being added', async () => {
+test('the export is complete and sorted by student id for thousands of students', async () => {
   const other = await feeSchool(service);
   const { schema, admin } = other.school;
   await service.database.query(
@@ -152,18 +152,18 @@ test('of thousands of students it is whole, by their number, while students and 
   expect(rows).toEqual(expected.map(({ number, amount }) => [number, amount]));
 });
 
-test('it is for who has fee.read for the whole school; of a year that is not there it is a 404', async () => {
+test('the export requires fee.read for the whole school, and answers 404 for an unknown academic year', async () => {
   const { school } = world;
   await (await school.user(['accountant'])).get(path);
   await (await school.user(['teacher'])).get(path, 403);
   await (await school.user(['student'])).get(path, 403);
-  // A teacher whose role has it reaches only what is theirs.
+  // Even with fee.read in the role teacher, a teacher sees only their own classes.
   await service.database.query(
     `insert into ${school.schema}.role_permission (role_id, permission_id) select r.id, p.id from ${school.schema}.role r, core.permission p where r.name = 'teacher' and p.name = 'fee.read'`,
   );
   expect(await (await school.user(['teacher'])).get(path, 403)).toMatchObject({
     error: 'forbidden',
-    message: 'These are figures of the whole school.',
+    message: 'Figures of the whole school are not available to you.',
   });
   expect((await school.admin.get(`${path}?academic_year_id=999999`, 404)).message).toBe(
     'There is no academic year 999999.',

@@ -9,20 +9,14 @@ import { serviceWithSchool } from '../support/server/service.ts';
 import { acting } from '../support/database/tenants.ts';
 import { type Planned, planned } from '../support/fixtures/planned-school.ts';
 import { send } from '../support/client/wire.ts';
+import type { OutputOf } from '../support/client/output.ts';
+import type { NewFeed as NewFeedSchema } from '../../src/endpoints/schedule.ts';
 
 await steadyDay();
 const { service, school: elsewhere } = await serviceWithSchool();
 
-interface Feed {
-  id: number;
-  kind: string;
-  class_id: number | null;
-  class_name: string | null;
-  teacher_id: number | null;
-  teacher_name: string | null;
-  last_used_at: string | null;
-  url: string;
-}
+/** A feed as its creation answers it: with its address. */
+type Feed = OutputOf<typeof NewFeedSchema> & { url: string };
 
 let one: Planned;
 /** Days relative to today at the school, by number. */

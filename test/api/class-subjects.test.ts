@@ -2,23 +2,12 @@ import { beforeAll, describe, expect, test } from '@jest/globals';
 import type { Client } from '../support/client/client.ts';
 import { inOrder, plain, walk } from '../support/client/pages.ts';
 import { type School, serviceWithSchool, unique } from '../support/server/service.ts';
+import type { OutputOf } from '../support/client/output.ts';
+import type { ClassSubject as ClassSubjectSchema } from '../../src/endpoints/class-subjects.ts';
 
 const { service, school } = await serviceWithSchool();
 
-interface ClassSubject {
-  id: number;
-  class_id: number;
-  class_name: string;
-  academic_year_id: number;
-  subject_id: number;
-  subject_name: string;
-  subject_code: string;
-  periods_per_week: number;
-  teacher_id: number | null;
-  teacher_name: string | null;
-  created_at: string;
-  updated_at: string;
-}
+type ClassSubject = OutputOf<typeof ClassSubjectSchema>;
 
 const path = '/api/class-subjects';
 

@@ -3,6 +3,13 @@ import type { Client } from '../support/client/client.ts';
 import { ids, inOrder, plain, walk } from '../support/client/pages.ts';
 import { race } from '../support/client/race.ts';
 import { type School, testService, type TestService, unique } from '../support/server/service.ts';
+import type { OutputOf } from '../support/client/output.ts';
+import type {
+  Class as ClassSchema,
+  ClassTeacher as ClassTeacherSchema,
+  CopiedClasses as CopiedClassesSchema,
+} from '../../src/endpoints/classes.ts';
+import type { Student as StudentSchema } from '../../src/endpoints/students.ts';
 
 let service: TestService;
 let school: School;
@@ -10,51 +17,10 @@ let school: School;
 let years: { now: number; past: number; future: number };
 let gradeId: number;
 
-interface Class {
-  id: number;
-  name: string;
-  section: string | null;
-  grade_id: number;
-  grade_name: string;
-  academic_year_id: number;
-  academic_year_name: string;
-  is_current_year: boolean;
-  class_teacher_id: number | null;
-  class_teacher_name: string | null;
-  capacity: number | null;
-  room: string | null;
-  school_unit_id: number | null;
-  programme_id: number | null;
-  medium_id: number | null;
-  student_count: number;
-  subject_count: number;
-  created_at: string;
-  updated_at: string;
-}
-interface Student {
-  id: number;
-  first_name: string;
-  last_name: string;
-  class_id: number | null;
-  grade_id: number | null;
-  academic_year_id: number | null;
-}
-interface ClassTeacher {
-  id: number;
-  teacher_id: number;
-  first_name: string;
-  last_name: string;
-  email: string | null;
-  is_active: boolean;
-  is_class_teacher: boolean;
-  subjects: string[];
-}
-interface Copied {
-  copied: number;
-  skipped: number;
-  classes: { id: number; name: string; section: string | null; copied_from: number }[];
-  skipped_classes: { class_id: number; name: string; section: string | null; reason: string }[];
-}
+type Class = OutputOf<typeof ClassSchema>;
+type Student = OutputOf<typeof StudentSchema>;
+type ClassTeacher = OutputOf<typeof ClassTeacherSchema>;
+type Copied = OutputOf<typeof CopiedClassesSchema>;
 
 /** The current academic year, one long ago, one far ahead, all with no class. */
 async function makeYears(at: School): Promise<typeof years> {

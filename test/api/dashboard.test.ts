@@ -3,29 +3,13 @@ import type { Client } from '../support/client/client.ts';
 import { steadyDay } from '../support/fixtures/days.ts';
 import { type School, serviceOfFile, testPassword } from '../support/server/service.ts';
 import { acting } from '../support/database/tenants.ts';
+import type { OutputOf } from '../support/client/output.ts';
+import type { Dashboard as DashboardSchema } from '../../src/endpoints/dashboard.ts';
 
 await steadyDay();
 const service = await serviceOfFile();
 
-interface Dashboard {
-  academic_year: { id: number; name: string; start_date: string; end_date: string } | null;
-  total_students: number;
-  total_teachers: number;
-  total_classes: number;
-  attendance_today: { present: number; absent: number; late: number };
-  fee_summary: { collected_this_month: number; pending: number } | null;
-  pending_leaves: number | null;
-  upcoming_holidays: { id: number; name: string; date: string }[];
-  recent_notifications: {
-    id: number;
-    title: string;
-    message: string;
-    type: string;
-    action_url: string | null;
-    is_read: boolean;
-    created_at: string;
-  }[];
-}
+type Dashboard = OutputOf<typeof DashboardSchema>;
 
 const path = '/api/dashboard';
 const see = async (who: Client) => (await who.get<Dashboard>(path)).data;

@@ -2,6 +2,8 @@ import { createECDH, randomBytes } from 'node:crypto';
 import { describe, expect, test } from '@jest/globals';
 import { race } from '../support/client/race.ts';
 import { type School, serviceWithSchool } from '../support/server/service.ts';
+import type { OutputOf } from '../support/client/output.ts';
+import type { Device as DeviceSchema } from '../../src/endpoints/devices.ts';
 
 const vapid = createECDH('prime256v1');
 vapid.generateKeys();
@@ -11,13 +13,7 @@ const { service, school } = await serviceWithSchool({
   VAPID_SUBJECT: 'mailto:push@test.example',
 });
 
-interface Device {
-  id: number;
-  token: string;
-  platform: string;
-  created_at: string;
-  updated_at: string;
-}
+type Device = OutputOf<typeof DeviceSchema>;
 
 const register = async (client: { post: School['admin']['post'] }, token: string, platform = 'ios') =>
   (await client.post<Device>('/api/devices/register', { token, platform })).data;

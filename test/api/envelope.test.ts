@@ -33,14 +33,14 @@ const get = (path: string, headers: Record<string, string> = {}) =>
   raw(service.url, { path, headers, token: school.admin.token });
 
 describe('a request id', () => {
-  test('is kept when it is sane, and comes back in header and error', async () => {
+  test('is kept when it is valid, and returned in the header and in errors', async () => {
     for (const id of ['a', 'order-17_b.2', 'x'.repeat(128)]) {
       const answer = await get('/api/students/999999', { 'X-Request-Id': id });
       expect([answer.headers['x-request-id'], parse(answer.body).request_id]).toEqual([id, id]);
     }
   });
 
-  test('is replaced when it is not', async () => {
+  test('is replaced when it is invalid', async () => {
     for (const id of ['two words', 'x'.repeat(129), '<script>', '{"a":1}', 'a;b', '']) {
       const answer = await get('/api/students/999999', { 'X-Request-Id': id });
       expect(answer.headers['x-request-id']).toMatch(/^[0-9a-f]{8}-[0-9a-f-]{27}$/);
@@ -48,14 +48,14 @@ describe('a request id', () => {
     }
   });
 
-  test('is another one for each request, on successes and on health too', async () => {
+  test('is unique for each request, including successful ones and health checks', async () => {
     const answers = [await get('/api/students'), await get('/api/students'), await get('/api/health')];
     expect(new Set(answers.map(({ headers }) => headers['x-request-id'])).size).toBe(3);
   });
 });
 
 describe('the envelope', () => {
-  test('of a success has success and data, of a list pagination too, and nothing else', async () => {
+  test('of a success has only success and data, and for lists pagination', async () => {
     const one = JSON.parse((await get('/api/auth/profile')).body) as object;
     expect(Object.keys(one)).toEqual(['success', 'data']);
     const list = JSON.parse((await get('/api/students')).body) as {
@@ -71,7 +71,7 @@ describe('the envelope', () => {
     ]);
   });
 
-  test('of an error has success, error, message and request_id, and details only where fields are at fault', async () => {
+  test('of an error has success, error, message and request_id, and details only for field errors', async () => {
     const missing = parse((await get('/api/students/999999')).body);
     expect(Object.keys(missing)).toEqual(['success', 'error', 'message', 'request_id']);
     expect([missing.success, missing.error]).toEqual([false, 'not_found']);
@@ -81,7 +81,7 @@ describe('the envelope', () => {
     expect(invalid.message).toContain('page');
   });
 
-  test('is JSON in UTF-8, that nothing caches without asking', async () => {
+  test('is JSON in UTF-8 that caches must revalidate', async () => {
     const { headers } = await get('/api/auth/profile');
     expect(headers['content-type']).toBe('application/json; charset=utf-8');
     expect(headers['cache-control']).toBe('private, no-cache');
@@ -89,7 +89,7 @@ describe('the envelope', () => {
     expect(headers['x-powered-by']).toBeUndefined();
   });
 
-  test('of a fault of ours says nothing of the inside', async () => {
+  test('of an internal error reveals no internals', async () => {
     await service.database.query(`alter table ${school.schema}.grade rename column name to other_name`);
     const answer = await get('/api/students');
     await service.database.query(`alter table ${school.schema}.grade rename column other_name to name`);
@@ -100,8 +100,8 @@ describe('the envelope', () => {
   });
 });
 
-describe('what is not there', () => {
-  test('is a 404 in the envelope, with and without a log-in', async () => {
+describe('an unknown route', () => {
+  test('is a 404 in the envelope, with and without a login', async () => {
     for (const path of ['/api/nothing', '/api', '/', '/api/students/1/nothing', '/api/v1/students', '/favicon.ico']) {
       for (const token of ['', school.admin.token]) {
         const answer = await raw(service.url, { path, ...(token ? { token } : {}) });
@@ -110,7 +110,7 @@ describe('what is not there', () => {
     }
   });
 
-  test('is a 405 with Allow where the path has other methods', async () => {
+  test('is a 405 with Allow when the path has other methods', async () => {
     for (const [method, path, allow] of [
       ['PATCH', '/api/students/1', 'GET, PUT, DELETE, HEAD, OPTIONS'],
       ['DELETE', '/api/students', 'GET, POST, HEAD, OPTIONS'],
@@ -124,7 +124,7 @@ describe('what is not there', () => {
     }
   });
 
-  test('a path that is not a URL is a 400 in the envelope', async () => {
+  test('with a malformed URL is a 400 in the envelope', async () => {
     const answer = await get('/api/students/%E0%A4%A');
     expect([answer.status, parse(answer.body).error]).toEqual([400, 'validation_error']);
   });
@@ -141,14 +141,14 @@ describe('a body', () => {
     }
   });
 
-  test('that is JSON but no object is a 400 validation_error', async () => {
+  test('that is JSON but not an object is a 400 validation_error', async () => {
     for (const body of ['5', '"text"', '[]', 'true', 'null', '[{"first_name":"A","last_name":"B"}]']) {
       const answer = await post(body);
       expect([body, answer.status, parse(answer.body).error]).toEqual([body, 400, 'validation_error']);
     }
   });
 
-  test('of another type is a 415, of another charset too', async () => {
+  test('with another content type or charset is a 415', async () => {
     for (const type of [
       'text/plain',
       'application/x-www-form-urlencoded',
@@ -169,7 +169,7 @@ describe('a body', () => {
     expect(refused.error).toBe('payload_too_large');
   });
 
-  test('with NUL or half a character is a 400 that names the field', async () => {
+  test('with NUL or an unpaired surrogate is a 400 that names the field', async () => {
     for (const first_name of ['a\u0000b', '\ud800']) {
       expect((await school.admin.post('/api/students', { first_name, last_name: 'B' }, 400)).details).toMatchObject([
         { path: 'first_name' },
@@ -177,7 +177,7 @@ describe('a body', () => {
     }
   });
 
-  test('is told what is wrong in plain words', async () => {
+  test('gets a readable message for each error', async () => {
     const student = { first_name: 'A', last_name: 'B' };
     for (const [method, path, body, field, message] of [
       ['POST', '/api/students', { ...student, first_name: '' }, 'first_name', 'must not be empty'],
@@ -196,9 +196,9 @@ describe('a body', () => {
         '/api/students',
         { ...student, date_of_birth: '2026-02-30' },
         'date_of_birth',
-        'must be a day, YYYY-MM-DD',
+        'must be a date, YYYY-MM-DD',
       ],
-      ['POST', '/api/students', { ...student, email: 'nobody' }, 'email', 'must be an e-mail address'],
+      ['POST', '/api/students', { ...student, email: 'nobody' }, 'email', 'must be an email address'],
       ['POST', '/api/students', { ...student, class_id: 1.5 }, 'class_id', 'must be a whole number'],
       ['POST', '/api/students', { ...student, class_id: 0 }, 'class_id', 'must be more than 0'],
       ['POST', '/api/students', { ...student, is_active: 'yes' }, 'is_active', 'must be true or false'],
@@ -220,7 +220,7 @@ describe('a body', () => {
     }
   });
 
-  test('is answered by 406 when the client takes no JSON', async () => {
+  test('gets a 406 when the client does not accept JSON', async () => {
     const refused = await school.admin.send('GET', '/api/students', { headers: { Accept: 'text/html' } }, 406);
     expect(refused.error).toBe('not_acceptable');
     for (const accept of ['*/*', 'application/json', 'text/html, application/*;q=0.5']) {
@@ -229,14 +229,14 @@ describe('a body', () => {
   });
 });
 
-describe('what an endpoint does not know', () => {
+describe('unknown parameters', () => {
   let endpoints: Registered[];
   let document: OpenApi;
   beforeAll(async () => {
     ({ endpoints, document } = await registry(service));
   });
 
-  /** Sends each endpoint a request with something unknown in it; answers those that take it. */
+  /** Sends each endpoint a request with an unknown parameter. @returns the endpoints that accept it */
   const takers = (among: Registered[], add: (request: Sent) => Sent) =>
     faults(among, async (endpoint) => {
       const token = endpoint.operation.access === 'platform' ? service.operator.token : school.admin.token;
@@ -249,8 +249,8 @@ describe('what an endpoint does not know', () => {
         : `${status} ${text.slice(0, 200)}`;
     });
 
-  test('of a query is a 400 that names it, everywhere', async () => {
-    // An upload to a record that is not there is a 404 before its query is read.
+  test('in a query are a 400 that names them, at every endpoint', async () => {
+    // Uploads to an unknown record get a 404 before the query is validated.
     const all = endpoints.filter(({ route, parameters }) => !route.upload || parameters.length === 0);
     expect(all.length).toBeGreaterThan(35);
     expect(
@@ -261,7 +261,7 @@ describe('what an endpoint does not know', () => {
     ).toEqual([]);
   });
 
-  test('of a body is a 400 that names it, everywhere', async () => {
+  test('in a body are a 400 that names them, at every endpoint', async () => {
     const all = endpoints.filter(({ route, body }) => body && !route.upload);
     expect(all.length).toBeGreaterThan(12);
     const withUnknown = (one: unknown) => ({ ...(one as object), unknown: 1 });
@@ -274,7 +274,7 @@ describe('what an endpoint does not know', () => {
 });
 
 describe('Location', () => {
-  test('of everything that was made answers 200 with the same record', async () => {
+  test('of every created record returns 200 with the same record', async () => {
     const made: [Client, string, object][] = [
       [school.admin, '/api/students', { first_name: 'A', last_name: 'B' }],
       [school.admin, '/api/users', { email: 'location@example.org', first_name: 'A', last_name: 'B' }],
@@ -309,7 +309,7 @@ describe('Location', () => {
   });
 });
 
-describe('rationing and CORS', () => {
+describe('rate limits and CORS', () => {
   let rationed: TestService;
   beforeAll(async () => {
     rationed = await testService({
@@ -320,7 +320,7 @@ describe('rationing and CORS', () => {
   });
   afterAll(() => rationed.close());
 
-  test('a session has so many requests a minute, then a 429 with Retry-After; another session is not concerned', async () => {
+  test('a session that exceeds the limit per minute gets a 429 with Retry-After; other sessions are unaffected', async () => {
     const credentials = { is_platform: true, email: operatorEmail, password: testPassword };
     const [one, two] = [await rationed.anonymous.login(credentials), await rationed.anonymous.login(credentials)];
     for (let left = 4; left >= 0; left--) {
@@ -337,7 +337,7 @@ describe('rationing and CORS', () => {
     await two.get('/api/auth/profile');
   });
 
-  test('an address without a log-in has so many too, and a session from it goes on', async () => {
+  test('requests without a login are limited per address; sessions from that address are unaffected', async () => {
     const forged = () => rationed.anonymous.send('POST', '/api/auth/refresh', { headers: { 'X-Refresh-Token': 'x' } });
     const statuses: number[] = [];
     for (let n = 0; n < 7; n++) statuses.push((await forged()).status);
@@ -352,7 +352,7 @@ describe('rationing and CORS', () => {
     await rationed.operator.get('/api/auth/profile');
   });
 
-  test('X-Forwarded-For of a stranger is no other address', async () => {
+  test('X-Forwarded-For is ignored unless it is set by a trusted proxy', async () => {
     const [first, last] = [1, 2].map((n) =>
       raw(rationed.url, { method: 'POST', path: '/api/auth/refresh', headers: { 'X-Forwarded-For': `10.0.0.${n}` } }),
     );
@@ -373,7 +373,7 @@ describe('rationing and CORS', () => {
       },
     });
 
-  test('another origin may call only when CORS_ORIGINS names it, and then it reads the headers it needs', async () => {
+  test('only origins in CORS_ORIGINS are allowed, and they can read the required headers', async () => {
     for (const origin of ['https://app.example.org', 'https://console.example.org']) {
       const allowed = await preflight(rationed.url, origin);
       expect(allowed.headers['access-control-allow-origin']).toBe(origin);
@@ -417,7 +417,7 @@ describe('the log', () => {
   let program: Program;
   let anonymous: Client;
 
-  /** The lines of one request, when they are there. */
+  /** Waits for the lines of a request. */
   const linesOf = async (id: string): Promise<Line[]> => {
     const { input } = await program.prints(new RegExp(`"request_id":"${id}".*\\n`));
     return input
@@ -443,7 +443,7 @@ describe('the log', () => {
     await rm(folder, { recursive: true, force: true });
   });
 
-  test('has one JSON line for each request, with id, method, operation, tenant, status and duration, and no personal data', async () => {
+  test('has one JSON line per request, with id, method, operation, tenant, status and duration, and no personal data', async () => {
     const operator = await anonymous
       .with({ 'X-Request-Id': 'log-operator' })
       .login({ is_platform: true, email: operatorEmail, password: testPassword });
@@ -520,7 +520,7 @@ describe('the log', () => {
     expect(log.split('\n').filter((line) => !line.startsWith('{"level"'))).toEqual([]);
   });
 
-  test('names the operation of a request that was refused before it ran, too', async () => {
+  test('has the operation of requests that were rejected before it ran', async () => {
     await anonymous.with({ 'X-Request-Id': 'log-nobody' }).get('/api/students', 401);
     expect(await linesOf('log-nobody')).toMatchObject([{ method: 'GET', operation: 'students_list', status: 401 }]);
     await anonymous.with({ 'X-Request-Id': 'log-malformed' }).send('POST', '/api/auth/login', { body: '{' }, 400);

@@ -126,7 +126,10 @@ describe('an export', () => {
       `insert into ${schema}.role_permission (role_id, permission_id) select r.id, p.id from ${schema}.role r, core.permission p where r.name = 'teacher' and p.name = 'fee.read'`,
     );
     const refused = await (await school.user(['teacher'])).get(path, 403);
-    expect(refused).toMatchObject({ error: 'forbidden', message: 'These are figures of the whole school.' });
+    expect(refused).toMatchObject({
+      error: 'forbidden',
+      message: 'Figures of the whole school are not available to you.',
+    });
     const without = await service.school({ feature_flags: { fees_management: false } });
     expect(await without.admin.get(path, 403)).toMatchObject({ error: 'feature_disabled' });
   });

@@ -1,17 +1,12 @@
 import { beforeAll, describe, expect, test } from '@jest/globals';
 import { type School, serviceWithSchool } from '../support/server/service.ts';
+import type { OutputOf } from '../support/client/output.ts';
+import type { FeeStructure as FeeStructureSchema } from '../../src/endpoints/fee-structures.ts';
 
 const { service, school } = await serviceWithSchool();
 const path = '/api/finance/fee-structures';
 
-interface Structure {
-  id: number;
-  name: string;
-  academic_year_id: number;
-  components: { id: number; name: string; amount: number; frequency: string }[];
-  classes: { id: number; name: string }[];
-  total: number;
-}
+type Structure = OutputOf<typeof FeeStructureSchema>;
 
 let serial = 0;
 const unique = (prefix: string) => `${prefix} ${++serial}`;

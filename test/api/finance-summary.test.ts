@@ -2,24 +2,17 @@ import { afterAll, expect, test } from '@jest/globals';
 import fc from 'fast-check';
 import { feeSchool, type StudentFee } from '../support/fixtures/fees.ts';
 import { testService } from '../support/server/service.ts';
+import type { OutputOf } from '../support/client/output.ts';
+import type {
+  FinanceSummary as FinanceSummarySchema,
+  Source as SourceSchema,
+} from '../../src/endpoints/finance-summary.ts';
 
 const service = await testService();
 afterAll(() => service.close());
 
-interface Figures {
-  billed: number;
-  collected: number;
-  outstanding: number;
-  overdue: number;
-  waived: number;
-}
-interface Summary extends Figures {
-  academic_year_id: number;
-  currency: string;
-  by_class: (Figures & { class_id: number | null; class_name: string | null })[];
-  by_component: (Figures & { name: string })[];
-  by_source: { student_fees: Figures & { count: number }; invoices: Figures & { count: number } };
-}
+type Figures = Omit<OutputOf<typeof SourceSchema>, 'count'>;
+type Summary = OutputOf<typeof FinanceSummarySchema>;
 
 const names = ['billed', 'collected', 'outstanding', 'overdue', 'waived'] as const;
 const cents = (amount: number) => Math.round(amount * 100);
@@ -69,7 +62,7 @@ test('the summary is all zeros without bills, a 404 without an academic year or 
   );
   expect(await (await bare.user(['teacher'])).get('/api/finance/summary', 403)).toMatchObject({
     error: 'forbidden',
-    message: 'These are figures of the whole school.',
+    message: 'Figures of the whole school are not available to you.',
   });
 });
 

@@ -6,17 +6,17 @@ import { serviceOfFile } from '../support/server/service.ts';
 const service = await serviceOfFile({ RATE_LIMIT_PER_MINUTE: '2', PUBLIC_RATE_LIMIT_PER_MINUTE: '2' });
 
 describe('health', () => {
-  test('says what is alive: status, service and version, to everybody', async () => {
+  test('returns status, service and version without a login', async () => {
     const { data, status } = await service.anonymous.get('/api/health');
     expect([status, data]).toEqual([200, { status: 'ok', service: packageJson.name, version: packageJson.version }]);
   });
 
-  test('answers HEAD without a body', async () => {
+  test('supports HEAD', async () => {
     const answer = await raw(service.url, { method: 'HEAD', path: '/api/health' });
     expect([answer.status, answer.body]).toEqual([200, '']);
   });
 
-  test('is ready when database, migrations and worker are', async () => {
+  test('is ready when database, migrations and worker are ready', async () => {
     const { data, status } = await service.anonymous.get('/api/health/ready');
     expect([status, data]).toEqual([
       200,
@@ -32,7 +32,7 @@ describe('health', () => {
     ]);
   });
 
-  test('counts the schools whose schema is behind', async () => {
+  test('counts schools with an outdated schema', async () => {
     const [row] = await service.database.query<{ id: string }>(
       "insert into platform.tenant (name, subdomain, plan_id, contact_email) values ('Behind', 'behind', 1, 'office@behind.example') returning id",
     );
@@ -44,7 +44,7 @@ describe('health', () => {
     expect((await service.anonymous.get('/api/health/ready')).data).toMatchObject({ tenants_behind: 0 });
   });
 
-  test('is not ready, and says why, when another version is installed', async () => {
+  test('is not ready, with the reason, when another version is installed', async () => {
     const [installed] = await service.database.query<{ fingerprint: string }>(
       'select fingerprint from platform.installation',
     );
@@ -59,11 +59,11 @@ describe('health', () => {
     await service.anonymous.get('/api/health/ready');
   });
 
-  test('is not rationed: a probe is never told to wait', async () => {
+  test('has no rate limit', async () => {
     for (let n = 0; n < 10; n++) expect((await service.anonymous.get('/api/health')).status).toBe(200);
   });
 
-  test('takes no other method, and a path below it that does not exist is a 404', async () => {
+  test('rejects other methods with a 405, and unknown paths below it with a 404', async () => {
     for (const path of ['/api/health', '/api/health/ready']) {
       const refused = await service.anonymous.post(path, undefined, 405);
       expect([refused.error, refused.headers.get('allow')]).toEqual(['method_not_allowed', 'GET, HEAD']);

@@ -1,23 +1,18 @@
 import { beforeAll, describe, expect, test } from '@jest/globals';
 import { type School, serviceWithSchool, unique } from '../support/server/service.ts';
+import type { OutputOf } from '../support/client/output.ts';
+import type { Holiday as HolidaySchema } from '../../src/endpoints/holidays.ts';
 
 const { service, school } = await serviceWithSchool();
 
-interface Holiday {
-  id: number;
-  name: string;
-  date: string;
-  is_recurring: boolean;
-  created_at: string;
-  updated_at: string;
-}
+type Holiday = OutputOf<typeof HolidaySchema>;
 
 const path = '/api/holidays';
 const add = async (fields: Record<string, unknown>, at = school) =>
   (await at.admin.post<Holiday>(path, fields, 201)).data;
 
-describe('holidays', () => {
-  test('one that was added is read back, changed in part, and removed', async () => {
+describe('a holiday', () => {
+  test('can be created, read, partially updated and deleted', async () => {
     const sent = { name: unique('Founders'), date: '2026-10-12' };
     const added = await school.admin.post<Holiday>(path, sent, 201);
     expect(added.headers.get('location')).toBe(`${path}/${added.data.id}`);
@@ -43,12 +38,12 @@ describe('holidays', () => {
     await school.admin.put(`${path}/${read.id}`, { name: 'Gone' }, 404);
   });
 
-  test('the same name on the same day, in any case, is a 409, on another day it is not; of two at once one succeeds', async () => {
+  test('has a name that is unique on its day, ignoring case, also for two concurrent requests', async () => {
     const name = unique('Fair');
     const { id } = await add({ name, date: '2026-05-04' });
     expect(await school.admin.post(path, { name: name.toUpperCase(), date: '2026-05-04' }, 409)).toMatchObject({
       error: 'conflict',
-      message: '2026-05-04 has a holiday of this name already.',
+      message: '2026-05-04 already has a holiday with this name. Choose another name or date.',
       details: [{ path: 'name' }],
     });
     const other = await add({ name, date: '2026-05-05' });
@@ -61,7 +56,7 @@ describe('holidays', () => {
     expect(answers.map(({ status }) => status).sort()).toEqual([201, 409]);
   });
 
-  test('a day that a recurring holiday falls on has its name already; other changes of the two are free', async () => {
+  test('cannot have the name of a recurring holiday that falls on the same day in that year', async () => {
     const name = unique('Yearly');
     const yearly = await add({ name, date: '2026-02-28' });
     const later = await add({ name, date: '2027-02-28' });
@@ -70,7 +65,9 @@ describe('holidays', () => {
     await school.admin.delete(`${path}/${later.id}`);
     expect(await school.admin.post(path, { name: name.toUpperCase(), date: '2027-02-28' }, 409)).toMatchObject({
       error: 'conflict',
-      details: [{ path: 'name', message: '2027-02-28 has a holiday of this name already.' }],
+      details: [
+        { path: 'name', message: '2027-02-28 already has a holiday with this name. Choose another name or date.' },
+      ],
     });
     const other = await add({ name, date: '2027-03-01' });
     expect((await school.admin.put(`${path}/${other.id}`, { date: '2028-02-28' }, 409)).details).toMatchObject([
@@ -78,7 +75,7 @@ describe('holidays', () => {
     ]);
   });
 
-  test('a create with an Idempotency-Key that comes twice adds once', async () => {
+  test('is created once for a repeated Idempotency-Key', async () => {
     const send = () =>
       school.admin.send<Holiday>(
         'POST',
@@ -118,14 +115,14 @@ describe('the list', () => {
     year = data.id;
   });
 
-  test('has each once by date, as it was given, and searches and sorts by name', async () => {
+  test('without dates shows each holiday once with its original date, and searches and sorts by name', async () => {
     expect(await found('')).toEqual(['2024-02-29 Leap', '2024-12-25 Winter', '2026-03-01 Élection']);
     expect(await found('order=desc')).toEqual(['2026-03-01 Élection', '2024-12-25 Winter', '2024-02-29 Leap']);
     expect(await found('sort=name')).toEqual(['2026-03-01 Élection', '2024-02-29 Leap', '2024-12-25 Winter']);
     expect(await found('search=election')).toEqual(['2026-03-01 Élection']);
   });
 
-  test('of an academic year or of some days has a recurring one on each of its days, on 28 February where there is no 29th', async () => {
+  test('for an academic year or a range of days shows a recurring holiday in each year, on 28 February if there is no 29th', async () => {
     expect(await found(`academic_year_id=${year}`)).toEqual([
       '2026-02-28 Leap',
       '2026-03-01 Élection',
@@ -148,7 +145,7 @@ describe('the list', () => {
     expect(await found('to_date=1000-01-01')).toEqual([]);
   });
 
-  test('of an academic year that was there before years had a limit are those of its first ten years', async () => {
+  test('covers only the first ten years of an academic year that is older than the limit on its length', async () => {
     const own = await service.school();
     await add({ name: 'Winter', date: '2024-12-25', is_recurring: true }, own);
     const long = 'alter table @academic_year drop constraint academic_year_length_check'.replace('@', `${own.schema}.`);
@@ -162,7 +159,7 @@ describe('the list', () => {
     expect((await own.admin.get(`${path}?academic_year_id=${id}&pageSize=1`)).pagination.totalItems).toBe(10);
   });
 
-  test('pages over every day of a recurring one', async () => {
+  test('counts each occurrence of a recurring holiday as a row when paging', async () => {
     const days = 'from_date=2026-01-01&to_date=2029-12-31&search=leap&pageSize=3';
     const { data, pagination } = await lists.admin.get<Holiday[]>(`${path}?${days}&page=2`);
     expect(data.map(({ date }) => date)).toEqual(['2029-02-28']);
@@ -179,7 +176,7 @@ describe('the list', () => {
   });
 });
 
-test('everybody of the school reads holidays; to change them takes holiday.manage', async () => {
+test('every user of the school can read holidays; changing them requires holiday.manage', async () => {
   const { id } = await add({ name: unique('Open'), date: '2026-06-01' });
   for (const roles of [['student'], ['teacher'], ['accountant']]) {
     const who = await school.user(roles);

@@ -8,41 +8,27 @@ import { mailsTo } from '../support/fakes/mail.ts';
 import { race } from '../support/client/race.ts';
 import { operatorEmail, type School, serviceWithSchool, testPassword, unique } from '../support/server/service.ts';
 import { until } from '../support/client/until.ts';
+import type { OutputOf } from '../support/client/output.ts';
+import type { Impersonation as ImpersonationSchema } from '../../src/endpoints/impersonation.ts';
+import type { AuditLog as AuditLogSchema } from '../../src/endpoints/platform.ts';
 
 const { service, school } = await serviceWithSchool({ APP_URL: 'https://app.example/start' });
 
-interface Impersonation {
-  access_token: string;
-  expires_at: string;
-  impersonated_by: { id: number; email: string };
-  user: { id: number; email: string; first_name: string; last_name: string };
-  tenant: { id: number; name: string; subdomain: string };
-  url: string | null;
-}
-
-interface Entry {
-  actor: { id: number | null; email: string | null };
-  impersonated: { id: number; email: string } | null;
-  action: string;
-  tenant_id: number | null;
-  target_type: string;
-  target_id: number | null;
-  changes: Record<string, { before: unknown; after: unknown }>;
-  request_id: string;
-}
+type Impersonation = OutputOf<typeof ImpersonationSchema>;
+type Entry = OutputOf<typeof AuditLogSchema>;
 
 const reason = 'The school asked why an invoice is missing.';
 
 const begin = (of: School = school, body: Record<string, unknown> = {}, status = 200, by: Client = service.operator) =>
   by.post<Impersonation>(`/api/platform/tenants/${of.id}/impersonate`, { reason, ...body }, status);
 
-/** The same, whatever comes of it. */
+/** The same without checking the status. */
 const tryToBegin = (of: School, body: Record<string, unknown> = {}) =>
   service.operator.send<Impersonation>('POST', `/api/platform/tenants/${of.id}/impersonate`, {
     body: { reason, ...body },
   });
 
-/** A client with the token of an operator who acts for an admin. */
+/** A client with the token of an operator who impersonates an admin. */
 async function acting(
   of: School = school,
   body: Record<string, unknown> = {},
@@ -52,7 +38,7 @@ async function acting(
   return Object.assign(service.anonymous.with({ Authorization: `Bearer ${data.access_token}` }), data);
 }
 
-/** One more operator, logged in. */
+/** Creates another operator and logs in. */
 async function newOperator(role: 'admin' | 'analyst' = 'admin') {
   const email = `${unique('operator')}@test.example`;
   const passwordHash = await passwords({ memoryCost: 64 }).hash(testPassword);
@@ -63,7 +49,7 @@ async function newOperator(role: 'admin' | 'analyst' = 'admin') {
   return { client, email };
 }
 
-/** The same token with other claims, signed by the service's own key. */
+/** The same token with other claims, signed with the service's key. */
 const forged = (client: Impersonation, claims: object) => {
   const all = { ...(jwt.decode(client.access_token) as object), ...claims };
   const kept = Object.fromEntries(Object.entries(all).filter(([, value]) => value !== undefined));
@@ -72,7 +58,7 @@ const forged = (client: Impersonation, claims: object) => {
   });
 };
 
-/** The latest entries of a school, the last first. */
+/** The latest audit entries of a school, newest first. */
 const trail = async (of: School = school) =>
   (await service.operator.get<Entry[]>(`/api/platform/audit-logs?tenant_id=${of.id}&pageSize=100`)).data;
 const allow = (of: School, is_impersonation_allowed: boolean) =>
@@ -81,8 +67,8 @@ const refused = (client: Client) => client.send('GET', '/api/auth/profile', {}, 
 const profile = (client: Client) =>
   client.get<{ id: number; impersonated_by: { id: number; email: string } | null }>('/api/auth/profile');
 
-describe('an operator logs in for an admin of a school', () => {
-  test('for ten minutes, as the admin, with a token that names the operator', async () => {
+describe('an operator impersonates an admin of a school', () => {
+  test('for ten minutes, with the rights of the admin and a token that names the operator', async () => {
     const before = Date.now();
     const { data, headers } = await begin();
     expect(data.user.email).toBe(school.adminEmail);
@@ -117,7 +103,7 @@ describe('an operator logs in for an admin of a school', () => {
     expect((await profile(school.admin)).data.impersonated_by).toBeNull();
   });
 
-  test('the admin is the one who is asked for, else who has been one longest; nobody else', async () => {
+  test('the admin is the requested one, or else the one who has been admin longest; only admins are possible', async () => {
     const of = await service.school();
     const second = await of.user(['admin']);
     const teacher = await of.user(['teacher']);
@@ -131,7 +117,7 @@ describe('an operator logs in for an admin of a school', () => {
     }
     await of.admin.put(`/api/users/${second.id}`, { is_active: false });
     expect((await begin(of, { user_id: second.id }, 422)).error).toBe('invalid_reference');
-    // Who was invited and never came is the last to be asked.
+    // An invited admin who has never logged in is chosen last.
     const third = await of.user(['admin']);
     await service.database.query(`update ${of.schema}.user_account set password_hash = null where email = $1`, [
       of.adminEmail,
@@ -144,7 +130,7 @@ describe('an operator logs in for an admin of a school', () => {
     });
   });
 
-  test('not without a reason, not to a school that is unknown, suspended or deleted, not as an analyst or a user of a school', async () => {
+  test('requires a reason, an active school, and the role of an operator', async () => {
     for (const given of [undefined, '', '   short   ', 'x'.repeat(501), 17]) {
       expect(await begin(school, { reason: given }, 400)).toMatchObject({
         error: 'validation_error',
@@ -165,7 +151,7 @@ describe('an operator logs in for an admin of a school', () => {
     expect((await begin(school, {}, 403, await acting())).error).toBe('forbidden');
   });
 
-  test('the admins read who it was, why, when and for whom, in the app and by e-mail', async () => {
+  test('notifies the admins who it was, why, when and as whom, in the app and by email', async () => {
     const of = await service.school();
     const second = await of.user(['admin']);
     const teacher = await of.user(['teacher']);
@@ -174,8 +160,8 @@ describe('an operator logs in for an admin of a school', () => {
       const { data } = await admin.get<{ title: string; message: string; type: string }[]>('/api/notifications');
       const told = data.filter(({ type }) => type === 'operator.login');
       expect(told).toHaveLength(1);
-      expect(told[0]?.message).toContain(`${operatorEmail} logged in for Uma User (${second.email})`);
-      expect(told[0]?.message).toContain('The reason given: You asked about 100% of {{name}}.');
+      expect(told[0]?.message).toContain(`${operatorEmail} logged in as Uma User (${second.email})`);
+      expect(told[0]?.message).toContain('Reason: You asked about 100% of {{name}}.');
       expect(told[0]?.message).toMatch(/^On \d+ \w+ \d{4} at \d\d:\d\d /);
     }
     expect(
@@ -190,8 +176,8 @@ describe('an operator logs in for an admin of a school', () => {
   });
 });
 
-describe('what tells the school of it', () => {
-  test('does so while operators have taken its notifications away', async () => {
+describe('the notification of the school', () => {
+  test('is sent even if operators have disabled its notifications', async () => {
     const of = await service.school();
     const features = (feature_flags: Record<string, boolean>) =>
       service.operator.put(`/api/platform/tenants/${of.id}`, { feature_flags });
@@ -206,7 +192,7 @@ describe('what tells the school of it', () => {
     expect(data.filter(({ type }) => type === 'operator.login')).toHaveLength(1);
   });
 
-  test('can not be read away, removed, switched off or reworded by the operator; other notifications can', async () => {
+  test('cannot be marked as read, deleted, turned off or reworded by the operator; other notifications can', async () => {
     const of = await service.school();
     const client = await acting(of);
     const { data } = await of.admin.get<{ id: number; type: string }[]>('/api/notifications');
@@ -234,8 +220,8 @@ describe('what tells the school of it', () => {
   });
 });
 
-describe('what is done so is in the audit trail with both names', () => {
-  test('the beginning with its reason, then each request: what was read, written, refused, malformed, forbidden', async () => {
+describe('the audit trail has both names', () => {
+  test('for the start with its reason, then for each request: read, written, rejected, malformed, forbidden', async () => {
     const of = await service.school();
     const operator = await newOperator();
     const client = await acting(of, {}, operator.client);
@@ -276,20 +262,20 @@ describe('what is done so is in the audit trail with both names', () => {
       expect(request_id).toMatch(/\S/);
     }
     expect(JSON.stringify(entries)).not.toMatch(/Secret/);
-    // What was refused has left nothing; what was done is there.
+    // Rejected changes left nothing, successful ones were made.
     expect((await of.admin.get<{ id: number }[]>('/api/religions')).data.map(({ id }) => id)).toContain(made.data.id);
     const { data: found } = await service.operator.get<Entry[]>(
       `/api/platform/audit-logs?actor_id=${client.impersonated_by.id}&action=impersonation.classes_get`,
     );
     expect(found).toHaveLength(1);
-    // By whom they acted for, too.
+    // The trail can also be searched by the impersonated user.
     const { data: ofAdmin } = await service.operator.get<Entry[]>(
       `/api/platform/audit-logs?search=${encodeURIComponent(of.adminEmail)}&pageSize=100`,
     );
     expect(ofAdmin).toHaveLength(entries.length);
   });
 
-  test('a change that has an entry of its own names the operator in it, and not the admin alone', async () => {
+  test('for a change with a separate audit entry, which names the operator too', async () => {
     const of = await service.school({ plan_id: (await service.plan()).id });
     const client = await acting(of);
     await client.post('/api/subscription/upgrade', { plan_id: 3 });
@@ -303,7 +289,7 @@ describe('what is done so is in the audit trail with both names', () => {
     ]);
   });
 
-  test('a file, an upload, a stream and what waits for an Idempotency-Key too; the answer is as ever', async () => {
+  test('for files, uploads, streams and idempotent requests too, with the usual responses', async () => {
     const of = await service.school();
     const client = await acting(of);
     const key = { headers: { 'Idempotency-Key': unique('key') }, body: { first_name: 'Ida', last_name: 'Once' } };
@@ -338,7 +324,7 @@ describe('what is done so is in the audit trail with both names', () => {
     expect((await of.admin.get<{ first_name: string }>(`/api/students/${first.data.id}`)).data.first_name).toBe('Eda');
   });
 
-  test('a read stays a read: its transaction can write nothing but the entry; and a fault leaves one too', async () => {
+  test('for reads, whose transaction can write only the entry, and for internal errors', async () => {
     const of = await service.school();
     const client = await acting(of);
     const [before] = await service.database.query<{ body: string }>(
@@ -368,8 +354,8 @@ describe('what is done so is in the audit trail with both names', () => {
   });
 });
 
-describe('it ends', () => {
-  test('after ten minutes: the session has run out, and so has the token', async () => {
+describe('impersonation ends', () => {
+  test('after ten minutes: session and token have expired', async () => {
     const client = await acting();
     const { sid } = jwt.decode(client.access_token) as { sid: number };
     await service.database.query(`update platform.session set expires_at = now() where id = $1`, [sid]);
@@ -382,7 +368,7 @@ describe('it ends', () => {
     expect((await refused(late)).error).toBe('invalid_token');
   });
 
-  test('by its log-out, which leaves the operator logged in', async () => {
+  test('with a logout, which leaves the operator logged in', async () => {
     const client = await acting();
     const answer = await client.send(
       'POST',
@@ -395,7 +381,7 @@ describe('it ends', () => {
     await service.operator.get('/api/platform/overview');
   });
 
-  test('with the operator: closed, an analyst from now on, logged out, or with another password', async () => {
+  test('with the operator: deactivated, changed to analyst, logged out, or with a new password', async () => {
     const ends: ((operator: Awaited<ReturnType<typeof newOperator>>) => Promise<unknown>)[] = [
       ({ email }) =>
         service.database.query('update platform.user_account set is_active = false where email = $1', [email]),
@@ -418,7 +404,7 @@ describe('it ends', () => {
     }
   });
 
-  test('with the admin: deactivated, removed, no admin any more, or with another password', async () => {
+  test('with the admin: deactivated, deleted, no longer an admin, or with a new password', async () => {
     const of = await service.school();
     const role = (await of.admin.get<{ id: number; name: string }[]>('/api/rbac/roles')).data.find(
       ({ name }) => name === 'admin',
@@ -439,7 +425,7 @@ describe('it ends', () => {
     }
   });
 
-  test('with the school: suspended, and not alive again when it is activated', async () => {
+  test('with the school: suspended, and it does not resume when the school is activated', async () => {
     const of = await service.school();
     const client = await acting(of);
     await service.operator.post(`/api/platform/tenants/${of.id}/suspend`, undefined);
@@ -449,7 +435,7 @@ describe('it ends', () => {
     await profile(of.admin);
   });
 
-  test('a session of another kind can not be made of it: there is nothing to refresh, and no other school to reach', async () => {
+  test('and cannot be turned into another session: it has no refresh token and no access to other schools', async () => {
     const client = await acting();
     const other = await service.school();
     await client.send('POST', '/api/auth/refresh', {}, 401);
@@ -460,7 +446,7 @@ describe('it ends', () => {
     expect((await client.get('/api/platform/overview', 403)).error).toBe('forbidden');
   });
 
-  test("whether a password is the admin's is not told, and no attempt counts against the admin", async () => {
+  test("it does not reveal whether a password is the admin's, and no attempt counts against the admin", async () => {
     const client = await acting();
     for (const current_password of [testPassword, 'not the password']) {
       const answer = await client.post(
@@ -475,7 +461,7 @@ describe('it ends', () => {
     await service.anonymous.login({ tenant_id: school.id, email: school.adminEmail, password: testPassword });
   });
 
-  test('each part of a log-in and of a role stays as it is by itself, what is beside it can change', async () => {
+  test('each protected field of logins and roles cannot be changed, other fields can', async () => {
     const of = await service.school();
     const user = await of.user(['teacher']);
     const role = (await of.admin.get<{ id: number; name: string }[]>('/api/rbac/roles')).data.find(
@@ -504,27 +490,27 @@ describe('it ends', () => {
     `insert into user_account (email, first_name, last_name) values ('new@school.example', 'N', 'N')`,
     `update user_account set deleted_at = now()`,
     `update user_account set email_verified_at = now() - interval '1 day'`,
-  ])('the tables refuse it, whichever operation it would be: %s', async (statement) => {
+  ])('triggers on the tables reject it for any operation: %s', async (statement) => {
     const block = `do $$ begin perform set_config('app.impersonator_id', '1', true), set_config('search_path', '${school.schema}, public', true); ${statement}; end $$`;
     await expect(service.database.query(block)).rejects.toThrow(
       'An operator who is logged in for a user may not change',
     );
   });
 
-  test('a session of it that comes by another way than the audited one is refused', async () => {
+  test('its session is rejected by the dispatcher that writes no audit entry', async () => {
     const client = await acting();
     const { sid } = jwt.decode(client.access_token) as { sid: number };
     await expect(service.database.query(`select core.call('students_list', $1, '{}', '{}')`, [sid])).rejects.toThrow(
       'The session has ended',
     );
-    // As where a token of ours did not say so.
+    // With a token that does not name the operator.
     expect((await refused(forged(client, { impersonated_by: undefined }))).error).toBe('invalid_token');
     await profile(forged(client, {}));
   });
 });
 
-describe('a school can switch it off', () => {
-  test('its admin does; what runs ends at once, and nobody can log in so until an admin switches it on', async () => {
+describe('a school can disallow it', () => {
+  test('by its admin: running sessions end at once, and no new one can start until an admin allows it again', async () => {
     const of = await service.school();
     const client = await acting(of);
     const open = await service.database.query<{ id: string }>(
@@ -542,7 +528,7 @@ describe('a school can switch it off', () => {
     const denied = await service.operator.put(path, { is_impersonation_allowed: true }, 403);
     expect(denied).toMatchObject({
       error: 'forbidden',
-      message: 'Only an admin of the school can let operators log in again.',
+      message: 'Only an admin of the school can allow operators to log in again.',
     });
     expect((await trail(of)).find(({ action }) => action === 'tenant.update')).toMatchObject({
       actor: { id: null, email: of.adminEmail },
@@ -553,7 +539,7 @@ describe('a school can switch it off', () => {
     await profile(await acting(of));
   });
 
-  test('an operator switches it off, and sends a school back as it was read in either state', async () => {
+  test('by an operator, who can send a school back as it was read in either state', async () => {
     const of = await service.school();
     const client = await acting(of);
     const path = `/api/platform/tenants/${of.id}`;
@@ -568,7 +554,7 @@ describe('a school can switch it off', () => {
     await service.operator.put(path, await asRead());
   });
 
-  test('nobody else of the school does, nor an operator who acts for an admin', async () => {
+  test('but not by other users, or by an operator who impersonates an admin', async () => {
     const of = await service.school();
     const clerk = await of.user([await of.role('setup.manage')]);
     expect((await clerk.post('/api/school-setup/school-info', { is_impersonation_allowed: false }, 403)).error).toBe(
@@ -582,7 +568,7 @@ describe('a school can switch it off', () => {
     await client.post('/api/school-setup/school-info', { phone: '124' });
   });
 
-  test('of a switch and a log-in at once either the log-in is refused or it ends', async () => {
+  test('while an impersonation starts: it is rejected or ends', async () => {
     const of = await service.school();
     const lock = `select from platform.tenant where id = ${of.id} for update`;
     for (let round = 0; round < 3; round++) {
@@ -599,7 +585,7 @@ describe('a school can switch it off', () => {
     }
   });
 
-  test('of a log-in and the removal of its admin at once no session is left', async () => {
+  test('an admin who is deleted while an impersonation starts: no session remains', async () => {
     const of = await service.school();
     for (let round = 0; round < 3; round++) {
       const user = await of.user(['admin']);
@@ -616,7 +602,7 @@ describe('a school can switch it off', () => {
     }
   });
 
-  test('a school that is loaded from a file of an earlier version allows it, as a new one does; another file says what it says', async () => {
+  test('imported schools: files of earlier versions allow it, like new schools; newer files keep their setting', async () => {
     const allowed = async (tenant: object) =>
       (
         await service.database.query<{ allowed: boolean }>(
@@ -630,7 +616,7 @@ describe('a school can switch it off', () => {
     ]);
   });
 
-  test('of a log-in and the end of what it rests on with the operator at once no session is left', async () => {
+  test('an operator who loses access while an impersonation starts: no session remains', async () => {
     const ends = (email: string) => [
       `update platform.session set revoked_at = now() where tenant_id is null and email = '${email}'`,
       `update platform.user_account set role = 'analyst' where email = '${email}'`,
@@ -645,7 +631,7 @@ describe('a school can switch it off', () => {
     }
   });
 
-  test('its streams end with it', async () => {
+  test('open streams end with it', async () => {
     const of = await service.school();
     const client = await acting(of);
     const response = await fetch(`${service.url}/api/notifications/stream`, {

@@ -3,41 +3,15 @@ import type { Client } from '../support/client/client.ts';
 import { inOrder, walk } from '../support/client/pages.ts';
 import { race } from '../support/client/race.ts';
 import { type School, serviceWithSchool } from '../support/server/service.ts';
+import type { OutputOf } from '../support/client/output.ts';
+import type { InvoiceWithPayments as InvoiceWithPaymentsSchema } from '../../src/endpoints/invoices.ts';
+import type { Payment as PaymentSchema } from '../../src/endpoints/payments.ts';
 
 const { service, school } = await serviceWithSchool();
 const path = '/api/fees/invoices';
 
-interface Payment {
-  id: number;
-  receipt_number: string;
-  amount: number;
-  payment_date: string;
-  payment_method: string;
-  is_reversed: boolean;
-  reversal_of: number | null;
-}
-interface Invoice {
-  id: number;
-  invoice_number: string | null;
-  student_id: number;
-  student_name: string;
-  admission_number: string;
-  class_id: number | null;
-  class_name: string | null;
-  due_date: string;
-  items: { id: number; description: string; amount: number; quantity: number; line_total: number }[];
-  total: number;
-  paid_amount: number;
-  balance: number;
-  status: string;
-  issued_at: string | null;
-  notes: string | null;
-  voided_at: string | null;
-  void_reason: string | null;
-  created_at: string;
-  updated_at: string;
-  payments: Payment[];
-}
+type Payment = OutputOf<typeof PaymentSchema>;
+type Invoice = OutputOf<typeof InvoiceWithPaymentsSchema>;
 
 const year = new Date().getUTCFullYear();
 const day = (offset: number) => new Date(Date.now() + offset * 86_400_000).toISOString().slice(0, 10);

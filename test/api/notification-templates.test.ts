@@ -1,19 +1,12 @@
 import { describe, expect, test } from '@jest/globals';
 import { serviceWithSchool, unique } from '../support/server/service.ts';
+import type { OutputOf } from '../support/client/output.ts';
+import type { Template as TemplateSchema } from '../../src/endpoints/notification-templates.ts';
 
 const { service, school } = await serviceWithSchool();
 const path = '/api/notifications/templates';
 
-interface Template {
-  id: number;
-  name: string;
-  title: string;
-  message: string;
-  type: string;
-  channels: string[];
-  variables: string[];
-  event: string | null;
-}
+type Template = OutputOf<typeof TemplateSchema>;
 
 const words = {
   title: 'Exam in {{exam}}',
@@ -54,21 +47,21 @@ describe('templates', () => {
   });
 
   test('with a placeholder that nobody fills in are refused, and say which are known', async () => {
-    const known = 'Known are: {{first_name}}, {{last_name}}, {{name}}, {{school_name}}';
+    const known = 'Available: {{first_name}}, {{last_name}}, {{name}}, {{school_name}}';
     expect(await fault({ name: 'X', title: 'T', message: '{{who}}' })).toEqual([
       400,
       'message',
-      `There is no placeholder {{who}} here. ${known}.`,
+      `There is no placeholder {{who}}. ${known}.`,
     ]);
     expect(await fault({ name: 'X', title: '{{day}}', message: 'M', variables: ['exam'] })).toEqual([
       400,
       'title',
-      `There is no placeholder {{day}} here. ${known}, {{exam}}.`,
+      `There is no placeholder {{day}}. ${known}, {{exam}}.`,
     ]);
     expect(await fault({ name: 'X', title: 'T', message: 'M', variables: ['first_name'] })).toEqual([
       400,
       'variables',
-      'first_name is known of every recipient.',
+      'first_name is a built-in variable. Remove it from the list.',
     ]);
     expect((await fault({ name: 'X', title: 'T', message: 'M', variables: ['Exam'] })).slice(0, 2)).toEqual([
       400,
@@ -120,7 +113,7 @@ describe('sending with a template', () => {
     expect(await fault({ ...to, variables: { exam: 'Maths' } }, 'POST', send)).toEqual([
       400,
       'variables.day',
-      'is required: the template names it.',
+      'is required by the template',
     ]);
     expect(
       (await fault({ ...to, variables: { exam: 'Maths', day: '1', room: '2' } }, 'POST', send)).slice(0, 2),

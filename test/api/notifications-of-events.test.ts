@@ -220,7 +220,7 @@ test('a reminder of an invoice tells the student in the app beside the e-mail, o
       who: 'inv@pupil.example',
       channel: 'in_app',
       title: `Reminder of invoice ${invoice.invoice_number}`,
-      message: `USD 12.00 of invoice ${invoice.invoice_number} is to be paid, due on ${written(day(10))}.`,
+      message: `Please pay USD 12.00 for invoice ${invoice.invoice_number}, due on ${written(day(10))}.`,
     },
   ]);
   await school.admin.post('/api/fees/payments', { invoice_id: invoice.id, amount: 5, method: 'cash' }, 201);
@@ -295,14 +295,14 @@ test('a timetable that was generated tells its teachers and students, and nobody
   expect(await told(mine)).toEqual([]);
   await mine.admin.post('/api/timetable/generate', { time_limit_seconds: 1, class_ids: [classId] });
   expect((await told(mine)).map(({ who, message }) => [who, message]).sort()).toEqual([
-    ['s@plan.example', 'There is a new timetable of Grade 1.'],
-    ['t@plan.example', 'There is a new timetable of Grade 1.'],
+    ['s@plan.example', 'There is a new timetable for Grade 1.'],
+    ['t@plan.example', 'There is a new timetable for Grade 1.'],
   ]);
   await mine.admin.post('/api/timetable/generate', { time_limit_seconds: 1 });
   expect((await told(mine)).map(({ who, message }) => [who, message]).sort()).toEqual([
-    ['o@plan.example', 'There is a new timetable of Grade 2.'],
-    ['s@plan.example', 'There is a new timetable of Grade 1.'],
-    ['t@plan.example', 'There is a new timetable of Grade 1, Grade 2.'],
+    ['o@plan.example', 'There is a new timetable for Grade 2.'],
+    ['s@plan.example', 'There is a new timetable for Grade 1.'],
+    ['t@plan.example', 'There is a new timetable for Grade 1, Grade 2.'],
   ]);
 });
 

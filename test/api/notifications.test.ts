@@ -2,20 +2,13 @@ import { beforeAll, describe, expect, test } from '@jest/globals';
 import type { Client } from '../support/client/client.ts';
 import { race } from '../support/client/race.ts';
 import { type School, serviceWithSchool, unique } from '../support/server/service.ts';
+import type { OutputOf } from '../support/client/output.ts';
+import type { Notification as NotificationSchema } from '../../src/endpoints/notifications.ts';
 
 const { service, school } = await serviceWithSchool();
 const path = '/api/notifications';
 
-interface Notification {
-  id: number;
-  title: string;
-  message: string;
-  type: string;
-  action_url: string | null;
-  is_read: boolean;
-  read_at: string | null;
-  created_at: string;
-}
+type Notification = OutputOf<typeof NotificationSchema>;
 type List = { unread_count: number } & Awaited<ReturnType<typeof school.admin.get<Notification[]>>>;
 
 const list = async (of: Client, query = '') => (await of.get<Notification[]>(`${path}${query}`)) as List;
@@ -199,7 +192,7 @@ describe('sending', () => {
       details: { message: string }[];
     };
     expect(details[0]?.message).toBe(
-      'There is no placeholder {{x}} here. Known are: {{first_name}}, {{last_name}}, {{name}}, {{school_name}}, {{exam}}.',
+      'There is no placeholder {{x}}. Available: {{first_name}}, {{last_name}}, {{name}}, {{school_name}}, {{exam}}.',
     );
     expect((await list(user)).data).toEqual([]);
   });

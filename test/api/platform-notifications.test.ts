@@ -1,26 +1,18 @@
 import { afterEach, describe, expect, test } from '@jest/globals';
 import { serviceWithSchool } from '../support/server/service.ts';
+import type { OutputOf } from '../support/client/output.ts';
+import type {
+  Settings as SettingsSchema,
+  Template as TemplateSchema,
+} from '../../src/endpoints/platform-notifications.ts';
 
 const { service, school } = await serviceWithSchool();
 const { operator } = service;
 const settingsPath = '/api/platform/notification-settings';
 const templatesPath = '/api/platform/notification-templates';
 
-interface Settings {
-  channels: Record<string, boolean>;
-  sender_name: string | null;
-  quiet_hours: { start: string; end: string } | null;
-  limits: Record<string, number | null>;
-  updated_at: string;
-}
-interface Template {
-  id: number;
-  key: string;
-  channel: string;
-  subject: string;
-  body: string;
-  is_active: boolean;
-}
+type Settings = OutputOf<typeof SettingsSchema>;
+type Template = OutputOf<typeof TemplateSchema>;
 const first = (await operator.get<Settings>(settingsPath)).data;
 afterEach(async () => {
   const { channels, sender_name, quiet_hours, limits } = first;

@@ -7,55 +7,18 @@ import { mailsTo, mailTo, queueIsEmpty } from '../support/fakes/mail.ts';
 import { ids, inOrder, plain, walk } from '../support/client/pages.ts';
 import { fileForm, png } from '../support/fixtures/pictures.ts';
 import { operatorEmail, type School, serviceWithSchool, testPassword, unique } from '../support/server/service.ts';
+import type { OutputOf } from '../support/client/output.ts';
+import type {
+  AuditLog as AuditLogSchema,
+  Plan as PlanSchema,
+  TenantDetail as TenantDetailSchema,
+} from '../../src/endpoints/platform.ts';
 
 const { service, school } = await serviceWithSchool({}, 'template_school');
 
-interface AuditLog {
-  id: number;
-  actor: { id: number | null; email: string | null };
-  action: string;
-  tenant_id: number | null;
-  tenant_name: string | null;
-  target_type: string;
-  target_id: number | null;
-  changes: Record<string, { before: unknown; after: unknown }>;
-  ip: string | null;
-  user_agent: string | null;
-  request_id: string | null;
-  created_at: string;
-}
-
-interface Tenant {
-  id: number;
-  name: string;
-  subdomain: string;
-  status: string;
-  plan: { id: number; name: string };
-  is_setup_complete: boolean;
-  trial_ends_at: string | null;
-  contact_email: string;
-  feature_flags: Record<string, boolean>;
-  enabled_features: string[];
-  subscription: { status: string; started_at: string; current_period_end: string };
-  stats: { total_students: number; total_teachers: number; total_classes: number };
-  time_zone: string;
-  deleted_at: string | null;
-  created_at: string;
-  updated_at: string;
-  recent_audit_logs: AuditLog[];
-}
-
-interface Plan {
-  id: number;
-  name: string;
-  price_monthly: number;
-  max_students: number;
-  max_teachers: number;
-  features_json: { features: string[] };
-  tenant_count: number;
-  created_at: string;
-  updated_at: string;
-}
+type AuditLog = OutputOf<typeof AuditLogSchema>;
+type Tenant = OutputOf<typeof TenantDetailSchema>;
+type Plan = OutputOf<typeof PlanSchema>;
 
 const label = (what = 'made') => `${unique(what)}-${Date.now().toString(36)}`;
 
@@ -80,7 +43,7 @@ const step = (id: number, verb: 'suspend' | 'activate' | 'restore', status = 200
 const remove = (id: number, status = 200) =>
   service.operator.delete<{ id: number }>(`/api/platform/tenants/${id}`, status);
 
-/** One more operator, logged in. */
+/** Creates another operator and logs in. */
 async function operatorCalled(email: string, role: 'admin' | 'analyst') {
   const passwordHash = await passwords().hash(testPassword);
   await withOwner(service.database.url, (owner) =>
@@ -89,7 +52,7 @@ async function operatorCalled(email: string, role: 'admin' | 'analyst') {
   return service.anonymous.login({ is_platform: true, email, password: testPassword });
 }
 
-/** What a request left in the audit trail. */
+/** The audit entries that `work` adds. */
 async function audited(work: () => Promise<unknown>): Promise<AuditLog[]> {
   const [last] = await service.database.query<{ id: string }>(
     'select coalesce(max(id), 0) as id from platform.audit_log',
@@ -100,7 +63,7 @@ async function audited(work: () => Promise<unknown>): Promise<AuditLog[]> {
 }
 
 describe('creating a school', () => {
-  test('answers it as it was sent, with plan, empty stats and its audit entry, and it is read back the same', async () => {
+  test('returns it as it was sent, with plan, empty stats and its audit entry, and it reads back the same', async () => {
     const sent = input({ feature_flags: { transport: true, attendance: false }, time_zone: 'Africa/Lagos' });
     const made = await post<Tenant>('/tenants', sent, 201);
     expect(made.headers.get('location')).toBe(`/api/platform/tenants/${made.data.id}`);
@@ -122,7 +85,7 @@ describe('creating a school', () => {
     expect(await get(made.data.id)).toEqual(made.data);
   });
 
-  test('gives it the five system roles and an admin who can log in and has the admin role', async () => {
+  test('creates the five system roles and an admin who can log in', async () => {
     const fresh = await service.school({ admin_first_name: 'Head', admin_last_name: 'Teacher' });
     const roles = await fresh.admin.get<{ name: string }[]>('/api/rbac/roles');
     expect(roles.data.map(({ name }) => name)).toEqual([
@@ -136,10 +99,10 @@ describe('creating a school', () => {
     expect(users.data).toMatchObject([{ first_name: 'Head', last_name: 'Teacher', roles: ['admin'] }]);
   });
 
-  test('without a password invites the admin, by contact_email when no admin_email is given', async () => {
+  test('without a password invites the admin, at contact_email if no admin_email is given', async () => {
     const tenant = await create();
-    const { token, subject } = await mailTo(service, tenant.contact_email, 'Your log-in');
-    expect(subject).toBe(`${tenant.name}: Your log-in`);
+    const { token, subject } = await mailTo(service, tenant.contact_email, 'Your account');
+    expect(subject).toBe(`${tenant.name}: Your account`);
     await service.anonymous.post('/api/auth/password/reset', { token, password: 'first password' });
     const admin = await service.anonymous.login({
       tenant_id: tenant.id,
@@ -148,20 +111,20 @@ describe('creating a school', () => {
     });
     expect((await admin.get<{ roles: string[] }>('/api/auth/profile')).data.roles).toEqual(['admin']);
     const other = await create({ admin_email: `head@${tenant.subdomain}.example` });
-    expect((await mailTo(service, `head@${tenant.subdomain}.example`, 'Your log-in')).subject).toContain(other.name);
+    expect((await mailTo(service, `head@${tenant.subdomain}.example`, 'Your account')).subject).toContain(other.name);
   });
 
-  test('with a trial in the future begins trialing until then, else active for a month', async () => {
+  test('with a trial end in the future starts as trialing until then, otherwise as active for a month', async () => {
     const ends = new Date(Date.now() + 14 * 86_400_000).toISOString();
     const trial = await create({ trial_ends_at: ends });
     expect(trial.subscription.status).toBe('trialing');
     expect(Date.parse(trial.trial_ends_at ?? '')).toBe(Date.parse(ends));
-    expect(Date.parse(trial.subscription.current_period_end)).toBe(Date.parse(ends));
+    expect(Date.parse(trial.subscription.current_period_end ?? '')).toBe(Date.parse(ends));
     const past = await create({ trial_ends_at: '2020-01-01T00:00:00Z' });
     expect(past.subscription.status).toBe('active');
     const paid = await create();
     expect(paid.subscription.status).toBe('active');
-    expect(Date.parse(paid.subscription.current_period_end)).toBeGreaterThan(Date.now() + 27 * 86_400_000);
+    expect(Date.parse(paid.subscription.current_period_end ?? '')).toBeGreaterThan(Date.now() + 27 * 86_400_000);
   });
 
   test.each([
@@ -182,13 +145,13 @@ describe('creating a school', () => {
     ['a day instead of a moment', { trial_ends_at: '2030-01-01' }, 'trial_ends_at'],
     ['an unknown field', { colour: 'red' }, 'colour'],
     ['its own status', { status: 'suspended' }, 'status'],
-  ])('refuses %s by its path', async (_what, fields, path) => {
+  ])('rejects %s and names the field', async (_what, fields, path) => {
     const refused = await post('/tenants', input(fields), 400);
     expect(refused.error).toBe('validation_error');
     expect(refused.details.map((detail) => detail.path.split('.')[0])).toEqual([path]);
   });
 
-  test('with a subdomain that is taken is a 409 that names it, also in other case; the plan must exist', async () => {
+  test('with a used subdomain is a 409 that names it, ignoring case; the plan must exist', async () => {
     for (const subdomain of [school.subdomain, school.subdomain.toUpperCase()]) {
       expect(await post('/tenants', input({ subdomain }), 409)).toMatchObject({
         error: 'conflict',
@@ -201,7 +164,7 @@ describe('creating a school', () => {
     });
   });
 
-  test('that is refused leaves no school, no schema and no audit entry', async () => {
+  test('leaves no school, schema or audit entry when it fails', async () => {
     const schemas = () =>
       service.database.query("select nspname from pg_namespace where nspname like 'tenant_%' order by 1");
     const before = await schemas();
@@ -227,8 +190,8 @@ describe('creating a school', () => {
   });
 });
 
-describe('changing a school', () => {
-  test('takes any subset, replaces the flags as a whole, and may be sent back as it was read', async () => {
+describe('updating a school', () => {
+  test('accepts any subset, replaces the flags as a whole, and accepts the record as it was read', async () => {
     const tenant = await create({ feature_flags: { transport: true }, time_zone: 'Europe/Berlin' });
     const path = `/api/platform/tenants/${tenant.id}`;
     const { data } = await service.operator.put<Tenant>(path, {
@@ -255,7 +218,7 @@ describe('changing a school', () => {
     });
   });
 
-  test('assigns a plan, and the subscription follows', async () => {
+  test('assigns a plan, also to the subscription', async () => {
     const tenant = await create({ plan_id: 1 });
     const { data } = await service.operator.put<Tenant>(`/api/platform/tenants/${tenant.id}`, { plan_id: 3 });
     expect(data).toMatchObject({ plan: { id: 3, name: 'Premium' } });
@@ -267,7 +230,7 @@ describe('changing a school', () => {
     ).toEqual([{ plan_id: 3 }]);
   });
 
-  test('to a plan that it has outgrown is a 409, and it keeps its plan', async () => {
+  test('to a plan with fewer students than it has is a 409, and it keeps its plan', async () => {
     const grown = await service.school();
     for (const n of [1, 2])
       await grown.admin.post('/api/students', { first_name: 'Student', last_name: `Number ${n}` }, 201);
@@ -308,7 +271,7 @@ describe('changing a school', () => {
     expect(await get(grown.id)).toMatchObject({ plan: { id: 3 }, stats: { total_teachers: 2 } });
   });
 
-  test('is refused like creating: reserved and taken subdomain, time zone, flags, unknown plan, unknown field', async () => {
+  test('has the same validation as creating: reserved and used subdomain, time zone, flags, unknown plan, unknown field', async () => {
     const tenant = await create();
     const path = `/api/platform/tenants/${tenant.id}`;
     for (const [body, status, at] of [
@@ -340,7 +303,7 @@ describe('changing a school', () => {
     expect((await get(tenant.id)).status).toBe('active');
   });
 
-  test('of one that does not exist is a 404, and so is every step', async () => {
+  test('that does not exist is a 404, as is every status change', async () => {
     await service.operator.get('/api/platform/tenants/999999', 404);
     await service.operator.put('/api/platform/tenants/999999', { name: 'X' }, 404);
     await remove(999_999, 404);
@@ -348,8 +311,8 @@ describe('changing a school', () => {
   });
 });
 
-describe('the life of a school', () => {
-  test('takes only the steps that its state allows, and a refusal names both states', async () => {
+describe('the status of a school', () => {
+  test('allows only valid transitions, and the error names both states', async () => {
     const { id } = await create();
     const refused = async (verb: 'suspend' | 'activate' | 'restore', from: string, to: string) => {
       const { error, message } = await step(id, verb, 409);
@@ -371,7 +334,7 @@ describe('the life of a school', () => {
     expect((await step(id, 'activate')).data.status).toBe('active');
   });
 
-  test('suspended: its users are refused at once, with token, refresh and log-in, and welcome again when it is activated', async () => {
+  test('suspended: its users are rejected at once, with token, refresh and login, until it is activated', async () => {
     const paused = await service.school();
     const teacher = await paused.user(['teacher']);
     const credentials = { tenant_id: paused.id, email: paused.adminEmail, password: testPassword };
@@ -402,7 +365,7 @@ describe('the life of a school', () => {
     await service.anonymous.login(credentials);
   });
 
-  test('suspended: no e-mail goes to its users, though the queue still holds one; once it is activated they get theirs', async () => {
+  test('suspended: queued emails to its users are not sent until it is activated', async () => {
     const paused = await service.school();
     const email = `invited@${paused.subdomain}.example`;
     const { data: user } = await paused.admin.post<{ id: number }>(
@@ -410,7 +373,7 @@ describe('the life of a school', () => {
       { email, first_name: 'In', last_name: 'Vited' },
       201,
     );
-    await mailTo(service, email, 'Your log-in');
+    await mailTo(service, email, 'Your account');
     const queue = () =>
       service.database.query(
         "select graphile_worker.add_job('send_email', json_build_object('tenant_id', $1::bigint, 'user_id', $2::bigint, 'kind', 'invitation'))",
@@ -426,7 +389,7 @@ describe('the life of a school', () => {
     expect(await mailsTo(service, email)).toHaveLength(2);
   });
 
-  test('deleted: its users are refused, it is in no list but that of the deleted, its subdomain stays taken, and a restore brings all back', async () => {
+  test('deleted: users are rejected, only status=deleted lists it, its subdomain stays reserved; restoring brings all back', async () => {
     const closed = await service.school();
     const student = await closed.admin.post<{ id: number }>(
       '/api/students',
@@ -460,7 +423,7 @@ describe('the life of a school', () => {
     await service.anonymous.login(credentials);
   });
 
-  test('the stats follow what the school does', async () => {
+  test('the stats follow the changes of the school', async () => {
     const busy = await service.school();
     const stats = async () => (await get(busy.id)).stats;
     expect(await stats()).toEqual({ total_students: 0, total_teachers: 0, total_classes: 0 });
@@ -510,7 +473,7 @@ describe('the list of schools', () => {
     mine = (await service.operator.get<Tenant[]>(`${prefix}&sort=subdomain`)).data;
   });
 
-  test('searches name, subdomain and contact e-mail, as parts, in any case, and takes % and _ as they are', async () => {
+  test('searches parts of name, subdomain and contact email, ignoring case, with % and _ as literals', async () => {
     const found = async (search: string) =>
       ids(
         (await service.operator.get<Tenant[]>(`/api/platform/tenants?pageSize=100&sort=subdomain&search=${search}`))
@@ -553,13 +516,13 @@ describe('the list of schools', () => {
     },
   );
 
-  test('is ascending by any other column when no order is said', async () => {
+  test('sorts ascending by other columns by default', async () => {
     expect(ids((await service.operator.get<Tenant[]>(`${prefix}&sort=name`)).data)).toEqual(
       ids(inOrder(mine, ({ name }) => [plain(name)], 'asc')),
     );
   });
 
-  test('begins with the latest when nothing is said, and has 100 to a page at most', async () => {
+  test('starts with the newest by default, and has at most 100 per page', async () => {
     const list = await service.operator.get<Tenant[]>('/api/platform/tenants?pageSize=500');
     expect(list.pagination).toMatchObject({ page: 1, pageSize: 100 });
     expect(ids(list.data)).toEqual(ids(inOrder(list.data, ({ created_at }) => [created_at], 'desc')));
@@ -569,7 +532,7 @@ describe('the list of schools', () => {
 });
 
 describe('plans', () => {
-  test('are added, read, changed, listed and removed', async () => {
+  test('can be added, read, updated, listed and deleted', async () => {
     const sent = {
       name: label('Plan'),
       price_monthly: 12.34,
@@ -608,7 +571,7 @@ describe('plans', () => {
     expect(data.features_json).toEqual({ features: [] });
   });
 
-  test('can not be removed while a school is on it', async () => {
+  test('cannot be deleted while a school uses it', async () => {
     const { data } = await post<Plan>(
       '/plans',
       { name: label('Used'), price_monthly: 1, max_students: 5, max_teachers: 5 },
@@ -621,7 +584,7 @@ describe('plans', () => {
     await service.operator.delete(`/api/platform/plans/${data.id}`);
   });
 
-  /** What every change of teachers ends with. */
+  /** The plan check that every change of teachers runs. */
   const withTeachers = (of: School, change: string) =>
     withOwner(service.database.url, async (owner) => {
       await owner.query('begin');
@@ -633,7 +596,7 @@ describe('plans', () => {
   const addTeacher = (to: School) =>
     withTeachers(to, "insert into teacher (first_name, last_name) values ('Tea', 'Cher')");
 
-  test('allow so many active teachers: growth beyond them is a plan_limit_reached', async () => {
+  test('limit the number of active teachers: more is a plan_limit_reached', async () => {
     const { data } = await post<Plan>(
       '/plans',
       { name: label('Teacher'), price_monthly: 0, max_students: 5, max_teachers: 1 },
@@ -647,7 +610,7 @@ describe('plans', () => {
     expect((await get(limited.id)).stats.total_teachers).toBe(1);
   });
 
-  test('that are narrowed below what a school has let it shrink, however much is left, and not grow', async () => {
+  test('with limits lowered below the usage of a school let it shrink but not grow', async () => {
     const plan = await post<Plan>(
       '/plans',
       { name: label('Narrowed'), price_monthly: 0, max_students: 4, max_teachers: 3 },
@@ -678,7 +641,7 @@ describe('plans', () => {
     expect((await get(grown.id)).stats).toMatchObject({ total_students: 2, total_teachers: 2 });
   });
 
-  test('give their features to the schools on them at once', async () => {
+  test('apply changed features to their schools at once', async () => {
     const { data } = await post<Plan>(
       '/plans',
       { name: label('Live'), price_monthly: 1, max_students: 5, max_teachers: 5 },
@@ -699,7 +662,7 @@ describe('plans', () => {
     ['an unknown feature', { features_json: { features: ['teleport'] } }, 'features_json'],
     ['an unknown field in features_json', { features_json: { features: [], colour: 1 } }, 'features_json'],
     ['an empty name', { name: '' }, 'name'],
-  ])('refuse %s by its path', async (_what, fields, path) => {
+  ])('reject %s and name the field', async (_what, fields, path) => {
     const refused = await post(
       '/plans',
       { name: label('Plan'), price_monthly: 1, max_students: 1, max_teachers: 1, ...fields },
@@ -708,7 +671,7 @@ describe('plans', () => {
     expect(refused.details.map((detail) => detail.path.split('.')[0])).toEqual([path]);
   });
 
-  test('have a name of their own, in any case', async () => {
+  test('have unique names, ignoring case', async () => {
     expect(
       await post('/plans', { name: 'STARTER', price_monthly: 1, max_students: 1, max_teachers: 1 }, 409),
     ).toMatchObject({
@@ -717,7 +680,7 @@ describe('plans', () => {
     });
   });
 
-  test('are listed by price when nothing is said, and sort by every column both ways', async () => {
+  test('are listed by price by default, and sort by every column in both directions', async () => {
     const all = await walk<Plan>(service.operator, '/api/platform/plans', 100);
     expect(ids(all)).toEqual(ids(inOrder(all, ({ price_monthly }) => [price_monthly], 'asc')));
     for (const order of ['asc', 'desc'] as const) {
@@ -734,7 +697,7 @@ describe('plans', () => {
 });
 
 describe('the audit trail', () => {
-  test('has exactly one entry for each write of an operator: who, what, before and after, from where', async () => {
+  test('has exactly one entry for each write of an operator: actor, action, before and after, and origin', async () => {
     const headers = { 'User-Agent': 'console of the tests', 'X-Request-Id': 'audit-1' };
     const operator = service.operator.with(headers);
     const me = (await service.operator.get<{ id: number }>('/api/auth/profile')).data.id;
@@ -796,7 +759,7 @@ describe('the audit trail', () => {
     expect(gone).toMatchObject({ target_id: plan.data.id, changes: { name: { before: name, after: null } } });
   });
 
-  test('has the assignment of a plan, deletion and restoration with before and after', async () => {
+  test('has plan changes, deletion and restoration with before and after', async () => {
     const tenant = await create({ plan_id: 1 });
     const [assigned] = await audited(() => service.operator.put(`/api/platform/tenants/${tenant.id}`, { plan_id: 2 }));
     expect(assigned?.changes['plan']).toEqual({
@@ -817,7 +780,7 @@ describe('the audit trail', () => {
     ]);
   });
 
-  test('has every log-in of an operator, and none of a user of a school', async () => {
+  test('has every login of an operator, and none of a user of a school', async () => {
     const logins = await audited(async () => {
       await service.anonymous.login({ is_platform: true, email: operatorEmail, password: testPassword });
       await service.anonymous.login({ tenant_id: school.id, email: school.adminEmail, password: testPassword });
@@ -827,7 +790,7 @@ describe('the audit trail', () => {
     ]);
   });
 
-  test("has an operator's change of their own name, picture and password", async () => {
+  test("has operators' changes of their own name, picture and password", async () => {
     const email = 'vain-operator@test.example';
     const operator = await operatorCalled(email, 'admin');
     await operator.put('/api/auth/profile', { first_name: 'Renamed' });
@@ -844,13 +807,13 @@ describe('the audit trail', () => {
     ]);
   });
 
-  test('has no entry for a write that was refused', async () => {
+  test('has no entry for a rejected write', async () => {
     expect(await audited(() => step(school.id, 'activate', 409))).toEqual([]);
     expect(await audited(() => service.operator.put('/api/platform/plans/1', { name: 'Standard' }, 409))).toEqual([]);
     expect(await audited(() => service.operator.delete('/api/platform/plans/3', 409))).toEqual([]);
   });
 
-  test('filters by school, action, operator and day, both days included, latest first', async () => {
+  test('filters by school, action, operator and dates (inclusive), newest first', async () => {
     const tenant = await create();
     await step(tenant.id, 'suspend');
     await step(tenant.id, 'activate');
@@ -888,7 +851,7 @@ describe('the audit trail', () => {
     }
   });
 
-  test('is paged without overlap', async () => {
+  test('has pages that do not overlap', async () => {
     for (const order of ['asc', 'desc'] as const) {
       const walked = await walk<AuditLog>(service.operator, `/api/platform/audit-logs?sort=action&order=${order}`, 7);
       expect(new Set(walked.map(({ id }) => id)).size).toBe(walked.length);
@@ -896,7 +859,7 @@ describe('the audit trail', () => {
     }
   });
 
-  test("can not be changed, by no route and by no statement, the owner's included", async () => {
+  test('cannot be changed by any route or SQL statement, even of the owner', async () => {
     const [entry] = (await service.operator.get<AuditLog[]>('/api/platform/audit-logs?pageSize=1')).data;
     for (const method of ['POST', 'PUT', 'PATCH', 'DELETE']) {
       expect(
@@ -933,7 +896,7 @@ describe('the overview', () => {
     signups_this_month,
   ];
 
-  test("counts schools, active and suspended, this month's sign-ups, and leaves the deleted out", async () => {
+  test("counts active and suspended schools and this month's sign-ups, excluding deleted schools", async () => {
     const before = await overview();
     const since = async () => numbers(await overview()).map((n, at) => n - (numbers(before)[at] ?? 0));
     const [one, two] = [await create(), await create()];
@@ -951,7 +914,7 @@ describe('the overview', () => {
     expect(await since()).toEqual([2, 1, 1, 1]);
   });
 
-  test('has twelve months of sign-ups, this month last, and the ten latest audit entries', async () => {
+  test('has the sign-ups of twelve months, the current one last, and the ten latest audit entries', async () => {
     const { signups_by_month, signups_this_month, recent_audit_logs } = await overview();
     expect(signups_by_month).toHaveLength(12);
     expect(signups_by_month.at(-1)).toEqual({
@@ -964,9 +927,9 @@ describe('the overview', () => {
   });
 });
 
-describe('who may', () => {
+describe('access', () => {
   const reads = ['/overview', '/tenants', '/tenants/1', '/plans', '/plans/1', '/audit-logs'];
-  test('nobody without a log-in, no admin of a school and no analyst reads or writes here', async () => {
+  test('is denied without a login, and for school admins and analysts', async () => {
     const analyst = await operatorCalled('analyst@test.example', 'analyst');
     for (const path of reads) {
       expect((await service.anonymous.get(`/api/platform${path}`, 401)).error).toBe('unauthenticated');
@@ -982,7 +945,7 @@ describe('who may', () => {
     expect((await get(school.id)).status).toBe('active');
   });
 
-  test('an operator needs no X-Tenant-ID, and one that is sent changes nothing', async () => {
+  test('needs no X-Tenant-ID for operators, and ignores it', async () => {
     const plain = await service.operator.get<Tenant[]>('/api/platform/tenants?pageSize=3');
     const named = await service.operator.send<Tenant[]>(
       'GET',

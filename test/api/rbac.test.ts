@@ -1,33 +1,20 @@
 import { describe, expect, test } from '@jest/globals';
 import { serviceWithSchool, unique } from '../support/server/service.ts';
+import type { OutputOf } from '../support/client/output.ts';
+import type { Permission as PermissionSchema, Role as RoleSchema } from '../../src/endpoints/rbac.ts';
 
 const { service, school } = await serviceWithSchool();
 const idsByName = async (path: string): Promise<Record<string, number>> =>
   Object.fromEntries(
     (await school.admin.get<{ id: number; name: string }[]>(path)).data.map(({ name, id }) => [name, id]),
   );
-/** The catalogue: permission by name. */
+/** Ids of all permissions by name. */
 const permissions = await idsByName('/api/rbac/permissions');
-/** The system roles: id by name. */
+/** Ids of the system roles by name. */
 const system = await idsByName('/api/rbac/roles');
 
-interface Permission {
-  id: number;
-  name: string;
-  description: string;
-}
-
-interface Role {
-  id: number;
-  name: string;
-  description: string | null;
-  is_system: boolean;
-  permission_ids: number[];
-  permissions: string[];
-  user_count: number;
-  created_at: string;
-  updated_at: string;
-}
+type Permission = OutputOf<typeof PermissionSchema>;
+type Role = OutputOf<typeof RoleSchema>;
 
 type UserRole = Pick<Role, 'id' | 'name' | 'description' | 'is_system'>;
 
@@ -43,14 +30,14 @@ async function makeRole(names: string[], fields: Record<string, unknown> = {}): 
   ).data;
 }
 
-/** Somebody who has exactly these permissions. */
+/** A user with exactly these permissions. */
 async function somebody(names: string[]) {
   const role = await makeRole(names);
   return Object.assign(await school.user([role.name]), { role });
 }
 
-describe('the catalogue of permissions', () => {
-  test('lists every permission once with words for people, to everybody who is logged in', async () => {
+describe('the list of permissions', () => {
+  test('has every permission once, with a description, for every logged-in user', async () => {
     const teacher = await school.user(['teacher']);
     const { data } = await teacher.get<Permission[]>('/api/rbac/permissions');
     expect(data.length).toBeGreaterThan(40);
@@ -73,7 +60,7 @@ describe('the catalogue of permissions', () => {
 });
 
 describe('roles', () => {
-  test('a new school has five, of the system, and admin has every permission', async () => {
+  test('a new school has five system roles, and admin has every permission', async () => {
     const fresh = await service.school();
     const { data, pagination } = await fresh.admin.get<Role[]>('/api/rbac/roles');
     expect(pagination.totalItems).toBe(5);
@@ -89,7 +76,7 @@ describe('roles', () => {
     );
   });
 
-  test('a role that was added is read back with its permissions, by id and by name', async () => {
+  test('a new role is read back with the ids and names of its permissions', async () => {
     const made = await school.admin.post<Role>(
       '/api/rbac/roles',
       {
@@ -112,7 +99,7 @@ describe('roles', () => {
     expect(data.permission_ids).toEqual(idsOf(['student.read', 'class.read']));
   });
 
-  test('names are taken once, in any case, the system ones too', async () => {
+  test('names are unique, ignoring case and including system roles', async () => {
     const role = await makeRole([], { name: 'Porter' });
     for (const name of ['Porter', 'PORTER', 'Admin']) {
       expect(await school.admin.post('/api/rbac/roles', { name }, 409)).toMatchObject({
@@ -127,7 +114,7 @@ describe('roles', () => {
     expect((await school.admin.put<Role>(`/api/rbac/roles/${role.id}`, { name: 'PORTER' })).data.name).toBe('PORTER');
   });
 
-  test('a permission that does not exist is a 422 that names the field, and nothing is written', async () => {
+  test('an unknown permission is a 422 that names the field, and nothing is written', async () => {
     const body = { name: 'Unwritten', permission_ids: [...idsOf(['student.read']), 999_999] };
     expect(await school.admin.post('/api/rbac/roles', body, 422)).toMatchObject({
       error: 'invalid_reference',
@@ -139,7 +126,7 @@ describe('roles', () => {
     expect((await school.admin.get<Role>(`/api/rbac/roles/${role.id}`)).data.permissions).toEqual(['class.read']);
   });
 
-  test('what does not fit is a 400 that names each field', async () => {
+  test('invalid input is a 400 that names each field', async () => {
     const refused = await school.admin.post(
       '/api/rbac/roles',
       { name: '', permission_ids: ['one'], is_system: true },
@@ -154,7 +141,7 @@ describe('roles', () => {
     await school.admin.delete('/api/rbac/roles/999999', 404);
   });
 
-  test('a change takes any subset, clears the description by null, and honours If-Match', async () => {
+  test('an update accepts any subset, clears the description with null, and honors If-Match', async () => {
     const role = await makeRole(['class.read'], { description: 'To clear' });
     const path = `/api/rbac/roles/${role.id}`;
     const etag = (await school.admin.get(path)).headers.get('etag') ?? '';
@@ -167,7 +154,7 @@ describe('roles', () => {
     expect((await school.admin.put<Role>(path, { permission_ids: [] })).data.permissions).toEqual([]);
   });
 
-  test("permissions that only a role's own change touches make it another version for If-Match", async () => {
+  test('changing only the permissions changes the ETag', async () => {
     const role = await makeRole(['class.read']);
     const path = `/api/rbac/roles/${role.id}`;
     const etag = (await school.admin.get(path)).headers.get('etag') ?? '';
@@ -175,7 +162,7 @@ describe('roles', () => {
     await school.admin.send('PUT', path, { body: { permission_ids: [] }, headers: { 'If-Match': etag } }, 412);
   });
 
-  test('the list searches name and description and sorts both ways', async () => {
+  test('the list searches name and description and sorts in both directions', async () => {
     const fresh = await service.school();
     for (const name of ['Éclair', 'beta', 'Alpha'])
       await fresh.admin.post('/api/rbac/roles', { name, description: `About ${name}` }, 201);
@@ -192,7 +179,7 @@ describe('roles', () => {
 });
 
 describe('system roles', () => {
-  test('can be neither renamed nor deleted', async () => {
+  test('cannot be renamed or deleted', async () => {
     for (const [name, id] of Object.entries(system)) {
       expect((await school.admin.put(`/api/rbac/roles/${id}`, { name: `${name}s` }, 403)).error).toBe('forbidden');
       expect((await school.admin.delete(`/api/rbac/roles/${id}`, 403)).error).toBe('forbidden');
@@ -207,7 +194,7 @@ describe('system roles', () => {
     ]);
   });
 
-  test('may get another description and, but for admin, other permissions', async () => {
+  test('can get a new description and, except admin, new permissions', async () => {
     const fresh = await service.school();
     const teacher = (await fresh.admin.get<Role[]>('/api/rbac/roles?search=teaches')).data[0];
     const path = `/api/rbac/roles/${teacher?.id ?? 0}`;
@@ -219,7 +206,7 @@ describe('system roles', () => {
     expect(data).toMatchObject({ name: 'teacher', description: 'Ours', permissions: ['student.read'] });
   });
 
-  test('admin can not lose a permission', async () => {
+  test('admin cannot lose a permission', async () => {
     const path = `/api/rbac/roles/${system['admin']}`;
     const all = Object.values(permissions);
     for (const permission_ids of [[], all.slice(1), all.slice(0, -1)]) {
@@ -231,8 +218,8 @@ describe('system roles', () => {
   });
 });
 
-describe('a role that is taken away', () => {
-  test('is a 409 in_use while somebody has it, and goes when nobody does', async () => {
+describe('deleting a role', () => {
+  test('is a 409 in_use while a user has it, and works afterwards', async () => {
     const holder = await somebody(['student.read']);
     const path = `/api/rbac/roles/${holder.role.id}`;
     expect((await school.admin.get<Role>(path)).data.user_count).toBe(1);
@@ -242,7 +229,7 @@ describe('a role that is taken away', () => {
     await school.admin.get(path, 404);
   });
 
-  test('is not in use by a user who was deleted', async () => {
+  test('ignores deleted users', async () => {
     const holder = await somebody(['student.read']);
     await school.admin.delete(`/api/users/${holder.id}`);
     const path = `/api/rbac/roles/${holder.role.id}`;
@@ -252,7 +239,7 @@ describe('a role that is taken away', () => {
 });
 
 describe('the roles of a user', () => {
-  test('are given, listed and taken; giving twice changes nothing', async () => {
+  test('can be added, listed and removed; adding twice changes nothing', async () => {
     const user = await school.user([]);
     const path = `/api/rbac/users/${user.id}/roles`;
     expect((await school.admin.get<UserRole[]>(path)).data).toEqual([]);
@@ -279,7 +266,7 @@ describe('the roles of a user', () => {
     await school.admin.post(`/api/rbac/users/${user.id}/roles`, {}, 400);
   });
 
-  test('take effect at the next request of an open session, given and taken', async () => {
+  test('take effect at the next request of an open session', async () => {
     const user = await school.user([]);
     const path = `/api/rbac/users/${user.id}/roles`;
     await user.get('/api/students', 403);
@@ -291,7 +278,7 @@ describe('the roles of a user', () => {
 });
 
 describe('the permissions of a role', () => {
-  test('take effect at the next request of everybody who has it', async () => {
+  test('take effect at the next request of every user of the role', async () => {
     const first = await somebody(['student.read']);
     const second = await school.user([first.role.name]);
     for (const who of [first, second]) await who.get('/api/students');
@@ -303,7 +290,7 @@ describe('the permissions of a role', () => {
     }
   });
 
-  test('add up over several roles, and a permission that two roles give stays when one goes', async () => {
+  test('of several roles are combined; a permission of two roles remains when one is removed', async () => {
     const user = await somebody(['student.read', 'user.read']);
     await school.admin.post(`/api/rbac/users/${user.id}/roles`, { role_id: system['teacher'] });
     await school.admin.delete(`/api/rbac/users/${user.id}/roles/${user.role.id}`);
@@ -312,8 +299,8 @@ describe('the permissions of a role', () => {
   });
 });
 
-describe('nobody gives away, or takes from others, more than they have', () => {
-  test('role.manage makes no role with a permission that its holder lacks', async () => {
+describe('nobody can grant or revoke permissions they lack', () => {
+  test('role.manage cannot create a role with permissions that its holder lacks', async () => {
     const manager = await somebody(['role.read', 'role.manage', 'student.read']);
     for (const names of [['user.update'], ['student.read', 'user.update'], Object.keys(permissions)]) {
       expect(
@@ -332,7 +319,7 @@ describe('nobody gives away, or takes from others, more than they have', () => {
     ).toBe('forbidden');
   });
 
-  test("role.manage does not widen its holder's own role", async () => {
+  test("role.manage cannot add permissions to its holder's own role", async () => {
     const manager = await somebody(['role.read', 'role.manage']);
     await manager.put(
       `/api/rbac/roles/${manager.role.id}`,
@@ -346,7 +333,7 @@ describe('nobody gives away, or takes from others, more than they have', () => {
     ]);
   });
 
-  test('role.manage gives nobody a role that may do more, not even its holder', async () => {
+  test('role.manage cannot assign a role with more permissions to anybody, including its holder', async () => {
     const manager = await somebody(['role.read', 'role.manage']);
     for (const role of ['admin', 'teacher']) {
       expect((await manager.post(`/api/rbac/users/${manager.id}/roles`, { role_id: system[role] }, 403)).error).toBe(
@@ -358,7 +345,7 @@ describe('nobody gives away, or takes from others, more than they have', () => {
     ]);
   });
 
-  test('role.manage takes no role from an admin, and neither narrows nor deletes a role that may do more', async () => {
+  test('role.manage cannot remove roles from an admin, or restrict or delete a role with more permissions', async () => {
     const manager = await somebody(['role.read', 'role.manage']);
     const second = await school.user(['admin']);
     expect((await manager.delete(`/api/rbac/users/${second.id}/roles/${system['admin']}`, 403)).error).toBe(
@@ -372,7 +359,7 @@ describe('nobody gives away, or takes from others, more than they have', () => {
     await second.get('/api/users');
   });
 
-  test('what a teacher may do for their classes is not theirs to give for the whole school', async () => {
+  test('permissions that a teacher has only for their classes cannot be granted for the whole school', async () => {
     const manager = await makeRole(['role.read', 'role.manage']);
     const teacher = await school.user(['teacher', manager.name]);
     expect(
@@ -389,7 +376,7 @@ describe('nobody gives away, or takes from others, more than they have', () => {
     );
   });
 
-  test("a student's log-in is no way to what the role student may change and its maker may not", async () => {
+  test("creating a student's login does not grant write permissions that its creator lacks", async () => {
     const other = await service.school();
     const roles = (await other.admin.get<Role[]>('/api/rbac/roles')).data;
     const student = roles.find(({ name }) => name === 'student');
@@ -420,14 +407,14 @@ describe('nobody gives away, or takes from others, more than they have', () => {
     await user.post('/api/students', { ...puppet, email: 'second@school.example' }, 201);
   });
 
-  test('a custom role that is called like a system role is none', async () => {
+  test('a custom role with the name of a system role has no special rights', async () => {
     const role = await makeRole([], { name: 'custom admin' });
     const user = await school.user([role.name]);
     await user.get('/api/users', 403);
     expect((await user.get<{ permissions: string[] }>('/api/auth/profile')).data.permissions).toEqual([]);
   });
 
-  test('role.read reads and role.manage is needed to write', async () => {
+  test('reading requires role.read, writing role.manage', async () => {
     const reader = await somebody(['role.read']);
     await reader.get('/api/rbac/roles');
     await reader.get(`/api/rbac/roles/${system['admin']}`);

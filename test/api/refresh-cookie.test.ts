@@ -5,10 +5,10 @@ import { type Answered, send } from '../support/client/wire.ts';
 
 const { service, school } = await serviceWithSchool({ TRUST_PROXY: '1', CORS_ORIGINS: 'https://app.example' });
 
-/** What a page of this origin sends by itself. */
+/** The headers that a browser adds to requests of a page of this origin. */
 const own = { 'sec-fetch-site': 'same-origin' };
 
-/** The one cookie of an answer, taken apart; undefined without one. */
+/** Parses the cookie of a response; undefined without one. */
 function cookieOf({ headers }: Answered) {
   const [line, ...more] = headers['set-cookie'] ?? [];
   expect(more).toEqual([]);
@@ -35,7 +35,7 @@ const overview = (token: string) => send(service.url, { path: '/api/platform/ove
 const tokenIn = ({ json }: Answered) => (json?.data as { access_token: string }).access_token;
 
 describe('a refresh token as a cookie', () => {
-  test('is given where a page asks for it, out of reach of scripts and of other sites, and in no header', async () => {
+  test('is set on request as HttpOnly and SameSite=Strict, and not sent in a header', async () => {
     const { answer, cookie } = await login();
     expect(cookie?.name).toBe('refresh_token');
     expect(cookie?.value).toMatch(/^[\w-]{43}$/);
@@ -54,7 +54,7 @@ describe('a refresh token as a cookie', () => {
     expect(ofSchool.cookie?.name).toBe('refresh_token');
   });
 
-  test('is for https and this host alone where the request came so', async () => {
+  test('is limited to https and this host when the request uses https', async () => {
     const { cookie, token } = await login({}, { 'x-forwarded-proto': 'https' });
     const https = { ...own, 'x-forwarded-proto': 'https' };
     const kept = {
@@ -62,7 +62,7 @@ describe('a refresh token as a cookie', () => {
       attributes: ['HttpOnly', `Max-Age=${30 * 24 * 60 * 60}`, 'Path=/', 'SameSite=Strict', 'Secure'],
     };
     expect(cookie).toMatchObject(kept);
-    // The other one may be of any host of the same site.
+    // A cookie without the prefix may come from any host of the same site.
     const both = `refresh_token=${(await login()).cookie?.value}; __Host-refresh_token=${cookie?.value}`;
     const next = await refresh(undefined, { ...https, cookie: both });
     expect(cookieOf(next)).toMatchObject(kept);
@@ -81,7 +81,7 @@ describe('a refresh token as a cookie', () => {
     });
   });
 
-  test('is traded for the next one, in the same way', async () => {
+  test('is replaced at each refresh', async () => {
     const { cookie } = await login();
     const answer = await refresh(cookie?.value);
     expect(answer.status).toBe(200);
@@ -93,7 +93,7 @@ describe('a refresh token as a cookie', () => {
     expect((await refresh(next?.value)).status).toBe(200);
   });
 
-  test('a token in the header goes before it, and is answered in the header', async () => {
+  test('is ignored when a token is sent in the header', async () => {
     const [{ cookie }, { answer }] = [await login(), await login({ refresh_cookie: false })];
     const mixed = await refresh(cookie?.value, { 'x-refresh-token': String(answer.headers['x-refresh-token']) });
     expect(mixed.status).toBe(200);
@@ -102,7 +102,7 @@ describe('a refresh token as a cookie', () => {
     expect((await refresh(cookie?.value)).status).toBe(200);
   });
 
-  test('is taken from pages of this origin only, and what another one sends uses nothing up', async () => {
+  test('is accepted only from pages of this origin; other requests do not consume it', async () => {
     const { cookie } = await login();
     const host = new URL(service.url).host;
     const foreign: Record<string, string>[] = [
@@ -128,7 +128,7 @@ describe('a refresh token as a cookie', () => {
     expect((await refresh(cookieOf(old)?.value, own)).status).toBe(200);
   });
 
-  test('of two tabs at once one is refused, and what the other one has got stays', async () => {
+  test('in two concurrent tabs: one is rejected, and the new cookie of the other is kept', async () => {
     const { cookie } = await login();
     const answers = await Promise.all([refresh(cookie?.value), refresh(cookie?.value)]);
     const [won, lost] = answers.toSorted((a, b) => a.status - b.status);
@@ -137,7 +137,7 @@ describe('a refresh token as a cookie', () => {
     expect((await refresh(won && cookieOf(won)?.value)).status).toBe(200);
   });
 
-  test('that was stolen and used ends the session, and is taken away', async () => {
+  test('that is reused ends the session, and the cookie is deleted', async () => {
     const { cookie, token } = await login();
     const answer = await refresh(cookie?.value);
     await service.database.query(
@@ -150,7 +150,7 @@ describe('a refresh token as a cookie', () => {
     expect([next.status, cookieOf(next)]).toEqual([401, cleared]);
   });
 
-  test('that is unknown, has run out or is garbage is taken away; without one there is a 401 and no cookie', async () => {
+  test('that is unknown, expired or malformed is deleted; without one there is a 401 and no cookie', async () => {
     for (const value of ['unknown', 'a%00b', '%E0%A4%A', 'x'.repeat(4000)]) {
       const answer = await refresh(value);
       expect([value, answer.status, answer.json?.error, cookieOf(answer)]).toEqual([
@@ -170,7 +170,7 @@ describe('a refresh token as a cookie', () => {
     }
   });
 
-  test('goes with the log-out, of which both tokens hear', async () => {
+  test('is deleted at logout, which revokes both tokens', async () => {
     const { cookie, token } = await login();
     const answer = await send(service.url, {
       method: 'POST',
@@ -186,7 +186,7 @@ describe('a refresh token as a cookie', () => {
     expect([plain.status, plain.headers['set-cookie']]).toEqual([200, undefined]);
   });
 
-  test('is asked for by true or false, and nothing else', async () => {
+  test('is requested only by a boolean', async () => {
     const body = { is_platform: true, email: operatorEmail, password: testPassword, refresh_cookie: 'yes' };
     const answer = await send(service.url, { method: 'POST', path: '/api/auth/login', body });
     expect([answer.status, answer.json?.details?.[0]?.path]).toEqual([400, 'refresh_cookie']);

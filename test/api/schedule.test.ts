@@ -2,6 +2,8 @@ import { beforeAll, describe, expect, test } from '@jest/globals';
 import { dayIn, farZones, steadyDay } from '../support/fixtures/days.ts';
 import { serviceWithSchool } from '../support/server/service.ts';
 import { monday, type Planned, planned, tuesday, wednesday } from '../support/fixtures/planned-school.ts';
+import type { OutputOf } from '../support/client/output.ts';
+import type { Day as DaySchema, Schedule as ScheduleSchema } from '../../src/endpoints/schedule.ts';
 
 await steadyDay();
 const { service, school: empty } = await serviceWithSchool();
@@ -15,20 +17,8 @@ interface Slot {
   is_teacher_on_leave: boolean;
   room: string | null;
 }
-interface Day {
-  date: string;
-  day_of_week: number;
-  academic_year_id: number | null;
-  academic_year_name: string | null;
-  is_school_day: boolean;
-  holiday: { id: number; name: string } | null;
-  on_leave: boolean;
-  slots: Slot[];
-}
-interface Schedule extends Day {
-  whose: { kind: string; id: number; name: string } | null;
-  periods: { kind: string; period: number | null; start_time: string; end_time: string }[];
-}
+type Day = OutputOf<typeof DaySchema>;
+type Schedule = OutputOf<typeof ScheduleSchema>;
 type Week = Pick<Schedule, 'whose' | 'periods'> & { from: string; to: string; days: Day[] };
 
 let one: Planned;

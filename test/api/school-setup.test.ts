@@ -2,6 +2,9 @@ import { beforeAll, describe, expect, test } from '@jest/globals';
 import { fileForm, hostilePictures, jpeg, palettePng, png } from '../support/fixtures/pictures.ts';
 import { race } from '../support/client/race.ts';
 import { type School, serviceOfFile } from '../support/server/service.ts';
+import type { OutputOf } from '../support/client/output.ts';
+import type { AcademicYear as AcademicYearSchema } from '../../src/endpoints/academics.ts';
+import type { SchoolInfo as SchoolInfoSchema, Status as StatusSchema } from '../../src/endpoints/school-setup.ts';
 
 const service = await serviceOfFile();
 /** Where everything is refused. */
@@ -11,30 +14,9 @@ beforeAll(async () => {
   fresh = await service.school();
 });
 
-interface SchoolInfo {
-  name: string;
-  address: string | null;
-  phone: string | null;
-  email: string | null;
-  website: string | null;
-  logo_url: string | null;
-}
-interface Status {
-  is_complete: boolean;
-  steps_completed: string[];
-  steps_missing: string[];
-  steps: { name: string; is_complete: boolean; missing: string | null }[];
-  school: SchoolInfo;
-  academic_year: { id: number; name: string; start_date: string; end_date: string } | null;
-  grade_count: number;
-}
-interface Year {
-  id: number;
-  name: string;
-  start_date: string;
-  end_date: string;
-  is_current: boolean;
-}
+type SchoolInfo = OutputOf<typeof SchoolInfoSchema>;
+type Status = OutputOf<typeof StatusSchema>;
+type Year = OutputOf<typeof AcademicYearSchema>;
 interface Grade {
   id: number;
   name: string;

@@ -3,37 +3,13 @@ import jwt from 'jsonwebtoken';
 import type { Client } from '../support/client/client.ts';
 import { steadyDay } from '../support/fixtures/days.ts';
 import { type School, serviceOfFile, testPassword } from '../support/server/service.ts';
+import type { OutputOf } from '../support/client/output.ts';
+import type { StudentDashboard as StudentDashboardSchema } from '../../src/endpoints/students.ts';
 
 await steadyDay();
 const service = await serviceOfFile();
 
-interface StudentDashboard {
-  student: { id: number; first_name: string; last_name: string; admission_number: string; roll_number: string | null };
-  class: Record<string, unknown> | null;
-  attendance: {
-    present: number;
-    absent: number;
-    late: number;
-    rate: number | null;
-    last: { date: string; status: string }[];
-  } | null;
-  fees: {
-    total: number;
-    paid: number;
-    waived: number;
-    pending: number;
-    overdue: number;
-    next_due: { kind: string; id: number; name: string; amount: number; due_date: string } | null;
-  } | null;
-  schedule: {
-    date: string;
-    day_of_week: number;
-    holiday: { id: number; name: string } | null;
-    on_leave: boolean;
-    slots: Record<string, unknown>[];
-  } | null;
-  notifications: { unread: number };
-}
+type StudentDashboard = OutputOf<typeof StudentDashboardSchema>;
 
 interface Pupil {
   school: School;

@@ -6,6 +6,8 @@ import { jpeg, png } from '../support/fixtures/pictures.ts';
 import { multipart } from '../support/server/registry.ts';
 import { type School, serviceWithSchool, testPassword } from '../support/server/service.ts';
 import { send } from '../support/client/wire.ts';
+import type { OutputOf } from '../support/client/output.ts';
+import type { StudentDocument as StudentDocumentSchema } from '../../src/endpoints/students.ts';
 
 const { service, school } = await serviceWithSchool();
 let student: number;
@@ -14,20 +16,7 @@ beforeAll(async () => {
   student = await addStudent();
 });
 
-interface Document {
-  id: number;
-  student_id: number;
-  document_type_id: number | null;
-  document_type_name: string | null;
-  description: string | null;
-  name: string;
-  content_type: string;
-  size: number;
-  uploaded_by: number | null;
-  uploaded_by_name: string | null;
-  created_at: string;
-  updated_at: string;
-}
+type Document = OutputOf<typeof StudentDocumentSchema>;
 
 const addStudent = async (fields: Record<string, unknown> = {}, at = school) =>
   (await at.admin.post<{ id: number }>('/api/students', { first_name: 'Dora', last_name: 'Document', ...fields }, 201))

@@ -2,6 +2,11 @@ import { beforeAll, describe, expect, test } from '@jest/globals';
 import type { Client } from '../support/client/client.ts';
 import { type School, serviceWithSchool, testPassword, unique } from '../support/server/service.ts';
 import { checksums } from '../support/database/traces.ts';
+import type { OutputOf } from '../support/client/output.ts';
+import type {
+  Promoted as PromotedSchema,
+  PromotionPreview as PromotionPreviewSchema,
+} from '../../src/endpoints/students.ts';
 
 const { service, school } = await serviceWithSchool();
 /** Last year, this one, the next. */
@@ -11,28 +16,8 @@ beforeAll(async () => {
   years = await threeYears(school);
 });
 
-interface Preview {
-  to_class: Record<string, unknown> & { id: number; name: string; student_count: number };
-  eligible: number;
-  ineligible: number;
-  students: {
-    student_id: number;
-    student_name: string;
-    current_class_id: number | null;
-    current_class_name: string | null;
-    next_class_id: number;
-    next_class_name: string;
-    eligible: boolean;
-    reason: string | null;
-  }[];
-}
-
-interface Promoted {
-  promoted: number;
-  to_class_id: number;
-  to_academic_year_id: number;
-  students: number[];
-}
+type Preview = OutputOf<typeof PromotionPreviewSchema>;
+type Promoted = OutputOf<typeof PromotedSchema>;
 
 /** Three years in a row, the one in the middle current. */
 async function threeYears(of: School): Promise<[number, number, number]> {

@@ -4,36 +4,12 @@ import { mailTo } from '../support/fakes/mail.ts';
 import { ids, inOrder, plain, walk } from '../support/client/pages.ts';
 import { raw } from '../support/client/raw.ts';
 import { type School, serviceWithSchool, unique } from '../support/server/service.ts';
+import type { OutputOf } from '../support/client/output.ts';
+import type { Student as StudentSchema } from '../../src/endpoints/students.ts';
 
 const { service, school } = await serviceWithSchool();
 
-interface Student {
-  id: number;
-  first_name: string;
-  last_name: string;
-  roll_number: string | null;
-  admission_number: string;
-  date_of_birth: string | null;
-  gender: string | null;
-  email: string | null;
-  phone: string | null;
-  class_id: number | null;
-  class_name: string | null;
-  academic_year_id: number | null;
-  grade_id: number | null;
-  grade_name: string | null;
-  religion_id: number | null;
-  religion_name: string | null;
-  parent_name: string | null;
-  parent_phone: string | null;
-  parent_email: string | null;
-  address: string | null;
-  is_active: boolean;
-  user_id: number | null;
-  deleted_at: string | null;
-  created_at: string;
-  updated_at: string;
-}
+type Student = OutputOf<typeof StudentSchema>;
 
 interface Enrollment extends Record<string, unknown> {
   class_id: number;
@@ -532,7 +508,7 @@ describe("a student's log-in", () => {
   test('comes by invitation without a password', async () => {
     const email = `${unique('pupil')}@${school.subdomain}.example`;
     const student = await add({ email, create_user_account: true });
-    const { token } = await mailTo(service, email, 'Your log-in');
+    const { token } = await mailTo(service, email, 'Your account');
     await service.anonymous.post('/api/auth/password/reset', { token, password: 'my own password' });
     const pupil = await service.anonymous.login({ tenant_id: school.id, email, password: 'my own password' });
     expect((await profile(pupil)).data.id).toBe(student.user_id);
@@ -665,9 +641,7 @@ describe('a change of a student', () => {
         { first_name: 'Other', [field]: value },
         400,
       );
-      expect(refused.details).toEqual([
-        { path: field, message: expect.stringMatching(/^This field is read-only\./) },
-      ]);
+      expect(refused.details).toEqual([{ path: field, message: expect.stringMatching(/^This field is read-only\./) }]);
     }
     expect((await school.admin.get<Student>(`/api/students/${student.id}`)).data).toEqual(student);
   });

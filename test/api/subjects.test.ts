@@ -2,19 +2,12 @@ import { beforeAll, describe, expect, test } from '@jest/globals';
 import type { Client } from '../support/client/client.ts';
 import { inOrder, plain, walk } from '../support/client/pages.ts';
 import { type School, serviceWithSchool, unique } from '../support/server/service.ts';
+import type { OutputOf } from '../support/client/output.ts';
+import type { Subject as SubjectSchema } from '../../src/endpoints/subjects.ts';
 
 const { service, school } = await serviceWithSchool();
 
-interface Subject {
-  id: number;
-  name: string;
-  code: string;
-  subject_context_id: number | null;
-  subject_context_name: string | null;
-  description: string | null;
-  created_at: string;
-  updated_at: string;
-}
+type Subject = OutputOf<typeof SubjectSchema>;
 
 interface TemplateItem {
   subject_id: number;

@@ -1,30 +1,14 @@
 import { describe, expect, test } from '@jest/globals';
 import { race } from '../support/client/race.ts';
 import { type School, serviceOfFile } from '../support/server/service.ts';
+import type { OutputOf } from '../support/client/output.ts';
+import type { AuditLog as AuditLogSchema } from '../../src/endpoints/platform.ts';
+import type { Subscription as SubscriptionSchema } from '../../src/endpoints/subscription.ts';
 
 const service = await serviceOfFile();
 
-interface Usage {
-  used: number;
-  limit: number;
-}
-interface Subscription {
-  status: string;
-  plan: { id: number; name: string; price_monthly: number; features: string[] };
-  started_at: string;
-  current_period_end: string;
-  trial_ends_at: string | null;
-  usage: { students: Usage; teachers: Usage };
-}
-interface AuditLog {
-  actor: { id: number | null; email: string | null };
-  action: string;
-  tenant_id: number;
-  target_type: string;
-  target_id: number;
-  changes: Record<string, { before: unknown; after: unknown }>;
-  request_id: string;
-}
+type Subscription = OutputOf<typeof SubscriptionSchema>;
+type AuditLog = OutputOf<typeof AuditLogSchema>;
 
 const makePlan = (fields: Record<string, unknown> = {}) =>
   service.plan({ price_monthly: 1.5, features_json: { features: ['timetable'] }, ...fields });
@@ -41,7 +25,7 @@ const audit = async (school: School) =>
   ).data;
 
 describe('the status', () => {
-  test('tells state, plan, period and how much of the plan active students and teachers use', async () => {
+  test('has status, plan, period, and usage by active students and teachers', async () => {
     const plan = await makePlan({ max_students: 7, max_teachers: 3 });
     const school = await service.school({ plan_id: plan.id });
     await addStudent(school);
@@ -58,7 +42,7 @@ describe('the status', () => {
     expect(found.current_period_end > found.started_at).toBe(true);
   });
 
-  test('of a school on trial says until when', async () => {
+  test('of a trial has the end of the trial', async () => {
     const trial_ends_at = new Date(Date.now() + 86_400_000).toISOString();
     const school = await service.school({ trial_ends_at });
     const found = await status(school);
@@ -67,7 +51,7 @@ describe('the status', () => {
 });
 
 describe('the plans', () => {
-  test('are all listed by price, with the present one and those that the school has outgrown marked', async () => {
+  test('are listed by price, with the current one and those with too low limits marked', async () => {
     const school = await service.school();
     const small = await makePlan({ max_students: 0, price_monthly: 0.5 });
     await addStudent(school);
@@ -90,7 +74,7 @@ describe('the plans', () => {
 });
 
 describe('an upgrade', () => {
-  test('puts the school on the plan for a month from now, and is in the audit trail under the e-mail of who did it', async () => {
+  test('changes the plan, starts a period of a month, and is in the audit trail with the email of the user', async () => {
     const school = await service.school({ plan_id: 1 });
     await service.database.query(
       "update platform.subscription set started_at = now() - interval '1 year', current_period_end = now() where tenant_id = $1",
@@ -129,7 +113,7 @@ describe('an upgrade', () => {
     expect(entries[0]?.changes['plan']).toEqual({ before: before.plan, after: answer.data.plan });
   });
 
-  test('counts at the next request: features come and go with the plan', async () => {
+  test('applies at the next request: features change with the plan', async () => {
     const school = await service.school({ plan_id: 1 });
     const features = async () => (await school.admin.get<string[]>('/api/auth/enabled-features')).data;
     expect(await features()).not.toContain('transport');
@@ -139,7 +123,7 @@ describe('an upgrade', () => {
     expect(await features()).not.toContain('transport');
   });
 
-  test.each(['trialing', 'past_due', 'cancelled'])('makes a subscription active that was %s', async (from) => {
+  test.each(['trialing', 'past_due', 'cancelled'])('activates a subscription that was %s', async (from) => {
     const school = await service.school({ trial_ends_at: new Date(Date.now() + 86_400_000).toISOString(), plan_id: 1 });
     for (const step of from === 'trialing' ? [] : [from]) {
       await service.database.query('update platform.subscription set status = $2 where tenant_id = $1', [
@@ -152,7 +136,7 @@ describe('an upgrade', () => {
     expect((await audit(school))[0]?.changes['status']).toEqual({ before: from, after: 'active' });
   });
 
-  test('to a plan that does not exist is a 422, to the present one a 409; neither changes or notes anything', async () => {
+  test('to an unknown plan is a 422, to the current one a 409; neither changes or audits anything', async () => {
     const school = await service.school();
     const before = await status(school);
     expect(await upgrade(school, 999_999, 422)).toMatchObject({
@@ -161,7 +145,7 @@ describe('an upgrade', () => {
     });
     expect(await upgrade(school, 3, 409)).toMatchObject({
       error: 'conflict',
-      message: 'The school has the plan Premium already.',
+      message: 'The school already has the plan Premium.',
       details: [{ path: 'plan_id' }],
     });
     for (const body of [{}, { plan_id: 'two' }, { plan_id: 2, status: 'active' }]) {
@@ -171,7 +155,7 @@ describe('an upgrade', () => {
     expect(await audit(school)).toEqual([]);
   });
 
-  test('to a plan that the school has outgrown is a 409 with the numbers, by students and by teachers; one that just fits will do', async () => {
+  test('to a plan with too low limits is a 409 with the numbers of students and teachers; an exact fit is accepted', async () => {
     const school = await service.school();
     for (const name of ['One', 'Two']) await addStudent(school, name);
     await service.database.query(`insert into ${school.schema}.teacher (first_name, last_name) values ('T', 'One')`);
@@ -197,7 +181,7 @@ describe('an upgrade', () => {
     expect([full.status, full.error]).toEqual([403, 'plan_limit_reached']);
   });
 
-  test('sent twice with one Idempotency-Key answers the same and is noted once', async () => {
+  test('sent twice with one Idempotency-Key gets the same response and is audited once', async () => {
     const school = await service.school({ plan_id: 1 });
     const send = () =>
       school.admin.with({ 'Idempotency-Key': 'up' }).post<Subscription>('/api/subscription/upgrade', { plan_id: 2 });
@@ -205,7 +189,7 @@ describe('an upgrade', () => {
     expect(await audit(school)).toHaveLength(1);
   });
 
-  test('downwards that races with new students never leaves more than the plan allows', async () => {
+  test('to a smaller plan concurrently with new students never exceeds the limit', async () => {
     const plan = await makePlan({ max_students: 3 });
     const school = await service.school();
     for (const name of ['One', 'Two']) await addStudent(school, name);
@@ -222,17 +206,17 @@ describe('an upgrade', () => {
     const made = answers.filter(({ status: answered }) => answered === 201).length;
     const found = await status(school);
     const upgraded = answers[2]?.status === 200;
-    // Either the plan came in time, and one seat was left; or the school had outgrown it, and kept the plan that it has.
+    // Either the upgrade was first and one seat was left, or the students were first and the school kept its plan.
     expect([found.plan.id, found.usage.students.used]).toEqual(upgraded ? [plan.id, 3] : [3, 7]);
     expect(made).toBe(upgraded ? 1 : 5);
     expect(answers[2]?.error).toBe(upgraded ? undefined : 'conflict');
   });
 
-  test('that is under way when students come: they wait for it, and meet the limits of the new plan', async () => {
+  test('in progress blocks new students, which then get the limits of the new plan', async () => {
     const plan = await makePlan({ max_students: 1 });
     const school = await service.school();
     await addStudent(school, 'One');
-    // The upgrade holds the counts and waits for the subscription; the student waits for the counts.
+    // The upgrade holds the lock on the counts and waits for the subscription; the student waits for the counts.
     const answers = await race(
       service.database,
       `select from platform.subscription where tenant_id = ${school.id} for update`,
@@ -257,7 +241,7 @@ describe('an upgrade', () => {
     expect((await status(school)).usage.students).toEqual({ used: 1, limit: 1 });
   });
 
-  test('and an operator who assigns a plan at once: the later one wins, and school and subscription have the same plan', async () => {
+  test('concurrent with an operator who assigns a plan: the later one wins, and school and subscription agree', async () => {
     const school = await service.school();
     const answers = await race(
       service.database,
@@ -278,7 +262,7 @@ describe('an upgrade', () => {
 });
 
 describe.each(['students', 'teachers'] as const)('a plan for two %s', (people) => {
-  test('gives its last seat to one of ten who come at once; inactive and deleted ones take none', async () => {
+  test('gives its last seat to one of ten concurrent students; inactive and deleted ones do not count', async () => {
     const plan = await makePlan({ [`max_${people}`]: 2 });
     const { admin, id: school_id } = await service.school({ plan_id: plan.id });
     const path = `/api/${people}`;
@@ -313,7 +297,7 @@ describe.each(['students', 'teachers'] as const)('a plan for two %s', (people) =
   });
 });
 
-test('the subscription is for who has subscription.manage, and no operator', async () => {
+test('the subscription requires subscription.manage, and operators have no access', async () => {
   const school = await service.school({ plan_id: 1 });
   for (const client of [await school.user(['teacher']), await school.user(['accountant']), service.operator]) {
     expect((await client.get('/api/subscription/status', 403)).error).toBe('forbidden');
@@ -324,7 +308,7 @@ test('the subscription is for who has subscription.manage, and no operator', asy
   expect((await owner.post<Subscription>('/api/subscription/upgrade', { plan_id: 2 })).data.plan.id).toBe(2);
 });
 
-test('the upgrade of one school leaves every other as it is', async () => {
+test('the upgrade of one school does not affect others', async () => {
   const [school, other] = [await service.school({ plan_id: 1 }), await service.school({ plan_id: 1 })];
   const before = await status(other);
   await upgrade(school, 3);

@@ -5,6 +5,8 @@ import type { Answer } from '../support/client/client.ts';
 import { race } from '../support/client/race.ts';
 import { type School, serviceWithSchool } from '../support/server/service.ts';
 import { until } from '../support/client/until.ts';
+import type { OutputOf } from '../support/client/output.ts';
+import type { Generated as GeneratedSchema } from '../../src/endpoints/timetable.ts';
 
 const { service } = await serviceWithSchool();
 
@@ -15,34 +17,7 @@ interface Cell {
   day_of_week: number;
   period: number;
 }
-interface Named extends Cell {
-  id: number | null;
-  class_name: string;
-  subject_name: string;
-  teacher_name: string;
-}
-interface Generated {
-  status: string;
-  placed: number;
-  removed: number;
-  over_capacity: { path: string; message: string }[];
-  unplaced: {
-    class_id: number;
-    class_name: string;
-    subject_name: string;
-    teacher_id: number | null;
-    teacher_name: string | null;
-    missing: number;
-    reason: string;
-    message: string;
-  }[];
-  seconds: number;
-  figures: { spread_excess: number; class_gaps: number; teacher_gaps: number };
-  seed: number;
-  effort: number;
-  is_cut_short: boolean;
-  slots: Named[];
-}
+type Generated = OutputOf<typeof GeneratedSchema>;
 
 const path = '/api/timetable/generate';
 const rows = <R extends Record<string, unknown>>(text: string, values?: unknown[]) =>
@@ -445,7 +420,7 @@ describe('on a busy machine', () => {
 describe('while a generate runs', () => {
   test('the API answers others', async () => {
     const school = await hard();
-    const running = generate(school, { time_limit_seconds: 3 });
+    const running = generate(school, { time_limit_seconds: 2 });
     await until(async () => (await turns(school)).length === 1 || undefined);
     const state = { isOver: false, answered: 0 };
     void running.finally(() => (state.isOver = true));
@@ -477,7 +452,7 @@ describe('while a generate runs', () => {
   test('two more of the school wait, the others are told so at once', async () => {
     const school = await hard();
     const state = { isOver: false };
-    const first = generate(school, { effort: 60, time_limit_seconds: 3 }).finally(() => (state.isOver = true));
+    const first = generate(school, { effort: 60, time_limit_seconds: 2 }).finally(() => (state.isOver = true));
     await until(async () => (await turns(school)).length === 1 || undefined);
     const others = Array.from({ length: 20 }, async () => {
       const { status, error } = await school.admin.send('POST', path, {
@@ -516,7 +491,10 @@ describe('while a generate runs', () => {
     expect(before - Date.now()).toBeLessThan(21_000);
     await until(async () => ((await expiry()) ?? 0) > before || undefined);
     await rows(`update ${school.schema}.timetable_generation set run = 'another'`);
-    expect(await running).toMatchObject({ error: 'conflict', message: expect.stringContaining('started in the meantime') });
+    expect(await running).toMatchObject({
+      error: 'conflict',
+      message: expect.stringContaining('started in the meantime'),
+    });
     expect(await turns(school)).toHaveLength(1);
   });
 

@@ -3,47 +3,18 @@ import type { Answer, Client } from '../support/client/client.ts';
 import { inOrder, walk } from '../support/client/pages.ts';
 import { race } from '../support/client/race.ts';
 import { type School, serviceWithSchool, unique } from '../support/server/service.ts';
+import type { OutputOf } from '../support/client/output.ts';
+import type {
+  Config as ConfigSchema,
+  Conflicts as ConflictsSchema,
+  MovedSlot as MovedSlotSchema,
+} from '../../src/endpoints/timetable.ts';
 
 const { service, school } = await serviceWithSchool();
 
-interface Config {
-  total_periods: number;
-  lunch_start_period: number | null;
-  lunch_periods: number;
-  period_duration: number;
-  start_time: string;
-  break_after: number[];
-  break_duration: number;
-  working_days: number[];
-  periods: { period: number; start_time: string; end_time: string; is_lunch: boolean }[];
-  created_at: string;
-  updated_at: string;
-}
-interface Slot {
-  id: number;
-  class_id: number;
-  class_name: string;
-  academic_year_id: number;
-  subject_id: number;
-  subject_name: string;
-  subject_code: string;
-  teacher_id: number | null;
-  teacher_name: string | null;
-  day_of_week: number;
-  period: number;
-  start_time: string;
-  end_time: string;
-  room: string | null;
-  class_room: string | null;
-  is_pinned: boolean;
-  swapped_with?: Slot | null;
-  created_at: string;
-  updated_at: string;
-}
-interface Conflicts {
-  has_conflict: boolean;
-  conflicts: { kind: string; message: string; slot: Partial<Slot> | null }[];
-}
+type Config = OutputOf<typeof ConfigSchema>;
+type Slot = OutputOf<typeof MovedSlotSchema>;
+type Conflicts = OutputOf<typeof ConflictsSchema>;
 
 const path = '/api/timetable/slots';
 const configPath = '/api/timetable/config';

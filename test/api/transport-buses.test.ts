@@ -3,6 +3,8 @@ import { ids } from '../support/client/pages.ts';
 import { race } from '../support/client/race.ts';
 import { serviceOfFile, unique } from '../support/server/service.ts';
 import { day, transportSchool } from '../support/fixtures/transport.ts';
+import type { OutputOf } from '../support/client/output.ts';
+import type { Bus as BusSchema, BusDetail as BusDetailSchema } from '../../src/endpoints/transport-buses.ts';
 
 const service = await serviceOfFile();
 const fleet = await transportSchool(service);
@@ -10,20 +12,8 @@ const { admin, school, schema } = fleet;
 
 const path = '/api/transport/buses';
 
-interface Bus {
-  id: number;
-  registration_number: string;
-  capacity: number;
-  insurance_expires_on: string | null;
-}
-
-interface Detail extends Bus {
-  route: { id: number; name: string; student_count: number; driver_name: string | null; is_assigned: boolean } | null;
-  routes: { id: number; status: string; is_assigned: boolean; student_count: number }[];
-  student_count: number;
-  documents: { kind: string; expires_on: string; days_left: number; is_expired: boolean }[];
-  assignments: { id: number; route_id: number; starts_on: string }[];
-}
+type Bus = OutputOf<typeof BusSchema>;
+type Detail = OutputOf<typeof BusDetailSchema>;
 
 describe('buses', () => {
   test('a bus is created, read, partially updated and deleted', async () => {
@@ -221,7 +211,10 @@ describe('deleting a bus', () => {
     const [bus_id, other, driver_id] = [await fleet.addBus(), await fleet.addBus(), await fleet.addDriver()];
     const route_id = await fleet.addRoute({ name: 'Northern line', bus_id });
     const refused = await admin.delete(`${path}/${bus_id}`, 409);
-    expect(refused).toMatchObject({ error: 'in_use', message: 'Still used by these routes: Northern line. Change them first.' });
+    expect(refused).toMatchObject({
+      error: 'in_use',
+      message: 'Still used by these routes: Northern line. Change them first.',
+    });
     await admin.put(`/api/transport/routes/${route_id}`, { bus_id: null });
     const { data: assignment } = await fleet.assign({ bus_id, route_id, driver_id });
     await admin.delete(`${path}/${bus_id}`, 409);

@@ -2,25 +2,15 @@ import { describe, expect, test } from '@jest/globals';
 import { ids } from '../support/client/pages.ts';
 import { serviceOfFile, unique } from '../support/server/service.ts';
 import { day, transportSchool } from '../support/fixtures/transport.ts';
+import type { OutputOf } from '../support/client/output.ts';
+import type { Driver as DriverSchema, Workload as WorkloadSchema } from '../../src/endpoints/transport-people.ts';
 
 const service = await serviceOfFile();
 const fleet = await transportSchool(service);
 const { admin, school, schema } = fleet;
 
-interface Driver {
-  id: number;
-  name: string;
-  license_number: string;
-  address: string | null;
-}
-
-interface Workload {
-  staff_id: number;
-  assigned_routes: number;
-  trips_per_week: number;
-  student_count: number;
-  assignments: { route_id: number; is_current: boolean; student_count: number; trips_per_week: number }[];
-}
+type Driver = OutputOf<typeof DriverSchema>;
+type Workload = OutputOf<typeof WorkloadSchema>;
 
 describe('drivers', () => {
   const path = '/api/transport/drivers';

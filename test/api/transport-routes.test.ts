@@ -315,7 +315,7 @@ describe('reordering the stops of a route', () => {
       details: [{ path: 'stop_ids', message: expect.stringContaining('(B)') as unknown }],
     });
     expect(await reorder(id, [c, b, a, b], 400)).toMatchObject({
-      details: [{ path: 'stop_ids.3', message: 'is named twice' }],
+      details: [{ path: 'stop_ids.3', message: 'is a duplicate' }],
     });
     for (const wrong of [foreign, removed.id, 999_999]) {
       expect(await reorder(id, [c, b, wrong], 422)).toMatchObject({

@@ -3,6 +3,12 @@ import { ids } from '../support/client/pages.ts';
 import { race } from '../support/client/race.ts';
 import { serviceOfFile, testPassword } from '../support/server/service.ts';
 import { day, transportSchool } from '../support/fixtures/transport.ts';
+import type { OutputOf } from '../support/client/output.ts';
+import type {
+  Assignment as AssignmentSchema,
+  Conflicts as ConflictsSchema,
+  ScheduledRoute as ScheduledRouteSchema,
+} from '../../src/endpoints/transport-schedules.ts';
 
 const service = await serviceOfFile();
 const fleet = await transportSchool(service);
@@ -12,31 +18,9 @@ const assignments = '/api/transport/bus-assignments';
 const exceptions = '/api/transport/schedules/exceptions';
 const schedules = '/api/transport/schedules';
 
-interface Assignment {
-  id: number;
-  bus_id: number;
-  driver_id: number;
-  staff_id: number | null;
-  starts_on: string;
-  ends_on: string | null;
-  is_current: boolean;
-}
-
-interface Scheduled {
-  date: string;
-  route_id: number;
-  status: string;
-  reason: string | null;
-  bus_id: number | null;
-  driver_id: number | null;
-  staff_id: number | null;
-  stops: { name: string; pickup_time: string | null }[];
-}
-
-interface Conflicts {
-  has_conflict: boolean;
-  conflicts: { kind: string; path: string; message: string; from_date: string | null; to_date: string | null }[];
-}
+type Assignment = OutputOf<typeof AssignmentSchema>;
+type Scheduled = OutputOf<typeof ScheduledRouteSchema>;
+type Conflicts = OutputOf<typeof ConflictsSchema>;
 
 const statuses = (answers: { status: number }[]) => answers.map(({ status }) => status).sort();
 const addCrew = async (bus: object = {}, driver: object = {}) => ({

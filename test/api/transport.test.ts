@@ -6,51 +6,15 @@ import { ids } from '../support/client/pages.ts';
 import { serviceOfFile } from '../support/server/service.ts';
 import { acting } from '../support/database/tenants.ts';
 import { day, transportSchool } from '../support/fixtures/transport.ts';
+import type { OutputOf } from '../support/client/output.ts';
+import type { Dashboard as DashboardSchema, FeePlan as FeePlanSchema } from '../../src/endpoints/transport.ts';
 
 const service = await serviceOfFile();
 const fleet = await transportSchool(service);
 const { admin, school, schema } = fleet;
 
-interface Dashboard {
-  date: string;
-  is_school_day: boolean;
-  holiday: { id: number; name: string } | null;
-  buses: { total: number; active: number; seats: number };
-  drivers: { total: number; active: number };
-  staff: { total: number; active: number };
-  routes: { total: number; active: number };
-  enrollments: { active: number; pickup: number; drop: number };
-  occupancy: {
-    route_id: number;
-    bus_id: number | null;
-    capacity: number | null;
-    student_count: number;
-    pickup_count: number;
-    seats_left: number | null;
-    percent: number | null;
-  }[];
-  exceptions: { route_id: number; kind: string; reason: string | null; bus_id: number | null; student_count: number }[];
-  expiring: {
-    kind: string;
-    bus_id: number | null;
-    driver_id: number | null;
-    name: string;
-    days_left: number;
-    is_expired: boolean;
-  }[];
-  without_bus: { route_id: number; student_count: number }[];
-  inactive_students: { enrollment_id: number; student_id: number; route_name: string }[];
-}
-
-interface FeePlan {
-  id: number;
-  name: string;
-  route_id: number | null;
-  amount: number;
-  frequency: string;
-  fee_structure_id: number;
-  student_count: number;
-}
+type Dashboard = OutputOf<typeof DashboardSchema>;
+type FeePlan = OutputOf<typeof FeePlanSchema>;
 
 describe('the transport dashboard', () => {
   const path = '/api/transport/dashboard';

@@ -2,25 +2,13 @@ import { beforeAll, describe, expect, test } from '@jest/globals';
 import { mailsTo, mailTo, queueIsEmpty } from '../support/fakes/mail.ts';
 import { ids, inOrder, plain, walk } from '../support/client/pages.ts';
 import { type School, serviceWithSchool, testPassword, unique } from '../support/server/service.ts';
+import type { OutputOf } from '../support/client/output.ts';
+import type { User as UserSchema } from '../../src/endpoints/users.ts';
 
 const { service, school } = await serviceWithSchool();
 const roleIds = await rolesOf(school);
 
-interface User {
-  id: number;
-  email: string;
-  first_name: string;
-  last_name: string;
-  phone: string | null;
-  is_active: boolean;
-  email_verified: boolean;
-  profile_picture_url: string | null;
-  role_ids: number[];
-  roles: string[];
-  last_login_at: string | null;
-  created_at: string;
-  updated_at: string;
-}
+type User = OutputOf<typeof UserSchema>;
 
 interface Role {
   id: number;
@@ -44,11 +32,11 @@ async function add(fields: Record<string, unknown> = {}, to = school): Promise<U
   ).data;
 }
 
-/** Somebody whose role of the school's own has these permissions. */
+/** A user with a custom role that has these permissions. */
 const withPermissions = async (...permissions: string[]) => school.user([await school.role(...permissions)]);
 
 describe('a user', () => {
-  test('that was added is read back with role_ids and the names of the roles', async () => {
+  test('is read back after adding, with role ids and role names', async () => {
     const sent = {
       email: 'Noor.Haddad@Example.org',
       first_name: 'Noor',
@@ -72,14 +60,14 @@ describe('a user', () => {
     expect(JSON.stringify(made)).not.toContain('argon2');
   });
 
-  test('with a password can log in at once and is asked to verify the address', async () => {
+  test('with a password can log in at once and gets a verification email', async () => {
     const user = await add({ password: 'a fine password', role_ids: [roleIds['teacher']] });
     await service.anonymous.login({ tenant_id: school.id, email: user.email, password: 'a fine password' });
-    expect((await mailTo(service, user.email, 'Verify your e-mail address')).to).toBe(user.email);
+    expect((await mailTo(service, user.email, 'Verify your email address')).to).toBe(user.email);
     expect((await school.admin.get<User>(`/api/users/${user.id}`)).data.last_login_at).not.toBeNull();
   });
 
-  test('without a role may log in and do nothing but what is their own', async () => {
+  test('without a role can log in and use only their own account', async () => {
     const user = await add({ password: testPassword });
     expect(user).toMatchObject({ role_ids: [], roles: [] });
     const who = await service.anonymous.login({ tenant_id: school.id, email: user.email, password: testPassword });
@@ -87,7 +75,7 @@ describe('a user', () => {
     await who.get('/api/students', 403);
   });
 
-  test('needs e-mail and both names, and knows no other fields', async () => {
+  test('requires email and both names, and rejects unknown fields', async () => {
     const refused = await school.admin.post('/api/users', { email: 'nobody', password: 'short', is_admin: true }, 400);
     expect(refused.details.map(({ path }) => path).sort()).toEqual([
       'email',
@@ -98,7 +86,7 @@ describe('a user', () => {
     ]);
   });
 
-  test('has an e-mail of their own: the second is a 409 that names it, in any case', async () => {
+  test('has a unique email: a duplicate is a 409 that names it, ignoring case', async () => {
     const user = await add();
     const refused = await school.admin.post(
       '/api/users',
@@ -112,7 +100,7 @@ describe('a user', () => {
     ]);
   });
 
-  test('with a role that does not exist is a 422, and nothing is written', async () => {
+  test('with an unknown role is a 422, and nothing is written', async () => {
     const email = address();
     const refused = await school.admin.post(
       '/api/users',
@@ -139,8 +127,8 @@ describe('a user', () => {
   });
 });
 
-describe('a change of a user', () => {
-  test('takes any subset, and the whole record as it was read', async () => {
+describe('updating a user', () => {
+  test('accepts any subset, and the whole record as it was read', async () => {
     const user = await add({ phone: '1', role_ids: [roleIds['teacher']] });
     const { data } = await school.admin.put<User>(`/api/users/${user.id}`, { first_name: 'Changed' });
     expect(data).toEqual({ ...user, first_name: 'Changed', updated_at: data.updated_at });
@@ -162,7 +150,7 @@ describe('a change of a user', () => {
     expect((await change(412)).error).toBe('precondition_failed');
   });
 
-  test('of the password lets the old one go and ends the sessions', async () => {
+  test('with a new password replaces the old one and ends the sessions', async () => {
     const user = await school.user(['teacher']);
     await school.admin.put(`/api/users/${user.id}`, { password: 'set by the admin' });
     expect((await user.get('/api/auth/profile', 401)).error).toBe('invalid_token');
@@ -174,7 +162,7 @@ describe('a change of a user', () => {
     await service.anonymous.login({ tenant_id: school.id, email: user.email, password: 'set by the admin' });
   });
 
-  test('of the password voids the links that went out before, and opens an account that ten failures had closed', async () => {
+  test('with a new password revokes earlier links and unlocks the account', async () => {
     const user = await school.user(['teacher']);
     await service.anonymous.post('/api/auth/password/forgot', { tenant_id: school.id, email: user.email });
     const { token } = await mailTo(service, user.email, 'Reset your password');
@@ -190,7 +178,7 @@ describe('a change of a user', () => {
     await service.anonymous.login(credentials);
   });
 
-  test("of one's own password ends the other sessions and keeps this one", async () => {
+  test('with a new own password ends the other sessions and keeps this one', async () => {
     const admin = await school.user(['admin']);
     const elsewhere = await service.anonymous.login({
       tenant_id: school.id,
@@ -202,7 +190,7 @@ describe('a change of a user', () => {
     await admin.get('/api/auth/profile');
   });
 
-  test('to inactive ends the sessions at once; to active again lets them log in', async () => {
+  test('to inactive ends the sessions at once; to active allows login again', async () => {
     const user = await school.user(['teacher']);
     const { data } = await school.admin.put<User>(`/api/users/${user.id}`, { is_active: false });
     expect(data.is_active).toBe(false);
@@ -214,13 +202,13 @@ describe('a change of a user', () => {
     await user.get('/api/auth/profile', 401);
   });
 
-  test('of the e-mail has to be verified again, and the link to the old address does not verify the new one', async () => {
+  test('with a new email requires verification, and the link sent to the old address does not verify the new one', async () => {
     const user = await add({ password: testPassword });
-    const toOld = await mailTo(service, user.email, 'Verify your e-mail address');
+    const toOld = await mailTo(service, user.email, 'Verify your email address');
     const email = address();
     const { data } = await school.admin.put<User>(`/api/users/${user.id}`, { email });
     expect(data).toMatchObject({ email, email_verified: false });
-    const toNew = await mailTo(service, email, 'Verify your e-mail address');
+    const toNew = await mailTo(service, email, 'Verify your email address');
     expect((await service.anonymous.post('/api/auth/email/verify', { token: toOld.token }, 401)).error).toBe(
       'invalid_token',
     );
@@ -232,12 +220,12 @@ describe('a change of a user', () => {
     await service.anonymous.login({ tenant_id: school.id, email: again.data.email, password: testPassword });
   });
 
-  test('of a mistyped e-mail sends the invitation to the right one, and the stranger can not use theirs', async () => {
+  test('with a corrected email sends the invitation there, and revokes the one sent to the wrong address', async () => {
     const user = await add();
-    const toStranger = await mailTo(service, user.email, 'Your log-in');
+    const toStranger = await mailTo(service, user.email, 'Your account');
     const email = address();
     await school.admin.put(`/api/users/${user.id}`, { email });
-    const toUser = await mailTo(service, email, 'Your log-in');
+    const toUser = await mailTo(service, email, 'Your account');
     await service.anonymous.post(
       '/api/auth/password/reset',
       { token: toStranger.token, password: 'the password of a stranger' },
@@ -247,9 +235,9 @@ describe('a change of a user', () => {
     await service.anonymous.login({ tenant_id: school.id, email, password: 'the right password' });
   });
 
-  test('that names the same e-mail sends nothing and keeps it verified', async () => {
+  test('with the same email sends nothing and keeps it verified', async () => {
     const user = await add({ password: testPassword });
-    const { token } = await mailTo(service, user.email, 'Verify your e-mail address');
+    const { token } = await mailTo(service, user.email, 'Verify your email address');
     await service.anonymous.post('/api/auth/email/verify', { token });
     const { data } = await school.admin.put<User>(`/api/users/${user.id}`, {
       email: user.email.toUpperCase(),
@@ -260,7 +248,7 @@ describe('a change of a user', () => {
     expect(await mailsTo(service, user.email)).toHaveLength(1);
   });
 
-  test('of the roles takes effect at the next request of an open session', async () => {
+  test('with new roles takes effect at the next request of an open session', async () => {
     const user = await school.user(['teacher']);
     await user.get('/api/students');
     await user.get('/api/users', 403);
@@ -271,8 +259,8 @@ describe('a change of a user', () => {
   });
 });
 
-describe('a user that was deleted', () => {
-  test('is gone from get and list, logged out, and their e-mail is free; the row stays', async () => {
+describe('deleting a user', () => {
+  test('removes them from get and list, ends their sessions and frees the email; the row is kept', async () => {
     const user = await school.user(['teacher']);
     expect((await school.admin.delete<{ id: number }>(`/api/users/${user.id}`)).data).toEqual({ id: user.id });
     await user.get('/api/auth/profile', 401);
@@ -287,7 +275,7 @@ describe('a user that was deleted', () => {
     expect((await add({ email: user.email })).id).not.toBe(user.id);
   });
 
-  test('can not be whoever asks', async () => {
+  test('is not possible for the own user', async () => {
     const second = await school.user(['admin']);
     expect((await second.delete(`/api/users/${second.id}`, 409)).error).toBe('conflict');
     await second.get('/api/users');
@@ -295,7 +283,7 @@ describe('a user that was deleted', () => {
 });
 
 describe('the last admin', () => {
-  test('can be neither deleted, deactivated, nor relieved of the role, by anybody; a second one makes it possible', async () => {
+  test('cannot be deleted, deactivated or lose the role until there is a second admin', async () => {
     const lonely = await service.school();
     const admins = await lonely.admin.get<User[]>('/api/users');
     const adminId = admins.data[0]?.id ?? 0;
@@ -324,7 +312,7 @@ describe('the last admin', () => {
     expect((await lonely.admin.get('/api/users', 401)).error).toBe('invalid_token');
   });
 
-  test('is not replaced by one who was invited and has no password yet', async () => {
+  test('cannot be replaced by an invited admin without a password', async () => {
     const lonely = await service.school();
     const admin = (await lonely.admin.get<User[]>('/api/users')).data[0];
     await add({ role_ids: [(await rolesOf(lonely))['admin']] }, lonely);
@@ -332,7 +320,7 @@ describe('the last admin', () => {
     expect((await lonely.admin.put(`/api/users/${admin?.id ?? 0}`, { role_ids: [] }, 409)).error).toBe('conflict');
   });
 
-  test('stays even when the student behind the log-in is deleted', async () => {
+  test('is kept when the student of the login is deleted', async () => {
     const odd = await service.school();
     const roles = await rolesOf(odd);
     const email = address(odd);
@@ -349,7 +337,7 @@ describe('the last admin', () => {
     await second.get(`/api/students/${student.data.id}`);
   });
 
-  test('are two admins who remove each other at the same moment: one stays', async () => {
+  test('two admins who delete each other concurrently: one remains', async () => {
     const pair = await service.school();
     const second = await pair.user(['admin']);
     const first = (await pair.admin.get<User[]>(`/api/users?search=${pair.adminEmail}`)).data[0];
@@ -365,8 +353,8 @@ describe('the last admin', () => {
   });
 });
 
-describe('who may change whom', () => {
-  test('user.update without the rights of an admin changes neither the password nor anything else of an admin', async () => {
+describe('permission to change users', () => {
+  test('user.update without admin rights cannot change an admin', async () => {
     const clerk = await withPermissions('user.read', 'user.update', 'user.delete');
     const admin = (await school.admin.get<User[]>(`/api/users?search=${school.adminEmail}`)).data[0];
     const path = `/api/users/${admin?.id ?? 0}`;
@@ -384,7 +372,7 @@ describe('who may change whom', () => {
     await service.anonymous.login({ tenant_id: school.id, email: school.adminEmail, password: testPassword });
   });
 
-  test('user.update changes somebody who may do no more', async () => {
+  test('user.update can change users without additional permissions', async () => {
     const clerk = await withPermissions('user.read', 'user.update', 'user.delete');
     const nobody = await add();
     expect((await clerk.put<User>(`/api/users/${nobody.id}`, { first_name: 'Changed' })).data.first_name).toBe(
@@ -393,7 +381,7 @@ describe('who may change whom', () => {
     await clerk.delete(`/api/users/${nobody.id}`);
   });
 
-  test('nobody gives themself or a new user a role that may do more', async () => {
+  test('nobody can give themself or a new user a role with permissions they lack', async () => {
     const clerk = await withPermissions('user.read', 'user.create', 'user.update');
     expect((await clerk.put(`/api/users/${clerk.id}`, { role_ids: [roleIds['admin']] }, 403)).error).toBe('forbidden');
     expect((await clerk.put(`/api/users/${clerk.id}`, { role_ids: [roleIds['teacher']] }, 403)).error).toBe(
@@ -411,7 +399,7 @@ describe('who may change whom', () => {
     await clerk.get('/api/students', 403);
   });
 
-  test('user.update gives nobody a role without role.manage, not even one that may do no more', async () => {
+  test('assigning roles requires role.manage, even for roles without additional permissions', async () => {
     const clerk = await withPermissions('user.read', 'user.update');
     const nobody = await add();
     const harmless = await school.admin.post<Role>(
@@ -423,7 +411,7 @@ describe('who may change whom', () => {
     expect((await school.admin.get<User>(`/api/users/${nobody.id}`)).data.roles).toEqual([]);
   });
 
-  test('each verb needs its permission', async () => {
+  test('each method requires its permission', async () => {
     const user = await add();
     const reader = await withPermissions('user.read');
     expect((await reader.get<User>(`/api/users/${user.id}`)).data).toEqual(user);
@@ -473,7 +461,7 @@ describe('the list of users', () => {
     everybody = await walk<User>(lists.admin, '/api/users', 100);
   });
 
-  test('has everybody but the deleted', () => {
+  test('has everybody except deleted users', () => {
     expect(everybody).toHaveLength(9);
     expect(everybody.map(({ first_name }) => first_name)).not.toContain('Gone');
   });
@@ -493,7 +481,7 @@ describe('the list of users', () => {
     },
   );
 
-  test('role_id and is_active narrow it', async () => {
+  test('can be filtered by role_id and is_active', async () => {
     const found = async (query: string) => ids((await lists.admin.get<User[]>(`/api/users?${query}`)).data);
     expect(await found(`role_id=${roles['teacher']}`)).toEqual(
       ids(everybody.filter((user) => user.roles.includes('teacher'))),
@@ -511,7 +499,7 @@ describe('the list of users', () => {
     ['a phone', '777', (user: User) => user.phone !== null],
     ['% as itself', '%25', () => false],
     ['_ as itself', '_', () => false],
-  ])('search takes %s', async (_what, search, fits) => {
+  ])('search supports %s', async (_what, search, fits) => {
     expect(ids((await lists.admin.get<User[]>(`/api/users?search=${search}`)).data)).toEqual(
       ids(everybody.filter(fits)),
     );

@@ -9,17 +9,17 @@ afterAll(() => service.close());
 const { endpoints, document } = await registry(service);
 const ofSchools = endpoints.filter((endpoint) => isForSchools(endpoint) && endpoint.operation.name !== 'auth_logout');
 
-/** The id of the records that the school has, one in every table. */
+/** The id of the one record in every table of the school. */
 const id = 500_001;
 let school: School;
 let token: string;
-/** What each endpoint answered to an operator who acts for the admin, by a request that has nothing wrong. */
+/** The response of each endpoint to a valid request of an operator who impersonates the admin. */
 const answers = new Map<Registered, Answered>();
 
 const sentence = /^An operator who is logged in for (a|the) user may not /;
 const isRefused = ({ status, json }: Answered) => status === 403 && sentence.test(json?.message ?? '');
 
-/** What says who can log in, as whom, and who gets what. */
+/** Everything that determines who can log in, with which rights, and who receives notifications. */
 const logins = async () => {
   const columns: Record<string, string> = {
     user_account: 'id, email, password_hash, email_verified_at, is_active, deleted_at',
@@ -43,7 +43,7 @@ const logins = async () => {
   return found;
 };
 
-/** What a request says beyond the sample, so that it would change something. */
+/** Additional fields, so that the request would change something. */
 const bodies: Record<string, (given: { role: number }) => Record<string, unknown>> = {
   auth_password_change: () => ({ current_password: 'test-password', password: 'another password' }),
   users_update: () => ({ email: `${unique('new')}@school.example` }),
@@ -71,7 +71,7 @@ beforeAll(async () => {
   );
   await school.admin.post('/api/devices/register', { token: 'device', platform: 'android' });
   const before = await logins();
-  // First what changes least, so that there is something left to be refused.
+  // Destructive requests last, so that the records still exist for the others.
   const order = ['GET', 'POST', 'PUT', 'PATCH', 'DELETE'];
   for (const endpoint of ofSchools.toSorted((a, b) => order.indexOf(a.method) - order.indexOf(b.method))) {
     const body = bodies[endpoint.operation.name]?.({ role: role.id });
@@ -88,8 +88,8 @@ beforeAll(async () => {
   expect(await logins()).toEqual(before);
 }, 180_000);
 
-describe('an operator who acts for an admin', () => {
-  test('changes nothing about log-ins, passwords, roles, devices, calendar feeds, and hears why; every such endpoint is on this list', () => {
+describe('an operator who impersonates an admin', () => {
+  test('cannot change logins, passwords, roles, devices and calendar feeds; the list of these endpoints is complete', () => {
     const refused = [...answers].flatMap(([{ operation }, answer]) => (isRefused(answer) ? [operation.name] : []));
     expect(refused.toSorted()).toEqual(
       [
@@ -101,7 +101,7 @@ describe('an operator who acts for an admin', () => {
           'schedule_feeds_create',
           'schedule_feeds_delete',
         ],
-        // Among all the admin's notifications is the one that tells of this.
+        // The admin's notifications include the one about this impersonation.
         'notifications_read_all',
         ...[
           'rbac_roles_create',
@@ -123,7 +123,7 @@ describe('an operator who acts for an admin', () => {
     );
   });
 
-  test('does the rest as the admin would', () => {
+  test('can do everything else like the admin', () => {
     const failed = [...answers]
       .filter(([, answer]) => answer.status === 401 || answer.status === 403 || answer.status >= 500)
       .filter(([{ operation }, answer]) => !isRefused(answer) && operation.role === null);
@@ -131,14 +131,14 @@ describe('an operator who acts for an admin', () => {
     expect([...answers.values()].filter(({ status }) => status < 300).length).toBeGreaterThan(answers.size * 0.6);
   });
 
-  test('leaves an entry of each request, with both names', async () => {
+  test('leaves an audit entry for each request, with both names', async () => {
     const entries = await service.database.query<{ action: string; outcome: string; count: number }>(
       `select action, count(*)::integer as count from platform.audit_log
        where tenant_id = $1 and actor_email = $2 and impersonated_email = $3 and action like 'impersonation.%' group by action order by action`,
       [school.id, operatorEmail, school.adminEmail],
     );
     const found = new Map(entries.map(({ action, count }) => [action.replace('impersonation.', ''), count]));
-    // The first that a change of the password asks for.
+    // The first operation of a password change.
     found.set('auth_password_change', found.get('auth_own_credentials') ?? 0);
     const missing = [...answers.keys()]
       .filter(({ operation }) => (found.get(operation.name) ?? 0) < 1)

@@ -1,14 +1,14 @@
 import { readFile } from 'node:fs/promises';
 import { expect } from '@jest/globals';
-import type { Page } from 'playwright-core';
+import type { Page, Request } from 'playwright-core';
 import { browserOfFile } from '../support/client/browser.ts';
 import { serviceWithSchool, unique } from '../support/server/service.ts';
 
 const { service, school } = await serviceWithSchool({ APP_URL: 'https://app.example/enter' });
 const { operator } = service;
-const { test, reader } = await browserOfFile(service);
+const { test, openSession } = await browserOfFile(service);
 
-interface Tenant {
+interface SchoolRecord {
   name: string;
   status: string;
   contact_email: string;
@@ -18,26 +18,30 @@ interface Tenant {
   enabled_features: string[];
   is_impersonation_allowed: boolean;
 }
-const tenant = async (id: number) => (await operator.get<Tenant>(`/api/platform/tenants/${id}`)).data;
+const getSchool = async (id: number) => (await operator.get<SchoolRecord>(`/api/platform/tenants/${id}`)).data;
 const button = (page: Page, name: string | RegExp) => page.getByRole('button', { name, exact: true });
 const heading = (page: Page, name: string) => page.getByRole('heading', { level: 1, name }).waitFor();
-/** Waits for what the page says was done. */
-const said = (page: Page, text: string) => page.locator('.notices').getByText(text).waitFor();
+/** Waits for a toast with this text. */
+const toast = (page: Page, text: string) => page.locator('.toasts').getByText(text).waitFor();
 
-test('the overview counts schools and sign-ups, as bars and as a table, and shows what happened last', async () => {
-  const { tab } = await reader();
-  const page = await tab('/');
+test('the overview shows school counts, sign-ups as a chart and a table, and recent activity', async () => {
+  const { openTab } = await openSession();
+  const page = await openTab('/');
   await heading(page, 'Overview');
   const { data } = await operator.get<{
     total_tenants: number;
     signups_this_month: number;
     signups_by_month: object[];
   }>('/api/platform/overview');
-  const figure = (name: string) => page.locator('.figure', { hasText: name }).locator('dd').innerText();
+  const figure = (name: string) =>
+    page
+      .locator('.figure', { has: page.getByText(name, { exact: true }) })
+      .locator('dd')
+      .innerText();
   expect(await figure('Schools')).toBe(String(data.total_tenants));
   expect(await figure('Sign-ups this month')).toBe(String(data.signups_this_month));
   expect(await page.locator('.chart .bar').count()).toBe(12);
-  await page.getByText('As a table').click();
+  await page.getByText('Show as table').click();
   expect(await page.locator('.chart tbody tr').count()).toBe(12);
   expect(await page.locator('.chart tbody tr').last().locator('td').innerText()).toBe(String(data.signups_this_month));
   const entry = page.locator('.entry', { hasText: 'Created school' }).first();
@@ -45,23 +49,23 @@ test('the overview counts schools and sign-ups, as bars and as a table, and show
   expect(
     await entry
       .locator('.changes')
-      .getByRole('row', { name: /^subdomain nothing/ })
+      .getByRole('row', { name: /^subdomain empty/ })
       .innerText(),
   ).toContain(school.subdomain);
-  await page.getByRole('link', { name: 'All entries' }).click();
+  await page.getByRole('link', { name: 'View all' }).click();
   await heading(page, 'Audit log');
 });
 
-test('the list finds schools while one types, by status, in any order, page by page, and its address says all of it', async () => {
+test('the school list searches as the operator types, filters, sorts and pages, and keeps its state in the address', async () => {
   const word = unique('Quarry');
-  // Rows of the list alone: a school with all its tables takes a while.
+  // Insert only the rows of the list: creating schools with all their tables would take much longer.
   await service.database.query(
     `insert into platform.tenant (name, subdomain, contact_email, plan_id, status)
      select $1 || to_char(n, ' FM00'), lower($1) || '-' || n, 'head@quarry.example', 1, case n when 5 then 'suspended' else 'active' end from generate_series(1, 22) n`,
     [word],
   );
-  const { tab } = await reader();
-  const page = await tab('/schools');
+  const { openTab } = await openSession();
+  const page = await openTab('/schools');
   const searches: string[] = [];
   page.on('request', (request) => {
     if (request.url().includes('search=')) searches.push(request.url());
@@ -69,7 +73,7 @@ test('the list finds schools while one types, by status, in any order, page by p
   const box = page.getByRole('searchbox', { name: 'Search schools' });
   await box.pressSequentially(word, { delay: 15 });
   const status = page.locator('.pager [role=status]');
-  await status.getByText('1 to 20 of 22 schools').waitFor();
+  await status.getByText('1–20 of 22 schools').waitFor();
   expect(searches.length).toBeLessThan(word.length / 2);
   const names = () => page.locator('tbody th a').allInnerTexts();
 
@@ -78,13 +82,13 @@ test('the list finds schools while one types, by status, in any order, page by p
   await page.locator('tbody tr').first().getByText(`${word} 01`).waitFor();
   expect((await names()).slice(0, 2)).toEqual([`${word} 01`, `${word} 02`]);
   await button(page, 'Next').click();
-  await status.getByText('21 to 22 of 22 schools').waitFor();
+  await status.getByText('21–22 of 22 schools').waitFor();
   expect(await names()).toEqual([`${word} 21`, `${word} 22`]);
   expect(page.url()).toContain(`search=${word}`);
 
-  // The address is all that another reader needs.
-  const other = await tab(page.url().split('/console')[1] ?? '');
-  await other.locator('.pager').getByText('21 to 22 of 22 schools').waitFor();
+  // Another tab with the same address shows the same page of the list.
+  const other = await openTab(page.url().split('/console')[1] ?? '');
+  await other.locator('.pager').getByText('21–22 of 22 schools').waitFor();
 
   await button(page, 'School').click();
   await page.locator('th[aria-sort=descending]', { hasText: 'School' }).waitFor();
@@ -94,36 +98,45 @@ test('the list finds schools while one types, by status, in any order, page by p
   await status.getByText('1 school', { exact: true }).waitFor();
   expect(await names()).toEqual([`${word} 05`]);
   await page.getByRole('searchbox').fill(`${word} nowhere`);
-  await page.getByText('No school fits.').waitFor();
+  await page.getByText('No matching schools').waitFor();
   await button(page, 'Show all schools').click();
   await page
     .locator('.pager')
-    .getByText(/^1 to 20 of/)
+    .getByText(/^1–20 of/)
     .waitFor();
 
-  // An answer that comes late does not take the place of the one that was asked for after it.
-  await page.route(/search=[^&]*-1&/, async (route) => {
-    await new Promise((done) => setTimeout(done, 900));
+  // The late response to an earlier search does not replace the results of a later one.
+  const slowSearch = /search=[^&]*-1&/;
+  const gate = Promise.withResolvers<undefined>();
+  await page.route(slowSearch, async (route) => {
+    await gate.promise;
     await route.continue().catch(() => undefined);
   });
+  const isSlowSearch = (request: Request) => slowSearch.test(request.url());
+  const slowSearchEnds = Promise.race([
+    page.waitForEvent('requestfinished', isSlowSearch),
+    page.waitForEvent('requestfailed', isSlowSearch),
+  ]);
   await box.fill(`${word}-1`);
   await page.waitForURL(/-1$/);
   await box.fill(`${word}-12`);
   await page.locator('tbody tr').first().getByText(`${word} 12`).waitFor();
-  await page.waitForTimeout(900);
+  gate.resolve(undefined);
+  await slowSearchEnds;
+  await page.evaluate('new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))');
   expect(await names()).toEqual([`${word} 12`]);
 });
 
-test('a school is created, after what is wrong was said at its fields', async () => {
+test('the form for a new school reports errors at the fields, and creates the school once they are corrected', async () => {
   const name = `Mönch ${unique('Academy')}`;
-  const { tab } = await reader();
-  const page = await tab('/schools/new');
+  const { openTab } = await openSession();
+  const page = await openTab('/schools/new');
   await heading(page, 'Create school');
   await page.getByLabel('Name', { exact: true }).fill(name);
   const subdomain = name.toLowerCase().replace('ö', 'o').replaceAll(' ', '-');
   expect(await page.getByLabel('Subdomain').inputValue()).toBe(subdomain);
   await button(page, 'Create school').click();
-  const email = page.getByLabel('Contact e-mail');
+  const email = page.getByLabel('Contact email');
   await page.locator('[aria-invalid=true]').first().waitFor();
   expect(await email.getAttribute('aria-invalid')).toBe('true');
   expect(await page.evaluate('document.activeElement.name')).toBe('contact_email');
@@ -131,8 +144,8 @@ test('a school is created, after what is wrong was said at its fields', async ()
 
   await email.fill('head@monch.example');
   await page.getByText('Standard', { exact: false }).first().click();
-  await page.getByLabel('Trial ends').fill('2040-07-01T10:00');
-  await page.getByText('Features of this school alone').click();
+  await page.getByLabel('Trial end').fill('2040-07-01T10:00');
+  await page.getByText('Override features for this school').click();
   await page.getByRole('radiogroup', { name: 'Transport' }).getByRole('radio', { name: 'On', exact: true }).check();
   const posts: (string | undefined)[] = [];
   page.on('request', (request) => {
@@ -141,9 +154,9 @@ test('a school is created, after what is wrong was said at its fields', async ()
   await button(page, 'Create school').dblclick();
   await heading(page, name);
   expect(posts).toEqual([expect.stringMatching(/^[0-9a-f]{32}$/)]);
-  await said(page, `${name} was created.`);
+  await toast(page, `${name} created.`);
   const id = Number(/schools\/(\d+)$/.exec(page.url())?.[1]);
-  expect(await tenant(id)).toMatchObject({
+  expect(await getSchool(id)).toMatchObject({
     name,
     status: 'active',
     plan: { id: 2 },
@@ -151,75 +164,75 @@ test('a school is created, after what is wrong was said at its fields', async ()
     contact_email: 'head@monch.example',
   });
   await page.locator('.entry', { hasText: 'Created school' }).waitFor();
-  // Ten in the morning in Berlin, in summer.
-  expect(new Date((await tenant(id)).trial_ends_at ?? '').toISOString()).toBe('2040-07-01T08:00:00.000Z');
-  expect(await page.getByLabel('Trial ends').inputValue()).toBe('2040-07-01T10:00');
+  // 10:00 in Berlin, in summer.
+  expect(new Date((await getSchool(id)).trial_ends_at ?? '').toISOString()).toBe('2040-07-01T08:00:00.000Z');
+  expect(await page.getByLabel('Trial end').inputValue()).toBe('2040-07-01T10:00');
 });
 
-test('a school is changed: its plan, a feature, its e-mail; only what was changed is sent', async () => {
+test('saving a school sends only the changed fields', async () => {
   const { id, adminEmail } = await service.school();
-  const { tab } = await reader();
-  const page = await tab(`/schools/${id}`);
-  await page.getByLabel('Contact e-mail').fill('new@contact.example');
-  await page.getByLabel('Plan', { exact: true }).selectOption({ label: 'Standard, 149.00 a month' });
+  const { openTab } = await openSession();
+  const page = await openTab(`/schools/${id}`);
+  await page.getByLabel('Contact email').fill('new@contact.example');
+  await page.getByLabel('Plan', { exact: true }).selectOption({ label: 'Standard, 149.00 per month' });
   await page.getByRole('radiogroup', { name: 'Timetable' }).getByRole('radio', { name: 'Off', exact: true }).check();
   const sent = page.waitForRequest((request) => request.method() === 'PUT');
   await button(page, 'Save changes').click();
-  await said(page, 'Saved.');
+  await toast(page, 'School saved.');
   expect((await sent).postDataJSON()).toEqual({
     contact_email: 'new@contact.example',
     plan_id: 2,
     feature_flags: { timetable: false },
   });
   expect((await sent).headers()['if-match']).toMatch(/^"/);
-  expect(await tenant(id)).toMatchObject({ contact_email: 'new@contact.example', plan: { id: 2 } });
-  expect((await tenant(id)).enabled_features).not.toContain('timetable');
-  const entry = page.locator('.entry', { hasText: 'Changed school' });
+  expect(await getSchool(id)).toMatchObject({ contact_email: 'new@contact.example', plan: { id: 2 } });
+  expect((await getSchool(id)).enabled_features).not.toContain('timetable');
+  const entry = page.locator('.entry', { hasText: 'Updated school' });
   await entry.getByRole('button').click();
   expect(await entry.locator('tr', { hasText: 'contact email' }).innerText()).toContain(adminEmail);
   await page.locator('.save-bar').waitFor({ state: 'detached' });
 });
 
-test('when somebody else changed a school meanwhile, both changes are kept, and one is told what changed', async () => {
+test('a save that conflicts with another user’s changes keeps both, and lists theirs before it overwrites anything', async () => {
   const { id } = await service.school();
-  const { tab } = await reader();
-  const page = await tab(`/schools/${id}`);
+  const { openTab } = await openSession();
+  const page = await openTab(`/schools/${id}`);
   await page.getByLabel('Name', { exact: true }).fill('My name for it');
   await operator.put(`/api/platform/tenants/${id}`, { name: 'Their name', contact_email: 'theirs@contact.example' });
   await button(page, 'Save changes').click();
   const notice = page.locator('.conflict');
   await notice.waitFor();
-  expect(await notice.innerText()).toMatch(/Name: .+ became Their name; you changed it too/);
-  expect(await notice.innerText()).toContain('became theirs@contact.example');
-  expect((await tenant(id)).name).toBe('Their name');
+  expect(await notice.innerText()).toMatch(/Name: .+ changed to Their name. You also changed this field/);
+  expect(await notice.innerText()).toContain('changed to theirs@contact.example');
+  expect((await getSchool(id)).name).toBe('Their name');
   expect(await page.getByLabel('Name', { exact: true }).inputValue()).toBe('My name for it');
-  expect(await page.getByLabel('Contact e-mail').inputValue()).toBe('theirs@contact.example');
+  expect(await page.getByLabel('Contact email').inputValue()).toBe('theirs@contact.example');
   await button(page, 'Save changes').click();
-  await said(page, 'Saved.');
-  expect(await tenant(id)).toMatchObject({ name: 'My name for it', contact_email: 'theirs@contact.example' });
+  await toast(page, 'School saved.');
+  expect(await getSchool(id)).toMatchObject({ name: 'My name for it', contact_email: 'theirs@contact.example' });
 });
 
-test('a school is suspended, activated, deleted by its subdomain, and restored, each after what will happen was said', async () => {
+test('suspending, activating, deleting and restoring a school each ask for confirmation and explain the effect', async () => {
   const made = await service.school();
-  const status = async () => (await tenant(made.id)).status;
-  const { tab } = await reader();
-  const page = await tab(`/schools/${made.id}`);
+  const status = async () => (await getSchool(made.id)).status;
+  const { openTab } = await openSession();
+  const page = await openTab(`/schools/${made.id}`);
   const dialog = page.getByRole('dialog');
 
   await button(page, 'Suspend').click();
-  await dialog.getByText('Its users are refused from their next request on').waitFor();
+  await dialog.getByText('Its users lose access immediately.').waitFor();
   await page.keyboard.press('Escape');
   await dialog.waitFor({ state: 'detached' });
   expect(await status()).toBe('active');
   expect(await page.evaluate('document.activeElement.textContent')).toBe('Suspend');
   await button(page, 'Suspend').click();
   await dialog.getByRole('button', { name: 'Suspend' }).click();
-  await said(page, 'is suspended.');
+  await toast(page, 'suspended.');
   expect(await status()).toBe('suspended');
 
   await button(page, 'Activate').click();
   await dialog.getByRole('button', { name: 'Activate' }).click();
-  await said(page, 'is active.');
+  await toast(page, 'activated.');
   expect(await status()).toBe('active');
 
   await button(page, 'Delete').click();
@@ -227,17 +240,17 @@ test('a school is suspended, activated, deleted by its subdomain, and restored, 
   expect(await confirm.isDisabled()).toBe(true);
   await dialog.getByRole('textbox').fill(made.subdomain);
   await confirm.click();
-  await said(page, 'is deleted.');
+  await toast(page, 'deleted.');
   expect(await status()).toBe('deleted');
   await page.locator('fieldset:disabled').first().waitFor();
   expect(await page.getByLabel('Name', { exact: true }).isDisabled()).toBe(true);
 
   await button(page, 'Restore').click();
   await dialog.getByRole('button', { name: 'Restore' }).click();
-  await said(page, 'is restored.');
+  await toast(page, 'restored.');
   expect(await status()).toBe('active');
 
-  // What somebody else did meanwhile is said where it stands in the way.
+  // If another operator was faster, the dialog shows the error.
   await button(page, 'Suspend').waitFor();
   await operator.post(`/api/platform/tenants/${made.id}/suspend`);
   await button(page, 'Suspend').click();
@@ -245,9 +258,9 @@ test('a school is suspended, activated, deleted by its subdomain, and restored, 
   await dialog.getByText('A tenant cannot go from suspended to suspended.').waitFor();
 });
 
-test('an operator logs in to a school for a reason, gets a link that works, and switches that off for the school', async () => {
-  const { tab } = await reader();
-  const page = await tab(`/schools/${school.id}`);
+test('an operator logs in to a school with a reason and gets a working link, until operator login is turned off', async () => {
+  const { openTab } = await openSession();
+  const page = await openTab(`/schools/${school.id}`);
   const dialog = page.getByRole('dialog');
   await button(page, 'Log in as admin').click();
   await dialog.getByLabel('Reason').fill('short');
@@ -255,11 +268,11 @@ test('an operator logs in to a school for a reason, gets a link that works, and 
   await dialog.locator('.error').waitFor();
   await dialog.getByLabel('Reason').fill('The school asked why an invoice is missing.');
   await dialog.getByRole('button', { name: 'Log in as admin' }).click();
-  const link = dialog.getByRole('link', { name: 'Open the school' });
+  const link = dialog.getByRole('link', { name: 'Open school' });
   const address = new URL((await link.getAttribute('href')) ?? '');
   expect(address.origin + address.pathname).toBe('https://app.example/enter');
   await dialog.getByText(school.adminEmail).waitFor();
-  expect(await dialog.getByRole('timer').innerText()).toMatch(/^It ends in (10:00|9:5\d)\.$/);
+  expect(await dialog.getByRole('timer').innerText()).toMatch(/^The session expires in (10:00|9:5\d)\.$/);
   const headers = { Authorization: `Bearer ${new URLSearchParams(address.hash.slice(1)).get('access_token')}` };
   const { data } = await service.anonymous
     .with(headers)
@@ -267,26 +280,26 @@ test('an operator logs in to a school for a reason, gets a link that works, and 
   expect(data).toMatchObject({ email: school.adminEmail, impersonated_by: { email: 'operator@test.example' } });
   await page.keyboard.press('Escape');
   await page
-    .locator('.entry', { hasText: 'As an admin' })
-    .or(page.locator('.entry', { hasText: 'Logged in as an admin of the school' }))
+    .locator('.entry', { hasText: 'As school admin' })
+    .or(page.locator('.entry', { hasText: 'Logged in as a school admin' }))
     .first()
     .waitFor();
 
-  await button(page, 'Switch off').click();
-  await dialog.getByText('Only an admin of the school can allow it again.').waitFor();
-  await dialog.getByRole('button', { name: 'Switch off' }).click();
-  await page.getByText('switched off; only the school can allow it').waitFor();
-  expect((await tenant(school.id)).is_impersonation_allowed).toBe(false);
+  await button(page, 'Turn off').click();
+  await dialog.getByText('Only an admin of the school can turn it on again.').waitFor();
+  await dialog.getByRole('button', { name: 'Turn off' }).click();
+  await page.getByText('off (only the school can turn it on)').waitFor();
+  expect((await getSchool(school.id)).is_impersonation_allowed).toBe(false);
   await button(page, 'Log in as admin').waitFor({ state: 'detached' });
   await service.anonymous.with(headers).get('/api/auth/profile', 401);
 });
 
-test('the audit log is filtered by school, action and days, opens to before and after, and is exported', async () => {
+test('the audit log filters by school, action and date, shows values before and after, and exports to CSV', async () => {
   const made = await service.school({ name: unique('Audited') });
   await operator.put(`/api/platform/tenants/${made.id}`, { name: `${made.subdomain} renamed` });
   await operator.post(`/api/platform/tenants/${made.id}/suspend`);
-  const { tab } = await reader();
-  const page = await tab('/audit');
+  const { openTab } = await openSession();
+  const page = await openTab('/audit');
   await page.getByRole('combobox', { name: 'School' }).fill(made.subdomain);
   await page.getByRole('listbox').getByRole('option').waitFor();
   await page.keyboard.press('Enter');
@@ -294,16 +307,16 @@ test('the audit log is filtered by school, action and days, opens to before and 
   expect(await page.getByRole('combobox', { name: 'School' }).inputValue()).toBe(`${made.subdomain} renamed`);
   await page.getByLabel('Action').selectOption('tenant.update');
   await page.locator('.pager').getByText('1 entry', { exact: true }).waitFor();
-  await page.getByRole('button', { name: 'Details: Changed school' }).click();
+  await page.getByRole('button', { name: 'Details: Updated school' }).click();
   expect(await page.locator('.changes tbody tr').allInnerTexts()).toEqual([
     expect.stringMatching(/^name\s+Audited-\d+\s+school-.* renamed$/),
   ]);
   await page.getByLabel('To').fill('2020-01-01');
-  await page.getByText('No entry fits.').waitFor();
-  await page.getByText('Days are in UTC').waitFor();
+  await page.getByText('No matching entries').waitFor();
+  await page.getByText('Dates are in UTC').waitFor();
   await page.getByLabel('To').fill('');
   await page.getByLabel('From').fill('2099-01-01');
-  await page.getByText('No entry fits.').waitFor();
+  await page.getByText('No matching entries').waitFor();
   await page.getByLabel('From').fill('');
   await page.locator('.pager').getByText('1 entry', { exact: true }).waitFor();
 
@@ -314,29 +327,29 @@ test('the audit log is filtered by school, action and days, opens to before and 
   expect(lines[1]).toContain('tenant.update');
 });
 
-test('words of an event are added with a preview, changed, and deleted', async () => {
-  const { tab } = await reader();
-  const page = await tab('/templates');
+test('a notification template is created with a preview, edited and deleted', async () => {
+  const { openTab } = await openSession();
+  const page = await openTab('/templates');
   await page.getByRole('searchbox').fill('attendance.absent');
-  await page.getByRole('link', { name: 'attendance.absent, E-mail: default' }).click();
-  await heading(page, 'Add words');
+  await page.getByRole('link', { name: 'attendance.absent, Email: default' }).click();
+  await heading(page, 'Create template');
   await page.locator('.preview').getByText('Amina García').first().waitFor();
-  await page.getByLabel('Text').fill('Dear parents, ');
+  await page.getByLabel('Message').fill('Dear parents, ');
   await button(page, 'student_name').click();
   await page.locator('.preview').getByText('Dear parents, Amina García').waitFor();
-  await page.getByLabel('Text').pressSequentially(' {{nobody}}');
+  await page.getByLabel('Message').pressSequentially(' {{nobody}}');
   await page.locator('.problem', { hasText: 'nobody' }).waitFor();
-  await button(page, 'Save words').click();
+  await button(page, 'Create template').click();
   await page.locator('.error').waitFor();
-  await page.getByLabel('Text').fill('Dear parents, {{student_name}} was absent.');
-  await button(page, 'Save words').click();
-  await said(page, 'The words are in use.');
+  await page.getByLabel('Message').fill('Dear parents, {{student_name}} was absent.');
+  await button(page, 'Create template').click();
+  await toast(page, 'Template created.');
 
-  await page.getByRole('link', { name: 'attendance.absent, E-mail: own words' }).click();
-  await page.getByLabel('Text').fill('{{student_name}} was not there.');
+  await page.getByRole('link', { name: 'attendance.absent, Email: custom' }).click();
+  await page.getByLabel('Message').fill('{{student_name}} was not there.');
   await page.getByLabel('Active').uncheck();
   await button(page, 'Save changes').click();
-  await said(page, 'Saved.');
+  await toast(page, 'Template saved.');
   const { data } = await operator.get<{ body: string; is_active: boolean }[]>(
     '/api/platform/notification-templates?key=attendance.absent',
   );
@@ -344,45 +357,45 @@ test('words of an event are added with a preview, changed, and deleted', async (
 
   await button(page, 'Delete').click();
   await page.getByRole('dialog').getByRole('button', { name: 'Delete' }).click();
-  await said(page, 'The words are deleted.');
-  await page.getByRole('link', { name: 'attendance.absent, E-mail: default' }).waitFor();
+  await toast(page, 'Template deleted.');
+  await page.getByRole('link', { name: 'attendance.absent, Email: default' }).waitFor();
 });
 
-test('plans are added, changed and deleted; one that is in use says so', async () => {
+test('plans are created, edited and deleted, but a plan in use cannot be deleted', async () => {
   const name = unique('Village');
-  const { tab } = await reader();
-  const page = await tab('/settings');
+  const { openTab } = await openSession();
+  const page = await openTab('/settings');
   const dialog = page.getByRole('dialog');
   await button(page, 'Create plan').click();
   await dialog.getByLabel('Name').fill(name);
-  await dialog.getByLabel('Price a month').fill('12.5');
-  await dialog.getByLabel('Students').fill('80');
+  await dialog.getByLabel('Price per month').fill('12.5');
+  await dialog.getByLabel('Maximum students').fill('80');
   await dialog.getByRole('button', { name: 'Create plan' }).click();
-  await dialog.getByText('Teachers is required').waitFor();
-  await dialog.getByLabel('Teachers').fill('9');
+  await dialog.getByText('Maximum teachers is required').waitFor();
+  await dialog.getByLabel('Maximum teachers').fill('9');
   await dialog.getByLabel('Timetable').check();
   await dialog.getByRole('button', { name: 'Create plan' }).click();
-  await said(page, `The plan ${name} was created.`);
+  await toast(page, `Plan ${name} created.`);
   const plans = async () => (await operator.get<{ name: string }[]>(`/api/platform/plans?search=${name}`)).data;
   expect(await plans()).toMatchObject([
     { name, price_monthly: 12.5, max_students: 80, max_teachers: 9, features_json: { features: ['timetable'] } },
   ]);
 
   await button(page, name).click();
-  await dialog.getByLabel('Price a month').fill('15');
+  await dialog.getByLabel('Price per month').fill('15');
   await dialog.getByRole('button', { name: 'Save changes' }).click();
-  await said(page, `The plan ${name} is changed.`);
+  await toast(page, `Plan ${name} saved.`);
   expect(await plans()).toMatchObject([{ price_monthly: 15, max_students: 80 }]);
 
-  await button(page, `Delete the plan ${name}`).click();
+  await button(page, `Delete plan ${name}`).click();
   await dialog.getByRole('button', { name: 'Delete plan' }).click();
-  await said(page, `The plan ${name} is deleted.`);
+  await toast(page, `Plan ${name} deleted.`);
   expect(await plans()).toEqual([]);
   const premium = page.locator('tr', { hasText: 'Premium' });
   await premium.getByText('in use').waitFor();
   const schools = await premium.locator('td a').innerText();
   await premium.locator('td a').click();
-  await page.getByText('Only schools on one plan.').waitFor();
+  await page.getByText('Filtered by plan.').waitFor();
   await page
     .locator('.pager')
     .getByText(new RegExp(`(^|of )${schools} schools?$`))
@@ -390,26 +403,26 @@ test('plans are added, changed and deleted; one that is in use says so', async (
   expect(new Set(await page.locator('tbody td:nth-child(3)').allInnerTexts())).toEqual(new Set(['Premium']));
 });
 
-test('the settings of notifications are changed: a channel, quiet hours, a limit', async () => {
-  const { tab } = await reader();
-  const page = await tab('/settings/notifications');
+test('notification settings save channels, quiet hours and limits', async () => {
+  const { openTab } = await openSession();
+  const page = await openTab('/settings/notifications');
   await page.getByLabel('Push', { exact: true }).uncheck();
-  await page.getByLabel('Push and e-mail wait overnight').check();
-  await page.getByLabel('From').fill('22:00');
-  await page.getByLabel('Until').fill('22:00');
+  await page.getByLabel('Hold push messages and emails during quiet hours').check();
+  await page.getByLabel('Start', { exact: true }).fill('22:00');
+  await page.getByLabel('End', { exact: true }).fill('22:00');
   await button(page, 'Save changes').click();
-  await page.getByText('Until must not be the start').waitFor();
-  await page.getByLabel('Until').fill('06:30');
-  await page.getByLabel('E-mails to one address').fill('5');
+  await page.getByText('End must differ from start').waitFor();
+  await page.getByLabel('End', { exact: true }).fill('06:30');
+  await page.getByLabel('Emails per address').fill('5');
   await button(page, 'Save changes').click();
-  await said(page, 'Saved.');
+  await toast(page, 'Notification settings saved.');
   const { data } = await operator.get('/api/platform/notification-settings');
   expect(data).toMatchObject({
     channels: { in_app: true, push: false, email: true },
     quiet_hours: { start: '22:00', end: '06:30' },
     limits: { emails_per_user_per_day: 5 },
   });
-  await page.getByLabel('Push and e-mail wait overnight').uncheck();
+  await page.getByLabel('Hold push messages and emails during quiet hours').uncheck();
   await page.getByLabel('Push', { exact: true }).check();
   await button(page, 'Save changes').click();
   await page.locator('.save-bar').waitFor({ state: 'detached' });
@@ -419,18 +432,18 @@ test('the settings of notifications are changed: a channel, quiet hours, a limit
   });
 });
 
-test('names that are code, end in another direction, look like a moment or are very long are shown as what they are', async () => {
-  const named = async (name: string) => {
+test('names that contain markup or right-to-left text, look like a timestamp or are very long are displayed unchanged', async () => {
+  const createSchool = async (name: string) => {
     const { id } = await service.school();
     await operator.put(`/api/platform/tenants/${id}`, { name });
     return id;
   };
-  const { tab } = await reader();
-  const page = await tab('/');
+  const { openTab } = await openSession();
+  const page = await openTab('/');
   const dialog = page.getByRole('dialog');
   for (const name of ['<img src=x onerror=alert(1)>', '2026-99-99T99:99:99Z', 'W'.repeat(200)]) {
-    await page.goto(`/console/schools/${await named(name)}`);
-    await page.locator('.entry', { hasText: 'Changed school' }).getByRole('button').click();
+    await page.goto(`/console/schools/${await createSchool(name)}`);
+    await page.locator('.entry', { hasText: 'Updated school' }).getByRole('button').click();
     expect(await page.locator('.changes .after').first().innerText()).toBe(name);
     await page.setViewportSize({ width: 320, height: 700 });
     await button(page, 'Suspend').click();
@@ -443,42 +456,42 @@ test('names that are code, end in another direction, look like a moment or are v
     expect(await page.evaluate('document.documentElement.scrollWidth')).toBe(320);
     await page.setViewportSize({ width: 1280, height: 800 });
   }
-  // What follows a name that turns the direction of writing stays where it is: the question mark, the badge.
-  await page.goto(`/console/schools/${await named('\u202egnp.exe')}`);
+  // A right-to-left override in a name does not move the text after it: the question mark and the badge.
+  await page.goto(`/console/schools/${await createSchool('\u202egnp.exe')}`);
   await button(page, 'Suspend').click();
-  const sides = (name: string, after: string) =>
+  const isRightOf = (name: string, after: string) =>
     page.evaluate(`(() => {
     const range = document.createRange();
     const left = (node) => (range.selectNode(node), range.getBoundingClientRect().left);
     return left(${after}) > left(${name});
   })()`);
-  expect(await sides("document.querySelector('dialog h2 bdi')", "document.querySelector('dialog h2').lastChild")).toBe(
-    true,
-  );
-  expect(await sides("document.querySelector('h1 bdi')", "document.querySelector('h1 .badge')")).toBe(true);
+  expect(
+    await isRightOf("document.querySelector('dialog h2 bdi')", "document.querySelector('dialog h2').lastChild"),
+  ).toBe(true);
+  expect(await isRightOf("document.querySelector('h1 bdi')", "document.querySelector('h1 .badge')")).toBe(true);
 });
 
-test('an address that names nothing, not even in its spelling, and a page past the end of a list lead somewhere', async () => {
-  const { tab } = await reader();
-  const page = await tab('/schools/%E0%A4%A');
-  await heading(page, 'Nothing here');
+test('malformed addresses and page numbers past the end of a list offer a way back', async () => {
+  const { openTab } = await openSession();
+  const page = await openTab('/schools/%E0%A4%A');
+  await heading(page, 'Page not found');
   for (const [list, first] of [
     ['/schools?page=999', 'tbody tr'],
     ['/audit?page=999', '.entry'],
   ] as const) {
     await page.goto(`/console${list}`);
-    await button(page, 'To its first page').click();
+    await button(page, 'Go to the first page').click();
     await page.locator(first).first().waitFor();
     expect(page.url()).not.toContain('page=');
   }
 });
 
-test('who types on while a search comes back loses no letter', async () => {
-  const { tab } = await reader();
-  const page = await tab('/schools');
+test('letters typed while a search is running are kept', async () => {
+  const { openTab } = await openSession();
+  const page = await openTab('/schools');
   const box = page.getByRole('searchbox');
   await box.fill('a');
-  // The next letter comes between the search of the first and what it changes on the page.
+  // Type the second letter at the moment when the search for the first changes the address.
   await page.evaluate(`new Promise((done) => {
     const replace = history.replaceState;
     history.replaceState = function (...args) {
@@ -494,13 +507,13 @@ test('who types on while a search comes back loses no letter', async () => {
   expect(await box.inputValue()).toBe('ab');
 });
 
-test('half a number is not taken for none', async () => {
+test('an incomplete number is reported and not saved as empty', async () => {
   await operator.put('/api/platform/notification-settings', { limits: { emails_per_user_per_day: 50 } });
-  const { tab } = await reader();
-  const page = await tab('/settings/notifications');
+  const { openTab } = await openSession();
+  const page = await openTab('/settings/notifications');
   const sent: string[] = [];
   page.on('request', (request) => sent.push(request.method()));
-  const limit = page.getByLabel('E-mails to one address');
+  const limit = page.getByLabel('Emails per address');
   await limit.press('End');
   await limit.pressSequentially('e');
   await button(page, 'Save changes').click();
@@ -508,17 +521,17 @@ test('half a number is not taken for none', async () => {
   expect(sent).not.toContain('PUT');
   await limit.fill('51');
   await button(page, 'Save changes').click();
-  await said(page, 'Saved.');
+  await toast(page, 'Notification settings saved.');
   expect((await operator.get('/api/platform/notification-settings')).data).toMatchObject({
     limits: { emails_per_user_per_day: 51 },
   });
   await operator.put('/api/platform/notification-settings', { limits: { emails_per_user_per_day: null } });
 });
 
-test('what somebody else changed is told also when a suspension brought it in; the focus and the questions go with the page', async () => {
+test('suspending a school while it is edited shows another user’s changes, and moves the focus to them', async () => {
   const { id } = await service.school();
-  const { tab } = await reader();
-  const page = await tab('/schools');
+  const { openTab } = await openSession();
+  const page = await openTab('/schools');
   const dialog = page.getByRole('dialog');
   await page.locator(`tbody a[href$="/schools/${id}"]`).click();
   await button(page, 'Suspend').click();
@@ -534,10 +547,12 @@ test('what somebody else changed is told also when a suspension brought it in; t
     await page.evaluate(
       "document.getElementById(document.querySelector('dialog').getAttribute('aria-describedby')).textContent",
     ),
-  ).toContain('are refused');
+  ).toContain('lose access');
   await dialog.getByRole('button', { name: 'Suspend' }).click();
-  await said(page, 'is suspended.');
-  expect(await page.locator('.conflict').innerText()).toMatch(/Name: .+ became Theirs; you changed it too/);
+  await toast(page, 'suspended.');
+  expect(await page.locator('.conflict').innerText()).toMatch(
+    /Name: .+ changed to Theirs. You also changed this field/,
+  );
   await page.locator('.conflict:focus').waitFor();
   await button(page, 'Discard').click();
   expect(await page.getByLabel('Name', { exact: true }).inputValue()).toBe('Theirs');

@@ -145,7 +145,12 @@ describe('quiet hours', () => {
     ['that have not begun', '21:00', '07:00', 'UTC', '2026-05-01T20:59:59Z', null],
     ['that nobody set', null, null, 'UTC', '2026-05-01T20:59:59Z', null],
   ])('%s', async (_case, from, to, zone, moment, expected) => {
-    const end = await one<Date | null>('select core.quiet_until($1, $2, $3, $4) as value', [from, to, zone, moment]);
+    const end = await one<Date | null>('select core.quiet_hours_end($1, $2, $3, $4) as value', [
+      from,
+      to,
+      zone,
+      moment,
+    ]);
     expect(end?.toISOString().replace('.000Z', 'Z') ?? null).toBe(expected);
   });
 });
@@ -557,7 +562,7 @@ describe('core.notify', () => {
 
   test('has a catalogue whose words name nothing but what is known', async () => {
     const rows = await database.query<{ key: string; unknown: string[] }>(
-      `select key, array(select name from unnest(core.template_names(title || message)) name where name <> all (variables || core.recipient_variables())) as unknown from core.notification_event`,
+      `select key, array(select name from unnest(core.placeholder_names(title || message)) name where name <> all (variables || core.recipient_variables())) as unknown from core.notification_event`,
     );
     expect(rows.length).toBeGreaterThan(10);
     expect(rows.filter(({ unknown }) => unknown.length > 0)).toEqual([]);

@@ -15,8 +15,8 @@ import { runProgram } from '../support/server/processes.ts';
 import { type School, testPassword, testService } from '../support/server/service.ts';
 
 /**
- * Tables as later releases may have them: every kind of type, references in a circle and to itself, rows that the migration
- * brought, a trigger that forbids changes, and no key.
+ * Tables that a later release might add: every kind of type, circular and self references, rows inserted by a migration, a
+ * trigger that forbids changes, and no primary key.
  */
 const oddTables = `
   create table odd_a (id bigserial primary key, odd_b_id bigint not null, parent_id bigint references odd_a (id) on delete restrict, note text,
@@ -63,7 +63,7 @@ let gone: { id: number };
 let file: string;
 let before: Record<string, string[]>;
 
-/** The command line, on a database of these tests. */
+/** Runs the command line on a test database. */
 const cli = (database: TestDatabase, ...args: string[]) =>
   runProgram('src/cli/main.ts', ['tenant', ...args], { DATABASE_URL: database.url, DATA_DIR: dataDir });
 
@@ -72,7 +72,7 @@ const credentials = () => ({ subdomain: school.subdomain, email: school.adminEma
 beforeAll(async () => {
   await release(service.database, 9001, oddTables);
   await release(elsewhere.database, 9001, oddTables);
-  // The id must be free elsewhere.
+  // The id must be unused in the other database.
   await service.database.query("select setval('platform.tenant_id_seq', 4000)");
   school = await service.school();
   await service.database.query(oddRows(school.schema));
@@ -116,14 +116,14 @@ afterAll(async () => {
   await rm(dataDir, { recursive: true, force: true });
 });
 
-/** Imports a file; answers why it was refused. */
+/** Imports a file. @returns the error message */
 const refusal = (database: TestDatabase, path: string) =>
   withOwner(database.url, (client) => importTenant(client, path)).then(
     () => 'imported',
     (error: unknown) => (error as Error).message,
   );
 
-/** A file with other lines than the export of the school. */
+/** Writes a copy of the export with changed lines. */
 async function changed(name: string, change: (lines: string[]) => string[]): Promise<string> {
   const path = join(dataDir, name);
   const lines = gunzipSync(await readFile(file))
@@ -149,14 +149,14 @@ const withHeader =
     return [JSON.stringify(header), ...lines.slice(1)];
   };
 
-describe('the file of a school', () => {
-  test('has its name by school and moment, and only its owner may read it', async () => {
+describe('a school export', () => {
+  test('is named after the school and the time, and readable only by its owner', async () => {
     expect(file).toMatch(new RegExp(`^${dataDir}/exports/${school.subdomain}-${school.id}-[\\dTZ-]+\\.jsonl\\.gz$`));
     expect((await stat(file)).mode & 0o777).toBe(0o600);
     expect((await readdir(join(dataDir, 'exports'))).length).toBe(1);
   });
 
-  test('is a header, then each row after those that it refers to, then sequences, then the number of lines', async () => {
+  test('consists of a header, rows in the order of their references, sequences, and the number of lines', async () => {
     const lines = gunzipSync(await readFile(file))
       .toString()
       .trimEnd()
@@ -184,28 +184,28 @@ describe('the file of a school', () => {
     expect(Buffer.from(picture.content, 'base64')).toEqual(png);
   });
 
-  test('brings a school that is in service to nothing: it is not changed by its export', async () => {
+  test('does not change the school', async () => {
     expect(await contents(service.database, school.schema)).toEqual(before);
     expect((await school.admin.get<unknown[]>('/api/students?pageSize=1')).pagination.totalItems).toBe(30);
   });
 });
 
-describe('a file that is refused', () => {
-  /** What an import may have changed. */
+describe('an invalid import', () => {
+  /** Everything that an import could change. */
   const everything = async (database: TestDatabase) => ({
     schemas: await database.query("select nspname from pg_namespace where nspname like 'tenant%' order by 1"),
     tenants: await database.query('select xmin::text, t.* from platform.tenant t order by id'),
     audit: await database.query('select count(*) from platform.audit_log'),
   });
 
-  test('changes nothing, and says why', async () => {
+  test('changes nothing and reports why', async () => {
     const whole = await readFile(file);
     const pieces = join(dataDir, 'piece.gz');
     const there = { service: await everything(service.database), elsewhere: await everything(elsewhere.database) };
 
     for (const length of [0, 200, Math.floor(whole.length / 2), whole.length - 1]) {
       await writeFile(pieces, whole.subarray(0, length));
-      expect(await refusal(elsewhere.database, pieces)).toMatch(/is truncated|is no export of a school/);
+      expect(await refusal(elsewhere.database, pieces)).toMatch(/is truncated|is not a school export/);
     }
     expect(await refusal(elsewhere.database, await changed('cut.gz', (lines) => lines.slice(0, -1)))).toMatch(
       /is truncated/,
@@ -221,11 +221,11 @@ describe('a file that is refused', () => {
     })) {
       expect({ name, why: await refusal(elsewhere.database, await changed('changed.gz', change)) }).toEqual({
         name,
-        why: expect.stringMatching(/is no export of a school\. Nothing has changed\.$/),
+        why: expect.stringMatching(/is not a school export\. Nothing was changed\.$/),
       });
     }
     await writeFile(pieces, 'not gzip at all');
-    expect(await refusal(elsewhere.database, pieces)).toMatch(/damaged or no export/);
+    expect(await refusal(elsewhere.database, pieces)).toMatch(/damaged or not a school export/);
     await writeFile(
       pieces,
       whole.with(Math.floor(whole.length / 2), (whole[Math.floor(whole.length / 2)] ?? 0) ^ 0xff),
@@ -238,16 +238,16 @@ describe('a file that is refused', () => {
     );
   });
 
-  test('is refused where the database has no place for it', async () => {
+  test('is rejected when the id or the subdomain is in use', async () => {
     const there = { service: await everything(service.database), elsewhere: await everything(elsewhere.database) };
     expect(await refusal(service.database, file)).toMatch(/is in this database and was not purged/);
     const edited = async (database: TestDatabase, change: Parameters<typeof withHeader>[0]) =>
       refusal(database, await changed('edited.gz', withHeader(change)));
     expect(await edited(service.database, ({ tenant }) => (tenant['created_at'] = '2020-01-01T00:00:00Z'))).toMatch(
-      /of this database is another one/,
+      /of this database is a different school/,
     );
     expect(await edited(service.database, ({ tenant }) => (tenant['id'] = 900_000))).toMatch(
-      /The subdomain .* belongs to another school/,
+      /Another school of this database has the subdomain/,
     );
     expect(await edited(elsewhere.database, (header) => (header.plan = 'Unheard of'))).toMatch(
       /There is no plan called Unheard of/,
@@ -256,7 +256,7 @@ describe('a file that is refused', () => {
       /Update the service first/,
     );
     expect(await edited(elsewhere.database, ({ tenant }) => (tenant['schema_version'] = 1))).toMatch(
-      /The tables of the file are not those of version 1/,
+      /The tables of the file differ from those of schema version 1/,
     );
     expect({ service: await everything(service.database), elsewhere: await everything(elsewhere.database) }).toEqual(
       there,
@@ -265,8 +265,8 @@ describe('a file that is refused', () => {
 });
 
 describe('an imported school', () => {
-  test('is in another database row for row what it was, with the same definitions, and serves its users', async () => {
-    // Other numbers than here.
+  test('has the same rows and definitions in another database, and serves its users', async () => {
+    // Different ids than here.
     await elsewhere.database.query(
       "insert into platform.plan (id, name, price_monthly, max_students, max_teachers) values (900, 'Premium 2', 1, 1, 1)",
     );
@@ -278,7 +278,7 @@ describe('an imported school', () => {
     expect({ code, stderr, stdout }).toEqual({
       code: 0,
       stderr: '',
-      stdout: expect.stringMatching(/is in service again: \d+ rows/),
+      stdout: expect.stringMatching(/was imported: \d+ rows/),
     });
 
     expect(await contents(elsewhere.database, school.schema)).toEqual(before);
@@ -321,11 +321,11 @@ describe('an imported school', () => {
     expect(another.id).toBe(school.id + 1);
   });
 
-  test('whose trail is refused twice: it is there now', async () => {
+  test('cannot be imported a second time', async () => {
     expect(await refusal(elsewhere.database, file)).toMatch(/is in this database and was not purged/);
   });
 
-  test('gets the migrations and the default grants since its file was written, on top of its rows', async () => {
+  test('gets the migrations and default grants that are newer than its file', async () => {
     const { database } = service;
     await release(
       database,
@@ -366,7 +366,7 @@ describe('an imported school', () => {
     expect(await grants('tenant_5000')).toBeGreaterThan(1);
   });
 
-  test('gives no number twice: neither of what is gone nor of what its file forgot to count, nor its own to the next school', async () => {
+  test('reuses no id: of deleted rows, of rows that its sequences do not count, or of the school itself', async () => {
     const { database } = service;
     const forgetful = await changed('forgetful.gz', (lines) =>
       withHeader(({ tenant }) => Object.assign(tenant, { id: 6000, subdomain: 'forgetful' }))(
@@ -386,7 +386,7 @@ describe('an imported school', () => {
   });
 });
 
-describe('an owner of the database who is no superuser', () => {
+describe('a database owner without superuser rights', () => {
   const role = `plain_${Math.random().toString(36).slice(2, 8)}`;
   const name = `test_${role}`;
   const url = serverUrl(name).replace('postgres@', `${role}@`);
@@ -405,7 +405,7 @@ describe('an owner of the database who is no superuser', () => {
     await query(`drop role ${role}`);
   });
 
-  test('exports, purges and imports all the same, though row security holds for them', async () => {
+  test('exports, purges and imports, although row security applies to them', async () => {
     await withOwner(url, async (client) => {
       await client.query(
         "insert into platform.tenant (name, subdomain, contact_email, plan_id) values ('Plain', 'plain', 'a@plain.example', 3)",

@@ -19,7 +19,7 @@ interface Sample {
   value: number;
 }
 
-/** Reads the text format of Prometheus, and nothing that is not of it. */
+/** Parses the Prometheus text format strictly. */
 function parse(text: string): Sample[] {
   const typed = new Set<string>();
   return text.split('\n').flatMap((line) => {
@@ -60,7 +60,7 @@ const value = (samples: Sample[], name: string, labels: Record<string, string> =
   )?.value;
 
 describe('/metrics', () => {
-  test('counts requests by method, pattern and status, with their latency, and never names a path or anything of a person', async () => {
+  test('counts requests and their latency by method, pattern and status, without paths or personal data', async () => {
     const { data: student } = await school.admin.post<{ id: number }>(
       '/api/students',
       { first_name: 'Metra', last_name: 'Person' },
@@ -100,7 +100,7 @@ describe('/metrics', () => {
     const labels = { method: 'GET', route, status: '200' };
     const sum = value(after, 'http_request_duration_seconds_sum', labels) ?? 0;
     expect(sum).toBeGreaterThan(0.0005);
-    // An answer may be over here a moment after it is there.
+    // The server may record the request shortly after the client has the response.
     expect(sum).toBeLessThan(seconds + 0.5);
     expect(value(after, 'http_request_duration_seconds_bucket', { ...labels, le: '+Inf' })).toBe(
       value(after, 'http_request_duration_seconds_count', labels),
@@ -111,7 +111,7 @@ describe('/metrics', () => {
     );
   });
 
-  test('tells the pools, the queue, the worker, the jobs that were run and the process', async () => {
+  test('reports the pools, the queue, the worker, the finished jobs and the process', async () => {
     await service.database.query(
       "select graphile_worker.add_job('clean_up', run_at => now() + interval '1 hour'), graphile_worker.add_job('no_such_task', run_at => now() - interval '1 minute')",
     );
@@ -150,7 +150,7 @@ describe('/metrics', () => {
     ]).toEqual([0, 0]);
   });
 
-  test('tells how many streams are open, and takes none of them for a slow request', async () => {
+  test('reports the number of open streams, and does not count them as slow requests', async () => {
     expect(value(await scrape(), 'school_streams_open')).toBe(0);
     const stream = await openStream(service.url, school.admin.token);
     expect(value(await scrape(), 'school_streams_open')).toBe(1);
@@ -164,7 +164,7 @@ describe('/metrics', () => {
     ).toBeUndefined();
   });
 
-  test('tells who waits for a connection, and answers although all are taken', async () => {
+  test('reports waiting requests, and responds while all connections are in use', async () => {
     const holder = new pg.Client({ connectionString: service.database.url });
     await holder.connect();
     try {
@@ -183,7 +183,7 @@ describe('/metrics', () => {
     }
   });
 
-  test('answers in time without the figures of the queue when the database keeps it waiting, and leaves no statement behind', async () => {
+  test('responds in time without queue figures when the database is blocked, and leaves no statement running', async () => {
     const holder = new pg.Client({ connectionString: service.database.url });
     await holder.connect();
     try {
@@ -202,7 +202,7 @@ describe('/metrics', () => {
       expect(value(samples, 'school_database_connections_max', { pool: 'api' })).toBe(8);
       const left =
         "select from pg_stat_activity where datname = current_database() and query like '%core.queue%' and state = 'active' and pid <> pg_backend_pid()";
-      // Ended by the database itself, a second after it began.
+      // Canceled by the statement timeout of one second.
       await until(async () => (await service.database.query(left)).length === 0 || undefined);
     } finally {
       await holder.end();
@@ -210,7 +210,7 @@ describe('/metrics', () => {
     expect(value(await scrape(), 'school_database_up')).toBe(1);
   });
 
-  test('asks the database once for all who ask at a time', async () => {
+  test('queries the database once for concurrent scrapes', async () => {
     await service.database.query(`
       create sequence public.asked;
       alter function core.queue() rename to queue_before;
@@ -229,7 +229,7 @@ describe('/metrics', () => {
     }
   });
 
-  test('is not on the port of the API, and its own port has nothing else', async () => {
+  test('is not served on the API port, and its own port serves nothing else', async () => {
     for (const path of ['/metrics', '/api/metrics']) expect((await fetch(`${service.url}${path}`)).status).toBe(404);
     const own = new URL(url).origin;
     expect(own).toMatch(/^http:\/\/127\.0\.0\.1:\d+$/);
@@ -245,7 +245,7 @@ describe('/metrics', () => {
     await plain.close();
   });
 
-  test('listens on loopback unless told otherwise, and refuses ports that are none or that of the API', () => {
+  test('listens on loopback by default, and rejects an invalid port or that of the API', () => {
     expect(readConfig({ METRICS_PORT: '9464' })).toMatchObject({ METRICS_PORT: 9464, METRICS_HOST: '127.0.0.1' });
     const problems = (env: Record<string, string>) => {
       try {
@@ -259,7 +259,7 @@ describe('/metrics', () => {
       expect(problems({ METRICS_PORT })).toEqual([
         `METRICS_PORT must be a whole number from 0 to 65535, not ${METRICS_PORT}`,
       ]);
-    expect(problems({ METRICS_PORT: '4000', PORT: '4000' })).toEqual(['METRICS_PORT must be another port than PORT']);
+    expect(problems({ METRICS_PORT: '4000', PORT: '4000' })).toEqual(['METRICS_PORT must differ from PORT']);
   });
 });
 
@@ -267,7 +267,7 @@ describe('processes', () => {
   const folders: string[] = [];
   afterAll(() => Promise.all(folders.map((folder) => rm(folder, { recursive: true, force: true }))));
 
-  test('the API and the worker have a page each, with what is theirs; a port that is taken is said in one line', async () => {
+  test('of the API and the worker serve separate metrics; a port in use is reported in one line', async () => {
     const DATA_DIR = await mkdtemp(join(tmpdir(), 'school-metrics-'));
     folders.push(DATA_DIR);
     const database = await testDatabase();
@@ -301,7 +301,7 @@ describe('processes', () => {
       expect(refused).toMatchObject({
         code: 1,
         stdout: '',
-        stderr: `Port ${port} is in use. Set METRICS_PORT to another one.\n`,
+        stderr: `Port ${port} is in use. Set METRICS_PORT to another port.\n`,
       });
       for (const program of [api, worker]) program.kill('SIGTERM');
       expect([await api.ended, await worker.ended]).toMatchObject([

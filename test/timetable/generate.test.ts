@@ -1,6 +1,7 @@
 import { describe, expect, test } from '@jest/globals';
 import { generate } from '../../src/timetable/generate.ts';
 import type { Problem, Timetable } from '../../src/timetable/problem.ts';
+import { isFull } from '../support/client/share.ts';
 import { judge } from '../support/fixtures/judge.ts';
 import { instances } from '../support/fixtures/stored-problems.ts';
 import { feasibleProblem, plainSchool, randoms, type School } from '../support/fixtures/made-up-problems.ts';
@@ -57,7 +58,7 @@ describe('a timetable is complete, keeps every rule and meets the wishes for cla
     },
   };
   test.each(Object.entries(schools))('of a school %s', (_, school) => {
-    for (const seed of [1, 2]) {
+    for (const seed of isFull ? [1, 2] : [1]) {
       const { problem, hidden } = feasibleProblem({ ...plainSchool, classes: 10, ...school }, seed);
       const known = judge(problem, hidden);
       expect(known).toMatchObject({ broken: {}, unplaced: 0, class_gaps: 0 });

@@ -22,7 +22,7 @@ const problems = (env: Record<string, string>): string[] => {
   }
 };
 
-describe('the settings of push', () => {
+describe('the push settings', () => {
   const keys = createECDH('prime256v1');
   keys.generateKeys();
   const vapid = {
@@ -40,7 +40,7 @@ describe('the settings of push', () => {
     PUBLIC_URL: 'https://x.example',
   };
 
-  test('may be left out, or be whole; the token comes from where the account says, else from Google', () => {
+  test('are optional but must be complete; token_uri defaults to Google', () => {
     expect(problems({})).toEqual([]);
     expect(problems(vapid)).toEqual([]);
     expect(readConfig({ FCM_CREDENTIALS: JSON.stringify(account) }).FCM_CREDENTIALS?.token_uri).toBe(
@@ -103,11 +103,11 @@ describe('the network of the worker', () => {
     ],
   ])('%s is no address that a stranger may name', (address) => expect(isPublic(address)).toBe(false));
 
-  test.each(['8.8.8.8', '172.32.0.1', '2a00:1450:4001::1', '2607:f8b0::1'])('%s is one', (address) =>
+  test.each(['8.8.8.8', '172.32.0.1', '2a00:1450:4001::1', '2607:f8b0::1'])('%s is public', (address) =>
     expect(isPublic(address)).toBe(true),
   );
 
-  test('is not reached by an address of a stranger, neither as a number nor by a name that stands for it', async () => {
+  test('is unreachable for endpoints of users, by IP address or by host name', async () => {
     let reached = 0;
     const server = createServer((_req, res) => {
       reached++;
@@ -136,7 +136,7 @@ describe('the network of the worker', () => {
     }
   });
 
-  test('is not reached by a browser either, whatever a host that operators know stands for', async () => {
+  test('is unreachable for web push, whatever an allowed host resolves to', async () => {
     const { publicKey, privateKey } = webPush.generateVAPIDKeys();
     const env = {
       VAPID_PUBLIC_KEY: publicKey,
@@ -149,11 +149,11 @@ describe('the network of the worker', () => {
     const token = JSON.stringify({ endpoint: 'https://localhost/push', keys });
     const outcome = await devices.send({ id: '1-1', platform: 'web', token, title: 'T', message: 'M', data: {} });
     devices.close();
-    expect(outcome).toEqual({ status: 'retry', reason: 'web_EPRIVATE', isDown: true });
+    expect(outcome).toEqual({ status: 'retry', reason: 'web_EPRIVATE', isServiceDown: true });
   });
 });
 
-test('without settings push is dropped with its reason, a word of it in the log once, and e-mail goes out', async () => {
+test('without settings push messages are dropped with a reason and one warning in the log, and emails are sent', async () => {
   const database = await testDatabase();
   const pool = rolePool('school_worker', database.url, undefined, 4);
   const lines: string[] = [];

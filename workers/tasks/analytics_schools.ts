@@ -4,9 +4,10 @@ import type { TaskContext } from '../task-context.ts';
 const Payload = z.object({ tenant_ids: z.array(z.int()) });
 
 /**
- * Reads the facts of some schools that have changed, each in a transaction of its own. One at which it fails does not keep the others from it; those
- * that a worker leaves when it is told to stop are due again at the next look.
- * @throws at the end, the first error, naming the school
+ * Refreshes the analytics tables of some schools, each in a transaction of its own. A failure at one school does not
+ * stop the others. When the worker stops, the job ends early; the next run of `analytics` queues the remaining schools
+ * again.
+ * @throws after the last school, the first error, with the id of its school
  */
 export async function analytics_schools(payload: unknown, { pool, logger, stopping }: TaskContext): Promise<void> {
   const { tenant_ids } = Payload.parse(payload);
@@ -26,14 +27,15 @@ export async function analytics_schools(payload: unknown, { pool, logger, stoppi
       }
     }
   } finally {
-    // A connection remembers the catalogue of each school that it was in, hundreds of kilobytes: it goes with the batch.
+    // The connection is closed: it caches the catalog of each school that it has entered, hundreds of kilobytes per
+    // school.
     client.release(true);
   }
   logger.info({ task: 'analytics_schools', schools: tenant_ids.length, read, failed: failures.length });
   const [first] = failures;
   if (!first) return;
   const [id, error] = first;
-  throw new Error(
-    `The facts of ${String(failures.length)} of ${String(tenant_ids.length)} schools could not be read, of school ${String(id)}: ${error instanceof Error ? error.message : String(error)}`,
-  );
+  const message = error instanceof Error ? error.message : String(error);
+  const share = `${String(failures.length)} of ${String(tenant_ids.length)}`;
+  throw new Error(`The refresh failed for ${share} schools. School ${String(id)}: ${message}`);
 }

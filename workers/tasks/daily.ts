@@ -1,6 +1,6 @@
 import type { TaskContext } from '../task-context.ts';
 
-/** Queues the daily work of each school for which it is time, and that has not had it. */
+/** Queues a job `daily_school` for each school whose daily run is due and not done. */
 export async function daily(_payload: unknown, { pool, logger }: TaskContext): Promise<void> {
   const { rows } = await pool.query<{ schools: number }>('select core.daily_queue() as schools');
   if (rows[0]?.schools) logger.info({ task: 'daily', schools: rows[0].schools });

@@ -1,13 +1,13 @@
-import { setTimeout as pause } from 'node:timers/promises';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { z } from 'zod';
 import { type Email, EmailRefused } from '../email.ts';
 import type { Outcome, PushMessage } from '../push.ts';
 import type { TaskContext } from '../task-context.ts';
-import { escape } from './send_email.ts';
+import { escapeHtml } from './send_email.ts';
 
 const Payload = z.object({ tenant_id: z.int(), from_id: z.int(), to_id: z.int(), only: z.array(z.int()).nullish() });
 
-/** A delivery that waits, as `core.deliveries_pending` has it. */
+/** A pending delivery, as returned by `core.deliveries_pending`. */
 interface Delivery {
   id: number;
   notification_id: number | null;
@@ -30,24 +30,24 @@ interface Pending {
   deliveries: Delivery[];
 }
 
-/** So many go out at a time, of one job; a mail server that is asked for more at once takes us for a spammer. */
-const atOnce = { push: 20, email: 5 };
-/** Then it has failed: after some two hours, and longer where the other side asks for it. */
+/** Concurrent deliveries per job. Mail servers treat more connections as spam. */
+const maxConcurrent = { push: 20, email: 5 };
+/** A delivery fails after this many attempts: after about two hours, or later if the service asks for longer waits. */
 const maxAttempts = 8;
-/** After so many in a row without an answer the others of this job are put off as well. */
+/** After this many attempts in a row without an answer, the job postpones its other deliveries to the same service. */
 const maxUnanswered = 5;
-const longestWait = 6 * 3600;
+const maxWaitSeconds = 6 * 3600;
 
-/** Seconds to the next attempt: what the other side asks for, else 10, 30, 90, … */
-function waitFor(attempt: number, after: number | undefined): number {
-  if (after !== undefined) return Math.min(Math.max(after, 1), longestWait);
+/** Seconds until the next attempt: what the service asks for, otherwise 10, 30, 90, … */
+function retryDelaySeconds(attempt: number, retryAfterSeconds: number | undefined): number {
+  if (retryAfterSeconds !== undefined) return Math.min(Math.max(retryAfterSeconds, 1), maxWaitSeconds);
   return Math.min(3600, 10 * 3 ** (attempt - 1));
 }
 
-/** What a notification is called wherever it goes, at each attempt. */
-const stableId = (tenantId: number, { id }: Delivery) => `${tenantId.toString(36)}-${id.toString(36)}`;
+/** The id of a message at mail servers and push services, the same for each attempt. */
+const messageIdOf = (tenantId: number, { id }: Delivery) => `${tenantId.toString(36)}-${id.toString(36)}`;
 
-/** The message in text and HTML. */
+/** The email as text and HTML. */
 function compose(
   delivery: Delivery,
   { school, sender_name }: Pick<Pending, 'school' | 'sender_name'>,
@@ -57,8 +57,8 @@ function compose(
   const { name, title, message, action_url } = delivery;
   const link = action_url?.startsWith('/') ? appUrl && `${appUrl.replace(/\/$/, '')}${action_url}` : action_url;
   const greeting = name === '' ? 'Hello,' : `Hello ${name},`;
-  const paragraphs = message.split(/\n\s*\n/).filter((each) => each.trim() !== '');
-  const html = (text: string) => `<p>${text.split(/\r?\n/).map(escape).join('<br>')}</p>`;
+  const paragraphs = message.split(/\n\s*\n/).filter((paragraph) => paragraph.trim() !== '');
+  const html = (text: string) => `<p>${text.split(/\r?\n/).map(escapeHtml).join('<br>')}</p>`;
   return {
     fromName: sender_name ? `${school} via ${sender_name}` : school,
     to: { name, address: delivery.address ?? '' },
@@ -68,34 +68,103 @@ function compose(
     html: [
       html(greeting),
       ...paragraphs.map(html),
-      ...(link ? [`<p><a href="${escape(link)}">${escape(link)}</a></p>`] : []),
+      ...(link ? [`<p><a href="${escapeHtml(link)}">${escapeHtml(link)}</a></p>`] : []),
       html(school),
     ].join('\n'),
   };
 }
 
-/** Runs `work` on all, so many at a time. */
-async function each<T>(items: T[], most: number, work: (item: T) => Promise<void>): Promise<void> {
-  const waiting = items[Symbol.iterator]();
+/** Runs `work` on all items, at most `concurrency` at a time. */
+async function forEachConcurrently<T>(
+  items: T[],
+  concurrency: number,
+  work: (item: T) => Promise<void>,
+): Promise<void> {
+  const queue = items[Symbol.iterator]();
   const results = await Promise.allSettled(
-    Array.from({ length: Math.min(most, items.length) }, async () => {
-      for (const item of waiting) await work(item);
+    Array.from({ length: Math.min(concurrency, items.length) }, async () => {
+      for (const item of queue) await work(item);
     }),
   );
-  // All that was begun has come to its end before the job fails.
+  // The job fails only after all work in progress has ended.
   for (const result of results) if (result.status === 'rejected') throw result.reason;
 }
 
-/** Said once for as long as the process lives; each delivery has its reason. */
+/** The warning is logged once per process; each dropped delivery stores its reason. */
 let hasWarned = false;
 
+function messageOf(tenantId: number, delivery: Delivery): PushMessage {
+  return {
+    id: messageIdOf(tenantId, delivery),
+    platform: delivery.platform ?? 'web',
+    token: delivery.token ?? '',
+    title: delivery.title,
+    message: delivery.message,
+    data: {
+      notification_id: delivery.notification_id === null ? null : String(delivery.notification_id),
+      action_url: delivery.action_url,
+    },
+  };
+}
+
+/** Sends one delivery. Every failure becomes an outcome, so that one message cannot stop the others. */
+async function attempt(
+  delivery: Delivery,
+  sender: Pick<Pending, 'school' | 'sender_name'>,
+  tenantId: number,
+  { push, sendEmail, links, logger }: TaskContext,
+): Promise<Outcome> {
+  try {
+    if (delivery.channel === 'push') return await push.send(messageOf(tenantId, delivery));
+    await sendEmail(compose(delivery, sender, links.appUrl, messageIdOf(tenantId, delivery)));
+    return { status: 'sent' };
+  } catch (error) {
+    if (error instanceof EmailRefused) {
+      return error.isPermanent
+        ? { status: 'failed', reason: error.reason }
+        : { status: 'retry', reason: error.reason, isServiceDown: error.isServiceDown };
+    }
+    // A bug in this service. The text of the error is not logged, because it may contain a token.
+    logger.error({
+      task: 'deliver',
+      tenant: tenantId,
+      delivery: delivery.id,
+      error: error instanceof Error ? error.name : 'unknown',
+    });
+    return { status: 'retry', reason: 'internal' };
+  }
+}
+
 /**
- * Carries out the deliveries of a range that are pending. Each result is written down at once: whoever goes on after a crash repeats only what
- * was under way. What can't be sent now is left to jobs that take the place of this one.
+ * Stores the result of an attempt. Retries for about six seconds while the database restarts: a message whose result is
+ * not stored would be sent again.
+ */
+async function saveResult(
+  pool: TaskContext['pool'],
+  tenantId: number,
+  { id }: Delivery,
+  status: 'sent' | 'failed' | 'pending',
+  reason: string | null,
+  isGone = false,
+): Promise<void> {
+  for (let tries = 1; ; tries++) {
+    try {
+      await pool.query('select core.delivery_save_result($1, $2, $3, $4, $5)', [tenantId, id, status, reason, isGone]);
+      return;
+    } catch (error) {
+      if (tries === 6) throw error;
+      await sleep(100 * 2 ** tries);
+    }
+  }
+}
+
+/**
+ * Sends the pending deliveries of a range of ids. Each result is stored at once: after a crash only the deliveries in
+ * progress are repeated. Deliveries that cannot be sent now are left to new jobs, which replace this one.
  */
 export async function deliver(payload: unknown, context: TaskContext, job: { id: string }): Promise<void> {
   const { tenant_id, from_id, to_id, only } = Payload.parse(payload);
-  const { pool, push, logger, sendEmail, links, stopping } = context;
+  const { pool, push, logger, stopping } = context;
   const { rows } = await pool.query<{ pending: Pending | null }>(
     'select core.deliveries_pending($1, $2, $3, $4, $5) as pending',
     [...[tenant_id, from_id, to_id, only ?? null, push.platforms]],
@@ -111,115 +180,73 @@ export async function deliver(payload: unknown, context: TaskContext, job: { id:
     });
   }
 
-  const counts = { sent: 0, failed: 0, later: 0 };
-  /** Seconds from now to the next attempt of what is left. */
-  const later = new Map<Delivery, number>();
-  /** How often in a row a carrier gave no answer. */
+  const counts = { sent: 0, failed: 0, postponed: 0 };
+  /** Seconds from now to the next attempt of each postponed delivery. */
+  const postponed = new Map<Delivery, number>();
+  /** Consecutive attempts without an answer, by service. */
   const unanswered = new Map<string, number>();
 
-  async function note(
-    delivery: Delivery,
-    status: 'sent' | 'failed' | 'pending',
-    reason: string | null,
-    isGone = false,
-  ): Promise<void> {
-    // What was sent and is not written down goes out again: a database that restarts is waited for.
-    for (let attempt = 1; ; attempt++) {
-      try {
-        await pool.query('select core.delivery_done($1, $2, $3, $4, $5)', [
-          tenant_id,
-          delivery.id,
-          status,
-          reason,
-          isGone,
-        ]);
-        return;
-      } catch (error) {
-        if (attempt === 6) throw error;
-        await pause(100 * 2 ** attempt);
-      }
-    }
-  }
-
-  async function attempt(delivery: Delivery, sender: Pick<Pending, 'school' | 'sender_name'>): Promise<Outcome> {
-    try {
-      if (delivery.channel === 'push') return await push.send(messageOf(delivery));
-      await sendEmail(compose(delivery, sender, links.appUrl, stableId(tenant_id, delivery)));
-      return { status: 'sent' };
-    } catch (error) {
-      if (error instanceof EmailRefused) {
-        return error.isFinal
-          ? { status: 'failed', reason: error.reason }
-          : { status: 'retry', reason: error.reason, isDown: error.isDown };
-      }
-      // A fault of ours with one message does not keep the others. Its words may hold a token.
-      logger.error({
-        task: 'deliver',
-        tenant: tenant_id,
-        delivery: delivery.id,
-        error: error instanceof Error ? error.name : 'unknown',
-      });
-      return { status: 'retry', reason: 'internal' };
-    }
-  }
-
-  const messageOf = (delivery: Delivery): PushMessage => ({
-    id: stableId(tenant_id, delivery),
-    platform: delivery.platform ?? 'web',
-    token: delivery.token ?? '',
-    title: delivery.title,
-    message: delivery.message,
-    data: {
-      notification_id: delivery.notification_id === null ? null : String(delivery.notification_id),
-      action_url: delivery.action_url,
-    },
-  });
-
-  async function work(delivery: Delivery, of: Pending): Promise<void> {
-    // Quiet hours that began, or were set, since this was queued, or that a retry has come into.
-    if (stopping.aborted || of.is_quiet) {
-      later.set(delivery, 0);
+  const handle = async (delivery: Delivery): Promise<void> => {
+    // Quiet hours may have begun, or been set, after the job was queued.
+    if (stopping.aborted || pending.is_quiet) {
+      postponed.set(delivery, 0);
       return;
     }
-    const carrier = delivery.channel === 'email' ? 'email' : push.carrier(messageOf(delivery));
-    const isDown = (unanswered.get(carrier) ?? 0) >= maxUnanswered;
-    const outcome: Outcome = isDown ? { status: 'retry', reason: 'carrier_down' } : await attempt(delivery, of);
-    if (!isDown)
-      unanswered.set(carrier, outcome.status === 'retry' && outcome.isDown ? (unanswered.get(carrier) ?? 0) + 1 : 0);
+    const service = delivery.channel === 'email' ? 'email' : push.serviceName(messageOf(tenant_id, delivery));
+    const failures = unanswered.get(service) ?? 0;
+    let outcome: Outcome;
+    if (failures >= maxUnanswered) {
+      outcome = { status: 'retry', reason: 'carrier_down' };
+    } else {
+      outcome = await attempt(delivery, pending, tenant_id, context);
+      const isDown = outcome.status === 'retry' && outcome.isServiceDown;
+      unanswered.set(service, isDown ? (unanswered.get(service) ?? 0) + 1 : 0);
+    }
     if (outcome.status === 'sent') {
-      await note(delivery, 'sent', null);
+      await saveResult(pool, tenant_id, delivery, 'sent', null);
       counts.sent++;
     } else if (outcome.status === 'failed' || delivery.attempts + 1 >= maxAttempts) {
-      await note(delivery, 'failed', outcome.reason, outcome.status === 'failed' && outcome.isGone);
+      const isGone = outcome.status === 'failed' && outcome.isGone;
+      await saveResult(pool, tenant_id, delivery, 'failed', outcome.reason, isGone);
       counts.failed++;
     } else {
-      await note(delivery, 'pending', outcome.reason);
-      later.set(delivery, waitFor(delivery.attempts + 1, outcome.after));
-      counts.later++;
+      await saveResult(pool, tenant_id, delivery, 'pending', outcome.reason);
+      postponed.set(delivery, retryDelaySeconds(delivery.attempts + 1, outcome.retryAfterSeconds));
+      counts.postponed++;
     }
-  }
+  };
 
-  const by = (channel: Delivery['channel']) => pending.deliveries.filter((delivery) => delivery.channel === channel);
+  const deliveriesOf = (channel: Delivery['channel']) =>
+    pending.deliveries.filter((delivery) => delivery.channel === channel);
   await Promise.all(
     (['push', 'email'] as const).map((channel) =>
-      each(by(channel), atOnce[channel], (delivery) => work(delivery, pending)),
+      forEachConcurrently(deliveriesOf(channel), maxConcurrent[channel], handle),
     ),
   );
-  if (later.size > 0)
-    await pool.query('select core.deliver_again($1, $2, $3)', [job.id, tenant_id, JSON.stringify(remainder(later))]);
+  if (postponed.size > 0)
+    await pool.query('select core.replace_deliver_job($1, $2, $3)', [
+      job.id,
+      tenant_id,
+      JSON.stringify(jobsFor(postponed)),
+    ]);
   logger.info({ task: 'deliver', tenant: tenant_id, ...counts });
 }
 
-/** Jobs for what is left: one for what is due at about the same time, and a bit later, so that not all jobs come back at once. */
-function remainder(later: Map<Delivery, number>): { from_id: number; to_id: number; only: number[]; run_at: string }[] {
+/**
+ * The jobs for postponed deliveries: one for those with about the same delay. A random part of the delay keeps the jobs
+ * from running all at once.
+ */
+function jobsFor(
+  postponed: Map<Delivery, number>,
+): { from_id: number; to_id: number; only: number[]; run_at: string }[] {
   const now = Date.now();
-  const jobs = new Map<number, { ids: number[]; seconds: number }>();
-  for (const [{ id }, seconds] of later) {
-    const kind = Math.round(Math.log2(seconds + 1));
-    const found = jobs.get(kind) ?? { ids: [], seconds: 0 };
-    jobs.set(kind, { ids: [...found.ids, id], seconds: Math.max(found.seconds, seconds) });
+  const batches = new Map<number, { ids: number[]; seconds: number }>();
+  for (const [{ id }, seconds] of postponed) {
+    const magnitude = Math.round(Math.log2(seconds + 1));
+    const batch = batches.get(magnitude) ?? { ids: [], seconds: 0 };
+    batches.set(magnitude, { ids: [...batch.ids, id], seconds: Math.max(batch.seconds, seconds) });
   }
-  return [...jobs.values()].map(({ ids, seconds }) => ({
+  return [...batches.values()].map(({ ids, seconds }) => ({
     from_id: Math.min(...ids),
     to_id: Math.max(...ids),
     only: ids,

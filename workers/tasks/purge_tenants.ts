@@ -4,7 +4,7 @@ import type pg from 'pg';
 import { archiveName, exportTenant } from '../../src/database/archive.ts';
 import type { TaskContext } from '../task-context.ts';
 
-interface Due {
+interface DueSchool {
   id: string;
   subdomain: string;
   is_exported: boolean;
@@ -13,12 +13,13 @@ interface Due {
 const dueSql = 'select id, subdomain, is_exported from core.purge_due($1)';
 
 /**
- * Purges one school: the file first, then the mark from which there is no restoring, then the tables. Each step may be the
- * last of a killed process; the next run goes on from there. Does nothing when the school was restored meanwhile.
+ * Purges one school: writes the export file, marks the school as purged (from then on it cannot be restored), drops its
+ * tables. If the process is killed, the next run continues with the next step.
+ * @returns false, without a change, if the school was restored meanwhile
  */
 async function purge(
   client: pg.ClientBase,
-  tenant: Due,
+  tenant: DueSchool,
   { exports, days }: TaskContext['retention'],
 ): Promise<boolean> {
   if (!tenant.is_exported) {
@@ -40,28 +41,28 @@ async function purge(
       return false;
     }
   }
-  for (let more = true; more;) {
-    const { rows } = await client.query<{ more: boolean }>('select core.purge_drop($1) as more', [tenant.id]);
-    more = rows[0]?.more ?? false;
+  for (let hasMore = true; hasMore;) {
+    const { rows } = await client.query<{ has_more: boolean }>('select core.purge_drop($1) as has_more', [tenant.id]);
+    hasMore = rows[0]?.has_more ?? false;
   }
   return true;
 }
 
-/** Exports and drops the schools that were deleted long enough ago. One that another worker is at is left to it. */
+/** Exports and drops the schools whose retention period is over. Skips a school while another worker has its lock. */
 export async function purge_tenants(_payload: unknown, { pool, logger, retention }: TaskContext): Promise<void> {
-  const { rows: due } = await pool.query<Due>(dueSql, [retention.days]);
+  const { rows: due } = await pool.query<DueSchool>(dueSql, [retention.days]);
   const failures: unknown[] = [];
   for (const { id } of due) {
     const client = await pool.connect();
     let failure: unknown;
     try {
-      const { rows: lock } = await client.query<{ taken: boolean }>(
-        'select pg_try_advisory_lock(core.tenant_lock_key($1)) as taken',
+      const { rows: lock } = await client.query<{ acquired: boolean }>(
+        'select pg_try_advisory_lock(core.tenant_lock_key($1)) as acquired',
         [id],
       );
-      if (!lock[0]?.taken) continue;
-      // Another worker may have finished it before this one got the lock.
-      const { rows } = await client.query<Due>(`${dueSql} where id = $2`, [retention.days, id]);
+      if (!lock[0]?.acquired) continue;
+      // Another worker may have purged it before this one acquired the lock.
+      const { rows } = await client.query<DueSchool>(`${dueSql} where id = $2`, [retention.days, id]);
       if (rows[0] && (await purge(client, rows[0], retention))) logger.info({ task: 'purge_tenants', tenant: id });
       await client.query('select pg_advisory_unlock(core.tenant_lock_key($1))', [id]);
     } catch (error) {
@@ -70,7 +71,7 @@ export async function purge_tenants(_payload: unknown, { pool, logger, retention
         new Error(`school ${id}: ${error instanceof Error ? error.message : String(error)}`, { cause: error }),
       );
     } finally {
-      // A connection that failed is closed, and its lock with it.
+      // After an error the connection is closed, which releases the lock.
       client.release(failure !== undefined);
     }
   }

@@ -8,7 +8,7 @@ const Payload = z.object({
   kind: z.enum(['password_reset', 'invitation', 'email_verification']),
 });
 
-/** What `core.email_prepare` answers. */
+/** The result of `core.email_prepare`. */
 interface Prepared {
   email: string;
   first_name: string;
@@ -19,38 +19,38 @@ interface Prepared {
   valid_hours: number;
 }
 
-/** Text as HTML shows it. */
-export const escape = (text: string) => text.replace(/[&<>"']/g, (c) => `&#${String(c.charCodeAt(0))};`);
+/** Escapes text for HTML. */
+export const escapeHtml = (text: string) => text.replace(/[&<>"']/g, (c) => `&#${String(c.charCodeAt(0))};`);
 
 const period = (hours: number) =>
   hours === 1 ? '1 hour' : hours <= 48 ? `${String(hours)} hours` : `${String(hours / 24)} days`;
 
-/** The words of each message. */
-const wording = {
+/** The text of each kind of message. */
+const texts = {
   password_reset: {
     subject: 'Reset your password',
-    lead: 'Somebody, you we hope, asked to reset your password. Choose a new one here:',
-    tail: 'If it was not you, ignore this message: nothing has changed.',
+    lead: 'We received a request to reset your password. Choose a new one here:',
+    tail: 'If you did not ask for this, ignore this message. Your password has not changed.',
   },
   invitation: {
-    subject: 'Your log-in',
-    lead: 'A log-in was made for you. Choose your password here:',
+    subject: 'Your account',
+    lead: 'An account was created for you. Choose your password here:',
     tail: 'If you did not expect this, ignore this message.',
   },
   email_verification: {
-    subject: 'Verify your e-mail address',
-    lead: 'Please confirm that this is your e-mail address:',
+    subject: 'Verify your email address',
+    lead: 'Please confirm that this is your email address:',
     tail: 'If you did not expect this, ignore this message.',
   },
 };
 
-/** One message in text and HTML. */
+/** The message as text and HTML. */
 function compose(
   prepared: Prepared,
-  kind: keyof typeof wording,
+  kind: keyof typeof texts,
   { publicUrl, passwordPageUrl }: TaskContext['links'],
 ): Email {
-  const { subject, lead, tail } = wording[kind];
+  const { subject, lead, tail } = texts[kind];
   const link =
     kind === 'email_verification'
       ? `${publicUrl}/api/auth/email/verify?token=${prepared.token}`
@@ -61,13 +61,19 @@ function compose(
     to: { name, address: prepared.email },
     subject: `${prepared.school}: ${subject}`,
     text: `Hello ${name},\n\n${lead}\n\n${link}\n\n${validity}\n${tail}\n\n${prepared.school}\n`,
-    html: `<p>Hello ${escape(name)},</p><p>${lead}</p><p><a href="${link}">${subject}</a></p><p>${validity}<br>${tail}</p><p>${escape(prepared.school)}</p>`,
+    html: [
+      `<p>Hello ${escapeHtml(name)},</p>`,
+      `<p>${lead}</p>`,
+      `<p><a href="${link}">${subject}</a></p>`,
+      `<p>${validity}<br>${tail}</p>`,
+      `<p>${escapeHtml(prepared.school)}</p>`,
+    ].join(''),
   };
 }
 
 /**
- * Sends a link to a user. The payload names them only; the token is made here, so that no secret waits in the queue,
- * and a retry makes a fresh one.
+ * Sends a user a link with a one-time token. The payload has only the user's id. The token is created here, so that the
+ * queue holds no secret; a retry creates a new one.
  */
 export async function send_email(payload: unknown, context: TaskContext): Promise<void> {
   const { tenant_id, user_id, kind } = Payload.parse(payload);

@@ -1,51 +1,56 @@
 import { useEffect, useId, useRef, useState } from 'preact/hooks';
-import { Entries } from '../changes.tsx';
-import { say } from '../dialogs.tsx';
+import { AuditEntries } from '../audit-entries.tsx';
+import { showToast } from '../dialogs.tsx';
 import { actionName } from '../format.tsx';
-import { Field, Select, Text } from '../forms.tsx';
-import { asFailure, ask, download, isGivenUp } from '../http.ts';
+import { Field, SelectField, TextField } from '../forms.tsx';
+import { request, download } from '../api.ts';
+import { toFailure, isAbort } from '../http.ts';
 import { Icon } from '../icons.tsx';
-import { useLoad, useSettled } from '../load.ts';
-import { Card, Empty, Head, Pager, PastEnd, Show } from '../parts.tsx';
-import { place, setSearch } from '../router.ts';
+import { useLoad, useDebounced } from '../load.ts';
+import { Card, EmptyState, PageHeader, Pagination, PageOutOfRange, AsyncContent } from '../components.tsx';
+import { route, setSearch } from '../router.ts';
 import type { AuditLog, Tenant } from '../types.ts';
 
-/** Finds a school by what one types. */
+/** A combobox that searches schools. */
 function SchoolPicker({ id, onPick }: { id: string; onPick: (id: string) => void }) {
   const list = useId();
   const [typed, setTyped] = useState<string>();
-  const [active, setActive] = useState(0);
+  const [activeIndex, setActiveIndex] = useState(0);
   const input = useRef<HTMLInputElement>(null);
-  const chosen = useLoad(id === '' ? 'no school' : `name of school ${id}`, async (signal) =>
+  const selectedName = useLoad(id === '' ? 'no school' : `name of school ${id}`, async (signal) =>
     id === ''
       ? ''
-      : (await ask<Tenant>('GET', `/api/platform/tenants/${encodeURIComponent(id)}`, { signal })).data.name,
+      : (await request<Tenant>('GET', `/api/platform/tenants/${encodeURIComponent(id)}`, { signal })).data.name,
   );
-  const search = useSettled(typed ?? '', 200).trim();
-  const found = useLoad(`schools that fit ${search}`, async (signal) =>
+  const search = useDebounced(typed ?? '', 200).trim();
+  const matches = useLoad(`schools matching ${search}`, async (signal) =>
     search === ''
       ? []
-      : (await ask<Tenant[]>('GET', '/api/platform/tenants', { query: { search, pageSize: 8, sort: 'name' }, signal }))
-          .data,
+      : (
+          await request<Tenant[]>('GET', '/api/platform/tenants', {
+            query: { search, pageSize: 8, sort: 'name' },
+            signal,
+          })
+        ).data,
   );
-  const options = typed === undefined || typed.trim() === '' ? [] : (found.data ?? []);
+  const options = typed === undefined || typed.trim() === '' ? [] : (matches.data ?? []);
   const isOpen = options.length > 0;
-  useEffect(() => setActive(0), [found.data]);
-  const picked = useRef<Record<string, string>>({});
-  const pick = (to: string, name = '') => {
-    picked.current[to] = name;
+  useEffect(() => setActiveIndex(0), [matches.data]);
+  const pickedNames = useRef<Record<string, string>>({});
+  const pick = (pickedId: string, name = '') => {
+    pickedNames.current[pickedId] = name;
     setTyped(undefined);
-    onPick(to);
+    onPick(pickedId);
   };
   const onKeyDown = (event: KeyboardEvent) => {
     if (event.key === 'Escape') setTyped(undefined);
     else if (event.key === 'Enter' && isOpen) {
       event.preventDefault();
-      const option = options[active];
+      const option = options[activeIndex];
       if (option) pick(String(option.id), option.name);
     } else if (isOpen && (event.key === 'ArrowDown' || event.key === 'ArrowUp')) {
       event.preventDefault();
-      setActive((now) => (now + (event.key === 'ArrowDown' ? 1 : options.length - 1)) % options.length);
+      setActiveIndex((now) => (now + (event.key === 'ArrowDown' ? 1 : options.length - 1)) % options.length);
     }
   };
   return (
@@ -57,15 +62,15 @@ function SchoolPicker({ id, onPick }: { id: string; onPick: (id: string) => void
             ref={input}
             type="search"
             role="combobox"
-            // The list is ours, below.
+            // The options are in the listbox below, not in a datalist.
             list={undefined}
             autocomplete="off"
             placeholder="Any school"
             aria-expanded={isOpen}
             aria-controls={list}
             aria-autocomplete="list"
-            aria-activedescendant={isOpen ? `${list}-${active}` : undefined}
-            value={typed ?? chosen.data ?? picked.current[id] ?? ''}
+            aria-activedescendant={isOpen ? `${list}-${activeIndex}` : undefined}
+            value={typed ?? selectedName.data ?? pickedNames.current[id] ?? ''}
             onInput={(event) => {
               setTyped(event.currentTarget.value);
               if (event.currentTarget.value === '' && id !== '') pick('');
@@ -73,14 +78,14 @@ function SchoolPicker({ id, onPick }: { id: string; onPick: (id: string) => void
             onKeyDown={onKeyDown}
             onBlur={() => setTyped(undefined)}
           />
-          <ul id={list} role="listbox" aria-label="Schools that fit" hidden={!isOpen}>
+          <ul id={list} role="listbox" aria-label="Matching schools" hidden={!isOpen}>
             {options.map((school, n) => (
               <li
                 key={school.id}
                 id={`${list}-${n}`}
                 role="option"
-                aria-selected={n === active}
-                // Before the field loses the focus, and with it the list.
+                aria-selected={n === activeIndex}
+                // On mousedown, because the blur that follows closes the list.
                 onMouseDown={(event) => {
                   event.preventDefault();
                   pick(String(school.id), school.name);
@@ -97,45 +102,45 @@ function SchoolPicker({ id, onPick }: { id: string; onPick: (id: string) => void
 }
 
 export function Audit() {
-  const given = Object.fromEntries(place.value.search);
-  const { tenant_id = '', action = '', from_date = '', to_date = '', page = '1' } = given;
-  const change = (next: Record<string, string | undefined>) => setSearch({ ...given, page: undefined, ...next });
+  const params = Object.fromEntries(route.value.search);
+  const { tenant_id = '', action = '', from_date = '', to_date = '', page = '1' } = params;
+  const change = (next: Record<string, string | undefined>) => setSearch({ ...params, page: undefined, ...next });
   const filters = { tenant_id, action, from_date, to_date };
   const query = { ...filters, page, pageSize: 25 };
   const entries = useLoad(
     `audit ${JSON.stringify(query)}`,
-    (signal) => ask<AuditLog[]>('GET', '/api/platform/audit-logs', { query, signal }),
-    { keep: true },
+    (signal) => request<AuditLog[]>('GET', '/api/platform/audit-logs', { query, signal }),
+    { keepPrevious: true },
   );
   const actions = useLoad(
     'audit actions',
-    async (signal) => (await ask<string[]>('GET', '/api/platform/audit-logs/actions', { signal })).data,
+    async (signal) => (await request<string[]>('GET', '/api/platform/audit-logs/actions', { signal })).data,
   );
   const [isExporting, setExporting] = useState(false);
-  const save = async () => {
+  const exportCsv = async () => {
     setExporting(true);
     try {
       await download('/api/platform/audit-logs/export', { ...filters, format: 'csv' });
-      say('The audit log was exported.');
+      showToast('Audit log exported.');
     } catch (thrown) {
-      if (!isGivenUp(thrown)) say(asFailure(thrown).message, true);
+      if (!isAbort(thrown)) showToast(toFailure(thrown).message, true);
     }
     setExporting(false);
   };
   const isFiltered = Object.values(filters).some((value) => value !== '');
-  const known = actions.data ?? [];
+  const knownActions = actions.data ?? [];
   const options = [
     ['', 'Any action'],
-    ...[...new Set([...known, ...(action ? [action] : [])])].map((one) => [one, actionName(one)]),
+    ...[...new Set([...knownActions, ...(action ? [action] : [])])].map((name) => [name, actionName(name)]),
   ] as [string, string][];
 
   return (
     <>
-      <Head
+      <PageHeader
         title="Audit log"
-        lead="What operators did, and every request under a log-in to a school. Nobody can change it."
+        lead="All actions by operators, and every request made while logged in to a school. Entries cannot be changed."
         actions={
-          <button type="button" class="button" disabled={isExporting} onClick={() => void save()}>
+          <button type="button" class="button" disabled={isExporting} onClick={() => void exportCsv()}>
             <Icon name="export" /> {isExporting ? 'Exporting…' : 'Export CSV'}
           </button>
         }
@@ -143,7 +148,7 @@ export function Audit() {
       <Card isFlush>
         <div class="filters" role="search">
           <SchoolPicker id={tenant_id} onPick={(to) => change({ tenant_id: to })} />
-          <Select
+          <SelectField
             label="Action"
             name="action"
             isFilter
@@ -151,7 +156,7 @@ export function Audit() {
             options={options}
             onChange={(to) => change({ action: to })}
           />
-          <Text
+          <TextField
             label="From"
             name="from_date"
             isFilter
@@ -159,7 +164,7 @@ export function Audit() {
             onChange={(to) => change({ from_date: to })}
             input={{ type: 'date' }}
           />
-          <Text
+          <TextField
             label="To"
             name="to_date"
             isFilter
@@ -173,25 +178,25 @@ export function Audit() {
             </button>
           )}
         </div>
-        {(from_date || to_date) && <p class="filter-note">Days are in UTC, both included.</p>}
-        <Show what={entries} lines={8}>
+        {(from_date || to_date) && <p class="filter-note">Dates are in UTC and inclusive.</p>}
+        <AsyncContent state={entries} lines={8}>
           {({ data, pagination }) => (
             <div aria-busy={entries.isLoading} class={entries.isLoading ? 'stale' : undefined}>
               {data.length > 0 ? (
-                <Entries entries={data} />
+                <AuditEntries entries={data} />
               ) : pagination.totalItems > 0 ? (
-                <PastEnd onFirst={() => change({})} />
+                <PageOutOfRange onFirst={() => change({})} />
               ) : (
-                <Empty title={isFiltered ? 'No entry fits.' : 'Nothing happened yet.'} />
+                <EmptyState title={isFiltered ? 'No matching entries' : 'No entries yet'} />
               )}
-              <Pager
+              <Pagination
                 pagination={pagination}
                 names={['entry', 'entries']}
                 onPage={(to) => change({ page: String(to) })}
               />
             </div>
           )}
-        </Show>
+        </AsyncContent>
       </Card>
     </>
   );

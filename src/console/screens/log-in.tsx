@@ -1,19 +1,19 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { Dialog } from '../dialogs.tsx';
-import { Text } from '../forms.tsx';
-import { asFailure, type Failure } from '../http.ts';
-import { Problem, useTitle } from '../parts.tsx';
+import { TextField } from '../forms.tsx';
+import { toFailure, type Failure } from '../http.ts';
+import { ErrorMessage, usePageTitle } from '../components.tsx';
 import { logIn, operator } from '../session.ts';
 
-/** E-mail and password; the same for a log-in and for one in between. */
-function LogInForm({ known }: { known?: string }) {
-  const [email, setEmail] = useState(known ?? '');
+/** Email and password. With `fixedEmail` the operator can only log in to that account. */
+function LogInForm({ fixedEmail }: { fixedEmail?: string }) {
+  const [email, setEmail] = useState(fixedEmail ?? '');
   const [password, setPassword] = useState('');
   const [isBusy, setBusy] = useState(false);
   const [failure, setFailure] = useState<Failure>();
   const form = useRef<HTMLFormElement>(null);
   useEffect(() => {
-    form.current?.querySelector<HTMLInputElement>(known ? '[type=password]' : 'input')?.focus();
+    form.current?.querySelector<HTMLInputElement>(fixedEmail ? '[type=password]' : 'input')?.focus();
   }, []);
   const submit = async (event: Event) => {
     event.preventDefault();
@@ -22,16 +22,16 @@ function LogInForm({ known }: { known?: string }) {
     try {
       await logIn(email.trim(), password);
     } catch (thrown) {
-      setFailure(asFailure(thrown));
+      setFailure(toFailure(thrown));
       form.current?.querySelector<HTMLInputElement>('[type=password]')?.select();
     }
     setBusy(false);
   };
   return (
     <form ref={form} class="log-in-form" onSubmit={(event) => void submit(event)}>
-      {failure && <Problem failure={failure} />}
-      <Text
-        label="E-mail"
+      {failure && <ErrorMessage failure={failure} />}
+      <TextField
+        label="Email"
         name="email"
         isRequired
         value={email}
@@ -41,10 +41,10 @@ function LogInForm({ known }: { known?: string }) {
           autocomplete: 'username',
           autocapitalize: 'none',
           spellcheck: false,
-          readOnly: known !== undefined,
+          readOnly: fixedEmail !== undefined,
         }}
       />
-      <Text
+      <TextField
         label="Password"
         name="password"
         isRequired
@@ -60,29 +60,29 @@ function LogInForm({ known }: { known?: string }) {
 }
 
 export function LogIn() {
-  useTitle('Log in');
+  usePageTitle('Log in');
   return (
     <main class="alone">
       <div class="log-in">
-        <h1>Operators’ console</h1>
-        <p class="lead">For those who run the platform. Users of a school log in at their school’s own address.</p>
+        <h1>Operator console</h1>
+        <p class="lead">For platform staff. School users log in at their school’s own address.</p>
         <LogInForm />
       </div>
     </main>
   );
 }
 
-/** Over what the operator was working at, when their session has ended. */
-export function LogInAgain({ onLeave }: { onLeave: () => void }) {
+/** A dialog over the current page, shown when the session has ended. */
+export function LogInAgain({ onLogOut }: { onLogOut: () => void }) {
   return (
-    // Without a session nothing here works.
-    <Dialog title="Your session has ended" isFixed onClose={() => undefined}>
+    // Nothing on the page works without a session, so the dialog cannot be closed.
+    <Dialog title="Your session has expired" isPersistent onClose={() => undefined}>
       <div class="dialog-body">
-        <p>Log in again to go on. What you typed is still there.</p>
-        <LogInForm known={operator.value?.email ?? ''} />
+        <p>Log in again to continue. Your unsaved changes are still here.</p>
+        <LogInForm fixedEmail={operator.value?.email ?? ''} />
         <p class="small">
-          <button type="button" class="link" onClick={onLeave}>
-            Log in as somebody else
+          <button type="button" class="link" onClick={onLogOut}>
+            Log in as a different user
           </button>
         </p>
       </div>
@@ -90,19 +90,19 @@ export function LogInAgain({ onLeave }: { onLeave: () => void }) {
   );
 }
 
-/** An operator who may read figures and nothing here. */
-export function Analyst({ onLeave }: { onLeave: () => void }) {
-  useTitle('Not for analysts');
+/** Shown to analysts, who have no access to the console. */
+export function AnalystNotice({ onLogOut }: { onLogOut: () => void }) {
+  usePageTitle('No access');
   return (
     <main class="alone">
       <div class="log-in">
-        <h1>This console is for administrators</h1>
+        <h1>You do not have access to the console</h1>
         <p>
-          You are logged in as {operator.value?.email}, an analyst. Analysts read figures by GraphQL:{' '}
+          You are logged in as {operator.value?.email}, an analyst. Analysts use the GraphQL API:{' '}
           <a href="/graphql">/graphql</a>.
         </p>
-        <p>If you need the console, ask an administrator of the platform to make you one.</p>
-        <button type="button" class="button" onClick={onLeave}>
+        <p>If you need the console, ask a platform administrator for the admin role.</p>
+        <button type="button" class="button" onClick={onLogOut}>
           Log out
         </button>
       </div>

@@ -1,39 +1,42 @@
-import { Entries } from '../changes.tsx';
-import { monthName, number } from '../format.tsx';
-import { ask } from '../http.ts';
+import { AuditEntries } from '../audit-entries.tsx';
+import { monthName, formatNumber } from '../format.tsx';
+import { request } from '../api.ts';
 import { useLoad } from '../load.ts';
-import { Card, Empty, Head, Show } from '../parts.tsx';
+import { Card, EmptyState, PageHeader, AsyncContent } from '../components.tsx';
 import { href } from '../router.ts';
-import type { Overview as Figures } from '../types.ts';
+import type { Overview as OverviewData } from '../types.ts';
 
-/** A round number that is not below the highest bar. */
-function ceiling(highest: number): number {
+/** The top of the y axis: the next round number. */
+function axisMaximum(highest: number): number {
   if (highest <= 4) return 4;
-  const size = 10 ** Math.floor(Math.log10(highest));
-  return ([1, 2, 4, 5, 10].find((step) => step * size >= highest) ?? 10) * size;
+  const magnitude = 10 ** Math.floor(Math.log10(highest));
+  return ([1, 2, 4, 5, 10].find((step) => step * magnitude >= highest) ?? 10) * magnitude;
 }
 
-/** Sign-ups by month: bars to look at, and the same as a table. */
-function Chart({ months }: { months: Figures['signups_by_month'] }) {
+/**
+ * Sign-ups per month as a bar chart, with the same numbers as a table for screen readers and for copying.
+ * Plain SVG: the colors come from CSS and follow the theme, and the chart scales with its card.
+ */
+function SignupChart({ months }: { months: OverviewData['signups_by_month'] }) {
   const [width, height, left, bottom] = [500, 200, 30, 24];
-  const top = ceiling(Math.max(...months.map(({ signups }) => signups)));
+  const maximum = axisMaximum(Math.max(...months.map(({ signups }) => signups)));
   const step = (width - left) / months.length;
-  const y = (value: number) => 8 + (height - bottom - 8) * (1 - value / top);
+  const y = (value: number) => 8 + (height - bottom - 8) * (1 - value / maximum);
   return (
     <figure class="chart">
       <svg viewBox={`0 0 ${width} ${height}`} aria-hidden="true" focusable="false">
-        {[0, top / 2, top].map((value) => (
+        {[0, maximum / 2, maximum].map((value) => (
           <g key={value}>
             <line class="grid" x1={left} x2={width} y1={y(value)} y2={y(value)} />
             <text class="tick" x={left - 8} y={y(value) + 4} text-anchor="end">
-              {number(value)}
+              {formatNumber(value)}
             </text>
           </g>
         ))}
         {months.map(({ month, signups }, n) => (
-          <g key={month} class={n === months.length - 1 ? 'bar now' : 'bar'}>
-            <title>{`${monthName(month, true)}: ${number(signups)}`}</title>
-            <rect class="touch" x={left + n * step} y={0} width={step} height={height} />
+          <g key={month} class={n === months.length - 1 ? 'bar current' : 'bar'}>
+            <title>{`${monthName(month, true)}: ${formatNumber(signups)}`}</title>
+            <rect class="hit-area" x={left + n * step} y={0} width={step} height={height} />
             <rect
               x={left + n * step + step * 0.2}
               y={signups > 0 ? y(signups) : y(0) - 2}
@@ -48,7 +51,7 @@ function Chart({ months }: { months: Figures['signups_by_month'] }) {
         ))}
       </svg>
       <details>
-        <summary>As a table</summary>
+        <summary>Show as table</summary>
         <table class="table compact">
           <thead>
             <tr>
@@ -62,7 +65,7 @@ function Chart({ months }: { months: Figures['signups_by_month'] }) {
             {months.map(({ month, signups }) => (
               <tr key={month}>
                 <th scope="row">{monthName(month, true)}</th>
-                <td class="number">{number(signups)}</td>
+                <td class="number">{formatNumber(signups)}</td>
               </tr>
             ))}
           </tbody>
@@ -72,28 +75,29 @@ function Chart({ months }: { months: Figures['signups_by_month'] }) {
   );
 }
 
-function Figure({ label, value, to, part }: { label: string; value: number; to?: string; part?: string }) {
+function Statistic({ label, value, to, note }: { label: string; value: number; to?: string; note?: string }) {
   return (
     <div class="figure">
       <dt>{label}</dt>
       <dd>
-        {to ? <a href={href(to)}>{number(value)}</a> : number(value)}
-        {part && <small>{part}</small>}
+        {to ? <a href={href(to)}>{formatNumber(value)}</a> : formatNumber(value)}
+        {note && <small>{note}</small>}
       </dd>
     </div>
   );
 }
 
-const share = (part: number, all: number) => (all > 0 ? `${Math.round((part / all) * 100)} % of all` : '');
+const percentage = (part: number, total: number) =>
+  total > 0 ? `${Math.round((part / total) * 100)}% of all schools` : '';
 
 export function Overview() {
-  const figures = useLoad(
+  const overview = useLoad(
     'overview',
-    async (signal) => (await ask<Figures>('GET', '/api/platform/overview', { signal })).data,
+    async (signal) => (await request<OverviewData>('GET', '/api/platform/overview', { signal })).data,
   );
   return (
     <>
-      <Head
+      <PageHeader
         title="Overview"
         actions={
           <a class="button primary" href={href('/schools/new')}>
@@ -101,7 +105,7 @@ export function Overview() {
           </a>
         }
       />
-      <Show what={figures} lines={8}>
+      <AsyncContent state={overview} lines={8}>
         {({
           total_tenants,
           active_tenants,
@@ -112,36 +116,40 @@ export function Overview() {
         }) => (
           <>
             <dl class="figures">
-              <Figure label="Schools" value={total_tenants} to="/schools" />
-              <Figure
+              <Statistic label="Schools" value={total_tenants} to="/schools" />
+              <Statistic
                 label="Active"
                 value={active_tenants}
                 to="/schools?status=active"
-                part={share(active_tenants, total_tenants)}
+                note={percentage(active_tenants, total_tenants)}
               />
-              <Figure
+              <Statistic
                 label="Suspended"
                 value={suspended_tenants}
                 to="/schools?status=suspended"
-                part={share(suspended_tenants, total_tenants)}
+                note={percentage(suspended_tenants, total_tenants)}
               />
-              <Figure label="Sign-ups this month" value={signups_this_month} to="/schools?sort=created_at&order=desc" />
+              <Statistic
+                label="Sign-ups this month"
+                value={signups_this_month}
+                to="/schools?sort=created_at&order=desc"
+              />
             </dl>
             <div class="columns">
-              <Card title="Sign-ups in twelve months">
-                <Chart months={signups_by_month} />
+              <Card title="Sign-ups in the last 12 months">
+                <SignupChart months={signups_by_month} />
               </Card>
-              <Card title="Recent activity" actions={<a href={href('/audit')}>All entries</a>}>
+              <Card title="Recent activity" actions={<a href={href('/audit')}>View all</a>}>
                 {recent_audit_logs.length > 0 ? (
-                  <Entries entries={recent_audit_logs.slice(0, 6)} />
+                  <AuditEntries entries={recent_audit_logs.slice(0, 6)} />
                 ) : (
-                  <Empty title="Nothing happened yet." />
+                  <EmptyState title="No activity yet" />
                 )}
               </Card>
             </div>
           </>
         )}
-      </Show>
+      </AsyncContent>
     </>
   );
 }

@@ -1,24 +1,25 @@
-import { say } from '../dialogs.tsx';
-import { Moment } from '../format.tsx';
-import { Conflicts, FormProblem, SaveBar, Text, useForm, useRecordForm } from '../forms.tsx';
-import { ask, Failure } from '../http.ts';
+import { showToast } from '../dialogs.tsx';
+import { Timestamp } from '../format.tsx';
+import { Conflicts, FormError, SaveBar, TextField, useForm, useRecordForm } from '../forms.tsx';
+import { request } from '../api.ts';
+import { Failure } from '../http.ts';
 import { useLoad } from '../load.ts';
-import { Card, Head, Show } from '../parts.tsx';
+import { Card, PageHeader, AsyncContent } from '../components.tsx';
 import { setOperator } from '../session.ts';
-import type { Profile as Record } from '../types.ts';
+import type { Profile as ProfileData } from '../types.ts';
 
 const labels = { first_name: 'First name', last_name: 'Last name', phone: 'Phone' };
 
-function Names({
-  answer,
+function ProfileForm({
+  response,
   onSaved,
 }: {
-  answer: { data: Record; etag: string | undefined };
-  onSaved: (answer: { data: Record; etag: string | undefined }) => void;
+  response: { data: ProfileData; etag: string | undefined };
+  onSaved: (response: { data: ProfileData; etag: string | undefined }) => void;
 }) {
-  const form = useRecordForm<Record, { first_name: string; last_name: string; phone: string }>({
+  const form = useRecordForm<ProfileData, { first_name: string; last_name: string; phone: string }>({
     path: '/api/auth/profile',
-    answer,
+    response,
     toForm: ({ first_name, last_name, phone }) => ({ first_name, last_name, phone: phone ?? '' }),
     toBody: ({ phone, ...changes }) => ({
       ...changes,
@@ -30,12 +31,12 @@ function Names({
   const { value, set, error } = form;
   return (
     <form class="stack" ref={form.ref} onSubmit={form.submit} noValidate>
-      <Card title="You">
+      <Card title="Personal details">
         <div class="form">
-          <FormProblem form={form} fields={Object.keys(labels)} />
+          <FormError form={form} fields={Object.keys(labels)} />
           <Conflicts conflicts={form.conflicts} />
           <div class="pair">
-            <Text
+            <TextField
               label="First name"
               name="first_name"
               isRequired
@@ -44,7 +45,7 @@ function Names({
               onChange={(first_name) => set({ first_name })}
               input={{ autocomplete: 'given-name' }}
             />
-            <Text
+            <TextField
               label="Last name"
               name="last_name"
               isRequired
@@ -54,7 +55,7 @@ function Names({
               input={{ autocomplete: 'family-name' }}
             />
           </div>
-          <Text
+          <TextField
             label="Phone"
             name="phone"
             value={value.phone}
@@ -63,10 +64,12 @@ function Names({
             input={{ autocomplete: 'tel' }}
           />
           <dl class="facts">
-            <dt>E-mail</dt>
-            <dd>{answer.data.email}</dd>
-            <dt>Last log-in</dt>
-            <dd>{answer.data.last_login_at ? <Moment at={answer.data.last_login_at} form="time" /> : 'never'}</dd>
+            <dt>Email</dt>
+            <dd>{response.data.email}</dd>
+            <dt>Last login</dt>
+            <dd>
+              {response.data.last_login_at ? <Timestamp at={response.data.last_login_at} format="time" /> : 'never'}
+            </dd>
           </dl>
         </div>
       </Card>
@@ -75,28 +78,28 @@ function Names({
   );
 }
 
-const noPassword = { current_password: '', password: '' };
+const emptyPasswords = { current_password: '', password: '' };
 
-function Password() {
-  const form = useForm(noPassword, async (body) => {
+function PasswordForm() {
+  const form = useForm(emptyPasswords, async (body) => {
     try {
-      await ask('POST', '/api/auth/password/change', { body });
+      await request('POST', '/api/auth/password/change', { body });
     } catch (thrown) {
       if (!(thrown instanceof Failure) || thrown.code !== 'invalid_credentials') throw thrown;
-      throw new Failure(400, 'validation_error', 'Your password is wrong.', {
-        details: [{ path: 'current_password', message: 'is wrong' }],
+      throw new Failure(400, 'validation_error', 'The current password is incorrect.', {
+        details: [{ path: 'current_password', message: 'is incorrect' }],
       });
     }
-    form.reset(noPassword);
-    say('Your password is changed. Your other sessions have ended.');
+    form.reset(emptyPasswords);
+    showToast('Password changed. You have been logged out everywhere else.');
   });
   const { value, set, error } = form;
   return (
     <form ref={form.ref} onSubmit={form.submit} noValidate>
       <Card title="Password">
         <div class="form">
-          <FormProblem form={form} fields={Object.keys(noPassword)} />
-          <Text
+          <FormError form={form} fields={Object.keys(emptyPasswords)} />
+          <TextField
             label="Current password"
             name="current_password"
             isRequired
@@ -105,11 +108,11 @@ function Password() {
             onChange={(current_password) => set({ current_password })}
             input={{ type: 'password', autocomplete: 'current-password' }}
           />
-          <Text
+          <TextField
             label="New password"
             name="password"
             isRequired
-            hint="8 characters or more. Your other sessions end."
+            hint="At least 8 characters. You will be logged out everywhere else."
             value={value.password}
             error={error('password')}
             onChange={(password) => set({ password })}
@@ -127,26 +130,26 @@ function Password() {
 }
 
 export function Profile() {
-  const profile = useLoad('profile', (signal) => ask<Record>('GET', '/api/auth/profile', { signal }), {
-    isFresh: true,
+  const profile = useLoad('profile', (signal) => request<ProfileData>('GET', '/api/auth/profile', { signal }), {
+    isUncached: true,
   });
   return (
     <>
-      <Head title="Your profile" />
+      <PageHeader title="Your profile" />
       <div class="narrow stack">
-        <Show what={profile}>
-          {(answer) => (
-            <Names
-              answer={answer}
+        <AsyncContent state={profile}>
+          {(response) => (
+            <ProfileForm
+              response={response}
               onSaved={(saved) => {
-                say('Saved.');
+                showToast('Profile saved.');
                 setOperator(saved.data);
-                profile.set({ ...answer, ...saved });
+                profile.set({ ...response, ...saved });
               }}
             />
           )}
-        </Show>
-        <Password />
+        </AsyncContent>
+        <PasswordForm />
       </div>
     </>
   );

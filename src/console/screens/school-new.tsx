@@ -1,15 +1,15 @@
 import { useState } from 'preact/hooks';
-import { say } from '../dialogs.tsx';
-import { amount, featureName, fromLocal, number } from '../format.tsx';
-import { FormProblem, Text, useForm } from '../forms.tsx';
-import { ask, idempotencyKeys } from '../http.ts';
-import { Card, Head, Show } from '../parts.tsx';
-import { go, href } from '../router.ts';
+import { showToast } from '../dialogs.tsx';
+import { formatAmount, featureName, fromLocalInput, formatNumber } from '../format.tsx';
+import { FormError, TextField, useForm } from '../forms.tsx';
+import { request, idempotencyKeys } from '../api.ts';
+import { Card, PageHeader, AsyncContent } from '../components.tsx';
+import { navigate, href } from '../router.ts';
 import { FeatureFields, usePlans, ZoneField } from '../school-fields.tsx';
 import type { Plan, TenantDetail } from '../types.ts';
 
-/** A subdomain that a name suggests. */
-const suggested = (name: string) =>
+/** Suggests a subdomain for a school name. */
+const suggestSubdomain = (name: string) =>
   name
     .normalize('NFD')
     .replace(/\p{M}/gu, '')
@@ -31,9 +31,9 @@ const fields = [
   'admin_password',
 ];
 
-function NewSchool({ plans }: { plans: Plan[] }) {
+function NewSchoolForm({ plans }: { plans: Plan[] }) {
   const [key] = useState(idempotencyKeys);
-  const [isOwnSubdomain, setOwnSubdomain] = useState(false);
+  const [isSubdomainEdited, setSubdomainEdited] = useState(false);
   const form = useForm(
     {
       name: '',
@@ -50,24 +50,27 @@ function NewSchool({ plans }: { plans: Plan[] }) {
     },
     async (value) => {
       const { plan_id, trial_ends_at, ...rest } = value;
-      // What was left empty is not sent: it has a value by default, or the service says that it is required.
-      const given = Object.fromEntries(Object.entries(rest).filter(([, one]) => one !== ''));
+      // Empty fields are not sent: the service uses a default, or reports that the field is required.
+      const nonEmpty = Object.fromEntries(Object.entries(rest).filter(([, field]) => field !== ''));
       const body = {
-        ...given,
+        ...nonEmpty,
         ...(plan_id ? { plan_id: Number(plan_id) } : {}),
-        trial_ends_at: fromLocal(trial_ends_at),
+        trial_ends_at: fromLocalInput(trial_ends_at),
       };
-      const { data } = await ask<TenantDetail>('POST', '/api/platform/tenants', { body, idempotencyKey: key(body) });
-      say(
+      const { data } = await request<TenantDetail>('POST', '/api/platform/tenants', {
+        body,
+        idempotencyKey: key(body),
+      });
+      showToast(
         <>
-          <bdi>{data.name}</bdi> was created.
+          <bdi>{data.name}</bdi> created.
         </>,
       );
-      await go(`/schools/${data.id}`, { force: true });
+      await navigate(`/schools/${data.id}`, { force: true });
     },
   );
   const { value, set, error } = form;
-  const text = (name: Exclude<keyof typeof value, 'feature_flags'>) => ({
+  const field = (name: Exclude<keyof typeof value, 'feature_flags'>) => ({
     name,
     value: value[name],
     error: error(name),
@@ -77,41 +80,41 @@ function NewSchool({ plans }: { plans: Plan[] }) {
 
   return (
     <form class="stack" ref={form.ref} onSubmit={form.submit} noValidate>
-      <FormProblem form={form} fields={fields} />
+      <FormError form={form} fields={fields} />
       <Card title="School">
         <div class="form">
-          <Text
-            {...text('name')}
+          <TextField
+            {...field('name')}
             label="Name"
             isRequired
             input={{ autocomplete: 'off' }}
-            onChange={(name) => set({ name, ...(isOwnSubdomain ? {} : { subdomain: suggested(name) }) })}
+            onChange={(name) => set({ name, ...(isSubdomainEdited ? {} : { subdomain: suggestSubdomain(name) }) })}
           />
           <div class="pair">
-            <Text
-              {...text('subdomain')}
+            <TextField
+              {...field('subdomain')}
               label="Subdomain"
               isRequired
-              hint="Letters, digits and hyphens. Its users log in by it."
+              hint="Letters, digits and hyphens. Users log in at this address."
               input={{ autocomplete: 'off', autocapitalize: 'none', spellcheck: false }}
               onChange={(subdomain) => {
-                setOwnSubdomain(subdomain !== '');
+                setSubdomainEdited(subdomain !== '');
                 set({ subdomain });
               }}
             />
-            <Text
-              {...text('contact_email')}
-              label="Contact e-mail"
+            <TextField
+              {...field('contact_email')}
+              label="Contact email"
               isRequired
               input={{ type: 'email', autocomplete: 'off' }}
             />
           </div>
           <div class="pair">
-            <ZoneField {...text('time_zone')} />
-            <Text
-              {...text('trial_ends_at')}
-              label="Trial ends"
-              hint="In your time zone. Without it the subscription is active at once."
+            <ZoneField {...field('time_zone')} />
+            <TextField
+              {...field('trial_ends_at')}
+              label="Trial end"
+              hint="In your time zone. Leave empty to start without a trial."
               input={{ type: 'datetime-local' }}
             />
           </div>
@@ -130,10 +133,10 @@ function NewSchool({ plans }: { plans: Plan[] }) {
                 onChange={() => set({ plan_id: String(id) })}
               />
               <strong>
-                {name} <span class="number">{amount(price_monthly)}</span>
+                {name} <span class="number">{formatAmount(price_monthly)}</span>
               </strong>
               <small>
-                {number(max_students)} students, {number(max_teachers)} teachers
+                {formatNumber(max_students)} students, {formatNumber(max_teachers)} teachers
               </small>
               <small>{features_json.features.map(featureName).join(', ') || 'No features'}</small>
             </label>
@@ -146,7 +149,7 @@ function NewSchool({ plans }: { plans: Plan[] }) {
         )}
         {plan && (
           <details class="more">
-            <summary>Features of this school alone</summary>
+            <summary>Override features for this school</summary>
             <FeatureFields
               flags={value.feature_flags}
               plan={plan}
@@ -157,20 +160,20 @@ function NewSchool({ plans }: { plans: Plan[] }) {
       </Card>
       <Card title="First admin">
         <div class="form">
-          <Text
-            {...text('admin_email')}
-            label="E-mail"
-            hint="The contact e-mail, where none is given."
+          <TextField
+            {...field('admin_email')}
+            label="Email"
+            hint="Defaults to the contact email."
             input={{ type: 'email', autocomplete: 'off' }}
           />
           <div class="pair">
-            <Text {...text('admin_first_name')} label="First name" input={{ autocomplete: 'off' }} />
-            <Text {...text('admin_last_name')} label="Last name" input={{ autocomplete: 'off' }} />
+            <TextField {...field('admin_first_name')} label="First name" input={{ autocomplete: 'off' }} />
+            <TextField {...field('admin_last_name')} label="Last name" input={{ autocomplete: 'off' }} />
           </div>
-          <Text
-            {...text('admin_password')}
+          <TextField
+            {...field('admin_password')}
             label="Password"
-            hint="Leave it empty to send an invitation, so that only they know their password."
+            hint="Leave empty to send an invitation, so that the admin chooses the password."
             input={{ type: 'password', autocomplete: 'new-password' }}
           />
         </div>
@@ -187,17 +190,17 @@ function NewSchool({ plans }: { plans: Plan[] }) {
   );
 }
 
-export function SchoolNew() {
+export function NewSchool() {
   const plans = usePlans();
   return (
     <>
-      <Head
+      <PageHeader
         title="Create school"
         back={<a href={href('/schools')}>Schools</a>}
-        lead="With its roles, its first admin and its subscription, at once."
+        lead="Creates the school with its default roles, first admin and subscription."
       />
       <div class="narrow">
-        <Show what={plans}>{(data) => <NewSchool plans={data} />}</Show>
+        <AsyncContent state={plans}>{(data) => <NewSchoolForm plans={data} />}</AsyncContent>
       </div>
     </>
   );

@@ -1,25 +1,25 @@
 import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
-import { Entries } from '../changes.tsx';
-import { confirm, type Question, say } from '../dialogs.tsx';
-import { featureName, fromLocal, Moment, number, toLocal } from '../format.tsx';
-import { Conflicts, FormProblem, SaveBar, Text, useRecordForm } from '../forms.tsx';
-import { type Answer, ask } from '../http.ts';
+import { AuditEntries } from '../audit-entries.tsx';
+import { confirm, type ConfirmOptions, showToast } from '../dialogs.tsx';
+import { featureName, fromLocalInput, Timestamp, formatNumber, toLocalInput } from '../format.tsx';
+import { Conflicts, FormError, SaveBar, TextField, useRecordForm } from '../forms.tsx';
+import { type ApiResponse, request } from '../api.ts';
 import { Impersonate } from '../impersonation.tsx';
 import { type Loaded, useLoad } from '../load.ts';
-import { Badge, Card, Empty, Head, Show } from '../parts.tsx';
+import { Badge, Card, EmptyState, PageHeader, AsyncContent } from '../components.tsx';
 import { href } from '../router.ts';
 import { FeatureFields, PlanField, usePlans, ZoneField } from '../school-fields.tsx';
 import type { Plan, TenantDetail } from '../types.ts';
 
-type Read = Pick<Answer<TenantDetail>, 'data' | 'etag'>;
+type Read = Pick<ApiResponse<TenantDetail>, 'data' | 'etag'>;
 
 const toForm = ({ name, subdomain, contact_email, time_zone, trial_ends_at, plan, feature_flags }: TenantDetail) => ({
   name,
   subdomain,
   contact_email,
   time_zone,
-  trial_ends_at: toLocal(trial_ends_at),
+  trial_ends_at: toLocalInput(trial_ends_at),
   plan_id: String(plan.id),
   feature_flags,
 });
@@ -28,9 +28,9 @@ type Fields = ReturnType<typeof toForm>;
 const labels: Record<keyof Fields, string> = {
   name: 'Name',
   subdomain: 'Subdomain',
-  contact_email: 'Contact e-mail',
+  contact_email: 'Contact email',
   time_zone: 'Time zone',
-  trial_ends_at: 'Trial ends',
+  trial_ends_at: 'Trial end',
   plan_id: 'Plan',
   feature_flags: 'Features',
 };
@@ -38,21 +38,29 @@ const labels: Record<keyof Fields, string> = {
 const toBody = ({ plan_id, trial_ends_at, ...changes }: Partial<Fields>) => ({
   ...changes,
   ...(plan_id === undefined ? {} : { plan_id: Number(plan_id) }),
-  ...(trial_ends_at === undefined ? {} : { trial_ends_at: fromLocal(trial_ends_at) }),
+  ...(trial_ends_at === undefined ? {} : { trial_ends_at: fromLocalInput(trial_ends_at) }),
 });
 
-function SchoolForm({ answer, plans, onSaved }: { answer: Read; plans: Plan[]; onSaved: (answer: Read) => void }) {
+function SchoolForm({
+  response,
+  plans,
+  onSaved,
+}: {
+  response: Read;
+  plans: Plan[];
+  onSaved: (response: Read) => void;
+}) {
   const form = useRecordForm({
-    path: `/api/platform/tenants/${answer.data.id}`,
-    answer,
+    path: `/api/platform/tenants/${response.data.id}`,
+    response,
     toForm,
     toBody,
     labels,
     onSaved,
   });
   const { value, set, error, conflicts } = form;
-  const isDeleted = answer.data.status === 'deleted';
-  const text = (name: Exclude<keyof Fields, 'feature_flags'>) => ({
+  const isDeleted = response.data.status === 'deleted';
+  const field = (name: Exclude<keyof Fields, 'feature_flags'>) => ({
     label: labels[name],
     name,
     value: value[name],
@@ -61,29 +69,29 @@ function SchoolForm({ answer, plans, onSaved }: { answer: Read; plans: Plan[]; o
   });
   return (
     <form class="stack" ref={form.ref} onSubmit={form.submit} noValidate>
-      <FormProblem form={form} fields={Object.keys(labels)} />
+      <FormError form={form} fields={Object.keys(labels)} />
       <Conflicts conflicts={conflicts} />
       <fieldset class="stack" disabled={isDeleted}>
         <Card title="School">
           <div class="form">
-            <Text {...text('name')} isRequired input={{ autocomplete: 'off' }} />
+            <TextField {...field('name')} isRequired input={{ autocomplete: 'off' }} />
             <div class="pair">
-              <Text
-                {...text('subdomain')}
+              <TextField
+                {...field('subdomain')}
                 isRequired
-                hint="Its users log in by it: a change takes the old address away."
+                hint="Users log in at this address. If you change it, the old address stops working."
                 input={{ autocomplete: 'off', autocapitalize: 'none', spellcheck: false }}
               />
-              <Text {...text('contact_email')} isRequired input={{ type: 'email', autocomplete: 'off' }} />
+              <TextField {...field('contact_email')} isRequired input={{ type: 'email', autocomplete: 'off' }} />
             </div>
-            <ZoneField {...text('time_zone')} />
+            <ZoneField {...field('time_zone')} />
           </div>
         </Card>
         <Card title="Plan and features">
           <div class="form">
             <div class="pair">
-              <PlanField {...text('plan_id')} plans={plans} />
-              <Text {...text('trial_ends_at')} hint="In your time zone." input={{ type: 'datetime-local' }} />
+              <PlanField {...field('plan_id')} plans={plans} />
+              <TextField {...field('trial_ends_at')} hint="In your time zone." input={{ type: 'datetime-local' }} />
             </div>
             <div>
               <h3>Features</h3>
@@ -102,121 +110,122 @@ function SchoolForm({ answer, plans, onSaved }: { answer: Read; plans: Plan[]; o
   );
 }
 
-function Count({ label, value, most }: { label: string; value: number; most?: number | undefined }) {
+function Count({ label, value, max }: { label: string; value: number; max?: number | undefined }) {
   return (
     <>
       <dt>{label}</dt>
       <dd class="count">
-        {number(value)}
-        {most !== undefined && <span class="muted"> of {number(most)}</span>}
-        {most !== undefined && most > 0 && (
-          <progress max={most} value={Math.min(value, most)} aria-label={`${label}: ${value} of ${most}`} />
+        {formatNumber(value)}
+        {max !== undefined && <span class="muted"> of {formatNumber(max)}</span>}
+        {max !== undefined && max > 0 && (
+          <progress max={max} value={Math.min(value, max)} aria-label={`${label}: ${value} of ${max}`} />
         )}
       </dd>
     </>
   );
 }
 
-/** What an operator can do to a school, each with what it does said before. */
-function useSteps(school: Loaded<Read>) {
-  const step = async (
-    question: Question,
+/** The actions on a school. Each asks for confirmation and explains its effect. */
+function schoolActions(school: Loaded<Read>) {
+  const run = async (
+    options: ConfirmOptions,
     path: string,
     method: 'POST' | 'DELETE' | 'PUT',
-    done: ComponentChildren,
+    successMessage: ComponentChildren,
     body?: object,
   ) => {
-    const work = async () => {
-      await ask(method, path, body ? { body } : {});
+    const action = async () => {
+      await request(method, path, body ? { body } : {});
       await school.reload();
     };
-    if (await confirm({ ...question, work })) say(done);
+    if (await confirm({ ...options, action })) showToast(successMessage);
   };
   return (data: TenantDetail) => {
     const path = `/api/platform/tenants/${data.id}`;
     const name = <bdi>{data.name}</bdi>;
     return {
       suspend: () =>
-        step(
+        run(
           {
             title: <>Suspend {name}?</>,
             text: (
               <ul>
-                <li>Its users are refused from their next request on; open pages stop.</li>
-                <li>Nothing is deleted. You can activate the school again at any time.</li>
+                <li>Its users lose access immediately.</li>
+                <li>No data is deleted. You can activate the school again at any time.</li>
               </ul>
             ),
-            action: 'Suspend',
+            confirmLabel: 'Suspend',
             isDangerous: true,
           },
           `${path}/suspend`,
           'POST',
-          <>{name} is suspended.</>,
+          <>{name} suspended.</>,
         ),
       activate: () =>
-        step(
+        run(
           {
             title: <>Activate {name}?</>,
-            text: <p>Its users can log in and work again at once.</p>,
-            action: 'Activate',
+            text: <p>Its users can log in again immediately.</p>,
+            confirmLabel: 'Activate',
           },
           `${path}/activate`,
           'POST',
-          <>{name} is active.</>,
+          <>{name} activated.</>,
         ),
       remove: () =>
-        step(
+        run(
           {
             title: <>Delete {name}?</>,
             text: (
               <ul>
-                <li>Its users are refused at once, and it leaves the list of schools.</li>
+                <li>Its users lose access immediately, and the school is removed from the list of schools.</li>
                 <li>
-                  Its data is kept for a while: until then you can restore it. After that it is exported to a file and
-                  dropped.
+                  You can restore it during the retention period. After that, its data is exported to a file and removed
+                  from the database.
                 </li>
-                <li>Its subdomain stays taken.</li>
+                <li>Its subdomain stays reserved.</li>
               </ul>
             ),
-            typed: data.subdomain,
-            action: 'Delete school',
+            requiredText: data.subdomain,
+            confirmLabel: 'Delete school',
             isDangerous: true,
           },
           path,
           'DELETE',
-          <>{name} is deleted.</>,
+          <>{name} deleted.</>,
         ),
       restore: () =>
-        step(
+        run(
           {
             title: <>Restore {name}?</>,
             text: (
               <p>
-                It comes back with all its data, in the state that it had: a school that was suspended stays suspended.
+                The school returns with all its data and its previous status. A school that was suspended stays
+                suspended.
               </p>
             ),
-            action: 'Restore',
+            confirmLabel: 'Restore',
           },
           `${path}/restore`,
           'POST',
-          <>{name} is restored.</>,
+          <>{name} restored.</>,
         ),
       forbidImpersonation: () =>
-        step(
+        run(
           {
-            title: 'Switch log-ins by operators off?',
+            title: 'Turn off operator login?',
             text: (
               <ul>
-                <li>No operator can log in as an admin of {name} any more; log-ins under way end at once.</li>
-                <li>Only an admin of the school can allow it again.</li>
+                <li>Operators can no longer log in as an admin of {name}. Current sessions end immediately.</li>
+                <li>Only an admin of the school can turn it on again.</li>
               </ul>
             ),
-            action: 'Switch off',
+            confirmLabel: 'Turn off',
             isDangerous: true,
           },
           path,
           'PUT',
-          <>Operators can no longer log in to {name}.</>,
+          <>Operator login turned off for {name}.</>,
           { is_impersonation_allowed: false },
         ),
     };
@@ -225,25 +234,25 @@ function useSteps(school: Loaded<Read>) {
 
 export function School({ id = '' }: Record<string, string>) {
   const school = useLoad<Read>(`school ${id}`, (signal) =>
-    ask<TenantDetail>('GET', `/api/platform/tenants/${encodeURIComponent(id)}`, { signal }),
+    request<TenantDetail>('GET', `/api/platform/tenants/${encodeURIComponent(id)}`, { signal }),
   );
   const plans = usePlans();
   const [isLoggingIn, setLoggingIn] = useState(false);
-  const steps = useSteps(school);
+  const actions = schoolActions(school);
   const back = <a href={href('/schools')}>Schools</a>;
 
   if (!school.data) {
     return (
       <>
-        <Head title="School" back={back} />
+        <PageHeader title="School" back={back} />
         {school.failure?.status === 404 || school.failure?.status === 400 ? (
-          <Empty title="There is no such school.">
-            <a href={href('/schools')}>To the list</a>
-          </Empty>
+          <EmptyState title="School not found">
+            <a href={href('/schools')}>Go to the list of schools</a>
+          </EmptyState>
         ) : (
-          <Show what={school} lines={8}>
+          <AsyncContent state={school} lines={8}>
             {() => null}
-          </Show>
+          </AsyncContent>
         )}
       </>
     );
@@ -252,17 +261,17 @@ export function School({ id = '' }: Record<string, string>) {
   const { name, status, subdomain, subscription, stats, trial_ends_at, enabled_features, is_impersonation_allowed } =
     data;
   const plan = plans.data?.find((one) => one.id === data.plan.id);
-  const { suspend, activate, remove, restore, forbidImpersonation } = steps(data);
+  const { suspend, activate, remove, restore, forbidImpersonation } = actions(data);
 
   return (
     <>
-      <Head
+      <PageHeader
         title={name}
         back={back}
         badge={<Badge value={status} />}
         lead={
           <>
-            <span class="code">{subdomain}</span> · school {data.id}
+            <span class="code">{subdomain}</span> · ID {data.id}
           </>
         }
         actions={
@@ -294,91 +303,91 @@ export function School({ id = '' }: Record<string, string>) {
           </>
         }
       />
-      {school.failure && <Show what={school}>{() => null}</Show>}
+      {school.failure && <AsyncContent state={school}>{() => null}</AsyncContent>}
       {status === 'deleted' && data.deleted_at && (
         <div class="callout">
           <div>
-            Deleted <Moment at={data.deleted_at} form="ago" />. Its users are refused. Restore it to change anything
-            here.
+            Deleted <Timestamp at={data.deleted_at} format="relative" />. Users have no access. Restore the school to
+            edit it.
           </div>
         </div>
       )}
       {status === 'suspended' && (
         <div class="callout">
-          <div>Suspended: its users are refused until you activate it.</div>
+          <div>Suspended. Users have no access until you activate the school.</div>
         </div>
       )}
       <div class="columns">
-        <Show what={plans} lines={8}>
+        <AsyncContent state={plans} lines={8}>
           {(all) => (
             <SchoolForm
               key={data.id}
-              answer={school.data ?? { data, etag: undefined }}
+              response={school.data ?? { data, etag: undefined }}
               plans={all}
               onSaved={(saved) => {
-                say('Saved.');
+                showToast('School saved.');
                 school.set(saved);
               }}
             />
           )}
-        </Show>
+        </AsyncContent>
         <div>
-          <Card title="At a glance">
+          <Card title="Summary">
             <dl class="facts">
-              <Count label="Students" value={stats.total_students} most={plan?.max_students} />
-              <Count label="Teachers" value={stats.total_teachers} most={plan?.max_teachers} />
+              <Count label="Students" value={stats.total_students} max={plan?.max_students} />
+              <Count label="Teachers" value={stats.total_teachers} max={plan?.max_teachers} />
               <Count label="Classes" value={stats.total_classes} />
               <dt>Subscription</dt>
               <dd>{subscription.status ? <Badge value={subscription.status} /> : 'none'}</dd>
               {subscription.current_period_end && (
                 <>
-                  <dt>Period ends</dt>
+                  <dt>Period end</dt>
                   <dd>
-                    <Moment at={subscription.current_period_end} />
+                    <Timestamp at={subscription.current_period_end} />
                   </dd>
                 </>
               )}
               {trial_ends_at && (
                 <>
-                  <dt>Trial ends</dt>
+                  <dt>Trial end</dt>
                   <dd>
-                    <Moment at={trial_ends_at} form="time" />
+                    <Timestamp at={trial_ends_at} format="time" />
                   </dd>
                 </>
               )}
               <dt>Features</dt>
               <dd>{enabled_features.map(featureName).join(', ') || 'none'}</dd>
               <dt>Setup</dt>
-              <dd>{data.is_setup_complete ? 'complete' : 'not complete yet'}</dd>
+              <dd>{data.is_setup_complete ? 'complete' : 'incomplete'}</dd>
               <dt>Created</dt>
               <dd>
-                <Moment at={data.created_at} />
+                <Timestamp at={data.created_at} />
               </dd>
-              <dt>Log-in by operators</dt>
+              <dt>Operator login</dt>
               <dd>
-                {is_impersonation_allowed ? 'allowed' : 'switched off; only the school can allow it'}
+                {is_impersonation_allowed ? 'allowed' : 'off (only the school can turn it on)'}
                 {is_impersonation_allowed && status !== 'deleted' && (
                   <>
                     {' '}
                     <button type="button" class="link small" onClick={() => void forbidImpersonation()}>
-                      Switch off
+                      Turn off
                     </button>
                   </>
                 )}
               </dd>
             </dl>
           </Card>
-          <Card title="Recent activity" actions={<a href={href(`/audit?tenant_id=${data.id}`)}>All entries</a>}>
+          <Card title="Recent activity" actions={<a href={href(`/audit?tenant_id=${data.id}`)}>View all</a>}>
             {data.recent_audit_logs.length > 0 ? (
-              <Entries entries={data.recent_audit_logs} withSchool={false} />
+              <AuditEntries entries={data.recent_audit_logs} withSchool={false} />
             ) : (
-              <Empty title="Nothing happened yet." />
+              <EmptyState title="No activity yet" />
             )}
           </Card>
         </div>
       </div>
       {isLoggingIn && (
-        <Impersonate school={data} onClose={() => setLoggingIn(false)} onDone={() => void school.reload()} />
+        <Impersonate school={data} onClose={() => setLoggingIn(false)} onLoggedIn={() => void school.reload()} />
       )}
     </>
   );

@@ -1,13 +1,22 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
-import { Moment, number } from '../format.tsx';
-import { ask } from '../http.ts';
+import { Timestamp, formatNumber } from '../format.tsx';
+import { request } from '../api.ts';
 import { Icon } from '../icons.tsx';
-import { useLoad, useSettled } from '../load.ts';
-import { Badge, Card, Empty, Head, Pager, PastEnd, Show, SortHead } from '../parts.tsx';
-import { href, place, setSearch } from '../router.ts';
+import { useLoad, useDebounced } from '../load.ts';
+import {
+  Badge,
+  Card,
+  EmptyState,
+  PageHeader,
+  Pagination,
+  PageOutOfRange,
+  AsyncContent,
+  SortableHeader,
+} from '../components.tsx';
+import { href, route, setSearch } from '../router.ts';
 import type { Tenant } from '../types.ts';
 
-const states = [
+const statusOptions = [
   ['', 'All'],
   ['active', 'Active'],
   ['suspended', 'Suspended'],
@@ -15,37 +24,37 @@ const states = [
 ] as const;
 
 export function Schools() {
-  const given = Object.fromEntries(place.value.search);
-  const { search = '', status = '', plan_id = '', sort = 'created_at', order = 'desc', page = '1' } = given;
-  const change = (next: Record<string, string | undefined>) => setSearch({ ...given, page: undefined, ...next });
+  const params = Object.fromEntries(route.value.search);
+  const { search = '', status = '', plan_id = '', sort = 'created_at', order = 'desc', page = '1' } = params;
+  const change = (next: Record<string, string | undefined>) => setSearch({ ...params, page: undefined, ...next });
 
   const [typed, setTyped] = useState(search);
-  const settled = useSettled(typed, 200);
-  const sent = useRef(search);
+  const debounced = useDebounced(typed, 200);
+  const lastSearch = useRef(search);
   useEffect(() => {
-    if (settled.trim() === search) return;
-    sent.current = settled.trim();
-    change({ search: sent.current });
-  }, [settled]);
-  // A link or a step back that brings another search; our own comes when the reader has typed on already.
+    if (debounced.trim() === search) return;
+    lastSearch.current = debounced.trim();
+    change({ search: lastSearch.current });
+  }, [debounced]);
+  // Take over a search that came from a link or the back button. Ignore our own: the operator may have typed on.
   useEffect(() => {
-    if (search === sent.current) return;
-    sent.current = search;
+    if (search === lastSearch.current) return;
+    lastSearch.current = search;
     setTyped(search);
   }, [search]);
 
   const query = { search, status, plan_id, sort, order, page };
   const schools = useLoad(
     `schools ${JSON.stringify(query)}`,
-    (signal) => ask<Tenant[]>('GET', '/api/platform/tenants', { query, signal }),
-    { keep: true },
+    (signal) => request<Tenant[]>('GET', '/api/platform/tenants', { query, signal }),
+    { keepPrevious: true },
   );
-  const onSort = (name: string, direction: 'asc' | 'desc') => change({ sort: name, order: direction });
+  const onSort = (name: string, nextOrder: 'asc' | 'desc') => change({ sort: name, order: nextOrder });
   const isFiltered = search !== '' || status !== '' || plan_id !== '';
 
   return (
     <>
-      <Head
+      <PageHeader
         title="Schools"
         actions={
           <a class="button primary" href={href('/schools/new')}>
@@ -60,14 +69,14 @@ export function Schools() {
             <input
               type="search"
               aria-label="Search schools"
-              placeholder="Name, subdomain or e-mail"
+              placeholder="Name, subdomain or email"
               value={typed}
               onInput={(event) => setTyped(event.currentTarget.value)}
             />
           </div>
           <fieldset class="segments">
             <legend class="hidden">Status</legend>
-            {states.map(([value, label]) => (
+            {statusOptions.map(([value, label]) => (
               <label key={value}>
                 <input
                   type="radio"
@@ -82,13 +91,13 @@ export function Schools() {
         </div>
         {plan_id && (
           <p class="filter-note">
-            Only schools on one plan.{' '}
+            Filtered by plan.{' '}
             <button type="button" class="link" onClick={() => change({ plan_id: undefined })}>
               Show all
             </button>
           </p>
         )}
-        <Show what={schools} lines={6}>
+        <AsyncContent state={schools} lines={6}>
           {({ data, pagination }) => (
             <div aria-busy={schools.isLoading} class={schools.isLoading ? 'stale' : undefined}>
               {data.length > 0 ? (
@@ -96,26 +105,31 @@ export function Schools() {
                   <caption class="hidden">Schools</caption>
                   <thead>
                     <tr>
-                      <SortHead name="name" {...{ sort, order, onSort }}>
+                      <SortableHeader name="name" {...{ sort, order, onSort }}>
                         School
-                      </SortHead>
-                      <SortHead name="status" {...{ sort, order, onSort }}>
+                      </SortableHeader>
+                      <SortableHeader name="status" {...{ sort, order, onSort }}>
                         Status
-                      </SortHead>
-                      <SortHead name="plan" class="wide-only" {...{ sort, order, onSort }}>
+                      </SortableHeader>
+                      <SortableHeader name="plan" class="wide-only" {...{ sort, order, onSort }}>
                         Plan
-                      </SortHead>
-                      <SortHead
+                      </SortableHeader>
+                      <SortableHeader
                         name="total_students"
                         class="number wide-only"
-                        first="desc"
+                        initialOrder="desc"
                         {...{ sort, order, onSort }}
                       >
                         Students
-                      </SortHead>
-                      <SortHead name="created_at" class="wide-only" first="desc" {...{ sort, order, onSort }}>
+                      </SortableHeader>
+                      <SortableHeader
+                        name="created_at"
+                        class="wide-only"
+                        initialOrder="desc"
+                        {...{ sort, order, onSort }}
+                      >
                         Created
-                      </SortHead>
+                      </SortableHeader>
                     </tr>
                   </thead>
                   <tbody>
@@ -131,18 +145,18 @@ export function Schools() {
                           <Badge value={school.status} />
                         </td>
                         <td class="wide-only">{school.plan.name}</td>
-                        <td class="number wide-only">{number(school.stats.total_students)}</td>
+                        <td class="number wide-only">{formatNumber(school.stats.total_students)}</td>
                         <td class="wide-only">
-                          <Moment at={school.created_at} />
+                          <Timestamp at={school.created_at} />
                         </td>
                       </tr>
                     ))}
                   </tbody>
                 </table>
               ) : pagination.totalItems > 0 ? (
-                <PastEnd onFirst={() => change({})} />
+                <PageOutOfRange onFirst={() => change({})} />
               ) : (
-                <Empty title={isFiltered ? 'No school fits.' : 'There is no school yet.'}>
+                <EmptyState title={isFiltered ? 'No matching schools' : 'No schools yet'}>
                   {isFiltered ? (
                     <button
                       type="button"
@@ -156,19 +170,19 @@ export function Schools() {
                     </button>
                   ) : (
                     <a class="button primary" href={href('/schools/new')}>
-                      Create the first one
+                      Create your first school
                     </a>
                   )}
-                </Empty>
+                </EmptyState>
               )}
-              <Pager
+              <Pagination
                 pagination={pagination}
                 names={['school', 'schools']}
                 onPage={(to) => change({ page: String(to) })}
               />
             </div>
           )}
-        </Show>
+        </AsyncContent>
       </Card>
     </>
   );

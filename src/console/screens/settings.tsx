@@ -1,12 +1,21 @@
 import { useState } from 'preact/hooks';
-import { confirm, Dialog, say } from '../dialogs.tsx';
-import { amount, featureName, featureNames, number } from '../format.tsx';
-import { Check, Conflicts, type Form, FormProblem, SaveBar, Text, useForm, useRecordForm } from '../forms.tsx';
-import { type Answer, ask, idempotencyKeys } from '../http.ts';
+import { confirm, Dialog, showToast } from '../dialogs.tsx';
+import { formatAmount, featureName, featureNames, formatNumber } from '../format.tsx';
+import {
+  CheckboxField,
+  Conflicts,
+  type Form,
+  FormError,
+  SaveBar,
+  TextField,
+  useForm,
+  useRecordForm,
+} from '../forms.tsx';
+import { type ApiResponse, request, idempotencyKeys } from '../api.ts';
 import { Icon } from '../icons.tsx';
 import { useLoad } from '../load.ts';
-import { Card, Empty, Head, Show } from '../parts.tsx';
-import { href, mayLeave } from '../router.ts';
+import { Card, EmptyState, PageHeader, AsyncContent } from '../components.tsx';
+import { href, confirmLeave } from '../router.ts';
 import { usePlans } from '../school-fields.tsx';
 import type { Plan, Settings as NotificationSettings } from '../types.ts';
 
@@ -20,12 +29,12 @@ interface PlanFields {
 
 const labels: Record<keyof PlanFields, string> = {
   name: 'Name',
-  price_monthly: 'Price a month',
-  max_students: 'Students',
-  max_teachers: 'Teachers',
+  price_monthly: 'Price per month',
+  max_students: 'Maximum students',
+  max_teachers: 'Maximum teachers',
   features: 'Features',
 };
-const empty: PlanFields = { name: '', price_monthly: '', max_students: '', max_teachers: '', features: [] };
+const emptyPlan: PlanFields = { name: '', price_monthly: '', max_students: '', max_teachers: '', features: [] };
 const toForm = ({ name, price_monthly, max_students, max_teachers, features_json }: Plan): PlanFields => ({
   name,
   price_monthly: String(price_monthly),
@@ -33,12 +42,12 @@ const toForm = ({ name, price_monthly, max_students, max_teachers, features_json
   max_teachers: String(max_teachers),
   features: [...features_json.features].sort(),
 });
-const numeric = (text: string) => (text.trim() === '' ? undefined : Number(text));
+const toNumber = (text: string) => (text.trim() === '' ? undefined : Number(text));
 const toBody = ({ name, price_monthly, max_students, max_teachers, features }: Partial<PlanFields>) => ({
   name,
-  price_monthly: price_monthly === undefined ? undefined : numeric(price_monthly),
-  max_students: max_students === undefined ? undefined : numeric(max_students),
-  max_teachers: max_teachers === undefined ? undefined : numeric(max_teachers),
+  price_monthly: price_monthly === undefined ? undefined : toNumber(price_monthly),
+  max_students: max_students === undefined ? undefined : toNumber(max_students),
+  max_teachers: max_teachers === undefined ? undefined : toNumber(max_teachers),
   features_json: features && { features },
 });
 
@@ -52,7 +61,7 @@ interface PlanFormProps {
 
 function PlanForm({ form, conflicts = [], onClose, label, note }: PlanFormProps) {
   const { value, set, error } = form;
-  const text = (name: Exclude<keyof PlanFields, 'features'>) => ({
+  const field = (name: Exclude<keyof PlanFields, 'features'>) => ({
     label: labels[name],
     name,
     isRequired: true,
@@ -63,35 +72,41 @@ function PlanForm({ form, conflicts = [], onClose, label, note }: PlanFormProps)
   return (
     <form ref={form.ref} onSubmit={form.submit} noValidate>
       <div class="dialog-body">
-        <FormProblem form={form} fields={['name', 'price_monthly', 'max_students', 'max_teachers']} />
+        <FormError form={form} fields={['name', 'price_monthly', 'max_students', 'max_teachers']} />
         <Conflicts conflicts={conflicts} />
         {note && <p class="muted">{note}</p>}
         <div class="pair">
-          <Text {...text('name')} input={{ autocomplete: 'off' }} />
-          <Text {...text('price_monthly')} input={{ type: 'number', min: '0', step: '0.01', inputMode: 'decimal' }} />
+          <TextField {...field('name')} input={{ autocomplete: 'off' }} />
+          <TextField
+            {...field('price_monthly')}
+            input={{ type: 'number', min: '0', step: '0.01', inputMode: 'decimal' }}
+          />
         </div>
         <div class="pair">
-          <Text
-            {...text('max_students')}
-            hint="At most, active ones."
+          <TextField
+            {...field('max_students')}
+            hint="Active only."
             input={{ type: 'number', min: '0', inputMode: 'numeric' }}
           />
-          <Text
-            {...text('max_teachers')}
-            hint="At most, active ones."
+          <TextField
+            {...field('max_teachers')}
+            hint="Active only."
             input={{ type: 'number', min: '0', inputMode: 'numeric' }}
           />
         </div>
         <fieldset class="form tight">
           <legend class="legend">Features</legend>
           {featureNames.map((name) => (
-            <Check
+            <CheckboxField
               key={name}
               label={featureName(name)}
               isOn={value.features.includes(name)}
               onChange={(isOn) =>
                 set({
-                  features: (isOn ? [...value.features, name] : value.features.filter((one) => one !== name)).sort(),
+                  features: (isOn
+                    ? [...value.features, name]
+                    : value.features.filter((other) => other !== name)
+                  ).sort(),
                 })
               }
             />
@@ -117,71 +132,75 @@ interface PlanDialogProps {
 
 function NewPlan({ onClose, onSaved }: PlanDialogProps) {
   const [makeKey] = useState(idempotencyKeys);
-  const form = useForm(empty, async (value) => {
+  const form = useForm(emptyPlan, async (value) => {
     const body = toBody(value);
-    await ask<Plan>('POST', '/api/platform/plans', { body, idempotencyKey: makeKey(body) });
-    onSaved(`The plan ${value.name} was created.`);
+    await request<Plan>('POST', '/api/platform/plans', { body, idempotencyKey: makeKey(body) });
+    onSaved(`Plan ${value.name} created.`);
   });
   return <PlanForm form={form} onClose={onClose} label="Create plan" />;
 }
 
-function EditPlan({ answer, onClose, onSaved }: PlanDialogProps & { answer: Pick<Answer<Plan>, 'data' | 'etag'> }) {
-  const { id, name, tenant_count } = answer.data;
+function EditPlan({
+  response,
+  onClose,
+  onSaved,
+}: PlanDialogProps & { response: Pick<ApiResponse<Plan>, 'data' | 'etag'> }) {
+  const { id, name, tenant_count } = response.data;
   const form = useRecordForm<Plan, PlanFields>({
     path: `/api/platform/plans/${id}`,
-    answer,
+    response,
     toForm,
     toBody,
     labels,
-    onSaved: () => onSaved(`The plan ${name} is changed.`),
+    onSaved: () => onSaved(`Plan ${name} saved.`),
   });
   const note =
     tenant_count === 0
       ? {}
       : {
-          note: `${number(tenant_count)} ${tenant_count === 1 ? 'school is' : 'schools are'} on this plan: the change holds for ${tenant_count === 1 ? 'it' : 'them'} at once.`,
+          note: `${formatNumber(tenant_count)} ${tenant_count === 1 ? 'school uses' : 'schools use'} this plan. Changes apply immediately.`,
         };
   return <PlanForm form={form} conflicts={form.conflicts} onClose={onClose} label="Save changes" {...note} />;
 }
 
 function PlanDialog({ plan, ...props }: PlanDialogProps & { plan: Plan | 'new' }) {
   const close = async () => {
-    if (await mayLeave()) props.onClose();
+    if (await confirmLeave()) props.onClose();
   };
   const path = plan === 'new' ? '' : `/api/platform/plans/${plan.id}`;
   const read = useLoad(
     `plan ${path}`,
-    async (signal) => (plan === 'new' ? undefined : await ask<Plan>('GET', path, { signal })),
-    { isFresh: true },
+    async (signal) => (plan === 'new' ? undefined : await request<Plan>('GET', path, { signal })),
+    { isUncached: true },
   );
   return (
     <Dialog title={plan === 'new' ? 'Create plan' : plan.name} isWide onClose={() => void close()}>
       {plan === 'new' ? (
         <NewPlan {...props} onClose={() => void close()} />
       ) : (
-        <Show what={read}>
-          {(answer) => answer && <EditPlan {...props} answer={answer} onClose={() => void close()} />}
-        </Show>
+        <AsyncContent state={read}>
+          {(response) => response && <EditPlan {...props} response={response} onClose={() => void close()} />}
+        </AsyncContent>
       )}
     </Dialog>
   );
 }
 
-function Plans() {
+function PlansTab() {
   const plans = usePlans();
-  const [open, setOpen] = useState<Plan | 'new'>();
+  const [openPlan, setOpenPlan] = useState<Plan | 'new'>();
   const remove = async (plan: Plan) => {
-    const isDone = await confirm({
-      title: `Delete the plan ${plan.name}?`,
-      text: <p>No school can be put on it any more.</p>,
-      action: 'Delete plan',
+    const isConfirmed = await confirm({
+      title: `Delete plan ${plan.name}?`,
+      text: <p>The plan can no longer be assigned to schools.</p>,
+      confirmLabel: 'Delete plan',
       isDangerous: true,
-      work: async () => {
-        await ask('DELETE', `/api/platform/plans/${plan.id}`);
+      action: async () => {
+        await request('DELETE', `/api/platform/plans/${plan.id}`);
         await plans.reload();
       },
     });
-    if (isDone) say(`The plan ${plan.name} is deleted.`);
+    if (isConfirmed) showToast(`Plan ${plan.name} deleted.`);
   };
   return (
     <>
@@ -189,15 +208,15 @@ function Plans() {
         title="Plans"
         isFlush
         actions={
-          <button type="button" class="button small-button" onClick={() => setOpen('new')}>
+          <button type="button" class="button small-button" onClick={() => setOpenPlan('new')}>
             <Icon name="plus" /> Create plan
           </button>
         }
       >
-        <Show what={plans}>
+        <AsyncContent state={plans}>
           {(data) =>
             data.length === 0 ? (
-              <Empty title="There is no plan yet." />
+              <EmptyState title="No plans yet" />
             ) : (
               <table class="table">
                 <caption class="hidden">Plans</caption>
@@ -205,7 +224,7 @@ function Plans() {
                   <tr>
                     <th scope="col">Plan</th>
                     <th scope="col" class="number">
-                      A month
+                      Per month
                     </th>
                     <th scope="col" class="number wide-only">
                       Students
@@ -217,7 +236,7 @@ function Plans() {
                       Schools
                     </th>
                     <th scope="col">
-                      <span class="hidden">Delete</span>
+                      <span class="hidden">Actions</span>
                     </th>
                   </tr>
                 </thead>
@@ -225,17 +244,17 @@ function Plans() {
                   {data.map((plan) => (
                     <tr key={plan.id} class="row-link">
                       <th scope="row">
-                        <button type="button" class="link" onClick={() => setOpen(plan)}>
+                        <button type="button" class="link" onClick={() => setOpenPlan(plan)}>
                           {plan.name}
                         </button>
                         <small>{plan.features_json.features.map(featureName).join(', ') || 'No features'}</small>
                       </th>
-                      <td class="number">{amount(plan.price_monthly)}</td>
-                      <td class="number wide-only">{number(plan.max_students)}</td>
-                      <td class="number wide-only">{number(plan.max_teachers)}</td>
+                      <td class="number">{formatAmount(plan.price_monthly)}</td>
+                      <td class="number wide-only">{formatNumber(plan.max_students)}</td>
+                      <td class="number wide-only">{formatNumber(plan.max_teachers)}</td>
                       <td class="number wide-only above">
                         {plan.tenant_count > 0 ? (
-                          <a href={href(`/schools?plan_id=${plan.id}`)}>{number(plan.tenant_count)}</a>
+                          <a href={href(`/schools?plan_id=${plan.id}`)}>{formatNumber(plan.tenant_count)}</a>
                         ) : (
                           0
                         )}
@@ -247,7 +266,7 @@ function Plans() {
                           <button
                             type="button"
                             class="button small-button warning"
-                            aria-label={`Delete the plan ${plan.name}`}
+                            aria-label={`Delete plan ${plan.name}`}
                             onClick={() => void remove(plan)}
                           >
                             Delete
@@ -260,15 +279,15 @@ function Plans() {
               </table>
             )
           }
-        </Show>
+        </AsyncContent>
       </Card>
-      {open && (
+      {openPlan && (
         <PlanDialog
-          plan={open}
-          onClose={() => setOpen(undefined)}
+          plan={openPlan}
+          onClose={() => setOpenPlan(undefined)}
           onSaved={(text) => {
-            say(text);
-            setOpen(undefined);
+            showToast(text);
+            setOpenPlan(undefined);
             void plans.reload();
           }}
         />
@@ -278,18 +297,18 @@ function Plans() {
 }
 
 const settingLabels = {
-  in_app: 'In the app',
+  in_app: 'In-app',
   push: 'Push',
-  email: 'E-mail',
-  sender_name: 'Sender of e-mails',
+  email: 'Email',
+  sender_name: 'Email sender name',
   has_quiet_hours: 'Quiet hours',
-  start: 'Quiet from',
-  end: 'Quiet until',
-  pushes: 'Push messages a day',
-  emails: 'E-mails a day',
+  start: 'Quiet hours start',
+  end: 'Quiet hours end',
+  pushes: 'Push messages per day',
+  emails: 'Emails per day',
 };
 
-const settingFields = ({ channels, sender_name, quiet_hours, limits }: NotificationSettings) => ({
+const toSettingFields = ({ channels, sender_name, quiet_hours, limits }: NotificationSettings) => ({
   ...channels,
   sender_name: sender_name ?? '',
   has_quiet_hours: quiet_hours !== null,
@@ -298,19 +317,19 @@ const settingFields = ({ channels, sender_name, quiet_hours, limits }: Notificat
   pushes: limits.push_per_user_per_day === null ? '' : String(limits.push_per_user_per_day),
   emails: limits.emails_per_user_per_day === null ? '' : String(limits.emails_per_user_per_day),
 });
-type SettingFields = ReturnType<typeof settingFields>;
+type SettingFields = ReturnType<typeof toSettingFields>;
 
 function SettingsForm({
-  answer,
+  response,
   onSaved,
 }: {
-  answer: { data: NotificationSettings; etag: string | undefined };
-  onSaved: (answer: Answer<NotificationSettings>) => void;
+  response: { data: NotificationSettings; etag: string | undefined };
+  onSaved: (response: ApiResponse<NotificationSettings>) => void;
 }) {
   const form = useRecordForm<NotificationSettings, SettingFields>({
     path: '/api/platform/notification-settings',
-    answer,
-    toForm: settingFields,
+    response,
+    toForm: toSettingFields,
     labels: settingLabels,
     onSaved,
     toBody: ({ in_app, push, email, sender_name, has_quiet_hours, start, end, pushes, emails }, all) => ({
@@ -320,13 +339,13 @@ function SettingsForm({
         ? {}
         : { quiet_hours: all.has_quiet_hours ? { start: all.start, end: all.end } : null }),
       limits: {
-        push_per_user_per_day: pushes === undefined ? undefined : (numeric(pushes) ?? null),
-        emails_per_user_per_day: emails === undefined ? undefined : (numeric(emails) ?? null),
+        push_per_user_per_day: pushes === undefined ? undefined : (toNumber(pushes) ?? null),
+        emails_per_user_per_day: emails === undefined ? undefined : (toNumber(emails) ?? null),
       },
     }),
   });
   const { value, set, error } = form;
-  const shown = [
+  const fieldPaths = [
     'sender_name',
     'quiet_hours.start',
     'quiet_hours.end',
@@ -335,53 +354,53 @@ function SettingsForm({
   ];
   return (
     <form class="stack" ref={form.ref} onSubmit={form.submit} noValidate>
-      <FormProblem form={form} fields={shown} />
+      <FormError form={form} fields={fieldPaths} />
       <Conflicts conflicts={form.conflicts} />
       <Card title="Channels">
         <div class="form tight">
-          <Check
-            label="In the app"
-            hint="The list of notifications of every user."
+          <CheckboxField
+            label="In-app"
+            hint="The notification list of each user."
             isOn={value.in_app}
             onChange={(in_app) => set({ in_app })}
           />
-          <Check
+          <CheckboxField
             label="Push"
-            hint="Messages to phones and browsers."
+            hint="Push messages to phones and browsers."
             isOn={value.push}
             onChange={(push) => set({ push })}
           />
-          <Check
-            label="E-mail"
-            hint="Notifications only; password e-mails always go out."
+          <CheckboxField
+            label="Email"
+            hint="Notifications only. Password emails are always sent."
             isOn={value.email}
             onChange={(email) => set({ email })}
           />
-          <p class="hint">A channel that is closed carries nothing, for no school.</p>
+          <p class="hint">A disabled channel is off for every school.</p>
         </div>
       </Card>
-      <Card title="E-mail">
-        <Text
-          label="Sender"
+      <Card title="Email">
+        <TextField
+          label="Sender name"
           name="sender_name"
           value={value.sender_name}
           error={error('sender_name')}
-          hint={`E-mails come from «Green Valley School${value.sender_name ? ` via ${value.sender_name}` : ''}».`}
+          hint={`Emails are sent from “Green Valley School${value.sender_name ? ` via ${value.sender_name}` : ''}”.`}
           onChange={(sender_name) => set({ sender_name })}
         />
       </Card>
       <Card title="Quiet hours">
         <div class="form">
-          <Check
-            label="Push and e-mail wait overnight"
-            hint="In the time zone of each school; they go out when the quiet hours end."
+          <CheckboxField
+            label="Hold push messages and emails during quiet hours"
+            hint="In the time zone of each school. They are sent when the quiet hours end."
             isOn={value.has_quiet_hours}
             onChange={(has_quiet_hours) => set({ has_quiet_hours })}
           />
           {value.has_quiet_hours && (
             <div class="pair">
-              <Text
-                label="From"
+              <TextField
+                label="Start"
                 name="start"
                 isRequired
                 value={value.start}
@@ -389,8 +408,8 @@ function SettingsForm({
                 onChange={(start) => set({ start })}
                 input={{ type: 'time' }}
               />
-              <Text
-                label="Until"
+              <TextField
+                label="End"
                 name="end"
                 isRequired
                 value={value.end}
@@ -405,19 +424,20 @@ function SettingsForm({
       <Card title="Limits">
         <div class="form">
           <p class="hint">
-            On one day of the school. What is above is not sent; the app shows it all the same. Empty is no limit.
+            Per day, in the school’s time zone. Notifications over the limit are shown in-app only. Leave empty for no
+            limit.
           </p>
           <div class="pair">
-            <Text
-              label="Push messages to one device"
+            <TextField
+              label="Push messages per device"
               name="pushes"
               value={value.pushes}
               error={error('limits.push_per_user_per_day')}
               onChange={(pushes) => set({ pushes })}
               input={{ type: 'number', min: '0', inputMode: 'numeric' }}
             />
-            <Text
-              label="E-mails to one address"
+            <TextField
+              label="Emails per address"
               name="emails"
               value={value.emails}
               error={error('limits.emails_per_user_per_day')}
@@ -432,27 +452,27 @@ function SettingsForm({
   );
 }
 
-function Notifications() {
+function NotificationSettingsTab() {
   const settings = useLoad(
     'notification settings',
-    (signal) => ask<NotificationSettings>('GET', '/api/platform/notification-settings', { signal }),
+    (signal) => request<NotificationSettings>('GET', '/api/platform/notification-settings', { signal }),
     {
-      isFresh: true,
+      isUncached: true,
     },
   );
   return (
     <div class="narrow">
-      <Show what={settings} lines={8}>
-        {(answer) => (
+      <AsyncContent state={settings} lines={8}>
+        {(response) => (
           <SettingsForm
-            answer={answer}
+            response={response}
             onSaved={(saved) => {
-              say('Saved. It holds for what is sent from now on.');
+              showToast('Notification settings saved.');
               settings.set(saved);
             }}
           />
         )}
-      </Show>
+      </AsyncContent>
     </div>
   );
 }
@@ -464,7 +484,7 @@ export function Settings({ part = 'plans' }: Record<string, string>) {
   ] as const;
   return (
     <>
-      <Head title="Settings" lead="They hold for every school." />
+      <PageHeader title="Settings" lead="These settings apply to all schools." />
       <nav class="tabs" aria-label="Settings">
         {tabs.map(([name, label]) => (
           <a key={name} href={href(`/settings/${name}`)} aria-current={part === name ? 'page' : undefined}>
@@ -472,7 +492,7 @@ export function Settings({ part = 'plans' }: Record<string, string>) {
           </a>
         ))}
       </nav>
-      {part === 'notifications' ? <Notifications /> : <Plans />}
+      {part === 'notifications' ? <NotificationSettingsTab /> : <PlansTab />}
     </>
   );
 }

@@ -1,23 +1,23 @@
 import { useRef, useState } from 'preact/hooks';
-import { confirm, say } from '../dialogs.tsx';
+import { confirm, showToast } from '../dialogs.tsx';
 import { channelNames } from '../format.tsx';
 import {
-  Check,
+  CheckboxField,
   Conflicts,
   Field,
   type Form,
-  FormProblem,
+  FormError,
   SaveBar,
-  Select,
-  Text,
+  SelectField,
+  TextField,
   useForm,
   useRecordForm,
 } from '../forms.tsx';
-import { type Answer, ask, idempotencyKeys } from '../http.ts';
-import { useLoad, useSettled } from '../load.ts';
-import { Card, Head, Show } from '../parts.tsx';
-import { go, href, place } from '../router.ts';
-import type { NotificationEvent, Preview as Filled, Template as Record } from '../types.ts';
+import { type ApiResponse, request, idempotencyKeys } from '../api.ts';
+import { useLoad, useDebounced } from '../load.ts';
+import { Card, PageHeader, AsyncContent } from '../components.tsx';
+import { navigate, href, route } from '../router.ts';
+import type { NotificationEvent, Preview as PreviewData, Template as TemplateData } from '../types.ts';
 import { channels, useEvents } from './templates.tsx';
 
 interface Fields {
@@ -26,10 +26,10 @@ interface Fields {
   is_active: boolean;
 }
 
-const labels = { subject: 'Subject', body: 'Text', is_active: 'Active' };
+const labels = { subject: 'Subject', body: 'Message', is_active: 'Active' };
 const back = <a href={href('/templates')}>Notification templates</a>;
 
-/** The words as somebody would get them, with the values of an example. */
+/** The message as a recipient would see it, with sample values. */
 function Preview({
   event,
   channel,
@@ -41,51 +41,51 @@ function Preview({
   subject: string;
   body: string;
 }) {
-  const words = useSettled(
+  const requestBody = useDebounced(
     JSON.stringify({ key: event.key, channel, ...(subject.trim() ? { subject } : {}), body }),
     250,
   );
-  const isEmpty = (JSON.parse(words) as { body: string }).body.trim() === '';
-  const filled = useLoad(
-    `preview ${words}`,
+  const isEmpty = (JSON.parse(requestBody) as { body: string }).body.trim() === '';
+  const preview = useLoad(
+    `preview ${requestBody}`,
     async (signal) =>
       isEmpty
         ? undefined
         : (
-            await ask<Filled>('POST', '/api/platform/notification-templates/preview', {
-              body: JSON.parse(words) as object,
+            await request<PreviewData>('POST', '/api/platform/notification-templates/preview', {
+              body: JSON.parse(requestBody) as object,
               signal,
             })
           ).data,
-    { isFresh: true, keep: true },
+    { isUncached: true, keepPrevious: true },
   );
   return (
     <Card title="Preview">
-      <div aria-live="polite" aria-busy={filled.isLoading}>
-        {filled.failure ? (
+      <div aria-live="polite" aria-busy={preview.isLoading}>
+        {preview.failure ? (
           <p class="problem">
-            {filled.failure.details[0]
-              ? filled.failure.details.map(({ message }) => message).join(' ')
-              : filled.failure.message}
+            {preview.failure.details[0]
+              ? preview.failure.details.map(({ message }) => message).join(' ')
+              : preview.failure.message}
           </p>
-        ) : filled.data ? (
+        ) : preview.data ? (
           <div class={`preview ${channel}`}>
             <p>
-              <strong>{filled.data.subject}</strong>
+              <strong>{preview.data.subject}</strong>
             </p>
-            <p>{filled.data.body}</p>
+            <p>{preview.data.body}</p>
           </div>
         ) : (
-          <p class="muted">{isEmpty ? 'Write a text to see it filled in.' : 'Filling in…'}</p>
+          <p class="muted">{isEmpty ? 'Enter a message to see a preview.' : 'Loading…'}</p>
         )}
       </div>
-      <p class="hint preview-note">With example values.</p>
+      <p class="hint preview-note">Shown with sample values.</p>
     </Card>
   );
 }
 
-/** Subject, text, and what can be put into them. */
-function WordsFields({
+/** Subject, message, and the placeholders that they may contain. */
+function TemplateFields({
   form,
   event,
 }: {
@@ -106,15 +106,15 @@ function WordsFields({
   };
   return (
     <>
-      <Text
+      <TextField
         label="Subject"
         name="subject"
-        hint={`Empty: «${event.title}»`}
+        hint={`Default: “${event.title}”`}
         value={value.subject}
         error={error('subject')}
         onChange={(subject) => set({ subject })}
       />
-      <Field label="Text" name="body" isRequired error={error('body')} hint="Plain text.">
+      <Field label="Message" name="body" isRequired error={error('body')} hint="Plain text.">
         {(attributes) => (
           <textarea
             {...attributes}
@@ -133,18 +133,18 @@ function WordsFields({
               key={name}
               type="button"
               class="chip"
-              title={event.sample[name] ? `For example: ${event.sample[name]}` : undefined}
+              title={event.sample[name] ? `Example: ${event.sample[name]}` : undefined}
               onClick={() => insert(name)}
             >
               {name}
             </button>
           ))}
         </div>
-        <p class="hint">Choose one to put it into the text.</p>
+        <p class="hint">Select a placeholder to insert it into the message.</p>
       </div>
-      <Check
+      <CheckboxField
         label="Active"
-        hint="While it is off, the event has its former words."
+        hint="While inactive, the default text is used."
         isOn={value.is_active}
         onChange={(is_active) => set({ is_active })}
       />
@@ -152,30 +152,33 @@ function WordsFields({
   );
 }
 
-function NewWords({ events }: { events: NotificationEvent[] }) {
-  const given = Object.fromEntries(place.value.search);
+function NewTemplateForm({ events }: { events: NotificationEvent[] }) {
+  const params = Object.fromEntries(route.value.search);
   const [makeKey] = useState(idempotencyKeys);
-  const wordsOf = (key: string) => {
-    const found = events.find((one) => one.key === key);
-    return { subject: found?.title ?? '', body: found?.message ?? '' };
+  const defaultText = (key: string) => {
+    const event = events.find((other) => other.key === key);
+    return { subject: event?.title ?? '', body: event?.message ?? '' };
   };
-  const first = events.some(({ key }) => key === given['key']) ? (given['key'] ?? '') : (events[0]?.key ?? '');
+  const initialKey = events.some(({ key }) => key === params['key']) ? (params['key'] ?? '') : (events[0]?.key ?? '');
   const form = useForm(
-    { key: first, channel: given['channel'] ?? 'in_app', is_active: true, ...wordsOf(first) },
+    { key: initialKey, channel: params['channel'] ?? 'in_app', is_active: true, ...defaultText(initialKey) },
     async ({ subject, ...rest }) => {
       const body = { ...rest, ...(subject.trim() ? { subject } : {}) };
-      await ask<Record>('POST', '/api/platform/notification-templates', { body, idempotencyKey: makeKey(body) });
-      say('The words are in use.');
-      await go('/templates', { force: true });
+      await request<TemplateData>('POST', '/api/platform/notification-templates', {
+        body,
+        idempotencyKey: makeKey(body),
+      });
+      showToast('Template created.');
+      await navigate('/templates', { force: true });
     },
   );
   const { value, set, error } = form;
   const event = events.find((one) => one.key === value.key);
   const choose = (key: string) => {
-    // Words that nobody touched go with the event.
-    const untouched = wordsOf(value.key);
-    const isUntouched = value.subject === untouched.subject && value.body === untouched.body;
-    set({ key, ...(isUntouched ? wordsOf(key) : {}) });
+    // Keep text that the operator has edited; otherwise show the default text of the new event.
+    const before = defaultText(value.key);
+    const isUntouched = value.subject === before.subject && value.body === before.body;
+    set({ key, ...(isUntouched ? defaultText(key) : {}) });
   };
   if (!event) return null;
   return (
@@ -183,9 +186,9 @@ function NewWords({ events }: { events: NotificationEvent[] }) {
       <form ref={form.ref} onSubmit={form.submit} noValidate>
         <Card>
           <div class="form">
-            <FormProblem form={form} fields={['key', 'channel', 'subject', 'body']} />
+            <FormError form={form} fields={['key', 'channel', 'subject', 'body']} />
             <div class="pair">
-              <Select
+              <SelectField
                 label="Event"
                 name="key"
                 isRequired
@@ -195,7 +198,7 @@ function NewWords({ events }: { events: NotificationEvent[] }) {
                 hint={event.description}
                 onChange={choose}
               />
-              <Select
+              <SelectField
                 label="Channel"
                 name="channel"
                 isRequired
@@ -205,13 +208,13 @@ function NewWords({ events }: { events: NotificationEvent[] }) {
                 onChange={(channel) => set({ channel })}
               />
             </div>
-            <WordsFields form={form} event={event} />
+            <TemplateFields form={form} event={event} />
             <div class="form-foot">
               <a class="button" href={href('/templates')}>
                 Cancel
               </a>
               <button class="button primary" disabled={form.isBusy}>
-                {form.isBusy ? 'Saving…' : 'Save words'}
+                {form.isBusy ? 'Creating…' : 'Create template'}
               </button>
             </div>
           </div>
@@ -222,32 +225,32 @@ function NewWords({ events }: { events: NotificationEvent[] }) {
   );
 }
 
-export function TemplateNew() {
+export function NewTemplate() {
   const events = useEvents();
   return (
     <>
-      <Head title="Add words" back={back} lead="For one event on one channel." />
-      <Show what={events}>{(data) => <NewWords events={data} />}</Show>
+      <PageHeader title="Create template" back={back} lead="For one event and channel." />
+      <AsyncContent state={events}>{(data) => <NewTemplateForm events={data} />}</AsyncContent>
     </>
   );
 }
 
-type Read = Pick<Answer<Record>, 'data' | 'etag'>;
+type Read = Pick<ApiResponse<TemplateData>, 'data' | 'etag'>;
 
-function EditWords({
-  answer,
+function EditTemplateForm({
+  response,
   event,
   onSaved,
 }: {
-  answer: Read;
+  response: Read;
   event: NotificationEvent;
-  onSaved: (answer: Read) => void;
+  onSaved: (response: Read) => void;
 }) {
-  const form = useRecordForm<Record, Fields>({
-    path: `/api/platform/notification-templates/${answer.data.id}`,
-    answer,
+  const form = useRecordForm<TemplateData, Fields>({
+    path: `/api/platform/notification-templates/${response.data.id}`,
+    response,
     toForm: ({ subject, body, is_active }) => ({ subject, body, is_active }),
-    // A subject that is taken away is that of the event again.
+    // An empty subject resets it to the default of the event.
     toBody: (changes) => (changes.subject?.trim() === '' ? { ...changes, subject: event.title } : changes),
     labels,
     onSaved,
@@ -255,44 +258,46 @@ function EditWords({
   return (
     <div class="columns">
       <form class="stack" ref={form.ref} onSubmit={form.submit} noValidate>
-        <FormProblem form={form} fields={Object.keys(labels)} />
+        <FormError form={form} fields={Object.keys(labels)} />
         <Conflicts conflicts={form.conflicts} />
         <Card>
           <div class="form">
-            <WordsFields form={form} event={event} />
+            <TemplateFields form={form} event={event} />
           </div>
         </Card>
         <SaveBar form={form} />
       </form>
-      <Preview event={event} channel={answer.data.channel} subject={form.value.subject} body={form.value.body} />
+      <Preview event={event} channel={response.data.channel} subject={form.value.subject} body={form.value.body} />
     </div>
   );
 }
 
-export function Template({ id = '' }: globalThis.Record<string, string>) {
+export function Template({ id = '' }: Record<string, string>) {
   const path = `/api/platform/notification-templates/${encodeURIComponent(id)}`;
-  const template = useLoad<Read>(`template ${id}`, (signal) => ask<Record>('GET', path, { signal }), { isFresh: true });
+  const template = useLoad<Read>(`template ${id}`, (signal) => request<TemplateData>('GET', path, { signal }), {
+    isUncached: true,
+  });
   const events = useEvents();
   const record = template.data?.data;
   const event = events.data?.find(({ key }) => key === record?.key);
   const remove = async () => {
-    const isDone = await confirm({
-      title: 'Delete these words?',
-      text: <p>The event has its former words again, for every school that has none of its own.</p>,
-      action: 'Delete',
+    const isConfirmed = await confirm({
+      title: 'Delete this template?',
+      text: <p>Schools that have not customized this notification will use the default text again.</p>,
+      confirmLabel: 'Delete',
       isDangerous: true,
-      work: async () => {
-        await ask('DELETE', path);
+      action: async () => {
+        await request('DELETE', path);
       },
     });
-    if (!isDone) return;
-    say('The words are deleted.');
-    await go('/templates', { force: true });
+    if (!isConfirmed) return;
+    showToast('Template deleted.');
+    await navigate('/templates', { force: true });
   };
   return (
     <>
-      <Head
-        title={event?.description ?? 'Words'}
+      <PageHeader
+        title={event?.description ?? 'Template'}
         back={back}
         lead={
           record && (
@@ -309,24 +314,24 @@ export function Template({ id = '' }: globalThis.Record<string, string>) {
           )
         }
       />
-      <Show what={template}>
-        {(answer) => (
-          <Show what={events}>
+      <AsyncContent state={template}>
+        {(response) => (
+          <AsyncContent state={events}>
             {() =>
               event && (
-                <EditWords
-                  answer={answer}
+                <EditTemplateForm
+                  response={response}
                   event={event}
                   onSaved={(saved) => {
-                    say('Saved.');
+                    showToast('Template saved.');
                     template.set(saved);
                   }}
                 />
               )
             }
-          </Show>
+          </AsyncContent>
         )}
-      </Show>
+      </AsyncContent>
     </>
   );
 }

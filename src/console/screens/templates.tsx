@@ -1,24 +1,24 @@
 import { useState } from 'preact/hooks';
 import { channelNames } from '../format.tsx';
-import { ask } from '../http.ts';
+import { request } from '../api.ts';
 import { Icon } from '../icons.tsx';
 import { useLoad } from '../load.ts';
-import { Card, Empty, Head, Show } from '../parts.tsx';
+import { Card, EmptyState, PageHeader, AsyncContent } from '../components.tsx';
 import { href } from '../router.ts';
 import type { Channel, NotificationEvent, Template } from '../types.ts';
 
-/** The events that notify. */
+/** The events that send notifications. */
 export const useEvents = () =>
   useLoad(
     'events',
-    async (signal) => (await ask<NotificationEvent[]>('GET', '/api/platform/notification-events', { signal })).data,
+    async (signal) => (await request<NotificationEvent[]>('GET', '/api/platform/notification-events', { signal })).data,
   );
 
-/** All words of operators: there can be one for each event and channel. */
-async function everyTemplate(signal: AbortSignal): Promise<Template[]> {
+/** All templates: at most one per event and channel. */
+async function loadAllTemplates(signal: AbortSignal): Promise<Template[]> {
   const templates: Template[] = [];
   for (let page = 1; ; page++) {
-    const { data, pagination } = await ask<Template[]>('GET', '/api/platform/notification-templates', {
+    const { data, pagination } = await request<Template[]>('GET', '/api/platform/notification-templates', {
       query: { page, pageSize: 100 },
       signal,
     });
@@ -29,7 +29,7 @@ async function everyTemplate(signal: AbortSignal): Promise<Template[]> {
 
 export const channels = Object.keys(channelNames) as Channel[];
 
-function Words({
+function TemplateLink({
   event,
   channel,
   template,
@@ -38,11 +38,11 @@ function Words({
   channel: Channel;
   template: Template | undefined;
 }) {
-  const state = !template ? 'default' : template.is_active ? 'own words' : 'own words, off';
+  const state = !template ? 'default' : template.is_active ? 'custom' : 'custom, inactive';
   const to = template ? `/templates/${template.id}` : `/templates/new?key=${event.key}&channel=${channel}`;
   return (
     <a
-      class={template ? 'words own' : 'words'}
+      class={template ? 'template-link custom' : 'template-link'}
       href={href(to)}
       aria-label={`${event.key}, ${channelNames[channel]}: ${state}`}
     >
@@ -53,17 +53,17 @@ function Words({
 
 export function Templates() {
   const events = useEvents();
-  const templates = useLoad('templates', everyTemplate);
+  const templates = useLoad('templates', loadAllTemplates);
   const [typed, setTyped] = useState('');
-  const wanted = typed.trim().toLowerCase();
+  const query = typed.trim().toLowerCase();
   return (
     <>
-      <Head
+      <PageHeader
         title="Notification templates"
-        lead="The words of each event, for every school that has none of its own."
+        lead="The text of each notification, for schools that have not customized it."
         actions={
           <a class="button primary" href={href('/templates/new')}>
-            <Icon name="plus" /> Add words
+            <Icon name="plus" /> Create template
           </a>
         }
       />
@@ -74,35 +74,35 @@ export function Templates() {
             <input
               type="search"
               aria-label="Search events"
-              placeholder="Event"
+              placeholder="Name or description"
               value={typed}
               onInput={(event) => setTyped(event.currentTarget.value)}
             />
           </div>
         </div>
-        <Show what={events} lines={8}>
+        <AsyncContent state={events} lines={8}>
           {(all) => (
-            <Show what={templates} lines={8}>
-              {(words) => {
+            <AsyncContent state={templates} lines={8}>
+              {(custom) => {
                 const shown = all.filter(({ key, description }) =>
-                  `${key} ${description}`.toLowerCase().includes(wanted),
+                  `${key} ${description}`.toLowerCase().includes(query),
                 );
-                if (shown.length === 0) return <Empty title="No event fits." />;
+                if (shown.length === 0) return <EmptyState title="No matching events" />;
                 return (
                   <ul class="events">
                     {shown.map((event) => (
                       <li key={event.key} class="event">
-                        <div class="event-what">
+                        <div class="event-summary">
                           <p class="entry-title">{event.description}</p>
                           <p class="code muted">{event.key}</p>
                         </div>
-                        <div class="event-words">
+                        <div class="event-templates">
                           {channels.map((channel) => (
-                            <Words
+                            <TemplateLink
                               key={channel}
                               event={event}
                               channel={channel}
-                              template={words.find((one) => one.key === event.key && one.channel === channel)}
+                              template={custom.find((one) => one.key === event.key && one.channel === channel)}
                             />
                           ))}
                         </div>
@@ -111,9 +111,9 @@ export function Templates() {
                   </ul>
                 );
               }}
-            </Show>
+            </AsyncContent>
           )}
-        </Show>
+        </AsyncContent>
       </Card>
     </>
   );

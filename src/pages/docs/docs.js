@@ -1,4 +1,4 @@
-// Shows the document that the running service describes itself with.
+// Shows the OpenAPI document of the running service.
 globalThis.SwaggerUIBundle({
   url: '/api/openapi.json',
   dom_id: '#docs',

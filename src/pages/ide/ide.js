@@ -6,10 +6,13 @@ globalThis.MonacoEnvironment = {
     new Worker(new URL(`ruru/${scripts[label] ?? 'editorWorker.js'}`, import.meta.url), { type: 'module' }),
 };
 
-/** In memory and nowhere else: a page that is left forgets it. */
+/** The access token is only kept in memory. */
 let token = '';
 
-/** The next access token, by the cookie of an operator who is logged in at the console. Tabs take turns: a cookie works once. */
+/**
+ * Gets an access token with the refresh cookie of the console. The lock is shared with the console
+ * (src/console/session.ts), because each cookie works only once.
+ */
 const refresh = () =>
   navigator.locks.request('console.refresh', async () => {
     const answer = await fetch('/api/auth/refresh', { method: 'POST' });
@@ -18,9 +21,9 @@ const refresh = () =>
   });
 
 const login = document.getElementById('login');
-const ask = (why) => {
+const showLogin = (reason) => {
   login.hidden = false;
-  login.querySelector('output').textContent = why;
+  login.querySelector('output').textContent = reason;
 };
 
 const post = (body) =>
@@ -35,14 +38,14 @@ async function fetcher({ query, variables, operationName }) {
   let answer = await post(body);
   if (answer.status === 401 && (await refresh())) answer = await post(body);
   const json = await answer.json();
-  if (answer.status === 401 || answer.status === 403) ask(json.message);
+  if (answer.status === 401 || answer.status === 403) showLogin(json.message);
   else login.hidden = true;
-  // What is refused before GraphQL sees it comes in the envelope of the API.
+  // Requests rejected before GraphQL have the error format of the API.
   return json.success === false ? { errors: [{ message: json.message, extensions: { code: json.error } }] } : json;
 }
 
 const root = createRoot(document.getElementById('ide'));
-const show = (key) =>
+const renderEditor = (key) =>
   root.render(
     React.createElement(Ruru, {
       key,
@@ -57,9 +60,9 @@ login.addEventListener('submit', (event) => {
   token = new FormData(login).get('token').trim();
   login.reset();
   login.hidden = true;
-  // Anew, so that it asks for the schema again.
-  show(String(Date.now()));
+  // A new key, so that the editor loads the schema again.
+  renderEditor(String(Date.now()));
 });
 
-if (!(await refresh().catch(() => false))) ask('');
-show('first');
+if (!(await refresh().catch(() => false))) showLogin('');
+renderEditor('first');

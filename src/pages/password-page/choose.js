@@ -1,4 +1,4 @@
-// Sends the new password with the token of the link. The token stands behind #, so that it reaches no log.
+// Sends the new password with the token of the link. The token is in the fragment (#), so that no log contains it.
 const form = document.querySelector('form');
 const status = document.querySelector('[role=status]');
 
@@ -10,7 +10,7 @@ form.addEventListener('submit', async (event) => {
     headers: { 'Content-Type': 'application/json' },
     body: JSON.stringify({ token, password: form.password.value }),
   });
-  const answer = await response.json().catch(() => ({ message: 'The service does not answer.' }));
-  status.textContent = response.ok ? 'Done. You can log in with your new password.' : answer.message;
+  const answer = await response.json().catch(() => ({ message: 'The service is not responding. Try again later.' }));
+  status.textContent = response.ok ? 'Password changed. You can now log in.' : answer.message;
   form.hidden = response.ok;
 });

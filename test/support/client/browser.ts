@@ -1,89 +1,113 @@
 import { afterAll, afterEach, expect, test } from '@jest/globals';
 import type { Browser, BrowserContext, BrowserContextOptions, Page } from 'playwright-core';
-import { chromiumPath } from '../server/browser-found.ts';
+import { chromiumPath } from '../server/chromium.ts';
 import { operatorEmail, type TestService, testPassword } from '../server/service.ts';
 
-/** A reader with a browser of their own: cookies, tabs. */
-export interface Reader {
+/** A browser session with its own cookies and tabs. */
+export interface BrowserSession {
   context: BrowserContext;
-  /** Another tab, at an address below /console. */
-  tab: (path: string) => Promise<Page>;
+  /** Opens a tab at a path below /console. */
+  openTab: (path: string) => Promise<Page>;
 }
 
-interface ReaderOptions extends BrowserContextOptions {
-  /** Who is logged in already; the operator of the tests unless it says otherwise. */
+interface SessionOptions extends BrowserContextOptions {
+  /** Who is logged in. By default the operator of the tests. */
   as?: { email: string; password: string } | 'nobody';
 }
 
-export interface BrowserOfFile {
+export interface FileBrowser {
   /** `test`, or `test.skip` on a machine without a browser. */
   test: typeof test | typeof test.skip;
-  /** Without options the reader that all tests of the file share: the operator, who must not log out. */
-  reader: (options?: ReaderOptions) => Promise<Reader>;
+  /**
+   * Opens a session. Without options, returns the session that all tests of the file share: the operator, who must not
+   * log out. Its first tab is reused by the next test, so use a session of your own for page.clock and localStorage.
+   */
+  openSession: (options?: SessionOptions) => Promise<BrowserSession>;
 }
 
-const flags = [
-  ...[
-    '--no-sandbox',
-    '--disable-gpu',
-    '--disable-quic',
-    '--no-first-run',
-    '--disable-background-networking',
-    '--disable-component-update',
-    '--disable-sync',
-  ],
-  // A process less for each page.
-  ...['--in-process-gpu', '--renderer-process-limit=1'],
+const chromiumFlags = [
+  '--no-sandbox',
+  '--disable-gpu',
+  '--disable-quic',
+  '--no-first-run',
+  '--disable-background-networking',
+  '--disable-component-update',
+  '--disable-sync',
+  // Fewer processes: no GPU process, and one renderer for all pages.
+  '--in-process-gpu',
+  '--renderer-process-limit=1',
 ];
+
+const desktop = { width: 1280, height: 800 };
 
 async function launch(): Promise<Browser | undefined> {
   const executablePath = chromiumPath();
   if (executablePath === undefined) {
     if (process.env['CI'] === 'true')
-      throw new Error('No Chromium was found, and CI=true: install it, or name one by CHROMIUM_PATH.');
+      throw new Error('Chromium was not found, but CI=true requires it. Install it or set CHROMIUM_PATH.');
     return undefined;
   }
   const { chromium } = await shared.playwright();
-  return chromium.launch({ executablePath, args: flags });
+  return chromium.launch({ executablePath, args: chromiumFlags });
 }
 
 /**
- * The browser of a test file, closed after its last test. What a page logs as an error, a breach of its policy for example, fails the test.
- * @throws where there is none though CI=true
+ * Chromium logs every response with an error status, and the tests check those themselves. Any other error in the
+ * console of a page, such as a violation of the content security policy, fails the test.
  */
-export async function browserOfFile(service: TestService): Promise<BrowserOfFile> {
-  const browser = await launch().catch(async (error: unknown) => {
-    // Jest runs no afterAll of a file that failed to load.
+const isFailedRequest = (text: string) =>
+  /^Failed to load resource: (the server responded with a status of 4|net::ERR_INTERNET_DISCONNECTED)/.test(text);
+
+/**
+ * Starts the browser of a test file and closes it after the last test.
+ * @throws when there is no browser although CI=true
+ */
+export async function browserOfFile(service: TestService): Promise<FileBrowser> {
+  const launched = await launch().catch(async (error: unknown) => {
+    // Jest does not run afterAll for a file that failed to load.
     await service.close();
     throw error;
   });
-  if (!browser) {
-    // Nor of one whose tests are all skipped: the service would keep Jest waiting for ever.
+  if (!launched) {
+    // Jest does not run afterAll if all tests are skipped, and the running service would keep it from exiting.
     await service.close();
-    return { test: test.skip, reader: () => Promise.reject(new Error('There is no browser.')) };
+    return { test: test.skip, openSession: () => Promise.reject(new Error('There is no browser.')) };
   }
-  const faults: string[] = [];
-  let contexts: BrowserContext[] = [];
-  let common: Promise<Reader> | undefined;
+  const browser = launched;
+  const pageErrors: string[] = [];
+  let ownContexts: BrowserContext[] = [];
+  let sharedSession: Promise<BrowserSession> | undefined;
+  /** The reused tab of the shared session. Opening a tab takes longer than loading the page. */
+  let sharedPage: Page | undefined;
+  let isSharedPageInUse = false;
+
   afterEach(async () => {
-    await Promise.all([
-      ...contexts.map((context) => context.close()),
-      ...((await common)?.context.pages().map((page) => page.close()) ?? []),
-    ]);
-    contexts = [];
-    expect(faults.splice(0)).toEqual([]);
+    const sharedContext = (await sharedSession)?.context;
+    const otherPages = (sharedContext?.pages() ?? []).filter((page) => page !== sharedPage);
+    await Promise.all([...ownContexts, ...otherPages].map((closable) => closable.close()));
+    await sharedContext?.unrouteAll({ behavior: 'ignoreErrors' });
+    await sharedContext?.setOffline(false);
+    if (sharedPage) {
+      await sharedPage.unrouteAll({ behavior: 'ignoreErrors' });
+      for (const event of ['request', 'dialog']) await sharedPage.removeAllListeners(event, { behavior: 'default' });
+      await sharedPage.setViewportSize(desktop);
+      await sharedPage.emulateMedia({ colorScheme: null });
+    }
+    ownContexts = [];
+    isSharedPageInUse = false;
+    expect(pageErrors.splice(0)).toEqual([]);
   });
   afterAll(() => browser.close());
 
-  const open = async ({
+  async function openContext({
     as = { email: operatorEmail, password: testPassword },
     ...options
-  }: ReaderOptions): Promise<Reader> => {
-    const remembered = { origin: service.url, localStorage: [{ name: 'console.has-session', value: 'yes' }] };
+  }: SessionOptions): Promise<BrowserContext> {
+    const hasSession = { origin: service.url, localStorage: [{ name: 'console.has-session', value: 'yes' }] };
     const context = await browser.newContext({
-      storageState: { cookies: [], origins: as === 'nobody' ? [] : [remembered] },
+      storageState: { cookies: [], origins: as === 'nobody' ? [] : [hasSession] },
       baseURL: service.url,
-      viewport: { width: 1280, height: 800 },
+      viewport: desktop,
       locale: 'en-GB',
       timezoneId: 'Europe/Berlin',
       reducedMotion: 'reduce',
@@ -91,39 +115,44 @@ export async function browserOfFile(service: TestService): Promise<BrowserOfFile
     });
     context.setDefaultTimeout(8000);
     context.on('console', (message) => {
-      // A browser tells of every refused request; which of them are refused rightly is for the tests to say.
-      if (
-        message.type() === 'error' &&
-        !/^Failed to load resource: (the server responded with a status of 4|net::ERR_INTERNET_DISCONNECTED)/.test(
-          message.text(),
-        )
-      ) {
-        faults.push(message.text());
-      }
+      if (message.type() === 'error' && !isFailedRequest(message.text())) pageErrors.push(message.text());
     });
-    context.on('weberror', (error) => faults.push(String(error.error().stack)));
+    context.on('weberror', (error) => pageErrors.push(String(error.error().stack)));
     if (as !== 'nobody') {
-      const answer = await context.request.post('/api/auth/login', {
+      const response = await context.request.post('/api/auth/login', {
         data: { ...as, is_platform: true, refresh_cookie: true },
       });
-      expect(answer.status()).toBe(200);
+      expect(response.status()).toBe(200);
     }
+    return context;
+  }
+
+  /** Loads a path below /console. Does not wait for the load event: tests wait for what they look at. */
+  async function load(page: Page, path: string): Promise<Page> {
+    await page.goto(`/console${path}`, { waitUntil: 'commit' });
+    return page;
+  }
+
+  async function openSharedSession(): Promise<BrowserSession> {
+    const context = await openContext({});
     return {
       context,
-      async tab(to) {
-        const page = await context.newPage();
-        await page.goto(`/console${to}`);
-        return page;
+      async openTab(path) {
+        if (isSharedPageInUse) return load(await context.newPage(), path);
+        isSharedPageInUse = true;
+        sharedPage ??= await context.newPage();
+        return load(sharedPage, path);
       },
     };
-  };
+  }
+
   return {
     test,
-    async reader(options) {
-      if (!options) return (common ??= open({}));
-      const own = await open(options);
-      contexts.push(own.context);
-      return own;
+    async openSession(options) {
+      if (!options) return (sharedSession ??= openSharedSession());
+      const context = await openContext(options);
+      ownContexts.push(context);
+      return { context, openTab: async (path) => load(await context.newPage(), path) };
     },
   };
 }

@@ -1,7 +1,7 @@
 import { Ajv2020, type ValidateFunction } from 'ajv/dist/2020.js';
 import addFormats from 'ajv-formats';
 
-/** What came back. `data` is whatever the test says it is. */
+/** The answer to a request. The test declares the type of `data`. */
 export interface Answer<T> {
   status: number;
   headers: Headers;
@@ -17,7 +17,7 @@ interface RequestOptions {
   headers?: Record<string, string>;
 }
 
-/** A client of the API. Every JSON answer is held against the service's own OpenAPI document. */
+/** A client of the API that checks every JSON answer against the service's OpenAPI document. */
 export interface Client {
   token: string;
   refreshToken: string;
@@ -27,7 +27,7 @@ export interface Client {
   post<T>(path: string, body?: unknown, status?: number): Promise<Answer<T>>;
   put<T>(path: string, body: unknown, status?: number): Promise<Answer<T>>;
   delete<T>(path: string, status?: number): Promise<Answer<T>>;
-  /** The same client with other headers by default. */
+  /** The same client with more default headers. */
   with(headers: Record<string, string>): Client;
   login(credentials: Record<string, unknown>): Promise<Client>;
 }
@@ -38,7 +38,7 @@ interface Schema {
 interface Operation {
   responses: Record<string, { 'x-errors'?: string[]; content?: Record<string, { schema: Schema }> }>;
 }
-/** What the tests read of an OpenAPI document. */
+/** The parts of an OpenAPI document that tests read. */
 export interface Document {
   paths: Record<
     string,
@@ -50,7 +50,7 @@ export interface Document {
   components: { schemas: Record<string, unknown> };
 }
 
-/** A check of answers against an OpenAPI document. @throws with what does not fit */
+/** Creates a check of answers against an OpenAPI document, which throws when one does not fit. */
 function answerCheck(document: Document) {
   const ajv = new Ajv2020({ strict: false, allErrors: true });
   addFormats.default(ajv);
@@ -60,10 +60,10 @@ function answerCheck(document: Document) {
     path,
     operations,
   }));
-  // A literal path comes before one with a parameter.
+  // Literal paths first: /students/me before /students/{id}.
   routes.sort((a, b) => a.path.split('{').length - b.path.split('{').length);
   const compiled = new Map<string, ValidateFunction>();
-  /** By schema: nearly all answers that are no success have the same. */
+  /** By schema text: nearly all errors share one. */
   const bySchema = new Map<string, ValidateFunction>();
   return (method: string, path: string, status: number, body: unknown) => {
     const pathname = path.split('?')[0] ?? '';
@@ -94,14 +94,16 @@ function answerCheck(document: Document) {
   };
 }
 
-/** By document: the services of most tests have the same. */
+/** By document: most services in the tests have the same one. */
 const checks = new Map<string, ReturnType<typeof answerCheck>>();
 
 /** A client without credentials. */
 export async function client(url: string): Promise<Client> {
   const text = await (await fetch(`${url}/api/openapi.json`)).text();
-  const check = checks.get(text) ?? answerCheck(JSON.parse(text) as Document);
-  checks.set(text, check);
+  // The address of the service is the only thing in which the documents differ.
+  const key = text.replaceAll(url, '');
+  const check = checks.get(key) ?? answerCheck(JSON.parse(text) as Document);
+  checks.set(key, check);
 
   function make(defaults: Record<string, string>, token: string, refreshToken: string): Client {
     const self: Client = {
@@ -120,7 +122,7 @@ export async function client(url: string): Promise<Client> {
           ...(body === undefined ? {} : { body: raw ? body : JSON.stringify(body) }),
         });
         const isJson = response.headers.get('content-type')?.startsWith('application/json') ?? false;
-        // A stream has no end of its own.
+        // A stream does not end by itself.
         if (response.headers.get('content-type')?.startsWith('text/event-stream')) await response.body?.cancel();
         const content: unknown = isJson
           ? await response.json()

@@ -1,6 +1,6 @@
 import type { Client } from './client.ts';
 
-/** Every record of a list, page by page; fails when a page is not as long as it says, or a total changes on the way. */
+/** Reads every page of a list. @throws when the length of a page does not fit its pagination, or the total changes */
 export async function walk<T extends { id: number }>(client: Client, path: string, pageSize: number): Promise<T[]> {
   const records: T[] = [];
   const url = `${path}${path.includes('?') ? '&' : '?'}pageSize=${pageSize}&page=`;
@@ -22,16 +22,16 @@ export async function walk<T extends { id: number }>(client: Client, path: strin
 /** The identifiers of records, in their order. */
 export const ids = (records: { id: number }[]) => records.map(({ id }) => id);
 
-/** Text as lists compare it: in lower case, without accents. */
+/** Text as lists compare it: lower case, without accents. */
 export const plain = (text: string) => text.normalize('NFD').replace(/\p{M}/gu, '').toLowerCase();
 
-/** Records in the order that a list should have: by key, without a key last, ties by id; descending turns all but the nulls. */
+/** Records in the order that a list must have: by key, nulls last in either direction, then by id. */
 export function inOrder<T extends { id: number }>(
   records: T[],
   key: (record: T) => (string | number | null)[],
   order: 'asc' | 'desc',
 ): T[] {
-  const turn = order === 'asc' ? 1 : -1;
+  const sign = order === 'asc' ? 1 : -1;
   return [...records].sort((a, b) => {
     const [left, right] = [
       [...key(a), a.id],
@@ -42,7 +42,7 @@ export function inOrder<T extends { id: number }>(
       if (l === r) continue;
       if (l === null) return 1;
       if (r === null) return -1;
-      return l < r ? -turn : turn;
+      return l < r ? -sign : sign;
     }
     return 0;
   });

@@ -2,8 +2,8 @@ import type { TestDatabase } from '../server/database.ts';
 import { until } from './until.ts';
 
 /**
- * Sends requests while something that they all need is locked, lets go when `count` of them wait for it, and gathers what
- * they answer: so they race in every run, and not only when the machine is quick.
+ * Makes requests compete for a lock in every run, not only on a fast machine: takes the lock, sends the requests, releases the
+ * lock when `count` of them wait for it, and answers what they answered.
  * @param lock  a statement that takes the lock until its transaction ends
  */
 export async function race<T>(

@@ -1,5 +1,7 @@
 import { type IncomingHttpHeaders, request } from 'node:http';
 
+// Requests on a connection of their own, with bytes in the answer left as they are. wire.ts keeps connections and parses the envelope.
+
 /** An answer as it came over the wire. */
 export interface RawAnswer {
   status: number;
@@ -7,7 +9,7 @@ export interface RawAnswer {
   body: string;
 }
 
-/** Sends a request without the manners of fetch: any Host, no cache headers, no default Accept. */
+/** Sends a request that fetch would not: any Host header, no cache headers, no default Accept. */
 export function raw(
   url: string,
   options: { method?: string; path: string; headers?: Record<string, string>; body?: string | Buffer; token?: string },

@@ -2,7 +2,7 @@ import { type IncomingHttpHeaders, type IncomingMessage, request } from 'node:ht
 import { createParser } from 'eventsource-parser';
 import { until } from './until.ts';
 
-/** A notification as a stream tells it. */
+/** A notification as an event stream sends it. */
 export interface Told {
   id: number;
   title: string;
@@ -12,31 +12,31 @@ export interface Told {
   created_at: string;
 }
 
-/** A stream of notifications that is open, and what came over it. */
+/** An open stream of notifications, and what it has received. */
 export interface OpenStream {
   status: number;
   headers: IncomingHttpHeaders;
-  /** The JSON of a refusal. */
+  /** The envelope, when the request was refused. */
   refusal: { error?: string; message?: string } | undefined;
   events: Told[];
   comments: string[];
   retry: number | undefined;
-  /** The id that a client comes again with. */
+  /** The Last-Event-ID with which a client would reconnect. */
   lastId: string;
-  /** Whether the service ended it, and how: by an end, or by cutting the connection. */
+  /** How the service closed it: at the end of the response, or by cutting the connection. Undefined while it is open. */
   ended: 'end' | 'cut' | undefined;
-  /** Waits for so many events. */
+  /** Waits until `count` events have come. */
   has(count: number): Promise<Told[]>;
   /** Waits for its end. */
   end(): Promise<'end' | 'cut'>;
-  /** The client stops reading, and goes on. */
+  /** Stops and resumes reading. */
   pause(): void;
   resume(): void;
-  /** The client goes. */
+  /** Disconnects. */
   close(): Promise<void>;
 }
 
-/** Opens a stream, or hears why not. */
+/** Opens a stream; `refusal` is set when the service refuses it. */
 export function openStream(
   url: string,
   token: string,

@@ -1,4 +1,7 @@
-/** Looks until something is there, and answers it. Gives up before the test does, so that a test that fails leaves nothing running. */
+/**
+ * Calls `look` every 20 ms until it answers something other than undefined, and answers that.
+ * @throws after 50 s, before the test itself times out, so that a failing test leaves nothing running
+ */
 export async function until<T>(look: () => Promise<T | undefined> | T | undefined): Promise<T> {
   for (const end = Date.now() + 50_000; Date.now() < end;) {
     const found = await look();

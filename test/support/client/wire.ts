@@ -1,16 +1,18 @@
 import { Agent, type IncomingHttpHeaders, request } from 'node:http';
 import { type ErrorName, errors } from '../../../src/domain/errors.ts';
 
-/** What came back, byte by byte: for tests that fetch is too polite for. */
+// Requests that a normal client would not send, and checks of the envelope of the answer: what the attack tests use.
+
+/** The answer to a request. */
 export interface Answered {
   status: number;
   headers: IncomingHttpHeaders;
   text: string;
-  /** The envelope; undefined when the answer is not JSON. */
+  /** The envelope. Undefined when the answer is not JSON. */
   json: Envelope | undefined;
 }
 
-/** What every JSON answer is. */
+/** The shape of every JSON answer. */
 export interface Envelope {
   success?: boolean;
   data?: unknown;
@@ -27,13 +29,13 @@ export interface Sent {
   path: string;
   headers?: Record<string, string>;
   token?: string;
-  /** Text and bytes go as they are, anything else as JSON. */
+  /** Text and bytes are sent as they are, anything else as JSON. */
   body?: unknown;
 }
 
 const agent = new Agent({ keepAlive: true });
 
-/** Sends a request over a kept connection, path and headers untouched. @throws when the connection is cut */
+/** Sends a request on a keep-alive connection; path and headers stay as given. @throws when the connection is cut */
 export function send(url: string, { method = 'GET', path, headers = {}, token, body }: Sent): Promise<Answered> {
   const { hostname, port } = new URL(url);
   const bytes =
@@ -79,14 +81,14 @@ export function send(url: string, { method = 'GET', path, headers = {}, token, b
   });
 }
 
-/** What an error must never tell a client. */
+/** Internals that an error message must never reveal. */
 const inside =
   /SQLSTATE|syntax error at|relation "|violates|jsonb_|pg_|plpgsql|tenant_\d+\.|\bselect\b.*\bfrom\b|\bat .*\.[jt]s\b|node_modules|node:internal|password_hash/i;
 
-/** Says what is wrong with an answer as an envelope; undefined when nothing is. */
+/** Describes what is wrong with the envelope of an answer; undefined when it is fine. */
 export function envelopeFault({ status, headers, text, json }: Answered): string | undefined {
   const told = `${status} ${text.slice(0, 300)}`;
-  if (status >= 500) return `is a fault of the service: ${told}`;
+  if (status >= 500) return `is an internal error: ${told}`;
   if (typeof headers['x-request-id'] !== 'string') return `has no X-Request-Id: ${told}`;
   if (status === 204 || status === 304) return text === '' ? undefined : `has a body: ${told}`;
   if (status < 400) {
@@ -105,10 +107,10 @@ export function envelopeFault({ status, headers, text, json }: Answered): string
   if (json.details?.some((detail) => typeof detail.path !== 'string' || !detail.message))
     return `has details without path or message: ${told}`;
   const leak = inside.exec(json.message);
-  return leak ? `tells of its inside (${leak[0]}): ${told}` : undefined;
+  return leak ? `reveals internals (${leak[0]}): ${told}` : undefined;
 }
 
-/** Says how an answer differs from an expected error; undefined when it does not. */
+/** Describes how an answer differs from an expected error; undefined when it does not. */
 export function otherThan(answer: Answered, status: number, error: ErrorName): string | undefined {
   if (answer.status !== status || answer.json?.error !== error)
     return `answered ${answer.status} ${answer.text.slice(0, 300)}`;

@@ -1,8 +1,8 @@
 import type { TestDatabase } from '../server/database.ts';
 
 /**
- * All that defines some schemas, one line for each thing: columns, constraints, indexes, triggers, policies, functions,
- * sequences, grants, comments. Names of schools read tenant_N, so that two schools compare equal.
+ * The definition of some schemas, one line per object: columns, constraints, indexes, triggers, policies, functions,
+ * sequences, grants, comments. Schema names of schools become tenant_N, so that two schools compare equal.
  */
 export async function catalogue(database: Pick<TestDatabase, 'query'>, schemas: string[]): Promise<string[]> {
   const lines = await database.query<{ line: string }>(

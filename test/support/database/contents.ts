@@ -1,6 +1,6 @@
 import type { TestDatabase } from '../server/database.ts';
 
-/** All that a school's schema holds: each row of each table as text, where each sequence stands, which triggers fire. */
+/** The contents of a school's schema: each row of each table as text, the state of each sequence, which triggers are enabled. */
 export async function contents(
   database: Pick<TestDatabase, 'query'>,
   schema: string,

@@ -2,7 +2,7 @@ import type pg from 'pg';
 import type { TestDatabase } from '../server/database.ts';
 import { type Acting, acting } from './tenants.ts';
 
-/** The views of analysts, from the catalogue. */
+/** The names of the analytics views. */
 export const viewsOf = async (database: TestDatabase): Promise<string[]> =>
   (
     await database.query<{ name: string }>(
@@ -10,7 +10,7 @@ export const viewsOf = async (database: TestDatabase): Promise<string[]> =>
     )
   ).map(({ name }) => name);
 
-/** Reads the facts of a school anew, all of them; answers what it wrote, by part. */
+/** Refreshes all mart tables of a school. Answers the number of rows written, by part. */
 export async function refresh(
   database: TestDatabase,
   tenantId: number,
@@ -22,7 +22,7 @@ export async function refresh(
   return row?.written;
 }
 
-/** Runs `work` as an analyst of these schools: `all`, a list of numbers, or undefined for who has no setting at all. */
+/** Runs `work` as an analyst of these schools: `all`, a list of ids, or undefined when the setting is missing. */
 export const asAnalyst = <T>(
   database: TestDatabase,
   schools: 'all' | number[] | undefined,
@@ -37,7 +37,7 @@ export const asAnalyst = <T>(
     work,
   );
 
-/** What an analyst of all schools reads; numbers come as numbers, days as text. */
+/** Runs a query as an analyst of all schools. Numbers come as numbers, dates as text. */
 export async function facts<R extends pg.QueryResultRow>(
   database: TestDatabase,
   query: string,

@@ -1,6 +1,6 @@
 import type { TestDatabase } from '../server/database.ts';
 
-/** What a request may write although it is refused: a log-in that failed counts, a stolen refresh token ends its session. */
+/** Tables that a refused request may write: failed log-ins are counted, a stolen refresh token ends its session. */
 const bookkeeping = ['session', 'refresh_token', 'login_throttle', 'audit_log'];
 
 interface Table extends Record<string, unknown> {
@@ -16,16 +16,17 @@ const tables = (database: TestDatabase, schemas: string[]) =>
   );
 
 /**
- * The checksum of every table of these schemas, by name. In `platform` without what a refused request may write, and
- * without the one-time tokens that the worker makes meanwhile.
+ * The checksum of every table of these schemas, by name. In `platform` without the tables that a refused request may write, and
+ * without the one-time tokens that the worker creates in the background.
  */
 export async function checksums(database: TestDatabase, ...schemas: string[]): Promise<Record<string, string>> {
-  // The clock makes the worker write daily_run, whatever requests come.
+  // The worker writes daily_run by the clock, independently of requests.
   const wanted = (await tables(database, schemas)).filter(({ schema, name }) =>
     schema === 'platform' ? ![...bookkeeping, 'one_time_token'].includes(name) : name !== 'daily_run',
   );
   if (wanted.length === 0) throw new Error(`There is no table in ${schemas.join(', ')}`);
-  const rows = await database.query<{ name: string; sum: string }>(
+  // Planning a query over hundreds of tables takes far longer than running it.
+  const rows = await (database.prepared ?? database.query)<{ name: string; sum: string }>(
     wanted
       .map(
         ({ schema, name }) =>
@@ -37,8 +38,8 @@ export async function checksums(database: TestDatabase, ...schemas: string[]): P
 }
 
 /**
- * From now on every committed change to a table of these schemas is noted with the request that made it; answers a function
- * that tells the tables that some requests changed. A statement that changes no row leaves no trace.
+ * Adds triggers that record every committed change to a table of these schemas with the id of its request. Answers a function
+ * that looks up which tables some requests changed. A statement that changes no row leaves no trace.
  */
 export async function traceRequests(
   database: TestDatabase,

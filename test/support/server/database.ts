@@ -1,12 +1,14 @@
-import { randomUUID } from 'node:crypto';
+import { createHash, randomUUID } from 'node:crypto';
 import type pg from 'pg';
 
-/** A database of one test file. */
+/** The database of one test file. */
 export interface TestDatabase {
   /** Its address, for the owner. */
   url: string;
-  /** Runs a statement as the owner, who is a superuser here: row security does not hold for them. */
+  /** Runs a statement as the owner, a superuser who bypasses row security. */
   query<R extends pg.QueryResultRow = Record<string, unknown>>(text: string, values?: unknown[]): Promise<R[]>;
+  /** The same, planned only once per connection. */
+  prepared?<R extends pg.QueryResultRow = Record<string, unknown>>(text: string): Promise<R[]>;
   drop(): Promise<void>;
 }
 
@@ -28,8 +30,8 @@ async function maintain(text: string): Promise<void> {
 }
 
 /**
- * Clones the migrated template, the one with the tables of schools to come (see ready-schools.ts), or makes an empty database.
- * Dropping fails when something still holds a connection.
+ * Creates a database: a clone of the migrated template, of the one with ready-made schools (see ready-schools.ts), or an empty one.
+ * `drop` fails while a connection is open.
  */
 export async function testDatabase(
   template: 'template_school' | 'template_ready' | 'template0' = 'template_school',
@@ -43,6 +45,10 @@ export async function testDatabase(
     url: serverUrl(name),
     async query<R extends pg.QueryResultRow>(text: string, values?: unknown[]) {
       return (await pool.query<R>(text, values)).rows;
+    },
+    async prepared<R extends pg.QueryResultRow>(text: string) {
+      const name = createHash('md5').update(text).digest('hex');
+      return (await pool.query<R>({ name, text })).rows;
     },
     async drop() {
       await pool.end();

@@ -5,15 +5,15 @@ declare global {
   var shared: typeof import('./shared.ts');
 }
 
-// For threads and programs alone. Were it there when this process began, it would write at its end what all its modules compiled to, for
-// which Jest does not wait: it says that tests leave something open.
+// Only for threads and child processes, which start by the dozen. This process must not have had it at its own start: node would then
+// write the cache at exit, and Jest would report that a test left something open.
 process.env['NODE_COMPILE_CACHE'] = process.env['TEST_COMPILE_CACHE'];
 
-/** Where a file of tests runs: a sandbox of its own, with what all files share. */
+/** The sandbox of a test file, with the modules that all files share as the global `shared`. */
 export default class extends TestEnvironment {
   override async setup(): Promise<void> {
     await super.setup();
-    // Frozen: Jest clears what it can of a sandbox that is done with.
+    // Frozen, since Jest clears the objects of a finished sandbox.
     this.global.shared = Object.freeze({ ...shared });
   }
 }

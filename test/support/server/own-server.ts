@@ -7,16 +7,16 @@ import { type EmbeddedServer, ensureDatabase, startEmbedded } from '../../../src
 import { withOwner } from '../../../src/database/pool.ts';
 import { freePort } from './processes.ts';
 
-/** A Postgres server of one test file, where the one that all share can't be used. */
+/** A Postgres server of one test file, for tests that can't use the shared one. */
 export interface OwnServer {
-  /** Where its cluster lies: startEmbedded(folder) starts it again. */
+  /** The folder of its cluster: startEmbedded(folder) starts it again. */
   folder: string;
   server: EmbeddedServer;
   url(database: string): string;
   remove(): Promise<void>;
 }
 
-/** A folder that the user of the server can enter, so that its cluster lies there. */
+/** Creates a folder that the Postgres user may enter. */
 async function ownFolder(prefix: string): Promise<string> {
   const folder = await mkdtemp(join(tmpdir(), prefix));
   await chmod(folder, 0o711);
@@ -41,17 +41,17 @@ export async function ownServer(
   return own;
 }
 
-/** A server that a test lets crash; its address stays the same. What it has committed outlives the crash of its processes, not that of the machine. */
+/** A server that a test may crash; its address stays the same. Committed data survive a crash of its processes, not of the machine. */
 export interface CrashingServer {
   folder: string;
-  /** Of its database `school`. */
+  /** The address of its database `school`. */
   url: string;
-  /** Ends all of it, or one process that serves a request, for which Postgres ends all others. Answers when it is back. */
+  /** Kills the whole server, or one backend, after which Postgres restarts all others. Resolves when it is back. */
   crash(what: 'server' | 'backend', milliseconds: number): Promise<void>;
   remove(): Promise<void>;
 }
 
-/** Ends a process without any farewell; whether it was there. */
+/** Kills a process. Answers whether it existed. */
 function endProcess(pid: number): boolean {
   try {
     return process.kill(pid, 'SIGKILL');
@@ -90,7 +90,7 @@ export async function crashingServer(): Promise<CrashingServer> {
       const witness = new pg.Client({ connectionString: url });
       await witness.connect();
       const isOver = new Promise((done) => witness.on('error', () => undefined).on('end', () => done(true)));
-      // Who serves a request, if anybody does; a process that has gone meanwhile is none, and then the next one is looked for.
+      // Prefers a backend that runs a request. If it has ended in the meantime, picks another one.
       for (let isEnded = false; !isEnded;) {
         const { rows } = await witness.query<{ pid: number }>(
           "select pid from pg_stat_activity where application_name in ('school_api', '') and datname = 'school' order by application_name desc, state limit 1",

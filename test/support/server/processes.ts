@@ -4,7 +4,7 @@ import { join } from 'node:path';
 
 const root = join(import.meta.dirname, '../../..');
 
-/** A port that nobody listens on. */
+/** A free port. */
 export async function freePort(): Promise<number> {
   const probe = createServer();
   await new Promise<void>((done) => void probe.listen(0, '127.0.0.1', done));
@@ -13,7 +13,7 @@ export async function freePort(): Promise<number> {
   return typeof address === 'object' && address ? address.port : 0;
 }
 
-/** How a process ended, and all that it wrote. */
+/** How a process ended, and everything it wrote. */
 export interface Ended {
   code: number | null;
   signal: NodeJS.Signals | null;
@@ -21,18 +21,18 @@ export interface Ended {
   stderr: string;
 }
 
-/** A program of the project, running by itself. */
+/** A program of the project in its own process. */
 export interface Program {
   pid: number;
   ended: Promise<Ended>;
-  /** Waits until its standard output has this. @throws with all it wrote when it ends before */
+  /** Waits until its standard output matches. @throws with everything it wrote when it ends before that */
   prints(expected: RegExp): Promise<RegExpExecArray>;
   kill(signal: NodeJS.Signals): void;
 }
 
 /**
- * Starts a program of the project as the npm scripts do, with these settings and nothing of this process' own but what is compiled already.
- * @param account  the user to be, where that is another one
+ * Starts a program as the npm scripts do. It gets these environment variables, PATH and the compile cache, and nothing else.
+ * @param account  the user to run as, if not the current one
  */
 export function startProgram(
   file: string,

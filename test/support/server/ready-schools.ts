@@ -3,23 +3,23 @@ import { join } from 'node:path';
 import { type EmbeddedServer, removeCluster } from '../../../src/database/embedded.ts';
 import { withOwner } from '../../../src/database/pool.ts';
 
-const memory = '/dev/shm';
-const enough = 6e9;
+const memoryFolder = '/dev/shm';
+const minFreeBytes = 6e9;
 
 /**
- * Where the cluster of a run lies best: in memory, where there is plenty of it, since a school has 400 files that are copied and
- * removed again and again. What runs that were killed have left there is ended and removed.
+ * The folder for the Postgres cluster of a run: in memory if there is enough, since a school has 400 files that are copied and
+ * removed for each test file. Also stops and removes the clusters of runs that were killed. Undefined means the default folder.
  */
 export async function scratchFolder(): Promise<string | undefined> {
-  const names = await readdir(memory).catch(() => []);
+  const names = await readdir(memoryFolder).catch(() => []);
   for (const name of names) {
     const pid = Number(/^school-scratch-(\d+)-/.exec(name)?.[1]);
     if (!pid || isAlive(pid)) continue;
-    await removeCluster(join(memory, name));
-    await rm(join(memory, name), { recursive: true, force: true });
+    await removeCluster(join(memoryFolder, name));
+    await rm(join(memoryFolder, name), { recursive: true, force: true });
   }
-  const { bavail, bsize } = await statfs(memory).catch(() => ({ bavail: 0, bsize: 0 }));
-  return bavail * bsize > enough && process.availableMemory() > enough ? memory : undefined;
+  const { bavail, bsize } = await statfs(memoryFolder).catch(() => ({ bavail: 0, bsize: 0 }));
+  return bavail * bsize > minFreeBytes && process.availableMemory() > minFreeBytes ? memoryFolder : undefined;
 }
 
 function isAlive(pid: number): boolean {
@@ -31,10 +31,10 @@ function isAlive(pid: number): boolean {
 }
 
 /**
- * Makes the database `template_ready`: a clone of `template_school` with the tables of its first schools, made by their migrations as for
- * any school, and put by under the names ready_1, ready_2… There they are no schools and nothing looks at them. When the API adds a
- * school of that number it gets these tables, at the version that they have; all else of it, from newer migrations and its roles on, is
- * made as ever. The owner's schools, and all in other databases, are made from their first table.
+ * Creates the database `template_ready`: a clone of `template_school` that also contains the tables of its first schools, created by
+ * the tenant migrations and renamed to ready_1, ready_2… When the API adds the school with that id, a trigger renames the schema to
+ * tenant_<id>, and provisioning continues from its version with newer migrations, roles and settings. Schools that the owner adds by
+ * SQL, and schools with higher ids, are created from the first migration on.
  */
 export async function makeReadySchools(server: EmbeddedServer, count: number): Promise<void> {
   await withOwner(server.url('postgres'), (owner) =>

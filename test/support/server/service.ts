@@ -8,7 +8,7 @@ import { until } from '../client/until.ts';
 
 const { client, createOperator, passwords, readConfig, startService, withOwner } = shared;
 
-/** As the service hashes passwords, with 64 KiB instead of 19 MiB: tests log in a thousand times. */
+/** Argon2 as in the service, but with 64 KiB instead of 19 MiB: tests log in a thousand times. */
 const hashing = passwords({ memoryCost: 64 });
 
 export const operatorEmail = 'operator@test.example';
@@ -17,23 +17,23 @@ export const testPassword = 'test-password';
 /** A running service on a database of its own. */
 export interface TestService {
   url: string;
-  /** The page of metrics, where METRICS_PORT is set. */
+  /** The address of the metrics, if METRICS_PORT is set. */
   metricsUrl: string | undefined;
   database: TestDatabase;
-  /** Nobody logged in. */
+  /** Without a log-in. */
   anonymous: Client;
   /** A platform operator. */
   operator: Client;
-  /** The messages that went out, the latest last; waits until there are `count`. */
+  /** The emails that were sent, oldest first. Waits until there are `count`. */
   outbox(count: number): Promise<string[]>;
-  /** Adds a plan of 5 students, 5 teachers and no features, unless `fields` say otherwise. */
+  /** Adds a plan. Default: 5 students, 5 teachers, no features. */
   plan(fields?: Record<string, unknown>): Promise<{ id: number; name: string }>;
-  /** A school with its admin; see `School`. */
+  /** Adds a school with an admin. */
   school(fields?: Record<string, unknown>): Promise<School>;
   close(): Promise<void>;
 }
 
-/** A school that a test made. */
+/** A school that a test added. */
 export interface School {
   id: number;
   subdomain: string;
@@ -44,11 +44,11 @@ export interface School {
   adminEmail: string;
   /** Adds a user with these roles (by name) and logs them in. */
   user(roles: string[], fields?: Record<string, unknown>): Promise<Client & { id: number; email: string }>;
-  /** Adds a role that has exactly these permissions; answers its name. */
+  /** Adds a role with exactly these permissions. Answers its name. */
   role(...permissions: string[]): Promise<string>;
-  /** Adds a row straight into a table; answers its id. */
+  /** Inserts a row into a table of the school. Answers its id. */
   insert(table: string, fields: Record<string, unknown>): Promise<number>;
-  /** Adds an academic year, a grade and a class, straight into the tables; answers their ids. */
+  /** Inserts an academic year (if there is none), a grade and a class. Answers their ids. */
   classroom(name?: string): Promise<{ classId: number; gradeId: number; yearId: number }>;
 }
 
@@ -56,13 +56,13 @@ type Template = 'template_ready' | 'template_school';
 
 let serial = 0;
 
-/** Something that no other call in this test file answers: `what` with a number behind it. */
+/** A name that is unique in the test file: `what` and a number. */
 export const unique = (what: string) => `${what}-${++serial}`;
 
 /**
- * Starts the whole service, API and worker, on a clone of the migrated database.
- * @param env  settings over the tests' own
- * @param template  `template_school` has nothing ready for schools: each is made from its first table
+ * Starts the API and a worker on a clone of the migrated database.
+ * @param env  settings that override the tests' own
+ * @param template  `template_school` has no ready-made schools: each is created by its migrations
  */
 export async function testService(
   env: Record<string, string> = {},
@@ -206,14 +206,14 @@ export async function testService(
   };
 }
 
-/** The service of a test file: for the head of the file, which closes it after its last test. */
+/** Starts the service of a test file, at the top of the file. It is closed after the last test. */
 export async function serviceOfFile(env: Record<string, string> = {}, template?: Template): Promise<TestService> {
   const service = await testService(env, template);
   afterAll(() => service.close());
   return service;
 }
 
-/** The service of a test file, with a school in it. */
+/** Starts the service of a test file, and adds a school. */
 export async function serviceWithSchool(
   env: Record<string, string> = {},
   template?: Template,
@@ -222,7 +222,7 @@ export async function serviceWithSchool(
   try {
     return { service, school: await service.school() };
   } catch (error) {
-    // Jest runs no afterAll of a file that failed to load.
+    // Jest runs no afterAll when a file fails to load.
     await service.close();
     throw error;
   }

@@ -1,6 +1,6 @@
 /**
- * What the files of tests share: the service and all it is made of, loaded once for each process that runs tests, as node
- * itself loads it, and not anew for each file in the sandbox that Jest makes for it. The environment of the tests hands it over.
+ * The modules of the service that tests use, available to them as the global `shared` (see environment.mts). Node loads them
+ * once per test process. An import in a test file would load them again for each file.
  */
 export { default as pg } from 'pg';
 export { createOperator } from '../../../src/database/operator.ts';
@@ -14,5 +14,5 @@ export { loadDemo } from '../../../src/process/demo.ts';
 export { withOwner } from '../../../src/database/pool.ts';
 export { client } from '../client/client.ts';
 
-/** Drives a browser: loaded where a test has one. */
+/** Drives a browser. Loaded on demand, since few files need it. */
 export const playwright = () => import('playwright-core');

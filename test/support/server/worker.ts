@@ -4,7 +4,7 @@ import type { SendEmail } from '../../../workers/email.ts';
 import { push } from '../../../workers/push.ts';
 import type { TaskContext } from '../../../workers/task-context.ts';
 
-/** What a worker in the process of a test works with: no push, silence, and e-mail as the test wants it. */
+/** The context of a worker that runs in the test's own process: no push, no log, and the test's way to send email. */
 export const workerContext = (pool: pg.Pool, sendEmail: SendEmail): Omit<TaskContext, 'stopping'> => ({
   pool,
   sendEmail,

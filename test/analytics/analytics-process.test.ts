@@ -1,0 +1,109 @@
+import { readFileSync } from 'node:fs';
+import { readFile } from 'node:fs/promises';
+import { describe, expect, test } from '@jest/globals';
+import { pino } from 'pino';
+import { analyticsProcess } from '../../src/analytics/process.ts';
+import { analystOf, askGraphql, insteadOfJobs } from '../support/fixtures/analysts.ts';
+import { runProgram } from '../support/server/processes.ts';
+import { serviceOfFile } from '../support/server/service.ts';
+import { until } from '../support/client/until.ts';
+
+const service = await serviceOfFile();
+const analyst = await analystOf(service, null);
+const ask = () => askGraphql<{ tenants: { totalCount: number } }>(service, analyst.token, '{ tenants { totalCount } }');
+
+/** The analytics processes that this process has started. */
+async function running(): Promise<number[]> {
+  const tasks = await readFile(`/proc/${process.pid}/task/${process.pid}/children`, 'utf8');
+  const ids = tasks.split(' ').filter(Boolean).map(Number);
+  const lines = await Promise.all(ids.map((id) => readFile(`/proc/${id}/cmdline`, 'utf8').catch(() => '')));
+  return ids.filter((_, index) => lines[index]?.includes('src/analytics/main.ts'));
+}
+
+test('docs/analytics.graphql is current: update it with `npm run -s school -- graphql-schema > docs/analytics.graphql`', async () => {
+  const { stdout, stderr } = await runProgram('src/cli/main.ts', ['graphql-schema'], {
+    DATABASE_URL: service.database.url,
+  });
+  expect(stderr).toBe('');
+  expect(stdout).toBe(readFileSync(new URL('../../docs/analytics.graphql', import.meta.url), 'utf8'));
+  expect(stdout).not.toMatch(/type Mutation|type Subscription/);
+});
+
+// The test reads /proc.
+const onLinux = process.platform === 'linux' ? test : test.skip;
+
+describe('the analytics process', () => {
+  onLinux('is there from the first query on, and knows no secret', async () => {
+    expect(await running()).toEqual([]);
+    expect((await ask()).data).toEqual({ tenants: { totalCount: 0 } });
+    const [pid] = await running();
+    const environment = await readFile(`/proc/${String(pid)}/environ`, 'utf8');
+    expect(
+      environment
+        .split('\0')
+        .map((line) => line.split('=')[0])
+        .filter(Boolean)
+        .sort(),
+    ).toEqual([
+      'GRAPHILE_ENV',
+      'NODE_CHANNEL_FD',
+      'NODE_CHANNEL_SERIALIZATION_MODE',
+      'NODE_ENV',
+      'PATH',
+      'UV_THREADPOOL_SIZE',
+    ]);
+    expect(await readFile(`/proc/${String(pid)}/stat`, 'utf8')).toMatch(/\) \S+ (\S+ ){15}10 /);
+  });
+
+  onLinux('is another one after it was killed, and whoever waited hears 503', async () => {
+    const [pid] = await running();
+    await insteadOfJobs(service, { task: 'pg_sleep(3)::text', count: 1 }, async () => {
+      const waiting = askGraphql(service, analyst.token, '{ jobs { nodes { task } } }');
+      await until(
+        async () =>
+          (
+            await service.database.query(
+              "select from pg_stat_activity where query like '%analytics%jobs%' and application_name = 'school_graphql'",
+            )
+          ).length || undefined,
+      );
+      process.kill(pid ?? 0, 'SIGKILL');
+      expect(await waiting).toMatchObject({ status: 503, error: 'unavailable', headers: { 'retry-after': '5' } });
+    });
+    expect((await ask()).data).toEqual({ tenants: { totalCount: 0 } });
+    expect(await running()).not.toEqual([pid]);
+  });
+
+  test('exits when idle, and a query at that moment is run by a new process', async () => {
+    const options = {
+      url: service.database.url,
+      isOwnLogIn: false,
+      connections: 1,
+      logger: pino({ level: 'silent' }),
+      idleTimeoutMs: 1,
+    };
+    const process = analyticsProcess(options);
+    try {
+      for (const wait of [3, 5]) {
+        const { body } = await process.run({
+          query: '{ __typename }',
+          variables: {},
+          operationName: undefined,
+          scope: 'all',
+        });
+        expect(Buffer.from(body).toString()).toBe('{"data":{"__typename":"Query"}}');
+        await new Promise((done) => setTimeout(done, wait));
+      }
+    } finally {
+      await process.close();
+    }
+  });
+
+  test('recovers after its connections were terminated', async () => {
+    await ask();
+    await service.database.query(
+      "select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'school_graphql' and datname = current_database()",
+    );
+    expect((await ask()).data).toEqual({ tenants: { totalCount: 0 } });
+  });
+});

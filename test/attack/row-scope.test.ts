@@ -1,0 +1,281 @@
+import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
+import type { Client } from '../support/client/client.ts';
+import { populate } from '../support/fixtures/populate.ts';
+import {
+  faults,
+  isForSchools,
+  references,
+  type Registered,
+  registry,
+  sampleRequest,
+} from '../support/server/registry.ts';
+import { type School, testService } from '../support/server/service.ts';
+import { checksums } from '../support/database/traces.ts';
+import { type Answered, send, type Sent } from '../support/client/wire.ts';
+
+// A school where the roles teacher and student have every permission: only the row scope still limits teachers to their
+// classes and students to their own rows.
+const service = await testService();
+afterAll(() => service.close());
+const { endpoints, document } = await registry(service);
+const mine = endpoints.filter((endpoint) => isForSchools(endpoint) && endpoint.operation.access === 'tenant');
+
+/** Ids within the scope: student, class, teacher, and their records. */
+const near = 500_001;
+/** Ids outside the scope. */
+const far = 600_001;
+/** Part of every text outside the scope. */
+const marker = 'Xyzzy';
+
+let school: School;
+let teacher: Client & { id: number };
+let student: Client & { id: number };
+
+beforeAll(async () => {
+  school = await service.school();
+  await populate(service, school, { endpoints, document }, near - 1, 'Plain');
+  await populate(service, school, { endpoints, document }, far - 1, marker);
+  teacher = await school.user(['teacher']);
+  student = await school.user(['student']);
+  const { schema } = school;
+  await service.database.query(`update ${schema}.teacher set user_id = $1 where id = $2`, [teacher.id, near]);
+  await service.database.query(`delete from ${schema}.class_subject where class_id <> id`);
+  for (const id of [near, far]) {
+    await service.database.query(`delete from ${schema}.teaching_assignment where class_id = $1 or teacher_id = $1`, [
+      id,
+    ]);
+    await service.database.query(`update ${schema}.class_subject set teacher_id = null where class_id = $1`, [id]);
+    await service.database.query(`update ${schema}.class set class_teacher_id = null where class_teacher_id = $1`, [
+      id,
+    ]);
+    await service.database.query(`update ${schema}.class set class_teacher_id = $1 where id = $1`, [id]);
+    await service.database.query(`update ${schema}.student set class_id = $1, user_id = null where id = $1`, [id]);
+    await service.database.query(`delete from ${schema}.enrollment where student_id = $1 and class_id <> $1`, [id]);
+  }
+  await service.database.query(`update ${schema}.student set user_id = $1 where id = $2`, [student.id, near]);
+  await service.database.query(
+    `update ${schema}.student set first_name = $1, address = $1, parent_name = $1 where id = $2`,
+    [marker, far],
+  );
+  await service.database.query(`update ${schema}.teacher set address = $1, phone = $1 where id = $2`, [
+    `${marker} private`,
+    far,
+  ]);
+  await service.database.query(
+    `insert into ${schema}.role_permission (role_id, permission_id)
+     select r.id, p.id from ${schema}.role r, core.permission p where r.is_system and r.name in ('teacher', 'student') on conflict do nothing`,
+  );
+  // Log in again, with the new permissions of the roles.
+  const again = async (user: { id: number }) => {
+    const [row] = await service.database.query<{ email: string }>(
+      `select email from ${schema}.user_account where id = $1`,
+      [user.id],
+    );
+    return Object.assign(
+      await service.anonymous.login({ tenant_id: school.id, email: row?.email, password: 'test-password' }),
+      { id: user.id },
+    );
+  };
+  [teacher, student] = [await again(teacher), await again(student)];
+});
+
+/** The kind of record that a parameter refers to, if it has an owner. */
+function kind(name: string, path: string): 'student' | 'class' | 'teacher' | undefined {
+  if (name === 'id')
+    return /^\/api\/students\b/.test(path)
+      ? 'student'
+      : /^\/api\/classes\b/.test(path)
+        ? 'class'
+        : /^\/api\/teachers\b/.test(path)
+          ? 'teacher'
+          : undefined;
+  return /^student_ids?$/.test(name)
+    ? 'student'
+    : /class_ids?$/.test(name)
+      ? 'class'
+      : name === 'teacher_id'
+        ? 'teacher'
+        : undefined;
+}
+
+interface Attempt {
+  what: string;
+  kind: 'student' | 'class' | 'teacher';
+  request: Sent;
+  isFilter: boolean;
+}
+
+/** All requests to an endpoint in which one parameter is outside the scope. */
+function attempts(endpoint: Registered): Attempt[] {
+  const { path, parameters, query } = endpoint;
+  const inPath = parameters.flatMap((name) => {
+    const of = kind(name, path);
+    return of
+      ? [
+          {
+            what: name,
+            kind: of,
+            isFilter: false,
+            request: sampleRequest(document, endpoint, { id: near }, { parameters: { [name]: far } }),
+          },
+        ]
+      : [];
+  });
+  const inBody = references(document, endpoint).flatMap(({ field, put }) => {
+    const of = kind(field.split('.').at(-1) ?? '', path);
+    // Users who may change a class may assign any teacher to it.
+    return of && of !== 'teacher'
+      ? [
+          {
+            what: field,
+            kind: of,
+            isFilter: false,
+            request: sampleRequest(document, endpoint, { id: near }, { body: put(far) }),
+          },
+        ]
+      : [];
+  });
+  const inQuery = query.flatMap(({ name }) => {
+    const of = kind(name, path);
+    const request = sampleRequest(document, endpoint, { id: near });
+    return of
+      ? [
+          {
+            what: name,
+            kind: of,
+            isFilter: true,
+            request: { ...request, path: `${request.path.split('?')[0] ?? ''}?${name}=${far}` },
+          },
+        ]
+      : [];
+  });
+  return [...inPath, ...inBody, ...inQuery];
+}
+
+/** Teachers can be listed by name; a test below checks that private fields are hidden. */
+const directory = ['teachers_get', 'teachers_list', 'classes_available_class_teachers', 'classes_unassigned_teachers'];
+
+const attacked = mine
+  .map((endpoint) => ({ endpoint, attempts: attempts(endpoint) }))
+  .filter((one) => one.attempts.length > 0);
+
+/** Describes what a response to an out-of-scope request reveals; undefined when it is correct. */
+function fault(answer: Answered, { isFilter }: Attempt): string | undefined {
+  if (answer.status >= 500) return `answered ${answer.status}`;
+  if (answer.text.includes(marker)) return `tells ${answer.text.slice(0, 300)}`;
+  if (isFilter)
+    return answer.status === 200 && (answer.json?.pagination?.totalItems ?? 0) > 0
+      ? `lists ${answer.text.slice(0, 300)}`
+      : undefined;
+  return [400, 403, 404, 409, 422].includes(answer.status)
+    ? undefined
+    : `answered ${answer.status} ${answer.text.slice(0, 300)}`;
+}
+
+describe.each([
+  ['a teacher', () => teacher],
+  ['a student', () => student],
+])('%s with every permission', (_who, client) => {
+  test('can read own records; an admin can read the others', async () => {
+    expect((await client().get<{ id: number }[]>('/api/students')).data.map(({ id }) => id)).toEqual([near]);
+    expect((await client().get<{ id: number }>(`/api/students/${near}`)).data.id).toBe(near);
+    expect((await school.admin.get<{ first_name: string }>(`/api/students/${far}`)).data.first_name).toBe(marker);
+  });
+
+  test('cannot access or change out-of-scope students, classes or teachers by path, body or filter at any endpoint', async () => {
+    const before = await checksums(service.database, school.schema);
+    const lines = await faults(
+      attacked.map(({ endpoint }) => endpoint),
+      async (endpoint) => {
+        if (directory.includes(endpoint.operation.name)) return undefined;
+        for (const attempt of attempts(endpoint)) {
+          const found = fault(await send(service.url, { ...attempt.request, token: client().token }), attempt);
+          if (found) return `${attempt.what} ${found}`;
+        }
+        return undefined;
+      },
+    );
+    expect(attacked.length).toBeGreaterThan(35);
+    expect(lines).toEqual([]);
+    expect(await checksums(service.database, school.schema)).toEqual(before);
+  });
+
+  test('sees the names of teachers but none of their private fields', async () => {
+    for (const path of [`/${far}`, '', `?search=${marker}`]) {
+      const answer = await send(service.url, { path: `/api/teachers${path}`, token: client().token });
+      expect(answer.status).toBe(200);
+      expect(answer.text).toContain(marker);
+      expect(answer.text).not.toContain(`${marker} private`);
+    }
+    const { data } = await client().get<unknown[]>(`/api/teachers?search=${encodeURIComponent(`${marker} private`)}`);
+    expect(data).toEqual([]);
+  });
+
+  test('sees nothing out of scope in lists and pages without an id parameter', async () => {
+    const open = mine.filter(
+      ({ method, parameters, route, operation }) =>
+        method === 'GET' && parameters.length === 0 && !route.bytes && !directory.includes(operation.name),
+    );
+    const lines = await faults(open, async (endpoint) => {
+      const answer = await send(service.url, {
+        ...sampleRequest(document, endpoint, { id: near }),
+        token: client().token,
+      });
+      const people = /"(first_name|student_name|parent_name|address)" ?: ?"[^"]*Xyzzy/.exec(answer.text);
+      return people && !/^\/api\/(users|rbac)/.test(endpoint.path) ? `tells ${people[0]}` : undefined;
+    });
+    expect(lines).toEqual([]);
+  });
+});
+
+describe('a teacher with every permission', () => {
+  test('adds students with numbers that are unused in the whole school, not only in their classes', async () => {
+    const [row] = await service.database.query<{ next: string }>(
+      `select lpad((value + 1)::text, 6, '0') as next from ${school.schema}.counter where name = 'admission_number'`,
+    );
+    await school.admin.post(
+      '/api/students',
+      { first_name: 'Out', last_name: 'Ofreach', admission_number: row?.next },
+      201,
+    );
+    const { data } = await teacher.post<{ admission_number: string }>(
+      '/api/students',
+      { first_name: 'In', last_name: 'Reach', class_id: near },
+      201,
+    );
+    expect(Number(data.admission_number)).toBeGreaterThan(Number(row?.next));
+  });
+
+  test('cannot approve their own leave, and cannot see which teachers are free for other classes', async () => {
+    const leave = { leave_type: 'annual', start_date: '2031-01-01', end_date: '2031-01-31' };
+    const { data } = await teacher.post<{ id: number }>('/api/teachers/leaves', leave, 201);
+    expect((await teacher.put(`/api/teachers/leaves/${data.id}`, { status: 'approved' }, 403)).error).toBe('forbidden');
+    expect(
+      (await school.admin.put<{ status: string }>(`/api/teachers/leaves/${data.id}`, { status: 'approved' })).data
+        .status,
+    ).toBe('approved');
+    expect((await teacher.get('/api/classes/meta/available-class-teachers', 403)).error).toBe('forbidden');
+  });
+});
+
+describe('a student with every permission', () => {
+  test('can read the class of last year', async () => {
+    const { schema } = school;
+    const [past] = await service.database.query<{ id: number }>(
+      `with year as (insert into ${schema}.academic_year (name, start_date, end_date) values ('Long ago', '2001-01-01', '2001-12-31') returning id),
+       past as (insert into ${schema}.class (name, grade_id, academic_year_id) select 'Long ago', $1, id from year returning id, academic_year_id)
+       insert into ${schema}.enrollment (student_id, class_id, academic_year_id, starts_on, ends_on, status)
+       select $1, id, academic_year_id, '2001-01-01', '2001-12-31', 'completed' from past returning class_id::integer as id`,
+      [near],
+    );
+    expect((await student.get<{ name: string }>(`/api/classes/${past?.id ?? 0}`)).data.name).toBe('Long ago');
+    await teacher.get(`/api/classes/${past?.id ?? 0}`, 404);
+  });
+
+  test('cannot change their class, whose rules depend on students they cannot see', async () => {
+    await student.get(`/api/classes/${near}`);
+    await student.put(`/api/classes/${near}`, { capacity: 1 }, 404);
+    await student.delete(`/api/classes/${near}`, 404);
+    expect((await school.admin.get<{ capacity: number | null }>(`/api/classes/${near}`)).data.capacity).not.toBe(1);
+  });
+});

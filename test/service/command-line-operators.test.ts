@@ -1,0 +1,149 @@
+import { spawn, spawnSync } from 'node:child_process';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, describe, expect, test } from '@jest/globals';
+import { runProgram } from '../support/server/processes.ts';
+import { testService } from '../support/server/service.ts';
+
+const service = await testService();
+const dataDir = await mkdtemp(join(tmpdir(), 'school-operators-'));
+const env = { DATABASE_URL: service.database.url, DATA_DIR: dataDir };
+afterAll(async () => {
+  await service.close();
+  await rm(dataDir, { recursive: true, force: true });
+});
+
+const create = (email: string, more: Record<string, string> = {}) =>
+  runProgram('src/cli/main.ts', ['operator', 'create', email], { ...env, ...more });
+const operators = async () =>
+  (await service.database.query<{ email: string }>('select email from platform.user_account order by id')).map(
+    ({ email }) => email,
+  );
+const canLogIn = async (email: string, password: string) =>
+  (await service.anonymous.send('POST', '/api/auth/login', { body: { is_platform: true, email, password } })).status ===
+  200;
+
+/**
+ * Runs the command in a pseudo-terminal, created by `script` of util-linux.
+ * @param typed  pairs of a prompt to wait for and the text to type
+ * @returns the output of the terminal
+ */
+function onTerminal(
+  args: string,
+  typed: [shown: string, keys: string][],
+): Promise<{ code: number | null; shown: string }> {
+  const main = join(import.meta.dirname, '../../src/cli/main.ts');
+  const child = spawn('script', ['-qefc', `'${process.execPath}' '${main}' ${args}`, '/dev/null'], {
+    env: { PATH: process.env['PATH'] ?? '', ...env },
+    stdio: ['pipe', 'pipe', 'inherit'],
+  });
+  let shown = '';
+  child.stdout.setEncoding('utf8').on('data', (text: string) => {
+    shown += text;
+    const [next] = typed;
+    if (next && shown.includes(next[0])) {
+      typed.shift();
+      child.stdin.write(next[1]);
+    }
+  });
+  return new Promise((done, fail) => {
+    child.on('error', fail);
+    child.on('close', (code) => done({ code, shown }));
+  });
+}
+
+describe('school operator create', () => {
+  test('without a terminal reads OPERATOR_PASSWORD, and names the variable when it is missing', async () => {
+    const before = await operators();
+    expect(await create('no-terminal@test.example')).toMatchObject({
+      code: 1,
+      stdout: '',
+      stderr:
+        'There is no terminal to prompt for the password. Set OPERATOR_PASSWORD to the password of the new operator.\n',
+    });
+    expect(await operators()).toEqual(before);
+    expect(await create('No-Terminal@Test.example', { OPERATOR_PASSWORD: 'from the environment' })).toMatchObject({
+      code: 0,
+      stdout: 'Operator no-terminal@test.example (admin) can log in with is_platform: true.\n',
+      stderr: '',
+    });
+    expect(await canLogIn('no-terminal@test.example', 'from the environment')).toBe(true);
+    expect(await create('no-terminal@test.example', { OPERATOR_PASSWORD: 'another password' })).toMatchObject({
+      code: 1,
+      stderr: 'The operator no-terminal@test.example already exists.\n',
+    });
+    expect(await canLogIn('no-terminal@test.example', 'another password')).toBe(false);
+  });
+
+  test.each([
+    ['ada', 'long enough', '"ada" is not an email address.\n'],
+    [`${'a'.repeat(250)}@test.example`, 'long enough', `"${'a'.repeat(250)}@test.example" is not an email address.\n`],
+    ['ada@test.example', 'short', 'The password must have 8 to 200 characters and no control characters.\n'],
+    [
+      'ada@test.example',
+      'with\ta bell \u0007',
+      'The password must have 8 to 200 characters and no control characters.\n',
+    ],
+  ])('rejects %p with the password %p, like the API', async (email, OPERATOR_PASSWORD, stderr) => {
+    const before = await operators();
+    expect(await create(email, { OPERATOR_PASSWORD })).toMatchObject({ code: 1, stdout: '', stderr });
+    expect(await operators()).toEqual(before);
+  });
+
+  test('creates an analyst of existing schools, and no admin limited to schools', async () => {
+    const school = await service.school();
+    const analyst = (...args: string[]) =>
+      runProgram('src/cli/main.ts', ['operator', 'create', 'ana@test.example', ...args], {
+        ...env,
+        OPERATOR_PASSWORD: 'long enough',
+      });
+    expect(await analyst('--tenant', String(school.id))).toMatchObject({
+      code: 1,
+      stderr: '--tenant needs --role analyst: admins see every school.\n',
+    });
+    expect(await analyst('--role', 'analyst', '--tenant', String(school.id), '--tenant', '987654')).toMatchObject({
+      code: 1,
+      stderr: 'There is no school with the id 987654.\n',
+    });
+    expect(await operators()).not.toContain('ana@test.example');
+    expect((await analyst('--role', 'analyst', '--tenant', String(school.id))).code).toBe(0);
+    const [made] = await service.database.query(
+      'select role, analyst_tenant_ids from platform.user_account where email = $1',
+      ['ana@test.example'],
+    );
+    expect(made).toMatchObject({ role: 'analyst', analyst_tenant_ids: [String(school.id)] });
+  });
+
+  const hasTerminals = String(spawnSync('script', ['--version']).stdout).includes('util-linux');
+  (hasTerminals ? describe : describe.skip)('on a terminal', () => {
+    const email = 'typist@test.example';
+    const [first, second] = [`Password for ${email}: `, 'Repeat the password: '];
+
+    test('prompts twice, and creates no operator when the passwords differ or on Ctrl-C', async () => {
+      const differ = await onTerminal(`operator create ${email}`, [
+        [first, 'typed-secret\r'],
+        [second, 'typed-sekret\r'],
+      ]);
+      expect(differ).toEqual({
+        code: 1,
+        shown: `${first}\r\n${second}\r\nThe passwords differ. Nothing was changed.\r\n`,
+      });
+      const left = await onTerminal(`operator create ${email}`, [[first, 'typed-s\u0003']]);
+      expect(left).toEqual({ code: 1, shown: `${first}\r\nStopped; nothing was changed.\r\n` });
+      expect(await operators()).not.toContain(email);
+    });
+
+    test('does not echo the password, and creates the operator', async () => {
+      const made = await onTerminal(`operator create ${email}`, [
+        [first, 'typed-sekk\u007fret\r'],
+        [second, 'typed-sekret\r'],
+      ]);
+      expect(made).toEqual({
+        code: 0,
+        shown: `${first}\r\n${second}\r\nOperator ${email} (admin) can log in with is_platform: true.\r\n`,
+      });
+      expect(await canLogIn(email, 'typed-sekret')).toBe(true);
+    });
+  });
+});

@@ -1,0 +1,29 @@
+import { expect, test } from '@jest/globals';
+import { raw } from '../support/client/raw.ts';
+import { serviceOfFile } from '../support/server/service.ts';
+
+const service = await serviceOfFile();
+
+test.each(['/', '/api', '/api/'])(
+  '%s redirects browsers to the documentation and tells other clients where it is',
+  async (path) => {
+    const browser = await raw(service.url, {
+      path,
+      headers: { Accept: 'text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8' },
+    });
+    expect([browser.status, browser.headers.location, browser.headers.vary]).toEqual([302, '/api/docs/', 'Accept']);
+    expect((await raw(service.url, { path: '/api/docs/' })).body).toContain('<title>');
+    for (const headers of [{}, { Accept: '*/*' }, { Accept: 'application/json' }]) {
+      const program = await raw(service.url, { path, headers });
+      expect([program.status, JSON.parse(program.body)]).toMatchObject([
+        404,
+        {
+          success: false,
+          error: 'not_found',
+          message: `There is no route GET ${path}. The API is described in /api/openapi.json and, to browse, at /api/docs/.`,
+        },
+      ]);
+    }
+    expect((await raw(service.url, { path: '/api/openapi.json' })).status).toBe(200);
+  },
+);

@@ -1,0 +1,60 @@
+import { spawnSync } from 'node:child_process';
+import { accessSync, constants, globSync, statSync } from 'node:fs';
+import { delimiter, join } from 'node:path';
+
+const isExecutable = (path: string) => {
+  try {
+    accessSync(path, constants.X_OK);
+    return statSync(path).isFile();
+  } catch {
+    return false;
+  }
+};
+
+const onPath = (name: string) => (process.env['PATH'] ?? '').split(delimiter).map((folder) => join(folder, name));
+
+/** The path of Chromium: CHROMIUM_PATH, or a common name on the PATH. @throws when CHROMIUM_PATH is not a program */
+export function chromiumPath(): string | undefined {
+  const configured = process.env['CHROMIUM_PATH'];
+  if (configured !== undefined && configured !== '') {
+    if (!isExecutable(configured)) throw new Error(`CHROMIUM_PATH is not an executable file: ${configured}`);
+    return configured;
+  }
+  return [
+    ...['chromium', 'chromium-browser', 'google-chrome', 'google-chrome-stable'].flatMap(onPath),
+    '/Applications/Google Chrome.app/Contents/MacOS/Google Chrome',
+    '/Applications/Chromium.app/Contents/MacOS/Chromium',
+  ].find(isExecutable);
+}
+
+const root = join(import.meta.dirname, '../../..');
+
+/** The newest modification time of the files that match a pattern. */
+const newestMtimeMs = (pattern: string) =>
+  Math.max(
+    0,
+    ...globSync(pattern, { cwd: root, withFileTypes: true }).map(
+      (entry) => statSync(join(entry.parentPath, entry.name)).mtimeMs,
+    ),
+  );
+
+/** Rebuilds the console if its source is newer than the build, and warns if there is no browser to test it with. */
+export function prepareConsole(): void {
+  if (newestMtimeMs('src/console/**/*.*') > newestMtimeMs('dist/console/index.html')) {
+    const { status, stderr } = spawnSync(
+      process.execPath,
+      [join(root, 'node_modules/vite/bin/vite.js'), 'build', '--logLevel', 'error'],
+      {
+        cwd: root,
+        encoding: 'utf8',
+      },
+    );
+    if (status !== 0) throw new Error(`The console could not be built: ${stderr}`);
+  }
+  if (chromiumPath() === undefined && process.env['CI'] !== 'true') {
+    process.stderr.write(
+      '\nChromium was not found, so the browser tests of the console (test/console/*.browser.test.ts) are skipped.\n' +
+        'Install it (on Debian: apt-get install chromium) or set CHROMIUM_PATH.\n\n',
+    );
+  }
+}
