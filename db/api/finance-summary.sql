@@ -1,12 +1,62 @@
--- /api/finance/summary: the fees and invoices of an academic year in figures.
+-- /api/finance/summary: the totals of the student fees and invoices of an academic year.
 
 select core.define_operation('finance_summary', p_permission => 'fee.read', p_feature => 'fees_management',
   p_errors => '{not_found}');
 
--- The figures of a year, the current one unless academic_year_id names another: in all, by class that was billed, by component, by source;
--- billed = collected + outstanding + waived, and overdue is a part of outstanding. What was paid of a fee fills its items in their order, so that
--- components add up to the cent. not_found without the year, forbidden for who reaches less than the whole school. Most fees are like many others,
--- of the same items and paid alike: they are counted, and the items of one of them are read. Item by item it took 0.9 s for 70,000 fees.
+create function api.finance_totals(p_academic_year_id bigint, p_day date)
+  returns table (
+    breakdown text, class_id bigint, name text, count numeric,
+    billed numeric, collected numeric, outstanding numeric, overdue numeric, waived numeric
+  ) language sql stable as $$
+  -- Most fees have the same items and payments as many others. The query counts equal fees and reads the items of one
+  -- example. Reading all items took 0.9 s for 70,000 fees.
+  with bill_group as materialized (
+    select kind, class_id, status, items_digest, amount as billed, paid_amount as collected, min(id) as example_id,
+      count(*) as count
+    from api.bills(p_day, p_academic_year_id)
+    group by kind, class_id, status, items_digest, amount, paid_amount
+  ),
+  -- Payments are allocated to the items of a fee in order, so that the components add up to the cent.
+  item as (
+    select e.items_digest, i.id, i.name, i.amount,
+      sum(i.amount) over (partition by i.student_fee_id order by i.id) - i.amount as amount_before
+    from (
+      select items_digest, min(example_id) as id from bill_group where kind = 'student_fee' group by items_digest
+    ) e
+    join student_fee_item i on i.student_fee_id = e.id
+  ),
+  summand as (
+    select breakdown, case breakdown when 'class' then class_id end as class_id,
+      case breakdown when 'source' then kind end as name, status, count, billed, collected
+    from (
+      select kind, class_id, status, sum(count) as count, sum(billed * count) as billed,
+        sum(collected * count) as collected
+      from bill_group
+      group by kind, class_id, status
+    ) g
+    cross join unnest('{all,class,source}'::text[]) breakdown
+    union all
+    select 'component', null, min(i.name), g.status, null, sum(i.amount * g.count),
+      sum(g.count * case
+        when g.collected <= i.amount_before then 0
+        when g.collected >= i.amount_before + i.amount then i.amount
+        else g.collected - i.amount_before
+      end)
+    from bill_group g
+    join item i on i.items_digest = g.items_digest
+    group by i.id, g.status
+  )
+  select breakdown, class_id, name, sum(count), sum(billed), sum(collected),
+    coalesce(sum(billed - collected) filter (where status <> 'waived'), 0),
+    coalesce(sum(billed - collected) filter (where status = 'overdue'), 0),
+    coalesce(sum(billed - collected) filter (where status = 'waived'), 0)
+  from summand
+  group by breakdown, class_id, name;
+$$;
+comment on function api.finance_totals is
+  'The totals of an academic year on a day: one row for all bills and one for each class, component and source, told '
+  'apart by breakdown. billed = collected + outstanding + waived; overdue is a part of outstanding.';
+
 create function api.finance_summary(p jsonb) returns json language plpgsql stable as $$
 declare
   v_year record;
@@ -14,47 +64,54 @@ declare
   v_answer json;
 begin
   perform core.require_whole_school();
-  select id, name into v_year from academic_year where case when p ? 'academic_year_id' then id = (p ->> 'academic_year_id')::bigint else is_current end;
+  select id, name
+    into v_year
+    from academic_year
+    where case when p ? 'academic_year_id' then id = (p ->> 'academic_year_id')::bigint else is_current end;
   if not found then
-    perform core.fail('not_found', coalesce('There is no academic year ' || (p ->> 'academic_year_id') || '.', 'No academic year is the current one.'));
+    perform core.fail('not_found', coalesce(
+      'There is no academic year ' || (p ->> 'academic_year_id') || '.',
+      'There is no current academic year. Give academic_year_id.'));
   end if;
-  with alike as materialized (
-    select kind, class_id, status, items_digest, amount as billed, paid_amount as collected, min(id) as example, count(*) as count
-    from api.bills(v_today, v_year.id) group by kind, class_id, status, items_digest, amount, paid_amount
-  ), item as (
-    select e.items_digest, i.id, i.name, i.amount, sum(i.amount) over (partition by i.student_fee_id order by i.id) - i.amount as before
-    from (select items_digest, min(example) as id from alike where kind = 'student_fee' group by items_digest) e join student_fee_item i on i.student_fee_id = e.id
-  ), summand as (
-    select part_of, case part_of when 'class' then class_id end as class_id, case part_of when 'source' then kind end as name, status, count, billed, collected
-    from (select kind, class_id, status, sum(count) as count, sum(billed * count) as billed, sum(collected * count) as collected from alike group by kind, class_id, status) a
-    cross join unnest('{all,class,source}'::text[]) part_of
-    union all
-    select 'component', null, min(i.name), a.status, null, sum(i.amount * a.count),
-      sum(case when a.collected <= i.before then 0 when a.collected >= i.before + i.amount then i.amount else a.collected - i.before end * a.count)
-    from alike a join item i on i.items_digest = a.items_digest group by i.id, a.status
-  ), figure as (
-    select part_of, class_id, name, sum(count) as count, sum(billed) as billed, sum(collected) as collected,
-      coalesce(sum(billed - collected) filter (where status <> 'waived'), 0) as outstanding,
-      coalesce(sum(billed - collected) filter (where status = 'overdue'), 0) as overdue,
-      coalesce(sum(billed - collected) filter (where status = 'waived'), 0) as waived
-    from summand group by part_of, class_id, name
+  with totals as materialized (
+    select * from api.finance_totals(v_year.id, v_today)
   )
   select json_build_object(
       'academic_year_id', v_year.id, 'academic_year_name', v_year.name, 'currency', api.currency(),
-      'billed', coalesce(total.billed, 0), 'collected', coalesce(total.collected, 0), 'outstanding', coalesce(total.outstanding, 0),
-      'overdue', coalesce(total.overdue, 0), 'waived', coalesce(total.waived, 0),
+      'billed', coalesce(t.billed, 0), 'collected', coalesce(t.collected, 0),
+      'outstanding', coalesce(t.outstanding, 0), 'overdue', coalesce(t.overdue, 0),
+      'waived', coalesce(t.waived, 0),
       'by_class', (
-        select coalesce(json_agg(json_build_object('class_id', c.id, 'class_name', api.class_name(c.name, c.section), 'billed', f.billed, 'collected', f.collected,
-          'outstanding', f.outstanding, 'overdue', f.overdue, 'waived', f.waived) order by g.sequence, platform.search_normal(concat_ws(' ', c.name, c.section)), c.id), '[]')
-        from figure f left join class c on c.id = f.class_id left join grade g on g.id = c.grade_id where f.part_of = 'class'),
+        select coalesce(json_agg(
+          json_build_object(
+            'class_id', c.id, 'class_name', api.class_name(c.name, c.section), 'billed', k.billed,
+            'collected', k.collected, 'outstanding', k.outstanding, 'overdue', k.overdue, 'waived', k.waived)
+          order by g.sequence, platform.search_normal(concat_ws(' ', c.name, c.section)), c.id), '[]')
+        from totals k
+        left join class c on c.id = k.class_id
+        left join grade g on g.id = c.grade_id
+        where k.breakdown = 'class'),
       'by_component', (
-        select coalesce(json_agg(json_build_object('name', name, 'billed', billed, 'collected', collected, 'outstanding', outstanding, 'overdue', overdue, 'waived', waived)
-          order by platform.search_normal(name), name), '[]') from figure where part_of = 'component'),
+        select coalesce(json_agg(
+          json_build_object(
+            'name', name, 'billed', billed, 'collected', collected, 'outstanding', outstanding, 'overdue', overdue,
+            'waived', waived)
+          order by platform.search_normal(name), name), '[]')
+        from totals
+        where breakdown = 'component'),
       'by_source', (
-        select json_object_agg(source.name, json_build_object('count', coalesce(f.count, 0), 'billed', coalesce(f.billed, 0), 'collected', coalesce(f.collected, 0),
-          'outstanding', coalesce(f.outstanding, 0), 'overdue', coalesce(f.overdue, 0), 'waived', coalesce(f.waived, 0)))
-        from (values ('student_fees', 'student_fee'), ('invoices', 'invoice')) source (name, kind) left join figure f on f.part_of = 'source' and f.name = source.kind))
+        select json_object_agg(source.name, json_build_object(
+          'count', coalesce(k.count, 0), 'billed', coalesce(k.billed, 0), 'collected', coalesce(k.collected, 0),
+          'outstanding', coalesce(k.outstanding, 0), 'overdue', coalesce(k.overdue, 0),
+          'waived', coalesce(k.waived, 0)))
+        from (values ('student_fees', 'student_fee'), ('invoices', 'invoice')) source (name, kind)
+        left join totals k on k.breakdown = 'source' and k.name = source.kind))
     into v_answer
-    from (select 'all' as part_of) one left join figure total on total.part_of = one.part_of;
+    -- A year without bills has no row of totals, but still a summary.
+    from (values ('all')) wanted (breakdown)
+    left join totals t on t.breakdown = wanted.breakdown;
   return v_answer;
 end $$;
+comment on function api.finance_summary is
+  'The totals of an academic year, by default the current one: {academic_year_id}. In all, by class at billing, by '
+  'component and by source. Raises not_found without the year, forbidden for users who may not see the whole school.';

@@ -1,4 +1,5 @@
--- /api/fees/invoices: bills to students. A draft has no number; an issued one has, and is voided at most.
+-- /api/fees/invoices: invoices to students. A draft gets its number when it is issued. An issued invoice cannot be
+-- deleted, only voided.
 
 select core.define_operation('invoices_list', p_permission => 'fee.read', p_allows_own_rows => true,
   p_feature => 'fees_management');
@@ -24,9 +25,10 @@ select core.define_operation('payments_create_for_invoice', p_permission => 'pay
 select core.define_operation('payments_receipt', p_permission => 'fee.read', p_allows_own_rows => true,
   p_feature => 'fees_management');
 
--- A draft is the office's: who reaches only what is their own sees what was issued. The joins are outer ones, so that counting
--- does without them. A search looks for the words in numbers and in students apart, since each has its index, and then for words of both; numbers are in capitals, and
--- lower(number) would find no index under row security, where lower is not leakproof.
+-- Users who see only their own rows see no drafts. With left joins the planner can drop the joins when counting.
+-- A search looks for the words in invoice numbers and in students separately, because each has its own index, and then
+-- for words spread over both. Invoice numbers are uppercase, and the search uppercases its words instead of calling
+-- lower(invoice_number): lower is not leakproof, so row-level security would keep the query from using an index.
 select core.define_record('invoice', p_table => 'invoice', p_key => 'i.id', p_one_row_per_key => true,
   p_source => 'invoice i left join student s on s.id = i.student_id left join class c on c.id = i.class_id',
   p_columns => $$
@@ -72,73 +74,80 @@ select core.define_sort('invoice', 'balance', 'case when i.voided_at is null the
 select core.define_sort('invoice', 'student_name',
   'platform.search_normal(s.last_name)', 'platform.search_normal(s.first_name)');
 
--- One invoice with what was paid of it, or not_found.
+select core.define_functions('invoices', 'invoice',
+  p_list =>
+    'Invoices, latest first. Searches number and student. Filters: student_id, class_id (at billing), status, '
+    'only_open, from_date and to_date (of issue), due_from, due_to. A student sees only their own.');
+
+create function api.invoice_payments(p_id bigint) returns json language sql stable as $$
+  select coalesce(json_agg(
+    json_build_object(
+      'id', p.id, 'receipt_number', p.receipt_number, 'amount', p.amount, 'payment_date', p.payment_date,
+      'payment_method', p.payment_method, 'reference_number', p.reference_number, 'reversal_of', p.reversal_of,
+      'is_reversed', r.id is not null)
+    order by p.id), '[]')
+  from payment p
+  left join payment r on r.reversal_of = p.id
+  where p.invoice_id = p_id;
+$$;
+comment on function api.invoice_payments is
+  'The payments of an invoice, oldest first. A reversal is a payment with a negative amount.';
+
 create function api.invoice_with_payments(p_id bigint) returns json language sql stable as $$
   select (api.invoice_record(p_id)::jsonb || jsonb_build_object('payments', api.invoice_payments(p_id)))::json;
 $$;
-comment on function api.invoice_with_payments is 'One invoice as json with its payments, or not_found.';
+comment on function api.invoice_with_payments is 'One invoice with its payments. Raises not_found.';
 
--- The payments of an invoice in their order; a reversal is one of its own.
-create function api.invoice_payments(p_id bigint) returns json language sql stable as $$
-  select coalesce(json_agg(json_build_object(
-      'id', p.id, 'receipt_number', p.receipt_number, 'amount', p.amount, 'payment_date', p.payment_date, 'payment_method', p.payment_method,
-      'reference_number', p.reference_number, 'reversal_of', p.reversal_of, 'is_reversed', r.id is not null) order by p.id), '[]')
-  from payment p left join payment r on r.reversal_of = p.id
-  where p.invoice_id = p_id;
-$$;
-comment on function api.invoice_payments is 'The payments of an invoice, reversals among them.';
-
--- Invoices, the last made first; search over number, student and what else finds a student; filters student_id, class_id (when it
--- was billed), status, only_open, from_date and to_date (of issue), due_from, due_to.
-create function api.invoices_list(p jsonb) returns json language sql stable as $$
-  select core.record_page('invoice', p);
-$$;
-
--- One invoice with its payments, or not_found.
 create function api.invoices_get(p jsonb) returns json language sql stable as $$
   select api.invoice_with_payments((p ->> 'id')::bigint);
 $$;
+comment on function api.invoices_get is 'One invoice with its payments. Raises not_found.';
 
--- Whether the items of an invoice may still change, and whether it may be voided: while it is not void and nothing is paid of it.
-create function api.invoice_is_untouched(p_invoice json) returns boolean language sql immutable
-  return p_invoice ->> 'voided_at' is null and (p_invoice ->> 'paid_amount')::numeric = 0;
-comment on function api.invoice_is_untouched is 'Whether an invoice is not void and nothing is paid of it.';
-
--- Refuses a step that the state of an invoice does not allow: invalid_state.
-create function api.refuse_invoice_step(p_invoice json, p_to text) returns void language plpgsql stable as $$
+create function api.require_changeable_invoice(p_invoice json) returns void language plpgsql stable as $$
 begin
-  perform core.fail('invalid_state', format('An invoice cannot go from %s to %s%s.', p_invoice ->> 'status', p_to,
-    case when (p_invoice ->> 'paid_amount')::numeric > 0 then format(': %s of it is paid', p_invoice ->> 'paid_amount') else '' end));
+  if p_invoice ->> 'voided_at' is not null then
+    perform core.fail('invalid_state', 'This invoice is void and cannot be changed.');
+  elsif (p_invoice ->> 'paid_amount')::numeric <> 0 then
+    perform core.fail('invalid_state',
+      format('This invoice has payments of %s. Reverse them first.', p_invoice ->> 'paid_amount'));
+  end if;
 end $$;
-comment on function api.refuse_invoice_step is 'Raises invalid_state, and names the state that an invoice is in and the one that it can''t take.';
+comment on function api.require_changeable_invoice is
+  'Raises invalid_state for an invoice that is void or has payments: it can be neither changed nor voided.';
 
--- Gives an invoice these items and no other. In one statement, so that the amount goes from one sum to the other at once.
 create function api.invoice_replace_items(p_id bigint, p_items jsonb) returns void language sql as $$
-  with gone as (delete from invoice_item where invoice_id = p_id)
+  -- Deleting and inserting in one statement changes the total of the invoice only once.
+  with deleted as (
+    delete from invoice_item where invoice_id = p_id
+  )
   insert into invoice_item (invoice_id, student_id, description, amount, quantity)
-    select i.id, i.student_id, item ->> 'description', (item ->> 'amount')::numeric, coalesce((item ->> 'quantity')::integer, 1)
-    from invoice i, jsonb_array_elements(p_items) with ordinality given (item, place)
-    where i.id = p_id order by place;
+    select i.id, i.student_id, item ->> 'description', (item ->> 'amount')::numeric,
+      coalesce((item ->> 'quantity')::integer, 1)
+    from invoice i, jsonb_array_elements(p_items) with ordinality given (item, position)
+    where i.id = p_id
+    order by position;
 $$;
-comment on function api.invoice_replace_items is 'Gives an invoice these items and no other.';
+comment on function api.invoice_replace_items is
+  'Replaces all items of an invoice: [{description, amount, quantity}].';
 
--- Issues an invoice: gives it the next number of the year. The counter is locked until the end of the transaction: this is its last
--- step, and what is rolled back gives the number back.
 create function api.invoice_issue(p_id bigint) returns void language plpgsql as $$
 declare
   v_number text := api.number_next('INV');
 begin
   update invoice set issued_at = now(), invoice_number = v_number where id = p_id;
 end $$;
-comment on function api.invoice_issue is 'Issues an invoice: gives it the next number of the year.';
+comment on function api.invoice_issue is
+  'Issues an invoice with the next number of the year. Must be the last step of a transaction: the counter stays '
+  'locked until its end, and a rollback releases the number.';
 
--- Bills a student, in the class of today; issued at once unless `status` says draft. invalid_reference for a student who is not there.
 create function api.invoices_create(p jsonb) returns json language plpgsql as $$
 declare
   v_id bigint;
 begin
   insert into invoice (student_id, class_id, due_date, notes, created_by)
-    select s.id, s.class_id, (p ->> 'due_date')::date, p ->> 'notes', core.user_id() from student s where s.id = (p ->> 'student_id')::bigint and s.deleted_at is null
+    select s.id, s.class_id, (p ->> 'due_date')::date, p ->> 'notes', core.user_id()
+    from student s
+    where s.id = (p ->> 'student_id')::bigint and s.deleted_at is null
     returning id into v_id;
   if v_id is null then
     perform core.refuse_field('invalid_reference', 'student_id', format('There is no student %s.', p ->> 'student_id'));
@@ -149,24 +158,24 @@ begin
   end if;
   return api.invoice_with_payments(v_id);
 end $$;
+comment on function api.invoices_create is
+  'Creates an invoice for a student in their current class and issues it, unless status is draft: {student_id, '
+  'due_date, items, notes, status}. Raises invalid_reference for an unknown or deleted student.';
 
--- Changes due date, notes and items while nothing is paid; invalid_state afterwards, and for a void one.
 create function api.invoices_update(p jsonb) returns json language plpgsql as $$
 declare
   v_id bigint := (p ->> 'id')::bigint;
-  v_invoice json := api.invoice_record(v_id);
 begin
-  if not api.invoice_is_untouched(v_invoice) then
-    perform core.fail('invalid_state', format('The invoice is %s and cannot be changed any more.', replace(v_invoice ->> 'status', '_', ' ')));
-  end if;
+  perform api.require_changeable_invoice(api.invoice_record(v_id));
   perform core.record_update('invoice', p);
   if p ? 'items' then
     perform api.invoice_replace_items(v_id, p -> 'items');
   end if;
   return api.invoice_with_payments(v_id);
 end $$;
+comment on function api.invoices_update is
+  'Updates {due_date, notes, items} of an invoice. Raises invalid_state for a void invoice or one with payments.';
 
--- A draft goes; an issued one becomes void, since its number is used. invalid_state when something is paid of it or it is void.
 create function api.invoices_delete(p jsonb) returns json language plpgsql as $$
 declare
   v_id bigint := (p ->> 'id')::bigint;
@@ -174,54 +183,63 @@ declare
 begin
   if v_invoice ->> 'issued_at' is null then
     delete from invoice where id = v_id;
-  elsif not api.invoice_is_untouched(v_invoice) then
-    perform api.refuse_invoice_step(v_invoice, 'void');
   else
+    perform api.require_changeable_invoice(v_invoice);
     update invoice set voided_at = now(), void_reason = 'Deleted' where id = v_id;
   end if;
   return json_build_object('id', v_id);
 end $$;
+comment on function api.invoices_delete is
+  'Deletes a draft. Voids an issued invoice instead, because its number must not disappear. Raises invalid_state for a '
+  'void invoice or one with payments.';
 
--- Gives a draft its number; invalid_state for any other.
 create function api.invoices_issue(p jsonb) returns json language plpgsql as $$
 declare
   v_id bigint := (p ->> 'id')::bigint;
   v_invoice json := api.invoice_record(v_id);
 begin
   if v_invoice ->> 'issued_at' is not null then
-    perform api.refuse_invoice_step(v_invoice, 'sent');
+    perform core.fail('invalid_state', format(
+      'This invoice is %s. Only a draft can be issued.', replace(v_invoice ->> 'status', '_', ' ')));
   end if;
   perform api.invoice_issue(v_id);
   return api.invoice_with_payments(v_id);
 end $$;
+comment on function api.invoices_issue is
+  'Issues a draft with the next invoice number. Raises invalid_state for any other invoice.';
 
--- Voids an issued invoice of which nothing is paid; invalid_state for any other.
 create function api.invoices_void(p jsonb) returns json language plpgsql as $$
 declare
   v_id bigint := (p ->> 'id')::bigint;
   v_invoice json := api.invoice_record(v_id);
 begin
-  if v_invoice ->> 'issued_at' is null or not api.invoice_is_untouched(v_invoice) then
-    perform api.refuse_invoice_step(v_invoice, 'void');
+  if v_invoice ->> 'issued_at' is null then
+    perform core.fail('invalid_state', 'This invoice is a draft. Delete it instead.');
   end if;
+  perform api.require_changeable_invoice(v_invoice);
   update invoice set voided_at = now(), void_reason = p ->> 'reason' where id = v_id;
   return api.invoice_with_payments(v_id);
 end $$;
+comment on function api.invoices_void is
+  'Voids an issued invoice: {reason}. Raises invalid_state for a draft, a void invoice or one with payments.';
 
--- Whom a reminder goes to: the parent, else the student, else the student's log-in; null without an address.
 create function api.invoice_recipient(p_id bigint) returns json language sql stable as $$
   select json_build_object('email', address.email,
-    'name', case when address.email = s.parent_email then coalesce(s.parent_name, 'Parent of ' || s.first_name || ' ' || s.last_name) else s.first_name || ' ' || s.last_name end)
+    'name', case
+      when address.email = s.parent_email
+        then coalesce(s.parent_name, 'Parent of ' || s.first_name || ' ' || s.last_name)
+      else s.first_name || ' ' || s.last_name
+    end)
   from invoice i
   join student s on s.id = i.student_id
   left join user_account u on u.id = s.user_id and u.deleted_at is null,
-  lateral (select coalesce(nullif(trim(s.parent_email), ''), nullif(trim(s.email), ''), u.email) as email) address
+    lateral (select coalesce(nullif(trim(s.parent_email), ''), nullif(trim(s.email), ''), u.email) as email) address
   where i.id = p_id and address.email is not null;
 $$;
-comment on function api.invoice_recipient is 'Whom a reminder of an invoice goes to, {email, name}; null without an address.';
+comment on function api.invoice_recipient is
+  'The recipient of the reminder of an invoice, {email, name}: the parent, else the student, else the user account of '
+  'the student. Null without an address.';
 
--- Sends an e-mail with the invoice, once a day at most: a second request on a day answers the same. invalid_state for what is not to
--- be paid (a draft, a paid or a void one), and without an address. Enqueues send_invoice_reminder; tells the student.
 create function api.invoices_send_reminder(p jsonb) returns json language plpgsql as $$
 declare
   v_id bigint := (p ->> 'id')::bigint;
@@ -231,54 +249,68 @@ begin
   if v_status = 'draft' then
     perform core.fail('invalid_state', 'This invoice is a draft. Issue it first.');
   elsif v_status in ('paid', 'void') then
-    perform core.fail('invalid_state', format('The invoice is %s: there is nothing to remind of.', v_status));
+    perform core.fail('invalid_state',
+      format('This invoice is %s. Reminders are only sent for unpaid invoices.', v_status));
   elsif v_email is null then
-    perform core.fail('invalid_state', 'There is no address to send it to: neither the parent nor the student has an e-mail address.');
+    perform core.fail('invalid_state',
+      'Neither the parent nor the student has an email address. Add an address first.');
   end if;
-  insert into invoice_reminder (invoice_id, sent_on, sent_to, requested_by) values (v_id, core.today(), v_email, core.user_id())
+  insert into invoice_reminder (invoice_id, sent_on, sent_to, requested_by)
+    values (v_id, core.today(), v_email, core.user_id())
     on conflict (invoice_id, sent_on) do nothing;
   if found then
-    perform core.enqueue('send_invoice_reminder', jsonb_build_object('invoice_id', v_id, 'sent_on', core.today()), format('%s:%s', v_id, core.today()));
+    perform core.enqueue('send_invoice_reminder', jsonb_build_object('invoice_id', v_id, 'sent_on', core.today()),
+      format('%s:%s', v_id, core.today()));
     perform api.notify_invoice_reminders(array[v_id]);
   end if;
   return api.invoice_with_payments(v_id);
 end $$;
+comment on function api.invoices_send_reminder is
+  'Emails the invoice to its recipient and notifies the student, at most once a day. A second request on the same day '
+  'has no effect. Raises invalid_state for a draft, a paid or void invoice, and without an email address.';
 
--- A payment of an invoice; raises what api.record_payment raises.
 create function api.payments_create_for_invoice(p jsonb) returns json language plpgsql as $$
 begin
   return api.record_payment('invoice', (p ->> 'invoice_id')::bigint, p);
 end $$;
+comment on function api.payments_create_for_invoice is
+  'Records a payment of an invoice: {invoice_id} and the parameters of record_payment. Raises its errors.';
 
--- All that stands on the document of an invoice: the bill, or the receipt of what is paid of it (the default once all is). not_found
--- without the invoice, and for a receipt when nothing is paid.
 create function api.invoice_document(p_id bigint, p_kind text) returns json language plpgsql stable as $$
 declare
   v_invoice jsonb := api.invoice_with_payments(p_id);
   v_kind text := coalesce(p_kind, case v_invoice ->> 'status' when 'paid' then 'receipt' else 'invoice' end);
 begin
   if v_kind = 'receipt' and (v_invoice ->> 'paid_amount')::numeric = 0 then
-    perform core.fail('not_found', format('There is no receipt of invoice %s: nothing of it is paid.', p_id));
+    perform core.fail('not_found', format('Nothing has been paid on invoice %s, so there is no receipt.', p_id));
   end if;
-  return json_build_object('kind', v_kind, 'letterhead', api.letterhead(), 'printed_on', core.today(), 'currency', api.currency(),
-    'issued_on', core.day_at_school((v_invoice ->> 'issued_at')::timestamptz), 'voided_on', core.day_at_school((v_invoice ->> 'voided_at')::timestamptz),
-    'parent_name', (select parent_name from student where id = (v_invoice ->> 'student_id')::bigint), 'invoice', v_invoice);
+  return json_build_object(
+    'kind', v_kind, 'letterhead', api.letterhead(), 'printed_on', core.today(), 'currency', api.currency(),
+    'issued_on', core.day_at_school((v_invoice ->> 'issued_at')::timestamptz),
+    'voided_on', core.day_at_school((v_invoice ->> 'voided_at')::timestamptz),
+    'parent_name', (select parent_name from student where id = (v_invoice ->> 'student_id')::bigint),
+    'invoice', v_invoice);
 end $$;
-comment on function api.invoice_document is 'All that stands on the document of an invoice, a bill or a receipt, as json.';
+comment on function api.invoice_document is
+  'The content of the PDF of an invoice. p_kind: invoice or receipt, by default receipt if the invoice is paid. Raises '
+  'not_found without the invoice, and for a receipt if nothing has been paid.';
 
--- What the PDF of an invoice is made of; `kind`: invoice or receipt.
 create function api.invoices_download(p jsonb) returns json language sql stable as $$
   select api.invoice_document((p ->> 'id')::bigint, p ->> 'kind');
 $$;
+comment on function api.invoices_download is
+  'The content of the PDF of an invoice: {id, kind}. Raises not_found without the invoice or the receipt.';
 
--- What the PDF of one payment is made of, of either kind; not_found without it.
 create function api.payments_receipt(p jsonb) returns json language plpgsql stable as $$
 declare
   v_payment json := api.payment_record((p ->> 'id')::bigint);
 begin
-  return json_build_object('kind', 'payment', 'letterhead', api.letterhead(), 'printed_on', core.today(), 'currency', api.currency(), 'payment', v_payment,
-    'class_name', v_payment ->> 'class_name',
+  return json_build_object(
+    'kind', 'payment', 'letterhead', api.letterhead(), 'printed_on', core.today(), 'currency', api.currency(),
+    'payment', v_payment, 'class_name', v_payment ->> 'class_name',
     'parent_name', (select parent_name from student where id = (v_payment ->> 'student_id')::bigint),
     'reverses', (select receipt_number from payment where id = (v_payment ->> 'reversal_of')::bigint),
     'reversed_by', (select receipt_number from payment where reversal_of = (v_payment ->> 'id')::bigint));
 end $$;
+comment on function api.payments_receipt is
+  'The content of the PDF of a payment of a student fee or an invoice: {id}. Raises not_found.';

@@ -1,4 +1,4 @@
--- /api/finance/payments and GET /api/fees/payments: what was paid, for student fees and for invoices, in one table.
+-- /api/finance/payments and /api/fees/payments: the payments of student fees and of invoices, in one table.
 
 select core.define_operation('payments_list', p_permission => 'fee.read', p_allows_own_rows => true,
   p_feature => 'fees_management');
@@ -35,7 +35,8 @@ select core.define_record('payment', p_table => 'payment', p_key => 'p.id',
       select n.id from payment n join student o on o.id = n.student_id
       where cardinality(:patterns::text[]) > 1
         and (n.search_text like any (:patterns)
-          or n.invoice_id = any (array(select id from invoice where invoice_number like any (upper(:patterns)::text[]))))
+          or n.invoice_id = any (array(
+            select id from invoice where invoice_number like any (upper(:patterns)::text[]))))
         and concat_ws(' ', o.search_text, n.search_text,
           (select lower(b.invoice_number) from invoice b where b.id = n.invoice_id)) like all (:patterns))))$$,
   p_equals => '{student_id,student_fee_id,invoice_id}',
@@ -54,108 +55,135 @@ select core.define_sort('payment', 'receipt_number', 'p.receipt_number nulls las
 select core.define_sort('payment', 'student_name',
   'platform.search_normal(s.last_name)', 'platform.search_normal(s.first_name)');
 
--- The next number of a series of this school and year, without gaps: RCT-2026-000001. It is locked until the transaction ends, so
--- it is taken last.
+select core.define_functions('payments', 'payment',
+  p_list =>
+    'Payments, latest first, including reversals. Searches receipt, reference and invoice number and the student. '
+    'Filters: student_id, student_fee_id, invoice_id, class_id (at billing), from_date, to_date, kind, '
+    'payment_method. A student sees only their own.',
+  p_get => 'One payment of a student fee or an invoice. Raises not_found.');
+
 create function api.number_next(p_series text) returns text language plpgsql as $$
 declare
   v_year text := to_char(core.today(), 'YYYY');
   v_value bigint;
 begin
-  insert into counter as c (name, value) values (p_series || '-' || v_year, 1)
-    on conflict (name) do update set value = c.value + 1 returning value into v_value;
+  insert into counter as c (name, value)
+    values (p_series || '-' || v_year, 1)
+    on conflict (name) do update set value = c.value + 1
+    returning value into v_value;
   return format('%s-%s-%s', p_series, v_year, lpad(v_value::text, greatest(6, length(v_value::text)), '0'));
 end $$;
-comment on function api.number_next is 'The next number of a series of this school and year, without gaps.';
+comment on function api.number_next is
+  'The next number of a series of this school in the current year, without gaps: RCT-2026-000001. Locks the counter '
+  'until the transaction ends, so it should be the last step.';
 
--- Records a payment of a student fee or an invoice (p_kind) and answers it. p: amount, payment_method (or method), payment_date
--- (today), reference_number, notes. What is paid has its row locked first, so that of two cashiers the second sees what the first took. Raises
--- invalid_reference without it, validation_error for a day in the future, invalid_state for what is waived, void or a draft, and
--- conflict above the balance. Tells whose fee it was.
 create function api.record_payment(p_kind text, p_id bigint, p jsonb) returns json language plpgsql as $$
 declare
-  v_owed record;
+  v_kind_name text := replace(p_kind, '_', ' ');
+  v_bill record;
   v_amount numeric := (p ->> 'amount')::numeric;
   v_date date := coalesce((p ->> 'payment_date')::date, core.today());
   v_id bigint;
   v_payment json;
 begin
+  -- The lock makes concurrent payments wait, so that each is checked against the balance that the other left.
   if p_kind = 'invoice' then
-    select student_id, status, amount - paid_amount as balance into v_owed from invoice where id = p_id for no key update;
+    select student_id, status, amount - paid_amount as balance
+      into v_bill
+      from invoice
+      where id = p_id
+      for no key update;
   else
-    select student_id, status, amount - paid_amount as balance into v_owed from student_fee where id = p_id for no key update;
+    select student_id, status, amount - paid_amount as balance
+      into v_bill
+      from student_fee
+      where id = p_id
+      for no key update;
   end if;
-  if v_owed.student_id is null then
-    perform core.refuse_field('invalid_reference', p_kind || '_id', format('There is no %s %s.', replace(p_kind, '_', ' '), p_id));
+  if v_bill.student_id is null then
+    perform core.refuse_field('invalid_reference', p_kind || '_id', format('There is no %s %s.', v_kind_name, p_id));
   elsif v_date > core.today() then
-    perform core.refuse_field('validation_error', 'payment_date', 'A payment is of today or of a day before.');
-  elsif v_owed.status in ('waived', 'void', 'draft') then
-    perform core.fail('invalid_state', case v_owed.status when 'draft' then 'This invoice is a draft. Issue it first.' else format('This %s is %s.', replace(p_kind, '_', ' '), v_owed.status) end);
-  elsif v_amount > v_owed.balance then
-    perform core.refuse_field('conflict', 'amount', format('The balance is %s.', v_owed.balance));
+    perform core.refuse_field('validation_error', 'payment_date', 'must not be in the future');
+  elsif v_bill.status = 'draft' then
+    perform core.fail('invalid_state', 'This invoice is a draft. Issue it first.');
+  elsif v_bill.status in ('waived', 'void') then
+    perform core.fail('invalid_state', format('This %s is %s and cannot be paid.', v_kind_name, v_bill.status));
+  elsif v_amount > v_bill.balance then
+    perform core.refuse_field('conflict', 'amount', format('The balance is %s.', v_bill.balance));
   end if;
-  insert into payment (student_id, student_fee_id, invoice_id, amount, payment_date, payment_method, reference_number, notes, recorded_by, recorded_by_name, receipt_number)
-    values (v_owed.student_id, case when p_kind <> 'invoice' then p_id end, case when p_kind = 'invoice' then p_id end, v_amount, v_date,
-      coalesce(p ->> 'payment_method', p ->> 'method'), p ->> 'reference_number', p ->> 'notes', core.user_id(),
-      api.user_name(), api.number_next('RCT'))
+  insert into payment (
+      student_id, student_fee_id, invoice_id, amount, payment_date, payment_method, reference_number, notes,
+      recorded_by, recorded_by_name, receipt_number)
+    values (
+      v_bill.student_id, case when p_kind <> 'invoice' then p_id end, case when p_kind = 'invoice' then p_id end,
+      v_amount, v_date, coalesce(p ->> 'payment_method', p ->> 'method'), p ->> 'reference_number', p ->> 'notes',
+      core.user_id(), api.user_name(), api.number_next('RCT'))
     returning id into v_id;
   v_payment := api.payment_record(v_id);
-  perform core.notify('payment.received', api.student_recipients(jsonb_build_array(jsonb_build_object('student_id', v_owed.student_id,
-    'amount', api.written_amount(v_amount, api.currency()), 'balance', api.written_amount(v_owed.balance - v_amount, api.currency()), 'date', api.written_day(v_date),
-    'receipt_number', v_payment ->> 'receipt_number', 'paid_for', coalesce(v_payment ->> 'fee_structure_name', 'invoice ' || (v_payment ->> 'invoice_number'))))));
+  perform core.notify('payment.received', api.student_recipients(jsonb_build_array(jsonb_build_object(
+    'student_id', v_bill.student_id, 'amount', api.written_amount(v_amount, api.currency()),
+    'balance', api.written_amount(v_bill.balance - v_amount, api.currency()), 'date', api.written_day(v_date),
+    'receipt_number', v_payment ->> 'receipt_number',
+    'paid_for', coalesce(v_payment ->> 'fee_structure_name', 'invoice ' || (v_payment ->> 'invoice_number'))))));
   return v_payment;
 end $$;
-comment on function api.record_payment is 'Records a payment of a student fee or of an invoice, and answers it.';
+comment on function api.record_payment is
+  'Records and returns a payment of a student fee or an invoice (p_kind), and notifies the student. {amount, '
+  'payment_method or method}, optional {payment_date, reference_number, notes}. Raises invalid_reference for an '
+  'unknown fee or invoice, validation_error for a future date, invalid_state for a waived fee, a void invoice or a '
+  'draft, conflict for an amount above the balance.';
 
--- Payments of both kinds, the latest first, reversals among them; search over receipt, reference and invoice number and student; filters
--- student_id, student_fee_id, invoice_id, class_id (that it was billed for), from_date, to_date, kind, payment_method. A student sees their own.
-create function api.payments_list(p jsonb) returns json language sql stable as $$
-  select core.record_page('payment', p);
-$$;
-
--- A page of the export of payments, by day and in the order in which they were recorded, with the filters of the list; forbidden for who
--- reaches less than the whole school.
 create function api.payments_export(p jsonb) returns json language plpgsql stable as $$
 begin
   perform core.require_whole_school();
   return core.record_export_page('payment', p, p_keys => 'p.payment_date, p.id', p_cells => $cells$
     p.receipt_number, p.payment_date, s.admission_number, s.first_name || ' ' || s.last_name,
-    api.class_name(c.name, c.section), coalesce(fs.name, i.invoice_number), p.amount, p.payment_method, p.reference_number, p.notes,
-    (select r.receipt_number from payment r where r.id = p.reversal_of), (select r.receipt_number from payment r where r.reversal_of = p.id), p.recorded_by_name
+    api.class_name(c.name, c.section), coalesce(fs.name, i.invoice_number), p.amount, p.payment_method,
+    p.reference_number, p.notes, (select r.receipt_number from payment r where r.id = p.reversal_of),
+    (select r.receipt_number from payment r where r.reversal_of = p.id), p.recorded_by_name
   $cells$);
 end $$;
+comment on function api.payments_export is
+  'One page of the export of payments, oldest first, with the filters of the list. Raises forbidden for users who may '
+  'not see the whole school.';
 
--- One payment of either kind, or not_found.
-create function api.payments_get(p jsonb) returns json language sql stable as $$
-  select api.payment_record((p ->> 'id')::bigint);
-$$;
-
--- A payment of a student fee; raises what api.record_payment raises.
 create function api.payments_create(p jsonb) returns json language plpgsql as $$
 begin
   return api.record_payment('student_fee', (p ->> 'student_fee_id')::bigint, p);
 end $$;
+comment on function api.payments_create is
+  'Records a payment of a student fee: {student_fee_id} and the parameters of record_payment. Raises its errors.';
 
--- Takes a payment back, all of it, by a new one of today with the same amount below zero, and answers that; the fee or invoice owes it again.
--- conflict when it was reversed already or is a reversal itself. What it paid is locked first, as by a payment.
 create function api.payments_reverse(p jsonb) returns json language plpgsql as $$
 declare
   v_payment record;
   v_id bigint := (p ->> 'id')::bigint;
 begin
-  select student_fee_id, invoice_id, reversal_of, payment_method, reference_number, student_id, amount into v_payment from payment where id = v_id;
+  select student_fee_id, invoice_id, reversal_of, payment_method, reference_number, student_id, amount
+    into v_payment
+    from payment
+    where id = v_id;
   if not found then
     perform core.fail('not_found', format('There is no payment %s.', v_id));
   elsif v_payment.reversal_of is not null then
-    perform core.fail('conflict', 'This is a reversal itself. Record the payment again instead.');
+    perform core.fail('conflict', 'A reversal cannot be reversed. Record the payment again instead.');
   end if;
+  -- record_payment takes the same locks, so payments and reversals of one bill run one after the other.
   perform from student_fee where id = v_payment.student_fee_id for no key update;
   perform from invoice where id = v_payment.invoice_id for no key update;
   if exists (select from payment where reversal_of = v_id) then
-    perform core.fail('conflict', 'This payment was reversed already.');
+    perform core.fail('conflict', 'This payment has already been reversed.');
   end if;
-  insert into payment (student_id, student_fee_id, invoice_id, amount, payment_date, payment_method, reference_number, notes, reversal_of, recorded_by, recorded_by_name, receipt_number)
-    values (v_payment.student_id, v_payment.student_fee_id, v_payment.invoice_id, -v_payment.amount, core.today(), v_payment.payment_method, v_payment.reference_number,
-      p ->> 'reason', v_id, core.user_id(), api.user_name(), api.number_next('RCT'))
+  insert into payment (
+      student_id, student_fee_id, invoice_id, amount, payment_date, payment_method, reference_number, notes,
+      reversal_of, recorded_by, recorded_by_name, receipt_number)
+    values (
+      v_payment.student_id, v_payment.student_fee_id, v_payment.invoice_id, -v_payment.amount, core.today(),
+      v_payment.payment_method, v_payment.reference_number, p ->> 'reason', v_id, core.user_id(), api.user_name(),
+      api.number_next('RCT'))
     returning id into v_id;
   return api.payment_record(v_id);
 end $$;
+comment on function api.payments_reverse is
+  'Reverses a payment in full: {id, reason}. Records and returns a payment of today with the negative amount, so that '
+  'the fee or invoice is owed again. Raises not_found, conflict for a reversal or a payment that is already reversed.';

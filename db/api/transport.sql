@@ -375,7 +375,7 @@ begin
         from api.transport_riders(v_plan.date) rider
         where api.fee_plan_applies(
           rider.route_id, rider.distance_km, v_plan.route_id, v_plan.min_km, v_plan.max_km))),
-    p_of_year => true);
+    p_all_classes => true);
 end $$;
 comment on function api.transport_fee_plans_generate is
   'Bills the students to whom the plan applies on a day, for the period that contains it: {date, due_date, dry_run}. '

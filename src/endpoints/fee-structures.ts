@@ -2,39 +2,44 @@ import { z } from 'zod';
 import { resource } from '../http/endpoint.ts';
 import { amount, date, Deleted, id, money, optionalText, page, pathId, text, timestamps } from '../http/schemas.ts';
 
-/** How often something is billed. */
+/** How often a fee component is billed. */
 export const frequency = z.enum(['one_time', 'monthly', 'quarterly', 'term', 'annual']).meta({
   description:
-    'How often it is billed: for a calendar month, a quarter of the academic year (three months from its start on), a term, or once for the academic year (annual, one_time).',
+    'Billed per calendar month, quarter (three months, counted from the start of the academic year), term, or once per academic year (`annual`, `one_time`).',
 });
 const name = text(100).meta({ examples: ['Tuition'] });
 const componentFields = { name, amount: money, frequency };
 
 const ComponentInput = z.strictObject(componentFields).meta({ id: 'FeeComponentInput' });
 
-/** Names are compared as the database does. */
+/** Names are compared ignoring case, as the unique index in the database does. */
 const components = z
   .array(
     z.strictObject({
-      id: id.optional().meta({ description: 'Of a component that is there; else its name says which one is meant.' }),
+      id: id
+        .optional()
+        .meta({
+          description:
+            'An existing component. Without it, the component with the same name is updated, or one is added.',
+        }),
       ...componentFields,
     }),
   )
   .max(100)
   .superRefine((list, context) => {
     const seen = { id: new Set<unknown>(), name: new Set<unknown>() };
-    for (const [n, one] of list.entries()) {
+    for (const [index, component] of list.entries()) {
       for (const [key, value] of [
-        ['id', one.id],
-        ['name', one.name.toLowerCase()],
+        ['id', component.id],
+        ['name', component.name.toLowerCase()],
       ] as const) {
         if (value !== undefined && seen[key].has(value))
-          context.addIssue({ code: 'custom', path: [n, key], message: 'is there twice' });
+          context.addIssue({ code: 'custom', path: [index, key], message: 'must not occur twice' });
         seen[key].add(value);
       }
     }
   });
-const classIds = z.array(id).max(1000).meta({ description: 'Classes of the academic year of the structure.' });
+const classIds = z.array(id).max(1000).meta({ description: 'Classes of the academic year of the fee structure.' });
 
 const fields = {
   name,
@@ -42,20 +47,23 @@ const fields = {
   description: optionalText(1000),
   due_date: date
     .nullish()
-    .meta({ description: 'When its fees are due, unless the day has passed when they are made.' }),
-  components: components.optional().meta({ description: 'All of them: what is not named goes.' }),
+    .meta({ description: 'Due date of its fees, unless it has passed when the students are billed.' }),
+  components: components.optional().meta({ description: 'All components. Those not listed are removed.' }),
   class_ids: classIds
     .optional()
-    .meta({ description: 'All classes whose students pay it, of the academic year of the structure.' }),
+    .meta({
+      description:
+        'All classes whose students pay this fee. They must belong to the academic year of the fee structure.',
+    }),
 };
 const FeeStructureInput = z.strictObject(fields).meta({ id: 'FeeStructureInput' });
 const FeeStructureChange = z
   .strictObject(fields)
   .partial()
-  .meta({ id: 'FeeStructureChange', description: 'Any of the fields.' });
+  .meta({ id: 'FeeStructureChange', description: 'Any subset of the fields of a fee structure.' });
 
-const component = { id, name: z.string(), amount, frequency };
-const FeeComponent = z.object({ ...component, fee_structure_id: id, ...timestamps }).meta({ id: 'FeeComponent' });
+const componentOutput = { id, name: z.string(), amount, frequency };
+const FeeComponent = z.object({ ...componentOutput, fee_structure_id: id, ...timestamps }).meta({ id: 'FeeComponent' });
 
 export const FeeStructure = z
   .object({
@@ -65,8 +73,10 @@ export const FeeStructure = z
     academic_year_name: z.string(),
     description: z.string().nullable(),
     due_date: date.nullable(),
-    components: z.array(z.object(component)),
-    classes: z.array(z.object({ id, name: z.string() })).meta({ description: 'The classes whose students pay it.' }),
+    components: z.array(z.object(componentOutput)),
+    classes: z
+      .array(z.object({ id, name: z.string() }))
+      .meta({ description: 'The classes whose students pay this fee.' }),
     total: amount.meta({ description: 'The sum of the components.' }),
     ...timestamps,
   })
@@ -75,12 +85,12 @@ export const FeeStructure = z
 export const feeStructures = resource(
   '/finance/fee-structures',
   'Fee structures',
-  'What a year costs, component by component, and who pays it.',
+  'The components of a fee for an academic year, and the classes whose students pay it.',
   {
     'GET /': {
       operation: 'fee_structures_list',
       summary: 'List fee structures',
-      description: 'Searches name and description.',
+      description: '`search` matches name and description.',
       query: page({ academic_year_id: pathId.optional(), class_id: pathId.optional() }, [
         'name',
         'due_date',
@@ -91,45 +101,46 @@ export const feeStructures = resource(
     },
     'POST /': {
       operation: 'fee_structures_create',
-      summary: 'Add a fee structure',
-      description: 'With its components and classes, if you like. 409 when the academic year has one of this name.',
+      summary: 'Create a fee structure',
+      description:
+        'Components and classes are optional. 409 `conflict` if the academic year has a fee structure with this name.',
       body: FeeStructureInput,
       answer: FeeStructure,
       isCreate: true,
     },
-    'GET /:id': { operation: 'fee_structures_get', summary: 'Read a fee structure', answer: FeeStructure },
+    'GET /:id': { operation: 'fee_structures_get', summary: 'Get a fee structure', answer: FeeStructure },
     'PUT /:id': {
       operation: 'fee_structures_update',
-      summary: 'Change a fee structure',
+      summary: 'Update a fee structure',
       description:
-        'What was billed keeps its names and amounts. 409 `in_use` for another frequency of a component that was billed, for its removal, and for another academic year once fees were made.',
+        'Existing student fees keep their names and amounts. 409 `in_use` for removing a billed component or changing its frequency, and for another academic year after students have been billed.',
       body: FeeStructureChange,
       answer: FeeStructure,
     },
     'DELETE /:id': {
       operation: 'fee_structures_delete',
-      summary: 'Remove a fee structure',
-      description: '409 `in_use` once fees were made from it.',
+      summary: 'Delete a fee structure',
+      description: '409 `in_use` if students have been billed with it.',
       answer: Deleted,
     },
     'POST /:id/components': {
       operation: 'fee_structures_components_create',
-      summary: 'Add a component',
-      description: '409 when the structure has one of this name.',
+      summary: 'Add a component to a fee structure',
+      description: '409 `conflict` if the fee structure has a component with this name.',
       body: ComponentInput,
       answer: FeeComponent,
       isCreate: true,
     },
     'DELETE /:id/components/:component_id': {
       operation: 'fee_structures_components_delete',
-      summary: 'Remove a component',
-      description: '409 `in_use` once it was billed.',
+      summary: 'Delete a component of a fee structure',
+      description: '409 `in_use` if the component has been billed.',
       answer: Deleted,
     },
     'POST /:id/assign-classes': {
       operation: 'fee_structures_assign_classes',
-      summary: 'Say which classes pay it',
-      description: 'All of them: what is not named goes. Fees that were made stay.',
+      summary: 'Replace the classes of a fee structure',
+      description: 'Classes not listed are removed. Existing student fees do not change.',
       body: z.strictObject({ class_ids: classIds }).meta({ id: 'FeeStructureClasses' }),
       answer: FeeStructure,
     },

@@ -2,27 +2,27 @@ import { z } from 'zod';
 import { resource } from '../http/endpoint.ts';
 import { amount, id, pathId } from '../http/schemas.ts';
 
-const figures = {
-  billed: amount.meta({ description: 'collected + outstanding + waived.' }),
-  collected: amount.meta({ description: 'What was paid of it, without what was reversed.' }),
-  outstanding: amount.meta({ description: 'What is still to be paid.' }),
-  overdue: amount.meta({ description: 'The part of outstanding whose due date has passed.' }),
+const totals = {
+  billed: amount.meta({ description: 'Equals collected + outstanding + waived.' }),
+  collected: amount.meta({ description: 'Payments less reversals.' }),
+  outstanding: amount.meta({ description: 'Amount still to be paid.' }),
+  overdue: amount.meta({ description: 'The part of `outstanding` that is past its due date.' }),
   waived: amount,
 };
-export const Source = z.object({ count: z.int(), ...figures });
+export const Source = z.object({ count: z.int(), ...totals });
 
 export const FinanceSummary = z
   .object({
     academic_year_id: id,
     academic_year_name: z.string(),
     currency: z.string().meta({ description: 'ISO 4217.', examples: ['EUR'] }),
-    ...figures,
+    ...totals,
     by_class: z
-      .array(z.object({ class_id: id.nullable(), class_name: z.string().nullable(), ...figures }))
-      .meta({ description: 'By the class of the student when it was billed; null without one.' }),
-    by_component: z.array(z.object({ name: z.string(), ...figures })).meta({
+      .array(z.object({ class_id: id.nullable(), class_name: z.string().nullable(), ...totals }))
+      .meta({ description: 'By the class of the student at billing, null for students without a class.' }),
+    by_component: z.array(z.object({ name: z.string(), ...totals })).meta({
       description:
-        'Of student fees, by the name of the component when it was billed. What was paid of a fee fills its items in their order.',
+        'Student fees only, by the name of the component at billing. Payments of a fee are allocated to its items in order.',
     }),
     by_source: z.object({ student_fees: Source, invoices: Source }),
   })
@@ -31,15 +31,15 @@ export const FinanceSummary = z
 export const financeSummary = resource(
   '/finance/summary',
   'Finance summary',
-  'What was billed and paid in an academic year.',
+  'The totals of billing and payments of an academic year.',
   {
     'GET /': {
       operation: 'finance_summary',
-      summary: 'Add up an academic year',
+      summary: 'Get the finance summary',
       description:
-        'The student fees of the structures of that year, and the invoices issued within it, without drafts and void ones. For who may see the fees of the whole school; 404 without such a year.',
+        'Adds up the student fees from the fee structures of the academic year and the invoices issued in it, without drafts and void invoices. 403 `forbidden` for users who may not see the whole school. 404 `not_found` for an unknown year.',
       query: z.strictObject({
-        academic_year_id: pathId.optional().meta({ description: 'The current year unless it is given.' }),
+        academic_year_id: pathId.optional().meta({ description: 'Default: the current academic year.' }),
       }),
       answer: FinanceSummary,
     },

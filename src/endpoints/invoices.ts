@@ -19,19 +19,20 @@ import {
 
 const status = z.enum(['draft', 'sent', 'partially_paid', 'paid', 'overdue', 'void']);
 
-/** An amount in hundredths, so that sums are exact. This is also asked of what its own schema refuses: a hundred times as much may be no number. */
-const cents = (of: number) => (Math.abs(of) < 1e15 ? BigInt(Math.round(of * 100)) : BigInt(of) * 100n);
+/** An amount in cents, for exact sums. Also runs on amounts that the schema rejects: 100 times as much may be Infinity. */
+const toCents = (value: number) => (Math.abs(value) < 1e15 ? BigInt(Math.round(value * 100)) : BigInt(value) * 100n);
 
 const ItemInput = z
   .strictObject({
     description: text(500).meta({ examples: ['School trip to the museum'] }),
-    amount: money.meta({ description: 'The price of one.' }),
+    amount: money.meta({ description: 'Unit price.' }),
     quantity: z.int().min(1).max(1_000_000).default(1),
-    id: id.optional().meta({ description: 'Ignored: an item may be sent back as it was read.' }),
-    line_total: amount.optional().meta({ description: 'May be sent, and is then amount × quantity.' }),
+    id: id.optional().meta({ description: 'Ignored, so that an item can be sent back as received.' }),
+    line_total: amount.optional().meta({ description: 'Optional. Must equal amount × quantity.' }),
   })
   .refine(
-    (item) => item.line_total === undefined || cents(item.line_total) === cents(item.amount) * BigInt(item.quantity),
+    (item) =>
+      item.line_total === undefined || toCents(item.line_total) === toCents(item.amount) * BigInt(item.quantity),
     {
       path: ['line_total'],
       message: 'must be amount × quantity',
@@ -45,14 +46,17 @@ const items = z
   .array(ItemInput)
   .min(1)
   .max(500)
-  .refine((all) => all.reduce((sum, item) => sum + cents(item.amount) * BigInt(item.quantity), 0n) <= cents(maxTotal), {
-    message: `must come to at most ${String(maxTotal)}`,
-  });
+  .refine(
+    (all) => all.reduce((sum, item) => sum + toCents(item.amount) * BigInt(item.quantity), 0n) <= toCents(maxTotal),
+    {
+      message: `must add up to at most ${String(maxTotal)}`,
+    },
+  );
 
 const fields = {
   due_date: date,
   items,
-  notes: optionalText(2000).meta({ description: 'Stands on the document.' }),
+  notes: optionalText(2000).meta({ description: 'Printed on the PDF.' }),
 };
 
 const InvoiceInput = z
@@ -62,14 +66,17 @@ const InvoiceInput = z
     status: z
       .enum(['draft', 'sent'])
       .optional()
-      .meta({ description: 'A draft gets its number when it is issued; without it the invoice is issued at once.' }),
+      .meta({ description: '`draft`: create without a number and issue later. Default: issue at once.' }),
   })
   .meta({ id: 'InvoiceInput' });
 
 const InvoiceChange = z
   .strictObject(fields)
   .partial()
-  .meta({ id: 'InvoiceChange', description: 'Any of the fields; `items` replace those before.' });
+  .meta({
+    id: 'InvoiceChange',
+    description: 'Any subset of the fields of an invoice. `items` replace all existing items.',
+  });
 
 const Invoice = z
   .object({
@@ -77,33 +84,33 @@ const Invoice = z
     invoice_number: z
       .string()
       .nullable()
-      .meta({ description: 'Without gaps in a year; null for a draft.', examples: ['INV-2026-000042'] }),
+      .meta({ description: 'Consecutive within a year. Null for a draft.', examples: ['INV-2026-000042'] }),
     student_id: id,
     student_name: z.string(),
     admission_number: z.string(),
-    class_id: id.nullable().meta({ description: 'The class of the student when it was made.' }),
+    class_id: id.nullable().meta({ description: 'The class of the student when the invoice was created.' }),
     class_name: z.string().nullable(),
     due_date: date,
     items: z.array(
       z.object({
         id,
         description: z.string(),
-        amount: amount.meta({ description: 'The price of one.' }),
+        amount: amount.meta({ description: 'Unit price.' }),
         quantity: z.int(),
         line_total: amount,
       }),
     ),
     total: amount,
     paid_amount: amount,
-    balance: amount.meta({ description: 'What is left to pay; 0 when it is void.' }),
-    status: status.meta({ description: '`overdue`: not paid in full and its day has passed.' }),
+    balance: amount.meta({ description: 'The amount still to be paid, 0 if the invoice is void.' }),
+    status: status.meta({ description: '`overdue`: not paid in full and past its due date.' }),
     issued_at: timestamp.nullable(),
     notes: z.string().nullable(),
     voided_at: timestamp.nullable(),
     void_reason: z.string().nullable(),
     last_reminded_at: timestamp
       .nullable()
-      .meta({ description: 'When the last reminder was asked for; null for a student.' }),
+      .meta({ description: 'When the last reminder was requested. Null when a student reads it.' }),
     ...timestamps,
   })
   .meta({ id: 'Invoice' });
@@ -114,7 +121,7 @@ export const InvoiceWithPayments = Invoice.extend({
       z.object({
         id,
         receipt_number: z.string().nullable(),
-        amount: amount.meta({ description: 'Less than 0 for a reversal.' }),
+        amount: amount.meta({ description: 'Negative for a reversal.' }),
         payment_date: date,
         payment_method: z.string(),
         reference_number: z.string().nullable(),
@@ -122,27 +129,28 @@ export const InvoiceWithPayments = Invoice.extend({
         is_reversed: z.boolean(),
       }),
     )
-    .meta({ description: 'In their order, reversals among them.' }),
+    .meta({ description: 'Oldest first, including reversals.' }),
 }).meta({ id: 'InvoiceWithPayments' });
 
 export const invoices = resource(
   '/fees/invoices',
   'Invoices',
-  'Bills to students. A draft has no number; an issued one has, and is voided at most, so that the numbers of a year have no gaps.',
+  'Invoices to students. A draft gets its number when it is issued. An issued invoice cannot be deleted, only voided, so that the numbers of a year have no gaps.',
   {
     'GET /': {
       operation: 'invoices_list',
       summary: 'List invoices',
-      description: 'The last made first. Searches number and student. A student sees their own, and no drafts.',
+      description:
+        'Latest first. `search` matches the invoice number and the student. A student sees only their own, and no drafts.',
       query: days(
         page(
           {
             student_id: pathId.optional(),
-            class_id: pathId.optional().meta({ description: 'The class of the student when it was made.' }),
+            class_id: pathId.optional().meta({ description: 'The class of the student when the invoice was created.' }),
             status: status.optional(),
-            only_open: flag.optional().meta({ description: 'true: only what is still to be paid.' }),
-            from_date: date.optional().meta({ description: 'Issued on this day or after.' }),
-            to_date: date.optional().meta({ description: 'Issued on this day or before.' }),
+            only_open: flag.optional().meta({ description: '`true`: only invoices that are not paid in full.' }),
+            from_date: date.optional().meta({ description: 'Issued on or after this day.' }),
+            to_date: date.optional().meta({ description: 'Issued on or before this day.' }),
             due_from: date.optional(),
             due_to: date.optional(),
           },
@@ -154,37 +162,37 @@ export const invoices = resource(
     },
     'POST /': {
       operation: 'invoices_create',
-      summary: 'Make an invoice',
-      description: 'Issued at once, with its number, unless `status` is `draft`.',
+      summary: 'Create an invoice',
+      description: 'Issues the invoice at once, with the next number of the year, unless `status` is `draft`.',
       body: InvoiceInput,
       answer: InvoiceWithPayments,
       isCreate: true,
     },
-    'GET /:id': { operation: 'invoices_get', summary: 'Read an invoice', answer: InvoiceWithPayments },
+    'GET /:id': { operation: 'invoices_get', summary: 'Get an invoice', answer: InvoiceWithPayments },
     'PUT /:id': {
       operation: 'invoices_update',
-      summary: 'Change an invoice',
-      description: '409 `invalid_state` once something is paid of it or it is void.',
+      summary: 'Update an invoice',
+      description: '409 `invalid_state` if the invoice is void or has payments.',
       body: InvoiceChange,
       answer: InvoiceWithPayments,
     },
     'DELETE /:id': {
       operation: 'invoices_delete',
-      summary: 'Remove an invoice',
+      summary: 'Delete an invoice',
       description:
-        'A draft goes. An issued one becomes void, since its number is used; 409 `invalid_state` once something is paid of it.',
+        'Deletes a draft. Voids an issued invoice instead, because its number is in use. 409 `invalid_state` if the invoice is void or has payments.',
       answer: Deleted,
     },
     'POST /:id/issue': {
       operation: 'invoices_issue',
-      summary: 'Issue a draft',
-      description: 'Gives it its number.',
+      summary: 'Issue an invoice',
+      description: 'Gives a draft the next number of the year. 409 `invalid_state` if the invoice is not a draft.',
       answer: InvoiceWithPayments,
     },
     'POST /:id/void': {
       operation: 'invoices_void',
       summary: 'Void an invoice',
-      description: 'Only one that is issued and of which nothing is paid.',
+      description: '409 `invalid_state` if the invoice is a draft, void or has payments.',
       body: z
         .strictObject({ reason: text(500).meta({ examples: ['Billed to the wrong student'] }) })
         .meta({ id: 'InvoiceVoid' }),
@@ -192,11 +200,12 @@ export const invoices = resource(
     },
     'GET /:id/download': {
       operation: 'invoices_download',
-      summary: 'An invoice as a PDF',
-      description: 'The bill, or the receipt of what is paid of it.',
+      summary: 'Download an invoice as a PDF',
+      description: 'Returns the invoice or the receipt for its payments.',
       query: z.strictObject({
         kind: z.enum(['invoice', 'receipt']).optional().meta({
-          description: 'The receipt once all is paid, else the invoice. 404 for a receipt when nothing is paid.',
+          description:
+            'Default: the receipt if the invoice is paid, else the invoice. 404 `not_found` for a receipt if nothing has been paid.',
         }),
       }),
       bytes: [pdfType],
@@ -205,10 +214,9 @@ export const invoices = resource(
     },
     'POST /:id/send-reminder': {
       operation: 'invoices_send_reminder',
-      summary: 'Remind of an invoice by e-mail',
+      summary: 'Send a reminder for an invoice',
       description:
-        `Sends the invoice to the parent, else to the student, once a day at most: a second request on a day answers the same and sends nothing.
-409 \`invalid_state\` for a draft, a paid or a void one, and when nobody has an address.`.replaceAll('\n', ' '),
+        'Emails the invoice to the parent or, without an address of the parent, to the student, at most once a day. A second request on the same day returns the invoice and sends nothing. 409 `invalid_state` for a draft, a paid or void invoice, and if there is no email address.',
       answer: InvoiceWithPayments,
     },
   },

@@ -4,24 +4,22 @@ import { exporter, exportFormat, exportTypes, studentColumns } from '../http/exp
 import { paymentReceipt, pdfType } from '../http/pdf-downloads.ts';
 import { amount, date, days, id, money, optionalText, page, pathId, text, timestamps } from '../http/schemas.ts';
 
-/** How something was paid, in the words of the school. */
-export const paymentMethod = text(50).meta({ description: 'How it was paid.', examples: ['cash'] });
+/** Free text: each school has its own payment methods. */
+export const paymentMethod = text(50).meta({ description: 'Free text.', examples: ['cash'] });
 
-/** What every payment may say beside its amount. */
-export const paymentNotes = {
-  payment_date: date
-    .optional()
-    .meta({ description: 'The day of the payment, today or before; today unless it is given.' }),
-  reference_number: optionalText(100).meta({ description: 'The number of a cheque or a transfer, for example.' }),
+/** The optional fields of a payment. */
+export const optionalPaymentFields = {
+  payment_date: date.optional().meta({ description: 'Must not be in the future. Default: today.' }),
+  reference_number: optionalText(100).meta({ description: 'For example the number of a check or a bank transfer.' }),
   notes: optionalText(1000),
 };
 
 const PaymentInput = z
-  .strictObject({ student_fee_id: id, amount: money, payment_method: paymentMethod, ...paymentNotes })
+  .strictObject({ student_fee_id: id, amount: money, payment_method: paymentMethod, ...optionalPaymentFields })
   .meta({ id: 'PaymentInput' });
 
 const InvoicePaymentInput = z
-  .strictObject({ invoice_id: id, amount: money, method: paymentMethod, ...paymentNotes })
+  .strictObject({ invoice_id: id, amount: money, method: paymentMethod, ...optionalPaymentFields })
   .meta({ id: 'InvoicePaymentInput' });
 
 /** A payment, of a student fee or of an invoice. */
@@ -31,25 +29,27 @@ export const Payment = z
     receipt_number: z
       .string()
       .nullable()
-      .meta({ description: 'Without gaps in a year, reversals included.', examples: ['RCT-2026-000042'] }),
-    kind: z.enum(['student_fee', 'invoice']).meta({ description: 'What it pays.' }),
+      .meta({ description: 'Consecutive within a year, including reversals.', examples: ['RCT-2026-000042'] }),
+    kind: z
+      .enum(['student_fee', 'invoice'])
+      .meta({ description: 'Whether the payment is for a student fee or an invoice.' }),
     student_id: id,
     student_name: z.string(),
     admission_number: z.string(),
-    class_id: id.nullable().meta({ description: 'The class that it was billed for.' }),
+    class_id: id.nullable().meta({ description: 'The class of the student at billing.' }),
     class_name: z.string().nullable(),
     student_fee_id: id.nullable(),
     fee_structure_name: z.string().nullable(),
     invoice_id: id.nullable(),
     invoice_number: z.string().nullable(),
-    amount: amount.meta({ description: 'Less than 0 for a reversal.' }),
+    amount: amount.meta({ description: 'Negative for a reversal.' }),
     payment_date: date,
     payment_method: z.string(),
-    method: z.string().meta({ description: 'The same as payment_method.' }),
+    method: z.string().meta({ description: 'Same as `payment_method`.' }),
     reference_number: z.string().nullable(),
-    notes: z.string().nullable().meta({ description: 'The reason, for a reversal.' }),
-    reversal_of: id.nullable().meta({ description: 'The payment that this one takes back.' }),
-    is_reversed: z.boolean().meta({ description: 'Whether it was taken back.' }),
+    notes: z.string().nullable().meta({ description: 'For a reversal: the reason.' }),
+    reversal_of: id.nullable().meta({ description: 'The payment that this one reverses.' }),
+    is_reversed: z.boolean().meta({ description: 'Whether the payment has been reversed.' }),
     recorded_by: id.nullable(),
     recorded_by_name: z.string().nullable(),
     ...timestamps,
@@ -59,41 +59,41 @@ export const Payment = z
 export const financePayments = resource(
   '/finance/payments',
   'Finance payments',
-  'What was paid of student fees. A payment is never changed: a reversal is one more.',
+  'Payments of student fees, and reversals and receipts of all payments. A payment never changes: a reversal is a new payment with a negative amount.',
   {
     'POST /': {
       operation: 'payments_create',
-      summary: 'Record a payment of a student fee',
+      summary: 'Create a payment of a student fee',
       description:
-        '409 `conflict` above the balance, which the message names; 409 `invalid_state` for a fee that was waived.',
+        '409 `conflict` if the amount exceeds the balance; the message names the balance. 409 `invalid_state` if the fee is waived.',
       body: PaymentInput,
       answer: Payment,
       isCreate: true,
     },
     'GET /:id/receipt': {
       operation: 'payments_receipt',
-      summary: 'The receipt of a payment',
-      description: 'A PDF, of a payment of either kind. A student reads their own.',
+      summary: 'Download the receipt of a payment',
+      description: 'A PDF. For payments of student fees and of invoices. A student can get only their own.',
       bytes: [pdfType],
       isTagged: true,
       handler: paymentReceipt,
     },
     'GET /:id': {
       operation: 'payments_get',
-      summary: 'Read a payment',
-      description: 'Of either kind. A student reads their own.',
+      summary: 'Get a payment',
+      description: 'For payments of student fees and of invoices. A student can get only their own.',
       answer: Payment,
     },
     'POST /:id/reverse': {
       operation: 'payments_reverse',
-      summary: 'Take a payment back',
+      summary: 'Reverse a payment',
       description:
-        'Of either kind, once, and all of it: answers the new payment of today with the amount below 0. The fee or invoice owes it again; what was waived stays waived, by so much more.',
+        'Reverses a payment of a student fee or an invoice in full. Returns a new payment of today with the negative amount. The amount is owed again, unless the fee is waived. 409 `conflict` for a reversal or a payment that is already reversed.',
       body: z
         .strictObject({
           reason: text(500).meta({
             description: 'Kept as the notes of the reversal.',
-            examples: ['The cheque bounced'],
+            examples: ['The check bounced'],
           }),
         })
         .meta({ id: 'PaymentReversal' }),
@@ -106,63 +106,58 @@ const filters = {
   student_id: pathId.optional(),
   student_fee_id: pathId.optional(),
   invoice_id: pathId.optional(),
-  class_id: pathId.optional().meta({ description: 'The class that it was billed for.' }),
+  class_id: pathId.optional().meta({ description: 'The class of the student at billing.' }),
   from_date: date.optional(),
   to_date: date.optional(),
   kind: z.enum(['student_fee', 'invoice']).optional(),
   payment_method: paymentMethod.optional(),
 };
-const listed = days(page(filters, ['payment_date', 'amount', 'receipt_number', 'student_name']));
+const listQuery = days(page(filters, ['payment_date', 'amount', 'receipt_number', 'student_name']));
 
-export const feePayments = resource(
-  '/fees/payments',
-  'Fee payments',
-  'What was paid, of student fees and of invoices.',
-  {
-    'GET /': {
-      operation: 'payments_list',
-      summary: 'List payments',
-      description:
-        'Of student fees and invoices, the latest first, reversals among them. Searches receipt, reference and invoice number, and the student. A student sees their own.',
-      query: listed,
-      answer: Payment,
-      isPage: true,
-    },
-    'GET /export': {
-      operation: 'payments_export',
-      summary: 'Export payments',
-      description:
-        'A .csv or .xlsx of all that the filters of the list let through, the earliest first, reversals among them. For who may see the fees of the whole school.',
-      query: days(z.strictObject({ ...exportFormat, search: listed.shape.search, ...filters })),
-      bytes: exportTypes,
-      handler: exporter('payments_export', {
-        name: 'payments',
-        columns: [
-          { header: 'Receipt', type: 'text', width: 18 },
-          { header: 'Date', type: 'date' },
-          studentColumns.admissionNumber,
-          studentColumns.student,
-          studentColumns.class,
-          { header: 'For', type: 'text', width: 30 },
-          { header: 'Amount', type: 'money' },
-          { header: 'Method', type: 'text', width: 14 },
-          { header: 'Reference', type: 'text', width: 20 },
-          { header: 'Notes', type: 'text', width: 40 },
-          { header: 'Reversal of', type: 'text', width: 18 },
-          { header: 'Reversed by', type: 'text', width: 18 },
-          { header: 'Recorded by', type: 'text', width: 24 },
-        ],
-      }),
-    },
-    'POST /': {
-      operation: 'payments_create_for_invoice',
-      summary: 'Record a payment of an invoice',
-      description:
-        '409 `conflict` above the balance, which the message names; 409 `invalid_state` for a draft or what is void.',
-      body: InvoicePaymentInput,
-      answer: Payment,
-      isCreate: true,
-      locationBase: '/api/finance/payments',
-    },
+export const feePayments = resource('/fees/payments', 'Fee payments', 'Payments of student fees and of invoices.', {
+  'GET /': {
+    operation: 'payments_list',
+    summary: 'List payments',
+    description:
+      'Payments of student fees and invoices, including reversals, latest first. `search` matches receipt, reference and invoice number, and the student. A student sees only their own.',
+    query: listQuery,
+    answer: Payment,
+    isPage: true,
   },
-);
+  'GET /export': {
+    operation: 'payments_export',
+    summary: 'Export payments',
+    description:
+      'A .csv or .xlsx file with all payments that match the filters, including reversals, oldest first. 403 `forbidden` for users who may not see the whole school.',
+    query: days(z.strictObject({ ...exportFormat, search: listQuery.shape.search, ...filters })),
+    bytes: exportTypes,
+    handler: exporter('payments_export', {
+      name: 'payments',
+      columns: [
+        { header: 'Receipt', type: 'text', width: 18 },
+        { header: 'Date', type: 'date' },
+        studentColumns.admissionNumber,
+        studentColumns.student,
+        studentColumns.class,
+        { header: 'For', type: 'text', width: 30 },
+        { header: 'Amount', type: 'money' },
+        { header: 'Method', type: 'text', width: 14 },
+        { header: 'Reference', type: 'text', width: 20 },
+        { header: 'Notes', type: 'text', width: 40 },
+        { header: 'Reversal of', type: 'text', width: 18 },
+        { header: 'Reversed by', type: 'text', width: 18 },
+        { header: 'Recorded by', type: 'text', width: 24 },
+      ],
+    }),
+  },
+  'POST /': {
+    operation: 'payments_create_for_invoice',
+    summary: 'Create a payment of an invoice',
+    description:
+      '409 `conflict` if the amount exceeds the balance; the message names the balance. 409 `invalid_state` if the invoice is a draft or void.',
+    body: InvoicePaymentInput,
+    answer: Payment,
+    isCreate: true,
+    locationBase: '/api/finance/payments',
+  },
+});

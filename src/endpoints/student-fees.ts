@@ -10,17 +10,19 @@ const fields = {
   student_id: id,
   student_name: z.string(),
   admission_number: z.string(),
-  class_id: id.nullable().meta({ description: 'The class of the student when it was billed.' }),
+  class_id: id.nullable().meta({ description: 'The class of the student at billing.' }),
   class_name: z.string().nullable(),
   fee_structure_id: id,
   fee_structure_name: z.string(),
   academic_year_id: id,
   amount,
   paid_amount: amount,
-  balance: amount.meta({ description: 'What is still to be paid; 0 when it is waived.' }),
+  balance: amount.meta({ description: 'The amount still to be paid, 0 if the fee is waived.' }),
   due_date: date,
-  status: status.meta({ description: 'Overdue is what is not paid when its due date has passed.' }),
-  billed_on: date.meta({ description: 'The day whose month, quarter, term and year it is for.' }),
+  status: status.meta({ description: '`overdue`: not paid in full and past its due date.' }),
+  billed_on: date.meta({
+    description: 'The fee is for the month, quarter, term and academic year that contain this day.',
+  }),
   waived_at: timestamp.nullable(),
   waive_reason: z.string().nullable(),
   ...timestamps,
@@ -33,49 +35,51 @@ export const StudentFeeDetail = z
       z.object({
         id,
         fee_component_id: id,
-        name: z.string().meta({ description: 'The name of the component when it was billed.' }),
+        name: z.string().meta({ description: 'The name of the component at billing.' }),
         amount,
         period_start: date,
         period_end: date,
       }),
     ),
-    payments: z.array(Payment).meta({ description: 'The earliest first, reversals among them.' }),
+    payments: z.array(Payment).meta({ description: 'Oldest first, including reversals.' }),
   })
   .meta({ id: 'StudentFeeDetail' });
 
-const Generate = z
+const GenerateInput = z
   .strictObject({
     fee_structure_id: id,
     class_ids: z.array(id).min(1).max(1000).optional().meta({
-      description: 'Some of the classes that the structure is assigned to; all of them when it is not given.',
+      description: 'Bill only these of the assigned classes. Default: all of them.',
     }),
     student_ids: z
       .array(id)
       .min(1)
       .max(10_000)
       .optional()
-      .meta({ description: 'Some of the students of these classes; all of them when it is not given.' }),
+      .meta({ description: 'Bill only these students of the classes. Default: all of them.' }),
     due_date: date.optional().meta({
-      description: "The structure's own when it is not given, or when that is before `date` 30 days after `date`.",
+      description:
+        'Default: the due date of the fee structure or, if it has none or it is before `date`, 30 days after `date`.',
     }),
     date: date.optional().meta({
       description:
-        'A day of the academic year: the month, quarter, term and year that contain it are billed. Today when it is not given, or the nearer end of the year.',
+        'A day of the academic year. The month, quarter, term and year that contain it are billed. Default: today or, outside the academic year, its nearest day.',
       examples: [`${String(new Date().getUTCFullYear())}-09-01`],
     }),
     prorate: z.boolean().optional().meta({
-      description: 'Whether who joined within a period pays for its remaining days only, the first one included.',
+      description:
+        'Whether students who joined within a period pay only for its remaining days, including the day on which they joined.',
     }),
-    dry_run: z.boolean().optional().meta({ description: 'Only says what it would come to.' }),
+    dry_run: z.boolean().optional().meta({ description: 'Returns the result without billing anyone.' }),
   })
   .meta({ id: 'GenerateStudentFees' });
 
-/** What billing came to. */
+/** The result of a billing run. */
 export const Generated = z
   .object({
     fee_structure_id: id,
-    created: z.int().meta({ description: 'Fees that were made, one for each student.' }),
-    skipped: z.int().meta({ description: 'Students for whom none was made.' }),
+    created: z.int().meta({ description: 'Number of fees created, one per student.' }),
+    skipped: z.int().meta({ description: 'Number of students who were not billed.' }),
     reasons: z
       .array(
         z.object({
@@ -93,9 +97,9 @@ export const Generated = z
       )
       .meta({
         description:
-          'Why students were skipped. `joined_later`: after the period; `no_term`: no term contains the date; `removed`: from the class or the school; `not_in_class`: named, and in none of the classes; `nothing_due`: a share of less than a cent.',
+          'Why students were skipped. `already_billed`: for the same period; `joined_later`: after the period; `no_term`: no term contains the date; `removed`: no longer in the class or the school; `not_in_class`: listed, but in none of the classes; `nothing_due`: the prorated amount is less than a cent.',
       }),
-    amount: amount.meta({ description: 'The sum of what was made.' }),
+    amount: amount.meta({ description: 'The total of the fees created.' }),
     date,
     due_date: date,
     dry_run: z.boolean(),
@@ -105,19 +109,20 @@ export const Generated = z
 export const studentFees = resource(
   '/finance/student-fees',
   'Student fees',
-  'What students owe of fee structures, for which periods, and what of it is paid.',
+  'The fees that students owe, created from fee structures by billing, and their payments.',
   {
     'GET /': {
       operation: 'student_fees_list',
       summary: 'List student fees',
-      description: 'Searches the student by name and admission number. A student sees their own.',
+      description:
+        'Ordered by due date. `search` matches name and admission number of the student. A student sees only their own.',
       query: days(
         page(
           {
             student_id: pathId.optional(),
-            class_id: pathId.optional().meta({ description: 'The class of the student when it was billed.' }),
+            class_id: pathId.optional().meta({ description: 'The class of the student at billing.' }),
             status: status.optional(),
-            only_open: flag.optional().meta({ description: 'true: only what is still to be paid.' }),
+            only_open: flag.optional().meta({ description: '`true`: only fees that are not paid in full.' }),
             academic_year_id: pathId.optional(),
             fee_structure_id: pathId.optional(),
             due_from: date.optional(),
@@ -131,34 +136,36 @@ export const studentFees = resource(
     },
     'POST /generate': {
       operation: 'student_fees_generate',
-      summary: 'Bill the students of a fee structure',
+      summary: 'Bill students',
       description:
-        'The active students of its classes, for the periods that contain a day: one fee for each student, with an item for each component. A component is billed once for a period, so that a second run bills only who is new. 422 for a class that the structure is not assigned to.',
-      body: Generate,
+        'Creates one fee for each active student of the assigned classes, with an item for each component and the period that contains `date`. A component is billed once per student and period, so a second run bills only new students. 422 `invalid_reference` for a class to which the fee structure is not assigned. 409 `invalid_state` for a fee structure without classes or components.',
+      body: GenerateInput,
       answer: Generated,
     },
     'GET /:id': {
       operation: 'student_fees_get',
-      summary: 'Read a student fee',
-      description: 'With its items and payments. A student reads their own.',
+      summary: 'Get a student fee',
+      description: 'Includes items and payments. A student can get only their own.',
       answer: StudentFeeDetail,
     },
     'PUT /:id': {
       operation: 'student_fees_update',
-      summary: 'Change the due date of a student fee',
+      summary: 'Update a student fee',
+      description: 'Only the due date can be changed. The status follows it.',
       body: z.strictObject({ due_date: date }).partial().meta({ id: 'StudentFeeChange' }),
       answer: StudentFeeDetail,
     },
     'DELETE /:id': {
       operation: 'student_fees_delete',
-      summary: 'Remove a student fee that was made by mistake',
-      description: 'Its periods may then be billed again. 409 `in_use` when there are payments, reversed ones too.',
+      summary: 'Delete a student fee',
+      description:
+        'For fees created by mistake: their periods can then be billed again. 409 `in_use` if the fee has payments, even reversed ones.',
       answer: Deleted,
     },
     'POST /:id/waive': {
       operation: 'student_fees_waive',
-      summary: 'Waive what is open of a student fee',
-      description: 'What was paid stays paid. 409 `invalid_state` when it is paid or waived.',
+      summary: 'Waive a student fee',
+      description: 'Waives the balance. Payments remain. 409 `invalid_state` for a paid or waived fee.',
       body: z.strictObject({ reason: text(500).meta({ examples: ['Scholarship'] }) }).meta({ id: 'StudentFeeWaiver' }),
       answer: StudentFeeDetail,
     },

@@ -9,7 +9,7 @@ const path = '/api/finance/fee-structures';
 type Structure = OutputOf<typeof FeeStructureSchema>;
 
 let serial = 0;
-const unique = (what: string) => `${what} ${++serial}`;
+const unique = (prefix: string) => `${prefix} ${++serial}`;
 const tuition = { name: 'Tuition', amount: 1200.5, frequency: 'annual' };
 const bus = { name: 'Bus', amount: 30.1, frequency: 'monthly' };
 
@@ -19,15 +19,15 @@ beforeAll(async () => {
   ({ yearId, classId } = await school.classroom('Alpha'));
 });
 
-const add = async (fields: Record<string, unknown> = {}, at: School = school) =>
+const createStructure = async (fields: Record<string, unknown> = {}, at: School = school) =>
   (await at.admin.post<Structure>(path, { name: unique('Fees'), academic_year_id: yearId, ...fields }, 201)).data;
-const read = async (id: number) => (await school.admin.get<Structure>(`${path}/${id}`)).data;
+const getStructure = async (id: number) => (await school.admin.get<Structure>(`${path}/${id}`)).data;
 
-/** A structure with a student in its class, billed. */
-async function billed(components = [tuition, bus]) {
+/** A fee structure with which one student has been billed. */
+async function createBilledStructure(components = [tuition, bus]) {
   const { classId: class_id } = await school.classroom(unique('Billed'));
   await school.admin.post('/api/students', { first_name: 'Bill', last_name: 'Ed', class_id }, 201);
-  const structure = await add({ components, class_ids: [class_id] });
+  const structure = await createStructure({ components, class_ids: [class_id] });
   const { data } = await school.admin.post<{ created: number }>('/api/finance/student-fees/generate', {
     fee_structure_id: structure.id,
   });
@@ -35,8 +35,8 @@ async function billed(components = [tuition, bus]) {
   return { ...structure, class_id };
 }
 
-/** An academic year of long ago with a class. */
-async function pastYear() {
+/** An academic year in the distant past, with a class. */
+async function createPastYear() {
   const { data } = await school.admin.post<{ id: number }>(
     '/api/academics/years',
     { name: unique('Past'), start_date: `${1900 + ++serial}-01-01`, end_date: `${1900 + serial}-12-31` },
@@ -52,7 +52,7 @@ async function pastYear() {
 }
 
 describe('a fee structure', () => {
-  test('is added with components and classes, read, changed in part, listed, and removed', async () => {
+  test('is created with components and classes, read, partly updated, listed and deleted', async () => {
     const sent = { name: 'Year fees', academic_year_id: yearId, description: 'All of it', due_date: '2026-09-30' };
     const added = await school.admin.post<Structure>(
       path,
@@ -66,7 +66,7 @@ describe('a fee structure', () => {
       classes: [{ id: classId, name: 'Alpha' }],
       total: 1230.6,
     });
-    expect(await read(added.data.id)).toEqual(added.data);
+    expect(await getStructure(added.data.id)).toEqual(added.data);
     const { data: changed } = await school.admin.put<Structure>(`${path}/${added.data.id}`, { due_date: null });
     expect(changed).toMatchObject({ ...sent, due_date: null, components: added.data.components });
     expect(
@@ -77,16 +77,16 @@ describe('a fee structure', () => {
     await school.admin.get(`${path}/${added.data.id}`, 404);
   });
 
-  test('has a name once in its year, whatever its case; another year may have it too', async () => {
-    const { name } = await add();
+  test('has a name that is unique within its academic year, ignoring case', async () => {
+    const { name } = await createStructure();
     expect(await school.admin.post(path, { name: name.toUpperCase(), academic_year_id: yearId }, 409)).toMatchObject({
       details: [{ path: 'name' }],
     });
-    await add({ name, academic_year_id: (await pastYear()).yearId });
+    await createStructure({ name, academic_year_id: (await createPastYear()).yearId });
   });
 
-  test('that was read may be sent back as it came, and a field that only the service sets can not be changed', async () => {
-    const structure = await add({ components: [tuition], class_ids: [classId] });
+  test('can be sent back as received, but changing a read-only field is a 400', async () => {
+    const structure = await createStructure({ components: [tuition], class_ids: [classId] });
     const { data } = await school.admin.put<Structure & { updated_at: string }>(`${path}/${structure.id}`, structure);
     expect(data).toEqual({ ...structure, updated_at: data.updated_at });
     expect((await school.admin.put(`${path}/${structure.id}`, { ...structure, total: 1 }, 400)).details).toMatchObject([
@@ -95,7 +95,7 @@ describe('a fee structure', () => {
   });
 
   test.each([[0], [-1], [1.001], [0.1 + 0.2], [1e10], [1e-7], ['5'], [null]])(
-    'costs no amount like %p',
+    'refuses a component with the amount %p',
     async (amount) => {
       const answer = await school.admin.post(
         path,
@@ -106,8 +106,8 @@ describe('a fee structure', () => {
     },
   );
 
-  test('keeps the largest amount and the smallest to the cent', async () => {
-    const { components, total } = await add({
+  test('stores the largest and the smallest amount exactly', async () => {
+    const { components, total } = await createStructure({
       components: [
         { ...tuition, amount: 9_999_999_999.99 },
         { ...bus, amount: 0.01 },
@@ -116,8 +116,8 @@ describe('a fee structure', () => {
     expect([...components.map(({ amount }) => amount), total]).toEqual([9_999_999_999.99, 0.01, 10_000_000_000]);
   });
 
-  test('an older version than If-Match names is a 412', async () => {
-    const { id } = await add();
+  test('is not updated if it has changed since the version in If-Match', async () => {
+    const { id } = await createStructure();
     const { headers } = await school.admin.get(`${path}/${id}`);
     await school.admin.post(`${path}/${id}/components`, bus, 201);
     await school.admin.send(
@@ -130,22 +130,22 @@ describe('a fee structure', () => {
 });
 
 describe('components', () => {
-  test('are added and removed one by one, in the structure of the path alone', async () => {
-    const [one, other] = [await add(), await add()];
-    const { data: made } = await school.admin.post<{ id: number }>(`${path}/${one.id}/components`, bus, 201);
-    expect(made).toMatchObject({ ...bus, fee_structure_id: one.id });
+  test('are added and deleted one by one, only through their own fee structure', async () => {
+    const [one, other] = [await createStructure(), await createStructure()];
+    const { data: created } = await school.admin.post<{ id: number }>(`${path}/${one.id}/components`, bus, 201);
+    expect(created).toMatchObject({ ...bus, fee_structure_id: one.id });
     expect(await school.admin.post(`${path}/${one.id}/components`, { ...bus, name: 'BUS' }, 409)).toMatchObject({
       details: [{ path: 'name' }],
     });
-    await school.admin.delete(`${path}/${other.id}/components/${made.id}`, 404);
-    expect((await read(one.id)).components).toEqual([{ id: made.id, ...bus }]);
-    await school.admin.delete(`${path}/${one.id}/components/${made.id}`);
-    await school.admin.delete(`${path}/${one.id}/components/${made.id}`, 404);
+    await school.admin.delete(`${path}/${other.id}/components/${created.id}`, 404);
+    expect((await getStructure(one.id)).components).toEqual([{ id: created.id, ...bus }]);
+    await school.admin.delete(`${path}/${one.id}/components/${created.id}`);
+    await school.admin.delete(`${path}/${one.id}/components/${created.id}`, 404);
     await school.admin.post(`${path}/999999/components`, bus, 404);
   });
 
-  test('are replaced by name: who has the name changes in place, an id renames, what is not named goes', async () => {
-    const { id, components } = await add({ components: [tuition, bus] });
+  test('in an update match by id, else by name ignoring case; those not listed are removed', async () => {
+    const { id, components } = await createStructure({ components: [tuition, bus] });
     const [first, second] = components;
     const { data } = await school.admin.put<Structure>(`${path}/${id}`, {
       components: [
@@ -165,8 +165,8 @@ describe('components', () => {
     });
   });
 
-  test('take the names of each other in one change', async () => {
-    const { id, components } = await add({ components: [tuition, bus] });
+  test('can swap names in one update', async () => {
+    const { id, components } = await createStructure({ components: [tuition, bus] });
     const [first, second] = components;
     const swapped = [
       { ...first, name: 'Bus' },
@@ -177,8 +177,11 @@ describe('components', () => {
     );
   });
 
-  test('named twice are a 400, and the id of another structure a 422', async () => {
-    const [one, other] = [await add({ components: [tuition] }), await add({ components: [tuition] })];
+  test('with a duplicate name are a 400, with the id of a component of another structure a 422', async () => {
+    const [one, other] = [
+      await createStructure({ components: [tuition] }),
+      await createStructure({ components: [tuition] }),
+    ];
     expect(
       (await school.admin.put(`${path}/${one.id}`, { components: [tuition, { ...bus, name: 'tuition' }] }, 400))
         .details,
@@ -187,18 +190,18 @@ describe('components', () => {
     expect(await school.admin.put(`${path}/${one.id}`, { components: [tuition, foreign] }, 422)).toMatchObject({
       details: [{ path: 'components.1.id' }],
     });
-    expect(await read(one.id)).toEqual(one);
+    expect(await getStructure(one.id)).toEqual(one);
   });
 
-  test('that were billed are not removed and keep their frequency, by either way; name and amount may change for what comes', async () => {
-    const structure = await billed();
+  test('that have been billed can neither be removed nor get another frequency; a new name or amount does not change existing fees', async () => {
+    const structure = await createBilledStructure();
     const at = `${path}/${structure.id}`;
     const [first] = structure.components;
     expect((await school.admin.delete(`${at}/components/${first?.id ?? 0}`, 409)).error).toBe('in_use');
-    await school.admin.delete(`${path}/${(await add()).id}/components/${first?.id ?? 0}`, 404);
+    await school.admin.delete(`${path}/${(await createStructure()).id}/components/${first?.id ?? 0}`, 404);
     expect(await school.admin.put(at, { components: [bus] }, 409)).toMatchObject({
       error: 'in_use',
-      message: "Tuition was billed: it can't be removed.",
+      message: 'Tuition has been billed and cannot be removed.',
     });
     expect(await school.admin.put(at, { components: [{ ...tuition, frequency: 'monthly' }, bus] }, 409)).toMatchObject({
       error: 'in_use',
@@ -216,24 +219,24 @@ describe('components', () => {
 });
 
 describe('the classes of a structure', () => {
-  test('are replaced as a whole, and none of another year is taken', async () => {
-    const { id } = await add({ class_ids: [classId] });
+  test('are replaced as a whole; a class of another academic year is a 422', async () => {
+    const { id } = await createStructure({ class_ids: [classId] });
     const { classId: beta } = await school.classroom('Beta');
     const assign = (class_ids: number[], status = 200) =>
       school.admin.post<Structure>(`${path}/${id}/assign-classes`, { class_ids }, status);
     expect((await assign([beta, beta])).data.classes).toEqual([{ id: beta, name: 'Beta' }]);
-    const past = await pastYear();
+    const past = await createPastYear();
     expect(await assign([beta, past.classId], 422)).toMatchObject({
       error: 'invalid_reference',
       details: [{ path: 'class_ids' }],
     });
-    expect((await read(id)).classes).toEqual([{ id: beta, name: 'Beta' }]);
+    expect((await getStructure(id)).classes).toEqual([{ id: beta, name: 'Beta' }]);
     expect((await assign([])).data.classes).toEqual([]);
   });
 
-  test('go with it into another year, or it stays; with fees it stays in any case', async () => {
-    const past = await pastYear();
-    const { id } = await add({ class_ids: [classId] });
+  test('must be replaced when the academic year changes; after billing the year cannot change', async () => {
+    const past = await createPastYear();
+    const { id } = await createStructure({ class_ids: [classId] });
     await school.admin.put(`${path}/${id}`, { academic_year_id: past.yearId }, 422);
     expect(
       (await school.admin.put<Structure>(`${path}/${id}`, { academic_year_id: past.yearId, class_ids: [past.classId] }))
@@ -242,7 +245,7 @@ describe('the classes of a structure', () => {
       academic_year_id: past.yearId,
       classes: [{ id: past.classId }],
     });
-    const { id: used } = await billed();
+    const { id: used } = await createBilledStructure();
     expect(
       await school.admin.put(`${path}/${used}`, { academic_year_id: past.yearId, class_ids: [] }, 409),
     ).toMatchObject({
@@ -251,9 +254,9 @@ describe('the classes of a structure', () => {
     });
   });
 
-  test('are in use by it, and so is its year; a class stays in its year', async () => {
-    const past = await pastYear();
-    const { id } = await add({ academic_year_id: past.yearId, class_ids: [past.classId] });
+  test('can neither be deleted nor move to another year while assigned; the academic year cannot be deleted either', async () => {
+    const past = await createPastYear();
+    const { id } = await createStructure({ academic_year_id: past.yearId, class_ids: [past.classId] });
     expect((await school.admin.delete(`/api/classes/${past.classId}`, 409)).error).toBe('in_use');
     expect(
       (await school.admin.put(`/api/classes/${past.classId}`, { academic_year_id: yearId }, 409)).details,
@@ -266,11 +269,11 @@ describe('the classes of a structure', () => {
   });
 });
 
-test('an accountant keeps structures, a teacher sees none, and without the feature there are none', async () => {
+test('an accountant manages fee structures; a teacher and a school without the feature get a 403', async () => {
   const accountant = await school.user(['accountant']);
   const { data } = await accountant.post<Structure>(
     path,
-    { name: unique('By the book'), academic_year_id: yearId },
+    { name: unique('Accounting'), academic_year_id: yearId },
     201,
   );
   await accountant.delete(`${path}/${data.id}`);

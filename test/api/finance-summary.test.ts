@@ -16,7 +16,7 @@ type Summary = OutputOf<typeof FinanceSummarySchema>;
 
 const names = ['billed', 'collected', 'outstanding', 'overdue', 'waived'] as const;
 const cents = (amount: number) => Math.round(amount * 100);
-/** The figures in cents, which add up exactly. */
+/** The totals in cents, so that sums are exact. */
 const inCents = (figures: Figures): Figures => ({
   billed: cents(figures.billed),
   collected: cents(figures.collected),
@@ -24,14 +24,14 @@ const inCents = (figures: Figures): Figures => ({
   overdue: cents(figures.overdue),
   waived: cents(figures.waived),
 });
-const none: Figures = { billed: 0, collected: 0, outstanding: 0, overdue: 0, waived: 0 };
+const zeros: Figures = { billed: 0, collected: 0, outstanding: 0, overdue: 0, waived: 0 };
 const sum = (all: Figures[]): Figures =>
   all.reduce(
     (total, one) => Object.fromEntries(names.map((name) => [name, total[name] + one[name]])) as unknown as Figures,
-    none,
+    zeros,
   );
 
-const invoiced = async (schema: string, values: string) => {
+const insertInvoices = async (schema: string, values: string) => {
   await service.database.query(
     `insert into ${schema}.invoice (student_id, class_id, due_date, invoice_number, issued_at, voided_at)
      select student_id, class_id, due_date::date, invoice_number, issued_at::timestamptz, voided_at::timestamptz
@@ -42,19 +42,21 @@ const invoiced = async (schema: string, values: string) => {
   );
 };
 
-test('of a year without anything is all zero; without a year, or of one that is not there, it is a 404', async () => {
+test('the summary is all zeros without bills, a 404 without an academic year or with an unknown one, and a 403 for users with own scope', async () => {
   const bare = await service.school();
-  expect((await bare.admin.get('/api/finance/summary', 404)).message).toBe('No academic year is the current one.');
+  expect((await bare.admin.get('/api/finance/summary', 404)).message).toBe(
+    'There is no current academic year. Give academic_year_id.',
+  );
   const { yearId } = await bare.classroom();
   const { data } = await bare.admin.get<Summary>('/api/finance/summary');
-  expect(data).toMatchObject({ academic_year_id: yearId, currency: 'USD', ...none, by_class: [], by_component: [] });
-  expect(data.by_source).toEqual({ student_fees: { count: 0, ...none }, invoices: { count: 0, ...none } });
+  expect(data).toMatchObject({ academic_year_id: yearId, currency: 'USD', ...zeros, by_class: [], by_component: [] });
+  expect(data.by_source).toEqual({ student_fees: { count: 0, ...zeros }, invoices: { count: 0, ...zeros } });
   await bare.admin.get('/api/finance/summary?academic_year_id=999999', 404);
   await (await bare.user(['teacher'])).get('/api/finance/summary', 403);
   expect((await (await bare.user(['accountant'])).get<Summary>('/api/finance/summary')).data.academic_year_id).toBe(
     yearId,
   );
-  // A teacher whose role has it reaches only what is theirs.
+  // With fee.read a teacher may see only their own rows, so not the whole school.
   await service.database.query(
     `insert into ${bare.schema}.role_permission (role_id, permission_id) select r.id, p.id from ${bare.schema}.role r, core.permission p where r.name = 'teacher' and p.name = 'fee.read'`,
   );
@@ -64,14 +66,14 @@ test('of a year without anything is all zero; without a year, or of one that is 
   });
 });
 
-test('counts the invoices that were issued within the year, where the school is, without drafts and void ones; so do dashboard and overview', async () => {
+test('invoices count if they were issued within the academic year in the time zone of the school, without drafts and void ones, as in dashboard and overview', async () => {
   const world = await feeSchool(service);
   const { admin, schema, id } = world.school;
   await service.database.query("update platform.tenant set time_zone = 'Asia/Tokyo' where id = $1", [id]);
   const classId = await world.addClass('Alpha');
   const studentId = await world.addStudent(classId);
-  // In Tokyo the year lasts from 15:00 UTC of 31 July to 15:00 UTC of 31 July.
-  await invoiced(
+  // In Tokyo the academic year begins on 2021-07-31 and ends on 2022-07-31, each at 15:00 UTC.
+  await insertInvoices(
     schema,
     [
       [`'2021-09-01'`, `'INV-2021-000001'`, `'2021-07-31T15:00:00Z'`, 'null'],
@@ -95,7 +97,7 @@ test('counts the invoices that were issued within the year, where the school is,
     by_class: [{ class_id: classId, class_name: 'Alpha', ...figures }],
     by_component: [],
   });
-  expect(data.by_source).toEqual({ student_fees: { count: 0, ...none }, invoices: { count: 2, ...figures } });
+  expect(data.by_source).toEqual({ student_fees: { count: 0, ...zeros }, invoices: { count: 2, ...figures } });
   expect((await admin.get<{ fees: object }>('/api/academics/overview')).data.fees).toEqual({
     billed: 30,
     collected: 4,
@@ -106,7 +108,7 @@ test('counts the invoices that were issued within the year, where the school is,
   });
 });
 
-test('on its due date nothing is overdue yet, on the day after it is', async () => {
+test('a bill is overdue from the day after its due date', async () => {
   const world = await feeSchool(service);
   const { admin, schema } = world.school;
   const classId = await world.addClass();
@@ -117,7 +119,7 @@ test('on its due date nothing is overdue yet, on the day after it is', async () 
     (student, n) =>
       `(${[student, classId, `'2999-01-01'`, `'INV-2021-00000${n + 1}'`, `'2021-09-01'`, 'null'].join()})`,
   );
-  await invoiced(schema, invoices.join());
+  await insertInvoices(schema, invoices.join());
   for (const [student, days] of [
     [early, 0],
     [late, -1],
@@ -132,7 +134,7 @@ test('on its due date nothing is overdue yet, on the day after it is', async () 
   expect([by_source.student_fees.outstanding, by_source.invoices.outstanding]).toEqual([20, 30]);
 });
 
-test('fills the items of a fee in their order with what was paid of it', async () => {
+test('payments are allocated to the items of a fee in order', async () => {
   const world = await feeSchool(service);
   const classId = await world.addClass();
   const studentId = await world.addStudent(classId);
@@ -152,7 +154,7 @@ test('fills the items of a fee in their order with what was paid of it', async (
   ]);
 });
 
-test('keeps apart what has the same amounts under other names', async () => {
+test('fees with equal amounts but different component names are counted under their own names', async () => {
   const world = await feeSchool(service);
   const classId = await world.addClass();
   await world.addStudent(classId);
@@ -171,7 +173,7 @@ test('keeps apart what has the same amounts under other names', async () => {
   ]);
 });
 
-/** What may happen next; each step takes what it needs from what is there, by number. */
+/** One step of a random history. Numbers select an existing fee or payment, modulo their count. */
 const step = fc.oneof(
   fc.record({
     do: fc.constant('generate' as const),
@@ -184,10 +186,10 @@ const step = fc.oneof(
   fc.record({ do: fc.constant('pay' as const), fee: fc.nat(50), share: fc.integer({ min: 1, max: 100 }) }),
   fc.record({ do: fc.constant('reverse' as const), payment: fc.nat(50) }),
   fc.record({ do: fc.constant('waive' as const), fee: fc.nat(50) }),
-  fc.record({ do: fc.constant('remove' as const), fee: fc.nat(50) }),
+  fc.record({ do: fc.constant('delete' as const), fee: fc.nat(50) }),
 );
 
-test('after any history of billing, payments, reversals and waivers it equals the sums over the records, to the cent, in every breakdown', async () => {
+test('after any history of billing, payments, reversals and waivers every total equals the sum of the records, to the cent', async () => {
   await fc.assert(
     fc.asyncProperty(fc.array(step, { minLength: 10, maxLength: 25 }), async (history) => {
       const world = await feeSchool(service);
@@ -213,19 +215,19 @@ test('after any history of billing, payments, reversals and waivers it equals th
       ];
       const fees = async () => (await admin.get<StudentFee[]>('/api/finance/student-fees?pageSize=100')).data;
       await world.generate(structures[0] ?? 0, { date: '2021-08-05' });
-      for (const one of history) {
-        if (one.do === 'generate') {
-          const date = `2021-${String(one.month + 1).padStart(2, '0')}-09`.replace(/^2021-(0[1-7])/, '2022-$1');
-          await world.generate(structures[one.structure] ?? 0, {
+      for (const next of history) {
+        if (next.do === 'generate') {
+          const date = `2021-${String(next.month + 1).padStart(2, '0')}-09`.replace(/^2021-(0[1-7])/, '2022-$1');
+          await world.generate(structures[next.structure] ?? 0, {
             date,
-            prorate: one.prorate,
-            ...(one.late ? {} : { due_date: '2999-01-01' }),
+            prorate: next.prorate,
+            ...(next.late ? {} : { due_date: '2999-01-01' }),
           });
           continue;
         }
-        if (one.do === 'reverse') {
+        if (next.do === 'reverse') {
           const { data } = await admin.get<{ id: number }[]>('/api/fees/payments?pageSize=100');
-          const payment = data[one.payment % Math.max(1, data.length)];
+          const payment = data[next.payment % Math.max(1, data.length)];
           if (payment)
             expect([200, 409]).toContain(
               (await admin.send('POST', `/api/finance/payments/${payment.id}/reverse`, { body: { reason: 'x' } }))
@@ -234,13 +236,13 @@ test('after any history of billing, payments, reversals and waivers it equals th
           continue;
         }
         const all = await fees();
-        const fee = all[one.fee % Math.max(1, all.length)];
+        const fee = all[next.fee % Math.max(1, all.length)];
         if (!fee) continue;
         const at = `/api/finance/student-fees/${fee.id}`;
-        if (one.do === 'pay') {
-          const amount = Math.max(1, Math.round((cents(fee.balance) * one.share) / 100)) / 100;
+        if (next.do === 'pay') {
+          const amount = Math.max(1, Math.round((cents(fee.balance) * next.share) / 100)) / 100;
           await world.pay(fee.id, amount, fee.balance === 0 ? 409 : 201);
-        } else if (one.do === 'waive')
+        } else if (next.do === 'waive')
           expect((await admin.send('POST', `${at}/waive`, { body: { reason: 'x' } })).status).toBe(
             fee.balance === 0 ? 409 : 200,
           );
@@ -282,7 +284,7 @@ test('after any history of billing, payments, reversals and waivers it equals th
       expect(payments.reduce((total, { amount }) => total + cents(amount), 0)).toBe(expected.collected);
       expect(summary.by_source.student_fees.count).toBe(each.length);
       expect(inCents(summary.by_source.student_fees)).toEqual(expected);
-      expect(inCents(summary.by_source.invoices)).toEqual(none);
+      expect(inCents(summary.by_source.invoices)).toEqual(zeros);
       for (const one of summary.by_class) {
         expect(inCents(one)).toEqual(
           sum(each.filter(({ fee }) => fee.class_id === one.class_id).map(({ figures }) => figures)),
@@ -290,7 +292,7 @@ test('after any history of billing, payments, reversals and waivers it equals th
       }
       expect(sum(summary.by_class.map(inCents))).toEqual(expected);
       expect(sum(summary.by_component.map(inCents))).toEqual(expected);
-      // The paid cents of a fee go to its items from the first on.
+      // Payments of a fee are allocated to its items in order.
       const byName = new Map<string, Figures>();
       for (const { fee, figures } of each) {
         let left = figures.collected;
@@ -305,7 +307,7 @@ test('after any history of billing, payments, reversals and waivers it equals th
             overdue: fee.status === 'overdue' ? open : 0,
             waived: fee.status === 'waived' ? open : 0,
           };
-          byName.set(item.name, sum([byName.get(item.name) ?? none, is]));
+          byName.set(item.name, sum([byName.get(item.name) ?? zeros, is]));
         }
       }
       expect(Object.fromEntries(summary.by_component.map((one) => [one.name, inCents(one)]))).toEqual(

@@ -110,7 +110,7 @@ describe('the document of an invoice', () => {
     const one = await add();
     const url = `${path}/${one.id}/download`;
     const missing = await school.admin.get(`${url}?kind=receipt`, 404);
-    expect(missing.message).toBe(`There is no receipt of invoice ${one.id}: nothing of it is paid.`);
+    expect(missing.message).toBe(`Nothing has been paid on invoice ${one.id}, so there is no receipt.`);
     const first = await pay(one.id, 501);
     const part = await text(url);
     for (const words of [

@@ -15,7 +15,7 @@ type Invoice = OutputOf<typeof InvoiceWithPaymentsSchema>;
 
 const year = new Date().getUTCFullYear();
 const day = (offset: number) => new Date(Date.now() + offset * 86_400_000).toISOString().slice(0, 10);
-const [yesterday, today, soon] = [day(-1), day(0), day(10)];
+const [yesterday, today, dueDate] = [day(-1), day(0), day(10)];
 
 let serial = 0;
 const addStudent = async (fields: Record<string, unknown> = {}, at = school) =>
@@ -33,48 +33,49 @@ beforeAll(async () => {
 });
 
 const item = { description: 'Museum', amount: 12.5, quantity: 2 };
-const add = async (fields: Record<string, unknown> = {}, at = school): Promise<Invoice> =>
-  (await at.admin.post<Invoice>(path, { student_id: student.id, due_date: soon, items: [item], ...fields }, 201)).data;
-const read = async (id: number, who: Client = school.admin) => (await who.get<Invoice>(`${path}/${id}`)).data;
+const createInvoice = async (fields: Record<string, unknown> = {}, at = school): Promise<Invoice> =>
+  (await at.admin.post<Invoice>(path, { student_id: student.id, due_date: dueDate, items: [item], ...fields }, 201))
+    .data;
+const getInvoice = async (id: number, who: Client = school.admin) => (await who.get<Invoice>(`${path}/${id}`)).data;
 const pay = (invoice_id: number, amount: number, at = school) =>
   at.admin.post<Payment>('/api/fees/payments', { invoice_id, amount, method: 'cash', reference_number: 'C-1' }, 201);
 const reverse = (id: number) =>
-  school.admin.post(`/api/finance/payments/${id}/reverse`, { reason: 'The cheque bounced' });
+  school.admin.post(`/api/finance/payments/${id}/reverse`, { reason: 'The check bounced' });
 
-/** An invoice in each state, and how it came there. */
-const inState: Record<string, () => Promise<Invoice>> = {
-  draft: () => add({ status: 'draft' }),
-  sent: () => add(),
-  overdue: () => add({ due_date: yesterday }),
+/** Creates an invoice in each state. */
+const factoryByState: Record<string, () => Promise<Invoice>> = {
+  draft: () => createInvoice({ status: 'draft' }),
+  sent: () => createInvoice(),
+  overdue: () => createInvoice({ due_date: yesterday }),
   partially_paid: async () => {
-    const { id } = await add();
+    const { id } = await createInvoice();
     await pay(id, 10);
-    return read(id);
+    return getInvoice(id);
   },
   'overdue and paid in part': async () => {
-    const { id } = await add({ due_date: yesterday });
+    const { id } = await createInvoice({ due_date: yesterday });
     await pay(id, 10);
-    return read(id);
+    return getInvoice(id);
   },
   paid: async () => {
-    const { id } = await add();
+    const { id } = await createInvoice();
     await pay(id, 25);
-    return read(id);
+    return getInvoice(id);
   },
   void: async () => {
-    const { id } = await add();
+    const { id } = await createInvoice();
     return (await school.admin.post<Invoice>(`${path}/${id}/void`, { reason: 'Wrong student' })).data;
   },
   'reversed in full': async () => {
-    const { id } = await add();
+    const { id } = await createInvoice();
     await reverse((await pay(id, 25)).data.id);
-    return read(id);
+    return getInvoice(id);
   },
 };
-const make = (state: string) => inState[state]?.() ?? Promise.reject(new Error(state));
+const createInState = (state: string) => factoryByState[state]?.() ?? Promise.reject(new Error(state));
 
 describe('an invoice', () => {
-  test('is issued at once: it has the next number of the year, its lines and their sum, and stands in the class of today', async () => {
+  test('is issued on creation with the next number of the year, its items and their total, in the current class of the student', async () => {
     const { classId } = await school.classroom('Invoiced');
     const one = await addStudent({ first_name: 'Zoë', last_name: 'Núñez', class_id: classId });
     const items = [
@@ -83,7 +84,7 @@ describe('an invoice', () => {
     ];
     const answer = await school.admin.post<Invoice>(
       path,
-      { student_id: one.id, due_date: soon, items, notes: ' Pay soon. ' },
+      { student_id: one.id, due_date: dueDate, items, notes: ' Pay soon. ' },
       201,
     );
     expect(answer.headers.get('location')).toBe(`${path}/${answer.data.id}`);
@@ -93,7 +94,7 @@ describe('an invoice', () => {
       admission_number: one.admission_number,
       class_id: classId,
       class_name: 'Invoiced',
-      due_date: soon,
+      due_date: dueDate,
       items: [
         { description: 'Uniform', amount: 0.1, quantity: 3, line_total: 0.3 },
         { description: 'Trip', amount: 1234.56, quantity: 1, line_total: 1234.56 },
@@ -109,23 +110,26 @@ describe('an invoice', () => {
     });
     expect(answer.data.invoice_number).toMatch(new RegExp(`^INV-${year}-\\d{6}$`));
     expect(answer.data.issued_at).not.toBeNull();
-    const { payments, ...listed } = await read(answer.data.id);
+    const { payments, ...listed } = await getInvoice(answer.data.id);
     expect(payments).toEqual([]);
     expect((await school.admin.get<Invoice[]>(`${path}?student_id=${one.id}`)).data).toEqual([listed]);
   });
 
-  test('that is a draft has no number until it is issued, and may be issued once', async () => {
-    const draft = await add({ status: 'draft' });
+  test('that is a draft gets its number when it is issued, and can be issued only once', async () => {
+    const draft = await createInvoice({ status: 'draft' });
     expect(draft).toMatchObject({ invoice_number: null, issued_at: null, status: 'draft', total: 25 });
     const { data } = await school.admin.post<Invoice>(`${path}/${draft.id}/issue`);
     expect(data).toMatchObject({ id: draft.id, status: 'sent' });
     expect(data.invoice_number).toMatch(/^INV-/);
     const again = await school.admin.post(`${path}/${draft.id}/issue`, undefined, 409);
-    expect([again.error, again.message]).toEqual(['invalid_state', 'An invoice cannot go from sent to sent.']);
+    expect([again.error, again.message]).toEqual([
+      'invalid_state',
+      'This invoice is sent. Only a draft can be issued.',
+    ]);
   });
 
-  test('is changed while nothing is paid: items are replaced, what is not named stays, its number too', async () => {
-    const before = await add({ notes: 'Before' });
+  test('can be updated until it has payments: items are replaced, other fields and the number stay', async () => {
+    const before = await createInvoice({ notes: 'Before' });
     const items = [
       { description: 'B', amount: 3, quantity: 1 },
       { description: 'A', amount: 4, quantity: 2 },
@@ -134,7 +138,7 @@ describe('an invoice', () => {
     expect(data).toMatchObject({
       invoice_number: before.invoice_number,
       notes: 'Before',
-      due_date: soon,
+      due_date: dueDate,
       total: 11,
       balance: 11,
       status: 'sent',
@@ -148,11 +152,11 @@ describe('an invoice', () => {
       notes: null,
     });
     expect(late).toMatchObject({ status: 'overdue', notes: null, items: data.items });
-    expect((await school.admin.put<Invoice>(`${path}/${before.id}`, { due_date: soon })).data.status).toBe('sent');
+    expect((await school.admin.put<Invoice>(`${path}/${before.id}`, { due_date: dueDate })).data.status).toBe('sent');
   });
 
-  test('may be sent back as it was read, and then is what it was', async () => {
-    const before = await add({ notes: 'The same' });
+  test('can be sent back as received without a change; another total is a 400', async () => {
+    const before = await createInvoice({ notes: 'The same' });
     const { data } = await school.admin.put<Invoice>(`${path}/${before.id}`, before);
     const plain = (one: Invoice) => ({ ...one, updated_at: '', items: one.items.map((line) => ({ ...line, id: 0 })) });
     expect(plain(data)).toEqual(plain(before));
@@ -164,22 +168,22 @@ describe('an invoice', () => {
     ]);
   });
 
-  test('is overdue on the day after, also before anything has written so, and its version stays', async () => {
-    const one = await add({ student_id: (await addStudent()).id });
+  test('is overdue after its due date even before the stored status is updated, and keeps its version', async () => {
+    const one = await createInvoice({ student_id: (await addStudent()).id });
     const version = async () => (await school.admin.get(`${path}/${one.id}`)).headers.get('etag')?.split('.')[0];
     const found = async (status: string) =>
       (await school.admin.get<Invoice[]>(`${path}?student_id=${one.student_id}&status=${status}`)).data.map(
         ({ id, status }) => [id, status],
       );
-    const sleep = async (sql: string) => {
+    const withoutTriggers = async (sql: string) => {
       await service.database.query(`set session_replication_role = replica; ${sql}; reset session_replication_role`);
     };
-    await sleep(`update ${school.schema}.invoice set due_date = current_date - 2 where id = ${one.id}`);
+    await withoutTriggers(`update ${school.schema}.invoice set due_date = current_date - 2 where id = ${one.id}`);
     expect(await found('overdue')).toEqual([[one.id, 'overdue']]);
     expect(await found('sent')).toEqual([]);
-    expect((await read(one.id)).status).toBe('overdue');
+    expect((await getInvoice(one.id)).status).toBe('overdue');
     const before = await version();
-    await sleep(`update ${school.schema}.invoice set status = 'overdue' where id = ${one.id}`);
+    await withoutTriggers(`update ${school.schema}.invoice set status = 'overdue' where id = ${one.id}`);
     expect(await version()).toBe(before);
     expect(await found('overdue')).toEqual([[one.id, 'overdue']]);
   });
@@ -191,17 +195,17 @@ describe('an invoice', () => {
     [{ amount: 1, line_total: 1e308 }, 'items.0.line_total'],
     [{ amount: 1, quantity: 1e300 }, 'items.0.quantity'],
     [{ amount: 9_999_999_999.99, quantity: 2 }, 'items'],
-  ])('refuses a line of %j', async (line, where) => {
+  ])('with the item %j is a 400', async (line, where) => {
     const answer = await school.admin.post(
       path,
-      { student_id: student.id, due_date: soon, items: [{ ...item, quantity: 1, ...line }] },
+      { student_id: student.id, due_date: dueDate, items: [{ ...item, quantity: 1, ...line }] },
       400,
     );
     expect(answer.details.map((detail) => detail.path)).toContain(where);
   });
 
-  test('has a version: who changes one that changed meanwhile is refused, and a payment changes it', async () => {
-    const { id } = await add();
+  test('is not changed if it has changed since the version in If-Match; a payment is such a change', async () => {
+    const { id } = await createInvoice();
     const etag = (await school.admin.get(`${path}/${id}`)).headers.get('etag') ?? '';
     await school.admin.with({ 'If-Match': etag }).put(`${path}/${id}`, { notes: 'First' });
     await school.admin.with({ 'If-Match': etag }).put(`${path}/${id}`, { notes: 'Second' }, 412);
@@ -210,71 +214,71 @@ describe('an invoice', () => {
     await school.admin.with({ 'If-Match': newer }).post(`${path}/${id}/void`, { reason: 'No' }, 412);
   });
 
-  test('is made once for an Idempotency-Key, also when two requests arrive together', async () => {
+  test('is created once for three concurrent requests with the same Idempotency-Key', async () => {
     const one = await addStudent();
-    const who = school.admin.with({ 'Idempotency-Key': `invoice-${++serial}` });
-    const body = { student_id: one.id, due_date: soon, items: [item] };
-    const answers = await Promise.all([1, 2, 3].map(() => who.post<Invoice>(path, body, 201)));
+    const client = school.admin.with({ 'Idempotency-Key': `invoice-${++serial}` });
+    const body = { student_id: one.id, due_date: dueDate, items: [item] };
+    const answers = await Promise.all([1, 2, 3].map(() => client.post<Invoice>(path, body, 201)));
     expect(new Set(answers.map(({ data }) => data.invoice_number)).size).toBe(1);
     expect((await school.admin.get<Invoice[]>(`${path}?student_id=${one.id}`)).data).toHaveLength(1);
-    expect((await who.post(path, { ...body, notes: 'other' }, 422)).error).toBe('idempotency_key_reused');
+    expect((await client.post(path, { ...body, notes: 'other' }, 422)).error).toBe('idempotency_key_reused');
   });
 });
 
-test('what is issued, voided or taken back with an Idempotency-Key twice is that once, and the second answer is the first', async () => {
-  const paid = await pay((await add()).id, 5);
+test('issuing, voiding and reversing twice with the same Idempotency-Key happens once, and the second answer equals the first', async () => {
+  const paid = await pay((await createInvoice()).id, 5);
   const steps: [string, object | undefined][] = [
-    [`${path}/${(await make('draft')).id}/issue`, undefined],
-    [`${path}/${(await make('sent')).id}/void`, { reason: 'Wrong' }],
+    [`${path}/${(await createInState('draft')).id}/issue`, undefined],
+    [`${path}/${(await createInState('sent')).id}/void`, { reason: 'Wrong' }],
     [`/api/finance/payments/${paid.data.id}/reverse`, { reason: 'Wrong' }],
   ];
   for (const [at, body] of steps) {
-    const who = school.admin.with({ 'Idempotency-Key': `step-${++serial}` });
-    const { data } = await who.post(at, body);
-    expect((await who.post(at, body)).data).toEqual(data);
+    const client = school.admin.with({ 'Idempotency-Key': `step-${++serial}` });
+    const { data } = await client.post(at, body);
+    expect((await client.post(at, body)).data).toEqual(data);
     await school.admin.post(at, body, 409);
   }
 });
 
-describe('what is refused', () => {
+describe('creating an invoice', () => {
   test.each([
-    ['no student', { student_id: undefined }, ['student_id']],
-    ['no items', { items: [] }, ['items']],
-    ['501 items', { items: Array(501).fill(item) }, ['items']],
-    ['a price of 0', { items: [{ ...item, amount: 0 }] }, ['items.0.amount']],
-    ['a price below 0', { items: [{ ...item, amount: -1 }] }, ['items.0.amount']],
-    ['a price of three decimals', { items: [{ ...item, amount: 0.125 }] }, ['items.0.amount']],
-    ['a price that is text', { items: [{ ...item, amount: '1' }] }, ['items.0.amount']],
-    ['a quantity of 0', { items: [{ ...item, quantity: 0 }] }, ['items.0.quantity']],
-    ['half a quantity', { items: [{ ...item, quantity: 0.5 }] }, ['items.0.quantity']],
-    ['an item without words', { items: [{ ...item, description: ' ' }] }, ['items.0.description']],
+    ['without a student', { student_id: undefined }, ['student_id']],
+    ['without items', { items: [] }, ['items']],
+    ['with 501 items', { items: Array(501).fill(item) }, ['items']],
+    ['with a price of 0', { items: [{ ...item, amount: 0 }] }, ['items.0.amount']],
+    ['with a negative price', { items: [{ ...item, amount: -1 }] }, ['items.0.amount']],
+    ['with a price with three decimals', { items: [{ ...item, amount: 0.125 }] }, ['items.0.amount']],
+    ['with a price that is a string', { items: [{ ...item, amount: '1' }] }, ['items.0.amount']],
+    ['with a quantity of 0', { items: [{ ...item, quantity: 0 }] }, ['items.0.quantity']],
+    ['with a fractional quantity', { items: [{ ...item, quantity: 0.5 }] }, ['items.0.quantity']],
+    ['with a blank item description', { items: [{ ...item, description: ' ' }] }, ['items.0.description']],
     [
-      'more than an invoice can come to',
+      'with more than the maximum total',
       { items: [{ ...item, amount: 9_999_999_999.99, quantity: 1 }, item] },
       ['items'],
     ],
-    ['a status that it comes to by itself', { status: 'paid' }, ['status']],
-    ['a number', { invoice_number: 'INV-2026-000001' }, ['invoice_number']],
-    ['a day that is none', { due_date: '2026-02-30' }, ['due_date']],
+    ['with the status paid', { status: 'paid' }, ['status']],
+    ['with an invoice number', { invoice_number: 'INV-2026-000001' }, ['invoice_number']],
+    ['with an invalid due date', { due_date: '2026-02-30' }, ['due_date']],
   ])('%s is a 400 that names the field, and uses no number', async (_name, fields, paths) => {
     const counter = () => service.database.query(`select value from ${school.schema}.counter where name like 'INV-%'`);
     const before = await counter();
-    const body = { student_id: student.id, due_date: soon, items: [item], ...fields };
+    const body = { student_id: student.id, due_date: dueDate, items: [item], ...fields };
     expect((await school.admin.post(path, body, 400)).details.map((detail) => detail.path)).toEqual(paths);
     expect(await counter()).toEqual(before);
   });
 
-  test('the largest total is not', async () => {
-    expect((await add({ items: [{ description: 'All', amount: 9_999_999_999.99, quantity: 1 }] })).total).toBe(
-      9_999_999_999.99,
-    );
+  test('with the maximum total is allowed', async () => {
+    expect(
+      (await createInvoice({ items: [{ description: 'All', amount: 9_999_999_999.99, quantity: 1 }] })).total,
+    ).toBe(9_999_999_999.99);
   });
 
-  test('a student who is not there, or was removed, is a 422', async () => {
+  test('for an unknown or deleted student is a 422', async () => {
     const gone = await addStudent();
     await school.admin.delete(`/api/students/${gone.id}`);
     for (const student_id of [gone.id, 999_999]) {
-      const answer = await school.admin.post(path, { student_id, due_date: soon, items: [item] }, 422);
+      const answer = await school.admin.post(path, { student_id, due_date: dueDate, items: [item] }, 422);
       expect(answer).toMatchObject({
         error: 'invalid_reference',
         details: [{ path: 'student_id', message: `There is no student ${student_id}.` }],
@@ -282,7 +286,7 @@ describe('what is refused', () => {
     }
   });
 
-  test('an invoice that is not there is a 404', async () => {
+  test('every request for an unknown invoice is a 404', async () => {
     for (const [method, below] of [
       ['GET', ''],
       ['PUT', ''],
@@ -302,8 +306,8 @@ describe('what is refused', () => {
   });
 });
 
-describe('the states', () => {
-  const paidInPart = ['partially_paid', 'overdue and paid in part', 'paid'];
+describe('the status of an invoice', () => {
+  const statesWithPayments = ['partially_paid', 'overdue and paid in part', 'paid'];
 
   test.each([
     ['draft', 'draft', 'draft'],
@@ -314,12 +318,12 @@ describe('the states', () => {
     ['paid', 'paid', 'paid'],
     ['void', 'void', 'void'],
     ['reversed in full', 'sent', 'sent'],
-  ])('one that is %s says %s, and allows what that state allows', async (state, status, words) => {
-    const isPaid = paidInPart.includes(state);
-    const one = await make(state);
+  ])('%s: is %s, and allows only the actions of that state', async (state, status, words) => {
+    const isPaid = statesWithPayments.includes(state);
+    const one = await createInState(state);
     expect(one.status).toBe(status);
     const attempt = async (method: string, below: string, body?: unknown) => {
-      const before = await make(state);
+      const before = await createInState(state);
       const answer = await school.admin.send<Invoice>(
         method,
         `${path}/${before.id}${below}`,
@@ -327,29 +331,32 @@ describe('the states', () => {
       );
       if (answer.status >= 400) {
         expect(answer.error).toBe('invalid_state');
-        expect({ ...(await read(before.id)), updated_at: '' }).toEqual({ ...before, updated_at: '' });
+        expect({ ...(await getInvoice(before.id)), updated_at: '' }).toEqual({ ...before, updated_at: '' });
       }
       return answer.status === 200 ? 'yes' : answer.message;
     };
-    const to = (target: string) =>
-      `An invoice cannot go from ${status} to ${target}${isPaid ? `: ${one.paid_amount}.00 of it is paid` : ''}.`;
+    const change = isPaid
+      ? `This invoice has payments of ${one.paid_amount}.00. Reverse them first.`
+      : state === 'void'
+        ? 'This invoice is void and cannot be changed.'
+        : 'yes';
     expect({
       edit: await attempt('PUT', '', { notes: 'Changed', items: [item, item] }),
       issue: await attempt('POST', '/issue'),
       void: await attempt('POST', '/void', { reason: 'Wrong' }),
       delete: await attempt('DELETE', ''),
     }).toEqual({
-      edit: isPaid || state === 'void' ? `The invoice is ${words} and cannot be changed any more.` : 'yes',
-      issue: state === 'draft' ? 'yes' : to('sent'),
-      void: state === 'draft' || isPaid || state === 'void' ? to('void') : 'yes',
-      delete: isPaid || state === 'void' ? to('void') : 'yes',
+      edit: change,
+      issue: state === 'draft' ? 'yes' : `This invoice is ${words}. Only a draft can be issued.`,
+      void: state === 'draft' ? 'This invoice is a draft. Delete it instead.' : change,
+      delete: change,
     });
   });
 
-  test('it is overdue on the day after, also before anything has written so; what is paid, void or a draft never is', async () => {
+  test('is overdue after its due date even before the stored status is updated, but never for paid, void and draft invoices', async () => {
     const { id: student_id } = await addStudent();
     const made = [];
-    for (const state of ['sent', 'partially_paid', 'paid', 'void', 'draft']) made.push((await make(state)).id);
+    for (const state of ['sent', 'partially_paid', 'paid', 'void', 'draft']) made.push((await createInState(state)).id);
     await service.database.query(
       `alter table ${school.schema}.invoice disable trigger derive;
        update ${school.schema}.invoice set student_id = ${student_id}, due_date = current_date - 2 where id in (${made.join()});
@@ -360,7 +367,7 @@ describe('the states', () => {
     expect((await found('')).map(({ status }) => status)).toEqual(['overdue', 'overdue', 'paid', 'void', 'draft']);
     expect((await found('&status=overdue')).map(({ id }) => id)).toEqual(made.slice(0, 2));
     for (const status of ['sent', 'partially_paid']) expect(await found(`&status=${status}`)).toEqual([]);
-    const one = await read(made[0] ?? 0);
+    const one = await getInvoice(made[0] ?? 0);
     expect(one.status).toBe('overdue');
     expect((await school.admin.put<Invoice>(`${path}/${one.id}`, { ...one, notes: 'Sent back' })).data).toMatchObject({
       status: 'overdue',
@@ -368,12 +375,12 @@ describe('the states', () => {
     });
   });
 
-  test('what is deleted goes when it is a draft, and becomes void when it has a number', async () => {
-    const [draft, issued] = [await make('draft'), await make('sent')];
+  test('after deletion: a draft is gone, an issued invoice is void', async () => {
+    const [draft, issued] = [await createInState('draft'), await createInState('sent')];
     expect((await school.admin.delete(`${path}/${draft.id}`)).data).toEqual({ id: draft.id });
     await school.admin.get(`${path}/${draft.id}`, 404);
     expect((await school.admin.delete(`${path}/${issued.id}`)).data).toEqual({ id: issued.id });
-    expect(await read(issued.id)).toMatchObject({
+    expect(await getInvoice(issued.id)).toMatchObject({
       status: 'void',
       void_reason: 'Deleted',
       invoice_number: issued.invoice_number,
@@ -382,18 +389,18 @@ describe('the states', () => {
     });
   });
 
-  test('void keeps its reason, owes nothing and takes no payment; a draft takes none either', async () => {
-    const gone = await make('void');
+  test('void has a reason and a balance of 0; void invoices and drafts cannot be paid', async () => {
+    const gone = await createInState('void');
     expect(gone).toMatchObject({ status: 'void', void_reason: 'Wrong student', balance: 0 });
     expect(gone.voided_at).not.toBeNull();
-    for (const { id } of [gone, await make('draft')]) {
+    for (const { id } of [gone, await createInState('draft')]) {
       const refused = await school.admin.post('/api/fees/payments', { invoice_id: id, amount: 1, method: 'cash' }, 409);
       expect(refused.error).toBe('invalid_state');
     }
   });
 
-  test('payments make it paid in part and paid, their reversal takes it back, and one above the balance names the balance', async () => {
-    const { id } = await add();
+  test('follows payments and reversals; a payment above the balance is a 409 that names the balance', async () => {
+    const { id } = await createInvoice();
     const { data: first, headers } = await pay(id, 10.01);
     expect(first).toMatchObject({
       invoice_id: id,
@@ -404,17 +411,17 @@ describe('the states', () => {
       payment_date: today,
     });
     expect((await school.admin.get(headers.get('location') ?? '')).data).toEqual(first);
-    expect(await read(id)).toMatchObject({ status: 'partially_paid', paid_amount: 10.01, balance: 14.99 });
+    expect(await getInvoice(id)).toMatchObject({ status: 'partially_paid', paid_amount: 10.01, balance: 14.99 });
     const above = await school.admin.post('/api/fees/payments', { invoice_id: id, amount: 15, method: 'cash' }, 409);
     expect([above.error, above.message]).toEqual(['conflict', 'The balance is 14.99.']);
     const { data: last } = await pay(id, 14.99);
-    expect(await read(id)).toMatchObject({
+    expect(await getInvoice(id)).toMatchObject({
       status: 'paid',
       balance: 0,
       payments: [{ receipt_number: first.receipt_number }, { receipt_number: last.receipt_number }],
     });
     await reverse(first.id);
-    const { payments, ...back } = await read(id);
+    const { payments, ...back } = await getInvoice(id);
     expect(back).toMatchObject({ status: 'partially_paid', paid_amount: 14.99, balance: 10.01 });
     expect(payments.map(({ amount, is_reversed, reversal_of }) => [amount, is_reversed, reversal_of])).toEqual([
       [10.01, true, null],
@@ -423,12 +430,12 @@ describe('the states', () => {
     ]);
   });
 
-  test('of a payment and an edit, of a payment and a voiding that arrive together, one wins', async () => {
+  test('stays consistent when a payment and an update or voiding run concurrently: only one succeeds', async () => {
     for (const step of [
       (id: number) => school.admin.send('PUT', `${path}/${id}`, { body: { items: [{ ...item, amount: 1 }] } }),
       (id: number) => school.admin.send('POST', `${path}/${id}/void`, { body: { reason: 'x' } }),
     ]) {
-      const { id } = await add();
+      const { id } = await createInvoice();
       const answers = await race(
         service.database,
         `select from ${school.schema}.invoice where id = ${id} for update`,
@@ -439,7 +446,7 @@ describe('the states', () => {
         ],
       );
       expect(answers.map(({ status }) => status).filter((status) => status < 300)).toHaveLength(1);
-      const { status, total, paid_amount } = await read(id);
+      const { status, total, paid_amount } = await getInvoice(id);
       expect([status, total, paid_amount]).toEqual(
         answers[1]?.status === 201
           ? ['paid', 25, 25]
@@ -451,12 +458,12 @@ describe('the states', () => {
   });
 });
 
-describe('numbers', () => {
-  test('have no gap when many make invoices at once, and some of them fail at the last', async () => {
+describe('invoice numbers', () => {
+  test('have no gaps when invoices are created concurrently and some transactions fail at the end', async () => {
     const racing = await service.school();
     const { database } = service;
     const one = await addStudent({}, racing);
-    // What fails after the number was taken: as a full disk or a lost connection would.
+    // Fails after the number was assigned, as with a full disk or a lost connection.
     await database.query(`
       create function ${racing.schema}.fail_late() returns trigger language plpgsql as $$
       begin
@@ -464,11 +471,13 @@ describe('numbers', () => {
         return null;
       end $$;
       create trigger zz_fail_late after update on ${racing.schema}.invoice for each row execute function ${racing.schema}.fail_late()`);
-    const drafts = await Promise.all([1, 2, 3, 4].map(() => add({ student_id: one.id, status: 'draft' }, racing)));
-    await add({ student_id: one.id }, racing);
+    const drafts = await Promise.all(
+      [1, 2, 3, 4].map(() => createInvoice({ student_id: one.id, status: 'draft' }, racing)),
+    );
+    await createInvoice({ student_id: one.id }, racing);
     const body = (n: number) => ({
       student_id: one.id,
-      due_date: soon,
+      due_date: dueDate,
       items: [item],
       notes: n % 3 === 0 ? 'fails' : `number ${n}`,
     });
@@ -491,18 +500,18 @@ describe('numbers', () => {
     expect(all).toHaveLength(29);
   });
 
-  test('begin anew with the year that it is at the school', async () => {
+  test('have a separate counter for each year in the time zone of the school', async () => {
     const far = await service.school();
     const one = await addStudent({}, far);
     await service.database.query(
       `insert into ${far.schema}.counter (name, value) values ('INV-' || extract(year from now()), 999999)`,
     );
-    expect((await add({ student_id: one.id }, far)).invoice_number).toBe(`INV-${year}-1000000`);
+    expect((await createInvoice({ student_id: one.id }, far)).invoice_number).toBe(`INV-${year}-1000000`);
     const counters = await service.database.query<{ name: string; value: string }>(
       `select name, value from ${far.schema}.counter where name like 'INV%'`,
     );
     expect(counters).toEqual([{ name: `INV-${year}`, value: '1000000' }]);
-    // The year follows core.today(), which follows the zone.
+    // The year comes from core.today(), which uses the time zone.
     const [{ years } = { years: [] as string[] }] = await service.database.query<{ years: string[] }>(`
       select array(select (set_config('app.time_zone', zone, true) is not null)::text || ' ' || (extract(year from core.today()) = extract(year from now() at time zone zone))::text
         from unnest('{Pacific/Kiritimati,Pacific/Pago_Pago}'::text[]) zone) as years`);
@@ -525,7 +534,7 @@ describe('the list', () => {
     ];
     for (const [n, { id: student_id }] of students.entries()) {
       for (const status of ['sent', 'draft', 'sent'] as const) {
-        const { id } = await add(
+        const { id } = await createInvoice(
           {
             student_id,
             status,
@@ -558,7 +567,7 @@ describe('the list', () => {
     ],
   };
   test.each(Object.keys(keys).flatMap((sort) => (['asc', 'desc'] as const).map((order) => [sort, order] as const)))(
-    'sorted by %s %s, its pages together are all of it once, in order, ties by id',
+    'sorted by %s %s, the pages contain every invoice once, in order, ties by id',
     async (sort, order) => {
       expect(await walk<Invoice>(lists.admin, `${path}?sort=${sort}&order=${order}`, 4)).toEqual(
         inOrder(all, keys[sort] ?? (() => []), order),
@@ -566,12 +575,12 @@ describe('the list', () => {
     },
   );
 
-  test('is by when they were made, the last first', () => {
+  test('is sorted by creation time by default, latest first', () => {
     expect(all).toEqual(inOrder(all, (one) => [one.created_at], 'desc'));
     expect(all).toHaveLength(9);
   });
 
-  test('every filter narrows it, and they narrow together', async () => {
+  test('applies each filter, and several together', async () => {
     const [a, b] = students;
     const filters: [string, (one: Invoice) => boolean, number][] = [
       [`student_id=${a?.id}`, (one) => one.student_id === a?.id, 3],
@@ -594,7 +603,7 @@ describe('the list', () => {
     }
   });
 
-  test('searches number and student, word by word, in any case and without accents', async () => {
+  test('searches invoice numbers and students word by word, ignoring case and accents', async () => {
     const found = async (words: string) =>
       (await lists.admin.get<Invoice[]>(`${path}?sort=invoice_number&search=${encodeURIComponent(words)}`)).data.map(
         ({ student_name, invoice_number }) => `${student_name} ${invoice_number}`,
@@ -625,20 +634,20 @@ describe('the list', () => {
   });
 });
 
-describe('who may', () => {
-  test('a student reads their own issued invoices, and neither drafts nor those of others', async () => {
+describe('permissions', () => {
+  test('a student reads their own issued invoices, but no drafts and none of other students', async () => {
     const pupil = await school.user(['student']);
     const own = await addStudent();
     await service.database.query(`update ${school.schema}.student set user_id = $1 where id = $2`, [pupil.id, own.id]);
     const who = await service.anonymous.login({ tenant_id: school.id, email: pupil.email, password: 'test-password' });
     const [issued, draft, other] = [
-      await add({ student_id: own.id }),
-      await add({ student_id: own.id, status: 'draft' }),
-      await add(),
+      await createInvoice({ student_id: own.id }),
+      await createInvoice({ student_id: own.id, status: 'draft' }),
+      await createInvoice(),
     ];
     expect((await who.get<Invoice[]>(path)).data.map(({ id }) => id)).toEqual([issued.id]);
     expect((await who.get<Invoice[]>(`${path}?search=inv`)).data.map(({ id }) => id)).toEqual([issued.id]);
-    expect(await read(issued.id, who)).toMatchObject({ items: [item], total: 25 });
+    expect(await getInvoice(issued.id, who)).toMatchObject({ items: [item], total: 25 });
     await who.get(`${path}/${issued.id}/download`);
     for (const { id } of [draft, other]) {
       await who.get(`${path}/${id}`, 404);
@@ -659,19 +668,19 @@ describe('who may', () => {
     await who.get(`/api/finance/payments/${others.id}/receipt`, 404);
   });
 
-  test('an accountant bills, records and reminds; a teacher does none of it', async () => {
+  test('an accountant creates invoices and records payments; a teacher gets a 403', async () => {
     const [accountant, teacher] = [await school.user(['accountant']), await school.user(['teacher'])];
     const { data } = await accountant.post<Invoice>(
       path,
-      { student_id: student.id, due_date: soon, items: [item] },
+      { student_id: student.id, due_date: dueDate, items: [item] },
       201,
     );
     await accountant.post('/api/fees/payments', { invoice_id: data.id, amount: 25, method: 'card' }, 201);
     await teacher.get(path, 403);
-    await teacher.post(path, { student_id: student.id, due_date: soon, items: [item] }, 403);
+    await teacher.post(path, { student_id: student.id, due_date: dueDate, items: [item] }, 403);
   });
 
-  test('a school without fees_management has no invoices', async () => {
+  test('a school without fees_management gets a 403', async () => {
     const poor = await service.school({ feature_flags: { fees_management: false } });
     expect((await poor.admin.get(path, 403)).error).toBe('feature_disabled');
   });

@@ -19,32 +19,31 @@ beforeAll(async () => {
   classId = await world.addClass();
 });
 
-/** A fee of 100 of a new student. */
-async function fee(at = world, inClass = classId) {
+/** A fee of 100 for a new student. */
+async function createFee(at = world, inClass = classId) {
   const studentId = await at.addStudent(inClass);
   await at.generate(await at.addStructure([{ name: 'Tuition', amount: 100, frequency: 'annual' }], [inClass]), {
     student_ids: [studentId],
   });
   const [one] = await at.feesOf(studentId);
-  if (!one) throw new Error('no fee was made');
+  if (!one) throw new Error('no fee was created');
   return one;
 }
 const reverse = (id: number, status = 200) =>
-  world.school.admin.post<Payment>(`${path}/${id}/reverse`, { reason: 'The cheque bounced' }, status);
-const readFee = async (id: number) =>
-  (await world.school.admin.get<StudentFee>(`/api/finance/student-fees/${id}`)).data;
+  world.school.admin.post<Payment>(`${path}/${id}/reverse`, { reason: 'The check bounced' }, status);
+const getFee = async (id: number) => (await world.school.admin.get<StudentFee>(`/api/finance/student-fees/${id}`)).data;
 const statuses = (answers: { status: number }[]) => answers.map(({ status }) => status).sort();
-const lockOf = (id: number) => `select from ${world.school.schema}.student_fee where id = ${id} for update`;
+const lockFee = (id: number) => `select from ${world.school.schema}.student_fee where id = ${id} for update`;
 const today = async () =>
   (await service.database.query<{ day: string }>("select (now() at time zone 'UTC')::date::text as day"))[0]?.day ?? '';
 
 describe('a payment of a student fee', () => {
-  test('is recorded with a receipt, read back, and changes what is open', async () => {
-    const { id, student_id } = await fee();
+  test('gets a receipt number, can be read, and reduces the balance', async () => {
+    const { id, student_id } = await createFee();
     const sent = {
       amount: 40.5,
       payment_date: '2021-09-01',
-      payment_method: 'cheque',
+      payment_method: 'check',
       reference_number: 'C-1',
       notes: 'From grandmother',
     };
@@ -52,7 +51,7 @@ describe('a payment of a student fee', () => {
     expect(recorded.headers.get('location')).toBe(`${path}/${recorded.data.id}`);
     expect(recorded.data).toMatchObject({
       ...sent,
-      method: 'cheque',
+      method: 'check',
       kind: 'student_fee',
       student_fee_id: id,
       student_id,
@@ -65,19 +64,19 @@ describe('a payment of a student fee', () => {
       receipt_number: expect.stringMatching(/^RCT-\d{4}-\d{6}$/),
     });
     expect((await world.school.admin.get<Payment>(`${path}/${recorded.data.id}`)).data).toEqual(recorded.data);
-    expect(await readFee(id)).toMatchObject({ paid_amount: 40.5, balance: 59.5, payments: [recorded.data] });
+    expect(await getFee(id)).toMatchObject({ paid_amount: 40.5, balance: 59.5, payments: [recorded.data] });
   });
 
-  test('is of today unless it says otherwise, and never of tomorrow', async () => {
-    const { id } = await fee();
+  test('is dated today by default, and cannot be in the future', async () => {
+    const { id } = await createFee();
     const { data } = await world.pay(id, 1);
     expect(data).toMatchObject({ payment_date: await today() });
     const tomorrow = new Date(Date.now() + 2 * 86_400_000).toISOString().slice(0, 10);
     expect((await world.pay(id, 1, 400, { payment_date: tomorrow })).details).toMatchObject([{ path: 'payment_date' }]);
   });
 
-  test('is of today where the school is, which may be tomorrow or yesterday in UTC', async () => {
-    // Where it is another day than in UTC, at any time of the day.
+  test('is dated by the time zone of the school, where today may be another day than in UTC', async () => {
+    // One of these two zones always has another date than UTC.
     const [{ zone, is_ahead: isAhead } = { zone: '', is_ahead: false }] = await service.database.query<{
       zone: string;
       is_ahead: boolean;
@@ -87,7 +86,7 @@ describe('a payment of a student fee', () => {
     );
     const far = await feeSchool(service);
     await service.database.query('update platform.tenant set time_zone = $1 where id = $2', [zone, far.school.id]);
-    const { id } = await fee(far, await far.addClass());
+    const { id } = await createFee(far, await far.addClass());
     const day = new Intl.DateTimeFormat('en-CA', { timeZone: zone }).format(new Date());
     expect(day > (await today())).toBe(isAhead);
     expect((await far.pay(id, 1, 201, { payment_date: day })).data).toMatchObject({ payment_date: day });
@@ -96,8 +95,8 @@ describe('a payment of a student fee', () => {
     expect((await far.pay(id, 1, 400, { payment_date: next })).details).toMatchObject([{ path: 'payment_date' }]);
   });
 
-  test('above the balance is a 409 that names it, to the cent', async () => {
-    const { id } = await fee();
+  test('above the balance is a 409 that names the balance to the cent', async () => {
+    const { id } = await createFee();
     expect(await world.pay(id, 100.01, 409)).toMatchObject({
       error: 'conflict',
       message: 'The balance is 100.00.',
@@ -106,16 +105,16 @@ describe('a payment of a student fee', () => {
     await world.pay(id, 99.99);
     expect(await world.pay(id, 0.02, 409)).toMatchObject({ message: 'The balance is 0.01.' });
     await world.pay(id, 0.01);
-    expect(await readFee(id)).toMatchObject({ status: 'paid', balance: 0 });
+    expect(await getFee(id)).toMatchObject({ status: 'paid', balance: 0 });
     expect(await world.pay(id, 0.01, 409)).toMatchObject({ message: 'The balance is 0.00.' });
   });
 
-  test.each([[0], [-5], [1.005], [1e10], ['10']])('of an amount like %p is a 400', async (amount) => {
+  test.each([[0], [-5], [1.005], [1e10], ['10']])('with the amount %p is a 400', async (amount) => {
     const body = { student_fee_id: 1, amount, payment_method: 'cash' };
     expect((await world.school.admin.post(path, body, 400)).details).toMatchObject([{ path: 'amount' }]);
   });
 
-  test('needs a fee that is there, an amount and a method', async () => {
+  test('requires an existing fee, an amount and a payment method', async () => {
     expect((await world.pay(999_999, 1, 422)).details).toMatchObject([{ path: 'student_fee_id' }]);
     expect((await world.school.admin.post(path, {}, 400)).details.map((detail) => detail.path).sort()).toEqual([
       'amount',
@@ -124,8 +123,8 @@ describe('a payment of a student fee', () => {
     ]);
   });
 
-  test('is recorded by who has payment.create, and read by who has fee.read', async () => {
-    const { id } = await fee();
+  test('can be recorded by an accountant but not by a teacher, who cannot reverse it either', async () => {
+    const { id } = await createFee();
     const accountant = await world.school.user(['accountant']);
     const { data } = await accountant.post<Payment>(
       path,
@@ -138,8 +137,8 @@ describe('a payment of a student fee', () => {
     await teacher.post(`${path}/${data.id}/reverse`, { reason: 'No' }, 403);
   });
 
-  test('with an Idempotency-Key twice is one, also when both arrive together', async () => {
-    const { id } = await fee();
+  test('is recorded once for two concurrent requests with the same Idempotency-Key', async () => {
+    const { id } = await createFee();
     const send = () =>
       world.school.admin.send<Payment>('POST', path, {
         body: { student_fee_id: id, amount: 60, payment_method: 'cash' },
@@ -148,31 +147,31 @@ describe('a payment of a student fee', () => {
     const [one, two] = await Promise.all([send(), send()]);
     expect([one.status, two.status]).toEqual([201, 201]);
     expect(one.data).toEqual(two.data);
-    expect(await readFee(id)).toMatchObject({ paid_amount: 60 });
+    expect(await getFee(id)).toMatchObject({ paid_amount: 60 });
   });
 });
 
 describe('a reversal', () => {
-  test('is a payment of its own below zero, and what it took back is owed again', async () => {
-    const { id } = await fee();
-    const { data: paid } = await world.pay(id, 100, 201, { payment_method: 'cheque', payment_date: '2021-09-01' });
+  test('is a payment with the negative amount, which is then owed again', async () => {
+    const { id } = await createFee();
+    const { data: paid } = await world.pay(id, 100, 201, { payment_method: 'check', payment_date: '2021-09-01' });
     const { data } = await reverse(paid.id);
     expect(data).toMatchObject({
       amount: -100,
       reversal_of: paid.id,
       student_fee_id: id,
-      payment_method: 'cheque',
+      payment_method: 'check',
       payment_date: await today(),
-      notes: 'The cheque bounced',
+      notes: 'The check bounced',
       is_reversed: false,
     });
     expect((await world.school.admin.get<Payment>(`${path}/${paid.id}`)).data.is_reversed).toBe(true);
-    expect(await readFee(id)).toMatchObject({ paid_amount: 0, balance: 100, status: 'overdue' });
+    expect(await getFee(id)).toMatchObject({ paid_amount: 0, balance: 100, status: 'overdue' });
     await world.pay(id, 100);
   });
 
-  test('is made once, of a payment and not of a reversal, for a reason', async () => {
-    const { id } = await fee();
+  test('requires a reason, and is refused for a reversal or a payment that is already reversed', async () => {
+    const { id } = await createFee();
     const { data: paid } = await world.pay(id, 10);
     await world.school.admin.post(`${path}/${paid.id}/reverse`, {}, 400);
     const { data } = await reverse(paid.id);
@@ -188,19 +187,19 @@ describe('a reversal', () => {
     await reverse(999_999, 404);
   });
 
-  test('of a fee that was waived meanwhile leaves it waived, by so much more', async () => {
-    const { id } = await fee();
+  test('of a payment of a waived fee leaves the fee waived', async () => {
+    const { id } = await createFee();
     const { data: paid } = await world.pay(id, 30);
     await world.school.admin.post(`/api/finance/student-fees/${id}/waive`, { reason: 'Hardship' });
     await reverse(paid.id);
-    expect(await readFee(id)).toMatchObject({ status: 'waived', paid_amount: 0, balance: 0 });
+    expect(await getFee(id)).toMatchObject({ status: 'waived', paid_amount: 0, balance: 0 });
   });
 });
 
-describe('of requests that race', () => {
-  test('two cashiers who take all of a fee: one records it, the other hears the balance', async () => {
-    const { id } = await fee();
-    const answers = await race<Answer<unknown>>(service.database, lockOf(id), 2, () =>
+describe('of concurrent requests', () => {
+  test('two payments that together exceed the balance of a fee: one is recorded, the other gets a 409 that names the balance', async () => {
+    const { id } = await createFee();
+    const answers = await race<Answer<unknown>>(service.database, lockFee(id), 2, () =>
       [1, 2].map(() =>
         world.school.admin.send('POST', path, { body: { student_fee_id: id, amount: 70, payment_method: 'cash' } }),
       ),
@@ -210,37 +209,37 @@ describe('of requests that race', () => {
       error: 'conflict',
       message: 'The balance is 30.00.',
     });
-    expect(await readFee(id)).toMatchObject({ paid_amount: 70 });
+    expect(await getFee(id)).toMatchObject({ paid_amount: 70 });
   });
 
-  test('two reversals of one payment: one is made', async () => {
-    const { id } = await fee();
+  test('two reversals of one payment: one is recorded', async () => {
+    const { id } = await createFee();
     const { data: paid } = await world.pay(id, 70);
-    const answers = await race<Answer<unknown>>(service.database, lockOf(id), 2, () =>
+    const answers = await race<Answer<unknown>>(service.database, lockFee(id), 2, () =>
       [1, 2].map(() => world.school.admin.send('POST', `${path}/${paid.id}/reverse`, { body: { reason: 'Twice' } })),
     );
     expect(statuses(answers)).toEqual([200, 409]);
-    // The second has waited for the first, and was not refused by the index only.
+    // The message shows that the second request waited for the first and was not just refused by the unique index.
     expect(answers.find(({ status }) => status === 409)).toMatchObject({
       error: 'conflict',
-      message: 'This payment was reversed already.',
+      message: 'This payment has already been reversed.',
     });
-    expect(await readFee(id)).toMatchObject({ paid_amount: 0 });
+    expect(await getFee(id)).toMatchObject({ paid_amount: 0 });
   });
 
-  test('a payment against a reversal: both are made', async () => {
-    const { id } = await fee();
+  test('a payment and a reversal: both are recorded', async () => {
+    const { id } = await createFee();
     const { data: paid } = await world.pay(id, 30);
-    const answers = await race<Answer<unknown>>(service.database, lockOf(id), 2, () => [
+    const answers = await race<Answer<unknown>>(service.database, lockFee(id), 2, () => [
       world.school.admin.send('POST', path, { body: { student_fee_id: id, amount: 50, payment_method: 'cash' } }),
       world.school.admin.send('POST', `${path}/${paid.id}/reverse`, { body: { reason: 'Race' } }),
     ]);
     expect(statuses(answers)).toEqual([200, 201]);
-    expect(await readFee(id)).toMatchObject({ paid_amount: 50 });
+    expect(await getFee(id)).toMatchObject({ paid_amount: 50 });
   });
 
-  test('two cashiers who take all of an invoice: one records it, the other hears the balance', async () => {
-    const { student_id } = await fee();
+  test('two payments that together exceed the balance of an invoice: one is recorded, the other gets a 409 that names the balance', async () => {
+    const { student_id } = await createFee();
     const body = { student_id, due_date: '2999-01-01', items: [{ description: 'Book', amount: 100 }] };
     const { data: invoice } = await world.school.admin.post<{ id: number }>('/api/fees/invoices', body, 201);
     const lock = `select from ${world.school.schema}.invoice where id = ${invoice.id} for update`;
@@ -261,36 +260,38 @@ describe('of requests that race', () => {
       [1, 2].map(() => world.school.admin.send('POST', `${path}/${paid}/reverse`, { body: { reason: 'Twice' } })),
     );
     expect(statuses(back)).toEqual([200, 409]);
-    expect(back.find(({ status }) => status === 409)).toMatchObject({ message: 'This payment was reversed already.' });
+    expect(back.find(({ status }) => status === 409)).toMatchObject({
+      message: 'This payment has already been reversed.',
+    });
   });
 
-  test('a payment against a waiver: whichever comes second is told of the first', async () => {
-    const { id } = await fee();
-    const answers = await race<Answer<unknown>>(service.database, lockOf(id), 2, () => [
+  test('a payment and a waiver: the second one gets a 409 invalid_state', async () => {
+    const { id } = await createFee();
+    const answers = await race<Answer<unknown>>(service.database, lockFee(id), 2, () => [
       world.school.admin.send('POST', path, { body: { student_fee_id: id, amount: 100, payment_method: 'cash' } }),
       world.school.admin.send('POST', `/api/finance/student-fees/${id}/waive`, { body: { reason: 'Race' } }),
     ]);
     const refused = answers.filter(({ status }) => status === 409);
     expect(refused).toMatchObject([{ error: 'invalid_state' }]);
-    const { status, paid_amount } = await readFee(id);
+    const { status, paid_amount } = await getFee(id);
     expect(status === 'paid' ? paid_amount : 100 - paid_amount).toBe(100);
   });
 });
 
-test('who may read fees changes none, who may record payments bills nobody, who may bill takes no money', async () => {
-  const { id, student_id } = await fee();
+test('payment.create does not allow billing, and fee.manage does not allow recording payments', async () => {
+  const { id, student_id } = await createFee();
   const { data: paid } = await world.pay(id, 1);
   const { data: invoice } = await world.school.admin.post<{ id: number }>(
     '/api/fees/invoices',
     { student_id, due_date: '2999-01-01', items: [{ description: 'Book', amount: 5 }] },
     201,
   );
-  const takesMoney: [string, string, object?][] = [
+  const paymentRequests: [string, string, object?][] = [
     ['POST', path, { student_fee_id: id, amount: 1, payment_method: 'cash' }],
     ['POST', `${path}/${paid.id}/reverse`, { reason: 'x' }],
     ['POST', '/api/fees/payments', { invoice_id: invoice.id, amount: 1, method: 'cash' }],
   ];
-  const bills: [string, string, object?][] = [
+  const billingRequests: [string, string, object?][] = [
     ['POST', '/api/finance/fee-structures', { name: 'x', academic_year_id: world.yearId }],
     ['PUT', '/api/finance/fee-structures/1', { name: 'x' }],
     ['DELETE', '/api/finance/fee-structures/1'],
@@ -314,8 +315,8 @@ test('who may read fees changes none, who may record payments bills nobody, who 
     await school.user([await school.role('fee.read', 'fee.manage')]),
   ];
   for (const [who, steps, permission] of [
-    [cashier, bills, 'fee.manage'],
-    [office, takesMoney, 'payment.create'],
+    [cashier, billingRequests, 'fee.manage'],
+    [office, paymentRequests, 'payment.create'],
   ] as const)
     for (const [method, at, body] of steps) {
       const { status, message } = await who.send(method, at, body ? { body } : {});
@@ -323,10 +324,10 @@ test('who may read fees changes none, who may record payments bills nobody, who 
     }
 });
 
-test('receipts of a year are numbered without gaps, by many cashiers at once, reversals and refusals in between', async () => {
+test('receipt numbers of a year have no gaps after concurrent payments, reversals and refused payments', async () => {
   const school = await feeSchool(service);
   const inClass = await school.addClass();
-  const fees = [await fee(school, inClass), await fee(school, inClass), await fee(school, inClass)];
+  const fees = [await createFee(school, inClass), await createFee(school, inClass), await createFee(school, inClass)];
   const { data: first } = await school.pay(fees[0]?.id ?? 0, 1);
   await school.pay(fees[0]?.id ?? 0, 500, 409);
   await school.school.admin.post(`${path}/${first.id}/reverse`, { reason: 'Wrong' });
@@ -337,11 +338,11 @@ test('receipts of a year are numbered without gaps, by many cashiers at once, re
   );
 });
 
-test('the list has payments of both kinds, the latest first, filtered, searched and in any order that it offers', async () => {
+test('the list contains payments of student fees and invoices, latest first, and sorts, filters and searches them', async () => {
   const school = await feeSchool(service);
   const { admin, schema } = school.school;
   const [a, b] = [await school.addClass('A'), await school.addClass('B')];
-  const [one, two] = [await fee(school, a), await fee(school, b)];
+  const [one, two] = [await createFee(school, a), await createFee(school, b)];
   await school.pay(one.id, 20, 201, { payment_date: '2021-09-01', payment_method: 'Cash' });
   await school.pay(two.id, 10, 201, {
     payment_date: '2021-09-03',

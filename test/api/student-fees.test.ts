@@ -19,8 +19,8 @@ const lunch: Component = { name: 'Lunch', amount: 92, frequency: 'quarterly' };
 const sport: Component = { name: 'Sport', amount: 50, frequency: 'term' };
 const admission: Component = { name: 'Admission', amount: 10.5, frequency: 'one_time' };
 
-/** A class with a student, and a structure that they pay. */
-async function billable(
+/** A class with a student, and a fee structure assigned to the class. */
+async function createBillable(
   components: Component[] = [tuition],
   joined = '2021-08-01',
   fields: Record<string, unknown> = {},
@@ -29,21 +29,21 @@ async function billable(
   const studentId = await world.addStudent(classId, joined);
   return { classId, studentId, structureId: await world.addStructure(components, [classId], fields) };
 }
-/** A fee of a student. */
-async function fee(components: Component[] = [tuition], fields: Record<string, unknown> = {}) {
-  const made = await billable(components);
-  await world.generate(made.structureId, { date: '2021-10-10', ...fields });
-  const [one] = await world.feesOf(made.studentId);
-  if (!one) throw new Error('no fee was made');
-  return { ...made, ...one };
+/** A student with one fee. */
+async function createFee(components: Component[] = [tuition], fields: Record<string, unknown> = {}) {
+  const billable = await createBillable(components);
+  await world.generate(billable.structureId, { date: '2021-10-10', ...fields });
+  const [one] = await world.feesOf(billable.studentId);
+  if (!one) throw new Error('no fee was created');
+  return { ...billable, ...one };
 }
 const periods = ({ items }: Pick<StudentFee, 'items'>) =>
   items.map(({ name, period_start, period_end }) => `${name} ${period_start} ${period_end}`);
-const inAYear = () => new Date(Date.now() + 365 * 86_400_000).toISOString().slice(0, 10);
+const inOneYear = () => new Date(Date.now() + 365 * 86_400_000).toISOString().slice(0, 10);
 
-describe('generating', () => {
-  test('bills each component for the period that contains the day, in one fee', async () => {
-    const { studentId, structureId, classId } = await billable([tuition, bus, lunch, sport, admission]);
+describe('billing', () => {
+  test('creates one fee with an item for each component, for the period that contains the date', async () => {
+    const { studentId, structureId, classId } = await createBillable([tuition, bus, lunch, sport, admission]);
     expect(await world.generate(structureId, { date: '2021-11-15', due_date: '2021-12-01' })).toEqual({
       fee_structure_id: structureId,
       created: 1,
@@ -73,8 +73,8 @@ describe('generating', () => {
     ]);
   });
 
-  test('a second time bills nobody; the next month only what comes monthly; then who is new', async () => {
-    const { classId, structureId, studentId } = await billable([tuition, bus]);
+  test('bills each component once per period: nothing in a second run, monthly components in the next month, and new students', async () => {
+    const { classId, structureId, studentId } = await createBillable([tuition, bus]);
     await world.generate(structureId, { date: '2021-09-01' });
     expect(await world.generate(structureId, { date: '2021-09-30' })).toMatchObject({
       created: 0,
@@ -100,8 +100,8 @@ describe('generating', () => {
     ['2021-10-31', '2021-08-01 2021-10-31', '2021-10-01 2021-10-31'],
     ['2022-02-28', '2022-02-01 2022-04-30', '2022-02-01 2022-02-28'],
     ['2022-07-31', '2022-05-01 2022-07-31', '2022-07-01 2022-07-31'],
-  ])('of %s bills the quarter %s and the month %s', async (date, quarter, month) => {
-    const { studentId, structureId } = await billable([lunch, bus]);
+  ])('on %s bills the quarter %s and the month %s', async (date, quarter, month) => {
+    const { studentId, structureId } = await createBillable([lunch, bus]);
     await world.generate(structureId, { date });
     expect((await world.feesOf(studentId)).map(periods)).toEqual([[`Lunch ${quarter}`, `Bus ${month}`]]);
   });
@@ -112,7 +112,7 @@ describe('generating', () => {
     ['2018-04-30', '2018-04-30 2018-07-30', '2018-04-01 2018-04-30'],
     ['2018-11-15', '2018-10-31 2018-11-15', '2018-11-01 2018-11-15'],
   ])(
-    'on %s of a year from 31 January to 15 November bills the quarter %s and the month %s',
+    'on %s of an academic year from January 31 to November 15 bills the quarter %s and the month %s',
     async (date, quarter, month) => {
       const odd = await feeSchool(service, { name: 'Odd', start_date: '2018-01-31', end_date: '2018-11-15' }, []);
       const classId = await odd.addClass();
@@ -122,8 +122,8 @@ describe('generating', () => {
     },
   );
 
-  test('who joined after a period does not pay it; who joined within it pays all of it, or with prorate its days, to the cent', async () => {
-    const { classId, structureId, studentId } = await billable(
+  test('skips a student who joined after the period, and charges one who joined within it in full, or with prorate for the remaining days', async () => {
+    const { classId, structureId, studentId } = await createBillable(
       [bus, { name: 'Odd', amount: 100, frequency: 'monthly' }],
       '2021-10-11',
     );
@@ -148,21 +148,21 @@ describe('generating', () => {
     ]);
   });
 
-  test('half a cent is rounded up, and a share of less is nothing due', async () => {
-    const half = await billable([{ name: 'Half', amount: 0.01, frequency: 'monthly' }], '2021-09-16');
+  test('rounds half a cent up, and skips a student whose prorated amount is less', async () => {
+    const half = await createBillable([{ name: 'Half', amount: 0.01, frequency: 'monthly' }], '2021-09-16');
     expect(await world.generate(half.structureId, { date: '2021-09-01', prorate: true })).toMatchObject({
       created: 1,
       amount: 0.01,
     });
-    const less = await billable([{ name: 'Less', amount: 0.01, frequency: 'monthly' }], '2021-09-17');
+    const less = await createBillable([{ name: 'Less', amount: 0.01, frequency: 'monthly' }], '2021-09-17');
     expect(await world.generate(less.structureId, { date: '2021-09-01', prorate: true })).toMatchObject({
       created: 0,
       reasons: [{ reason: 'nothing_due', count: 1 }],
     });
   });
 
-  test('says why students are skipped: no term, inactive, removed, in none of the classes', async () => {
-    const { classId, structureId } = await billable([sport]);
+  test('reports why students are skipped: no term, inactive, removed, not in one of the classes', async () => {
+    const { classId, structureId } = await createBillable([sport]);
     const [inactive, removed, taken, elsewhere] = [
       await world.addStudent(classId),
       await world.addStudent(classId),
@@ -194,8 +194,8 @@ describe('generating', () => {
     });
   });
 
-  test('is narrowed to classes and students', async () => {
-    const { classId, studentId, structureId } = await billable();
+  test('can be limited to some of the classes and students', async () => {
+    const { classId, studentId, structureId } = await createBillable();
     const otherClass = await world.addClass();
     const [other, third] = [await world.addStudent(otherClass), await world.addStudent(otherClass)];
     await world.school.admin.post(`/api/finance/fee-structures/${structureId}/assign-classes`, {
@@ -213,8 +213,8 @@ describe('generating', () => {
     expect(await world.feesOf(studentId)).toEqual([]);
   });
 
-  test('takes the nearer end of a year that is over, and a due date that is not before', async () => {
-    const { structureId } = await billable([tuition], '2021-08-01', { due_date: '2021-10-01' });
+  test('uses the last day of a past academic year by default, and a due date that is not before the billing date', async () => {
+    const { structureId } = await createBillable([tuition], '2021-08-01', { due_date: '2021-10-01' });
     expect(await world.generate(structureId, { dry_run: true })).toMatchObject({
       date: '2022-07-31',
       due_date: '2022-08-30',
@@ -227,38 +227,38 @@ describe('generating', () => {
     });
   });
 
-  test('as a dry run makes nothing and says the same', async () => {
-    const { studentId, structureId } = await billable([tuition, bus]);
-    const tried = await world.generate(structureId, { date: '2021-09-01', dry_run: true });
-    expect(tried).toMatchObject({ created: 1, amount: 1031, dry_run: true });
+  test('as a dry run creates nothing and returns the same result', async () => {
+    const { studentId, structureId } = await createBillable([tuition, bus]);
+    const dryRun = await world.generate(structureId, { date: '2021-09-01', dry_run: true });
+    expect(dryRun).toMatchObject({ created: 1, amount: 1031, dry_run: true });
     expect(await world.feesOf(studentId)).toEqual([]);
-    expect(await world.generate(structureId, { date: '2021-09-01' })).toEqual({ ...tried, dry_run: false });
+    expect(await world.generate(structureId, { date: '2021-09-01' })).toEqual({ ...dryRun, dry_run: false });
   });
 
-  test('refuses unknown structures, classes and students, a day outside the year, and a structure without classes or components, or of too much', async () => {
-    const { structureId } = await billable();
-    const { classId: elsewhere } = await billable();
+  test('refuses an unknown structure, class or student, a date outside the year, and a structure without classes or components or with too high a total', async () => {
+    const { structureId } = await createBillable();
+    const { classId: elsewhere } = await createBillable();
     const refused = (body: object, status: number) =>
       world.school.admin.post(`${path}/generate`, { fee_structure_id: structureId, ...body }, status);
     expect((await refused({ fee_structure_id: 999_999 }, 422)).details).toMatchObject([{ path: 'fee_structure_id' }]);
     expect((await refused({ class_ids: [elsewhere] }, 422)).details).toMatchObject([{ path: 'class_ids' }]);
     expect((await refused({ student_ids: [999_999] }, 422)).details).toMatchObject([{ path: 'student_ids' }]);
     expect((await refused({ date: '2022-08-01' }, 400)).details).toMatchObject([{ path: 'date' }]);
-    const most = 9_999_999_999.99;
+    const maxAmount = 9_999_999_999.99;
     const tooMuch = [
-      { name: 'All', amount: most, frequency: 'annual' },
+      { name: 'All', amount: maxAmount, frequency: 'annual' },
       { name: 'A little', amount: 0.01, frequency: 'monthly' },
     ];
     for (const fields of [{ class_ids: [] }, { components: [] }, { components: tooMuch }]) {
-      const { structureId: id } = await billable();
+      const { structureId: id } = await createBillable();
       await world.school.admin.put(`/api/finance/fee-structures/${id}`, fields);
       for (const dry_run of [true, false])
         expect((await refused({ fee_structure_id: id, dry_run }, 409)).error).toBe('invalid_state');
     }
   });
 
-  test('with an Idempotency-Key twice bills once and answers the same', async () => {
-    const { studentId, structureId } = await billable();
+  test('twice with the same Idempotency-Key bills once and returns the same result', async () => {
+    const { studentId, structureId } = await createBillable();
     const send = () =>
       world.school.admin.send<Generated>(
         'POST',
@@ -270,8 +270,8 @@ describe('generating', () => {
     expect(await world.feesOf(studentId)).toHaveLength(1);
   });
 
-  test('twice at once bills once: the second run finds all billed', async () => {
-    const { studentId, structureId } = await billable([tuition, bus]);
+  test('in two concurrent requests bills once: the second run finds everything billed', async () => {
+    const { studentId, structureId } = await createBillable([tuition, bus]);
     const answers = await race(
       service.database,
       `select from ${world.school.schema}.fee_structure where id = ${structureId} for update`,
@@ -282,8 +282,8 @@ describe('generating', () => {
     expect(await world.feesOf(studentId)).toHaveLength(1);
   });
 
-  test('bills nothing again when the dates of the year are mended', async () => {
-    const { studentId, structureId } = await billable([tuition, bus]);
+  test('bills nothing again after the dates of the academic year are corrected', async () => {
+    const { studentId, structureId } = await createBillable([tuition, bus]);
     await world.generate(structureId, { date: '2021-08-20' });
     const { admin } = world.school;
     await admin.put(`/api/academics/years/${world.yearId}`, { start_date: '2021-07-15' });
@@ -295,43 +295,43 @@ describe('generating', () => {
     expect(await world.feesOf(studentId)).toHaveLength(1);
   });
 
-  test('takes a term whose dates are mended for the one it is: not for itself anew, nor for the one before', async () => {
-    const mended = await feeSchool(service);
-    const { admin } = mended.school;
-    const classId = await mended.addClass();
-    const studentId = await mended.addStudent(classId);
-    const structureId = await mended.addStructure([sport], [classId]);
-    await mended.generate(structureId, { date: '2021-09-01' });
+  test('recognizes a term after its dates are corrected, and does not mistake it for the previous one', async () => {
+    const corrected = await feeSchool(service);
+    const { admin } = corrected.school;
+    const classId = await corrected.addClass();
+    const studentId = await corrected.addStudent(classId);
+    const structureId = await corrected.addStructure([sport], [classId]);
+    await corrected.generate(structureId, { date: '2021-09-01' });
     const { data: terms } = await admin.get<{ id: number; name: string }[]>('/api/academic-terms');
-    const mend = async (name: string, dates: object) =>
+    const changeTerm = async (name: string, dates: object) =>
       admin.put(`/api/academic-terms/${terms.find((term) => term.name === name)?.id ?? 0}`, dates);
-    await mend('Autumn', { start_date: '2021-08-10', end_date: '2021-12-10' });
-    await mend('Spring', { start_date: '2021-12-14' });
-    expect(await mended.generate(structureId, { date: '2021-12-05' })).toMatchObject({
+    await changeTerm('Autumn', { start_date: '2021-08-10', end_date: '2021-12-10' });
+    await changeTerm('Spring', { start_date: '2021-12-14' });
+    expect(await corrected.generate(structureId, { date: '2021-12-05' })).toMatchObject({
       created: 0,
       reasons: [{ reason: 'already_billed', count: 1 }],
     });
-    expect(await mended.generate(structureId, { date: '2021-12-15' })).toMatchObject({ created: 1 });
-    expect(await mended.generate(structureId, { date: '2022-03-01' })).toMatchObject({ created: 0 });
-    expect((await mended.feesOf(studentId)).flatMap(periods).sort()).toEqual([
+    expect(await corrected.generate(structureId, { date: '2021-12-15' })).toMatchObject({ created: 1 });
+    expect(await corrected.generate(structureId, { date: '2022-03-01' })).toMatchObject({ created: 0 });
+    expect((await corrected.feesOf(studentId)).flatMap(periods).sort()).toEqual([
       'Sport 2021-08-01 2021-12-20',
       'Sport 2021-12-14 2022-03-31',
     ]);
   });
 
-  test('bills who left and came back from the day on which they came back', async () => {
-    const { classId, studentId, structureId } = await billable([bus]);
+  test('bills a student who left and returned only from the day of the return', async () => {
+    const { classId, studentId, structureId } = await createBillable([bus]);
     const { admin, schema } = world.school;
-    const enrolled = (text: string) =>
-      service.database.query(`update ${schema}.enrollment set ${text} and student_id = $1`, [studentId]);
+    const changeEnrollment = (change: string) =>
+      service.database.query(`update ${schema}.enrollment set ${change} and student_id = $1`, [studentId]);
     await admin.put(`/api/students/${studentId}`, { class_id: null });
     await admin.put(`/api/students/${studentId}`, { class_id: classId });
     expect(await world.generate(structureId, { date: '2021-12-01', prorate: true, dry_run: true })).toMatchObject({
       created: 1,
       amount: 31,
     });
-    await enrolled(`ends_on = '2021-10-15' where status = 'withdrawn'`);
-    await enrolled(`starts_on = '2022-03-11' where status = 'active'`);
+    await changeEnrollment(`ends_on = '2021-10-15' where status = 'withdrawn'`);
+    await changeEnrollment(`starts_on = '2022-03-11' where status = 'active'`);
     expect(await world.generate(structureId, { date: '2021-12-01' })).toMatchObject({
       created: 0,
       reasons: [{ reason: 'joined_later', count: 1 }],
@@ -342,26 +342,26 @@ describe('generating', () => {
     });
   });
 
-  test('follows who was promoted by mistake into the class of now, and leaves out who was promoted and then removed', async () => {
-    const { classId, studentId, structureId } = await billable([bus]);
+  test('uses the current class after a promotion is undone, and skips a student who was promoted and then removed', async () => {
+    const { classId, studentId, structureId } = await createBillable([bus]);
     const gone = await world.addStudent(classId);
     const { admin } = world.school;
     const other = await world.addClass();
     await admin.post(`/api/finance/fee-structures/${structureId}/assign-classes`, { class_ids: [classId, other] });
-    const { data: later } = await admin.post<{ id: number }>(
+    const { data: nextYear } = await admin.post<{ id: number }>(
       '/api/academics/years',
       { name: 'Far', start_date: '2032-08-01', end_date: '2033-07-31' },
       201,
     );
-    const { data: up } = await admin.post<{ id: number }>(
+    const { data: nextClass } = await admin.post<{ id: number }>(
       '/api/classes',
-      { name: 'Up', grade_id: world.gradeId, academic_year_id: later.id },
+      { name: 'Up', grade_id: world.gradeId, academic_year_id: nextYear.id },
       201,
     );
     await admin.post('/api/students/promote', {
       student_ids: [studentId, gone],
-      to_class_id: up.id,
-      to_academic_year_id: later.id,
+      to_class_id: nextClass.id,
+      to_academic_year_id: nextYear.id,
     });
     await admin.put(`/api/students/${studentId}`, { class_id: other });
     await admin.delete(`/api/students/${gone}`);
@@ -373,8 +373,8 @@ describe('generating', () => {
     expect(await world.feesOf(studentId)).toMatchObject([{ class_id: other }]);
   });
 
-  test('follows who moves: the class of now is billed, what was billed keeps its class, also after a promotion', async () => {
-    const { classId, studentId, structureId } = await billable([bus]);
+  test('uses the current class of a student who changed classes; existing fees keep their class, even after a promotion', async () => {
+    const { classId, studentId, structureId } = await createBillable([bus]);
     await world.generate(structureId, { date: '2021-09-01' });
     const { admin } = world.school;
     const next = await world.addClass();
@@ -385,22 +385,22 @@ describe('generating', () => {
       skipped: 0,
       amount: 31,
     });
-    const { data: later } = await admin.post<{ id: number }>(
+    const { data: nextYear } = await admin.post<{ id: number }>(
       '/api/academics/years',
       { name: 'Later', start_date: '2022-08-01', end_date: '2023-07-31' },
       201,
     );
-    const { data: up } = await admin.post<{ id: number }>(
+    const { data: nextClass } = await admin.post<{ id: number }>(
       '/api/classes',
-      { name: 'Up', grade_id: world.gradeId, academic_year_id: later.id },
+      { name: 'Up', grade_id: world.gradeId, academic_year_id: nextYear.id },
       201,
     );
     await admin.post('/api/students/promote', {
       student_ids: [studentId],
-      to_class_id: up.id,
-      to_academic_year_id: later.id,
+      to_class_id: nextClass.id,
+      to_academic_year_id: nextYear.id,
     });
-    // Who completed the year still owes what comes of it.
+    // Students who completed the year still owe its remaining fees.
     expect(await world.generate(structureId, { date: '2021-11-01' })).toMatchObject({ created: 1 });
     expect((await world.feesOf(studentId)).map(({ class_id, billed_on }) => `${billed_on} ${class_id}`).sort()).toEqual(
       [`2021-09-01 ${classId}`, `2021-10-01 ${next}`, `2021-11-01 ${next}`],
@@ -409,8 +409,8 @@ describe('generating', () => {
 });
 
 describe('a student fee', () => {
-  test('becomes partially paid, paid, and with its day overdue', async () => {
-    const { id } = await fee([tuition], { due_date: inAYear() });
+  test('is pending, then partially paid, overdue after its due date, and paid', async () => {
+    const { id } = await createFee([tuition], { due_date: inOneYear() });
     const read = async () => (await world.school.admin.get<StudentFee>(`${path}/${id}`)).data;
     expect(await read()).toMatchObject({ status: 'pending', balance: 1000, payments: [] });
     await world.pay(id, 400.25);
@@ -428,8 +428,8 @@ describe('a student fee', () => {
     expect(await read()).toMatchObject({ status: 'paid', balance: 0 });
   });
 
-  test('is overdue on the day after, also before anything has written so', async () => {
-    const { id, studentId } = await fee([tuition], { due_date: inAYear() });
+  test('is overdue after its due date even before the stored status is updated', async () => {
+    const { id, studentId } = await createFee([tuition], { due_date: inOneYear() });
     await service.database.query(`alter table ${world.school.schema}.student_fee disable trigger derive`);
     await service.database.query(
       `update ${world.school.schema}.student_fee set due_date = current_date - 2 where id = $1`,
@@ -444,8 +444,8 @@ describe('a student fee', () => {
     expect(await found('pending')).toEqual([]);
   });
 
-  test('that was read may be sent back as it came; only the due date changes', async () => {
-    const one = await fee();
+  test('can be sent back as received; only the due date can be changed', async () => {
+    const one = await createFee();
     const { data } = await world.school.admin.get<StudentFee>(`${path}/${one.id}`);
     const { data: changed } = await world.school.admin.put<StudentFee & { updated_at: string }>(`${path}/${one.id}`, {
       ...data,
@@ -457,8 +457,8 @@ describe('a student fee', () => {
     ]);
   });
 
-  test('is waived for a reason: what was paid stays, nothing is open, nothing is paid or billed any more', async () => {
-    const one = await fee();
+  test('is waived with a reason: payments remain, the balance is 0, and it can be neither paid nor billed again', async () => {
+    const one = await createFee();
     await world.pay(one.id, 300);
     await world.school.admin.post(`${path}/${one.id}/waive`, {}, 400);
     const { data } = await world.school.admin.post<StudentFee>(`${path}/${one.id}/waive`, { reason: 'Scholarship' });
@@ -474,15 +474,15 @@ describe('a student fee', () => {
       'invalid_state',
     );
     expect(await world.generate(one.structureId)).toMatchObject({ created: 0 });
-    const paid = await fee();
+    const paid = await createFee();
     await world.pay(paid.id, 1000);
     expect((await world.school.admin.post(`${path}/${paid.id}/waive`, { reason: 'Too late' }, 409)).error).toBe(
       'invalid_state',
     );
   });
 
-  test('is removed when nothing was ever paid, and may then be billed again', async () => {
-    const [clean, touched] = [await fee(), await fee()];
+  test('can be deleted only if it never had payments, and then be billed again', async () => {
+    const [clean, touched] = [await createFee(), await createFee()];
     const { data: payment } = await world.pay(touched.id, 1);
     await world.school.admin.post(`/api/finance/payments/${payment.id}/reverse`, { reason: 'Wrong' });
     expect((await world.school.admin.delete(`${path}/${touched.id}`, 409)).error).toBe('in_use');
@@ -491,8 +491,8 @@ describe('a student fee', () => {
     expect(await world.generate(clean.structureId)).toMatchObject({ created: 1 });
   });
 
-  test('of a student who is removed stays, is shown, and may still be paid or waived', async () => {
-    const [one, other] = [await fee(), await fee()];
+  test('of a deleted student is still listed, and can be paid or waived', async () => {
+    const [one, other] = [await createFee(), await createFee()];
     for (const { studentId } of [one, other]) await world.school.admin.delete(`/api/students/${studentId}`);
     expect((await world.school.admin.get<StudentFee[]>(`${path}?student_id=${one.studentId}`)).data).toMatchObject([
       { id: one.id, balance: 1000 },
@@ -501,8 +501,8 @@ describe('a student fee', () => {
     await world.school.admin.post(`${path}/${other.id}/waive`, { reason: 'Moved away' });
   });
 
-  test('is shown to its student alone, who changes nothing', async () => {
-    const [own, other] = [await fee(), await fee()];
+  test('is visible to its own student only, who cannot change it', async () => {
+    const [own, other] = [await createFee(), await createFee()];
     const email = 'own@fees.example';
     await world.school.admin.put(`/api/students/${own.studentId}`, {
       create_user_account: true,
@@ -527,7 +527,7 @@ describe('a student fee', () => {
   });
 });
 
-test('the list is by due date, in any order that it offers, filtered, searched and without overlap', async () => {
+test('the list is sorted by due date or another field, filters, searches, and its pages do not overlap', async () => {
   const lists = await feeSchool(service);
   const classId = await lists.addClass();
   const names = ['Zoë', 'anna', 'Ömer'];

@@ -197,7 +197,7 @@ test('without a parent a reminder is sent to the student, or to the address of t
   const refused = await remind(nobody.id, 409);
   expect([refused.error, refused.message]).toEqual([
     'invalid_state',
-    'There is no address to send it to: neither the parent nor the student has an e-mail address.',
+    'Neither the parent nor the student has an email address. Add an address first.',
   ]);
 });
 
@@ -207,8 +207,8 @@ test('no reminder is sent for a draft, a paid or a void invoice', async () => {
   await school.admin.delete(`${path}/${gone.id}`);
   for (const [{ id }, message] of [
     [draft, 'This invoice is a draft. Issue it first.'],
-    [paid, 'The invoice is paid: there is nothing to remind of.'],
-    [gone, 'The invoice is void: there is nothing to remind of.'],
+    [paid, 'This invoice is paid. Reminders are only sent for unpaid invoices.'],
+    [gone, 'This invoice is void. Reminders are only sent for unpaid invoices.'],
   ] as const) {
     expect(await remind(id, 409)).toMatchObject({ error: 'invalid_state', message });
   }
