@@ -1,18 +1,18 @@
 import { type Id, type OverCapacity, type Placed, type Problem, type Unplaced, withNames } from './problem.ts';
 
-/** What `api.timetable_generate` answers: what there is to place, and the names of whom it is about. */
+/** The answer of `api.timetable_generate`: the generator's input, and the names of classes, subjects and teachers. */
 export interface GenerationRun {
-  /** The name of the turn, for whoever keeps, saves or ends it. */
+  /** The secret token of the lease. */
   run: string;
   digest: string;
   academic_year_id: number;
   class_ids: number[];
-  /** How many slots will make way. */
-  standing: number;
-  /** Days are counted through `working_days`: the generator knows no week. */
+  /** How many slots the new timetable replaces. */
+  replaced_slot_count: number;
+  /** The generator numbers the `working_days` from 1. */
   problem: Problem & {
     working_days: number[];
-    /** Class subjects without an active teacher, whom the generator can't place; teacher is who is not active. */
+    /** Class subjects without an active teacher, which the generator cannot place. `teacher` is the inactive one. */
     untaught: { class: number; subject: number; teacher: number | null; periods_per_week: number }[];
   };
   /** By id. */
@@ -30,7 +30,7 @@ const who = ({ names }: GenerationRun, classId: Id, subjectId: Id, teacherId: Id
   teacher_id: teacherId,
   teacher_name: teacherId === null ? null : (names.teachers[teacherId] ?? ''),
 });
-/** From Monday. */
+/** Starts with Monday. */
 export const dayNames = ['Monday', 'Tuesday', 'Wednesday', 'Thursday', 'Friday', 'Saturday', 'Sunday'];
 
 /** The slots of the school's week. */
@@ -41,7 +41,7 @@ export const slotsOf = (begun: GenerationRun, placed: readonly Placed[]) =>
     period: one.period,
   }));
 
-/** What has no place, and why: first what nobody teaches. */
+/** The lessons that have no slot, each with the reason. Class subjects without an active teacher come first. */
 export function unplacedOf(begun: GenerationRun, unplaced: readonly Unplaced[]) {
   const line = (classId: Id, subjectId: Id, teacherId: Id | null, missing: number, reason: string, message: string) => {
     const whose = who(begun, classId, subjectId, teacherId);
@@ -73,8 +73,8 @@ const list = (ids: readonly Id[], names: Record<string, string>) =>
     .join(', ') + (ids.length > maxNames ? ` and ${String(ids.length - maxNames)} more` : '');
 
 /**
- * Who is asked for more than there is, each once, by name. The path is `class.<id>`, `teacher.<id>`, `day.<day_of_week>`, `period.<day_of_week>.<period>` or
- * `week`.
+ * The classes, teachers and times that are over capacity, each once. The path is `class.<id>`, `teacher.<id>`,
+ * `day.<day_of_week>`, `period.<day_of_week>.<period>` or `week`.
  */
 export function overCapacityOf(
   begun: GenerationRun,
