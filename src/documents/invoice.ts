@@ -1,17 +1,17 @@
 import { moneyFormat, writtenDay } from '../domain/money.ts';
 import {
-  bottom,
   closeDocument,
-  colours,
+  colors,
+  contentBottom,
   type Heading,
   type Letterhead,
   margin,
   openDocument,
   printable,
-  writeFoot,
-  writeHead,
+  writeFooter,
+  writeHeader,
 } from './page.ts';
-import { cut, type Document, fonts, lineHeight, type TextStyle, wrap, writeLine, writeLines } from './text.ts';
+import { type Document, fonts, lineHeight, type TextStyle, truncate, wrap, writeLine, writeLines } from './text.ts';
 
 interface Payment {
   id: number;
@@ -24,7 +24,7 @@ interface Payment {
   is_reversed: boolean;
 }
 
-/** What `api.invoice_document` answers. */
+/** The answer of `api.invoice_document`. */
 export interface InvoiceData {
   kind: 'invoice' | 'receipt';
   letterhead: Letterhead;
@@ -51,7 +51,7 @@ export interface InvoiceData {
   };
 }
 
-/** What the operation `payments_receipt` answers. */
+/** The answer of the operation `payments_receipt`. */
 export interface PaymentData {
   letterhead: Letterhead;
   printed_on: string;
@@ -66,7 +66,7 @@ export interface PaymentData {
   };
   class_name: string | null;
   parent_name: string | null;
-  /** The receipt of the payment that this one takes back. */
+  /** The receipt number of the payment that this one reverses. */
   reverses: string | null;
   reversed_by: string | null;
 }
@@ -79,25 +79,25 @@ export const invoiceFileName = ({ kind, invoice: { invoice_number: number, id } 
 export const receiptFileName = ({ payment: { receipt_number: number, id } }: PaymentData): string =>
   `${number ?? `Payment ${String(id)}`}.pdf`;
 
-/** A piece of a document that stays together on a page. */
+/** A part of a document that is not split between pages. */
 interface Block {
   height: number;
   draw: (y: number) => void;
-  /** Drawn again where a page begins with this block. */
+  /** Drawn again if a page starts with this block. */
   header?: Block;
 }
 
 interface Column {
   title: string;
-  /** Of the width of the page. */
+  /** Fraction of the width of the page. */
   share: number;
   align: 'left' | 'right';
-  /** On one line, in a smaller size where it has to be; else over several. */
-  isLine: boolean;
+  /** Whether the text is reduced to fit on one line instead of being wrapped. */
+  isSingleLine: boolean;
 }
 
 const body: TextStyle = { font: 'regular', size: 9 };
-const quiet: TextStyle = { font: 'regular', size: 8, colour: colours.quiet };
+const quiet: TextStyle = { font: 'regular', size: 8, color: colors.quiet };
 const bold: TextStyle = { font: 'bold', size: 9 };
 const padding = 4;
 const line = lineHeight(body.size);
@@ -115,7 +115,7 @@ const pageWidth = (doc: Document) => doc.page.width - 2 * margin;
 
 const gap = (height: number): Block => ({ height, draw: () => undefined });
 
-/** The rows of a table as blocks, its header before the first of them and on top of every page. */
+/** The rows of a table as blocks. The header precedes the first row and is repeated on every page. */
 function table(doc: Document, columns: Column[], rows: string[][]): Block[] {
   const width = pageWidth(doc);
   const boxes = columns.map(({ share }, n) => ({
@@ -125,21 +125,21 @@ function table(doc: Document, columns: Column[], rows: string[][]): Block[] {
   const header: Block = {
     height: line + 2 * padding,
     draw(y) {
-      doc.rect(margin, y, width, line + 2 * padding).fill(colours.shade);
+      doc.rect(margin, y, width, line + 2 * padding).fill(colors.shade);
       for (const [n, { title, align }] of columns.entries())
         writeLine(doc, title, { ...bold, align }, { x: 0, width: 0, ...boxes[n], y: y + padding });
     },
   };
-  return rows.map((given, position) => {
-    const cells = given.map((text, n) => {
-      const { align = 'left', isLine = true } = columns[n] ?? {};
+  return rows.map((row, position) => {
+    const cells = row.map((text, n) => {
+      const { align = 'left', isSingleLine = true } = columns[n] ?? {};
       const box = { x: 0, width: 0, ...boxes[n] };
       const shown = printable(doc, text);
       return {
         style: { ...body, align },
         box,
         text: shown,
-        lines: isLine ? undefined : (wrap(doc, shown, body, box.width, true) ?? []),
+        lines: isSingleLine ? undefined : (wrap(doc, shown, body, box.width, true) ?? []),
       };
     });
     const height = Math.max(1, ...cells.map(({ lines }) => lines?.length ?? 1)) * line + 2 * padding;
@@ -150,7 +150,7 @@ function table(doc: Document, columns: Column[], rows: string[][]): Block[] {
       }
       doc
         .lineWidth(0.5)
-        .strokeColor(colours.line)
+        .strokeColor(colors.line)
         .moveTo(margin, y + height)
         .lineTo(margin + width, y + height)
         .stroke();
@@ -166,17 +166,17 @@ function table(doc: Document, columns: Column[], rows: string[][]): Block[] {
   });
 }
 
-/** Whom it is for to the left, what it is about to the right. */
-function particulars(doc: Document, title: string, who: string[], facts: [string, string][]): Block {
+/** The addressee on the left, labeled facts about the document on the right. */
+function addressBlock(doc: Document, title: string, addressee: string[], facts: [string, string][]): Block {
   const half = pageWidth(doc) / 2 - 10;
-  const labels = 92;
+  const labelWidth = 92;
   const nameStyle: TextStyle = { font: 'bold', size: 11 };
-  const [name = '', ...rest] = who.map((one) => printable(doc, one));
-  const names = cut(doc, name, nameStyle, half, 3);
-  const others = rest.map((one) => cut(doc, one, body, half, 2));
-  const shown = facts.map(([what, value]) => ({
-    what,
-    lines: cut(doc, printable(doc, value), body, half - labels, 5),
+  const [name = '', ...rest] = addressee.map((part) => printable(doc, part));
+  const names = truncate(doc, name, nameStyle, half, 3);
+  const others = rest.map((part) => truncate(doc, part, body, half, 2));
+  const shown = facts.map(([label, value]) => ({
+    label,
+    lines: truncate(doc, printable(doc, value), body, half - labelWidth, 5),
   }));
   const leftHeight =
     14 +
@@ -195,25 +195,25 @@ function particulars(doc: Document, title: string, who: string[], facts: [string
       for (const lines of others) y = writeLines(doc, lines, body, { x: margin, y, width: half }) + 2;
       y = top;
       const right = margin + half + 20;
-      for (const { what, lines } of shown) {
-        writeLine(doc, what, quiet, { x: right, y: y + 0.6, width: labels });
-        y = writeLines(doc, lines, body, { x: right + labels, y, width: half - labels }) + 3;
+      for (const { label, lines } of shown) {
+        writeLine(doc, label, quiet, { x: right, y: y + 0.6, width: labelWidth });
+        y = writeLines(doc, lines, body, { x: right + labelWidth, y, width: half - labelWidth }) + 3;
       }
     },
   };
 }
 
-/** Sums to the right, the last of them the largest; the stamp has the room to the left. */
-function sums(doc: Document, lines: [string, string][], stamp: Stamp | undefined): Block {
+/** The totals on the right, the last one in a larger size, and a stamp on the left. */
+function totals(doc: Document, lines: [string, string][], stamp: Stamp | undefined): Block {
   const width = pageWidth(doc) * 0.45;
   const left = margin + pageWidth(doc) - width;
   return {
     height: Math.max(lines.length * 16 + 14, stamp ? 74 : 0),
     draw(top) {
-      for (const [n, [what, value]] of lines.entries()) {
+      for (const [n, [label, value]] of lines.entries()) {
         const style: TextStyle = n === lines.length - 1 ? { font: 'bold', size: 11 } : body;
         const y = top + 8 + n * 16;
-        writeLine(doc, what, style, { x: left + padding, y, width: width * 0.4 });
+        writeLine(doc, label, style, { x: left + padding, y, width: width * 0.4 });
         writeLine(doc, value, { ...style, align: 'right' }, { x: left + width * 0.4, y, width: width * 0.6 - padding });
       }
       if (stamp) drawStamp(doc, stamp, margin + 20, top + 22);
@@ -223,54 +223,54 @@ function sums(doc: Document, lines: [string, string][], stamp: Stamp | undefined
 
 interface Stamp {
   text: string;
-  colour: string;
+  color: string;
 }
 
-/** As a rubber stamp leaves it: in a frame, a little askew. */
-function drawStamp(doc: Document, { text, colour }: Stamp, x: number, y: number): void {
+/** Draws a text like a rubber stamp: framed and slightly rotated. */
+function drawStamp(doc: Document, { text, color }: Stamp, x: number, y: number): void {
   doc.save().font(fonts.bold).fontSize(24);
   const width = doc.widthOfString(text) + 24;
   doc.rotate(-8, { origin: [x + width / 2, y + 18] }).opacity(0.75);
-  doc.lineWidth(2.5).strokeColor(colour).roundedRect(x, y, width, 38, 5).stroke();
-  doc.fillColor(colour).text(text, x + 12, y + 5, { lineBreak: false });
+  doc.lineWidth(2.5).strokeColor(color).roundedRect(x, y, width, 38, 5).stroke();
+  doc.fillColor(color).text(text, x + 12, y + 5, { lineBreak: false });
   doc.restore().opacity(1);
 }
 
-/** Across a page that nobody is to pay or to keep by mistake. */
-function drawWatermark(doc: Document, { text, colour }: Stamp): void {
+/** Draws a text across the page, so that nobody pays or files the document by mistake. */
+function drawWatermark(doc: Document, { text, color }: Stamp): void {
   doc.save().font(fonts.bold).fontSize(110);
   const width = doc.widthOfString(text);
   const [x, y] = [doc.page.width / 2, doc.page.height / 2];
   doc
     .rotate(-45, { origin: [x, y] })
     .opacity(0.09)
-    .fillColor(colour);
+    .fillColor(color);
   doc.text(text, x - width / 2, y - 64, { lineBreak: false });
   doc.restore().opacity(1);
 }
 
-/** Lines of text under a title, each a block of its own, so that they go over pages. */
+/** A title and a text. Each line is a block, so that the text can continue on the next page. */
 function paragraph(doc: Document, title: string, text: string): Block[] {
   const width = pageWidth(doc);
   const lines = text
     .replace(/\n{3,}/g, '\n\n')
     .split('\n')
-    .flatMap((one) => wrap(doc, printable(doc, one), body, width, true) ?? []);
-  const above = line + 4;
+    .flatMap((part) => wrap(doc, printable(doc, part), body, width, true) ?? []);
+  const titleHeight = line + 4;
   return [
     gap(10),
-    ...lines.map((one, n): Block => ({
-      height: line + (n === 0 ? above : 0),
+    ...lines.map((textLine, n): Block => ({
+      height: line + (n === 0 ? titleHeight : 0),
       draw(y) {
         if (n === 0) writeLine(doc, title, bold, { x: margin, y, width });
-        writeLines(doc, [one], body, { x: margin, y: n === 0 ? y + above : y, width });
+        writeLines(doc, [textLine], body, { x: margin, y: n === 0 ? y + titleHeight : y, width });
       },
     })),
   ];
 }
 
-/** Puts blocks on as many pages as they need, each with its head, its foot and its number. */
-async function onPages(
+/** Distributes blocks over as many pages as they need, each with header, footer and page number. */
+async function paginate(
   doc: Document,
   heading: Heading,
   letterhead: Letterhead,
@@ -278,7 +278,7 @@ async function onPages(
   watermark?: Stamp,
 ): Promise<Buffer> {
   const top = margin + 60;
-  const end = bottom(doc) - 4;
+  const end = contentBottom(doc) - 4;
   const pages: { block: Block; y: number }[][] = [[]];
   let y = top;
   for (const block of blocks) {
@@ -296,18 +296,18 @@ async function onPages(
   for (const [n, page] of pages.entries()) {
     if (n > 0) doc.addPage();
     if (watermark) drawWatermark(doc, watermark);
-    // On every page anew the logo would be in the file as often.
-    writeHead(doc, n === 0 ? letterhead : { ...letterhead, logo: null }, heading);
+    // Only on the first page: pdfkit would embed the logo once per page.
+    writeHeader(doc, n === 0 ? letterhead : { ...letterhead, logo: null }, heading);
     doc
       .lineWidth(0.8)
-      .strokeColor(colours.line)
+      .strokeColor(colors.line)
       .moveTo(margin, top - 10)
       .lineTo(margin + pageWidth(doc), top - 10)
       .stroke();
     for (const { block, y: at } of page) block.draw(at);
-    writeFoot(doc, heading);
+    writeFooter(doc, heading);
     const number = `Page ${String(n + 1)} of ${String(pages.length)}`;
-    const style: TextStyle = { font: 'regular', size: 7, colour: colours.quiet, align: 'center' };
+    const style: TextStyle = { font: 'regular', size: 7, color: colors.quiet, align: 'center' };
     writeLine(doc, number, style, {
       x: margin,
       y: doc.page.height - margin - lineHeight(style.size),
@@ -328,7 +328,7 @@ const studentLines = (
   ...(className ? [`Class ${className}`] : []),
 ];
 
-/** An invoice, or the receipt of what is paid of it. */
+/** An invoice, or the receipt for the amount paid so far. */
 export async function invoicePdf(data: InvoiceData): Promise<Buffer> {
   const { invoice, letterhead, kind } = data;
   const { status } = invoice;
@@ -346,17 +346,17 @@ export async function invoicePdf(data: InvoiceData): Promise<Buffer> {
     ...(invoice.void_reason ? ([['Reason', invoice.void_reason]] as [string, string][]) : []),
   ];
   const stamps: Partial<Record<typeof status, Stamp>> = {
-    paid: { text: 'PAID', colour: '#1c7c4a' },
-    void: { text: 'VOID', colour: '#b3261e' },
-    draft: { text: 'DRAFT', colour: '#5f6b7a' },
+    paid: { text: 'PAID', color: '#1c7c4a' },
+    void: { text: 'VOID', color: '#b3261e' },
+    draft: { text: 'DRAFT', color: '#5f6b7a' },
   };
   const items = table(
     doc,
     [
-      { title: 'Description', share: 0.49, align: 'left', isLine: false },
-      { title: 'Quantity', share: 0.11, align: 'right', isLine: true },
-      { title: 'Price', share: 0.2, align: 'right', isLine: true },
-      { title: 'Total', share: 0.2, align: 'right', isLine: true },
+      { title: 'Description', share: 0.49, align: 'left', isSingleLine: false },
+      { title: 'Quantity', share: 0.11, align: 'right', isSingleLine: true },
+      { title: 'Price', share: 0.2, align: 'right', isSingleLine: true },
+      { title: 'Total', share: 0.2, align: 'right', isSingleLine: true },
     ],
     invoice.items.map((item) => [
       item.description,
@@ -368,16 +368,16 @@ export async function invoicePdf(data: InvoiceData): Promise<Buffer> {
   const payments = table(
     doc,
     [
-      { title: 'Receipt', share: 0.21, align: 'left', isLine: true },
-      { title: 'Paid on', share: 0.18, align: 'left', isLine: true },
-      { title: 'Method', share: 0.17, align: 'left', isLine: false },
-      { title: 'Reference', share: 0.24, align: 'left', isLine: false },
-      { title: 'Amount', share: 0.2, align: 'right', isLine: true },
+      { title: 'Receipt', share: 0.21, align: 'left', isSingleLine: true },
+      { title: 'Paid on', share: 0.18, align: 'left', isSingleLine: true },
+      { title: 'Method', share: 0.17, align: 'left', isSingleLine: false },
+      { title: 'Reference', share: 0.24, align: 'left', isSingleLine: false },
+      { title: 'Amount', share: 0.2, align: 'right', isSingleLine: true },
     ],
     invoice.payments.map((payment) => [
       payment.receipt_number ?? '',
       writtenDay(payment.payment_date),
-      payment.reversal_of === null ? payment.payment_method : 'Taken back',
+      payment.reversal_of === null ? payment.payment_method : 'Reversal',
       payment.reference_number ?? '',
       money(payment.amount),
     ]),
@@ -385,21 +385,21 @@ export async function invoicePdf(data: InvoiceData): Promise<Buffer> {
   const paid =
     status === 'draft' || status === 'void' ? [] : ([['Paid', money(invoice.paid_amount)]] as [string, string][]);
   const blocks = [
-    particulars(
+    addressBlock(
       doc,
-      isReceipt ? 'Received for' : 'Bill to',
+      isReceipt ? 'Received from' : 'Bill to',
       studentLines(invoice, invoice.class_name, data.parent_name),
       facts,
     ),
     ...items,
-    sums(doc, [['Total', money(invoice.total)], ...paid, ['Balance', money(invoice.balance)]], stamps[status]),
+    totals(doc, [['Total', money(invoice.total)], ...paid, ['Balance', money(invoice.balance)]], stamps[status]),
     ...(payments.length > 0 ? [gap(6), ...payments] : []),
     ...(invoice.notes ? paragraph(doc, 'Notes', invoice.notes) : []),
   ];
-  return onPages(doc, heading, letterhead, blocks, status === 'paid' ? undefined : stamps[status]);
+  return paginate(doc, heading, letterhead, blocks, status === 'paid' ? undefined : stamps[status]);
 }
 
-/** The receipt of one payment, or of one that was taken back. */
+/** The receipt of a payment or of a reversal. */
 export async function paymentPdf(data: PaymentData): Promise<Buffer> {
   const { payment, letterhead } = data;
   const money = moneyFormat(data.currency);
@@ -414,30 +414,30 @@ export async function paymentPdf(data: PaymentData): Promise<Buffer> {
       ['Date', writtenDay(payment.payment_date)],
       ['Method', payment.payment_method],
       ['Reference', payment.reference_number],
-      ['Takes back', data.reverses],
-      ['Taken back by', data.reversed_by],
+      ['Reverses', data.reverses],
+      ['Reversed by', data.reversed_by],
       ['Recorded by', payment.recorded_by_name],
     ] as [string, string | null][]
   ).filter((fact): fact is [string, string] => fact[1] !== null && fact[1] !== '');
   const stamp = payment.is_reversed
-    ? { text: 'REVERSED', colour: '#b3261e' }
+    ? { text: 'REVERSED', color: '#b3261e' }
     : isReversal
       ? undefined
-      : { text: 'PAID', colour: '#1c7c4a' };
+      : { text: 'PAID', color: '#1c7c4a' };
   const columns: Column[] = [
-    { title: isReversal ? 'Taken back from' : 'Paid for', share: 0.7, align: 'left', isLine: false },
-    { title: 'Amount', share: 0.3, align: 'right', isLine: true },
+    { title: isReversal ? 'Reversal of payment for' : 'Paid for', share: 0.7, align: 'left', isSingleLine: false },
+    { title: 'Amount', share: 0.3, align: 'right', isSingleLine: true },
   ];
   const blocks = [
-    particulars(
+    addressBlock(
       doc,
-      isReversal ? 'Given back to' : 'Received from',
+      isReversal ? 'Reversed for' : 'Received from',
       studentLines(payment, data.class_name, data.parent_name),
       facts,
     ),
     ...table(doc, columns, [[purpose, money(payment.amount)]]),
-    sums(doc, [[isReversal ? 'Taken back' : 'Received', money(payment.amount)]], stamp),
+    totals(doc, [[isReversal ? 'Reversed' : 'Received', money(payment.amount)]], stamp),
     ...(payment.notes ? paragraph(doc, isReversal ? 'Reason' : 'Notes', payment.notes) : []),
   ];
-  return onPages(doc, heading, letterhead, blocks, payment.is_reversed ? stamp : undefined);
+  return paginate(doc, heading, letterhead, blocks, payment.is_reversed ? stamp : undefined);
 }

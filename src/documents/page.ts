@@ -1,8 +1,8 @@
 import PDFDocument from 'pdfkit';
-import { drawable } from './picture.ts';
-import { cut, type Document, fonts, lineHeight, type TextStyle, writeLine, writeLines } from './text.ts';
+import { sanitizePicture } from './picture.ts';
+import { type Document, fonts, lineHeight, type TextStyle, truncate, writeLine, writeLines } from './text.ts';
 
-/** What stands at the head of a page: what `api.letterhead` answers. */
+/** The answer of `api.letterhead`. */
 export interface Letterhead {
   name: string;
   address: string | null;
@@ -13,21 +13,21 @@ export interface Letterhead {
   logo: string | null;
 }
 
-/** What the head and foot of a page say besides. */
+/** The texts in the header and footer of a page. */
 export interface Heading {
   title: string;
   subtitle: string;
-  /** `YYYY-MM-DD`, at the school. */
+  /** `YYYY-MM-DD` in the time zone of the school. */
   printed_on: string;
 }
 
 export const margin = 28;
-export const colours = { text: '#1f2933', quiet: '#5f6b7a', line: '#c3cad3', shade: '#eef1f5' };
+export const colors = { text: '#1f2933', quiet: '#5f6b7a', line: '#c3cad3', shade: '#eef1f5' };
 
-/** Stands for a character that the fonts don't have; the foot of the page says so. */
-const unknown = '\u25a1';
+/** Replaces a character that the fonts do not have. The footer of the page explains it. */
+const placeholder = '\u25a1';
 
-/** A document of A4 pages, with its first one. */
+/** A document of A4 pages with an empty first page. */
 export function openDocument(
   { title, printed_on }: Heading,
   letterhead: Letterhead,
@@ -35,13 +35,13 @@ export function openDocument(
 ): Document {
   return new PDFDocument({
     ...{ size: 'A4', layout, font: fonts.regular },
-    // pdfkit begins a new page for whatever touches the margin; documents keep theirs themselves.
+    // pdfkit starts a new page when something touches its margin, so the layout keeps its own margins instead.
     margin: 0,
     info: { Title: title, Author: letterhead.name, CreationDate: new Date(`${printed_on}T00:00:00Z`) },
   });
 }
 
-/** The bytes of a document, when it is complete. */
+/** Completes a document and returns its bytes. */
 export async function closeDocument(doc: Document): Promise<Buffer> {
   const parts: Buffer[] = [];
   doc.on('data', (part: Buffer) => parts.push(part));
@@ -52,15 +52,15 @@ export async function closeDocument(doc: Document): Promise<Buffer> {
   return Buffer.concat(parts);
 }
 
-const missing = new WeakSet<Document>();
+const withPlaceholders = new WeakSet<Document>();
 
 const tifinagh = /\p{Script=Tifinagh}/u;
-/** Signs that join or part letters: fontkit fails at them where a text has Tifinagh. */
+/** Characters that join or separate letters. fontkit throws on them in texts with Tifinagh. */
 const joiners = /[\u034f\u200c\u200d]/g;
 
-/** Text as the fonts can show it, on one line, with a box for each character that they can't. Both fonts have the same ones. */
+/** A text on one line, with placeholders for characters that the fonts lack. Both fonts have the same characters. */
 export function printable(doc: Document, text: string): string {
-  // Not in pdfkit's types: the fontkit font behind the present one.
+  // The fontkit font of the current pdfkit font, which pdfkit's types lack.
   const { font: glyphs } = (
     doc.font(fonts.regular) as unknown as { _font: { font: { hasGlyphForCodePoint: (code: number) => boolean } } }
   )._font;
@@ -69,19 +69,19 @@ export function printable(doc: Document, text: string): string {
     .trim()
     .normalize('NFC')
     .replace(/[^]/gu, (character) =>
-      glyphs.hasGlyphForCodePoint(character.codePointAt(0) ?? 0) ? character : unknown,
+      glyphs.hasGlyphForCodePoint(character.codePointAt(0) ?? 0) ? character : placeholder,
     );
-  if (shown.includes(unknown)) missing.add(doc);
+  if (shown.includes(placeholder)) withPlaceholders.add(doc);
   return shown;
 }
 
-/** Draws the logo into a box, and answers the width that it took: 0 where there is none, or none that can be read. */
+/** Draws the logo into a box and returns its width, or 0 if there is no readable logo. */
 function drawLogo(doc: Document, logo: string | null, x: number, y: number, width: number, height: number): number {
   if (logo === null) return 0;
   try {
     // openImage is not in pdfkit's types.
     const image = (doc as unknown as { openImage: (bytes: Buffer) => { width: number; height: number } }).openImage(
-      drawable(Buffer.from(logo, 'base64')),
+      sanitizePicture(Buffer.from(logo, 'base64')),
     );
     const scale = Math.min(width / image.width, height / image.height);
     doc.image(image as unknown as Buffer, x, y, { width: image.width * scale, height: image.height * scale });
@@ -91,41 +91,51 @@ function drawLogo(doc: Document, logo: string | null, x: number, y: number, widt
   }
 }
 
-const headHeight = 40;
+const headerHeight = 40;
 
-/** Writes the school to the left and what the document is to the right; answers where the page goes on. */
-export function writeHead(doc: Document, letterhead: Letterhead, { title, subtitle }: Heading): number {
+/** Writes the school on the left and the title on the right. Returns the y position where the content starts. */
+export function writeHeader(doc: Document, letterhead: Letterhead, { title, subtitle }: Heading): number {
   const width = doc.page.width - 2 * margin;
-  const logo = drawLogo(doc, letterhead.logo, margin, margin, 90, headHeight);
+  const logo = drawLogo(doc, letterhead.logo, margin, margin, 90, headerHeight);
   const left = margin + (logo && logo + 10);
-  const half = width * 0.56 - (left - margin);
+  const leftWidth = width * 0.56 - (left - margin);
   const contact = [letterhead.address, letterhead.phone, letterhead.email, letterhead.website]
     .filter((part) => part !== null && part !== '')
     .join('  ·  ');
-  const small: TextStyle = { font: 'regular', size: 7.5, colour: colours.quiet };
-  const second = margin + 22;
-  writeLine(doc, printable(doc, letterhead.name), { font: 'bold', size: 15 }, { x: left, y: margin, width: half }, 9);
-  writeLines(doc, cut(doc, printable(doc, contact), small, half, 2), small, { x: left, y: second, width: half });
+  const small: TextStyle = { font: 'regular', size: 7.5, color: colors.quiet };
+  const secondLine = margin + 22;
+  writeLine(
+    doc,
+    printable(doc, letterhead.name),
+    { font: 'bold', size: 15 },
+    { x: left, y: margin, width: leftWidth },
+    9,
+  );
+  writeLines(doc, truncate(doc, printable(doc, contact), small, leftWidth, 2), small, {
+    x: left,
+    y: secondLine,
+    width: leftWidth,
+  });
   const right = { x: margin + width * 0.58, width: width * 0.42 };
   writeLine(doc, printable(doc, title), { font: 'bold', size: 15, align: 'right' }, { ...right, y: margin }, 9);
   writeLine(
     doc,
     printable(doc, subtitle),
-    { font: 'regular', size: 9, colour: colours.quiet, align: 'right' },
-    { ...right, y: second },
+    { font: 'regular', size: 9, color: colors.quiet, align: 'right' },
+    { ...right, y: secondLine },
   );
-  return margin + headHeight + 10;
+  return margin + headerHeight + 10;
 }
 
-const footHeight = 12;
+const footerHeight = 12;
 
-/** Where the content of a page ends. */
-export const bottom = (doc: Document): number => doc.page.height - margin - footHeight;
+/** The y position where the content of a page ends. */
+export const contentBottom = (doc: Document): number => doc.page.height - margin - footerHeight;
 
-/** Writes when it was printed, and what the fonts could not show. */
-export function writeFoot(doc: Document, { printed_on }: Heading): void {
-  const note = missing.has(doc) ? `${unknown} stands for a character of a script that can not be printed here.` : '';
-  const style: TextStyle = { font: 'regular', size: 7, colour: colours.quiet };
+/** Writes the date of printing, and explains the placeholder if the document contains any. */
+export function writeFooter(doc: Document, { printed_on }: Heading): void {
+  const note = withPlaceholders.has(doc) ? `${placeholder} replaces a character that cannot be printed.` : '';
+  const style: TextStyle = { font: 'regular', size: 7, color: colors.quiet };
   const box = { x: margin, y: doc.page.height - margin - lineHeight(style.size), width: doc.page.width - 2 * margin };
   writeLine(doc, `Printed on ${printed_on}`, style, box);
   writeLine(doc, note, { ...style, align: 'right' }, box);

@@ -1,26 +1,26 @@
 import { dayNames } from '../timetable/school.ts';
 import {
-  bottom,
   closeDocument,
-  colours,
+  colors,
+  contentBottom,
   type Letterhead,
   margin,
   openDocument,
   printable,
-  writeFoot,
-  writeHead,
+  writeFooter,
+  writeHeader,
 } from './page.ts';
-import { type Box, cut, type Document, lineHeight, wrap, writeLine, writeLines } from './text.ts';
+import { type Box, type Document, lineHeight, truncate, wrap, writeLine, writeLines } from './text.ts';
 
 interface Row {
   kind: 'period' | 'lunch' | 'break';
-  /** null for a break. */
+  /** Null for a break. */
   period: number | null;
   start_time: string;
   end_time: string;
 }
 
-/** What the operation `timetable_print` answers. */
+/** The answer of the operation `timetable_print`. */
 export interface TimetableData {
   letterhead: Letterhead;
   whose: { kind: 'class' | 'teacher'; name: string };
@@ -32,7 +32,7 @@ export interface TimetableData {
   slots: { day_of_week: number; period: number; subject: string; with_whom: string | null; room: string | null }[];
 }
 
-/** Pale, so that they are told apart on a screen and cost no ink. */
+/** Background colors of the subjects: pale, to save ink. */
 const fills = [
   '#e8f0fe',
   '#fdeee3',
@@ -52,9 +52,9 @@ const breakHeight = 11;
 const lunchHeight = 18;
 const padding = 3;
 
-const smallest = 5;
+const minSize = 5;
 
-/** Subject and what else belongs to it, as large as they fit into the box, in the middle of it. */
+/** Writes the subject and its details centered in a box, in the largest size that fits. */
 function writeSlot(doc: Document, subject: string, details: string[], { x, y, width }: Box, height: number): void {
   const layouts = [details.join('\n'), ...(details.length > 1 ? [details.join(' · ')] : [])];
   const styles = (size: number) =>
@@ -62,44 +62,46 @@ function writeSlot(doc: Document, subject: string, details: string[], { x, y, wi
       { font: 'bold', size, align: 'center' } as const,
       { font: 'regular', size: size - 0.5, align: 'center' } as const,
     ] as const;
-  const put = (size: number, head: string[], below: string[]) => {
+  const write = (size: number, head: string[], below: string[]) => {
     const [bold, regular] = styles(size);
     const top = y + (height - head.length * lineHeight(bold.size) - below.length * lineHeight(regular.size)) / 2;
     writeLines(doc, below, regular, { x, y: writeLines(doc, head, bold, { x, y: top, width }), width });
   };
-  for (let size = 9.5; size >= smallest; size -= 0.5) {
+  for (let size = 9.5; size >= minSize; size -= 0.5) {
     const [bold, regular] = styles(size);
     const head = wrap(doc, subject, bold, width);
     for (const layout of head ? layouts : []) {
       const below = layout ? wrap(doc, layout, regular, width) : [];
       if (!head || !below || head.length * lineHeight(bold.size) + below.length * lineHeight(regular.size) > height)
         continue;
-      put(size, head, below);
+      write(size, head, below);
       return;
     }
   }
-  // Longer than that: words are broken, and what does not fit is cut. The subject has the larger half.
-  const [bold, regular] = styles(smallest);
-  const lines = Math.max(1, Math.floor(height / lineHeight(smallest)));
-  const head = cut(doc, subject, bold, width, Math.ceil(lines / 2));
-  put(
-    smallest,
+  // Still too long: break words and truncate. The subject gets the larger half.
+  const [bold, regular] = styles(minSize);
+  const lines = Math.max(1, Math.floor(height / lineHeight(minSize)));
+  const head = truncate(doc, subject, bold, width, Math.ceil(lines / 2));
+  write(
+    minSize,
     head,
-    lines > head.length && details.length > 0 ? cut(doc, details.join(' · '), regular, width, lines - head.length) : [],
+    lines > head.length && details.length > 0
+      ? truncate(doc, details.join(' · '), regular, width, lines - head.length)
+      : [],
   );
 }
 
-/** The row of a break or of a lunch that nobody teaches in. */
-function writePause(doc: Document, name: string, times: string, { x, y, width }: Box, height: number): void {
+/** Writes the row of a break, or of lunch without lessons. */
+function writeBreak(doc: Document, name: string, times: string, { x, y, width }: Box, height: number): void {
   const size = Math.min(8, height * 0.6);
-  const style = { font: 'regular', size, colour: colours.quiet, align: 'center' } as const;
+  const style = { font: 'regular', size, color: colors.quiet, align: 'center' } as const;
   const top = y + (height - lineHeight(size)) / 2;
-  doc.rect(x, y, width, height).fill(colours.shade);
+  doc.rect(x, y, width, height).fill(colors.shade);
   writeLine(doc, times, style, { x, y: top, width: timeWidth });
   writeLine(doc, name, style, { x: x + timeWidth, y: top, width: width - timeWidth });
 }
 
-/** The number and the times of a period. */
+/** Writes the number and the times of a period. */
 function writePeriod(doc: Document, period: string, times: string, { x, y, width }: Box, height: number): void {
   const size = Math.min(10, height / 2.6);
   const top = y + (height - lineHeight(size) - lineHeight(size - 2)) / 2;
@@ -107,55 +109,56 @@ function writePeriod(doc: Document, period: string, times: string, { x, y, width
   writeLine(
     doc,
     times,
-    { font: 'regular', size: size - 2, colour: colours.quiet, align: 'center' },
+    { font: 'regular', size: size - 2, color: colors.quiet, align: 'center' },
     { x, y: top + lineHeight(size), width },
     4,
   );
 }
 
-/** A week of a class or a teacher as one A4 page: days are columns, periods rows, however many there are. */
+/** The weekly timetable of a class or a teacher on one A4 page: days are columns, periods are rows. */
 export async function timetablePdf(data: TimetableData): Promise<Buffer> {
   const { whose, days, rows, slots, letterhead } = data;
   const heading = {
     title: whose.name,
     subtitle: [
-      whose.kind === 'class' ? 'Class timetable' : 'Timetable of a teacher',
+      whose.kind === 'class' ? 'Class timetable' : 'Teacher timetable',
       data.academic_year,
       ...(slots.length === 0 ? ['no lessons yet'] : []),
     ].join(' · '),
     printed_on: data.printed_on,
   };
   const doc = openDocument(heading, letterhead, 'landscape');
-  const top = writeHead(doc, letterhead, heading);
+  const top = writeHeader(doc, letterhead, heading);
   const [left, right] = [margin, doc.page.width - margin];
 
   const bySlot = new Map(slots.map((slot) => [`${String(slot.day_of_week)} ${String(slot.period)}`, slot]));
-  const taken = new Set(slots.map(({ period }) => period));
+  const periodsWithLessons = new Set(slots.map(({ period }) => period));
   const subjects = [...new Set(slots.map(({ subject }) => subject))].sort();
-  // Who has a lesson at lunch needs the room for it.
-  const pauseHeight = ({ kind, period }: Row) =>
-    kind === 'break' ? breakHeight : kind === 'lunch' && !taken.has(period ?? 0) ? lunchHeight : undefined;
-  const lessonRows = rows.filter((row) => pauseHeight(row) === undefined).length;
-  const free = bottom(doc) - top - headerHeight - rows.reduce((sum, row) => sum + (pauseHeight(row) ?? 0), 0);
-  const rowHeight = Math.min(64, free / Math.max(1, lessonRows));
+  // Lunch gets a full row if there is a lesson in it.
+  const breakHeightOf = ({ kind, period }: Row) =>
+    kind === 'break' ? breakHeight : kind === 'lunch' && !periodsWithLessons.has(period ?? 0) ? lunchHeight : undefined;
+  const lessonRows = rows.filter((row) => breakHeightOf(row) === undefined).length;
+  const freeHeight =
+    contentBottom(doc) - top - headerHeight - rows.reduce((sum, row) => sum + (breakHeightOf(row) ?? 0), 0);
+  const rowHeight = Math.min(64, freeHeight / Math.max(1, lessonRows));
   const dayWidth = (right - left - timeWidth) / days.length;
   const columns = days.map((_, n) => left + timeWidth + n * dayWidth);
   const cell = (n: number, y: number): Box => ({ x: (columns[n] ?? left) + padding, y, width: dayWidth - 2 * padding });
   const edges: [number, number, number, number][] = [];
 
-  doc.rect(left, top, right - left, headerHeight).fill(colours.shade);
+  doc.rect(left, top, right - left, headerHeight).fill(colors.shade);
   for (const [n, day] of days.entries())
     writeLine(doc, dayNames[day - 1] ?? '', { font: 'bold', size: 9.5, align: 'center' }, cell(n, top + 4));
   edges.push([left, top, right, top], ...columns.map((x): (typeof edges)[number] => [x, top, x, top + headerHeight]));
 
   let y = top + headerHeight;
   for (const row of rows) {
-    const pause = pauseHeight(row);
-    const height = pause ?? rowHeight;
+    const breakRowHeight = breakHeightOf(row);
+    const height = breakRowHeight ?? rowHeight;
     const times = `${row.start_time}–${row.end_time}`;
     edges.push([left, y, right, y], [columns[0] ?? left, y, columns[0] ?? left, y + height]);
-    if (pause !== undefined)
-      writePause(doc, row.kind === 'break' ? 'Break' : 'Lunch', times, { x: left, y, width: right - left }, height);
+    if (breakRowHeight !== undefined)
+      writeBreak(doc, row.kind === 'break' ? 'Break' : 'Lunch', times, { x: left, y, width: right - left }, height);
     else {
       writePeriod(doc, String(row.period), times, { x: left, y, width: timeWidth }, height);
       for (const [n, day] of days.entries()) {
@@ -172,9 +175,9 @@ export async function timetablePdf(data: TimetableData): Promise<Buffer> {
   }
   edges.push([left, y, right, y], [left, top, left, y], [right, top, right, y]);
 
-  doc.lineWidth(0.6).strokeColor(colours.line);
+  doc.lineWidth(0.6).strokeColor(colors.line);
   for (const [fromX, fromY, toX, toY] of edges) doc.moveTo(fromX, fromY).lineTo(toX, toY);
   doc.stroke();
-  writeFoot(doc, heading);
+  writeFooter(doc, heading);
   return closeDocument(doc);
 }

@@ -20,22 +20,20 @@ import {
   timestamps,
 } from '../http/schemas.ts';
 
-const Whose = z
+const Owner = z
   .object({ kind: z.enum(['class', 'teacher']), id, name: z.string() })
-  .meta({ id: 'ScheduleOwner', description: 'The class or the teacher that a schedule is of.' });
+  .meta({ id: 'ScheduleOwner', description: 'The class or teacher of a schedule.' });
 
 export const Day = z.object({
   date,
   day_of_week: dayOfWeek,
-  academic_year_id: id
-    .nullable()
-    .meta({ description: 'The academic year that the day lies in; null outside all of them.' }),
+  academic_year_id: id.nullable().meta({ description: 'The academic year of the day. Null between academic years.' }),
   academic_year_name: z.string().nullable(),
-  is_school_day: z.boolean().meta({ description: 'A working day inside an academic year, and no holiday.' }),
+  is_school_day: z.boolean().meta({ description: 'A working day in an academic year without a holiday.' }),
   holiday: dayHoliday,
   on_leave: z
     .boolean()
-    .meta({ description: "The teacher whose schedule it is is on approved leave. False in a class's schedule." }),
+    .meta({ description: "In a teacher's schedule: the teacher is on approved leave. False in a class's schedule." }),
   slots: z.array(
     z.object({
       slot_id: id,
@@ -48,8 +46,8 @@ export const Day = z.object({
       subject_name: z.string(),
       teacher_id: id.nullable(),
       teacher_name: z.string().nullable(),
-      is_teacher_on_leave: z.boolean().meta({ description: 'The teacher is on approved leave that day.' }),
-      room: z.string().nullable().meta({ description: 'Of the slot, else of the class.' }),
+      is_teacher_on_leave: z.boolean().meta({ description: 'The teacher is on approved leave on this day.' }),
+      room: z.string().nullable().meta({ description: 'The room of the slot, or else of the class.' }),
     }),
   ),
 });
@@ -64,19 +62,17 @@ const periods = z
     }),
   )
   .meta({
-    description:
-      'The rows of the day in their order: slots lie in periods, nothing lies in lunch and breaks. A break has no number.',
+    description: 'The periods, lunch and breaks of the day, in order. `period` is null for a break.',
   });
 
-const whose = Whose.nullable().meta({
-  description: 'null for a user who is neither a teacher nor a student in a class.',
+const whose = Owner.nullable().meta({
+  description: 'Null for a user who is neither a teacher nor a student in a class.',
 });
 
-/** What is on, on one day. */
+/** The schedule of one day. */
 export const Schedule = Day.extend({ whose, periods }).meta({
   id: 'Schedule',
-  description:
-    'A school day in the order of its periods; there are no slots on a holiday, a day without school or a leave.',
+  description: 'The lessons of a day, ordered by period. There are none on a holiday, a day without school or a leave.',
 });
 
 const Week = z
@@ -85,23 +81,23 @@ const Week = z
     from: date,
     to: date,
     periods,
-    days: z.array(Day).meta({ description: 'The working days, in their order.' }),
+    days: z.array(Day).meta({ description: 'The working days, in order.' }),
   })
   .meta({
     id: 'ScheduleWeek',
-    description: 'Begins on Monday; on Sunday or Saturday where that is a working day after days without school.',
+    description: 'Starts on Monday, or on Saturday or Sunday if that is a working day after a day without school.',
   });
 
-const kinds = ['own', 'class', 'teacher', 'holidays'] as const;
+const feedKinds = ['own', 'class', 'teacher', 'holidays'] as const;
 
 const FeedInput = z
   .strictObject({
-    kind: z.enum(kinds).meta({
+    kind: z.enum(feedKinds).meta({
       description:
-        '`own`: the lessons that you teach, or those of the class that you are in, whichever that is when it is read.',
+        '`own`: the lessons that you teach, or else those of your class, as they are when the calendar is read.',
     }),
-    class_id: id.nullish().meta({ description: 'With the kind `class`.' }),
-    teacher_id: id.nullish().meta({ description: 'With the kind `teacher`.' }),
+    class_id: id.nullish().meta({ description: 'Only for the kind `class`.' }),
+    teacher_id: id.nullish().meta({ description: 'Only for the kind `teacher`.' }),
   })
   .superRefine((feed, context) => {
     for (const kind of ['class', 'teacher'] as const) {
@@ -111,7 +107,7 @@ const FeedInput = z
         context.addIssue({
           code: 'custom',
           path: [path],
-          message: isGiven ? `goes with the kind ${kind}` : `is required with the kind ${kind}`,
+          message: isGiven ? `is only allowed for the kind ${kind}` : `is required for the kind ${kind}`,
         });
     }
   })
@@ -120,15 +116,17 @@ const FeedInput = z
 const Feed = z
   .object({
     id,
-    kind: z.enum(kinds),
+    kind: z.enum(feedKinds),
     class_id: id.nullable(),
     class_name: z
       .string()
       .nullable()
-      .meta({ description: 'null also where you no longer reach the class, and the feed answers nothing.' }),
+      .meta({ description: 'Also null if you may no longer see the class. The feed then answers 404.' }),
     teacher_id: id.nullable(),
     teacher_name: z.string().nullable(),
-    last_used_at: timestamp.nullable().meta({ description: 'When a calendar read it last, to the hour.' }),
+    last_used_at: timestamp
+      .nullable()
+      .meta({ description: 'When a calendar program last read the feed, to the hour.' }),
     ...timestamps,
   })
   .meta({ id: 'CalendarFeed' });
@@ -139,36 +137,41 @@ export const NewFeed = Feed.extend({
     .nullable()
     .meta({
       description:
-        'Whoever knows this address reads the calendar. It is shown now and never again: null when an Idempotency-Key comes a second time.',
+        'Anyone who knows this address can read the calendar. It is shown only once: it is null when an ' +
+        '`Idempotency-Key` repeats the request.',
       examples: ['https://school.example/api/calendar/42.kH2nWq.ics'],
     }),
 }).meta({ id: 'NewCalendarFeed' });
 
 const sha256 = (secret: string) => createHash('sha256').update(secret).digest('hex');
 
-/** Makes the secret of a feed, which the database never sees: neither its tables nor its log, nor what is kept for an Idempotency-Key. */
+/**
+ * Generates the secret of a feed. The database receives only its hash, so that neither tables, nor logs, nor the stored
+ * response of an Idempotency-Key contain the secret.
+ */
 const createFeed: Handler = async ({ req, params, call, services }) => {
   const secret = randomBytes(32).toString('base64url');
   const token_hash = sha256(secret);
-  const isFree = params['kind'] === 'own' || params['kind'] === 'holidays';
-  const answer = await call(isFree ? 'schedule_feeds_create_own' : 'schedule_feeds_create', { ...params, token_hash });
-  const { token_hash: kept, ...feed } = JSON.parse(answer) as { token_hash: string };
+  const needsNoPermission = params['kind'] === 'own' || params['kind'] === 'holidays';
+  const operation = needsNoPermission ? 'schedule_feeds_create_own' : 'schedule_feeds_create';
+  const answer = await call(operation, { ...params, token_hash });
+  const { token_hash: storedHash, ...feed } = JSON.parse(answer) as { token_hash: string };
   const base = (services.config.PUBLIC_URL ?? '').replace(/\/$/, '');
   return JSON.stringify({
     ...feed,
-    url: kept === token_hash ? `${base}/api/calendar/${String(req.claims?.tenant_id)}.${secret}.ics` : null,
+    url: storedHash === token_hash ? `${base}/api/calendar/${String(req.claims?.tenant_id)}.${secret}.ics` : null,
   });
 };
 
-/** Answers the calendar of a feed; whatever is wrong with a token, nobody learns more than that there is nothing. */
+/** Answers the calendar of a feed. Every problem with the token gets the same 404, which reveals nothing about it. */
 const readFeed: Handler = async ({ params, call, services }) => {
-  const nothing = () => new ApiError('not_found', 'There is no such calendar.');
+  const notFound = () => new ApiError('not_found', 'There is no such calendar.');
   const [, tenant_id, secret] = /^([1-9]\d{0,14})\.([\w-]{43})$/.exec(String(params['token'])) ?? [];
-  if (!tenant_id || !secret) throw nothing();
+  if (!tenant_id || !secret) throw notFound();
   const answer = await call('calendar_get', { tenant_id: Number(tenant_id), token_hash: sha256(secret) }).catch(
     (thrown: unknown) => {
       const { status } = toApiError(thrown);
-      throw status >= 400 && status < 500 ? nothing() : thrown;
+      throw status >= 400 && status < 500 ? notFound() : thrown;
     },
   );
   const host = new URL(services.config.PUBLIC_URL ?? 'http://localhost').hostname;
@@ -183,19 +186,20 @@ const readFeed: Handler = async ({ params, call, services }) => {
 export const schedule = resource(
   '/schedule',
   'Schedule',
-  'What is on, by day and by week, on a screen and in a calendar.',
+  'The lessons of a class or a teacher by day and by week, and calendar feeds.',
   {
     'GET /today': {
       operation: 'schedule_today',
-      summary: 'What you have today',
+      summary: 'Get your schedule today',
       description:
-        "Today in the school's time zone: the lessons that you teach, else those of the class that you are in. For a user who is neither, `whose` is null and there are no slots.",
+        "Today in the school's time zone: the lessons that you teach, or else those of your class. For other users " +
+        '`whose` is null and there are no slots.',
       answer: Schedule,
     },
     'GET /week': {
       operation: 'schedule_week',
-      summary: 'The days of a week',
-      description: 'Of a class, of a teacher, or what is your own. 404 for a class or a teacher out of your reach.',
+      summary: 'Get the schedule of a week',
+      description: 'Of a class, of a teacher, or your own. 404 for a class or teacher that you may not see.',
       query: z
         .strictObject({
           class_id: pathId.optional(),
@@ -206,56 +210,60 @@ export const schedule = resource(
               'must be between 1000-01-07 and 9999-12-25, so that its week is in these years',
             )
             .optional()
-            .meta({ description: 'A day of the week; today without it.' }),
+            .meta({ description: 'Any day of the week. Default: today.' }),
         })
         .refine((query) => query.class_id === undefined || query.teacher_id === undefined, {
           path: ['teacher_id'],
-          message: 'does not go with class_id',
+          message: 'cannot be combined with class_id',
         }),
       answer: Week,
     },
     'GET /class/:class_id': {
       operation: 'schedule_class',
-      summary: 'What a class has on a day',
-      query: z.strictObject({ date: date.optional().meta({ description: 'Today without it.' }) }),
+      summary: 'Get the schedule of a class on a day',
+      query: z.strictObject({ date: date.optional().meta({ description: 'Default: today.' }) }),
       answer: Schedule,
     },
     'GET /feeds': {
       operation: 'schedule_feeds_list',
       summary: 'List your calendar feeds',
-      description: 'Searches kind, class and teacher.',
+      description: '`search` matches kind, class and teacher.',
       query: page({}, ['created_at', 'last_used_at']),
       answer: Feed,
       isPage: true,
     },
     'POST /feeds': {
       operation: 'schedule_feeds_create',
-      summary: 'Make a calendar feed',
+      summary: 'Create a calendar feed',
       description:
-        'The kinds `own` and `holidays` need no permission; the one above is for `class` and `teacher`. The feed works for as long as you may read what it is of, and until you remove it; you can have 50. 409 `invalid_state` for `own` where you are neither a teacher nor a student.',
+        'Only the kinds `class` and `teacher` require the permission. The feed works as long as you may see its ' +
+        'class or teacher, until you delete it. 409 `conflict` if you already have 50 feeds, 409 `invalid_state` for ' +
+        '`own` if you are neither a teacher nor a student.',
       body: FeedInput,
       answer: NewFeed,
       isCreate: true,
       handler: createFeed,
     },
-    'GET /feeds/:id': { operation: 'schedule_feeds_get', summary: 'Read a calendar feed of yours', answer: Feed },
+    'GET /feeds/:id': { operation: 'schedule_feeds_get', summary: 'Get one of your calendar feeds', answer: Feed },
     'DELETE /feeds/:id': {
       operation: 'schedule_feeds_delete',
-      summary: 'Revoke a calendar feed of yours',
-      description: 'Its address is a 404 at once.',
+      summary: 'Delete one of your calendar feeds',
+      description: 'Revokes its address, which answers 404 from now on.',
       answer: Deleted,
     },
   },
 );
 
-export const calendar = resource('/calendar', 'Calendars', 'What calendar programs read, by the address of a feed.', {
+export const calendar = resource('/calendar', 'Calendars', 'The calendar feeds that calendar programs read.', {
   'GET /:token.ics': {
     operation: 'calendar_get',
-    summary: 'Read a calendar (iCalendar)',
+    summary: 'Get a calendar (iCalendar)',
     description:
-      'The lessons from four weeks ago to the end of the academic year and the holidays, 400 days ahead and 5,000 events at most; for a feed of holidays those alone. A feed is read 60 times a minute at most. 404 for a token that is wrong or revoked, and where its owner may no longer read what it is of.',
+      'Lessons and holidays from four weeks ago to the end of the academic year, at most 400 days ahead and 5,000 ' +
+      'events. A feed of holidays has no lessons. A feed can be read 60 times a minute. 404 for a wrong or revoked ' +
+      'token, and if its owner may no longer see the class or teacher.',
     params: {
-      token: z.string().meta({ description: 'What came with the address of the feed.', examples: ['42.kH2nWq'] }),
+      token: z.string().meta({ description: 'The token in the address of the feed.', examples: ['42.kH2nWq'] }),
     },
     bytes: ['text/calendar'],
     isTagged: true,
@@ -263,12 +271,13 @@ export const calendar = resource('/calendar', 'Calendars', 'What calendar progra
   },
 });
 
-/** `GET /api/timetable/print`: the same on paper. */
+/** `GET /api/timetable/print`. */
 export const timetablePrint: Endpoint = {
   operation: 'timetable_print',
   summary: 'Print the timetable of a class or a teacher (PDF)',
   description:
-    'A4 landscape, one page, under the name and logo of the school. Of a class in its academic year, of a teacher in the current one unless academic_year_id says otherwise. 404 for what is out of your reach.',
+    'One A4 page in landscape with the letterhead of the school. For a class in its academic year, for a teacher in ' +
+    'the current one unless `academic_year_id` is given. 404 for a class or teacher that you may not see.',
   query: z
     .strictObject({ class_id: pathId.optional(), teacher_id: pathId.optional(), academic_year_id: pathId.optional() })
     .refine((query) => (query.class_id === undefined) !== (query.teacher_id === undefined), {

@@ -20,79 +20,76 @@ import { type Lease, withLease } from '../concurrency/lease.ts';
 import { queuePerSchool } from '../concurrency/queue-per-school.ts';
 import { timetablePrint } from './schedule.ts';
 
-/** Numbers of which each stands there once; kept in their order. */
-const numbers = (number: z.ZodInt, most: number) =>
+/** A list of distinct numbers, sorted. */
+const distinctNumbers = (number: z.ZodInt, maxLength: number) =>
   z
     .array(number)
-    .max(most)
+    .max(maxLength)
     .superRefine(uniqueBy())
     .transform((list) => [...list].sort((a, b) => a - b));
 
 const config = {
-  total_periods: z.int().min(1).max(maxPeriods).meta({ description: 'Periods of a day, lunch included.' }),
+  total_periods: z.int().min(1).max(maxPeriods).meta({ description: 'Number of periods in a day, including lunch.' }),
   lunch_start_period: z
     .int()
     .min(1)
     .max(maxPeriods)
     .nullable()
-    .meta({ description: 'The first period of lunch; null for no lunch.' }),
-  lunch_periods: z.int().min(1).max(4).meta({ description: 'How many periods lunch takes.' }),
-  period_duration: z.int().min(5).max(240).meta({ description: 'Minutes.' }),
-  start_time: clock.meta({ description: 'When period 1 begins, `HH:MM`.' }),
-  break_after: numbers(z.int().min(1).max(maxPeriods), maxPeriods).meta({
+    .meta({ description: 'First period of lunch. Null if there is no lunch.' }),
+  lunch_periods: z.int().min(1).max(4).meta({ description: 'Number of periods of lunch.' }),
+  period_duration: z.int().min(5).max(240).meta({ description: 'Length of a period in minutes.' }),
+  start_time: clock.meta({ description: 'Start of period 1, `HH:MM`.' }),
+  break_after: distinctNumbers(z.int().min(1).max(maxPeriods), maxPeriods).meta({
     description:
-      'Periods after which there is a short break: each makes all that comes later in the day begin `break_duration` minutes later.',
+      'Periods that are followed by a short break. Each break delays the rest of the day by `break_duration` minutes.',
     examples: [[2]],
   }),
-  break_duration: z.int().min(1).max(120).meta({ description: 'Minutes of each short break.' }),
-  working_days: numbers(dayOfWeek, 7)
+  break_duration: z.int().min(1).max(120).meta({ description: 'Length of a short break in minutes.' }),
+  working_days: distinctNumbers(dayOfWeek, 7)
     .refine((days) => days.length > 0, 'must not be empty')
-    .meta({ description: 'Days with school; 1 is Monday.', examples: [[1, 2, 3, 4, 5]] }),
+    .meta({ description: 'Days of the week with school; 1 is Monday.', examples: [[1, 2, 3, 4, 5]] }),
 };
 
 const ConfigChange = z.strictObject(config).partial().meta({
   id: 'TimetableConfigChange',
-  description: 'Any of the fields; those that are not named stay. The day must end before midnight.',
+  description: 'Any subset of the fields. The day must end before midnight.',
 });
 
 export const Config = z
   .object({
     ...config,
-    break_after: z.array(z.int()).meta({ description: 'Periods after which there is a short break.' }),
+    break_after: z.array(z.int()).meta({ description: 'Periods that are followed by a short break.' }),
     working_days: z.array(dayOfWeek),
     periods: z
       .array(z.object({ period, start_time: clock, end_time: clock, is_lunch: z.boolean() }))
-      .meta({ description: 'The periods of a day and their times.' }),
+      .meta({ description: 'The periods of a day with their times.' }),
     ...timestamps,
   })
   .meta({ id: 'TimetableConfig' });
 
-const isPinned = z
-  .boolean()
-  .meta({ description: 'Generating a timetable leaves it where it is, and plans around it.' });
+const isPinned = z.boolean().meta({ description: 'Whether the slot stays in place when a timetable is generated.' });
 
-const slot = {
+const slotFields = {
   class_id: id,
-  subject_id: id.meta({ description: 'Need not be a subject of the class.' }),
+  subject_id: id.meta({ description: 'Does not have to be one of the subjects of the class.' }),
   day_of_week: dayOfWeek,
   period,
-  teacher_id: id.nullish().meta({ description: 'An active teacher; nobody in a study period.' }),
-  room: optionalText(50).meta({ description: 'Where it is not the room of the class.', examples: ['Lab 2'] }),
+  teacher_id: id.nullish().meta({ description: 'An active teacher. Null for a study period.' }),
+  room: optionalText(50).meta({ description: 'Only if it differs from the room of the class.', examples: ['Lab 2'] }),
   is_pinned: isPinned.optional(),
 };
-const SlotInput = z.strictObject(slot).meta({ id: 'TimetableSlotInput' });
+const SlotInput = z.strictObject(slotFields).meta({ id: 'TimetableSlotInput' });
 const SlotChange = z
-  .strictObject(slot)
+  .strictObject(slotFields)
   .partial()
-  .meta({ id: 'TimetableSlotChange', description: 'Any of the fields; those that are not named stay.' });
+  .meta({ id: 'TimetableSlotChange', description: 'Any subset of the fields of a slot.' });
 const SlotMove = z
   .strictObject({
     day_of_week: dayOfWeek,
     period,
-    swap: z
-      .boolean()
-      .optional()
-      .meta({ description: 'What the class has there changes places with it. Without it an occupied place is a 409.' }),
+    swap: z.boolean().optional().meta({
+      description: 'Swap with the slot that the class has at that time. By default an occupied time is a 409.',
+    }),
   })
   .meta({ id: 'TimetableSlotMove' });
 
@@ -100,7 +97,7 @@ const Slot = z
   .object({
     id,
     class_id: id,
-    class_name: z.string().meta({ description: 'Name and section.' }),
+    class_name: z.string().meta({ description: 'Name and section of the class.' }),
     academic_year_id: id.meta({ description: 'The academic year of the class.' }),
     subject_id: id,
     subject_name: z.string(),
@@ -111,7 +108,7 @@ const Slot = z
     period,
     start_time: clock,
     end_time: clock,
-    room: z.string().nullable().meta({ description: 'Where it is not the room of the class.' }),
+    room: z.string().nullable().meta({ description: 'Null if it is the room of the class.' }),
     class_room: z.string().nullable().meta({ description: 'The room of the class.' }),
     is_pinned: isPinned,
     ...timestamps,
@@ -120,7 +117,7 @@ const Slot = z
 export const MovedSlot = z
   .object({
     ...Slot.shape,
-    swapped_with: Slot.nullable().meta({ description: 'The slot that changed places with it, as it is now.' }),
+    swapped_with: Slot.nullable().meta({ description: 'The other slot of a swap, at its new time.' }),
   })
   .meta({ id: 'MovedTimetableSlot' });
 
@@ -130,9 +127,9 @@ const ConflictCheck = z
     teacher_id: id.nullish(),
     day_of_week: dayOfWeek,
     period,
-    exclude_slot_id: id.nullish().meta({ description: 'The slot that would move there, which is in nobody’s way.' }),
+    exclude_slot_id: id.nullish().meta({ description: 'The slot to move. It conflicts with nothing.' }),
     swap: z.boolean().optional().meta({
-      description: 'What the class has there would come to where exclude_slot_id is, as a move with `swap` lets it.',
+      description: 'Check a swap of `exclude_slot_id` with the slot that the class has at that time.',
     }),
   })
   .refine(({ swap, exclude_slot_id }) => !swap || typeof exclude_slot_id === 'number', {
@@ -163,7 +160,7 @@ export const Conflicts = z
           .nullable()
           .meta({
             description:
-              'The slot in the way, for class and teacher; null where it is of a class that you do not reach.',
+              'For the kinds `class` and `teacher`: the conflicting slot. Null if you may not see its class.',
           }),
       }),
     ),
@@ -177,41 +174,63 @@ const GenerateInput = z
       .min(1)
       .max(1000)
       .optional()
-      .meta({ description: 'Classes of one academic year. Without it all classes of the year that have subjects.' }),
-    academic_year_id: id.optional().meta({ description: 'That of the classes; without either the current one.' }),
-    effort: z.int().min(1).max(60).optional().meta({
-      description:
-        'How much is searched: work, not time, so that a busy machine finds the same. More gives a better timetable; an idle machine takes at most a second for each, mostly a third. 10 without it, or time_limit_seconds where that is less.',
-    }),
-    time_limit_seconds: z.int().min(1).max(60).optional().meta({
-      description:
-        'When the clock ends the search, which only a very busy machine needs (is_cut_short). 60 without it.',
-    }),
-    seed: z.int().min(0).max(2_147_483_647).optional().meta({
-      description:
-        'Another seed gives another timetable, as good. The same seed and effort give the same one, where the school has not changed, unless is_cut_short. 1 without it.',
-    }),
-    allow_partial: z.boolean().optional().meta({
-      description:
-        'Where more is asked for than there is room for: places as much as there is room for, instead of a 409. The rest is in `unplaced`.',
-    }),
-    dry_run: z.boolean().optional().meta({ description: 'Answers the timetable and saves nothing.' }),
+      .meta({ description: 'Classes of one academic year. By default all classes of the year that have subjects.' }),
+    academic_year_id: id.optional().meta({ description: 'By default that of the classes, or the current one.' }),
+    effort: z
+      .int()
+      .min(1)
+      .max(60)
+      .optional()
+      .meta({
+        description:
+          'Amount of search work, independent of the speed of the machine. More effort gives a better timetable. ' +
+          'Each unit takes at most a second on an idle machine. Default: 10, or `time_limit_seconds` if that is less.',
+      }),
+    time_limit_seconds: z
+      .int()
+      .min(1)
+      .max(60)
+      .optional()
+      .meta({
+        description:
+          'Stops the search after this time (`is_cut_short`), which normally happens only on a very busy machine. ' +
+          'Default: 60.',
+      }),
+    seed: z
+      .int()
+      .min(0)
+      .max(2_147_483_647)
+      .optional()
+      .meta({
+        description:
+          'A different seed gives a different timetable of the same quality. The same seed and effort give the same ' +
+          'timetable for an unchanged school, unless `is_cut_short`. Default: 1.',
+      }),
+    allow_partial: z
+      .boolean()
+      .optional()
+      .meta({
+        description:
+          'If the lessons exceed the capacity, place as many as possible instead of answering a 409. ' +
+          '`unplaced` lists the others.',
+      }),
+    dry_run: z.boolean().optional().meta({ description: 'Return the timetable without saving it.' }),
   })
   .meta({ id: 'TimetableGenerateInput' });
 
-const whose = { class_id: id, class_name: z.string(), subject_id: id, subject_name: z.string() };
+const lesson = { class_id: id, class_name: z.string(), subject_id: id, subject_name: z.string() };
 
 export const Generated = z
   .object({
-    status: z.enum(['complete', 'partial']).meta({ description: 'partial: something is unplaced.' }),
-    placed: z.int().meta({ description: 'Periods that have a place.' }),
-    removed: z.int().meta({ description: 'Slots that made way for them; with dry_run, that would.' }),
+    status: z.enum(['complete', 'partial']).meta({ description: '`partial` if any lesson is unplaced.' }),
+    placed: z.int().meta({ description: 'Number of slots of the new timetable.' }),
+    removed: z.int().meta({ description: 'Number of slots that they replace.' }),
     unplaced: z.array(
       z.object({
-        ...whose,
+        ...lesson,
         teacher_id: id.nullable(),
         teacher_name: z.string().nullable(),
-        missing: z.int().meta({ description: 'Periods a week that have no place.' }),
+        missing: z.int().meta({ description: 'Periods per week without a slot.' }),
         reason: z
           .enum([
             'no_teacher',
@@ -223,31 +242,31 @@ export const Generated = z
             'teacher_day_limit',
             'teacher_week_limit',
           ])
-          .meta({ description: 'What stands in the way most often.' }),
+          .meta({ description: 'The most frequent reason.' }),
         message: z.string(),
       }),
     ),
     over_capacity: z
       .array(z.object({ path: z.string().meta({ examples: ['teacher.1'] }), message: z.string() }))
-      .meta({ description: 'With allow_partial, what would be the details of the 409 without it; else empty.' }),
-    seconds: z.number().meta({ description: 'How long the search took.' }),
+      .meta({ description: 'With `allow_partial`: the details of the 409 that would be answered without it.' }),
+    seconds: z.number().meta({ description: 'Duration of the search.' }),
     figures: z.object({
       spread_excess: z.int().meta({
-        description: 'Periods of a subject beyond an even share on a day of its class, all of them together.',
+        description: 'Sum of the periods that exceed an even distribution of a subject over the days of its class.',
       }),
-      class_gaps: z.int().meta({ description: 'Free periods of classes before the last lesson of a day.' }),
-      teacher_gaps: z.int().meta({ description: 'Free periods of teachers between two lessons of a day.' }),
+      class_gaps: z.int().meta({ description: 'Free periods of classes before their last lesson of a day.' }),
+      teacher_gaps: z.int().meta({ description: 'Free periods of teachers between two lessons on a day.' }),
     }),
     seed: z.int(),
     effort: z.int(),
     is_cut_short: z.boolean().meta({
       description:
-        'The clock ended the search before its work was done: the same seed may then give another timetable.',
+        'The time limit ended the search before its effort was spent. The same seed may then give another timetable.',
     }),
     slots: z.array(
       z.object({
-        id: id.nullable().meta({ description: 'null with dry_run.' }),
-        ...whose,
+        id: id.nullable().meta({ description: 'Null with `dry_run`.' }),
+        ...lesson,
         teacher_id: id,
         teacher_name: z.string(),
         day_of_week: dayOfWeek,
@@ -257,16 +276,15 @@ export const Generated = z
   })
   .meta({ id: 'GeneratedTimetable' });
 
-/** A request waits for its search to start no longer than its own time limit and this many seconds. */
+/** A request waits for its search to start at most for its own time limit plus this many seconds. */
 const extraWaitSeconds = 5;
 
 const runInSchoolQueue = queuePerSchool({
   maxWaiting: 2,
-  busyMessage:
-    'Other timetables of this school are being generated, and more are waiting. Try again when they are done.',
+  busyMessage: 'Other timetables of this school are being generated or waiting. Try again when they are done.',
 });
 
-/** The lease on generating a timetable of a school. */
+/** The school's lease on generating a timetable. */
 function generationLease(
   { call, services }: Pick<Parameters<Handler>[0], 'call' | 'services'>,
   tenant_id: number,
@@ -279,7 +297,7 @@ function generationLease(
     },
     renew: async ({ run }) =>
       (JSON.parse(await call('timetable_generate_renew', { tenant_id, run })) as { is_held: boolean }).is_held,
-    // A lease that can not be released expires by itself.
+    // A lease that cannot be released expires by itself.
     release: async ({ run }) => {
       await call('timetable_generate_end', { tenant_id, run }).catch((error: unknown) =>
         services.logger.warn({ operation: 'timetable_generate_end', error }),
@@ -289,8 +307,8 @@ function generationLease(
 }
 
 /**
- * Waits in the queue of the school, for its lease and for a thread. Then searches without an open transaction, and saves.
- * The lease is released in any case, also when the client disconnects or logs out.
+ * Waits in the queue of the school, for its lease and for a thread. Then searches without an open transaction, and
+ * saves. The lease is always released, including when the client disconnects or logs out.
  */
 const generate: Handler = async (context) => {
   const { req, res, params, call, admit } = context;
@@ -320,7 +338,7 @@ const generate: Handler = async (context) => {
       const details = overCapacityOf(run, found.over_capacity);
       throw new ApiError(
         'schedule_conflict',
-        `No timetable can hold all of this. ${details[0]?.message ?? ''}`.trim(),
+        `No timetable has room for all lessons. ${details[0]?.message ?? ''}`.trim(),
         {
           details: details.slice(0, 20),
         },
@@ -339,7 +357,7 @@ const generate: Handler = async (context) => {
     return JSON.stringify({
       status: unplaced.length === 0 ? 'complete' : 'partial',
       placed: slots.length,
-      removed: run.standing,
+      removed: run.replaced_slot_count,
       unplaced,
       over_capacity: overCapacityOf(run, found.over_capacity),
       seconds: found.seconds,
@@ -355,7 +373,7 @@ const generate: Handler = async (context) => {
   );
 };
 
-/** @throws ApiError unavailable when the thread exceeded its limits, or none was free in time */
+/** @throws ApiError unavailable if the thread exceeded its limits or no thread became free in time */
 function refuse(error: unknown): never {
   if (error instanceof GeneratorLimitError)
     throw new ApiError('unavailable', error.message, { retryAfter: 60, cause: error });
@@ -368,30 +386,45 @@ function refuse(error: unknown): never {
   throw error;
 }
 
-const inTheWay =
-  '409 schedule_conflict, with a detail for each conflict (its kind as in check-conflicts, and slot_id, the slot in the way), when the class or the teacher has something else then, the teacher is not available or would have more periods than their workload rule allows, at lunch, or outside the day and the week of the school.';
+const conflictNote =
+  '409 `schedule_conflict` if the class or the teacher already has a slot at that time, the teacher is not available ' +
+  'or would exceed their workload rule, or the time is at lunch or outside the school day or week. ' +
+  'Each detail has the `kind` of the conflict, as in `check-conflicts`, and the `slot_id` of the conflicting slot.';
 
 export const timetable = resource(
   '/timetable',
   'Timetable',
-  'The shape of the school day, and who teaches what when.',
+  'The school day, and which class has which subject and teacher when.',
   {
-    'GET /config': { operation: 'timetable_config_get', summary: 'Read the shape of the school day', answer: Config },
+    'GET /config': {
+      operation: 'timetable_config_get',
+      summary: 'Get the configuration of the school day',
+      answer: Config,
+    },
     'PUT /config': {
       operation: 'timetable_config_update',
-      summary: 'Change the shape of the school day',
+      summary: 'Update the configuration of the school day',
       description:
-        'For whoever manages the timetable of the whole school. 409 schedule_conflict when slots of the current or a later academic year would lie outside the day, at lunch or on a day without school.',
+        'Requires `timetable.manage` for the whole school. 409 `schedule_conflict` if slots of the current or a ' +
+        'later academic year would be outside the day, at lunch or on a day without school.',
       body: ConfigChange,
       answer: Config,
     },
     'POST /generate': {
       operation: 'timetable_generate',
-      summary: 'Generate the timetable',
+      summary: 'Generate a timetable',
       description: [
-        'Places the class subjects that have an active teacher, and puts what it found in the place of all slots of these classes but those that are pinned; partial names what found no place, and why. Without a body it is about all classes of the current year.',
-        "It keeps to the config, the teachers' availability and workload rules, and their lessons in other classes. Generates of a school take turns, two more wait: each as long as its own time limit and 5 seconds more, then it is a 409 conflict. So an answer may take twice the time limit.",
-        '409 schedule_conflict when no timetable can hold all of it, with who is asked for too much in the details, each once: the path is `class.26`, `teacher.1`, `day.2` (Tuesday), `period.2.5` or `week`. 409 conflict when there is nothing to place, or when the school was changed meanwhile. After any refusal the timetable is as it was. For whoever manages the timetable of the whole school.',
+        'Places the lessons of all class subjects that have an active teacher. The new slots replace all slots of ' +
+          'the classes, except pinned ones. The status `partial` means that some lessons are unplaced; `unplaced` ' +
+          'gives the reasons. Without a body it generates the timetable of all classes of the current year.',
+        'The timetable respects the configuration, the availability and workload rules of teachers, and their ' +
+          'lessons in other classes. A school generates one timetable at a time, and two more requests can wait, ' +
+          'each for its own time limit plus 5 seconds; then it gets a 409 `conflict`. A response can therefore take ' +
+          'twice the time limit.',
+        '409 `schedule_conflict` if no timetable has room for all lessons. The details list what is over capacity: ' +
+          'the path is `class.26`, `teacher.1`, `day.2` (Tuesday), `period.2.5` or `week`. 409 `conflict` if there ' +
+          'is nothing to place, or if the school was changed in the meantime. After an error the timetable is ' +
+          'unchanged. Requires `timetable.manage` for the whole school.',
       ].join('\n\n'),
       body: GenerateInput,
       answer: Generated,
@@ -399,9 +432,11 @@ export const timetable = resource(
     },
     'GET /slots': {
       operation: 'timetable_slots_list',
-      summary: 'List the slots of the timetable',
+      summary: 'List slots',
       description:
-        'Of the current academic year, unless class_id or academic_year_id says otherwise. Searches class, subject, teacher and room. A teacher sees the classes that they teach, a student their own. The week of a class fits on one page of 100.',
+        'Slots of the current academic year, unless `class_id` or `academic_year_id` is given. `search` matches ' +
+        'class, subject, teacher and room. A teacher sees the classes that they teach, a student their own class. ' +
+        'The week of a class fits on one page of 100.',
       query: page(
         {
           class_id: pathId.optional(),
@@ -425,36 +460,36 @@ export const timetable = resource(
     },
     'POST /slots': {
       operation: 'timetable_slots_create',
-      summary: 'Add a slot to the timetable',
-      description: inTheWay,
+      summary: 'Create a slot',
+      description: conflictNote,
       body: SlotInput,
       answer: Slot,
       isCreate: true,
     },
-    'GET /slots/:id': { operation: 'timetable_slots_get', summary: 'Read a slot', answer: Slot },
+    'GET /slots/:id': { operation: 'timetable_slots_get', summary: 'Get a slot', answer: Slot },
     'PUT /slots/:id': {
       operation: 'timetable_slots_update',
-      summary: 'Change a slot',
-      description: `${inTheWay} What was so before is not judged again.`,
+      summary: 'Update a slot',
+      description: `${conflictNote} Only what the update changes is checked.`,
       body: SlotChange,
       answer: Slot,
     },
     'DELETE /slots/:id': {
       operation: 'timetable_slots_delete',
-      summary: 'Take a slot out of the timetable',
+      summary: 'Delete a slot',
       answer: Deleted,
     },
     'PATCH /slots/:id/move': {
       operation: 'timetable_slots_move',
       summary: 'Move a slot',
-      description: `${inTheWay} An occupied place is one, unless \`swap\` says that both change places.`,
+      description: `${conflictNote} With \`swap\`, a slot that the class has at that time moves to the old time.`,
       body: SlotMove,
       answer: MovedSlot,
     },
     'POST /check-conflicts': {
       operation: 'timetable_check_conflicts',
-      summary: 'What would be in the way of a slot',
-      description: 'Says what writing the slot would say. 422 for a class, a teacher or a slot that does not exist.',
+      summary: 'Check a slot for conflicts',
+      description: 'Lists the conflicts that writing the slot would raise. 422 for an unknown class, teacher or slot.',
       body: ConflictCheck,
       answer: Conflicts,
     },

@@ -2,13 +2,13 @@ import { type Id, type OverCapacity, type Placed, type Problem, type Unplaced, w
 
 /** The response of `api.timetable_generate`: the problem, and the names of classes, subjects and teachers. */
 export interface GenerationRun {
-  /** The id of the run, to extend, save or end it. */
+  /** The secret token of the lease: renews, saves or ends the run. */
   run: string;
   digest: string;
   academic_year_id: number;
   class_ids: number[];
-  /** Number of existing slots that will be replaced. */
-  standing: number;
+  /** Number of existing slots that the new timetable replaces. */
+  replaced_slot_count: number;
   /** The days of the problem are indexes into `working_days`. */
   problem: Problem & {
     working_days: number[];

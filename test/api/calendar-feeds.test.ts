@@ -19,9 +19,9 @@ const { service, school: elsewhere } = await serviceWithSchool();
 type Feed = OutputOf<typeof NewFeedSchema> & { url: string };
 
 let one: Planned;
-/** Days relative to today at the school, by number. */
+/** The date that many days after today, in the time zone of the school. */
 let day: (n: number) => string;
-/** The weekday of the lessons that `planned` lays on Monday: today's. */
+/** Today's weekday. The lessons that `planned` puts on Monday are moved to it. */
 let weekday: number;
 
 beforeAll(async () => {
@@ -43,7 +43,7 @@ const pathOf = (feed: Feed) => new URL(feed.url).pathname;
 const read = (path: string, headers: Record<string, string> = {}, method = 'GET') =>
   send(service.url, { method, path, headers });
 
-/** The calendar as another program reads it. */
+/** The events of a feed, parsed by an independent iCalendar library. */
 async function events(feed: Feed) {
   const { status, text } = await read(pathOf(feed));
   expect(status).toBe(200);
@@ -57,7 +57,7 @@ const isNothing = async (path: string) => {
 };
 
 describe('a calendar', () => {
-  test('of a class is read by another program: subject, teacher, room, and moments in UTC; from four weeks ago to the end of the year', async () => {
+  test('of a class has subject, teacher, room and times in UTC, from four weeks ago to the end of the academic year', async () => {
     const found = await events(await make(one.school.admin, { kind: 'class', class_id: one.classId }));
     expect(moments(found)).toEqual(
       [-28, -21, -14, -7, 0, 7, 14].flatMap((n) => ['08:00', '08:45', '10:15'].map((time) => `${day(n)}T${time}:00Z`)),
@@ -79,7 +79,7 @@ describe('a calendar', () => {
     expect(found.every(({ sequence }) => sequence > 0)).toBe(true);
   });
 
-  test('has identifiers of its own: another school with lessons of the same numbers has others', async () => {
+  test('has UIDs that differ from those of another school with the same lesson ids', async () => {
     const uids = async (school: Planned) => {
       await school.sql(
         "update @academic_year set start_date = now() - interval '20 days', end_date = now() + interval '20 days'",
@@ -94,7 +94,7 @@ describe('a calendar', () => {
     expect(first.filter((uid) => second.includes(uid))).toEqual([]);
   });
 
-  test('is read 60 times in a minute at most, and others go on being read', async () => {
+  test('can be read 60 times a minute; further requests get a 429 and do not limit other calendars', async () => {
     const [busy, quiet] = [
       await make(one.school.admin, { kind: 'holidays' }),
       await make(one.school.admin, { kind: 'holidays' }),
@@ -110,11 +110,11 @@ describe('a calendar', () => {
     expect((await read(pathOf(quiet))).status).toBe(200);
   });
 
-  test('follows the clock of the school: its lessons move in UTC where summer time ends', async () => {
+  test('keeps lessons at the same local time when daylight saving time ends', async () => {
     const school = await planned(service);
     await school.sql("update platform.tenant set time_zone = 'Europe/London' where id = $1", [school.school.id]);
     const [year] = await school.sql<{ year: number }>('select extract(year from now())::integer as year');
-    // A year around today that goes on into the May after the next January, and lessons every day.
+    // The academic year includes a January and the following May, and there are lessons every day.
     await school.sql(
       "update @academic_year set start_date = now() - interval '150 days', end_date = now() + interval '540 days'",
     );
@@ -131,7 +131,7 @@ describe('a calendar', () => {
     expect([hours.get(`${next}-01-15`), hours.get(`${next}-05-15`)]).toEqual([11, 10]);
   });
 
-  test('goes on into the next academic year where that begins within two months, and no further', async () => {
+  test('includes the next academic year if it starts within 60 days', async () => {
     const school = await planned(service);
     await school.sql('update @academic_year set start_date = $1, end_date = $2', [day(-100), day(20)]);
     const next = await school.insert('academic_year', { name: 'Next', start_date: day(60), end_date: day(100) });
@@ -153,7 +153,7 @@ describe('a calendar', () => {
     expect((await last()) <= day(21)).toBe(true);
   });
 
-  test('is the own one of a teacher with classes, and of a student with teachers', async () => {
+  test('of kind own shows a teacher their lessons with the classes, and a student those of their class with the teachers', async () => {
     const taught = await events(await make(one.teacher.client, { kind: 'own' }));
     expect(taught).toHaveLength(14);
     expect([taught[0]?.summary, taught[0]?.description]).toEqual(['Mathematics, 5 A', '5 A\nPeriod 1']);
@@ -161,7 +161,7 @@ describe('a calendar', () => {
     expect((await one.school.admin.post('/api/schedule/feeds', { kind: 'own' }, 409)).error).toBe('invalid_state');
   });
 
-  test('leaves out holidays, which are whole days of their own, and the lessons of a teacher who is on approved leave', async () => {
+  test('shows holidays as all-day events without lessons, and leaves out the lessons of a teacher on approved leave', async () => {
     const holiday = await one.insert('holiday', { name: 'Day of the; river,\nand all', date: day(7) });
     const leave = await one.insert('teacher_leave', {
       ...{ teacher_id: one.teacher.id, leave_type: 'sick', start_date: day(0), end_date: day(1), reason: 'secret' },
@@ -192,7 +192,7 @@ describe('a calendar', () => {
     await one.sql('delete from @teacher_leave where id = $1', [leave]);
   });
 
-  test('holds names in any script, commas, semicolons, backslashes and line breaks, in lines of at most 75 octets', async () => {
+  test('escapes commas, semicolons, backslashes and line breaks, and folds lines at 75 octets in any script', async () => {
     const school = await planned(service);
     const name = `Οικολογία; «біо», ${'Nguyễn '.repeat(8)}\\n end`;
     await school.sql(
@@ -212,7 +212,7 @@ describe('a calendar', () => {
     ]);
   });
 
-  test('is text/calendar for its reader alone, with an ETag that changes when a lesson does, and a UID that stays', async () => {
+  test('is private text/calendar with an ETag that changes when a lesson changes, while its UID stays', async () => {
     const feed = await make(one.school.admin, { kind: 'class', class_id: one.classId });
     const first = await read(pathOf(feed));
     expect(first.headers).toMatchObject({
@@ -238,7 +238,7 @@ describe('a calendar', () => {
     await one.sql("update @subject set name = 'Art' where id = $1", [one.art]);
   });
 
-  test('keeps its UIDs when the timetable is generated anew', async () => {
+  test('keeps its UIDs when the timetable is generated again', async () => {
     const feed = await make(one.school.admin, { kind: 'class', class_id: one.classId });
     const before = (await events(feed)).map(({ uid }) => uid);
     await one.sql(
@@ -254,7 +254,7 @@ describe('a calendar', () => {
 });
 
 describe('a feed', () => {
-  test("shows its address once; the list, one's own alone and the latest first, says when it was used", async () => {
+  test("shows its address only on creation; the list has the user's own feeds, latest first, and when each was last used", async () => {
     const user = await one.school.user(['teacher']);
     const first = await make(user, { kind: 'holidays' });
     const second = await user.post<Feed>('/api/schedule/feeds', { kind: 'holidays' }, 201);
@@ -269,12 +269,12 @@ describe('a feed', () => {
     await read(pathOf(first));
     expect((await list()).map(({ last_used_at }) => typeof last_used_at)).toEqual(['object', 'string']);
     expect((await user.get<Feed>(`/api/schedule/feeds/${first.id}`)).data.kind).toBe('holidays');
-    // No trace of the secret in the database.
+    // The database does not store the secret.
     const [row] = await one.sql<{ text: string }>('select json_agg(f)::text as text from @calendar_feed f');
     expect(row?.text).not.toContain(first.url.split('.').at(-2));
   });
 
-  test('notes its use once an hour, and a reader who only asks whether it changed counts too', async () => {
+  test('updates last_used_at at most once an hour, also for conditional requests', async () => {
     const feed = await make(one.school.admin, { kind: 'holidays' });
     const used = async () => (await one.school.admin.get<Feed>(`/api/schedule/feeds/${feed.id}`)).data.last_used_at;
     const { headers } = await read(pathOf(feed));
@@ -286,7 +286,7 @@ describe('a feed', () => {
     expect(Date.parse((await used()) ?? '')).toBeGreaterThan(Date.parse(first ?? ''));
   });
 
-  test('is gone at once when it is revoked, by its owner and nobody else', async () => {
+  test('answers 404 as soon as its owner revokes it, and nobody else can revoke it', async () => {
     const feed = await make(one.teacher.client, { kind: 'own' });
     for (const client of [one.school.admin, one.other.client, elsewhere.admin]) {
       await client.get(`/api/schedule/feeds/${feed.id}`, 404);
@@ -300,7 +300,7 @@ describe('a feed', () => {
     await one.teacher.client.delete(`/api/schedule/feeds/${feed.id}`, 404);
   });
 
-  test('is for what its maker reaches: a student no other class, a teacher neither a class not theirs nor a colleague', async () => {
+  test('can only be created for a class or teacher that the user may see', async () => {
     const far = await one.insert('class', { name: 'Far away', grade_id: one.gradeId, academic_year_id: one.yearId });
     for (const client of [one.student.client, one.teacher.client]) {
       expect((await client.post('/api/schedule/feeds', { kind: 'class', class_id: far }, 422)).details).toMatchObject([
@@ -332,7 +332,7 @@ describe('a feed', () => {
     ).toEqual(paths);
   });
 
-  test('that is asked for twice by one Idempotency-Key is one, and the second answer has no address, since that is kept nowhere', async () => {
+  test('is created once for a repeated Idempotency-Key, and the second answer has no address, because it is not stored', async () => {
     const user = await one.school.user([]);
     const ask = () =>
       user.send<Feed>(
@@ -347,7 +347,7 @@ describe('a feed', () => {
     expect((await read(pathOf(first))).status).toBe(200);
   });
 
-  test('is one of 50 at most', async () => {
+  test('is refused if the user already has 50, also with concurrent requests', async () => {
     const user = await one.school.user([]);
     await one.sql(
       "insert into @calendar_feed (user_id, kind, token_hash) select $1::bigint, 'holidays', md5($1::bigint::text || n) || md5(n::text) from generate_series(1, 49) n",
@@ -364,7 +364,7 @@ describe('a feed', () => {
 });
 
 describe('an address', () => {
-  test('that nobody has, of another school, of no school, or malformed, is one and the same 404', async () => {
+  test('that is unknown, malformed or of another school always gets the same 404', async () => {
     const feed = await make(one.school.admin, { kind: 'holidays' });
     const secret = /\.([\w-]{43})\.ics$/.exec(feed.url)?.[1] ?? '';
     const other = secret.replace(/^./, (first) => (first === 'A' ? 'B' : 'A'));
@@ -398,12 +398,12 @@ describe('an address', () => {
         undefined,
       ]);
     expect((await read(pathOf(feed))).status).toBe(200);
-    // The token of a session opens none, and that of a feed no session.
+    // The secret of a feed is not an access token.
     const bySecret = await send(service.url, { path: '/api/auth/profile', token: secret });
     expect(bySecret.status).toBe(401);
   });
 
-  test("stops with its owner's account, and lives again with it; for good when the user is gone", async () => {
+  test("answers 404 while its owner's account is inactive, and for good after the user is deleted", async () => {
     const user = await one.school.user(['teacher']);
     const feed = await make(user, { kind: 'holidays' });
     await one.school.admin.put(`/api/users/${user.id}`, { is_active: false });
@@ -414,7 +414,7 @@ describe('an address', () => {
     expect(await isNothing(pathOf(feed))).toBe(true);
   });
 
-  test('stops when its owner loses what gave the right: the class, the role, the teacher behind the log-in', async () => {
+  test('answers 404 once its owner no longer teaches the class or is no longer linked to the teacher', async () => {
     const school = await planned(service);
     const [ofClass, own, ofTeacher] = [
       await make(school.other.client, { kind: 'class', class_id: school.classId }),
@@ -428,7 +428,7 @@ describe('an address', () => {
     expect(await open()).toEqual([404, 200, 200]);
     const again = await school.insert('teaching_assignment', { class_id: school.classId, teacher_id: school.other.id });
     expect(await open()).toEqual([200, 200, 200]);
-    // Without the role what is one's own stays, and with another role nothing more comes.
+    // Without the role the owner still sees their own lessons.
     const roles =
       (await school.sql<{ id: number }>("select id::integer from @role where name = 'teacher'"))[0]?.id ?? 0;
     await school.school.admin.delete(`/api/rbac/users/${school.other.userId}/roles/${roles}`);
@@ -438,7 +438,7 @@ describe('an address', () => {
     await school.sql('delete from @teaching_assignment where id = $1', [again]);
   });
 
-  test('of a teacher stops when the teacher has left the school, whoever made it', async () => {
+  test('of a teacher answers 404 after the teacher is deleted, whoever created it', async () => {
     const school = await planned(service);
     const feed = await make(school.school.admin, { kind: 'teacher', teacher_id: school.other.id });
     expect((await read(pathOf(feed))).status).toBe(200);
@@ -450,7 +450,7 @@ describe('an address', () => {
     ).toBe('invalid_reference');
   });
 
-  test('of an admin who is made an accountant stops for classes and teachers, and not for holidays', async () => {
+  test('of an admin who becomes an accountant answers 404 for classes and teachers, but not for holidays', async () => {
     const user = await one.school.user(['admin']);
     const feeds = [
       await make(user, { kind: 'class', class_id: one.classId }),
@@ -464,7 +464,7 @@ describe('an address', () => {
     expect(await open()).toEqual([404, 404, 200]);
   });
 
-  test('stops with the school and with the feature, and lives again with them; 503 while the school is migrated', async () => {
+  test('answers 404 while the school is suspended or lacks the feature, and 503 while the school is migrated', async () => {
     const school = await planned(service);
     const feed = await make(school.teacher.client, { kind: 'own' });
     const { operator } = service;
@@ -489,7 +489,7 @@ describe('an address', () => {
   });
 });
 
-test('what needs no permission is refused in the database for any other kind, whoever calls it', async () => {
+test('the database refuses schedule_feeds_create_own for kinds that need the permission', async () => {
   const { sid } = JSON.parse(Buffer.from(one.student.client.token.split('.')[1] ?? '', 'base64url').toString()) as {
     sid: number;
   };
@@ -499,9 +499,9 @@ test('what needs no permission is refused in the database for any other kind, wh
   );
 });
 
-describe('in the database', () => {
-  /** What the role of a school sees and changes of the feeds, with these settings: each by its user. */
-  const reach = (settings: Record<string, string>) =>
+describe('the row-level security of feeds', () => {
+  /** The feeds that the database role of a school sees and updates with these settings: their users and counts. */
+  const visibleFeeds = (settings: Record<string, string>) =>
     acting(
       service.database.url,
       'school_tenant',
@@ -519,7 +519,7 @@ describe('in the database', () => {
   const userOf = (client: Client) =>
     (JSON.parse(Buffer.from(client.token.split('.')[1] ?? '', 'base64url').toString()) as { user_id: number }).user_id;
 
-  test("a feed is its user's alone, or of whoever shows its token, and only the service itself sees all", async () => {
+  test('a feed is visible to its user and to a request with its token; only the service itself sees all feeds', async () => {
     const [mine, theirs] = [one.teacher.client, one.other.client].map(userOf) as [number, number];
     await make(one.teacher.client, { kind: 'holidays' });
     await make(one.other.client, { kind: 'holidays' });
@@ -531,20 +531,21 @@ describe('in the database', () => {
       string,
       string
     >[]) {
-      const own = await reach({ ...off, 'app.user_id': String(mine) });
+      const own = await visibleFeeds({ ...off, 'app.user_id': String(mine) });
       expect([own.seen, own.changed]).toEqual([[mine], own.all]);
-      expect(await reach({ ...off, 'app.user_id': '' })).toMatchObject({ seen: [], changed: 0 });
-      expect((await reach({ ...off, 'app.user_id': String(mine), 'app.feed': shown?.hash ?? '' })).seen.sort()).toEqual(
-        [mine, theirs].sort(),
-      );
+      expect(await visibleFeeds({ ...off, 'app.user_id': '' })).toMatchObject({ seen: [], changed: 0 });
+      expect(
+        (await visibleFeeds({ ...off, 'app.user_id': String(mine), 'app.feed': shown?.hash ?? '' })).seen.sort(),
+      ).toEqual([mine, theirs].sort());
     }
-    expect((await reach({ 'app.is_system': 'yes' })).seen).toEqual(expect.arrayContaining([mine, theirs]));
+    expect((await visibleFeeds({ 'app.is_system': 'yes' })).seen).toEqual(expect.arrayContaining([mine, theirs]));
   });
 
-  test('no request is the service itself: not on a connection that was, and by no function that a request can call', async () => {
+  test('no request gets the rights of the service, from an earlier setting of the connection or by a function that it may call', async () => {
     const { database } = service;
     await database.query(`
-      insert into core.operation (name, access, writes) values ('probe', 'tenant', false);
+      insert into core.operation (name, access, allows_own_rows, needs_setup, needs_subscription, writes, idempotent, errors)
+        values ('probe', 'tenant', false, false, false, false, false, '{}');
       create function api.probe(p jsonb) returns json language plpgsql stable as $$ begin
         return json_build_object('is_system', current_setting('app.is_system', true), 'users', (select count(distinct user_id) from calendar_feed)); end $$;
       grant execute on function api.probe(jsonb) to school_tenant`);
@@ -578,7 +579,7 @@ describe('in the database', () => {
   });
 });
 
-test('a feed that was made has the ETag that reading it has', async () => {
+test('creating a feed answers the same ETag as reading it', async () => {
   const made = await one.school.admin.post<Feed>('/api/schedule/feeds', { kind: 'holidays' }, 201);
   const version = (headers: Headers) => headers.get('etag')?.split('.')[0];
   expect(version(made.headers)).toMatch(/^"\w+$/);
@@ -587,7 +588,7 @@ test('a feed that was made has the ETag that reading it has', async () => {
   );
 });
 
-test('where calendars are waited for, a school takes half of the places at most, and whoever finds none is told to come again', async () => {
+test('a school can fill at most half of the calendar queue, and further requests get a 503 with Retry-After', async () => {
   const data = JSON.stringify({
     kind: 'holidays',
     tenant_id: 1,

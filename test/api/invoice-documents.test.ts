@@ -58,7 +58,7 @@ const pay = async (invoice_id: number, amount: number) =>
     )
   ).data;
 
-/** What stands on the pages, each without line breaks. */
+/** The text of each page without line breaks. */
 async function pagesOf(pdf: Buffer): Promise<string[]> {
   expect(pdf.subarray(0, 5).toString()).toBe('%PDF-');
   const { text } = await extractText(await getDocumentProxy(new Uint8Array(pdf)), { mergePages: false });
@@ -68,7 +68,7 @@ const pages = async (url: string, at = school) => pagesOf((await at.admin.get<Bu
 const text = async (url: string, at = school) => (await pages(url, at)).join(' ');
 
 describe('the document of an invoice', () => {
-  test('has the school, the number, the days, the student with number and class, the lines with their sums, and what is left to pay', async () => {
+  test('shows the school, number, dates, student, items with totals, and balance', async () => {
     const one = await add({ notes: 'Pay at the office.\nThank you.' });
     const found = await text(`${path}/${one.id}/download`);
     for (const part of [
@@ -94,7 +94,7 @@ describe('the document of an invoice', () => {
     expect(found).not.toMatch(/PAID|VOID|DRAFT|□/);
   });
 
-  test('is a file that a browser shows, called by its number, with an ETag for as long as nothing changes', async () => {
+  test('is an inline PDF with the invoice number as name, whose ETag changes only with the content', async () => {
     const one = await add();
     const url = `${path}/${one.id}/download`;
     const { headers } = await school.admin.get<Buffer>(url);
@@ -106,7 +106,7 @@ describe('the document of an invoice', () => {
     expect((await school.admin.with({ 'If-None-Match': etag }).send('GET', url)).status).toBe(200);
   });
 
-  test('tells what was paid, by which receipts, and what is left; paid in full it is the receipt, with a stamp', async () => {
+  test('lists the payments with receipt numbers and the balance; once fully paid it is a receipt with a stamp', async () => {
     const one = await add();
     const url = `${path}/${one.id}/download`;
     const missing = await school.admin.get(`${url}?kind=receipt`, 404);
@@ -129,7 +129,7 @@ describe('the document of an invoice', () => {
     expect(await text(`${url}?kind=invoice`)).toContain(`Invoice ${one.invoice_number}`);
   });
 
-  test('says when it is void, and why, and when it is a draft', async () => {
+  test('is stamped VOID with date and reason, or DRAFT', async () => {
     const [gone, draft] = [await add(), await add({ status: 'draft' })];
     await school.admin.post(`${path}/${gone.id}/void`, { reason: 'Wrong student' });
     const found = await text(`${path}/${gone.id}/download`);
@@ -140,7 +140,7 @@ describe('the document of an invoice', () => {
     expect(headers.get('content-disposition')).toContain(`filename="Draft_${draft.id}.pdf"`);
   });
 
-  test('of 200 items goes over pages, each with the school, the columns and its number, and no line is lost', async () => {
+  test('of 200 items continues on further pages with header, column titles and page number, and omits no item', async () => {
     const items = Array.from({ length: 200 }, (_, n) => ({
       description: `Item-${n + 1}: ${'with many words '.repeat(n % 12)}`,
       amount: n + 1,
@@ -166,7 +166,7 @@ describe('the document of an invoice', () => {
     ['EUR', 'Ελένη', 'Παπαδοπούλου', '€1,250.50'],
     ['JPY', 'Łucja', 'Çağlağ', '¥1,250.5'],
     ['KWD', 'Ọlá', 'Ñandú', 'KWD 1,250.500'],
-  ])('is in %s for a school that has it, and spells %s %s', async (currency, first_name, last_name, price) => {
+  ])('uses the currency %s of the school and prints %s %s', async (currency, first_name, last_name, price) => {
     const own = await service.school();
     await own.admin.post('/api/school-setup/school-info', { name: `${last_name} Academy`, currency });
     const one = await add({ student_id: await student({ first_name, last_name }, own) }, own);
@@ -175,7 +175,7 @@ describe('the document of an invoice', () => {
       expect(found.replaceAll('\u00a0', ' ').normalize('NFC')).toContain(part.normalize('NFC'));
   });
 
-  test('holds a logo, one of the longest names, and words that never end', async () => {
+  test('fits a logo, the longest names, and words without spaces', async () => {
     const own = await service.school();
     const form = new FormData();
     form.append('logo', new Blob([new Uint8Array(pixel)], { type: 'image/png' }), 'logo.png');
@@ -192,7 +192,7 @@ describe('the document of an invoice', () => {
     expect(data.includes('/Subtype /Image')).toBe(true);
   });
 
-  test('has no logo where one that was stored is broken', async () => {
+  test('omits a stored logo that is damaged', async () => {
     const own = await service.school();
     const one = await add({ student_id: await student({}, own) }, own);
     for (const [what, content] of Object.entries(hostilePictures)) {
@@ -209,23 +209,20 @@ describe('the document of an invoice', () => {
     }
   });
 
-  test.each(['\u200d', '\u200c', '\u034f'])(
-    'holds a name in Tifinagh, whatever joins its letters (%j)',
-    async (joiner) => {
-      const tifinagh = await student({ first_name: `ⵉⴷ${joiner}ⵉⵔ`, last_name: `${joiner}ⵣ` });
-      const one = await add({ student_id: tifinagh, items: [{ description: `A ⵣ${joiner}`, amount: 1, quantity: 1 }] });
-      expect(await text(`${path}/${one.id}/download`)).toContain('ⵉⴷⵉⵔ ⵣ');
-    },
-  );
+  test.each(['\u200d', '\u200c', '\u034f'])('prints a name in Tifinagh that contains a joiner (%j)', async (joiner) => {
+    const tifinagh = await student({ first_name: `ⵉⴷ${joiner}ⵉⵔ`, last_name: `${joiner}ⵣ` });
+    const one = await add({ student_id: tifinagh, items: [{ description: `A ⵣ${joiner}`, amount: 1, quantity: 1 }] });
+    expect(await text(`${path}/${one.id}/download`)).toContain('ⵉⴷⵉⵔ ⵣ');
+  });
 
-  test('shows text as text, whatever is in it', async () => {
+  test('prints markup and PDF operators in texts literally', async () => {
     const one = await add({
       items: [{ description: '<b>Bold</b> (1) \\ {{x}} )Tj', amount: 1, quantity: 1 }],
       notes: 'emoji 🎒 and 授業',
     });
     const found = await text(`${path}/${one.id}/download`);
     expect(found).toContain('<b>Bold</b> (1) \\ {{x}} )Tj');
-    expect(found).toContain('□ stands for a character');
+    expect(found).toContain('□ replaces a character');
   });
 
   test.each(['kind=bill', 'format=pdf'])('%s is a 400', async (query) => {
@@ -235,7 +232,7 @@ describe('the document of an invoice', () => {
 });
 
 describe('the receipt of a payment', () => {
-  test('tells who paid what, for which invoice, how; one that is taken back says so, and its reversal what it takes back', async () => {
+  test('shows payer, amount, invoice and method; a reversed payment names its reversal, and a reversal the payment', async () => {
     const one = await add();
     const paid = await pay(one.id, 100.25);
     const url = `/api/finance/payments/${paid.id}/receipt`;
@@ -261,12 +258,12 @@ describe('the receipt of a payment', () => {
       },
     );
     const before = await text(url);
-    for (const part of ['REVERSED', `Taken back by ${reversal.receipt_number}`]) expect(before).toContain(part);
+    for (const part of ['REVERSED', `Reversed by ${reversal.receipt_number}`]) expect(before).toContain(part);
     expect(before).not.toContain('PAID');
     const after = await text(`/api/finance/payments/${reversal.id}/receipt`);
     for (const part of [
       `Reversal ${reversal.receipt_number}`,
-      `Takes back ${paid.receipt_number}`,
+      `Reverses ${paid.receipt_number}`,
       '-£100.25',
       'Reason The cheque bounced',
     ])
@@ -275,7 +272,7 @@ describe('the receipt of a payment', () => {
   });
 });
 
-test('the currency of a school is one of ISO 4217, and USD until it says so', async () => {
+test('the currency of a school is an ISO 4217 code, USD by default', async () => {
   const own = await service.school();
   const status = async () =>
     (await own.admin.get<{ school: { currency: string } }>('/api/school-setup/status')).data.school.currency;

@@ -35,7 +35,7 @@ const lines = (slots: Slot[]) =>
   );
 
 describe('the schedule of a class on a day', () => {
-  test('has its lessons in order with times, teacher and room, and the rows of the day with lunch', async () => {
+  test('lists its lessons in order with times, teacher and room, and the periods of the day with lunch', async () => {
     expect(await ofClass(monday)).toEqual({
       whose: { kind: 'class', id: one.classId, name: '5 A' },
       date: monday,
@@ -81,7 +81,7 @@ describe('the schedule of a class on a day', () => {
     expect(lines((await ofClass(wednesday)).slots)).toEqual(['1 08:00 Art R5']);
   });
 
-  test('is empty on a weekday without lessons, on a day without school, on a holiday, and outside every academic year', async () => {
+  test('is empty on a weekday without lessons, on a day without school, on a holiday, and between academic years', async () => {
     expect(await ofClass(tuesday)).toMatchObject({ is_school_day: true, slots: [] });
     expect(await ofClass('2030-10-13')).toMatchObject({
       day_of_week: 7,
@@ -106,7 +106,7 @@ describe('the schedule of a class on a day', () => {
     });
   });
 
-  test('is of the academic year of the day, also where another one is current', async () => {
+  test('uses the academic year of the date, even if another one is current', async () => {
     const next = await one.insert('academic_year', {
       name: '2031/2032',
       start_date: '2031-08-01',
@@ -128,7 +128,7 @@ describe('the schedule of a class on a day', () => {
     expect((await ofClass('2031-08-04')).slots).toEqual([]);
   });
 
-  test('says of each lesson whether its teacher is on approved leave, also to a student, who learns nothing else of it', async () => {
+  test('shows to everyone that the teacher of a lesson is on approved leave, but not the type or reason of the leave', async () => {
     const leave = {
       teacher_id: one.other.id,
       leave_type: 'medical secret',
@@ -147,7 +147,7 @@ describe('the schedule of a class on a day', () => {
     await one.sql('delete from @teacher_leave where id = any ($1)', [[approved, pending]]);
   });
 
-  test('takes no leave that was rejected for one', async () => {
+  test('ignores rejected leaves', async () => {
     const leave = {
       leave_type: 'sick',
       start_date: monday,
@@ -160,13 +160,13 @@ describe('the schedule of a class on a day', () => {
     await one.sql('delete from @teacher_leave where id = $1', [rejected]);
   });
 
-  test('is today without a date', async () => {
+  test('defaults to today', async () => {
     const { date } = (await one.school.admin.get<Schedule>(`/api/schedule/class/${one.classId}`)).data;
     const [row] = await one.sql<{ today: string }>("select (now() at time zone 'UTC')::date::text as today");
     expect(date).toBe(row?.today);
   });
 
-  test('is for who reaches the class: its student and its teachers, and nobody else without a right of their own', async () => {
+  test('is visible to the students and teachers of the class, and to nobody else without the permission', async () => {
     const far = await one.insert('class', { name: 'Far', grade_id: one.gradeId, academic_year_id: one.yearId });
     for (const client of [one.student.client, one.teacher.client]) {
       expect((await ofClass(monday, client)).slots).toHaveLength(3);
@@ -178,7 +178,7 @@ describe('the schedule of a class on a day', () => {
     await empty.admin.get(`/api/schedule/class/${one.classId + 100_000}`, 404);
   });
 
-  test('a student and a teacher whose roles lost timetable.read still see what is their own', async () => {
+  test('a student and a teacher without timetable.read still see their own schedules', async () => {
     const own = await planned(service);
     await own.sql('delete from @role_permission where permission_id = 26');
     for (const user of [own.student, own.teacher]) {
@@ -222,7 +222,7 @@ describe('today', () => {
   });
   const today = async (client = now.school.admin) => (await client.get<Schedule>('/api/schedule/today')).data;
 
-  test("is a teacher's own lessons, and a student's those of their class", async () => {
+  test("shows a teacher's own lessons, and to a student those of their class", async () => {
     expect(await today(now.teacher.client)).toMatchObject({
       whose: { kind: 'teacher', id: now.teacher.id, name: 'Tess Teacher' },
       day_of_week: day,
@@ -234,7 +234,7 @@ describe('today', () => {
     });
   });
 
-  test("is nothing for who is neither, with any role or none, and says that it is nobody's", async () => {
+  test('has no slots and no owner for a user who is neither a teacher nor a student', async () => {
     for (const client of [now.school.admin, await now.school.user(['accountant']), await now.school.user([])]) {
       expect(await today(client)).toMatchObject({
         whose: null,
@@ -248,7 +248,7 @@ describe('today', () => {
     await now.sql('update @student set class_id = $2 where id = $1', [now.student.id, now.classId]);
   });
 
-  test("is the teacher's for somebody who is both behind one log-in", async () => {
+  test('shows the lessons of the teacher to a user who is both a teacher and a student', async () => {
     await now.sql('update @student set user_id = null where id = $1', [now.student.id]);
     await now.sql('update @student set user_id = $2 where id = $1', [now.student.id, now.teacher.userId]);
     const [row] = await now.sql<{ email: string }>('select email from @user_account where id = $1', [
@@ -263,7 +263,7 @@ describe('today', () => {
     await now.sql('update @student set user_id = $2 where id = $1', [now.student.id, now.student.userId]);
   });
 
-  test('has none of the lessons of a teacher who is on approved leave, and a student sees who is', async () => {
+  test('is empty for a teacher on approved leave, and shows students which teachers are on leave', async () => {
     await now.insert('teacher_leave', {
       ...{ teacher_id: now.teacher.id, leave_type: 'sick', start_date: '2020-01-01', end_date: '2040-01-01' },
       ...{ status: 'approved', decided_at: '2030-10-01' },
@@ -280,7 +280,7 @@ describe('today', () => {
   });
 
   test.each(farZones)(
-    'is the day that it is at the school, in %s too, of whoever asks and of a class; the week is that of the day',
+    'uses the date in the time zone of the school (%s), for the user, a class and the week',
     async (zone) => {
       await service.database.query('update platform.tenant set time_zone = $2 where id = $1', [now.school.id, zone]);
       const there = dayIn(zone);
@@ -300,7 +300,7 @@ describe('a week', () => {
   const found = (data: Week) => data.days.map((day) => `${day.date} ${day.slots.map(({ period }) => period).join('')}`);
 
   test.each(['9999-12-31', '9999-12-26', '1000-01-06'])(
-    'with days outside the years 1000 to 9999, that of %s, is a 400',
+    'that contains days outside the years 1000 to 9999 is a 400 (%s)',
     async (date) => {
       expect(
         (await one.school.admin.get(`/api/schedule/week?date=${date}`, 400)).details.map((detail) => detail.path),
@@ -308,7 +308,7 @@ describe('a week', () => {
     },
   );
 
-  test('has its working days in order, of a class, of a teacher or of whoever asks', async () => {
+  test('lists its working days in order for a class, a teacher or the user', async () => {
     const data = await week(`class_id=${one.classId}&date=${wednesday}`);
     expect(data).toMatchObject({
       whose: { kind: 'class', name: '5 A' },
@@ -332,7 +332,7 @@ describe('a week', () => {
     expect(await week('')).toMatchObject({ whose: null, days: [{ slots: [] }, {}, {}, {}, {}] });
   });
 
-  test('begins on Sunday or Saturday where school does', async () => {
+  test('starts on Saturday or Sunday if that is the first working day after the weekend', async () => {
     const days = async (working: string) => {
       await one.sql('update @timetable_config set working_days = $1', [working]);
       return (await week(`date=${monday}`)).days.map((day) => day.date.slice(-2)).join(' ');
@@ -344,7 +344,7 @@ describe('a week', () => {
     expect(await days('{1,2,3,4,5}')).toBe('07 08 09 10 11');
   });
 
-  test('is refused for what is out of reach, and for a class and a teacher at once', async () => {
+  test('is refused for a class or teacher outside the scope, and for a class and a teacher together', async () => {
     const far = await one.insert('class', { name: 'Farther', grade_id: one.gradeId, academic_year_id: one.yearId });
     for (const client of [one.student.client, one.teacher.client]) {
       await client.get(`/api/schedule/week?class_id=${far}`, 404);
@@ -358,7 +358,7 @@ describe('a week', () => {
   });
 });
 
-test('without the feature timetable there is no schedule', async () => {
+test('the schedule endpoints answer feature_disabled without the feature timetable', async () => {
   const school = await service.school({ feature_flags: { timetable: false } });
   for (const path of ['today', 'week', 'class/1', 'feeds'])
     expect((await school.admin.get(`/api/schedule/${path}`, 403)).error).toBe('feature_disabled');

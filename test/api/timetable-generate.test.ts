@@ -23,7 +23,7 @@ const path = '/api/timetable/generate';
 const rows = <R extends Record<string, unknown>>(text: string, values?: unknown[]) =>
   service.database.query<R>(text, values);
 
-/** A school whose setup is done, with classes that have subjects of so many periods, taught by as many teachers as there are classes. */
+/** A school with completed setup. Every class has one subject per entry of `periods`; there are as many teachers as classes. */
 async function planned(classes: number, periods: number[]): Promise<School> {
   const school = await service.school();
   const { schema } = school;
@@ -52,11 +52,11 @@ const generate = async (school: School, body: object = {}) =>
   (await school.admin.post<Generated>(path, { time_limit_seconds: 1, ...body })).data;
 const refused = (school: School, body: object, status: number) =>
   school.admin.post<Generated>(path, { time_limit_seconds: 1, ...body }, status);
-const standing = (school: School) =>
+const savedSlots = (school: School) =>
   rows<Cell & Record<string, unknown>>(
     `select class_id::integer, subject_id::integer, teacher_id::integer, day_of_week, period from ${school.schema}.timetable_slot order by class_id, day_of_week, period`,
   );
-const turns = (school: School) => rows(`select from ${school.schema}.timetable_generation`);
+const leases = (school: School) => rows(`select from ${school.schema}.timetable_generation`);
 const cells = (slots: readonly Cell[]) =>
   slots.map(({ class_id, subject_id, teacher_id, day_of_week, period }): Cell => ({
     class_id,
@@ -67,7 +67,7 @@ const cells = (slots: readonly Cell[]) =>
   }));
 const inOrder = (slots: readonly Cell[]) =>
   cells(slots).sort((a, b) => a.class_id - b.class_id || a.day_of_week - b.day_of_week || a.period - b.period);
-/** The periods that each class has of each subject. */
+/** The number of slots per class, subject and teacher. */
 const counts = (slots: readonly Cell[]) =>
   Object.fromEntries(
     [...Map.groupBy(slots, (one) => `${one.class_id} ${one.subject_id} ${one.teacher_id}`)].map(([key, all]) => [
@@ -76,7 +76,10 @@ const counts = (slots: readonly Cell[]) =>
     ]),
   );
 
-/** Keeps the generator at work for all of its effort: a class whose one lesson can only be in the last period of a day never has a day without gaps. */
+/**
+ * A school whose timetable is never free of gaps, so that the generator uses all of its effort: the only lesson of one
+ * class must be in the last period.
+ */
 async function hard(): Promise<School> {
   const school = await planned(24, [4, 4, 4, 4, 4, 4, 4, 4, 4]);
   const { schema } = school;
@@ -99,8 +102,8 @@ async function hard(): Promise<School> {
 }
 const hardPeriods = 24 * 36 + 3 + 1;
 
-describe('a generate', () => {
-  test('places every period of every class subject within the config, availability and limits, and saves what it answers', async () => {
+describe('the generator', () => {
+  test('places every period of every class subject within the school day, availability and limits, and saves the slots of its answer', async () => {
     const school = await planned(6, [5, 5, 4, 3, 3]);
     await school.admin.put('/api/timetable/config', {
       working_days: [1, 2, 4, 6],
@@ -122,7 +125,7 @@ describe('a generate', () => {
       seed: 1,
       effort: 1,
     });
-    expect(await standing(school)).toEqual(inOrder(answer.slots));
+    expect(await savedSlots(school)).toEqual(inOrder(answer.slots));
     const wanted = await rows<{ key: string; periods: number }>(
       `select concat_ws(' ', class_id, subject_id, teacher_id) as key, periods_per_week as periods from ${school.schema}.class_subject`,
     );
@@ -138,10 +141,10 @@ describe('a generate', () => {
       (one) => one.day_of_week,
     );
     expect(Math.max(...[...days.values()].map((all) => all.length))).toBeLessThanOrEqual(5);
-    expect(await turns(school)).toEqual([]);
+    expect(await leases(school)).toEqual([]);
   });
 
-  test('with the same seed is the same timetable, with another one another', async () => {
+  test('produces the same timetable for the same seed, and another one for another seed', async () => {
     const school = await planned(4, [5, 4, 3]);
     const [first, again, other] = [
       await generate(school, { seed: 7 }),
@@ -154,12 +157,12 @@ describe('a generate', () => {
     expect(other).toMatchObject({ seed: 8, placed: 48 });
   });
 
-  test('of some classes leaves the others as they are, and their teachers are not free then; a dry run changes nothing', async () => {
+  test('changes only the given classes, and treats their teachers as busy in other classes; a dry run changes nothing', async () => {
     const school = await planned(3, [6, 6, 6]);
     const before = await generate(school);
     const tried = await generate(school, { class_ids: [1], seed: 5, dry_run: true });
     expect(tried.slots).toHaveLength(18);
-    expect(await standing(school)).toEqual(inOrder(before.slots));
+    expect(await savedSlots(school)).toEqual(inOrder(before.slots));
     const { slots } = await generate(school, { class_ids: [1], seed: 5 });
     expect(cells(slots)).toEqual(cells(tried.slots));
     expect(tried).toMatchObject({
@@ -169,13 +172,13 @@ describe('a generate', () => {
     for (const slot of slots.slice(0, 3))
       expect((await school.admin.get(`/api/timetable/slots/${slot.id ?? 0}`)).data).toMatchObject({ ...slot });
     expect(new Set(slots.map(({ class_id }) => class_id))).toEqual(new Set([1]));
-    expect(await standing(school)).toEqual(
+    expect(await savedSlots(school)).toEqual(
       inOrder([...slots, ...before.slots.filter(({ class_id }) => class_id !== 1)]),
     );
-    expect(await turns(school)).toEqual([]);
+    expect(await leases(school)).toEqual([]);
   });
 
-  test('counts what teachers have in the other classes of the year to their limits, and nothing of another year', async () => {
+  test('counts lessons in other classes of the year toward the limits of a teacher, but not those of another year', async () => {
     const school = await planned(2, [5]);
     const { schema } = school;
     await rows(`update ${schema}.class_subject set teacher_id = 1`);
@@ -186,7 +189,7 @@ describe('a generate', () => {
        insert into ${schema}.timetable_slot (class_id, academic_year_id, subject_id, teacher_id, day_of_week, period)
        select id, academic_year_id, 1, 1, 1 + n % 5, 1 + n / 5 from old, generate_series(0, 9) n`,
     );
-    // Both lessons of Monday and of Tuesday are those of the other class: one is left on each of the days after.
+    // The other class uses the limit of 2 lessons on Monday and Tuesday, and one lesson on Wednesday and Thursday.
     await rows(
       `insert into ${schema}.timetable_slot (class_id, academic_year_id, subject_id, teacher_id, day_of_week, period)
        select 2, academic_year_id, 1, 1, d, p from ${schema}.class, (values (1, 1), (1, 2), (2, 1), (2, 2), (3, 1), (4, 1)) at (d, p) where id = 2`,
@@ -215,7 +218,7 @@ describe('a generate', () => {
     expect(new Set(slots.map(({ period }) => period))).toEqual(new Set([1, 4, 5]));
   });
 
-  test('names what nobody teaches, and is partial; slots that were made by hand make way', async () => {
+  test('reports subjects without an active teacher with status partial, and replaces slots created by hand', async () => {
     const school = await planned(2, [3, 3, 3]);
     await rows(
       `insert into ${school.schema}.timetable_slot (class_id, academic_year_id, subject_id, day_of_week, period) select id, academic_year_id, 1, 1, 1 from ${school.schema}.class`,
@@ -242,10 +245,10 @@ describe('a generate', () => {
       teacher_id: 1,
       teacher_name: 'Tia Teacher 1',
     });
-    expect(await standing(school)).toEqual(inOrder(answer.slots));
+    expect(await savedSlots(school)).toEqual(inOrder(answer.slots));
   });
 
-  test('of the impossible is a 409 that names who is over capacity, and the timetable stays', async () => {
+  test('answers 409 with the classes and teachers over capacity, and leaves the timetable unchanged', async () => {
     const school = await planned(4, [8, 8, 8]);
     const before = await generate(school);
     await school.admin.put('/api/teachers/2/workload-rule', { max_periods_per_week: 10 });
@@ -259,11 +262,11 @@ describe('a generate', () => {
     expect(text).toContain('Class 3');
     expect(text).toContain('Tia Teacher 2');
     expect(text).not.toMatch(/\{(class|teacher|day)/);
-    expect(await standing(school)).toEqual(inOrder(before.slots));
-    expect(await turns(school)).toEqual([]);
+    expect(await savedSlots(school)).toEqual(inOrder(before.slots));
+    expect(await leases(school)).toEqual([]);
   });
 
-  test('of too much places, when it may be partial, as much as there is room for, and says what would have been refused', async () => {
+  test('places as much as possible with allow_partial, and reports what is over capacity', async () => {
     const school = await planned(4, [8, 8, 8]);
     await school.admin.put('/api/teachers/2/workload-rule', { max_periods_per_week: 10 });
     const refusal = await refused(school, {}, 409);
@@ -278,10 +281,10 @@ describe('a generate', () => {
       new Set(['2 teacher_week_limit']),
     );
     expect(answer.unplaced.reduce((sum, one) => sum + one.missing, 0)).toBe(missing);
-    expect(await standing(school)).toEqual(inOrder(answer.slots));
+    expect(await savedSlots(school)).toEqual(inOrder(answer.slots));
   });
 
-  test('leaves pinned slots where they are, counts them as lessons, and plans around them', async () => {
+  test('keeps pinned slots, counts them as lessons, and schedules around them', async () => {
     const school = await planned(2, [5, 5]);
     const before = await generate(school);
     const [pin] = before.slots;
@@ -290,17 +293,17 @@ describe('a generate', () => {
     await school.admin.post('/api/timetable/slots', own, 201);
     const again = await generate(school, { seed: 9 });
     expect(again).toMatchObject({ status: 'complete', placed: 18, removed: 19 });
-    const stands = await standing(school);
-    expect(stands).toEqual(expect.arrayContaining(cells(pin ? [pin] : [])));
-    expect(stands).toContainEqual({ class_id: 1, subject_id: 1, teacher_id: null, day_of_week: 5, period: 8 });
-    expect(stands.filter((one) => one.class_id === 1 && one.subject_id === 1)).toHaveLength(5);
+    const saved = await savedSlots(school);
+    expect(saved).toEqual(expect.arrayContaining(cells(pin ? [pin] : [])));
+    expect(saved).toContainEqual({ class_id: 1, subject_id: 1, teacher_id: null, day_of_week: 5, period: 8 });
+    expect(saved.filter((one) => one.class_id === 1 && one.subject_id === 1)).toHaveLength(5);
     expect((await generate(school, { seed: 10 })).removed).toBe(18);
-    // With nothing but pinned slots there is nothing to do.
+    // There is nothing to do if all slots are pinned.
     await rows(`update ${school.schema}.timetable_slot set is_pinned = true`);
     expect(await generate(school)).toMatchObject({ status: 'complete', placed: 0, removed: 0, slots: [] });
   });
 
-  test('has the teacher of a pinned slot nowhere else then', async () => {
+  test('treats the teacher of a pinned slot as busy', async () => {
     const school = await planned(2, [1]);
     await rows(`update ${school.schema}.class_subject set teacher_id = 1`);
     await school.admin.put('/api/timetable/config', { working_days: [1], total_periods: 2 });
@@ -314,10 +317,10 @@ describe('a generate', () => {
     ]);
   });
 
-  test('of the impossible names the day as the week does, whatever days have school', async () => {
+  test('names days over capacity by their weekday, whichever days are working days', async () => {
     const school = await planned(2, [6, 6]);
     await school.admin.put('/api/timetable/config', { working_days: [2, 6], total_periods: 6 });
-    // Both classes have lessons in every period, and on Saturdays one of their teachers stays away in one.
+    // Both classes have lessons in every period, but one of their teachers is unavailable in one on Saturday.
     await school.admin.put('/api/teachers/1/availability', [{ day_of_week: 6, period: 3, is_available: false }]);
     const answer = await refused(school, {}, 409);
     const said = answer.details.map(({ message }) => message).join(' ');
@@ -326,10 +329,10 @@ describe('a generate', () => {
   });
 });
 
-describe('is refused', () => {
+describe('a refused request to generate', () => {
   const why = (answer: Answer<unknown>) => [answer.error, answer.details.map((detail) => detail.path)];
 
-  test('with nothing to place, or for what does not exist, before anything is searched', async () => {
+  test('has nothing to place, unknown references or invalid options, and takes no lease', async () => {
     const school = await service.school();
     expect((await refused(school, {}, 409)).error).toBe('setup_incomplete');
     await rows(`update platform.tenant set is_setup_complete = true where id = $1`, [school.id]);
@@ -365,13 +368,13 @@ describe('is refused', () => {
       [{ effort: 61 }, 'effort'],
       [{ class_ids: [] }, 'class_ids'],
       [{ seed: -1 }, 'seed'],
-      [{ colour: 'red' }, 'colour'],
+      [{ color: 'red' }, 'color'],
     ] as [object, string][])
       expect(why(await refused(school, body, 400))).toEqual(['validation_error', [field]]);
-    expect(await turns(school)).toEqual([]);
+    expect(await leases(school)).toEqual([]);
   });
 
-  test('without the permission, for some classes only, and without a subscription', async () => {
+  test('lacks the permission for the whole school, or an active subscription', async () => {
     const school = await hard();
     const teacher = await school.user(['teacher']);
     expect((await teacher.post(path, { time_limit_seconds: 30 }, 403)).error).toBe('forbidden');
@@ -386,7 +389,7 @@ describe('is refused', () => {
     expect((await manager.post(path, { time_limit_seconds: 30 }, 403)).message).toContain('whole school');
     await rows(`update platform.subscription set status = 'past_due' where tenant_id = $1`, [school.id]);
     expect((await refused(school, { time_limit_seconds: 30 }, 402)).error).toBe('subscription_inactive');
-    expect(await standing(school)).toEqual([]);
+    expect(await savedSlots(school)).toEqual([]);
   });
 });
 
@@ -400,14 +403,14 @@ describe('on a busy machine', () => {
     const school = await hard();
     const asked = { time_limit_seconds: undefined, effort: 1, dry_run: true };
     const idle = await generate(school, asked);
-    // More than there are processors, and no more than that: the other tests run on them too.
+    // Slightly more threads than processors, because other tests run at the same time.
     for (let n = 0; n < availableParallelism() + 2; n++) busy.push(new Worker('for (;;);', { eval: true }));
     const loaded = await generate(school, asked);
     expect([idle, loaded]).toMatchObject([{ is_cut_short: false }, { is_cut_short: false, effort: 1 }]);
     expect(loaded.slots).toEqual(idle.slots);
   });
 
-  test('the clock ends the search at its limit, and the answer says so', async () => {
+  test('the time limit ends the search, and the answer has is_cut_short', async () => {
     const school = await hard();
     for (let n = 0; n < 4; n++) busy.push(new Worker('for (;;);', { eval: true }));
     expect(await generate(school, { time_limit_seconds: 1, effort: 60, dry_run: true })).toMatchObject({
@@ -417,11 +420,11 @@ describe('on a busy machine', () => {
   });
 });
 
-describe('while a generate runs', () => {
-  test('the API answers others', async () => {
+describe('while the generator runs', () => {
+  test('the API answers other requests', async () => {
     const school = await hard();
     const running = generate(school, { time_limit_seconds: 2 });
-    await until(async () => (await turns(school)).length === 1 || undefined);
+    await until(async () => (await leases(school)).length === 1 || undefined);
     const state = { isOver: false, answered: 0 };
     void running.finally(() => (state.isOver = true));
     while (!state.isOver) {
@@ -431,12 +434,12 @@ describe('while a generate runs', () => {
     }
     const answer = await running;
     expect(answer.placed).toBe(hardPeriods);
-    expect(await standing(school)).toHaveLength(hardPeriods);
-    // An event loop that searches answers nobody until the search is over.
+    expect(await savedSlots(school)).toHaveLength(hardPeriods);
+    // A search on the event loop would block all other requests until it ends.
     expect(state.answered).toBeGreaterThan(10);
   });
 
-  test('another one of the school waits for its turn, and both are done', async () => {
+  test('a second request of the school waits, and both succeed', async () => {
     const school = await hard();
     const start = performance.now();
     const answers = await Promise.all([
@@ -444,16 +447,16 @@ describe('while a generate runs', () => {
       generate(school, { time_limit_seconds: 2, seed: 2 }),
     ]);
     expect(performance.now() - start).toBeGreaterThan((answers[0].seconds + answers[1].seconds) * 1000);
-    const stands = await standing(school);
-    expect([inOrder(answers[0].slots), inOrder(answers[1].slots)]).toContainEqual(stands);
-    expect(await turns(school)).toEqual([]);
+    const saved = await savedSlots(school);
+    expect([inOrder(answers[0].slots), inOrder(answers[1].slots)]).toContainEqual(saved);
+    expect(await leases(school)).toEqual([]);
   });
 
-  test('two more of the school wait, the others are told so at once', async () => {
+  test('two more requests of the school wait, and further ones get a 409 at once', async () => {
     const school = await hard();
     const state = { isOver: false };
     const first = generate(school, { effort: 60, time_limit_seconds: 2 }).finally(() => (state.isOver = true));
-    await until(async () => (await turns(school)).length === 1 || undefined);
+    await until(async () => (await leases(school)).length === 1 || undefined);
     const others = Array.from({ length: 20 }, async () => {
       const { status, error } = await school.admin.send('POST', path, {
         body: { effort: 1, time_limit_seconds: 10, class_ids: [1] },
@@ -464,10 +467,10 @@ describe('while a generate runs', () => {
     expect(refusals.map(({ status, error }) => `${status} ${error}`)).toEqual(Array(18).fill('409 conflict'));
     expect(refusals.filter(({ isFirstOver }) => isFirstOver)).toEqual([]);
     expect((await first).placed).toBe(hardPeriods);
-    expect(await turns(school)).toEqual([]);
+    expect(await leases(school)).toEqual([]);
   });
 
-  test('whoever logs out saves nothing, and leaves the turn free', async () => {
+  test('logging out prevents the save and releases the lease', async () => {
     const school = await hard();
     const other = await service.anonymous.login({
       subdomain: school.subdomain,
@@ -475,14 +478,14 @@ describe('while a generate runs', () => {
       password: 'test-password',
     });
     const running = other.post(path, { time_limit_seconds: 2 }, 401);
-    await until(async () => (await turns(school)).length === 1 || undefined);
+    await until(async () => (await leases(school)).length === 1 || undefined);
     await other.post('/api/auth/logout');
     expect((await running).error).toBe('invalid_token');
-    expect(await turns(school)).toEqual([]);
-    expect(await standing(school)).toEqual([]);
+    expect(await leases(school)).toEqual([]);
+    expect(await savedSlots(school)).toEqual([]);
   });
 
-  test('its turn is renewed as long as it lasts, and one that was lost ends it', async () => {
+  test('its lease is renewed, and losing the lease ends it with a 409', async () => {
     const school = await hard();
     const expiry = async () =>
       (await rows<{ at: Date }>(`select expires_at as at from ${school.schema}.timetable_generation`))[0]?.at.getTime();
@@ -495,10 +498,10 @@ describe('while a generate runs', () => {
       error: 'conflict',
       message: expect.stringContaining('started in the meantime'),
     });
-    expect(await turns(school)).toHaveLength(1);
+    expect(await leases(school)).toHaveLength(1);
   });
 
-  test('for longer than another one waits, that one is told since when; a turn that was left behind expires', async () => {
+  test('another request gets a 409 with its start time after waiting; an abandoned lease expires', async () => {
     const school = await planned(2, [2]);
     await rows(
       `insert into ${school.schema}.timetable_generation (run, started_at, expires_at) values ('elsewhere', '2030-01-02T03:04:05Z', now() + interval '1 hour')`,
@@ -507,7 +510,7 @@ describe('while a generate runs', () => {
     expect(busy).toMatchObject({ error: 'conflict', message: expect.stringContaining('2030-01-02T03:04:05') });
     await rows(`update ${school.schema}.timetable_generation set expires_at = now() - interval '1 second'`);
     expect((await generate(school)).placed).toBe(4);
-    expect(await turns(school)).toEqual([]);
+    expect(await leases(school)).toEqual([]);
   });
 
   test.each([
@@ -517,42 +520,45 @@ describe('while a generate runs', () => {
       (at: School) =>
         at.admin.put('/api/teachers/1/availability', [{ day_of_week: 1, period: 1, is_available: false }]),
     ],
-    ['the config', (at: School) => at.admin.put('/api/timetable/config', { total_periods: 9 })],
+    ['the school day', (at: School) => at.admin.put('/api/timetable/config', { total_periods: 9 })],
     [
       'a slot',
       (at: School) =>
         at.admin.post('/api/timetable/slots', { class_id: 1, subject_id: 1, day_of_week: 1, period: 1 }, 201),
     ],
     [
-      'where a slot is',
+      'the time of a slot',
       (at: School) =>
         at.admin.send('PATCH', '/api/timetable/slots/1/move', { body: { day_of_week: 5, period: 2 } }, 200),
     ],
-  ])('a change of %s is noticed: 409, and the timetable stays', async (_what, change) => {
+  ])('a change of %s makes the save fail with a 409, and the timetable is unchanged', async (_what, change) => {
     const school = await hard();
     await school.admin.post('/api/timetable/slots', { class_id: 1, subject_id: 1, day_of_week: 5, period: 1 }, 201);
     const running = refused(school, { time_limit_seconds: 2 }, 409);
-    await until(async () => (await turns(school)).length === 1 || undefined);
+    await until(async () => (await leases(school)).length === 1 || undefined);
     await change(school);
-    const before = await standing(school);
-    expect(await running).toMatchObject({ error: 'conflict', message: expect.stringContaining('changed meanwhile') });
-    expect(await standing(school)).toEqual(before);
-    expect(await turns(school)).toEqual([]);
+    const before = await savedSlots(school);
+    expect(await running).toMatchObject({
+      error: 'conflict',
+      message: expect.stringContaining('changed in the meantime'),
+    });
+    expect(await savedSlots(school)).toEqual(before);
+    expect(await leases(school)).toEqual([]);
   });
 
-  test('a teacher who is being changed while it is saved is waited for, and the change is noticed', async () => {
+  test('the save waits for a concurrent change of a teacher, and fails with a 409', async () => {
     const school = await planned(2, [2]);
-    // As the availability of a teacher is set; the slots are made when it has not ended.
+    // Like an update of the availability that is not committed yet when the slots are saved.
     const change = `select from ${school.schema}.teacher where id = 1 for no key update;
       insert into ${school.schema}.teacher_availability (teacher_id, day_of_week, period, is_available) select 1, d, p, false from generate_series(1, 5) d, generate_series(1, 7) p`;
     const [answer] = await race(service.database, change, 1, () => [refused(school, {}, 409)]);
-    expect(answer).toMatchObject({ error: 'conflict', message: expect.stringContaining('changed meanwhile') });
-    expect(await standing(school)).toEqual([]);
+    expect(answer).toMatchObject({ error: 'conflict', message: expect.stringContaining('changed in the meantime') });
+    expect(await savedSlots(school)).toEqual([]);
     const { slots } = await generate(school);
     expect(slots.filter(({ teacher_id, period }) => teacher_id === 1 && period < 8)).toEqual([]);
   });
 
-  test('a client that goes away ends it: the turn is free at once, and the timetable stays', async () => {
+  test('a disconnected client ends the search, releases the lease at once, and leaves the timetable unchanged', async () => {
     const school = await hard();
     const gone = new AbortController();
     const running = fetch(`${service.url}${path}`, {
@@ -561,11 +567,11 @@ describe('while a generate runs', () => {
       body: JSON.stringify({ time_limit_seconds: 60 }),
       signal: gone.signal,
     }).catch((error: unknown) => error);
-    await until(async () => (await turns(school)).length === 1 || undefined);
+    await until(async () => (await leases(school)).length === 1 || undefined);
     gone.abort();
     expect(await running).toMatchObject({ name: 'AbortError' });
-    await until(async () => (await turns(school)).length === 0 || undefined);
-    expect(await standing(school)).toEqual([]);
+    await until(async () => (await leases(school)).length === 0 || undefined);
+    expect(await savedSlots(school)).toEqual([]);
     expect((await generate(school, { class_ids: [1] })).placed).toBe(36);
   });
 });

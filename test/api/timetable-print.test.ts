@@ -18,7 +18,7 @@ const path = '/api/timetable/print';
 const fetchPdf = async (query: string, client: Pick<Client, 'get'> = one.school.admin) =>
   client.get<Buffer>(`${path}?${query}`);
 
-/** What stands on the pages, without line breaks. */
+/** The text of all pages without line breaks. */
 async function textOf(pdf: Buffer): Promise<{ pages: number; text: string }> {
   const { totalPages, text } = await extractText(await getDocumentProxy(new Uint8Array(pdf)), { mergePages: true });
   return { pages: totalPages, text: text.replace(/\s+/g, ' ') };
@@ -26,7 +26,7 @@ async function textOf(pdf: Buffer): Promise<{ pages: number; text: string }> {
 const print = async (query: string, client?: Pick<Client, 'get'>) => textOf((await fetchPdf(query, client)).data);
 
 describe('a printed timetable', () => {
-  test('of a class has the school, the class, the year, the days, the periods with lunch and breaks, and each lesson with teacher and room', async () => {
+  test('of a class shows the school, the year, the days, the periods with lunch and breaks, and each lesson with teacher and room', async () => {
     await one.school.admin.post('/api/school-setup/school-info', { address: '1 Valley Road', phone: '+44 20 1234' });
     await one.sql("update @timetable_config set break_after = '{1}', break_duration = 20");
     const { pages, text } = await print(`class_id=${one.classId}`);
@@ -52,16 +52,16 @@ describe('a printed timetable', () => {
     await one.sql("update @timetable_config set break_after = '{}'");
   });
 
-  test('of a teacher has their lessons alone, with the class in the place of the teacher', async () => {
+  test('of a teacher shows only their lessons, each with the class', async () => {
     const { text } = await print(`teacher_id=${one.other.id}`);
-    expect(text).toContain('Otto Other Timetable of a teacher · 2030/2031');
+    expect(text).toContain('Otto Other Teacher timetable · 2030/2031');
     expect(text).not.toContain('Mathematics');
     expect(text.match(/Art 5 A (R5|Studio)/g)).toEqual(
       ['Art 5 A R5', 'Art 5 A Studio'].sort((a, b) => text.indexOf(a) - text.indexOf(b)),
     );
   });
 
-  test('is a file that a browser shows, called after whose it is, with an ETag for as long as nothing changes', async () => {
+  test('is an inline PDF with the name of the class or teacher, whose ETag changes only with the content', async () => {
     const { data, headers } = await fetchPdf(`class_id=${one.classId}`);
     expect(data.subarray(0, 5).toString()).toBe('%PDF-');
     expect(headers.get('content-type')).toBe('application/pdf');
@@ -84,7 +84,7 @@ describe('a printed timetable', () => {
     await one.sql("update @subject set name = 'Art' where id = $1", [one.art]);
   });
 
-  test('without any lesson is an empty grid that says so', async () => {
+  test('without lessons is an empty grid with a note', async () => {
     const classId = await one.insert('class', { name: 'Empty', grade_id: one.gradeId, academic_year_id: one.yearId });
     const { pages, text } = await print(`class_id=${classId}`);
     expect(pages).toBe(1);
@@ -92,7 +92,7 @@ describe('a printed timetable', () => {
     expect(text).toContain('Monday');
   });
 
-  test('holds Latin with diacritics, Vietnamese, Cyrillic and Greek, joins Arabic, and marks what it can not show', async () => {
+  test('prints Latin with diacritics, Vietnamese, Cyrillic and Greek, and replaces unsupported characters by a box', async () => {
     const names = ['Łukasz Çağla Øyvind', 'Nguyễn Thị Ứng', 'Їжак Жұқаң', 'Παπαδόπουλος Ωάέΐ'];
     for (const name of names) {
       await one.sql('update @subject set name = $1 where id = $2', [name, one.maths]);
@@ -103,11 +103,11 @@ describe('a printed timetable', () => {
     await one.sql("update @subject set name = '学校 हिन्दी Kanji' where id = $1", [one.maths]);
     const { text } = await print(`class_id=${one.classId}`);
     expect(text).toContain('□□ □□□□□□ Kanji');
-    expect(text).toContain('□ stands for a character of a script that can not be printed here.');
+    expect(text).toContain('□ replaces a character that cannot be printed.');
     await one.sql("update @subject set name = 'Mathematics' where id = $1", [one.maths]);
   });
 
-  test('of 7 days and 12 periods is one page, also with the longest names, of which it shows the beginning', async () => {
+  test('of 7 days and 12 periods fits on one page, with the longest names truncated', async () => {
     const full = await planned(service);
     await full.sql('delete from @timetable_slot');
     await full.sql(
@@ -131,7 +131,7 @@ describe('a printed timetable', () => {
     }
   });
 
-  test('of 168 lessons with names of 100 letters without a space is there in time', async () => {
+  test('of 168 lessons with names of 100 letters without spaces is printed within the time limit', async () => {
     const full = await planned(service);
     await full.sql('delete from @timetable_slot');
     await full.sql(
@@ -146,14 +146,14 @@ describe('a printed timetable', () => {
     expect((await print(`class_id=${full.classId}`, full.school.admin)).text).toContain('…');
   });
 
-  test('shows slots that a longer day once had, and cuts off what of it would lie after midnight', async () => {
+  test('shows slots of a former longer day, with their times limited to midnight', async () => {
     const late = await planned(service);
     await late.sql("update @timetable_config set start_time = '22:00', total_periods = 2, lunch_start_period = null");
     const { text: after } = await print(`class_id=${late.classId}`, late.school.admin);
     expect(after).toMatch(/1 22:00–22:45 Mathematics.* 2 22:45–23:30 Mathematics.* 4 23:59–23:59 Art/);
   });
 
-  test('shows slots that a longer day once had', async () => {
+  test('shows slots of a former longer day after the periods of the present day', async () => {
     const long = await planned(service);
     await long.sql('update @timetable_config set total_periods = 3, lunch_start_period = null');
     const { text } = await print(`class_id=${long.classId}`, long.school.admin);
@@ -161,7 +161,7 @@ describe('a printed timetable', () => {
     expect(text).not.toContain('11:45');
   });
 
-  test('has the logo of the school, as PNG or JPEG', async () => {
+  test('contains the logo of the school, as PNG or JPEG', async () => {
     const school = await planned(service);
     const images = async () =>
       (
@@ -183,7 +183,7 @@ describe('a printed timetable', () => {
     }
   });
 
-  test('leaves out a logo that is damaged, of another kind, or would unpack into too much', async () => {
+  test('omits a logo that is damaged, of an unsupported type, or too large when unpacked', async () => {
     const school = await planned(service);
     const id = await school.insert('file', { content: Buffer.from('none'), content_type: 'image/png' });
     await school.sql(
@@ -206,7 +206,7 @@ describe('a printed timetable', () => {
 });
 
 describe('printing', () => {
-  test('is of the year of the class, and for a teacher of the year that is asked for', async () => {
+  test('uses the academic year of the class, and for a teacher the requested or current one', async () => {
     const past = await one.insert('academic_year', {
       name: '2001/2002',
       start_date: '2001-08-01',
@@ -230,12 +230,12 @@ describe('printing', () => {
     await one.school.admin.get(`${path}?teacher_id=${one.teacher.id}&academic_year_id=999999`, 404);
   });
 
-  test('takes a class or a teacher, and exactly one of them', async () => {
+  test('requires either a class or a teacher', async () => {
     for (const query of ['', 'class_id=1&teacher_id=1', 'academic_year_id=1'])
       expect((await one.school.admin.get(`${path}?${query}`, 400)).details).toMatchObject([{ path: 'class_id' }]);
   });
 
-  test('is for who reaches the class or the teacher', async () => {
+  test('is allowed only for a class or teacher that the user may see', async () => {
     const far = await one.insert('class', { name: 'Far', grade_id: one.gradeId, academic_year_id: one.yearId });
     for (const client of [one.student.client, one.teacher.client]) {
       expect((await print(`class_id=${one.classId}`, client)).text).toContain('Tess Teacher');
@@ -247,7 +247,7 @@ describe('printing', () => {
     await one.school.admin.get(`${path}?class_id=999999`, 404);
   });
 
-  test('of many at once makes them wait for each other; a user who prints more than three has the others refused, and nobody else', async () => {
+  test('more than three documents at once is refused with a 429, without affecting other users and schools', async () => {
     const query = `${path}?class_id=${one.classId}`;
     const flood = Array.from({ length: 12 }, () => one.student.client.send<Buffer>('GET', query));
     const elsewhere = await planned(service);
@@ -268,7 +268,7 @@ describe('printing', () => {
     expect(answers.some(({ status }) => status === 429)).toBe(true);
   });
 
-  test('is given up with its request: the places of those who left are free again', async () => {
+  test('stops when the client disconnects, and frees its slot', async () => {
     const query = `${path}?class_id=${one.classId}`;
     for (let n = 0; n < 4; n++) {
       const gone = new AbortController();
@@ -284,7 +284,7 @@ describe('printing', () => {
     await until(async () => ((await one.student.client.send('GET', query)).status === 200 ? true : undefined));
   });
 
-  test('of HEAD prints nothing, and answers the headers of the file', async () => {
+  test('is skipped for HEAD, which answers the headers of the file', async () => {
     const { status, headers, data } = await one.school.admin.send<Buffer>('HEAD', `${path}?class_id=${one.classId}`);
     expect([
       status,

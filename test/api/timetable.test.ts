@@ -29,7 +29,7 @@ const away = (teacher: number, day: number, period: number, at = school) =>
     period,
   ]);
 
-/** A class, a subject and a teacher of their own. */
+/** Creates a class, a subject and a teacher. */
 async function stage(
   at = school,
 ): Promise<{ class_id: number; subject_id: number; teacher_id: number; yearId: number; className: string }> {
@@ -59,11 +59,11 @@ const read = async (id: number) => (await school.admin.get<Slot>(`${path}/${id}`
 const move = (id: number, body: object, status = 200, who: Client = school.admin) =>
   who.send<Slot>('PATCH', `${path}/${id}/move`, { body }, status);
 const check = async (body: object, at = school) => (await at.admin.post<Conflicts>(checkPath, body)).data;
-/** What If-Match asks for, of an ETag. */
+/** The part of an ETag that If-Match compares. */
 const version = (headers: Headers) => headers.get('etag')?.split('.')[0];
 const messages = (answer: Answer<unknown>) => answer.details.map(({ message }) => message);
 
-describe('the config', () => {
+describe('the configuration', () => {
   const fresh = {
     total_periods: 8,
     lunch_start_period: null,
@@ -75,7 +75,7 @@ describe('the config', () => {
     working_days: [1, 2, 3, 4, 5],
   };
 
-  test('of a new school is read by everybody, a student too', async () => {
+  test('of a new school has defaults, and every user can read it', async () => {
     const one = await service.school();
     const { data } = await one.admin.get<Config>(configPath);
     expect(data).toEqual({ ...fresh, periods: data.periods, created_at: data.created_at, updated_at: data.updated_at });
@@ -85,7 +85,7 @@ describe('the config', () => {
       expect((await (await one.user(roles)).get<Config>(configPath)).data).toEqual(data);
   });
 
-  test('takes any part; breaks make the rest of the day later, lunch takes whole periods; what was read may be sent back', async () => {
+  test('accepts any subset of fields and its own answer; breaks delay the rest of the day, lunch takes whole periods', async () => {
     const one = await service.school();
     const changed = {
       total_periods: 5,
@@ -113,7 +113,7 @@ describe('the config', () => {
     expect((await one.admin.put<Config>(configPath, {})).data.total_periods).toBe(5);
   });
 
-  test('has a version: a change of it is refused to whoever read another one, and of two who read the same one is', async () => {
+  test('rejects an update with a stale If-Match, and one of two concurrent updates with the same If-Match', async () => {
     const one = await service.school();
     const { headers } = await one.admin.get<Config>(configPath);
     const etag = headers.get('etag') ?? '';
@@ -133,7 +133,7 @@ describe('the config', () => {
     expect((await put({ total_periods: 6 }, '*')).data.total_periods).toBe(6);
   });
 
-  test('names the field of a day that is none, and changes nothing', async () => {
+  test('rejects an invalid school day with the name of the field, and changes nothing', async () => {
     const one = await service.school();
     const before = (await one.admin.get<Config>(configPath)).data;
     for (const [body, field] of [
@@ -156,17 +156,17 @@ describe('the config', () => {
       [{ working_days: [] }, 'working_days'],
       [{ working_days: [1, 1] }, 'working_days.1'],
       [{ working_days: [8] }, 'working_days.0'],
-      [{ colour: 'red' }, 'colour'],
+      [{ color: 'red' }, 'color'],
     ] as [object, string][]) {
       const refused = await one.admin.put(configPath, body, 400);
       expect([body, refused.details.map((detail) => detail.path)]).toEqual([body, [field]]);
     }
     expect((await one.admin.get<Config>(configPath)).data).toEqual(before);
-    // To the last minute before midnight.
+    // The day may end one minute before midnight.
     await one.admin.put(configPath, { start_time: '17:59' });
   });
 
-  test('that leaves slots of this or a later year outside is a 409 that counts and names them; those of past years do not count', async () => {
+  test('that excludes slots of this or a later year is a 409 that counts and names them; past years do not count', async () => {
     const one = await service.school();
     const the = await stage(one);
     await add(bodyOf(the, 5, 8), one);
@@ -208,7 +208,7 @@ describe('the config', () => {
     await one.admin.put(configPath, { lunch_start_period: 6 }, 409);
   });
 
-  test('what a teacher said of a period that the day loses does no harm, and counts again with a longer day', async () => {
+  test('a shorter day keeps the availability of teachers in lost periods, which applies again with a longer day', async () => {
     const one = await service.school();
     const the = await stage(one);
     await away(the.teacher_id, 1, 8, one);
@@ -221,7 +221,7 @@ describe('the config', () => {
 });
 
 describe('slots', () => {
-  test('one that was added is read back with names and times, changed in part, and removed', async () => {
+  test('can be created, read with names and times, updated in part, and deleted', async () => {
     const the = await stage();
     const { headers, data } = await school.admin.post<Slot>(path, { ...bodyOf(the, 2, 3), room: 'Lab' }, 201);
     expect(headers.get('location')).toBe(`${path}/${data.id}`);
@@ -234,7 +234,7 @@ describe('slots', () => {
       room: 'Lab',
     });
     expect(await read(data.id)).toEqual(data);
-    // The room of the class is beside its own, and no part of its version.
+    // The room of the class is a separate field and not part of the version.
     await service.database.query(`update ${school.schema}.class set room = 'R1' where id = $1`, [the.class_id]);
     const now = await school.admin.get<Slot>(`${path}/${data.id}`);
     expect(now.data).toEqual({ ...data, class_room: 'R1', is_pinned: false });
@@ -261,7 +261,7 @@ describe('slots', () => {
     await move(data.id, { day_of_week: 1, period: 1 }, 404);
   });
 
-  test('class, subject, day and period are needed; what does not fit or exist is named', async () => {
+  test('require class, subject, day and period; errors name the invalid or unknown field', async () => {
     const the = await stage();
     expect((await school.admin.post(path, {}, 400)).details.map((detail) => detail.path).sort()).toEqual([
       'class_id',
@@ -294,7 +294,7 @@ describe('slots', () => {
         { path: 'teacher_id' },
       ]);
     }
-    // A teacher who left meanwhile may stay, also elsewhere.
+    // A teacher who has become inactive keeps the slot, also when it moves.
     await service.database.query(`update ${school.schema}.teacher set is_active = false where id = $1`, [
       the.teacher_id,
     ]);
@@ -304,7 +304,7 @@ describe('slots', () => {
     });
   });
 
-  test('another class takes its academic year along', async () => {
+  test('take the academic year of their new class', async () => {
     const the = await stage();
     const slot = await add(bodyOf(the, 1, 1));
     const year = await school.insert('academic_year', {
@@ -323,7 +323,7 @@ describe('slots', () => {
     ]);
   });
 
-  test('an Idempotency-Key that comes twice adds one, an If-Match that is stale changes none', async () => {
+  test('are created once for a repeated Idempotency-Key, and not updated with a stale If-Match', async () => {
     const the = await stage();
     const send = () =>
       school.admin.send<Slot>(
@@ -353,8 +353,8 @@ describe('slots', () => {
   });
 });
 
-describe('what is in the way', () => {
-  test('of a class and of a teacher is a 409 that names class, subject, teacher, day and period', async () => {
+describe('a conflict', () => {
+  test('of a class or a teacher is a 409 that names class, subject, teacher, day and period', async () => {
     const [one, two] = [await stage(), await stage()];
     const slot = await add(bodyOf(one, 3, 2));
     const both = await school.admin.post(path, bodyOf(one, 3, 2), 409);
@@ -372,7 +372,7 @@ describe('what is in the way', () => {
     expect(both.message).toBe(`${messages(both)[0] ?? ''} (and 1 more)`);
     const teacher = await school.admin.post(path, { ...bodyOf(two, 3, 2), teacher_id: one.teacher_id }, 409);
     expect(teacher.details).toMatchObject([{ path: 'teacher_id' }]);
-    // Nobody is in the way of a study period but the class.
+    // A study period conflicts only with slots of its class.
     await add({ ...bodyOf(two, 3, 2), teacher_id: null });
     expect((await school.admin.put(`${path}/${slot.id}`, { class_id: two.class_id }, 409)).details).toMatchObject([
       { path: 'class_id', kind: 'class' },
@@ -380,7 +380,7 @@ describe('what is in the way', () => {
     expect(await read(slot.id)).toEqual(slot);
   });
 
-  test('of a slot that gets another teacher is judged for them: taken, away or over their limit', async () => {
+  test('is raised for a new teacher of a slot who is busy, unavailable or over their limit', async () => {
     const [one, two] = [await stage(), await stage()];
     const slot = await add(bodyOf(one, 3, 2));
     await add(bodyOf(two, 3, 2));
@@ -401,7 +401,7 @@ describe('what is in the way', () => {
     expect(await read(slot.id)).toEqual(slot);
   });
 
-  test('of the same time in another academic year is nothing', async () => {
+  test('does not exist between slots of different academic years', async () => {
     const the = await stage();
     const year = await school.insert('academic_year', {
       name: unique('Year'),
@@ -414,7 +414,7 @@ describe('what is in the way', () => {
     await add(bodyOf({ ...the, class_id }, 1, 1));
   });
 
-  test('stops a class from moving into a year in which its teacher teaches another one then; else its slots come along', async () => {
+  test('prevents a class from moving to a year in which its teacher is busy; otherwise its slots move along', async () => {
     const [the, other] = [await stage(), await stage()];
     const year = await school.insert('academic_year', {
       name: unique('Year'),
@@ -434,7 +434,7 @@ describe('what is in the way', () => {
     expect((await read(slot.id)).academic_year_id).toBe(year);
   });
 
-  test('more than twenty times at once is counted, and the first twenty are told', async () => {
+  test('that occurs more than twenty times is counted, and the first twenty are listed', async () => {
     const one = await service.school();
     const the = await stage(one);
     const { gradeId } = await one.classroom('Other');
@@ -458,7 +458,7 @@ describe('what is in the way', () => {
     expect(outside.details).toHaveLength(5);
   });
 
-  test('of availability, workload, lunch and the day is refused too, and the check says the same', async () => {
+  test('of availability, workload, lunch or the school day is a 409, and the check reports the same', async () => {
     const one = await service.school();
     const the = await stage(one);
     const other = await stage(one);
@@ -501,7 +501,7 @@ describe('what is in the way', () => {
     expect((await one.admin.get(path)).pagination.totalItems).toBe(3);
   });
 
-  test('of a rule that came later keeps a slot from nothing but going there again', async () => {
+  test('with a rule added later allows other changes of a slot, but not moving it back', async () => {
     const the = await stage();
     const slot = await add(bodyOf(the, 1, 1));
     const second = await add(bodyOf(the, 2, 1));
@@ -534,7 +534,7 @@ describe('what is in the way', () => {
 });
 
 describe('the check', () => {
-  test('of a free time answers none, and of a taken one the slot in the way; the slot that would move is not in its own way', async () => {
+  test('reports nothing for a free time, the conflicting slot for an occupied one, and ignores the slot to move', async () => {
     const [one, two] = [await stage(), await stage()];
     const slot = await add(bodyOf(one, 4, 4));
     const asked = { class_id: one.class_id, teacher_id: one.teacher_id, day_of_week: 4, period: 4 };
@@ -562,7 +562,7 @@ describe('the check', () => {
     expect((await school.admin.get(`${path}?class_id=${one.class_id}`)).pagination.totalItems).toBe(1);
   });
 
-  test('of a class, teacher or slot that does not exist is a 422 that names it; without the fields it is a 400', async () => {
+  test('answers 422 for an unknown class, teacher or slot, and 400 for missing fields', async () => {
     const the = await stage();
     const asked = { class_id: the.class_id, teacher_id: the.teacher_id, day_of_week: 1, period: 1 };
     for (const field of ['class_id', 'teacher_id', 'exclude_slot_id']) {
@@ -580,7 +580,7 @@ describe('the check', () => {
 });
 
 describe('a move', () => {
-  test('goes to a free place; an occupied one is a 409 with what is there, unless both change places', async () => {
+  test('to a free time succeeds; to an occupied time it is a 409 with the other slot, unless it swaps them', async () => {
     const the = await stage();
     const [a, b] = [await add(bodyOf(the, 1, 1)), await add({ ...bodyOf(the, 2, 2), teacher_id: await addTeacher() })];
     expect((await move(a.id, { day_of_week: 1, period: 6 })).data).toMatchObject({
@@ -606,7 +606,7 @@ describe('a move', () => {
     const { headers, data } = await school.admin.get<Slot>(`${path}/${a.id}`);
     expect({ ...data, swapped_with: swapped.data.swapped_with }).toEqual(swapped.data);
     expect(version(headers)).toBe(version(swapped.headers));
-    // A free place, and one's own, where nothing changes.
+    // A swap with a free time, and with its own time, where nothing changes.
     const free = await move(a.id, { day_of_week: 5, period: 5, swap: true });
     expect(free.data).toMatchObject({ day_of_week: 5, period: 5, swapped_with: null });
     const own = await move(a.id, { day_of_week: 5, period: 5, swap: true });
@@ -618,7 +618,7 @@ describe('a move', () => {
     ]);
   });
 
-  test('in which both change places leaves all others where they are: of other classes, and of the class in that period of other days', async () => {
+  test('with swap leaves all other slots in place: those of other classes, and of the class at other times', async () => {
     const [the, other] = [await stage(), await stage()];
     const [a, b] = [await add(bodyOf(the, 1, 1)), await add({ ...bodyOf(the, 2, 2), teacher_id: await addTeacher() })];
     const stay = [await add(bodyOf(other, 2, 2)), await add(bodyOf(the, 3, 2)), await add(bodyOf(the, 2, 1))];
@@ -627,7 +627,7 @@ describe('a move', () => {
     for (const one of stay) expect(await read(one.id)).toEqual(one);
   });
 
-  test('in which both change places is refused when it is one too many for either teacher, and both stay', async () => {
+  test('with swap is refused if it conflicts for either teacher, and changes neither slot', async () => {
     const the = await stage();
     const [a, b] = [await add(bodyOf(the, 1, 1)), await add({ ...bodyOf(the, 2, 2), teacher_id: await addTeacher() })];
     const place = { ...bodyOf(the, 2, 2), subject_id: undefined, exclude_slot_id: a.id };
@@ -636,7 +636,7 @@ describe('a move', () => {
     await away(b.teacher_id ?? 0, 1, 1);
     const refused = await move(a.id, { day_of_week: 2, period: 2, swap: true }, 409);
     expect(messages(refused)).toEqual([expect.stringContaining('is not available on Monday, period 1.')]);
-    // What is at fault is where it goes: a move has no other field.
+    // The error names the time, because a move has no other field.
     expect(refused.details).toMatchObject([{ path: 'period', kind: 'availability' }]);
     expect((await check({ ...place, swap: true })).conflicts.map(({ message }) => message)).toEqual(messages(refused));
     await school.admin.post(checkPath, { ...bodyOf(the, 2, 2), subject_id: undefined, swap: true }, 400);
@@ -649,7 +649,7 @@ describe('the list', () => {
   let everybody: Slot[];
   let teacherId: number;
   let past: { year: number; class: number; slot: number };
-  /** Of the grades of the classes. */
+  /** The sequence of the grade of each class. */
   const sequences: Record<string, number> = { Béta: 2, alpha: 10, Gamma: 10 };
   const sequence = ({ class_name }: Slot) => sequences[class_name] ?? 0;
   const plain = (text: string) => text.normalize('NFD').replace(/\p{M}/gu, '').toLowerCase();
@@ -704,7 +704,7 @@ describe('the list', () => {
   });
   const found = async (query: string) => (await lists.admin.get<Slot[]>(`${path}?pageSize=100&${query}`)).data;
 
-  test('is of the current year by day and period; a class or a year says otherwise', async () => {
+  test('has the slots of the current year by day and period, unless a class or year is given', async () => {
     expect(everybody).toHaveLength(9);
     expect(
       everybody.map(({ day_of_week, period, class_name }) => `${day_of_week} ${period} ${class_name}`).slice(0, 4),
@@ -722,7 +722,7 @@ describe('the list', () => {
     subject_name: ({ day_of_week, period, subject_name }) => [plain(subject_name), day_of_week, period],
   };
   test.each(Object.keys(keys).flatMap((sort) => (['asc', 'desc'] as const).map((order) => [sort, order] as const)))(
-    'sorted by %s %s, its pages together are all of it once, in order, ties by id',
+    'sorted by %s %s contains every slot once over all pages, in order, with ties by id',
     async (sort, order) => {
       const walked = await walk<Slot>(lists.admin, `${path}?sort=${sort}&order=${order}`, 4);
       expect(walked).toEqual(
@@ -731,12 +731,12 @@ describe('the list', () => {
     },
   );
 
-  test('sorted by teacher, whoever has none comes last', async () => {
+  test('sorted by teacher has slots without a teacher last', async () => {
     const names = (await found('sort=teacher_name')).map(({ teacher_name }) => teacher_name?.split(' ')[1] ?? null);
     expect([...new Set(names)]).toEqual(['Ábel', 'mills', 'Quixote', null]);
   });
 
-  test('class_id, teacher_id, day_of_week and the search narrow it, and they narrow together', async () => {
+  test('filters by class, teacher, day and search, alone or combined', async () => {
     const [first] = everybody;
     const filters: [string, (one: Slot) => boolean][] = [
       [`class_id=${first?.class_id ?? 0}`, (one) => one.class_id === first?.class_id],
@@ -760,8 +760,8 @@ describe('the list', () => {
   });
 });
 
-describe('who may', () => {
-  test('a teacher sees the slots of the classes they teach, changes none, and a student sees their own class', async () => {
+describe('permissions', () => {
+  test('a teacher sees the slots of the classes they teach and changes none; a student sees those of their class', async () => {
     const [near, far] = [await stage(), await stage()];
     const teacher = await school.user(['teacher']);
     await service.database.query(`update ${school.schema}.teacher set user_id = $1 where id = $2`, [
@@ -794,7 +794,7 @@ describe('who may', () => {
     await (await school.user(['accountant'])).get(path, 403);
   });
 
-  /** A school in which the role teacher manages the timetable, with a teacher of one class and another class. */
+  /** A school whose teachers have timetable.manage, with a class teacher (`teacher`, of `near`) and another class. */
   async function managing() {
     const one = await service.school();
     const [near, far] = [await stage(one), await stage(one)];
@@ -818,7 +818,7 @@ describe('who may', () => {
     };
   }
 
-  test('a teacher who manages the timetable learns from the check of no slot of another class', async () => {
+  test('the check treats slots of other classes as unknown for a teacher with timetable.manage', async () => {
     const { one, near, far, teacher } = await managing();
     const asked = {
       class_id: near.class_id,
@@ -832,7 +832,7 @@ describe('who may', () => {
     });
   });
 
-  test('a teacher who manages the timetable does so for their classes, judged by all of the school, and is told nothing of other classes', async () => {
+  test('a teacher with timetable.manage changes their classes only; conflicts with other classes are found but not named', async () => {
     const { one, near, far, teacher } = await managing();
     const slot = await add(bodyOf(far, 1, 1), one);
     await service.database.query(`insert into ${one.schema}.teacher_availability values ($1, 1, 2, false)`, [
@@ -858,7 +858,7 @@ describe('who may', () => {
     await teacher.send('PATCH', `${path}/${slot.id}/move`, { body: { day_of_week: 2, period: 2 } }, 404);
     await teacher.delete(`${path}/${slot.id}`, 404);
     expect((await teacher.put(configPath, { total_periods: 9 }, 403)).message).toContain('whole school');
-    // The rest of the request has the reach that it had before the rules were looked at.
+    // The conflict check restores the scope of the request.
     expect((await teacher.get<Slot[]>(path)).data).toHaveLength(1);
   });
 
@@ -869,10 +869,10 @@ describe('who may', () => {
   });
 });
 
-describe('of writers that race', () => {
+describe('of concurrent writers', () => {
   const lock = (at: School) => `select from ${at.schema}.timetable_config for update`;
   const statuses = (answers: { status: number }[]) => answers.map(({ status }) => status).sort();
-  // The service tries again what a deadlock ended: only the database tells that there was one.
+  // The service retries after a deadlock, so only the statistics of the database show one.
   const expectNoDeadlock = async () =>
     expect(
       await service.database.query(
@@ -880,7 +880,7 @@ describe('of writers that race', () => {
       ),
     ).toEqual([{ deadlocks: 0 }]);
 
-  test('for the last period of a day one gets it, the other is told that it is one too many', async () => {
+  test('who use the last free period of a teacher, one gets it and the other exceeds the limit', async () => {
     const [one, two] = [await stage(), await stage()];
     await school.admin.put(`/api/teachers/${one.teacher_id}/workload-rule`, { max_periods_per_day: 1 });
     const answers = await race(service.database, lock(school), 2, () => [
@@ -893,7 +893,7 @@ describe('of writers that race', () => {
     ]);
   });
 
-  test('for one teacher or one class at one time one gets it, and no other', async () => {
+  test('who use the same teacher or class at the same time, only one succeeds', async () => {
     const stages = await Promise.all(Array.from({ length: 6 }, () => stage()));
     const [{ teacher_id } = { teacher_id: 0 }] = stages;
     const answers = await race(service.database, lock(school), 6, () =>
@@ -909,7 +909,7 @@ describe('of writers that race', () => {
     expect(statuses(same)).toEqual([201, 409, 409, 409, 409, 409]);
   });
 
-  test('a shorter day and a slot in its last period: one of them is refused', async () => {
+  test('one shortens the day and one adds a slot in its last period: one of them is refused', async () => {
     const one = await service.school();
     const the = await stage(one);
     const answers = await race(service.database, lock(one), 2, () => [
@@ -920,13 +920,13 @@ describe('of writers that race', () => {
     expect(answers.find(({ status }) => status === 409)?.error).toBe('schedule_conflict');
   });
 
-  test('two who let the same slots change places, each from the other side, take turns', async () => {
+  test('two swap the same slots from opposite sides without a deadlock', async () => {
     const the = await stage();
     const [a, b] = [await add(bodyOf(the, 1, 1)), await add({ ...bodyOf(the, 2, 2), teacher_id: await addTeacher() })];
     const swap = (id: number, day: number) =>
       school.admin.send('PATCH', `${path}/${id}/move`, { body: { day_of_week: day, period: day, swap: true } });
     const answers = await race(service.database, lock(school), 2, () => [swap(a.id, 2), swap(b.id, 1)]);
-    // Whoever is second finds the slot where it is to go, and changes nothing.
+    // The second one finds its slot already at the new time and changes nothing.
     expect(statuses(answers)).toEqual([200, 200]);
     expect([await read(a.id), await read(b.id)].map(({ day_of_week, period }) => `${day_of_week} ${period}`)).toEqual([
       '2 2',
@@ -947,7 +947,7 @@ describe('of writers that race', () => {
     await expectNoDeadlock();
   });
 
-  test('a slot that is changed and one that is removed, moved slots and new ones take turns', async () => {
+  test('update, delete, move and create slots without a deadlock', async () => {
     const the = await stage();
     const [a, b, c] = [await add(bodyOf(the, 1, 1)), await add(bodyOf(the, 2, 2)), await add(bodyOf(the, 3, 3))];
     const answers = await race(service.database, lock(school), 4, () => [
@@ -956,13 +956,13 @@ describe('of writers that race', () => {
       school.admin.send('PATCH', `${path}/${c.id}/move`, { body: { day_of_week: 1, period: 1, swap: true } }),
       school.admin.send('POST', path, { body: bodyOf(the, 4, 4) }),
     ]);
-    // The first finds its place free or not yet.
+    // The result depends on whether the slot at that time is deleted first.
     expect([200, 409]).toContain(answers[0]?.status);
     expect(answers.slice(1).map(({ status }) => status)).toEqual([200, 200, 201]);
     await expectNoDeadlock();
   });
 
-  test('a class that goes to another year takes a new slot along, whichever comes first; one that is removed leaves none', async () => {
+  test('one moves or deletes a class while another adds a slot: the slot follows the class or is not created', async () => {
     const nextYear = await school.insert('academic_year', {
       name: unique('Year'),
       start_date: '1999-01-01',
