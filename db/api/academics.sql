@@ -128,7 +128,7 @@ begin
     into v_answer
     from academic_year y
     cross join (
-      select core.reaches_whole_school() and core.has_permission_for_all('fee.read')
+      select core.has_whole_school_scope() and core.has_permission_for_all('fee.read')
         and 'fees_management' = any (core.tenant_features()) as fees) sees
     cross join lateral (select array(select c.id from class c where c.academic_year_id = y.id) as ids) class
     cross join lateral (

@@ -12,7 +12,7 @@ begin
     select core.today() as today, s.is_all,
       s.is_all and core.has_permission_for_all('fee.read') and 'fees_management' = any (core.tenant_features()) as sees_fees,
       s.is_all and core.has_permission_for_all('leave.manage') as sees_leaves
-    from (select core.reaches_whole_school() as is_all) s
+    from (select core.has_whole_school_scope() as is_all) s
   )
   select json_build_object(
       'academic_year', (select json_build_object('id', id, 'name', name, 'start_date', start_date, 'end_date', end_date) from academic_year where is_current),

@@ -1,5 +1,6 @@
--- /api/grades, /api/school-units, /api/programmes, /api/mediums, /api/religions, /api/subject-contexts, /api/document-types:
--- lists that every school keeps. They are alike: one line here gives a list its operations, its record and its functions.
+-- /api/grades, /api/school-units, /api/programmes, /api/mediums, /api/religions, /api/subject-contexts,
+-- /api/document-types: reference lists of a school. All have the same operations, record and functions; add a list by
+-- adding a row to the values below.
 
 do $install$
 declare
@@ -16,7 +17,7 @@ begin
       ('document_type', 'document_types')
     ) list (name, plural)
   loop
-    -- Everyone at the school sees them in forms and filters: reading needs no permission.
+    -- Every user needs these lists in forms and filters, so reading them requires no permission.
     perform core.define_operation(v_list.plural || '_list');
     perform core.define_operation(v_list.plural || '_get', p_record => v_list.name);
     perform core.define_operation(v_list.plural || '_create', p_permission => 'master_data.manage',
@@ -37,11 +38,11 @@ begin
     perform core.define_sort(v_list.name, 'created_at', 'm.created_at');
 
     perform core.define_functions(v_list.plural, v_list.name,
-      p_list => format('The %s by sequence, without sequence last, then by name; search over name and description.',
+      p_list => format('The %s by sequence (nulls last) and name. Searches name and description.',
         v_list.words),
-      p_get => format('One of the %s, or not_found.', v_list.words),
-      p_create => format('Adds to the %s; conflict when the name is taken.', v_list.words),
-      p_update => format('Changes one of the %s; conflict when the name is taken.', v_list.words),
-      p_delete => format('Removes one of the %s; in_use names what uses it.', v_list.words));
+      p_get => format('One of the %s. Raises not_found.', v_list.words),
+      p_create => format('Creates one of the %s. Raises conflict if the name is in use.', v_list.words),
+      p_update => format('Updates one of the %s. Raises conflict if the name is in use.', v_list.words),
+      p_delete => format('Deletes one of the %s. Raises in_use if other records refer to it.', v_list.words));
   end loop;
 end $install$;

@@ -60,7 +60,7 @@ test('of a year without anything is all zero; without a year, or of one that is 
   );
   expect(await (await bare.user(['teacher'])).get('/api/finance/summary', 403)).toMatchObject({
     error: 'forbidden',
-    message: 'Figures of the whole school are not available to you.',
+    message: 'This needs access to the whole school.',
   });
 });
 
