@@ -1,35 +1,67 @@
--- Who may do what: all is revoked, then granted by list. test/db/grants.test.ts holds this list against the catalogue.
+-- The privileges of the roles: everything is revoked, then granted by list. test/db/grants.test.ts checks that the
+-- privileges in the database match.
 grant usage on schema core, api to school_api, school_tenant, school_platform;
-grant usage on schema platform to school_tenant, school_platform; -- search_normal, for both; the tables below, for operators
+-- Both roles need search_normal, operators also the tables below.
+grant usage on schema platform to school_tenant, school_platform;
 grant usage on schema core to school_worker;
-grant usage on schema analytics to school_analyst; -- and none of mart: what it may read of that it reads through views
+-- No usage of the schema mart: analysts read its tables through the views only.
+grant usage on schema analytics to school_analyst;
 
 do $$ begin execute format('revoke temporary on database %I from public', current_database()); end $$;
-revoke all on all functions in schema core, api, platform from public, school_api, school_tenant, school_platform, school_worker, school_analyst, school_graphql;
-revoke all on all tables in schema core, platform, mart from public, school_api, school_tenant, school_platform, school_worker, school_analyst, school_graphql;
+revoke all on all functions in schema core, api, platform
+  from public, school_api, school_tenant, school_platform, school_worker, school_analyst, school_graphql;
+revoke all on all tables in schema core, platform, mart
+  from public, school_api, school_tenant, school_platform, school_worker, school_analyst, school_graphql;
 
--- The API process: the dispatcher, what streams need, readiness, and the queue in numbers.
-grant execute on function core.call(text, bigint, jsonb, jsonb, bytea), core.call_impersonated(text, bigint, jsonb, jsonb, bytea), core.admit(text, bigint, jsonb, jsonb),
-  core.impersonation_note(bigint, text, bigint, text, jsonb), core.stream_read(bigint, bigint[], bigint[], integer, integer),
-  core.stream_check(bigint[]), core.readiness(), core.queue(), core.analytics_age() to school_api;
+-- The API process: the dispatcher, streams, readiness, and queue metrics.
+grant execute on function
+  core.admit(text, bigint, jsonb, jsonb),
+  core.analytics_age(),
+  core.call(text, bigint, jsonb, jsonb, bytea),
+  core.call_impersonated(text, bigint, jsonb, jsonb, bytea),
+  core.impersonation_note(bigint, text, bigint, text, jsonb),
+  core.queue(),
+  core.readiness(),
+  core.stream_check(bigint[]),
+  core.stream_read(bigint, bigint[], bigint[], integer, integer)
+to school_api;
 grant select on core.operation to school_api;
 
--- What operations may call in core, by name: a new function there is out of reach until it is listed. An operation can be
--- called by the roles that its access is for; the other functions of api are theirs to share.
+-- Operations can call only the functions of core that are listed here. Each operation can be called by the roles that
+-- its access allows. The other functions of api can be called by both roles.
 do $$
 declare
-  v_shared text[] := '{tenant_id,user_id,session_id,teacher_id,student_id,permissions,has_permission,has_permission_for_all,time_zone,day_at_school,day_begins,today,fail,refuse_field,diff,enqueue,enqueue_all,enabled_features,
-    record_page,record_page_query,record_where,record_export_page,record_order_by,record_insert,record_update,record_lock,set_row_scope,file_content,earlier_answer,require_match,version_of,refuse_read_only,effective_rights,lock_rights,refresh_rights,session_rights,session_open,session_rotate,
-    session_end,sessions_revoke,token_use,tokens_void,token_is_recent,login_attempt,login_succeeded,tenant_features,tenant_summary,
-    recipient_variables,placeholder_names,template_format,fill_placeholders,render,require_placeholders,impersonator,refuse_impersonator,clean_title,clean_message}';
-  v_of_tenant text[] := '{usage_count,tenant_usage,reaches_whole_school,reaches_teacher,require_whole_school,class_staff,widen_scope,restore_scope,teachers_on_leave,subscription_status,subscription_plans,subscription_upgrade,school_rename,setup_complete,notify,notify_as,lock_notification_recipients,school_allow_impersonation,is_impersonation_allowed}';
-  v_of_platform text[] := '{audit,is_reserved_subdomain,require_plan_fits,tenant_provision,impersonation_begin}';
+  v_shared text[] := '{
+    tenant_id,user_id,session_id,teacher_id,student_id,permissions,has_permission,has_permission_for_all,time_zone,
+    day_at_school,day_begins,today,fail,refuse_field,diff,enqueue,enqueue_all,enabled_features,record_page,
+    record_page_query,record_where,record_export_page,record_order_by,record_insert,record_update,record_lock,
+    set_row_scope,file_content,earlier_answer,require_match,version_of,refuse_read_only,effective_rights,lock_rights,
+    refresh_rights,session_set_rights,session_open,session_rotate,session_end,sessions_revoke,token_use,tokens_void,
+    token_is_recent,login_attempt,login_succeeded,tenant_features,tenant_summary,recipient_variables,
+    placeholder_names,template_format,fill_placeholders,render,require_placeholders,impersonator,refuse_impersonator,
+    clean_title,clean_message
+  }';
+  v_tenant_only text[] := '{
+    usage_count,tenant_usage,has_whole_school_scope,can_see_teacher_details,require_whole_school,class_staff,
+    widen_scope,restore_scope,teachers_on_leave,subscription_status,subscription_plans,subscription_upgrade,
+    school_rename,setup_complete,notify,notify_as,lock_notification_recipients,school_allow_impersonation,
+    is_impersonation_allowed
+  }';
+  v_platform_only text[] := '{
+    audit,is_reserved_subdomain,require_plan_fits,tenant_provision,impersonation_begin
+  }';
   v_function record;
 begin
   for v_function in
     select p.oid::regprocedure as signature,
-      case n.nspname when 'core' then p.proname = any (v_shared || v_of_tenant) else coalesce(o.access, '') not in ('platform', 'analyst') end as to_tenant,
-      case n.nspname when 'core' then p.proname = any (v_shared || v_of_platform) else coalesce(o.access, '') <> 'tenant' end as to_platform
+      case n.nspname
+        when 'core' then p.proname = any (v_shared || v_tenant_only)
+        else coalesce(o.access, '') not in ('platform', 'analyst')
+      end as to_tenant,
+      case n.nspname
+        when 'core' then p.proname = any (v_shared || v_platform_only)
+        else coalesce(o.access, '') <> 'tenant'
+      end as to_platform
     from pg_proc p
     join pg_namespace n on n.oid = p.pronamespace and n.nspname in ('core', 'api')
     left join core.operation o on o.name = p.proname and n.nspname = 'api'
@@ -46,27 +78,46 @@ grant select on core.error, core.permission, core.record, core.notification_even
 grant execute on function platform.search_normal(text) to school_tenant, school_platform;
 
 -- Operators.
-grant select on platform.tenant, platform.plan, platform.tenant_usage, platform.subscription, platform.audit_log, platform.state_transition,
-  platform.user_account, platform.file, platform.idempotency_key to school_platform;
+grant select on platform.tenant, platform.plan, platform.tenant_usage, platform.subscription, platform.audit_log,
+  platform.state_transition, platform.user_account, platform.file, platform.idempotency_key
+  to school_platform;
 grant insert (name, subdomain, contact_email, plan_id, trial_ends_at, feature_flags, time_zone),
-  update (name, subdomain, contact_email, plan_id, trial_ends_at, feature_flags, time_zone, is_impersonation_allowed, status, suspended_at, deleted_at, updated_at) on platform.tenant to school_platform;
-grant update (updated_at) on platform.tenant_usage to school_platform; -- for its row lock
-grant insert (tenant_id, plan_id, status, current_period_end), update (plan_id, status, started_at, current_period_end, updated_at) on platform.subscription to school_platform;
-grant insert (name, price_monthly, max_students, max_teachers, features), update (name, price_monthly, max_students, max_teachers, features, updated_at), delete on platform.plan to school_platform;
-grant update (first_name, last_name, phone, password_hash, email_verified_at, profile_picture_id, last_login_at, updated_at) on platform.user_account to school_platform;
+  update (name, subdomain, contact_email, plan_id, trial_ends_at, feature_flags, time_zone, is_impersonation_allowed,
+    status, suspended_at, deleted_at, updated_at)
+  on platform.tenant to school_platform;
+-- A row lock requires the update privilege on a column.
+grant update (updated_at) on platform.tenant_usage to school_platform;
+grant insert (tenant_id, plan_id, status, current_period_end),
+  update (plan_id, status, started_at, current_period_end, updated_at)
+  on platform.subscription to school_platform;
+grant insert (name, price_monthly, max_students, max_teachers, features),
+  update (name, price_monthly, max_students, max_teachers, features, updated_at),
+  delete
+  on platform.plan to school_platform;
+grant update (first_name, last_name, phone, password_hash, email_verified_at, profile_picture_id, last_login_at,
+    updated_at)
+  on platform.user_account to school_platform;
 grant insert (content, content_type, name), delete on platform.file to school_platform;
-grant insert (user_id, key, operation, request_hash), update (answer, updated_at), delete on platform.idempotency_key to school_platform;
-grant select, update (in_app, push, email, sender_name, quiet_from, quiet_until, push_per_user_per_day, emails_per_user_per_day, updated_at)
+grant insert (user_id, key, operation, request_hash), update (answer, updated_at), delete
+  on platform.idempotency_key to school_platform;
+grant select,
+  update (in_app, push, email, sender_name, quiet_from, quiet_until, push_per_user_per_day, emails_per_user_per_day,
+    updated_at)
   on platform.notification_setting to school_platform;
-grant select, insert (key, channel, subject, body, is_active), update (key, channel, subject, body, is_active, updated_at), delete
+grant select,
+  insert (key, channel, subject, body, is_active),
+  update (key, channel, subject, body, is_active, updated_at),
+  delete
   on platform.notification_template to school_platform;
 grant usage on all sequences in schema platform to school_platform;
 
--- Analysts. The views of analytics have the rights of who asks; row security keeps them to their schools (db/analytics/access.sql).
+-- Analysts. The views of analytics are security invoker; row security limits analysts to their schools
+-- (db/analytics/access.sql).
 grant select on all tables in schema analytics, mart to school_analyst;
 revoke select on mart.school from school_analyst;
 grant select (tenant_id, refreshed_at) on mart.school to school_analyst;
-grant select (id, name, subdomain, status, plan_id, is_setup_complete, trial_ends_at, time_zone, created_at) on platform.tenant to school_analyst;
+grant select (id, name, subdomain, status, plan_id, is_setup_complete, trial_ends_at, time_zone, created_at)
+  on platform.tenant to school_analyst;
 grant select (tenant_id, students, teachers, classes) on platform.tenant_usage to school_analyst;
 grant select (tenant_id, status) on platform.subscription to school_analyst;
 grant select (id, name, price_monthly) on platform.plan to school_analyst;
@@ -106,8 +157,13 @@ do $$
 declare
   v_table text;
 begin
-  for v_table in select relname from pg_class where relnamespace = 'graphile_worker'::regnamespace and relkind = 'r' and relrowsecurity loop
+  for v_table in
+    select relname
+    from pg_class
+    where relnamespace = 'graphile_worker'::regnamespace and relkind = 'r' and relrowsecurity
+  loop
     execute format('drop policy if exists school_worker on graphile_worker.%I', v_table);
-    execute format('create policy school_worker on graphile_worker.%I to school_worker using (true) with check (true)', v_table);
+    execute format(
+      'create policy school_worker on graphile_worker.%I to school_worker using (true) with check (true)', v_table);
   end loop;
 end $$;

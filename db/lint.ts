@@ -15,11 +15,28 @@ const folders = [
   'db/api',
   'db/analytics',
   'db/demo',
+  'bench',
 ];
 
 const maxLineLength = 120;
-/** Files that have no longer lines any more; widen it to 'db/' when all of db does. */
-const withShortLines = ['db/core/registry.sql', 'db/core/records.sql', 'db/core/dispatch.sql', 'db/finish.sql'];
+/** Files that still have longer lines. Do not add any. */
+const withLongLines = [
+  'academics',
+  'class-subjects',
+  'classes',
+  'dashboard',
+  'fee-structures',
+  'finance-summary',
+  'invoices',
+  'payments',
+  'schedule',
+  'school-setup',
+  'student-fees',
+  'students',
+  'subjects',
+  'teachers',
+  'timetable',
+].map((name) => `db/api/${name}.sql`);
 
 interface Statement {
   stmt: Record<string, unknown>;
@@ -92,7 +109,7 @@ async function checkDefinition(file: string, name: string, args: Argument[]): Pr
 }
 
 async function check({ name: file, text }: SqlFile): Promise<void> {
-  if (withShortLines.some((start) => file.startsWith(start)))
+  if (!withLongLines.includes(file))
     text.split('\n').forEach((line, i) => {
       if (line.length > maxLineLength)
         fault(file, `line ${String(i + 1)} has ${String(line.length)} characters, more than ${String(maxLineLength)}`);

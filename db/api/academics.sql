@@ -149,7 +149,7 @@ begin
     into v_answer
     from academic_year y
     cross join (
-      select core.reaches_whole_school()
+      select core.has_whole_school_scope()
         and core.has_permission_for_all('fee.read')
         and 'fees_management' = any (core.tenant_features()) as can_read_fees
     ) access

@@ -1,5 +1,5 @@
--- /api/auth: log-in, sessions, the own profile, passwords, e-mail verification. The same functions serve users of a
--- school and operators: the table is called user_account in both schemas, and the search_path decides.
+-- /api/auth: login, sessions, the current user's profile, passwords, email verification. The same functions serve users
+-- of a school and operators: both schemas have a table user_account, and the search_path selects one.
 
 select core.define_operation('auth_credentials', p_access => 'public', p_errors => '{invalid_credentials}');
 select core.define_operation('auth_session_open', p_access => 'public', p_errors => '{invalid_credentials}');
@@ -18,8 +18,6 @@ select core.define_operation('auth_password_reset', p_access => 'token');
 select core.define_operation('auth_email_verify', p_access => 'token');
 select core.define_operation('auth_enabled_features', p_access => 'any');
 
--- {email} → {user_id, password_hash} or nulls, for the facade to verify the password; {retry_after} when the account is
--- closed after ten attempts. Counts the attempt first.
 create function api.auth_credentials(p jsonb) returns json language plpgsql as $$
 declare
   v_retry_after integer := core.login_attempt(p ->> 'email');
@@ -28,12 +26,16 @@ begin
   if v_retry_after is not null then
     return json_build_object('retry_after', v_retry_after);
   end if;
-  select id, password_hash into v_user from user_account where email = p ->> 'email' and is_active and deleted_at is null;
+  select id, password_hash
+    into v_user
+    from user_account
+    where email = p ->> 'email' and is_active and deleted_at is null;
   return json_build_object('user_id', v_user.id, 'password_hash', v_user.password_hash);
 end $$;
+comment on function api.auth_credentials is
+  '{email} → {user_id, password_hash}, or nulls; the facade verifies the password. {retry_after} if the account is '
+  'locked after ten attempts. Counts the attempt first.';
 
--- {user_id, password_hash} as verified → {session_id, refresh_token, tenant_id, user, permissions, enabled_features}.
--- The hash is asked for again: it proves that the password was looked at, and that it has not changed since.
 create function api.auth_session_open(p jsonb) returns json language plpgsql as $$
 declare
   v_user record;
@@ -41,7 +43,10 @@ declare
   v_session json;
 begin
   update user_account set last_login_at = now()
-    where id = (p ->> 'user_id')::bigint and password_hash = p ->> 'password_hash' and is_active and deleted_at is null
+    where id = (p ->> 'user_id')::bigint
+      and password_hash = p ->> 'password_hash'
+      and is_active
+      and deleted_at is null
     returning id, email, first_name, last_name, profile_picture_id into v_user;
   if v_user.id is null then
     perform core.fail('invalid_credentials', 'The email or the password is wrong.');
@@ -58,34 +63,40 @@ begin
     'session_id', v_session -> 'session_id',
     'refresh_token', v_session -> 'refresh_token',
     'tenant_id', core.tenant_id(),
-    'user', json_build_object('id', v_user.id, 'email', v_user.email, 'first_name', v_user.first_name, 'last_name', v_user.last_name,
-                              'profile_picture_url', api.own_picture_url(v_user.profile_picture_id)),
+    'user', json_build_object(
+      'id', v_user.id,
+      'email', v_user.email,
+      'first_name', v_user.first_name,
+      'last_name', v_user.last_name,
+      'profile_picture_url', api.own_picture_url(v_user.profile_picture_id)),
     'permissions', v_rights.permissions,
     'enabled_features', core.tenant_features());
 end $$;
+comment on function api.auth_session_open is
+  '{user_id, password_hash} of a verified login → {session_id, refresh_token, tenant_id, user, permissions, '
+  'enabled_features}. Compares the hash again: this proves that the facade verified the password and that it has not '
+  'changed since. Raises invalid_credentials.';
 
 create function api.own_picture_url(p_file_id bigint) returns text language sql immutable
   return '/api/auth/profile/picture?v=' || p_file_id;
-comment on function api.own_picture_url is 'The URL of the own picture; null without one.';
+comment on function api.own_picture_url is 'The URL of the current user''s picture; null without one.';
 
--- An operator's change to their own account belongs into the audit trail; a user's of a school does not.
 create function api.audit_own(p_action text, p_changes jsonb default '{}') returns void language plpgsql as $$
 begin
   if core.tenant_id() is null then
     perform core.audit(p_action, 'operator', core.user_id(), null, p_changes);
   end if;
 end $$;
-comment on function api.audit_own is 'Audits an operator''s change to their own account; users of a school are not audited.';
+comment on function api.audit_own is
+  'Audits an operator''s change to their own account; users of a school are not audited.';
 
--- Ends this session: access and refresh tokens stop at once.
 create function api.auth_logout(p jsonb) returns json language plpgsql as $$
 begin
   perform core.session_end();
   return json_build_object('id', core.session_id());
 end $$;
+comment on function api.auth_logout is 'Ends the current session. Its access and refresh tokens stop working at once.';
 
--- {refresh_token} → {session_id, user_id, tenant_id, refresh_token}, or {refused, is_over} when the token was used
--- before.
 create function api.auth_refresh(p jsonb) returns json language plpgsql as $$
 begin
   if not exists (select from user_account where id = core.user_id() and is_active and deleted_at is null) then
@@ -96,23 +107,38 @@ begin
   return (jsonb_build_object('session_id', core.session_id(), 'user_id', core.user_id(), 'tenant_id', core.tenant_id())
     || core.session_rotate(p ->> 'refresh_token')::jsonb)::json;
 end $$;
+comment on function api.auth_refresh is
+  '{refresh_token} → {session_id, user_id, tenant_id, refresh_token}, or {refused, is_over} if the token was used '
+  'before. Raises invalid_token if the user can no longer log in.';
 
--- The user or operator who asks, with school, roles and permissions.
 create function api.auth_profile(p jsonb) returns json language plpgsql stable as $$
 declare
   v_profile json;
 begin
-  select json_build_object('id', u.id, 'email', u.email, 'first_name', u.first_name, 'last_name', u.last_name, 'phone', u.phone,
-      'profile_picture_url', api.own_picture_url(u.profile_picture_id), 'email_verified', u.email_verified_at is not null,
-      'last_login_at', u.last_login_at, 'is_platform_admin', core.tenant_id() is null, 'tenant', core.tenant_summary(),
+  select json_build_object(
+      'id', u.id,
+      'email', u.email,
+      'first_name', u.first_name,
+      'last_name', u.last_name,
+      'phone', u.phone,
+      'profile_picture_url', api.own_picture_url(u.profile_picture_id),
+      'email_verified', u.email_verified_at is not null,
+      'last_login_at', u.last_login_at,
+      'is_platform_admin', core.tenant_id() is null,
+      'tenant', core.tenant_summary(),
       'impersonated_by', (select to_json(i) from core.impersonator() i where i.id is not null),
-      'roles', r.roles, 'permissions', r.permissions, 'created_at', u.created_at, 'updated_at', u.updated_at)
+      'roles', r.roles,
+      'permissions', r.permissions,
+      'created_at', u.created_at,
+      'updated_at', u.updated_at)
     into v_profile
-    from user_account u cross join lateral core.effective_rights(u.id) r where u.id = core.user_id();
+    from user_account u
+    cross join lateral core.effective_rights(u.id) r
+    where u.id = core.user_id();
   return v_profile;
 end $$;
+comment on function api.auth_profile is 'The current user or operator with school, roles and permissions.';
 
--- Changes first_name, last_name, phone of whoever asks.
 create function api.auth_profile_update(p jsonb) returns json language plpgsql as $$
 declare
   v_before jsonb := api.auth_profile(p);
@@ -124,29 +150,35 @@ begin
   perform api.audit_own('operator.update', core.diff(v_before, api.auth_profile(p)::jsonb));
   return api.auth_profile(p);
 end $$;
+comment on function api.auth_profile_update is 'Updates first_name, last_name and phone of the current user.';
 
--- The own picture.
 create function api.auth_profile_picture(p jsonb) returns json language sql stable as $$
   select api.file_answer((select profile_picture_id from user_account where id = core.user_id()), 'picture');
 $$;
+comment on function api.auth_profile_picture is 'The picture of the current user. Raises not_found.';
 
--- What an operation that gives content answers: {file_id, content_type, name, size, digest}; not_found without a
--- file. With p_name it is called so, with the ending of its type, and not as whoever sent it called it.
 create function api.file_answer(p_file_id bigint, p_name text default null) returns json language plpgsql stable as $$
 declare
   v_answer json;
 begin
-  select json_build_object('file_id', id, 'content_type', content_type, 'size', size, 'digest', digest,
+  select json_build_object(
+      'file_id', id,
+      'content_type', content_type,
+      'size', size,
+      'digest', digest,
       'name', coalesce(p_name || '.' || replace(split_part(content_type, '/', 2), 'jpeg', 'jpg'), name, 'file'))
-    into v_answer from file where id = p_file_id;
+    into v_answer
+    from file
+    where id = p_file_id;
   if v_answer is null then
-    perform core.fail('not_found', 'There is no such file.');
+    perform core.fail('not_found', 'This file does not exist.');
   end if;
   return v_answer;
 end $$;
-comment on function api.file_answer is 'The response of an operation that returns a file: {file_id, content_type, name, size, digest}, or not_found.';
+comment on function api.file_answer is
+  'The response of an operation that returns a file: {file_id, content_type, name, size, digest}. Raises not_found. '
+  'p_name replaces the name of the upload; the extension of the content type is added.';
 
--- {file_id}: replaces the picture before it.
 create function api.auth_profile_picture_set(p jsonb) returns json language plpgsql as $$
 declare
   v_old bigint := (select profile_picture_id from user_account where id = core.user_id() for no key update);
@@ -156,8 +188,8 @@ begin
   perform api.audit_own('operator.picture');
   return api.auth_profile(p);
 end $$;
+comment on function api.auth_profile_picture_set is '{file_id}: replaces the picture of the current user.';
 
--- What the facade needs to verify the present password of whoever asks; counts the attempt like a log-in.
 create function api.auth_own_credentials(p jsonb) returns json language plpgsql as $$
 declare
   v_retry_after integer := core.login_attempt('own:' || core.user_id());
@@ -165,16 +197,23 @@ begin
   if v_retry_after is not null then
     return json_build_object('retry_after', v_retry_after);
   end if;
-  return (select json_build_object('user_id', id, 'password_hash', password_hash) from user_account where id = core.user_id());
+  return (
+    select json_build_object('user_id', id, 'password_hash', password_hash)
+    from user_account
+    where id = core.user_id()
+  );
 end $$;
+comment on function api.auth_own_credentials is
+  '{user_id, password_hash} of the current user; the facade verifies the current password. Counts the attempt like a '
+  'login.';
 
--- {current_password_hash, password_hash}: sets the password of whoever asks and ends their other sessions.
 create function api.auth_password_change(p jsonb) returns json language plpgsql as $$
 declare
   v_email text;
 begin
   update user_account set password_hash = p ->> 'password_hash'
-    where id = core.user_id() and password_hash = p ->> 'current_password_hash' returning email into v_email;
+    where id = core.user_id() and password_hash = p ->> 'current_password_hash'
+    returning email into v_email;
   if v_email is null then
     perform core.fail('invalid_credentials', 'The current password is wrong.');
   end if;
@@ -184,28 +223,35 @@ begin
   perform api.audit_own('operator.password');
   return json_build_object('id', core.user_id());
 end $$;
+comment on function api.auth_password_change is
+  '{current_password_hash, password_hash}: changes the password of the current user and ends their other sessions. '
+  'Raises invalid_credentials.';
 
--- {email}: queues an e-mail with a link when the address is known, at most one in two minutes; says the same in any
--- case, and queues a job in any case, so that the time tells nothing either.
 create function api.auth_password_forgot(p jsonb) returns json language plpgsql as $$
 declare
-  v_user_id bigint := (select id from user_account where email = p ->> 'email' and is_active and deleted_at is null);
+  v_user_id bigint := (
+    select id from user_account where email = p ->> 'email' and is_active and deleted_at is null);
 begin
   if core.token_is_recent(v_user_id, 'password_reset') then
     v_user_id := null;
   end if;
-  perform core.enqueue('send_email', jsonb_build_object('user_id', v_user_id, 'kind', 'password_reset'), 'password_reset:' || coalesce(v_user_id::text, 'nobody'));
+  perform core.enqueue('send_email', jsonb_build_object('user_id', v_user_id, 'kind', 'password_reset'),
+    'password_reset:' || coalesce(v_user_id::text, 'nobody'));
   return json_build_object('message', 'If this address has an account, an email has been sent.');
 end $$;
+comment on function api.auth_password_forgot is
+  '{email}: queues an email with a link if the address is known, at most one in two minutes. For an unknown address '
+  'the response is the same and a job is queued too, so that neither the response nor its timing reveals whether the '
+  'account exists.';
 
--- {token, password_hash}: uses the token up, sets the password, ends every session of the user.
 create function api.auth_password_reset(p jsonb) returns json language plpgsql as $$
 declare
   v_user_id bigint := core.token_use(p ->> 'token', '{password_reset,invitation}');
   v_email text;
 begin
   update user_account set password_hash = p ->> 'password_hash', email_verified_at = coalesce(email_verified_at, now())
-    where id = v_user_id and is_active and deleted_at is null returning email into v_email;
+    where id = v_user_id and is_active and deleted_at is null
+    returning email into v_email;
   if v_email is null then
     perform core.fail('invalid_token', 'This link has expired or has already been used. Request a new one.');
   end if;
@@ -215,20 +261,26 @@ begin
   perform api.audit_own('operator.password');
   return json_build_object('id', v_user_id);
 end $$;
+comment on function api.auth_password_reset is
+  '{token, password_hash}: consumes the token, sets the password and ends all sessions of the user. Raises '
+  'invalid_token.';
 
--- {token}: marks the e-mail of the token's user as verified.
 create function api.auth_email_verify(p jsonb) returns json language plpgsql as $$
 declare
   v_user_id bigint := core.token_use(p ->> 'token', '{email_verification}');
 begin
-  update user_account set email_verified_at = coalesce(email_verified_at, now()) where id = v_user_id and deleted_at is null;
+  update user_account set email_verified_at = coalesce(email_verified_at, now())
+    where id = v_user_id and deleted_at is null;
   if not found then
     perform core.fail('invalid_token', 'This link has expired or has already been used. Request a new one.');
   end if;
   return json_build_object('id', v_user_id, 'email_verified', true);
 end $$;
+comment on function api.auth_email_verify is
+  '{token}: marks the email address of the user as verified. Raises invalid_token.';
 
--- The names of the features that are enabled for this school; none for an operator.
 create function api.auth_enabled_features(p jsonb) returns json language sql stable as $$
   select to_json(core.tenant_features());
 $$;
+comment on function api.auth_enabled_features is
+  'The names of the features that are enabled for the school; none for an operator.';

@@ -14,7 +14,7 @@ begin
         and core.has_permission_for_all('fee.read')
         and 'fees_management' = any (core.tenant_features()) as can_read_fees,
       s.is_whole_school and core.has_permission_for_all('leave.manage') as can_read_leaves
-    from (select core.reaches_whole_school() as is_whole_school) s
+    from (select core.has_whole_school_scope() as is_whole_school) s
   )
   select json_build_object(
       'academic_year', (

@@ -4,9 +4,6 @@ select core.define_operation('devices_register', p_errors => '{conflict}');
 select core.define_operation('devices_delete');
 select core.define_operation('devices_web_push_key');
 
--- Registers a device by its token. A token that another user registered moves to the current user; the same token again
--- only changes updated_at. A user keeps the 20 devices that were registered last: with an unlimited number, one user
--- could slow down every message to the whole school.
 create function api.devices_register(p jsonb) returns json language plpgsql as $$
 declare
   v_answer json;
@@ -22,8 +19,11 @@ begin
     where id in (select id from device where user_id = core.user_id() order by updated_at desc, id desc offset 20);
   return v_answer;
 end $$;
+comment on function api.devices_register is
+  'Registers a device by its token. A token that another user registered moves to the current user; the same token '
+  'again only changes updated_at. A user keeps the 20 devices that were registered last: with an unlimited number, one '
+  'user could slow down every message to the whole school.';
 
--- Deletes a device of the current user. Raises not_found, also for a device of another user.
 create function api.devices_delete(p jsonb) returns json language plpgsql as $$
 declare
   v_id bigint;
@@ -36,8 +36,10 @@ begin
   end if;
   return json_build_object('id', v_id);
 end $$;
+comment on function api.devices_delete is
+  'Deletes a device of the current user. Raises not_found, also for a device of another user.';
 
--- Returns the VAPID public key that browsers subscribe with, which the facade adds from its settings; null if it is not
--- set.
 create function api.devices_web_push_key(p jsonb) returns json language sql stable
   return json_build_object('public_key', p ->> 'public_key');
+comment on function api.devices_web_push_key is
+  'The VAPID public key that browsers subscribe with. The facade adds it from its settings; null if it is not set.';

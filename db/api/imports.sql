@@ -175,7 +175,7 @@ begin
     where r.is_system and r.name = p_role;
   perform core.enqueue_all('send_email', array(
     select jsonb_build_object('user_id', u.value::bigint, 'kind', 'invitation') from jsonb_each_text(v_users) u));
-  perform api.require_no_more_than_own(u.value::bigint) from jsonb_each_text(v_users) u limit 1;
+  perform api.require_can_manage_user(u.value::bigint) from jsonb_each_text(v_users) u limit 1;
   return v_users;
 end $$;
 comment on function api.import_logins is
@@ -280,7 +280,10 @@ create function api.import_references(p_rows jsonb, out ids jsonb, out errors ap
     from reference, unnest(rows) row_number
     where matches <> 1
     union all
-    select row_number, field, format('The class %s does not have enough free places: %s.', label, greatest(free_places, 0))
+    select
+      row_number,
+      field,
+      format('The class %s has only %s free places.', label, greatest(free_places, 0))
     from found
     where kind = 'class' and place > free_places
     union all
@@ -301,8 +304,6 @@ comment on function api.import_references is
   'an error for each row whose reference does not exist or is ambiguous, whose class is full, or whose class belongs '
   'to another grade.';
 
--- Imports students. Returns {dry_run, rows, valid, created, errors, ids}. Raises validation_error with all errors, or
--- plan_limit_reached.
 create function api.imports_students(p jsonb) returns json language plpgsql as $$
 declare
   v_rows jsonb := p -> 'rows';
@@ -351,8 +352,10 @@ begin
   perform api.notify_accounts(array(select value::bigint from jsonb_each_text(v_logins)));
   return api.import_report(p, '{}', v_ids);
 end $$;
+comment on function api.imports_students is
+  'Imports students. Returns {dry_run, rows, valid, created, errors, ids}. Raises validation_error with all errors, or '
+  'plan_limit_reached.';
 
--- Imports teachers, like api.imports_students.
 create function api.imports_teachers(p jsonb) returns json language plpgsql as $$
 declare
   v_rows jsonb := p -> 'rows';
@@ -380,9 +383,8 @@ begin
   perform api.notify_accounts(array(select value::bigint from jsonb_each_text(v_logins)));
   return api.import_report(p, '{}', v_ids);
 end $$;
+comment on function api.imports_teachers is 'Imports teachers, like api.imports_students.';
 
--- Returns the names that a file of students may use: {class, grade, religion}, with classes of the current academic
--- year.
 create function api.imports_students_template(p jsonb) returns json language sql stable as $$
   select json_build_object(
     'class', array(
@@ -394,8 +396,10 @@ create function api.imports_students_template(p jsonb) returns json language sql
     'grade', array(select name from grade order by sequence, platform.search_normal(name), id),
     'religion', array(select name from religion order by sequence, platform.search_normal(name), id));
 $$;
+comment on function api.imports_students_template is
+  'The names that a file of students may use: {class, grade, religion}, with classes of the current academic year.';
 
--- Returns the names that a file of teachers may use. There are none.
 create function api.imports_teachers_template(p jsonb) returns json language sql stable as $$
   select '{}'::json;
 $$;
+comment on function api.imports_teachers_template is 'The names that a file of teachers may use. There are none.';

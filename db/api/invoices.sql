@@ -42,7 +42,7 @@ select core.define_record('invoice', p_table => 'invoice', p_key => 'i.id', p_on
     (select max(r.created_at) from invoice_reminder r where r.invoice_id = i.id) as last_reminded_at, i.created_at,
     i.updated_at
   $$,
-  p_condition => '(i.issued_at is not null or core.reaches_whole_school())',
+  p_condition => '(i.issued_at is not null or core.has_whole_school_scope())',
   p_search => $$(i.student_id = any (array(
       select id from student where search_text like :pattern and search_text like all (:patterns)))
     or i.id = any (array(

@@ -1,5 +1,5 @@
--- /api/notifications/templates: words to send by hand; a template that is called like an event has the words for that
--- event.
+-- /api/notifications/templates: texts for messages that users send. A template with the name of an event replaces the
+-- texts of that event.
 
 select core.define_operation('notification_templates_list', p_permission => 'notification.send',
   p_feature => 'notifications');
@@ -18,7 +18,8 @@ $$;
 comment on function api.template_variables is
   'The variables of a template: those of the event if the template has the name of an event, else its own.';
 
-select core.define_record('notification_template', p_table => 'notification_template', p_key => 't.id', p_one_row_per_key => true,
+select core.define_record('notification_template', p_table => 'notification_template', p_key => 't.id',
+  p_one_row_per_key => true,
   p_source => 'notification_template t',
   p_columns => $$
     t.id, t.name, t.title, t.message, t.type, t.channels, api.template_variables(t.name, t.variables) as variables,
@@ -31,9 +32,9 @@ select core.define_sort('notification_template', 'name', 'platform.search_normal
 select core.define_sort('notification_template', 'created_at', 't.created_at');
 
 select core.define_functions('notification_templates', 'notification_template',
-  p_list => 'Templates by name; search over name and words.',
-  p_get => 'One template, or not_found.',
-  p_delete => 'Removes a template; an event that it is called like has its former words again.');
+  p_list => 'Templates by name. Searches name, title and message.',
+  p_get => 'One template. Raises not_found.',
+  p_delete => 'Deletes a template. If it has the name of an event, the event uses its default texts again.');
 
 create function api.check_template(p_template jsonb) returns void language plpgsql stable as $$
 declare
@@ -56,7 +57,6 @@ comment on function api.check_template is
   'Raises validation_error if a template declares a variable that is built in or that its event does not have, or '
   'uses a placeholder without a value.';
 
--- Creates a template. Raises conflict if the name is taken, and the errors of api.check_template.
 create function api.notification_templates_create(p jsonb) returns json language plpgsql as $$
 declare
   v_id bigint;
@@ -65,8 +65,9 @@ begin
   v_id := core.record_insert('notification_template', p);
   return api.notification_template_record(v_id);
 end $$;
+comment on function api.notification_templates_create is
+  'Creates a template. Raises conflict if the name is in use, and the errors of api.check_template.';
 
--- Updates a template. Raises the same errors as create.
 create function api.notification_templates_update(p jsonb) returns json language plpgsql as $$
 declare
   v_id bigint := (p ->> 'id')::bigint;
@@ -75,3 +76,4 @@ begin
   perform core.record_update('notification_template', p);
   return api.notification_template_record(v_id);
 end $$;
+comment on function api.notification_templates_update is 'Updates a template. Raises the same errors as create.';

@@ -14,7 +14,8 @@ select core.define_operation('platform_notification_templates_preview', p_access
 select core.define_operation('platform_notification_templates_delete', p_access => 'platform',
   p_record => 'platform_notification_template');
 
-select core.define_record('platform_notification_template', p_table => 'notification_template', p_key => 't.id', p_one_row_per_key => true,
+select core.define_record('platform_notification_template', p_table => 'notification_template', p_key => 't.id',
+  p_one_row_per_key => true,
   p_source => 'notification_template t',
   p_columns => 't.id, t.key, t.channel, t.subject, t.body, t.is_active, t.created_at, t.updated_at',
   p_search => $$platform.search_normal(t.key || ' ' || t.subject || ' ' || t.body)$$,
@@ -40,12 +41,12 @@ create function api.notification_settings() returns json language sql stable as 
 $$;
 comment on function api.notification_settings is 'The notification settings of all schools.';
 
--- Returns the notification settings: channels, sender, quiet hours, limits.
 create function api.platform_notification_settings_get(p jsonb) returns json language sql stable as $$
   select api.notification_settings();
 $$;
+comment on function api.platform_notification_settings_get is
+  'The notification settings: channels, sender, quiet hours, limits.';
 
--- Updates the given settings, also single channels and limits. They apply to later messages. Audited.
 create function api.platform_notification_settings_update(p jsonb) returns json language plpgsql as $$
 declare
   v_before jsonb;
@@ -74,8 +75,9 @@ begin
     end;
   return api.audited('notification_settings.update', v_before, api.notification_settings());
 end $$;
+comment on function api.platform_notification_settings_update is
+  'Updates the given settings, also single channels and limits. They apply to later messages. Audited.';
 
--- Lists the events that send notifications: variables with sample values, default channels and default texts.
 create function api.platform_notification_events_list(p jsonb) returns json language sql stable as $$
   select json_agg(json_build_object(
     'key', key,
@@ -87,16 +89,19 @@ create function api.platform_notification_events_list(p jsonb) returns json lang
     'message', message) order by key)
   from core.notification_event;
 $$;
+comment on function api.platform_notification_events_list is
+  'Lists the events that send notifications: variables with sample values, default channels and default texts.';
 
--- Lists the texts of operators by event and channel. Searches key, subject and body.
 create function api.platform_notification_templates_list(p jsonb) returns json language sql stable as $$
   select core.record_page('platform_notification_template', p);
 $$;
+comment on function api.platform_notification_templates_list is
+  'Lists the texts of operators by event and channel. Searches key, subject and body.';
 
--- Returns one template. Raises not_found.
 create function api.platform_notification_templates_get(p jsonb) returns json language sql stable as $$
   select api.platform_notification_template_record((p ->> 'id')::bigint);
 $$;
+comment on function api.platform_notification_templates_get is 'One template. Raises not_found.';
 
 create function api.check_platform_template(p_template jsonb) returns void language plpgsql stable as $$
 declare
@@ -113,8 +118,6 @@ end $$;
 comment on function api.check_platform_template is
   'Raises validation_error for an unknown event, and for placeholders that the event does not have.';
 
--- Returns {subject, body} rendered with the sample values of the event. Raises the errors of
--- api.check_platform_template.
 create function api.platform_notification_templates_preview(p jsonb) returns json language plpgsql stable as $$
 declare
   v_event core.notification_event;
@@ -132,9 +135,9 @@ begin
       core.render(coalesce(p ->> 'subject', v_event.title), v_sample), v_sample ->> 'school_name'),
     'body', core.clean_message(core.render(p ->> 'body', v_sample)));
 end $$;
+comment on function api.platform_notification_templates_preview is
+  '{subject, body} rendered with the sample values of the event. Raises the errors of api.check_platform_template.';
 
--- Creates the text of an event on one channel. The default subject is the title in the catalog. Raises conflict if the
--- event already has a text on this channel, and the errors of api.check_platform_template. Audited.
 create function api.platform_notification_templates_create(p jsonb) returns json language plpgsql as $$
 declare
   v_id bigint;
@@ -144,8 +147,10 @@ begin
     select jsonb_build_object('subject', e.title) from core.notification_event e where e.key = p ->> 'key') || p);
   return api.audited('notification_template.create', null, api.platform_notification_template_record(v_id));
 end $$;
+comment on function api.platform_notification_templates_create is
+  'Creates the text of an event on one channel. The default subject is the title in the catalog. Raises conflict if '
+  'the event already has a text on this channel, and the errors of api.check_platform_template. Audited.';
 
--- Updates a text. Raises the same errors as create. Audited.
 create function api.platform_notification_templates_update(p jsonb) returns json language plpgsql as $$
 declare
   v_id bigint := (p ->> 'id')::bigint;
@@ -155,8 +160,9 @@ begin
   perform core.record_update('platform_notification_template', p);
   return api.audited('notification_template.update', v_before, api.platform_notification_template_record(v_id));
 end $$;
+comment on function api.platform_notification_templates_update is
+  'Updates a text. Raises the same errors as create. Audited.';
 
--- Deletes a text; the event then uses the text of the catalog. Audited.
 create function api.platform_notification_templates_delete(p jsonb) returns json language plpgsql as $$
 declare
   v_id bigint := (p ->> 'id')::bigint;
@@ -165,3 +171,5 @@ begin
   delete from notification_template where id = v_id;
   return api.audited('notification_template.delete', v_before, null);
 end $$;
+comment on function api.platform_notification_templates_delete is
+  'Deletes a text; the event then uses the text of the catalog. Audited.';

@@ -1,4 +1,4 @@
--- /api/platform: what operators do. Every write leaves an audit entry; the dispatcher refuses one that did not.
+-- /api/platform: operations of operators. The dispatcher raises an error if a write adds no audit entry.
 
 select core.define_operation('platform_overview', p_access => 'platform');
 select core.define_operation('platform_tenants_list', p_access => 'platform');
@@ -32,8 +32,8 @@ select core.define_record('tenant', p_table => 'tenant', p_key => 't.id',
   $$,
   p_columns => $$
     t.id, t.name, t.subdomain, t.status, json_build_object('id', p.id, 'name', p.name) as plan, t.is_setup_complete,
-    t.trial_ends_at,
-    t.contact_email, t.feature_flags, core.enabled_features(p.features, t.feature_flags) as enabled_features,
+    t.trial_ends_at, t.contact_email, t.feature_flags,
+    core.enabled_features(p.features, t.feature_flags) as enabled_features,
     json_build_object('status', s.status, 'started_at', s.started_at, 'current_period_end',
       s.current_period_end) as subscription,
     json_build_object('total_students', coalesce(u.students, 0), 'total_teachers', coalesce(u.teachers, 0),
@@ -79,7 +79,7 @@ select core.define_record('audit_log', p_table => 'audit_log', p_key => 'a.id', 
     a.id, json_build_object('id', a.actor_id, 'email', a.actor_email) as actor,
     case when a.impersonated_user_id is not null
       then json_build_object('id', a.impersonated_user_id, 'email', a.impersonated_email) end as impersonated,
-      a.action, a.tenant_id, t.name as tenant_name,
+    a.action, a.tenant_id, t.name as tenant_name,
     a.target_type, a.target_id, a.changes, a.ip, a.user_agent, a.request_id, a.created_at
   $$,
   p_search => $$platform.search_normal(concat_ws(' ', a.action, a.actor_email, a.impersonated_email))$$,
@@ -90,19 +90,19 @@ select core.define_filter('audit_log', 'to_date', 'a.created_at < :value::date +
 select core.define_sort('audit_log', 'created_at', 'a.id');
 select core.define_sort('audit_log', 'action', 'a.action');
 
--- Writes into the audit trail what became of a record, from p_before (null: it is new) to p_after (null: it is gone),
--- and answers it as it is now, {id} when it is gone. An action is called `<record>.<what>`.
 create function api.audited(p_action text, p_before jsonb, p_after json) returns json language plpgsql as $$
 declare
   v_target text := split_part(p_action, '.', 1);
   v_id bigint := coalesce(p_after ->> 'id', p_before ->> 'id')::bigint;
 begin
-  perform core.audit(p_action, v_target, v_id, case when v_target = 'tenant' then v_id end, core.diff(p_before, p_after::jsonb));
+  perform core.audit(p_action, v_target, v_id, case when v_target = 'tenant' then v_id end,
+    core.diff(p_before, p_after::jsonb));
   return coalesce(p_after, json_build_object('id', v_id));
 end $$;
-comment on function api.audited is 'Audits the change of a record and returns its current state. p_before is null for new, p_after for deleted records.';
+comment on function api.audited is
+  'Audits the change of a record and returns its current state, or {id} if it was deleted. p_action is '
+  '<record>.<verb>. p_before is null for new, p_after for deleted records.';
 
--- Totals, sign-ups this month and over twelve months, the latest audit entries.
 create function api.platform_overview(p jsonb) returns json language sql stable as $$
   select json_build_object(
     'total_tenants', count(*) filter (where status <> 'deleted'),
@@ -110,46 +110,55 @@ create function api.platform_overview(p jsonb) returns json language sql stable 
     'suspended_tenants', count(*) filter (where status = 'suspended'),
     'signups_this_month', count(*) filter (where status <> 'deleted' and created_at >= date_trunc('month', now())),
     'signups_by_month', (
-      select json_agg(json_build_object('month', to_char(month, 'YYYY-MM'),
-        'signups', (select count(*) from tenant t where t.status <> 'deleted' and t.created_at >= month and t.created_at < month + interval '1 month')) order by month)
-      from generate_series(date_trunc('month', now()) - interval '11 months', date_trunc('month', now()), interval '1 month') month),
+      select json_agg(
+        json_build_object(
+          'month', to_char(month, 'YYYY-MM'),
+          'signups', (
+            select count(*)
+            from tenant t
+            where t.status <> 'deleted' and t.created_at >= month and t.created_at < month + interval '1 month'
+          ))
+        order by month)
+      from generate_series(
+        date_trunc('month', now()) - interval '11 months', date_trunc('month', now()), interval '1 month') month
+    ),
     'recent_audit_logs', core.record_page('audit_log', '{"pageSize": 10}', false) -> 'data')
   from tenant;
 $$;
+comment on function api.platform_overview is
+  'Totals, sign-ups of this month and of the last twelve months, the latest audit entries.';
 
--- Schools; search over name, subdomain, contact e-mail; deleted ones only when status=deleted is asked for.
 create function api.platform_tenants_list(p jsonb) returns json language sql stable as $$
   select core.record_page('tenant', '{"status": "present"}' || p);
 $$;
+comment on function api.platform_tenants_list is
+  'Schools. Searches name, subdomain and contact email. Deleted ones only with status=deleted.';
 
--- One school with its latest audit entries.
 create function api.tenant_detail(p_id bigint) returns json language sql stable as $$
   select (api.tenant_record(p_id)::jsonb || jsonb_build_object('recent_audit_logs',
     core.record_page('audit_log', jsonb_build_object('tenant_id', p_id, 'pageSize', 10), false) -> 'data'))::json;
 $$;
-comment on function api.tenant_detail is 'One school with its latest audit entries, or not_found.';
+comment on function api.tenant_detail is 'One school with its latest audit entries. Raises not_found.';
 
--- One school with its latest audit entries, or not_found.
 create function api.platform_tenants_get(p jsonb) returns json language sql stable as $$
   select api.tenant_detail((p ->> 'id')::bigint);
 $$;
+comment on function api.platform_tenants_get is 'One school with its latest audit entries. Raises not_found.';
 
--- Refuses what constraints can't name well: reserved subdomains, unknown time zones.
 create function api.tenant_check(p jsonb) returns void language plpgsql stable as $$
 begin
   if core.is_reserved_subdomain(p ->> 'subdomain') then
-    perform core.refuse_field('validation_error', 'subdomain', 'This subdomain is reserved.');
+    perform core.refuse_field('validation_error', 'subdomain', 'This subdomain is reserved. Choose another one.');
   end if;
   begin
     perform now() at time zone (p ->> 'time_zone');
   exception when invalid_parameter_value then
-    perform core.refuse_field('validation_error', 'time_zone', 'This time zone does not exist. Use a name like Europe/Berlin.');
+    perform core.refuse_field('validation_error', 'time_zone',
+      'This time zone does not exist. Use a name like Europe/Berlin.');
   end;
 end $$;
 comment on function api.tenant_check is 'Raises validation_error for reserved subdomains and unknown time zones.';
 
--- The school, its schema, its roles, its first admin and its subscription, in one transaction. Without a password the
--- admin gets an invitation; without admin_email it goes to contact_email.
 create function api.platform_tenants_create(p jsonb) returns json language plpgsql as $$
 declare
   v_id bigint;
@@ -157,16 +166,26 @@ begin
   perform api.tenant_check(p);
   v_id := core.record_insert('tenant', p);
   insert into subscription (tenant_id, plan_id, status, current_period_end)
-    select id, plan_id, case when trial_ends_at > now() then 'trialing' else 'active' end,
-           case when trial_ends_at > now() then trial_ends_at else now() + interval '1 month' end
-    from tenant where id = v_id;
-  perform core.tenant_provision(v_id, jsonb_build_object('email', coalesce(p ->> 'admin_email', lower(p ->> 'contact_email')), 'password_hash', p ->> 'password_hash',
-    'first_name', p ->> 'admin_first_name', 'last_name', p ->> 'admin_last_name'));
+    select
+      id,
+      plan_id,
+      case when trial_ends_at > now() then 'trialing' else 'active' end,
+      case when trial_ends_at > now() then trial_ends_at else now() + interval '1 month' end
+    from tenant
+    where id = v_id;
+  perform core.tenant_provision(v_id, jsonb_build_object(
+    'email', coalesce(p ->> 'admin_email', lower(p ->> 'contact_email')),
+    'password_hash', p ->> 'password_hash',
+    'first_name', p ->> 'admin_first_name',
+    'last_name', p ->> 'admin_last_name'));
   perform api.audited('tenant.create', null, api.tenant_record(v_id));
   return api.tenant_detail(v_id);
 end $$;
+comment on function api.platform_tenants_create is
+  'Creates a school with its schema, roles, first admin and subscription, in one transaction. Without a password the '
+  'admin gets an invitation. admin_email defaults to contact_email. Raises conflict for a subdomain that is in use, '
+  'invalid_reference for an unknown plan.';
 
--- Writes a change of a school into the audit trail and answers the school.
 create function api.tenant_changed(p_action text, p_before jsonb) returns json language plpgsql as $$
 declare
   v_id bigint := (p_before ->> 'id')::bigint;
@@ -176,9 +195,6 @@ begin
 end $$;
 comment on function api.tenant_changed is 'Audits the change of a school since p_before and returns the school.';
 
--- A plan that the school has outgrown is a conflict; the subscription follows the plan. Where operators may not log
--- in for the school's admins any more, those who are logged in so are out at once; to allow it again is forbidden to
--- them.
 create function api.platform_tenants_update(p jsonb) returns json language plpgsql as $$
 declare
   v_id bigint := (p ->> 'id')::bigint;
@@ -189,7 +205,8 @@ begin
   if v_before ->> 'status' = 'deleted' then
     perform core.fail('invalid_state', 'This school is deleted. Restore it first.');
   elsif (p ->> 'is_impersonation_allowed')::boolean and not (v_before ->> 'is_impersonation_allowed')::boolean then
-    perform core.refuse_field('forbidden', 'is_impersonation_allowed', 'Only an admin of the school can allow operators to log in again.');
+    perform core.refuse_field('forbidden', 'is_impersonation_allowed',
+      'Only an admin of the school can allow operators to log in again.');
   end if;
   perform core.record_update('tenant', p);
   if p ? 'plan_id' then
@@ -198,20 +215,27 @@ begin
   end if;
   return api.tenant_changed('tenant.update', v_before);
 end $$;
+comment on function api.platform_tenants_update is
+  'Updates a school; its subscription gets the same plan. Disallowing impersonations ends current ones. Raises '
+  'conflict for a plan whose limits the school exceeds, forbidden when an operator allows impersonations again.';
 
--- A step of a school's life as platform.state_transition allows it; any other is invalid_state. Restoring a school that
--- was suspended leaves it suspended.
-create function api.tenant_step(p jsonb, p_action text) returns json language plpgsql as $$
+create function api.tenant_change_status(p jsonb, p_action text) returns json language plpgsql as $$
 declare
   v_id bigint := (p ->> 'id')::bigint;
   v_before jsonb := api.tenant_record(v_id);
   v_to text;
 begin
-  select to_state into v_to from state_transition st, tenant t
-    where st.entity = 'tenant' and st.action = p_action and st.from_state = t.status and t.id = v_id
-    order by (st.to_state = 'suspended') = (t.suspended_at is not null) desc limit 1;
+  select st.to_state
+    into v_to
+    from tenant t
+    join state_transition st on st.entity = 'tenant' and st.action = p_action and st.from_state = t.status
+    where t.id = v_id
+    order by (st.to_state = 'suspended') = (t.suspended_at is not null) desc
+    limit 1;
   if v_to is null then
-    perform core.fail('invalid_state', format('A tenant cannot go from %s to %s.', v_before ->> 'status',
+    perform core.fail('invalid_state', format(
+      'The status of this school cannot change from %s to %s.',
+      v_before ->> 'status',
       (select min(to_state) from state_transition where entity = 'tenant' and action = p_action)));
   end if;
   update tenant set
@@ -221,63 +245,80 @@ begin
     where id = v_id;
   return api.tenant_changed('tenant.' || p_action, v_before);
 end $$;
-comment on function api.tenant_step is 'Changes the status of a school along platform.state_transition, or raises invalid_state. Audited.';
+comment on function api.tenant_change_status is
+  'Changes the status of a school along platform.state_transition. Restoring a school that was suspended leaves it '
+  'suspended. Audited. Raises invalid_state.';
 
--- Its users get tenant_suspended at their next request; invalid_state unless it is active. Audited.
 create function api.platform_tenants_suspend(p jsonb) returns json language sql as $$
-  select api.tenant_step(p, 'suspend');
+  select api.tenant_change_status(p, 'suspend');
 $$;
+comment on function api.platform_tenants_suspend is
+  'Suspends a school: its users get tenant_suspended from their next request on. Audited. Raises invalid_state unless '
+  'it is active.';
 
--- Back from suspended; invalid_state for a school that is not suspended. Audited.
 create function api.platform_tenants_activate(p jsonb) returns json language sql as $$
-  select api.tenant_step(p, 'activate');
+  select api.tenant_change_status(p, 'activate');
 $$;
+comment on function api.platform_tenants_activate is
+  'Activates a suspended school. Audited. Raises invalid_state if it is not suspended.';
 
--- Out of every list, its users refused, its subdomain kept; nothing is lost until the retention ends.
 create function api.platform_tenants_delete(p jsonb) returns json language plpgsql as $$
 begin
-  perform api.tenant_step(p, 'delete');
+  perform api.tenant_change_status(p, 'delete');
   return json_build_object('id', (p ->> 'id')::bigint);
 end $$;
+comment on function api.platform_tenants_delete is
+  'Soft-deletes a school: it disappears from all lists, its users cannot log in, and its subdomain stays reserved. Its '
+  'data are kept until the retention period ends. Audited.';
 
--- Back from deleted, with all its data; invalid_state for a school that is not deleted, and for one that was purged:
--- the lock keeps it from being purged in between. Audited.
 create function api.platform_tenants_restore(p jsonb) returns json language plpgsql as $$
 declare
   v_id bigint := (p ->> 'id')::bigint;
 begin
+  -- The lock prevents a concurrent purge.
   perform from tenant where id = v_id for no key update;
   if exists (select from tenant where id = v_id and status = 'deleted' and schema_version = 0) then
-    perform core.fail('invalid_state', format('This school was purged when its retention ended. Load its file: npm run school -- tenant import %s',
-      coalesce((select changes #>> '{file,after}' from audit_log where tenant_id = v_id and action = 'tenant.purge' order by id desc limit 1), '<file>')));
+    perform core.fail('invalid_state', format(
+      'This school was purged after its retention period. Import its file: npm run school -- tenant import %s',
+      coalesce((
+        select changes #>> '{file,after}'
+        from audit_log
+        where tenant_id = v_id and action = 'tenant.purge'
+        order by id desc
+        limit 1
+      ), '<file>')));
   end if;
-  return api.tenant_step(p, 'restore');
+  return api.tenant_change_status(p, 'restore');
 end $$;
+comment on function api.platform_tenants_restore is
+  'Restores a deleted school with all its data. Audited. Raises invalid_state if it is not deleted, or if it was '
+  'purged.';
 
--- Plans by price; search over the name.
 create function api.platform_plans_list(p jsonb) returns json language sql stable as $$
   select core.record_page('plan', p);
 $$;
+comment on function api.platform_plans_list is 'Plans by price. Searches the name.';
 
--- One plan with the number of schools on it, or not_found.
 create function api.platform_plans_get(p jsonb) returns json language sql stable as $$
   select api.plan_record((p ->> 'id')::bigint);
 $$;
+comment on function api.platform_plans_get is 'One plan with the number of its schools. Raises not_found.';
 
--- Takes features_json {features} apart into the column.
 create function api.plan_columns(p jsonb) returns jsonb language sql immutable
-  return p || case when p ? 'features_json' then jsonb_build_object('features', p #> '{features_json,features}') else '{}' end;
-comment on function api.plan_columns is 'Maps the request fields of a plan to columns.';
+  return p || case
+    when p ? 'features_json' then jsonb_build_object('features', p #> '{features_json,features}')
+    else '{}'
+  end;
+comment on function api.plan_columns is 'Maps the request field features_json {features} of a plan to the column.';
 
--- A new plan; a name that another one has is a conflict. Audited.
 create function api.platform_plans_create(p jsonb) returns json language plpgsql as $$
 declare
   v_id bigint := core.record_insert('plan', api.plan_columns(p));
 begin
   return api.audited('plan.create', null, api.plan_record(v_id));
 end $$;
+comment on function api.platform_plans_create is 'Creates a plan. Audited. Raises conflict for a name that is in use.';
 
--- Changes what is given; schools that have outgrown the new limits keep what they have. Audited.
 create function api.platform_plans_update(p jsonb) returns json language plpgsql as $$
 declare
   v_id bigint := (p ->> 'id')::bigint;
@@ -286,8 +327,9 @@ begin
   perform core.record_update('plan', api.plan_columns(p));
   return api.audited('plan.update', v_before, api.plan_record(v_id));
 end $$;
+comment on function api.platform_plans_update is
+  'Updates a plan. Schools that exceed the new limits keep their records. Audited.';
 
--- A plan that a school has is in_use.
 create function api.platform_plans_delete(p jsonb) returns json language plpgsql as $$
 declare
   v_id bigint := (p ->> 'id')::bigint;
@@ -296,9 +338,11 @@ begin
   delete from plan where id = v_id;
   return api.audited('plan.delete', v_before, null);
 end $$;
+comment on function api.platform_plans_delete is 'Deletes a plan. Audited. Raises in_use if a school has it.';
 
--- The audit trail, latest first; filters tenant_id, action, actor_id, from_date and to_date (days in UTC, both
--- included).
 create function api.platform_audit_logs_list(p jsonb) returns json language sql stable as $$
   select core.record_page('audit_log', p);
 $$;
+comment on function api.platform_audit_logs_list is
+  'The audit trail, latest entries first. Filters: tenant_id, action, actor_id, from_date and to_date (days in UTC, '
+  'both inclusive).';

@@ -1,5 +1,5 @@
--- /api/rbac: roles, permissions, who has which role. A change takes effect at the next request of everybody it
--- concerns. Nobody can give away, or take from others, more than they have themselves.
+-- /api/rbac: roles, permissions, and the roles of users. A change takes effect at the next request of each affected
+-- user. Users can only grant and revoke permissions that they have themselves.
 
 select core.define_operation('rbac_roles_list', p_permission => 'role.read');
 select core.define_operation('rbac_roles_get', p_permission => 'role.read', p_record => 'role');
@@ -37,7 +37,6 @@ select core.define_record('role', p_table => 'role', p_key => 'r.id', p_one_row_
 select core.define_sort('role', 'name', 'lower(r.name)');
 select core.define_sort('role', 'created_at', 'r.created_at');
 
--- Refuses unless whoever asks has each of these permissions.
 create function api.require_permissions(p_names text[]) returns void language plpgsql stable as $$
 begin
   if not p_names <@ core.permissions() then
@@ -45,17 +44,17 @@ begin
       (select string_agg(n, ', ') from unnest(p_names) n where not core.has_permission(n))));
   end if;
 end $$;
-comment on function api.require_permissions is 'Raises forbidden unless the user of this request has all of these permissions.';
+comment on function api.require_permissions is 'Raises forbidden unless the current user has all of these permissions.';
 
--- Refuses roles that give, or take, what whoever asks lacks. What the roles teacher and student give reaches no
--- further than theirs, so that it is enough to have it in any way, and what students may read of themselves counts
--- for nothing; what other roles give reaches all of the school, and must be had for all of it.
 create function api.require_roles(p_role_ids bigint[]) returns void language plpgsql stable as $$
 declare
   v_lacking text;
 begin
-  select string_agg(distinct p.name, ', ') into v_lacking
-    from role r join core.permission p on (r.is_system and r.name = 'admin') or p.id in (select permission_id from role_permission where role_id = r.id)
+  select string_agg(distinct p.name, ', ')
+    into v_lacking
+    from role r
+    join core.permission p on (r.is_system and r.name = 'admin')
+      or p.id in (select permission_id from role_permission where role_id = r.id)
     where r.id = any (p_role_ids) and not case
       when r.is_system and r.name = 'student' then p.name like '%.read' or core.has_permission(p.name)
       when r.is_system and r.name = 'teacher' then core.has_permission(p.name)
@@ -64,26 +63,33 @@ begin
     perform core.fail('forbidden', format('You do not have these permissions yourself: %s.', v_lacking));
   end if;
 end $$;
-comment on function api.require_roles is 'Raises forbidden for roles with permissions, or a scope, that the user of this request lacks.';
+comment on function api.require_roles is
+  'Raises forbidden for roles with permissions, or a scope, that the current user lacks. The scope of the roles '
+  'teacher and student is limited, so the current user may have their permissions with any scope, and needs no read '
+  'permission to grant the student role. Permissions of other roles apply to the whole school, so the current user '
+  'must have them for the whole school.';
 
--- Refuses a change that leaves the school without an active admin. The lock makes two such changes take turns.
 create function api.require_an_admin() returns void language plpgsql as $$
 begin
   perform core.lock_rights(true);
   if not exists (
-    select from role r join user_role ur on ur.role_id = r.id join user_account u on u.id = ur.user_id
+    select from role r
+    join user_role ur on ur.role_id = r.id
+    join user_account u on u.id = ur.user_id
     where r.is_system and r.name = 'admin' and u.is_active and u.password_hash is not null and u.deleted_at is null
   ) then
-    perform core.fail('conflict', 'The school needs at least one active admin.');
+    perform core.fail('conflict',
+      'The school needs at least one active admin. Give another user the admin role first.');
   end if;
 end $$;
-comment on function api.require_an_admin is 'Raises conflict if no active user has the admin role.';
+comment on function api.require_an_admin is
+  'Raises conflict if no active user has the admin role. The lock serializes concurrent changes.';
 
--- Sets what a role gives; refuses ids that are not in the catalogue and permissions that whoever asks lacks.
 create function api.role_permissions_set(p_role_id bigint, p_ids jsonb) returns void language plpgsql as $$
 declare
   v_ids integer[] := (select coalesce(array_agg(distinct i::integer), '{}') from jsonb_array_elements_text(p_ids) i);
-  v_unknown integer := (select i from unnest(v_ids) i where not exists (select from core.permission where id = i) limit 1);
+  v_unknown integer := (
+    select i from unnest(v_ids) i where not exists (select from core.permission where id = i) limit 1);
 begin
   if v_unknown is not null then
     perform core.refuse_field('invalid_reference', 'permission_ids', format('There is no permission %s.', v_unknown));
@@ -92,19 +98,21 @@ begin
   insert into role_permission (role_id, permission_id) select p_role_id, i from unnest(v_ids) i on conflict do nothing;
   perform api.require_roles(array[p_role_id]);
 end $$;
-comment on function api.role_permissions_set is 'Sets the permissions of a role.';
+comment on function api.role_permissions_set is
+  'Sets the permissions of a role. Raises invalid_reference for unknown ids, forbidden for permissions that the '
+  'current user lacks.';
 
--- Roles by name; search over name and description.
 create function api.rbac_roles_list(p jsonb) returns json language sql stable as $$
   select core.record_page('role', p);
 $$;
+comment on function api.rbac_roles_list is 'Roles by name. Searches name and description.';
 
--- One role with its permissions and the number of its users, or not_found.
 create function api.rbac_roles_get(p jsonb) returns json language sql stable as $$
   select api.role_record((p ->> 'id')::bigint);
 $$;
+comment on function api.rbac_roles_get is
+  'One role with its permissions and the number of its users. Raises not_found.';
 
--- A new role; forbidden when it gives permissions that whoever asks lacks, conflict when its name is taken.
 create function api.rbac_roles_create(p jsonb) returns json language plpgsql as $$
 declare
   v_id bigint := core.record_insert('role', p);
@@ -112,8 +120,9 @@ begin
   perform api.role_permissions_set(v_id, coalesce(p -> 'permission_ids', '[]'));
   return api.role_record(v_id);
 end $$;
+comment on function api.rbac_roles_create is
+  'Creates a role. Raises forbidden for permissions that the current user lacks, conflict for a name that is in use.';
 
--- System roles keep their name, and the admin role its permissions.
 create function api.rbac_roles_update(p jsonb) returns json language plpgsql as $$
 declare
   v_id bigint := (p ->> 'id')::bigint;
@@ -124,7 +133,7 @@ begin
   if v_role.is_system and p ? 'name' and p ->> 'name' <> v_role.name then
     perform core.fail('forbidden', 'System roles cannot be renamed.');
   elsif v_role.is_system and v_role.name = 'admin' and p ? 'permission_ids'
-        and exists (select from core.permission where not p -> 'permission_ids' @> to_jsonb(id)) then
+      and exists (select from core.permission where not p -> 'permission_ids' @> to_jsonb(id)) then
     perform core.fail('forbidden', 'The admin role cannot lose permissions.');
   end if;
   perform api.require_roles(array[v_id]);
@@ -135,8 +144,10 @@ begin
   end if;
   return api.role_record(v_id);
 end $$;
+comment on function api.rbac_roles_update is
+  'Updates a role. Raises forbidden for renaming a system role, for removing permissions from the admin role, and for '
+  'permissions that the current user lacks.';
 
--- Refuses a system role, and (in_use) a role that somebody has.
 create function api.rbac_roles_delete(p jsonb) returns json language plpgsql as $$
 declare
   v_id bigint := (p ->> 'id')::bigint;
@@ -148,35 +159,52 @@ begin
   delete from role where id = v_id;
   return json_build_object('id', v_id);
 end $$;
+comment on function api.rbac_roles_delete is
+  'Deletes a role. Raises forbidden for a system role, in_use if users have the role.';
 
--- The whole catalogue: [{id, name, description}].
 create function api.rbac_permissions_list(p jsonb) returns json language sql stable as $$
-  select json_agg(json_build_object('id', id, 'name', name, 'description', description) order by id) from core.permission;
+  select json_agg(json_build_object('id', id, 'name', name, 'description', description) order by id)
+  from core.permission;
 $$;
+comment on function api.rbac_permissions_list is 'The permission catalog: [{id, name, description}].';
 
--- The roles of one user.
 create function api.rbac_user_roles_list(p jsonb) returns json language plpgsql stable as $$
 begin
   perform api.user_record((p ->> 'user_id')::bigint);
-  return (select coalesce(json_agg(json_build_object('id', r.id, 'name', r.name, 'description', r.description, 'is_system', r.is_system) order by r.name), '[]')
-          from user_role ur join role r on r.id = ur.role_id where ur.user_id = (p ->> 'user_id')::bigint);
+  return (
+    select coalesce(
+      json_agg(
+        json_build_object('id', r.id, 'name', r.name, 'description', r.description, 'is_system', r.is_system)
+        order by r.name),
+      '[]')
+    from user_role ur
+    join role r on r.id = ur.role_id
+    where ur.user_id = (p ->> 'user_id')::bigint
+  );
 end $$;
+comment on function api.rbac_user_roles_list is 'The roles of a user. Raises not_found.';
 
--- {user_id, role_id}: gives a role; giving it twice changes nothing. Answers the user's roles.
 create function api.rbac_user_roles_add(p jsonb) returns json language plpgsql as $$
 begin
   perform core.record_lock('user', (p ->> 'user_id')::bigint);
   perform api.user_roles_change((p ->> 'user_id')::bigint, p_add => (p ->> 'role_id')::bigint);
   return api.rbac_user_roles_list(p);
 end $$;
+comment on function api.rbac_user_roles_add is
+  '{user_id, role_id}: adds a role to a user, and returns the roles of the user. Does nothing if the user already has '
+  'it.';
 
--- {user_id, role_id}: takes a role; not_found when the user does not have it. Answers the user's roles.
 create function api.rbac_user_roles_remove(p jsonb) returns json language plpgsql as $$
 begin
   perform core.record_lock('user', (p ->> 'user_id')::bigint);
-  if not exists (select from user_role where user_id = (p ->> 'user_id')::bigint and role_id = (p ->> 'role_id')::bigint) then
+  if not exists (
+    select from user_role where user_id = (p ->> 'user_id')::bigint and role_id = (p ->> 'role_id')::bigint
+  ) then
     perform core.fail('not_found', 'This user does not have this role.');
   end if;
   perform api.user_roles_change((p ->> 'user_id')::bigint, p_remove => (p ->> 'role_id')::bigint);
   return api.rbac_user_roles_list(p);
 end $$;
+comment on function api.rbac_user_roles_remove is
+  '{user_id, role_id}: removes a role from a user, and returns the roles of the user. Raises not_found if the user '
+  'does not have it.';

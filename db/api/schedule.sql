@@ -290,7 +290,7 @@ begin
     end if;
   elsif p_kind = 'teacher' then
     teacher_id := p_teacher_id;
-    if not core.reaches_teacher(p_teacher_id)
+    if not core.can_see_teacher_details(p_teacher_id)
        or not exists (select from teacher where id = p_teacher_id and deleted_at is null) then
       perform core.refuse_field(p_error, 'teacher_id', format('There is no teacher %s.', p_teacher_id));
     end if;

@@ -1,5 +1,5 @@
 -- /api/teachers: teachers, their classes and their day, leaves, availability, workload. To other teachers a teacher is a line in
--- a directory; what is private shows to whoever reaches all of the school, and to themselves (core.reaches_teacher).
+-- a directory; what is private shows to whoever reaches all of the school, and to themselves (core.can_see_teacher_details).
 
 select core.define_operation('teachers_list', p_permission => 'teacher.read');
 select core.define_operation('teachers_get', p_permission => 'teacher.read', p_record => 'teacher');
@@ -28,7 +28,7 @@ select core.define_operation('teachers_workload_set', p_permission => 'teacher.u
   p_record => 'teacher_workload');
 
 select core.define_record('teacher', p_table => 'teacher', p_key => 't.id',
-  p_source => 'teacher t left join lateral (select t.*) private on core.reaches_teacher(t.id)',
+  p_source => 'teacher t left join lateral (select t.*) private on core.can_see_teacher_details(t.id)',
   p_columns => $$
     t.id, t.first_name, t.last_name, t.email, private.phone, private.employee_number, private.qualification,
     t.specialization,
@@ -130,14 +130,14 @@ select core.define_record('teacher_workload', p_table => 'teacher', p_key => 't.
     coalesce(greatest(assigned.periods, planned.periods) > t.max_periods_per_week, false)
       or coalesce(assigned.most > t.max_periods_per_day, false) as is_over_limit
   $$,
-  p_condition => 't.deleted_at is null and core.reaches_teacher(t.id)',
+  p_condition => 't.deleted_at is null and core.can_see_teacher_details(t.id)',
   p_writable => '{max_periods_per_day,max_periods_per_week}',
   p_unversioned_fields => '{assigned_periods,planned_periods,per_day,is_over_limit}');
 
 -- Refuses, as not_found, a teacher who is not there or whose private matters are out of reach.
 create function api.require_teacher(p_id bigint) returns void language plpgsql stable as $$
 begin
-  if not core.reaches_teacher(p_id) or not exists (select from teacher where id = p_id and deleted_at is null) then
+  if not core.can_see_teacher_details(p_id) or not exists (select from teacher where id = p_id and deleted_at is null) then
     perform core.fail('not_found', format('There is no teacher %s.', p_id));
   end if;
 end $$;
@@ -158,7 +158,7 @@ comment on function api.own_teacher_id is 'The teacher behind the user of this r
 -- Teachers by name; search over name, e-mail, employee number, phone, for the directory over name and e-mail alone; filters
 -- class_id (who teaches it), is_active, specialization.
 create function api.teachers_list(p jsonb) returns json language sql stable as $$
-  select core.record_page('teacher', case when core.reaches_whole_school() then p else p || jsonb_build_object('search_in_directory', p -> 'search') end);
+  select core.record_page('teacher', case when core.has_whole_school_scope() then p else p || jsonb_build_object('search_in_directory', p -> 'search') end);
 $$;
 
 -- One teacher, or not_found; a deleted one is not found either.
@@ -257,9 +257,9 @@ declare
   v_teacher_id bigint := coalesce((p ->> 'teacher_id')::bigint, api.current_teacher_id());
   v_id bigint;
 begin
-  if v_teacher_id is null and core.reaches_whole_school() then
+  if v_teacher_id is null and core.has_whole_school_scope() then
     perform core.refuse_field('invalid_reference', 'teacher_id', 'Say whose leave it is: you are no teacher of this school.');
-  elsif not core.reaches_teacher(v_teacher_id) then
+  elsif not core.can_see_teacher_details(v_teacher_id) then
     perform core.fail('forbidden', 'A teacher asks for their own leave; for others this needs the permission leave.manage.');
   elsif not exists (select from teacher where id = v_teacher_id and deleted_at is null) then
     perform core.refuse_field('invalid_reference', 'teacher_id', 'There is no such teacher.');
@@ -281,7 +281,7 @@ create function api.teachers_leaves_decide(p jsonb) returns json language plpgsq
 declare
   v_id bigint := (p ->> 'id')::bigint;
 begin
-  if not core.has_permission_for_all('leave.manage') and core.reaches_teacher((api.teacher_leave_record(v_id) ->> 'teacher_id')::bigint) then
+  if not core.has_permission_for_all('leave.manage') and core.can_see_teacher_details((api.teacher_leave_record(v_id) ->> 'teacher_id')::bigint) then
     perform core.fail('forbidden', 'Somebody else decides on your own leave.');
   end if;
   perform core.record_lock('teacher', (api.teacher_leave_record(v_id) ->> 'teacher_id')::bigint);

@@ -24,7 +24,7 @@ select core.define_operation('transport_staff_workload', p_permission => 'transp
 select core.define_record('driver', p_table => 'driver', p_key => 'd.id', p_one_row_per_key => true,
   p_source => 'driver d',
   p_columns => $$
-    d.id, d.name, d.phone, d.license_number, d.license_expires_on, case when core.reaches_whole_school()
+    d.id, d.name, d.phone, d.license_number, d.license_expires_on, case when core.has_whole_school_scope()
       then d.address end as address,
     d.is_active, d.created_at, d.updated_at
   $$,

@@ -1,4 +1,4 @@
--- /api/users: who can log in to this school.
+-- /api/users: the users who can log in to the school.
 
 select core.define_operation('users_list', p_permission => 'user.read');
 select core.define_operation('users_get', p_permission => 'user.read', p_record => 'user');
@@ -35,33 +35,35 @@ select core.define_sort('user', 'email', 'u.email');
 select core.define_sort('user', 'created_at', 'u.created_at');
 select core.define_sort('user', 'last_login_at', 'u.last_login_at nulls last');
 
--- Kept beside the id of who did something, since not everybody sees every user.
 create function api.user_name() returns text language sql stable as $$
   select first_name || ' ' || last_name from user_account where id = core.user_id();
 $$;
-comment on function api.user_name is 'The name of the user of this request.';
+comment on function api.user_name is
+  'The name of the current user. Stored beside the id of the author of a change, because not every user may see other '
+  'users.';
 
--- Refuses to change somebody who may do more than whoever asks: else a password would be a way to their rights. What a
--- student may read of themselves does not count; see api.require_roles.
-create function api.require_no_more_than_own(p_user_id bigint) returns void language plpgsql stable as $$
+create function api.require_can_manage_user(p_user_id bigint) returns void language plpgsql stable as $$
 declare
   v_rights core.rights := core.effective_rights(p_user_id);
 begin
   if exists (
     select from unnest(v_rights.permissions) held (permission)
-    where not case when permission = any (v_rights.own_permissions) then permission like '%.read' or core.has_permission(permission)
-                   when permission = any (v_rights.taught_permissions) then core.has_permission(permission)
-                   else core.has_permission_for_all(permission) end
+    where not case
+      when permission = any (v_rights.own_permissions)
+        then permission like '%.read' or core.has_permission(permission)
+      when permission = any (v_rights.taught_permissions) then core.has_permission(permission)
+      else core.has_permission_for_all(permission)
+    end
   ) then
     perform core.fail('forbidden', 'This user has permissions that you do not have.');
   end if;
 end $$;
-comment on function api.require_no_more_than_own is 'Raises forbidden if a user has permissions that the user of this request lacks.';
+comment on function api.require_can_manage_user is
+  'Raises forbidden if a user has permissions that the current user lacks; otherwise the current user could set a '
+  'password and log in with them. Compares scopes like api.require_roles.';
 
--- Changes the roles of a user: sets them to p_set, or adds and removes one. Needs role.manage, only roles of this
--- school, only ones that give and take no more than one has oneself, and never without an admin at the end. In effect
--- at the next request.
-create function api.user_roles_change(p_user_id bigint, p_set bigint[] default null, p_add bigint default null, p_remove bigint default null) returns void
+create function api.user_roles_change(
+    p_user_id bigint, p_set bigint[] default null, p_add bigint default null, p_remove bigint default null) returns void
   language plpgsql as $$
 declare
   v_before bigint[];
@@ -71,12 +73,17 @@ declare
 begin
   perform core.lock_rights(true);
   v_before := array(select role_id from user_role where user_id = p_user_id);
-  v_after := array(select distinct i from unnest(coalesce(p_set, v_before || p_add)) i where i is distinct from p_remove and i is not null);
+  v_after := array(
+    select distinct i
+    from unnest(coalesce(p_set, v_before || p_add)) i
+    where i is distinct from p_remove and i is not null);
   select i into v_unknown from unnest(v_after) i where not exists (select from role where id = i) limit 1;
   if v_unknown is not null then
-    perform core.refuse_field('invalid_reference', case when p_set is null then 'role_id' else 'role_ids' end, format('There is no role %s.', v_unknown));
+    perform core.refuse_field('invalid_reference', case when p_set is null then 'role_id' else 'role_ids' end,
+      format('There is no role %s.', v_unknown));
   end if;
-  v_changed := array(select i from unnest(v_after || v_before) i where (i = any (v_after)) <> (i = any (v_before)));
+  v_changed := array(
+    select i from unnest(v_after || v_before) i where (i = any (v_after)) <> (i = any (v_before)));
   if v_changed = '{}' then
     return;
   end if;
@@ -89,10 +96,11 @@ begin
   end if;
   perform core.refresh_rights(array[p_user_id]);
 end $$;
-comment on function api.user_roles_change is 'Changes the roles of a user, effective at their next request. Requires role.manage and at least one remaining admin.';
+comment on function api.user_roles_change is
+  'Changes the roles of a user, effective at their next request: sets them to p_set, or adds and removes one. Requires '
+  'role.manage and at least one remaining admin. Raises invalid_reference for an unknown role, and the errors of '
+  'api.require_roles.';
 
--- A log-in for a person (a user, a student, a teacher): inserts it, and queues the invitation, or the verification
--- e-mail when it has a password already. Answers the user's id.
 create function api.login_create(p jsonb) returns bigint language plpgsql as $$
 declare
   v_id bigint := core.record_insert('user', p);
@@ -101,11 +109,9 @@ begin
     case when p ->> 'password_hash' is null then 'invitation' else 'email_verification' end));
   return v_id;
 end $$;
-comment on function api.login_create is 'Creates a login and queues its invitation or verification email; returns its id.';
+comment on function api.login_create is
+  'Creates a login and queues its invitation, or a verification email if it has a password; returns its id.';
 
--- The log-in that a student or a teacher gets on request, with the system role of that name; p is the person as they
--- will be. Raises conflict when they have one, validation_error without an e-mail, forbidden when the role gives more
--- than one has oneself.
 create function api.person_login(p jsonb, p_role text) returns bigint language plpgsql as $$
 declare
   v_user_id bigint;
@@ -113,31 +119,34 @@ begin
   if p ->> 'user_id' is not null then
     perform core.fail('conflict', format('This %s already has a login.', p_role));
   elsif p ->> 'email' is null then
-    perform core.refuse_field('validation_error', 'email', 'A login requires an email.');
+    perform core.refuse_field('validation_error', 'email', 'A login requires an email address.');
   end if;
   v_user_id := api.login_create(p - 'is_active');
   insert into user_role (user_id, role_id) select v_user_id, id from role where is_system and name = p_role;
   perform api.require_roles(array(select role_id from user_role where user_id = v_user_id));
   return v_user_id;
 end $$;
-comment on function api.person_login is 'Creates a login with the role of a student or a teacher; returns its id.';
+comment on function api.person_login is
+  'Creates a login with the system role p_role for a student or a teacher; returns its id. p is the person with the '
+  'changes of the request. Raises conflict if they have a login, validation_error without an email, forbidden if the '
+  'role has permissions that the current user lacks.';
 
--- Users by name; search over name, e-mail, phone; filters role_id, is_active.
 create function api.users_list(p jsonb) returns json language sql stable as $$
   select core.record_page('user', p);
 $$;
+comment on function api.users_list is 'Users by name. Searches name, email and phone. Filters: role_id, is_active.';
 
--- One user with their roles, or not_found.
 create function api.users_get(p jsonb) returns json language sql stable as $$
   select api.user_record((p ->> 'id')::bigint);
 $$;
+comment on function api.users_get is 'One user with their roles. Raises not_found.';
 
--- The picture of a user.
 create function api.users_picture(p jsonb) returns json language sql stable as $$
-  select api.file_answer((select profile_picture_id from user_account where id = (p ->> 'id')::bigint and deleted_at is null), 'picture');
+  select api.file_answer(
+    (select profile_picture_id from user_account where id = (p ->> 'id')::bigint and deleted_at is null), 'picture');
 $$;
+comment on function api.users_picture is 'The picture of a user. Raises not_found.';
 
--- Without a password an invitation goes out.
 create function api.users_create(p jsonb) returns json language plpgsql as $$
 declare
   v_id bigint := api.login_create(p);
@@ -148,24 +157,28 @@ begin
   perform api.notify_accounts(array[v_id]);
   return api.user_record(v_id);
 end $$;
+comment on function api.users_create is
+  'Creates a user. Without a password the user gets an invitation. Raises conflict for an email that is in use, and '
+  'the errors of api.user_roles_change.';
 
--- A new e-mail has to be verified again, or gets the invitation, and the links in e-mails to the old one are void; a
--- new password or a deactivation ends the user's sessions.
 create function api.users_update(p jsonb) returns json language plpgsql as $$
 declare
   v_id bigint := (p ->> 'id')::bigint;
   v_email text := api.user_record(v_id) ->> 'email';
   v_is_invited boolean;
 begin
-  perform api.require_no_more_than_own(v_id);
+  perform api.require_can_manage_user(v_id);
   perform core.record_update('user', p);
   if p ? 'role_ids' then
     perform api.user_roles_change(v_id, array(select jsonb_array_elements_text(p -> 'role_ids')::bigint));
   end if;
   if p ->> 'email' <> v_email then
-    update user_account set email_verified_at = null where id = v_id returning password_hash is null into v_is_invited;
+    update user_account set email_verified_at = null
+      where id = v_id
+      returning password_hash is null into v_is_invited;
     perform core.tokens_void(v_id, '{password_reset,invitation,email_verification}');
-    perform core.enqueue('send_email', jsonb_build_object('user_id', v_id, 'kind', case when v_is_invited then 'invitation' else 'email_verification' end));
+    perform core.enqueue('send_email', jsonb_build_object(
+      'user_id', v_id, 'kind', case when v_is_invited then 'invitation' else 'email_verification' end));
   end if;
   if p ? 'password_hash' then
     perform core.sessions_revoke(array[v_id], core.session_id());
@@ -178,8 +191,11 @@ begin
   end if;
   return api.user_record(v_id);
 end $$;
+comment on function api.users_update is
+  'Updates a user. A new email address must be verified again, and links in emails to the old address become invalid. '
+  'A new password or a deactivation ends the sessions of the user. Raises the errors of create, and forbidden if the '
+  'user has permissions that the current user lacks.';
 
--- Ends the user's sessions, frees the e-mail; what they did stays.
 create function api.users_delete(p jsonb) returns json language plpgsql as $$
 declare
   v_id bigint := (p ->> 'id')::bigint;
@@ -188,16 +204,15 @@ begin
   perform api.login_remove(v_id);
   return json_build_object('id', v_id);
 end $$;
+comment on function api.users_delete is
+  'Soft-deletes a user and ends their sessions. Their email address can be used again.';
 
--- Takes a log-in away: its sessions end, its e-mail is free, its roles are no longer in use, the student or teacher
--- behind it stays. Refuses one's own, one of somebody who may do more, and the last admin's, whoever they are
--- besides.
 create function api.login_remove(p_user_id bigint) returns void language plpgsql as $$
 begin
   if p_user_id = core.user_id() then
     perform core.fail('conflict', 'You cannot delete your own login.');
   end if;
-  perform api.require_no_more_than_own(p_user_id);
+  perform api.require_can_manage_user(p_user_id);
   update user_account set deleted_at = now(), is_active = false where id = p_user_id;
   delete from user_role where user_id = p_user_id;
   perform api.require_an_admin();
@@ -205,4 +220,7 @@ begin
   update teacher set user_id = null where user_id = p_user_id;
   perform core.sessions_revoke(array[p_user_id]);
 end $$;
-comment on function api.login_remove is 'Deletes a login and ends its sessions.';
+comment on function api.login_remove is
+  'Deletes a login: ends its sessions, releases its email address and removes its roles. The student or teacher stays. '
+  'Raises conflict for the current user''s own login and for the last admin, forbidden if the user has permissions '
+  'that the current user lacks.';

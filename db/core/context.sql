@@ -13,24 +13,31 @@ create function core.session_id() returns bigint language sql stable
 comment on function core.session_id is 'The session of this request; null when nobody is logged in.';
 
 create function core.impersonator(out id bigint, out email text) language sql stable
-  return (nullif(current_setting('app.impersonator_id', true), '')::bigint, nullif(current_setting('app.impersonator_email', true), ''));
-comment on function core.impersonator is 'The operator who impersonates the user of this request; nulls without impersonation.';
+  return (
+    nullif(current_setting('app.impersonator_id', true), '')::bigint,
+    nullif(current_setting('app.impersonator_email', true), '')
+  );
+comment on function core.impersonator is
+  'The operator who impersonates the user of this request; nulls without impersonation.';
 
 create function core.teacher_id() returns bigint language sql stable
   return nullif(current_setting('app.teacher_id', true), '')::bigint;
-comment on function core.teacher_id is 'The teacher record of the user of this request if the scope is less than the whole school; else null.';
+comment on function core.teacher_id is
+  'The teacher record of the user of this request if the scope is less than the whole school; else null.';
 
 create function core.student_id() returns bigint language sql stable
   return nullif(current_setting('app.student_id', true), '')::bigint;
 comment on function core.student_id is 'The student record of the user of this request; null without one.';
 
-create function core.reaches_whole_school() returns boolean language sql stable
+create function core.has_whole_school_scope() returns boolean language sql stable
   return coalesce(current_setting('app.scope', true) = 'all', false);
-comment on function core.reaches_whole_school is 'Whether the scope of this request is the whole school.';
+comment on function core.has_whole_school_scope is 'Whether the scope of this request is the whole school.';
 
-create function core.reaches_teacher(p_teacher_id bigint) returns boolean language sql stable
-  return core.reaches_whole_school() or coalesce(p_teacher_id = core.teacher_id(), false);
-comment on function core.reaches_teacher is 'Whether private data of a teacher are within the scope of this request: the whole school, or the user''s own record.';
+create function core.can_see_teacher_details(p_teacher_id bigint) returns boolean language sql stable
+  return core.has_whole_school_scope() or coalesce(p_teacher_id = core.teacher_id(), false);
+comment on function core.can_see_teacher_details is
+  'Whether this request may see the private data of a teacher: its scope is the whole school, or the teacher is the '
+  'user.';
 
 create function core.permissions() returns text[] language sql stable
   return coalesce(nullif(current_setting('app.permissions', true), ''), '{}')::text[];
@@ -42,7 +49,8 @@ comment on function core.has_permission is 'Whether the user of this request has
 
 create function core.has_permission_for_all(p_permission text) returns boolean language sql stable
   return coalesce(p_permission = any (nullif(current_setting('app.wide_permissions', true), '')::text[]), false);
-comment on function core.has_permission_for_all is 'Whether the user of this request has a permission for the whole school: from a role other than teacher and student.';
+comment on function core.has_permission_for_all is
+  'Whether the user of this request has a permission for the whole school: from a role other than teacher and student.';
 
 create function core.time_zone() returns text language sql stable
   return coalesce(nullif(current_setting('app.time_zone', true), ''), 'UTC');
@@ -61,14 +69,16 @@ create function core.day_begins(p_day date) returns timestamptz language sql sta
   return p_day::timestamp at time zone core.time_zone();
 comment on function core.day_begins is 'The start of a day in the time zone of the school.';
 
-create function core.fail(p_error text, p_message text, p_details json default null) returns void language plpgsql stable as $$
+create function core.fail(p_error text, p_message text, p_details json default null) returns void
+  language plpgsql stable as $$
 begin
   raise exception using
     errcode = (select sqlstate from core.error where name = p_error),
     message = p_message,
     detail = coalesce(p_details::text, '');
 end $$;
-comment on function core.fail is 'Raises an error of core.error with a message for the client. p_details: [{path, message}] for field errors.';
+comment on function core.fail is
+  'Raises an error of core.error with a message for the client. p_details: [{path, message}] for field errors.';
 
 create function core.refuse_field(p_error text, p_path text, p_message text) returns void language sql stable
   return core.fail(p_error, p_message, json_build_array(json_build_object('path', p_path, 'message', p_message)));
@@ -76,55 +86,77 @@ comment on function core.refuse_field is 'Raises an error of core.error for one 
 
 create function core.diff(p_before jsonb, p_after jsonb) returns jsonb language sql immutable
   return (
-    select coalesce(jsonb_object_agg(coalesce(b.key, a.key), jsonb_build_object('before', b.value, 'after', a.value)), '{}')
+    select coalesce(
+      jsonb_object_agg(coalesce(b.key, a.key), jsonb_build_object('before', b.value, 'after', a.value)), '{}')
     from jsonb_each(coalesce(p_before, '{}')) b
     full join jsonb_each(coalesce(p_after, '{}')) a on a.key = b.key
     where b.value is distinct from a.value and coalesce(b.key, a.key) not in ('created_at', 'updated_at')
   );
-comment on function core.diff is 'The changes between two versions of a record, without timestamps: {field: {before, after}}.';
+comment on function core.diff is
+  'The changes between two versions of a record, without timestamps: {field: {before, after}}.';
 
--- Security definer, because no role may write the table. An actor with an id is an operator; users of a school have
--- only an email. An impersonation has both.
-create function core.audit(p_action text, p_target_type text, p_target_id bigint, p_tenant_id bigint, p_changes jsonb) returns void
-  language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+create function core.audit(p_action text, p_target_type text, p_target_id bigint, p_tenant_id bigint, p_changes jsonb)
+  returns void language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
   v_actor_email text := nullif(current_setting('app.actor_email', true), '');
 begin
-  insert into platform.audit_log (actor_id, actor_email, impersonated_user_id, impersonated_email, action, tenant_id, target_type, target_id, changes, ip, user_agent, request_id)
-  select coalesce(i.id, case when core.tenant_id() is null then core.user_id() end), coalesce(i.email, v_actor_email),
-    case when i.id is not null then core.user_id() end, case when i.id is not null then v_actor_email end, p_action, p_tenant_id, p_target_type, p_target_id, coalesce(p_changes, '{}'),
-    nullif(current_setting('app.ip', true), ''), nullif(current_setting('app.user_agent', true), ''), nullif(current_setting('app.request_id', true), '')
-  from core.impersonator() i;
+  insert into platform.audit_log (actor_id, actor_email, impersonated_user_id, impersonated_email,
+      action, tenant_id, target_type, target_id, changes, ip, user_agent, request_id)
+    select
+      coalesce(i.id, case when core.tenant_id() is null then core.user_id() end),
+      coalesce(i.email, v_actor_email),
+      case when i.id is not null then core.user_id() end,
+      case when i.id is not null then v_actor_email end,
+      p_action, p_tenant_id, p_target_type, p_target_id,
+      coalesce(p_changes, '{}'),
+      nullif(current_setting('app.ip', true), ''),
+      nullif(current_setting('app.user_agent', true), ''),
+      nullif(current_setting('app.request_id', true), '')
+    from core.impersonator() i;
   perform set_config('app.audited', 'yes', true);
 end $$;
-comment on function core.audit is 'Adds an entry to the audit trail, in the transaction of the change.';
+comment on function core.audit is
+  'Adds an entry to the audit trail, in the transaction of the change. An actor with an id is an operator; users of a '
+  'school have only an email. An impersonation has both. Security definer, because no role may write the table.';
 
--- Security definer, because request roles have no access to the queue. The tenant comes from the context and is part
--- of the job key. Deliveries have a lower priority than emails that a user waits for, like login links.
-create function core.enqueue_all(p_task text, p_payloads jsonb[], p_key text default null, p_run_at timestamptz default null) returns void
+create function core.enqueue_all(
+    p_task text, p_payloads jsonb[], p_key text default null, p_run_at timestamptz default null) returns void
   language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
   if p_task not in ('send_email', 'send_invoice_reminder', 'deliver') then
-    raise exception 'No job called % may be queued by a request.', p_task;
+    raise exception 'A request cannot queue jobs of the task %.', p_task;
   end if;
   perform graphile_worker.add_jobs(array(
-    select (p_task, (payload || jsonb_build_object('tenant_id', core.tenant_id()))::json, null, p_run_at, 10,
-            't' || coalesce(core.tenant_id()::text, '0') || ':' || p_task || ':' || p_key, case p_task when 'deliver' then 10 end, null)::graphile_worker.job_spec
+    select (
+      p_task,
+      (payload || jsonb_build_object('tenant_id', core.tenant_id()))::json,
+      null,
+      p_run_at,
+      10,
+      't' || coalesce(core.tenant_id()::text, '0') || ':' || p_task || ':' || p_key,
+      -- Deliveries have a lower priority than emails that a user waits for, like login links.
+      case p_task when 'deliver' then 10 end,
+      null
+    )::graphile_worker.job_spec
     from unnest(p_payloads) payload));
 end $$;
-comment on function core.enqueue_all is 'Queues jobs of one task in this transaction.';
+comment on function core.enqueue_all is
+  'Queues jobs of one task in this transaction. The tenant comes from the context and is part of the job key. Security '
+  'definer, because request roles have no access to the queue.';
 
-create function core.enqueue(p_task text, p_payload jsonb, p_key text default null, p_run_at timestamptz default null) returns void language sql
+create function core.enqueue(
+    p_task text, p_payload jsonb, p_key text default null, p_run_at timestamptz default null) returns void language sql
   return core.enqueue_all(p_task, array[p_payload], p_key, p_run_at);
 comment on function core.enqueue is 'Queues a job in this transaction.';
 
 create function core.require_whole_school() returns void language plpgsql stable as $$
 begin
-  if not core.reaches_whole_school() then
-    perform core.fail('forbidden', 'Figures of the whole school are not available to you.');
+  if not core.has_whole_school_scope() then
+    perform core.fail('forbidden', 'This needs access to the whole school.');
   end if;
 end $$;
-comment on function core.require_whole_school is 'Raises forbidden if the scope of this request is less than the whole school.';
+comment on function core.require_whole_school is
+  'Raises forbidden if the scope of this request is less than the whole school.';
 
 create function core.widen_scope(p_if boolean default true) returns text language plpgsql as $$
 declare
@@ -135,32 +167,51 @@ begin
   end if;
   return v_scope;
 end $$;
-comment on function core.widen_scope is 'Widens the scope to the whole school if p_if; returns the previous one. Callers must not reveal rows outside it.';
+comment on function core.widen_scope is
+  'Widens the scope to the whole school if p_if; returns the previous one. Callers must not reveal rows outside it.';
 
 create function core.restore_scope(p_scope text) returns void language sql as $$
   select set_config('app.scope', p_scope, true);
 $$;
 comment on function core.restore_scope is 'Restores the scope that core.widen_scope returned.';
 
-create function core.class_staff() returns table (class_id bigint, teacher_id bigint, is_class_teacher boolean, subject text) language sql stable as $$
-  select id, class_teacher_id, true, null from class where class_teacher_id is not null
-  union all select cs.class_id, cs.teacher_id, false, s.name from class_subject cs join subject s on s.id = cs.subject_id where cs.teacher_id is not null
-  union all select ct.class_id, ct.teacher_id, false, ct.subject from teaching_assignment ct
-  union all select ts.class_id, ts.teacher_id, false, s.name from timetable_slot ts join subject s on s.id = ts.subject_id where ts.teacher_id is not null;
+create function core.class_staff()
+  returns table (class_id bigint, teacher_id bigint, is_class_teacher boolean, subject text)
+  language sql stable as $$
+  select id, class_teacher_id, true, null
+  from class
+  where class_teacher_id is not null
+  union all
+  select cs.class_id, cs.teacher_id, false, s.name
+  from class_subject cs
+  join subject s on s.id = cs.subject_id
+  where cs.teacher_id is not null
+  union all
+  select ta.class_id, ta.teacher_id, false, ta.subject
+  from teaching_assignment ta
+  union all
+  select ts.class_id, ts.teacher_id, false, s.name
+  from timetable_slot ts
+  join subject s on s.id = ts.subject_id
+  where ts.teacher_id is not null;
 $$;
-comment on function core.class_staff is 'The teachers of each class: class teachers, subject teachers, other assignments, and teachers in the timetable.';
+comment on function core.class_staff is
+  'The teachers of each class: class teachers, subject teachers, other assignments, and teachers in the timetable.';
 
--- Users who see a lesson may see that its teacher is absent, but not the kind and reason of the leave. So the scope is
--- widened for this query only.
-create function core.teachers_on_leave(p_from date, p_to date) returns table (date date, teacher_id bigint) language plpgsql stable rows 10 as $$
+create function core.teachers_on_leave(p_from date, p_to date) returns table (date date, teacher_id bigint)
+  language plpgsql stable rows 10 as $$
 declare
   v_scope text := core.widen_scope();
 begin
   return query
     select day::date, l.teacher_id
     from teacher_leave l
-    cross join lateral generate_series(greatest(l.start_date, p_from)::timestamp, least(l.end_date, p_to)::timestamp, interval '1 day') day
-    where l.status = 'approved' and daterange(l.start_date, l.end_date, '[]') && daterange(p_from, p_to, '[]');
+    cross join lateral generate_series(
+      greatest(l.start_date, p_from)::timestamp, least(l.end_date, p_to)::timestamp, interval '1 day') day
+    where l.status = 'approved'
+      and daterange(l.start_date, l.end_date, '[]') && daterange(p_from, p_to, '[]');
   perform core.restore_scope(v_scope);
 end $$;
-comment on function core.teachers_on_leave is 'The days and teachers of approved leaves, without kind and reason.';
+comment on function core.teachers_on_leave is
+  'The days and teachers of approved leaves, without kind and reason. Widens the scope for this query: users who see a '
+  'lesson may see that its teacher is absent, but not the kind and reason of the leave.';

@@ -1,23 +1,31 @@
 -- Sessions, tokens and plan limits: the functions that access the schema platform for requests of a school. They are
 -- therefore security definer, take the tenant from the context and not from a parameter, and pin the search_path.
 
--- The admin role has every permission. Permissions that come only from the student role apply to the user's own rows,
--- and those that come only from the teacher role to the classes that the user teaches.
-create function core.effective_rights(p_user_id bigint) returns core.rights
-  language plpgsql stable as $$
+create function core.effective_rights(p_user_id bigint) returns core.rights language plpgsql stable as $$
 declare
   v_rights core.rights;
 begin
   if core.tenant_id() is null then
-    select '{}', '{}', '{}', array[role], null into v_rights from platform.user_account where id = p_user_id;
+    select '{}', '{}', '{}', array[role], null
+      into v_rights
+      from platform.user_account
+      where id = p_user_id;
     return v_rights;
   end if;
   with held as (
-    select r.id, r.name, r.is_system from user_role ur join role r on r.id = ur.role_id where ur.user_id = p_user_id
+    select r.id, r.name, r.is_system
+    from user_role ur
+    join role r on r.id = ur.role_id
+    where ur.user_id = p_user_id
   ), given as (
-    select p.id, p.name, bool_and(h.is_system and h.name = 'student') as is_own, bool_and(h.is_system and h.name in ('student', 'teacher')) as is_taught
+    select
+      p.id,
+      p.name,
+      bool_and(h.is_system and h.name = 'student') as is_own,
+      bool_and(h.is_system and h.name in ('student', 'teacher')) as is_taught
     from held h
-    join core.permission p on (h.is_system and h.name = 'admin') or p.id in (select permission_id from role_permission where role_id = h.id)
+    join core.permission p on (h.is_system and h.name = 'admin')
+      or p.id in (select permission_id from role_permission where role_id = h.id)
     group by p.id, p.name
   )
   select
@@ -26,109 +34,145 @@ begin
     array(select name from given where is_taught order by id),
     array(select case when is_system then name else 'custom:' || name end from held order by 1),
     (select s.id from student s where s.user_id = p_user_id and s.deleted_at is null)
-  into v_rights;
+    into v_rights;
   return v_rights;
 end $$;
-comment on function core.effective_rights is 'The effective permissions of a user or operator. Custom roles are named custom:<name>, unlike system roles.';
+comment on function core.effective_rights is
+  'The effective permissions of a user or operator. The admin role has every permission. Permissions that come only '
+  'from the student role apply to the user''s own rows, and those that come only from the teacher role to the classes '
+  'that the user teaches. Custom roles are named custom:<name>, unlike system roles.';
 
--- Opens a session for a user whose password was verified; returns {session_id, refresh_token}.
 create function core.session_open(p_user_id bigint, p_email text, p_rights core.rights) returns json
   language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
   v_id bigint;
 begin
-  insert into platform.session (tenant_id, user_id, email, permissions, own_permissions, taught_permissions, roles, student_id, ip, user_agent, expires_at)
-    values (core.tenant_id(), p_user_id, p_email, p_rights.permissions, p_rights.own_permissions, p_rights.taught_permissions, p_rights.roles, p_rights.student_id,
-            nullif(current_setting('app.ip', true), ''), nullif(current_setting('app.user_agent', true), ''), now() + interval '30 days')
+  insert into platform.session (tenant_id, user_id, email, permissions, own_permissions, taught_permissions, roles,
+      student_id, ip, user_agent, expires_at)
+    values (
+      core.tenant_id(), p_user_id, p_email,
+      p_rights.permissions, p_rights.own_permissions, p_rights.taught_permissions, p_rights.roles, p_rights.student_id,
+      nullif(current_setting('app.ip', true), ''),
+      nullif(current_setting('app.user_agent', true), ''),
+      now() + interval '30 days')
     returning id into v_id;
   return json_build_object('session_id', v_id, 'refresh_token', core.refresh_token_new(v_id));
 end $$;
+comment on function core.session_open is
+  'Opens a session for a user whose password was verified; returns {session_id, refresh_token}.';
 
--- Creates a refresh token. Not granted to request roles, because it accepts any session.
 create function core.refresh_token_new(p_session_id bigint) returns text
   language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
-  v_token text := rtrim(translate(replace(encode(public.gen_random_bytes(32), 'base64'), E'\n', ''), '+/', '-_'), '=');
+  v_token text := rtrim(
+    translate(replace(encode(public.gen_random_bytes(32), 'base64'), E'\n', ''), '+/', '-_'), '=');
 begin
   insert into platform.refresh_token (hash, session_id, expires_at)
     values (sha256(convert_to(v_token, 'UTF8')), p_session_id, now() + interval '30 days');
   return v_token;
 end $$;
+comment on function core.refresh_token_new is
+  'Creates a refresh token. Not granted to request roles, because it accepts any session.';
 
--- Exchanges a refresh token for the next one: {refresh_token}, or {refused, is_over} if it was used before. A token
--- that is reused after more than 10 s may be stolen, so the session ends. Returns instead of raising, to commit that.
 create function core.session_rotate(p_token text) returns json
   language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
   v_hash bytea := sha256(convert_to(p_token, 'UTF8'));
   v_used_at timestamptz;
+  v_is_stolen boolean;
 begin
-  update platform.refresh_token set used_at = now() where hash = v_hash and used_at is null and session_id = core.session_id();
+  update platform.refresh_token set used_at = now()
+    where hash = v_hash and used_at is null and session_id = core.session_id();
   if not found then
     select used_at into v_used_at from platform.refresh_token where hash = v_hash;
-    if v_used_at < now() - interval '10 seconds' then
+    v_is_stolen := coalesce(v_used_at < now() - interval '10 seconds', false);
+    if v_is_stolen then
       update platform.session set revoked_at = now() where id = core.session_id();
     end if;
-    return json_build_object('refused', 'This refresh token has already been used.', 'is_over', coalesce(v_used_at < now() - interval '10 seconds', false));
+    return json_build_object('refused', 'This refresh token has already been used.', 'is_over', v_is_stolen);
   end if;
   update platform.session set expires_at = now() + interval '30 days' where id = core.session_id();
   return json_build_object('refresh_token', core.refresh_token_new(core.session_id()));
 end $$;
+comment on function core.session_rotate is
+  'Exchanges a refresh token for the next one: {refresh_token}, or {refused, is_over} if it was used before. A token '
+  'that is reused after more than 10 seconds may be stolen, so the session ends. Returns instead of raising, so that '
+  'this is committed.';
 
--- Ends all sessions of users of this school (or of operators) except p_except.
 create function core.sessions_revoke(p_user_ids bigint[], p_except bigint default null) returns void
   language sql security definer set search_path = pg_catalog, pg_temp as $$
   update platform.session set revoked_at = now()
-  where tenant_id is not distinct from core.tenant_id() and user_id = any (p_user_ids) and revoked_at is null and id is distinct from p_except;
+  where tenant_id is not distinct from core.tenant_id()
+    and user_id = any (p_user_ids)
+    and revoked_at is null
+    and id is distinct from p_except;
 $$;
+comment on function core.sessions_revoke is
+  'Ends all sessions of users of this school (or of operators) except p_except.';
 
--- Writes the rights of a user or an operator to all of their sessions.
-create function core.session_rights(p_user_id bigint, p_rights core.rights) returns void
+create function core.session_set_rights(p_user_id bigint, p_rights core.rights) returns void
   language sql security definer set search_path = pg_catalog, pg_temp as $$
-  update platform.session set permissions = p_rights.permissions, own_permissions = p_rights.own_permissions, taught_permissions = p_rights.taught_permissions,
-    roles = p_rights.roles, student_id = p_rights.student_id
+  update platform.session set
+    permissions = p_rights.permissions,
+    own_permissions = p_rights.own_permissions,
+    taught_permissions = p_rights.taught_permissions,
+    roles = p_rights.roles,
+    student_id = p_rights.student_id
   where tenant_id is not distinct from core.tenant_id() and user_id = p_user_id and revoked_at is null;
 $$;
+comment on function core.session_set_rights is 'Writes the rights of a user or an operator to all of their sessions.';
 
--- Login, refresh and role changes read rights and write them to sessions. Changes take this lock of the school
--- exclusively, reads share it, so that no transaction writes outdated rights. Lock order: the record of the request,
--- then this lock.
-create function core.lock_rights(p_to_change boolean) returns void
+create function core.lock_rights(p_for_change boolean) returns void
   language sql security definer set search_path = pg_catalog, pg_temp as $$
-  select case when p_to_change then pg_advisory_xact_lock(key) else pg_advisory_xact_lock_shared(key) end
+  select case when p_for_change then pg_advisory_xact_lock(key) else pg_advisory_xact_lock_shared(key) end
   from (select 7313 * 4294967296 + coalesce(core.tenant_id(), 0)) rights (key);
 $$;
+comment on function core.lock_rights is
+  'Login, refresh and role changes read rights and write them to sessions. Changes take this lock of the school '
+  'exclusively, reads share it, so that no transaction writes outdated rights. Lock order: the record of the request, '
+  'then this lock.';
 
 create function core.refresh_rights(p_user_ids bigint[]) returns void language plpgsql as $$
 begin
-  perform core.session_rights(u, core.effective_rights(u)) from unnest(p_user_ids) u;
+  perform core.session_set_rights(u, core.effective_rights(u)) from unnest(p_user_ids) u;
 end $$;
-comment on function core.refresh_rights is 'Writes the current rights of these users to their sessions. The caller must hold core.lock_rights.';
+comment on function core.refresh_rights is
+  'Writes the current rights of these users to their sessions. The caller must hold core.lock_rights.';
 
--- Consumes a one-time token; returns its user, or null if it is used, expired or for another purpose.
 create function core.token_use(p_token text, p_purposes text[]) returns bigint
   language sql security definer set search_path = pg_catalog, pg_temp as $$
   update platform.one_time_token set used_at = now()
-  where hash = sha256(convert_to(p_token, 'UTF8')) and used_at is null and expires_at > now() and purpose = any (p_purposes)
+  where hash = sha256(convert_to(p_token, 'UTF8'))
+    and used_at is null
+    and expires_at > now()
+    and purpose = any (p_purposes)
     and tenant_id is not distinct from core.tenant_id()
   returning user_id;
 $$;
+comment on function core.token_use is
+  'Consumes a one-time token; returns its user, or null if it is used, expired or for another purpose.';
 
--- Whether the user got an email for this purpose in the last two minutes.
 create function core.token_is_recent(p_user_id bigint, p_purpose text) returns boolean
   language sql stable security definer set search_path = pg_catalog, pg_temp
-  return exists (select from platform.one_time_token where tenant_id is not distinct from core.tenant_id() and user_id = p_user_id
-                   and purpose = p_purpose and created_at > now() - interval '2 minutes');
+  return exists (
+    select from platform.one_time_token
+    where tenant_id is not distinct from core.tenant_id()
+      and user_id = p_user_id
+      and purpose = p_purpose
+      and created_at > now() - interval '2 minutes'
+  );
+comment on function core.token_is_recent is 'Whether the user got an email for this purpose in the last two minutes.';
 
--- Revokes the unused tokens of a user.
 create function core.tokens_void(p_user_id bigint, p_purposes text[]) returns void
   language sql security definer set search_path = pg_catalog, pg_temp as $$
   update platform.one_time_token set used_at = now()
-  where tenant_id is not distinct from core.tenant_id() and user_id = p_user_id and used_at is null and purpose = any (p_purposes);
+  where tenant_id is not distinct from core.tenant_id()
+    and user_id = p_user_id
+    and used_at is null
+    and purpose = any (p_purposes);
 $$;
+comment on function core.tokens_void is 'Revokes the unused tokens of a user.';
 
--- Counts a login attempt before the password is verified, so that concurrent attempts are all counted. Returns the
--- seconds to wait if the account is locked, else null.
 create function core.login_attempt(p_email text) returns integer
   language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
@@ -144,42 +188,57 @@ begin
       attempts = case when l.window_ends_at < v_now then 1 else l.attempts + 1 end,
       window_ends_at = case when l.window_ends_at < v_now then v_end else l.window_ends_at end
     returning l.attempts, l.window_ends_at into v_throttle;
-  return case when v_throttle.attempts > 10 then ceil(extract(epoch from v_throttle.window_ends_at - v_now))::integer end;
+  return case
+    when v_throttle.attempts > 10 then ceil(extract(epoch from v_throttle.window_ends_at - v_now))::integer
+  end;
 end $$;
+comment on function core.login_attempt is
+  'Counts a login attempt before the password is verified, so that concurrent attempts are all counted. Returns the '
+  'seconds to wait if the account is locked, else null.';
 
--- Resets the failed attempts of an account.
 create function core.login_succeeded(p_email text) returns void
   language sql security definer set search_path = pg_catalog, pg_temp as $$
-  delete from platform.login_throttle where account = sha256(convert_to(coalesce(core.tenant_id()::text, 'platform') || ' ' || p_email, 'UTF8'));
+  delete from platform.login_throttle
+  where account = sha256(convert_to(coalesce(core.tenant_id()::text, 'platform') || ' ' || p_email, 'UTF8'));
 $$;
+comment on function core.login_succeeded is 'Resets the failed attempts of an account.';
 
--- The enabled features of this school.
 create function core.tenant_features() returns text[]
   language sql stable security definer set search_path = pg_catalog, pg_temp
-  return coalesce((select core.enabled_features(p.features, t.feature_flags)
-                   from platform.tenant t join platform.plan p on p.id = t.plan_id where t.id = core.tenant_id()), '{}');
+  return coalesce((
+    select core.enabled_features(p.features, t.feature_flags)
+    from platform.tenant t
+    join platform.plan p on p.id = t.plan_id
+    where t.id = core.tenant_id()
+  ), '{}');
+comment on function core.tenant_features is 'The enabled features of this school.';
 
--- How many active students, active teachers and classes a school has. Only for functions of core, because it accepts
--- any school.
 create function core.tenant_size(p_tenant_id bigint, out students integer, out teachers integer, out classes integer)
   language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
-  -- The whole school, regardless of the scope of the request.
+  -- Counts the whole school, regardless of the scope of the request.
   v_before text[] := core.enter_tenant(p_tenant_id);
 begin
-  select (select count(*) from student where is_active and deleted_at is null), (select count(*) from teacher where is_active and deleted_at is null), (select count(*) from class)
+  select
+      (select count(*) from student where is_active and deleted_at is null),
+      (select count(*) from teacher where is_active and deleted_at is null),
+      (select count(*) from class)
     into students, teachers, classes;
   perform core.leave_tenant(v_before);
 end $$;
+comment on function core.tenant_size is
+  'Counts the active students, active teachers and classes of a school. Only for functions of core, because it accepts '
+  'any school.';
 
--- How many active students, active teachers and classes this school has, as last counted.
 create function core.tenant_usage(out students integer, out teachers integer, out classes integer)
   language sql stable security definer set search_path = pg_catalog, pg_temp as $$
-  select students, teachers, classes from platform.tenant_usage where tenant_id = core.tenant_id();
+  select students, teachers, classes
+  from platform.tenant_usage
+  where tenant_id = core.tenant_id();
 $$;
+comment on function core.tenant_usage is
+  'The stored counts of this school: active students, active teachers and classes.';
 
--- Called after people or classes were added or removed. The row lock serializes the writers of a school, so each counts
--- after the previous one has committed.
 create function core.usage_count() returns void
   language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
@@ -190,22 +249,34 @@ declare
   v_classes integer;
 begin
   select * into strict v_before from platform.tenant_usage where tenant_id = core.tenant_id() for no key update;
-  select p.name, p.max_students, p.max_teachers into strict v_plan
-    from platform.tenant t join platform.plan p on p.id = t.plan_id where t.id = core.tenant_id();
-  select students, teachers, classes into v_students, v_teachers, v_classes from core.tenant_size(core.tenant_id());
+  select p.name, p.max_students, p.max_teachers
+    into strict v_plan
+    from platform.tenant t
+    join platform.plan p on p.id = t.plan_id
+    where t.id = core.tenant_id();
+  select students, teachers, classes
+    into v_students, v_teachers, v_classes
+    from core.tenant_size(core.tenant_id());
   if v_students > v_plan.max_students and v_students > v_before.students then
-    perform core.fail('plan_limit_reached', format('The plan %s allows %s active students.', v_plan.name, v_plan.max_students));
+    perform core.fail('plan_limit_reached', format(
+      'The plan %s allows %s active students. Upgrade the plan or deactivate students.',
+      v_plan.name, v_plan.max_students));
   elsif v_teachers > v_plan.max_teachers and v_teachers > v_before.teachers then
-    perform core.fail('plan_limit_reached', format('The plan %s allows %s active teachers.', v_plan.name, v_plan.max_teachers));
+    perform core.fail('plan_limit_reached', format(
+      'The plan %s allows %s active teachers. Upgrade the plan or deactivate teachers.',
+      v_plan.name, v_plan.max_teachers));
   end if;
   if (v_students, v_teachers, v_classes) is distinct from (v_before.students, v_before.teachers, v_before.classes) then
-    update platform.tenant_usage set students = v_students, teachers = v_teachers, classes = v_classes where tenant_id = core.tenant_id();
+    update platform.tenant_usage
+      set students = v_students, teachers = v_teachers, classes = v_classes
+      where tenant_id = core.tenant_id();
   end if;
 end $$;
-comment on function core.usage_count is 'Counts students, teachers and classes of this school; raises plan_limit_reached if they exceed the plan.';
+comment on function core.usage_count is
+  'Counts students, teachers and classes of this school; raises plan_limit_reached if they exceed the plan. Called '
+  'after people or classes were added or removed. The row lock serializes the writers of a school, so each counts '
+  'after the previous one has committed.';
 
--- The row lock makes concurrent additions wait and then use the limits of the new plan (core.usage_count). Only for
--- operators and functions of core, because it accepts any school.
 create function core.require_plan_fits(p_tenant_id bigint, p_plan_id bigint) returns void
   language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
@@ -219,129 +290,175 @@ begin
       v_plan.name, v_plan.max_students, v_plan.max_teachers, v_usage.students, v_usage.teachers));
   end if;
 end $$;
-comment on function core.require_plan_fits is 'Raises conflict when a school has more students or teachers than a plan allows.';
+comment on function core.require_plan_fits is
+  'Raises conflict when a school has more students or teachers than a plan allows. The row lock makes concurrent '
+  'additions wait and then use the limits of the new plan (core.usage_count). Only for operators and functions of '
+  'core, because it accepts any school.';
 
--- The subscription of this school with its plan and usage.
 create function core.subscription_status() returns json
   language sql stable security definer set search_path = pg_catalog, pg_temp
   return (
-    select json_build_object('status', s.status,
+    select json_build_object(
+      'status', s.status,
       'plan', json_build_object('id', p.id, 'name', p.name, 'price_monthly', p.price_monthly, 'features', p.features),
-      'started_at', s.started_at, 'current_period_end', s.current_period_end, 'trial_ends_at', t.trial_ends_at,
-      'usage', json_build_object('students', json_build_object('used', u.students, 'limit', p.max_students),
-                                 'teachers', json_build_object('used', u.teachers, 'limit', p.max_teachers)))
-    from platform.tenant t join platform.plan p on p.id = t.plan_id join platform.subscription s on s.tenant_id = t.id join platform.tenant_usage u on u.tenant_id = t.id
-    where t.id = core.tenant_id());
+      'started_at', s.started_at,
+      'current_period_end', s.current_period_end,
+      'trial_ends_at', t.trial_ends_at,
+      'usage', json_build_object(
+        'students', json_build_object('used', u.students, 'limit', p.max_students),
+        'teachers', json_build_object('used', u.teachers, 'limit', p.max_teachers)))
+    from platform.tenant t
+    join platform.plan p on p.id = t.plan_id
+    join platform.subscription s on s.tenant_id = t.id
+    join platform.tenant_usage u on u.tenant_id = t.id
+    where t.id = core.tenant_id()
+  );
+comment on function core.subscription_status is 'The subscription of this school with its plan and usage.';
 
--- All plans by price, with flags for the current plan and for those that the school can switch to.
 create function core.subscription_plans() returns json
   language sql stable security definer set search_path = pg_catalog, pg_temp
   return (
-    select json_agg(json_build_object('id', p.id, 'name', p.name, 'price_monthly', p.price_monthly, 'max_students', p.max_students, 'max_teachers', p.max_teachers,
-      'features', p.features, 'is_current', p.id = t.plan_id,
-      'is_available', p.id <> t.plan_id and u.students <= p.max_students and u.teachers <= p.max_teachers) order by p.price_monthly, p.id)
-    from platform.tenant t join platform.tenant_usage u on u.tenant_id = t.id cross join platform.plan p
-    where t.id = core.tenant_id());
+    select json_agg(
+      json_build_object(
+        'id', p.id,
+        'name', p.name,
+        'price_monthly', p.price_monthly,
+        'max_students', p.max_students,
+        'max_teachers', p.max_teachers,
+        'features', p.features,
+        'is_current', p.id = t.plan_id,
+        'is_available', p.id <> t.plan_id and u.students <= p.max_students and u.teachers <= p.max_teachers)
+      order by p.price_monthly, p.id)
+    from platform.tenant t
+    join platform.tenant_usage u on u.tenant_id = t.id
+    cross join platform.plan p
+    where t.id = core.tenant_id()
+  );
+comment on function core.subscription_plans is
+  'All plans by price, with flags for the current plan and for those that the school can switch to.';
 
--- Starts a period of a month. Raises invalid_reference for an unknown plan, conflict for the current one and for one
--- whose limits the school exceeds. Lock order as in platform_tenants_update: school, then counts.
 create function core.subscription_upgrade(p_plan_id bigint) returns void
   language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
   v_plan record;
   v_before jsonb;
 begin
+  -- Lock order as in platform_tenants_update: the school, then its usage.
   perform from platform.tenant where id = core.tenant_id() for no key update;
   v_before := core.subscription_status();
   select id, name into v_plan from platform.plan where id = p_plan_id;
   if v_plan.id is null then
-    perform core.refuse_field('invalid_reference', 'plan_id', 'There is no such plan.');
+    perform core.refuse_field('invalid_reference', 'plan_id', 'This plan does not exist.');
   elsif v_plan.id = (v_before #>> '{plan,id}')::bigint then
     perform core.refuse_field('conflict', 'plan_id', format('The school already has the plan %s.', v_plan.name));
   end if;
   perform core.require_plan_fits(core.tenant_id(), p_plan_id);
   update platform.tenant set plan_id = p_plan_id where id = core.tenant_id();
-  update platform.subscription set plan_id = p_plan_id, started_at = now(), current_period_end = now() + interval '1 month' where tenant_id = core.tenant_id();
-  update platform.subscription set status = 'active' where tenant_id = core.tenant_id() and status <> 'active';
+  update platform.subscription
+    set plan_id = p_plan_id, started_at = now(), current_period_end = now() + interval '1 month'
+    where tenant_id = core.tenant_id();
+  update platform.subscription set status = 'active'
+    where tenant_id = core.tenant_id() and status <> 'active';
   perform core.audit('subscription.upgrade', 'tenant', core.tenant_id(), core.tenant_id(),
     core.diff(v_before - 'usage', core.subscription_status()::jsonb - 'usage'));
 end $$;
-comment on function core.subscription_upgrade is 'Changes the plan of this school, active from now. Audited.';
+comment on function core.subscription_upgrade is
+  'Changes the plan of this school and starts a period of a month. Raises invalid_reference for an unknown plan, '
+  'conflict for the current one and for one whose limits the school exceeds. Audited.';
 
--- Lets operators log in for the admins of this school, or no longer: then those who are logged in so are out at once.
--- Only for an admin of the school itself: forbidden to others, and to an operator who acts for one. Audited.
 create function core.school_allow_impersonation(p_is_allowed boolean) returns void
   language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
   v_is_allowed boolean;
 begin
-  select is_impersonation_allowed into v_is_allowed from platform.tenant where id = core.tenant_id() for no key update;
+  select is_impersonation_allowed
+    into v_is_allowed
+    from platform.tenant
+    where id = core.tenant_id()
+    for no key update;
   if v_is_allowed = p_is_allowed then
     return;
   end if;
   perform core.refuse_impersonator();
   if not exists (select from platform.session where id = core.session_id() and 'admin' = any (roles)) then
-    perform core.refuse_field('forbidden', 'is_impersonation_allowed', 'Only an admin of the school can change whether operators may log in as its admins.');
+    perform core.refuse_field('forbidden', 'is_impersonation_allowed',
+      'Only an admin of the school can change whether operators may log in as its admins.');
   end if;
   update platform.tenant set is_impersonation_allowed = p_is_allowed where id = core.tenant_id();
   perform core.audit('tenant.update', 'tenant', core.tenant_id(), core.tenant_id(),
     jsonb_build_object('is_impersonation_allowed', jsonb_build_object('before', v_is_allowed, 'after', p_is_allowed)));
 end $$;
-comment on function core.school_allow_impersonation is 'Sets whether operators may impersonate the admins of this school. Audited.';
+comment on function core.school_allow_impersonation is
+  'Sets whether operators may impersonate the admins of this school. Disallowing it ends current impersonations. '
+  'Raises forbidden unless the user is an admin of the school, and during an impersonation. Audited.';
 
 create function core.is_impersonation_allowed() returns boolean
   language sql stable security definer set search_path = pg_catalog, pg_temp
   return (select is_impersonation_allowed from platform.tenant where id = core.tenant_id());
 comment on function core.is_impersonation_allowed is 'Whether operators may impersonate the admins of this school.';
 
--- Gives this school another name.
 create function core.school_rename(p_name text) returns void
   language sql security definer set search_path = pg_catalog, pg_temp as $$
   update platform.tenant set name = p_name where id = core.tenant_id() and name <> p_name;
 $$;
+comment on function core.school_rename is 'Changes the name of this school.';
 
--- Notes that the setup of this school is complete.
 create function core.setup_complete() returns void
   language sql security definer set search_path = pg_catalog, pg_temp as $$
   update platform.tenant set is_setup_complete = true where id = core.tenant_id() and not is_setup_complete;
 $$;
+comment on function core.setup_complete is 'Marks the setup of this school as complete.';
 
--- Ends the session of this request.
 create function core.session_end() returns void
   language sql security definer set search_path = pg_catalog, pg_temp as $$
   update platform.session set revoked_at = now() where id = core.session_id();
 $$;
+comment on function core.session_end is 'Ends the session of this request.';
 
--- What every user may know of their own school; null for an operator.
 create function core.tenant_summary() returns json
   language sql stable security definer set search_path = pg_catalog, pg_temp
-  return (select json_build_object('id', id, 'name', name, 'subdomain', subdomain, 'time_zone', time_zone, 'is_setup_complete', is_setup_complete)
-          from platform.tenant where id = core.tenant_id());
+  return (
+    select json_build_object(
+      'id', id,
+      'name', name,
+      'subdomain', subdomain,
+      'time_zone', time_zone,
+      'is_setup_complete', is_setup_complete)
+    from platform.tenant
+    where id = core.tenant_id()
+  );
+comment on function core.tenant_summary is 'The data of the school that every user may see; null for an operator.';
 
--- Operators have no function that changes their role: whoever does it in SQL ends, or narrows, their sessions at once.
-create function core.operator_changed() returns trigger language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+create function core.operator_changed() returns trigger
+  language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
   update platform.session
-    set roles = array[new.role], revoked_at = case when new.is_active and new.deleted_at is null then null else now() end
+    set
+      roles = array[new.role],
+      revoked_at = case when new.is_active and new.deleted_at is null then null else now() end
     where tenant_id is null and user_id = new.id and revoked_at is null;
   if new.role <> 'admin' then
     update platform.session set revoked_at = now() where impersonator_id = new.id and revoked_at is null;
   end if;
   return null;
 end $$;
-comment on function core.operator_changed is 'Applies a changed role or status of an operator to their sessions.';
-create trigger sessions after update of role, is_active, deleted_at on platform.user_account for each row execute function core.operator_changed();
+comment on function core.operator_changed is
+  'Applies a changed role or status of an operator to their sessions at once. Operators have no operation that changes '
+  'their role: it is done in SQL.';
+create trigger sessions after update of role, is_active, deleted_at on platform.user_account
+  for each row execute function core.operator_changed();
 
--- Whose a calendar feed is, of what kind, and what they may do now; null for a token that nobody has, or whose user
--- can't log in. Notes once an hour that it is in use. Only for core.admit: it takes any school.
-create function core.feed_owner(p_tenant_id bigint, p_token_hash text, out user_id bigint, out kind text, out rights core.rights)
+create function core.feed_owner(
+    p_tenant_id bigint, p_token_hash text, out user_id bigint, out kind text, out rights core.rights)
   language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
   v_before text[] := core.enter_tenant(p_tenant_id);
 begin
   perform set_config('app.feed', p_token_hash, true);
-  select f.user_id, f.kind into user_id, kind
-    from calendar_feed f join user_account u on u.id = f.user_id
+  select f.user_id, f.kind
+    into user_id, kind
+    from calendar_feed f
+    join user_account u on u.id = f.user_id
     where f.token_hash = p_token_hash and u.is_active and u.deleted_at is null;
   if found then
     rights := core.effective_rights(user_id);
@@ -350,4 +467,6 @@ begin
   end if;
   perform set_config('app.feed', '', true), core.leave_tenant(v_before);
 end $$;
-comment on function core.feed_owner is 'The owner of a calendar feed with their current rights; null for an unknown token.';
+comment on function core.feed_owner is
+  'The owner of a calendar feed, its kind, and their current rights; null for an unknown token and for a user who '
+  'cannot log in. Updates last_used_at once an hour. Only for core.admit, because it accepts any school.';

@@ -46,7 +46,8 @@ insert into core.permission (id, name, description) values
 insert into core.default_role (name, description, permissions) values
   ('admin', 'Runs the school. Has every permission.', '{}'),
   ('teacher', 'Teaches classes and marks attendance.',
-    '{student.read,teacher.read,class.read,subject.read,attendance.read,attendance.mark,academic.read,timetable.read,dashboard.read}'),
+    '{student.read,teacher.read,class.read,subject.read,attendance.read,attendance.mark,academic.read,timetable.read,
+      dashboard.read}'),
   ('accountant', 'Bills fees and records payments.',
     '{student.read,class.read,academic.read,fee.read,fee.manage,payment.create,dashboard.read}'),
   ('transport_manager', 'Runs buses, routes and enrollments.',

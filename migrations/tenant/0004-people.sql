@@ -43,7 +43,7 @@ create index teacher_name_idx on teacher
 create index teacher_search_idx on teacher using gin (search_text public.gin_trgm_ops)
   with (fastupdate = off)
   where deleted_at is null;
--- Everyone may know who teaches them. The functions of api hide the private columns (core.reaches_teacher).
+-- Everyone may know who teaches them. The functions of api hide the private columns (core.can_see_teacher_details).
 create policy people_see_teachers on teacher as restrictive
   using (nullif(current_setting('app.scope', true) in ('all', 'taught', 'own'), false) is not null)
   with check (

@@ -163,7 +163,7 @@ test('the export requires fee.read for the whole school, and answers 404 for an 
   );
   expect(await (await school.user(['teacher'])).get(path, 403)).toMatchObject({
     error: 'forbidden',
-    message: 'Figures of the whole school are not available to you.',
+    message: 'This needs access to the whole school.',
   });
   expect((await school.admin.get(`${path}?academic_year_id=999999`, 404)).message).toBe(
     'There is no academic year 999999.',

@@ -128,7 +128,7 @@ describe('an export', () => {
     const refused = await (await school.user(['teacher'])).get(path, 403);
     expect(refused).toMatchObject({
       error: 'forbidden',
-      message: 'Figures of the whole school are not available to you.',
+      message: 'This needs access to the whole school.',
     });
     const without = await service.school({ feature_flags: { fees_management: false } });
     expect(await without.admin.get(path, 403)).toMatchObject({ error: 'feature_disabled' });

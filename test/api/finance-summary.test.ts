@@ -62,7 +62,7 @@ test('the summary is all zeros without bills, a 404 without an academic year or 
   );
   expect(await (await bare.user(['teacher'])).get('/api/finance/summary', 403)).toMatchObject({
     error: 'forbidden',
-    message: 'Figures of the whole school are not available to you.',
+    message: 'This needs access to the whole school.',
   });
 });
 

@@ -142,7 +142,7 @@ describe('an operator impersonates an admin of a school', () => {
     await service.operator.post(`/api/platform/tenants/${of.id}/suspend`, undefined);
     expect(await begin(of, {}, 409)).toMatchObject({
       error: 'invalid_state',
-      message: 'This school is suspended: nobody can log in to it.',
+      message: 'This school is suspended, so nobody can log in.',
     });
     await service.operator.delete(`/api/platform/tenants/${of.id}`);
     expect((await begin(of, {}, 409)).error).toBe('invalid_state');
@@ -520,7 +520,7 @@ describe('a school can disallow it', () => {
     expect(open).toHaveLength(1);
     expect((await allow(of, false)).data).toMatchObject({ is_impersonation_allowed: false });
     await refused(client);
-    expect((await begin(of, {}, 409)).message).toMatch('does not let operators log in');
+    expect((await begin(of, {}, 409)).message).toMatch('does not allow operators to log in');
     const path = `/api/platform/tenants/${of.id}`;
     expect(
       (await service.operator.get<{ is_impersonation_allowed: boolean }>(path)).data.is_impersonation_allowed,

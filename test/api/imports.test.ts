@@ -367,7 +367,7 @@ describe('a class, a grade, a religion', () => {
     await school.admin.post('/api/students', { first_name: 'There', last_name: 'Already', class_id: classId }, 201);
     const rows = Array.from({ length: 4 }, (_, n) => ['A', `B${n}`, name, null, null, null, null]);
     expect(faults(await place(rows))).toEqual(
-      ['4', '5'].map((row) => `${row} class: The class ${name} does not have enough free places: 2.`),
+      ['4', '5'].map((row) => `${row} class: The class ${name} has only 2 free places.`),
     );
     await bring(
       school.admin,

@@ -255,7 +255,7 @@ test('suspending, activating, deleting and restoring a school each ask for confi
   await operator.post(`/api/platform/tenants/${made.id}/suspend`);
   await button(page, 'Suspend').click();
   await dialog.getByRole('button', { name: 'Suspend' }).click();
-  await dialog.getByText('A tenant cannot go from suspended to suspended.').waitFor();
+  await dialog.getByText('The status of this school cannot change from suspended to suspended.').waitFor();
 });
 
 test('an operator logs in to a school with a reason and gets a working link, until operator login is turned off', async () => {
