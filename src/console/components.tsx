@@ -1,5 +1,6 @@
 import type { ComponentChildren } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
+import type { ApiResponse } from './api.ts';
 import type { Failure } from './http.ts';
 import { Icon } from './icons.tsx';
 import type { Loaded } from './load.ts';
@@ -152,14 +153,17 @@ interface PaginationProps {
 }
 
 /** The position in a list, and buttons for the previous and the next page. */
-export function Pagination({ pagination: { page, pageSize, totalItems, totalPages }, onPage, names }: PaginationProps) {
+function Pagination({ pagination: { page, pageSize, totalItems, totalPages }, onPage, names }: PaginationProps) {
+  const [singular, plural] = names;
   const first = (page - 1) * pageSize + 1;
+  const last = Math.min(totalItems, first + pageSize - 1);
+  const total = formatNumber(totalItems);
   const text =
     totalItems === 0
-      ? `No ${names[1]}`
+      ? `No ${plural}`
       : totalPages <= 1 || first > totalItems
-        ? `${formatNumber(totalItems)} ${names[totalItems === 1 ? 0 : 1]}`
-        : `${formatNumber(first)}–${formatNumber(Math.min(totalItems, first + pageSize - 1))} of ${formatNumber(totalItems)} ${names[1]}`;
+        ? `${total} ${totalItems === 1 ? singular : plural}`
+        : `${formatNumber(first)}–${formatNumber(last)} of ${total} ${plural}`;
   return (
     <nav class="pager" aria-label="Pagination">
       <p role="status" aria-live="polite">
@@ -190,7 +194,7 @@ export function Pagination({ pagination: { page, pageSize, totalItems, totalPage
 }
 
 /** Shown when the address has a page number past the end of the list. */
-export const PageOutOfRange = ({ onFirst }: { onFirst: () => void }) => (
+const PageOutOfRange = ({ onFirst }: { onFirst: () => void }) => (
   <EmptyState title="This page does not exist.">
     <button type="button" class="button" onClick={onFirst}>
       Go to the first page
@@ -230,6 +234,68 @@ export function SortableHeader({
         </span>
       </button>
     </th>
+  );
+}
+
+/** A search field with a magnifying glass. */
+export function SearchBox({
+  label,
+  placeholder,
+  value,
+  onChange,
+}: {
+  label: string;
+  placeholder: string;
+  value: string;
+  onChange: (value: string) => void;
+}) {
+  return (
+    <div class="search">
+      <Icon name="search" />
+      <input
+        type="search"
+        aria-label={label}
+        placeholder={placeholder}
+        value={value}
+        onInput={(event) => onChange(event.currentTarget.value)}
+      />
+    </div>
+  );
+}
+
+/** A page of a list from the service. The previous page stays visible, dimmed, while the next one loads. */
+export function PagedList<T>({
+  state,
+  lines,
+  names,
+  onPage,
+  empty,
+  children,
+}: {
+  state: Loaded<ApiResponse<T[]>>;
+  lines: number;
+  names: [string, string];
+  /** Goes to a page; without a number, to the first one. */
+  onPage: (page?: number) => void;
+  /** Shown if the list has no items. */
+  empty: ComponentChildren;
+  children: (items: T[]) => ComponentChildren;
+}) {
+  return (
+    <AsyncContent state={state} lines={lines}>
+      {({ data, pagination }) => (
+        <div aria-busy={state.isLoading} class={state.isLoading ? 'stale' : undefined}>
+          {data.length > 0 ? (
+            children(data)
+          ) : pagination.totalItems > 0 ? (
+            <PageOutOfRange onFirst={() => onPage()} />
+          ) : (
+            empty
+          )}
+          <Pagination pagination={pagination} names={names} onPage={onPage} />
+        </div>
+      )}
+    </AsyncContent>
   );
 }
 

@@ -7,16 +7,17 @@ import { Icon } from './icons.tsx';
 import { clearCache } from './load.ts';
 import { EmptyState, PageHeader, ErrorMessage } from './components.tsx';
 import { href, hasUnsavedChanges, match, route } from './router.ts';
-import { Audit } from './screens/audit.tsx';
+import { AuditLog } from './screens/audit-log/audit-log.tsx';
 import { AnalystNotice, LogIn, LogInAgain } from './screens/log-in.tsx';
 import { Overview } from './screens/overview.tsx';
 import { Profile } from './screens/profile.tsx';
-import { School } from './screens/school.tsx';
-import { NewSchool } from './screens/school-new.tsx';
-import { Schools } from './screens/schools.tsx';
-import { Settings } from './screens/settings.tsx';
-import { NewTemplate, Template } from './screens/template.tsx';
-import { Templates } from './screens/templates.tsx';
+import { School } from './screens/schools/school.tsx';
+import { NewSchool } from './screens/schools/new-school.tsx';
+import { Schools } from './screens/schools/schools.tsx';
+import { Settings } from './screens/settings/settings.tsx';
+import { NewTemplate } from './screens/templates/new-template.tsx';
+import { Template } from './screens/templates/template.tsx';
+import { Templates } from './screens/templates/templates.tsx';
 import { logOut, operator, restoreSession, startFailure, status } from './session.ts';
 import { setTheme, type Theme, theme } from './theme.ts';
 
@@ -25,7 +26,7 @@ const screens: [pattern: string, screen: ComponentType<Record<string, string>>][
   ['/schools', Schools],
   ['/schools/new', NewSchool],
   ['/schools/:id', School],
-  ['/audit', Audit],
+  ['/audit', AuditLog],
   ['/templates', Templates],
   ['/templates/new', NewTemplate],
   ['/templates/:id', Template],

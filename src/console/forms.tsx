@@ -6,7 +6,20 @@ import { toFailure, Failure, isAbort } from './http.ts';
 import { Icon } from './icons.tsx';
 import { useUnsavedChangesGuard } from './router.ts';
 
+/** The names of the fields of a form that hold text. */
+type TextKey<T> = { [K in keyof T & string]: T[K] extends string ? K : never }[keyof T & string];
+
 const isEqual = (a: unknown, b: unknown) => JSON.stringify(a) === JSON.stringify(b);
+
+interface ConnectedField {
+  name: string;
+  value: string;
+  error: string | undefined;
+  onChange: (value: string) => void;
+}
+
+/** The value of a number input, or undefined if it is empty. */
+export const toNumber = (text: string): number | undefined => (text.trim() === '' ? undefined : Number(text));
 
 export interface Form<T extends object> {
   value: T;
@@ -18,6 +31,8 @@ export interface Form<T extends object> {
   failure: Failure | undefined;
   /** The error of a field, by its path in the API. */
   error: (path: string) => string | undefined;
+  /** The properties that connect an input to a field with the same name in the form and in the API. */
+  field: (name: TextKey<T>) => ConnectedField;
   /** Restores the saved values, or starts again from new ones. */
   reset: (saved?: T) => void;
   /** Replaces the saved values and keeps the edits, except those that `saved` lists as just saved. */
@@ -70,15 +85,23 @@ export function useForm<T extends object>(initial: T, save: (value: T, changes: 
       })
       .finally(() => setBusy(false));
   };
+  const set = (change: Partial<T>) => setValue((now) => ({ ...now, ...change }));
+  const error = (path: string) =>
+    failure?.details.find((detail) => detail.path === path || detail.path.startsWith(`${path}.`))?.message;
   return {
     value,
-    set: (change) => setValue((now) => ({ ...now, ...change })),
+    set,
     changes,
     isDirty,
     isBusy,
     failure,
-    error: (path) =>
-      failure?.details.find((detail) => detail.path === path || detail.path.startsWith(`${path}.`))?.message,
+    error,
+    field: (name) => ({
+      name,
+      value: String(value[name]),
+      error: error(name),
+      onChange: (text) => set({ [name]: text } as unknown as Partial<T>),
+    }),
     reset: (saved) => {
       setValue(saved ?? before);
       if (saved) setBefore(saved);

@@ -4,5 +4,6 @@ const vite = await import('vite').catch(() => undefined);
 if (vite) await vite.build({ logLevel: 'warn' });
 else
   process.stdout.write(
-    'The operator console was not built because vite is not installed. The API works without it; see docs/operations.md.\n',
+    'The operator console was not built because vite is not installed. ' +
+      'The API works without it; see docs/operations.md.\n',
   );

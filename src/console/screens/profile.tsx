@@ -28,7 +28,6 @@ function ProfileForm({
     labels,
     onSaved,
   });
-  const { value, set, error } = form;
   return (
     <form class="stack" ref={form.ref} onSubmit={form.submit} noValidate>
       <Card title="Personal details">
@@ -38,31 +37,18 @@ function ProfileForm({
           <div class="pair">
             <TextField
               label="First name"
-              name="first_name"
+              {...form.field('first_name')}
               isRequired
-              value={value.first_name}
-              error={error('first_name')}
-              onChange={(first_name) => set({ first_name })}
               input={{ autocomplete: 'given-name' }}
             />
             <TextField
               label="Last name"
-              name="last_name"
+              {...form.field('last_name')}
               isRequired
-              value={value.last_name}
-              error={error('last_name')}
-              onChange={(last_name) => set({ last_name })}
               input={{ autocomplete: 'family-name' }}
             />
           </div>
-          <TextField
-            label="Phone"
-            name="phone"
-            value={value.phone}
-            error={error('phone')}
-            onChange={(phone) => set({ phone })}
-            input={{ autocomplete: 'tel' }}
-          />
+          <TextField label="Phone" {...form.field('phone')} input={{ autocomplete: 'tel' }} />
           <dl class="facts">
             <dt>Email</dt>
             <dd>{response.data.email}</dd>
@@ -93,7 +79,6 @@ function PasswordForm() {
     form.reset(emptyPasswords);
     showToast('Password changed. You have been logged out everywhere else.');
   });
-  const { value, set, error } = form;
   return (
     <form ref={form.ref} onSubmit={form.submit} noValidate>
       <Card title="Password">
@@ -101,25 +86,19 @@ function PasswordForm() {
           <FormError form={form} fields={Object.keys(emptyPasswords)} />
           <TextField
             label="Current password"
-            name="current_password"
+            {...form.field('current_password')}
             isRequired
-            value={value.current_password}
-            error={error('current_password')}
-            onChange={(current_password) => set({ current_password })}
             input={{ type: 'password', autocomplete: 'current-password' }}
           />
           <TextField
             label="New password"
-            name="password"
+            {...form.field('password')}
             isRequired
             hint="At least 8 characters. You will be logged out everywhere else."
-            value={value.password}
-            error={error('password')}
-            onChange={(password) => set({ password })}
             input={{ type: 'password', autocomplete: 'new-password' }}
           />
           <div class="form-foot">
-            <button class="button" disabled={form.isBusy || value.password === ''}>
+            <button class="button" disabled={form.isBusy || form.value.password === ''}>
               {form.isBusy ? 'Changing…' : 'Change password'}
             </button>
           </div>

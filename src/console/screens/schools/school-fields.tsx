@@ -1,16 +1,8 @@
 import { useId } from 'preact/hooks';
-import { formatAmount, featureName, featureNames, formatNumber } from './format.tsx';
-import { SelectField, TextField } from './forms.tsx';
-import { request } from './api.ts';
-import { useLoad } from './load.ts';
-import type { Plan } from './types.ts';
-
-/** All plans, by price. */
-export const usePlans = () =>
-  useLoad(
-    'plans',
-    async (signal) => (await request<Plan[]>('GET', '/api/platform/plans', { query: { pageSize: 100 }, signal })).data,
-  );
+import { formatAmount, featureName, featureNames, formatNumber } from '../../format.tsx';
+import { SelectField, TextField } from '../../forms.tsx';
+import { planFeatures } from '../../plans.ts';
+import type { Plan } from '../../types.ts';
 
 const zones = Intl.supportedValuesOf('timeZone');
 
@@ -53,7 +45,8 @@ export function PlanField({ plans, ...props }: FieldProps & { plans: Plan[] }) {
       )}
       hint={
         chosen &&
-        `Up to ${formatNumber(chosen.max_students)} students and ${formatNumber(chosen.max_teachers)} teachers. ${chosen.features_json.features.map(featureName).join(', ') || 'No features'}.`
+        `Up to ${formatNumber(chosen.max_students)} students and ${formatNumber(chosen.max_teachers)} teachers. ` +
+          `${planFeatures(chosen)}.`
       }
       {...props}
     />

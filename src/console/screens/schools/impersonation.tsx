@@ -1,10 +1,10 @@
 import { useEffect, useState } from 'preact/hooks';
-import { CopyButton } from './components.tsx';
-import { Dialog } from './dialogs.tsx';
-import { Field, FormError, useForm } from './forms.tsx';
-import { request } from './api.ts';
-import { Icon } from './icons.tsx';
-import type { Impersonation, TenantDetail } from './types.ts';
+import { CopyButton } from '../../components.tsx';
+import { Dialog } from '../../dialogs.tsx';
+import { Field, FormError, useForm } from '../../forms.tsx';
+import { request } from '../../api.ts';
+import { Icon } from '../../icons.tsx';
+import type { Impersonation, TenantDetail } from '../../types.ts';
 
 /** The time that is left, updated every second. */
 function Countdown({ until }: { until: string }) {

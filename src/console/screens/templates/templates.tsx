@@ -1,18 +1,12 @@
 import { useState } from 'preact/hooks';
-import { channelNames } from '../format.tsx';
-import { request } from '../api.ts';
-import { Icon } from '../icons.tsx';
-import { useLoad } from '../load.ts';
-import { Card, EmptyState, PageHeader, AsyncContent } from '../components.tsx';
-import { href } from '../router.ts';
-import type { Channel, NotificationEvent, Template } from '../types.ts';
-
-/** The events that send notifications. */
-export const useEvents = () =>
-  useLoad(
-    'events',
-    async (signal) => (await request<NotificationEvent[]>('GET', '/api/platform/notification-events', { signal })).data,
-  );
+import { channelNames } from '../../format.tsx';
+import { request } from '../../api.ts';
+import { Icon } from '../../icons.tsx';
+import { useLoad } from '../../load.ts';
+import { Card, EmptyState, PageHeader, AsyncContent, SearchBox } from '../../components.tsx';
+import { href } from '../../router.ts';
+import type { Channel, NotificationEvent, Template } from '../../types.ts';
+import { channels, useEvents } from './events.ts';
 
 /** All templates: at most one per event and channel. */
 async function loadAllTemplates(signal: AbortSignal): Promise<Template[]> {
@@ -26,8 +20,6 @@ async function loadAllTemplates(signal: AbortSignal): Promise<Template[]> {
     if (page >= pagination.totalPages) return templates;
   }
 }
-
-export const channels = Object.keys(channelNames) as Channel[];
 
 function TemplateLink({
   event,
@@ -69,16 +61,7 @@ export function Templates() {
       />
       <Card isFlush>
         <div class="filters" role="search">
-          <div class="search">
-            <Icon name="search" />
-            <input
-              type="search"
-              aria-label="Search events"
-              placeholder="Name or description"
-              value={typed}
-              onInput={(event) => setTyped(event.currentTarget.value)}
-            />
-          </div>
+          <SearchBox label="Search events" placeholder="Name or description" value={typed} onChange={setTyped} />
         </div>
         <AsyncContent state={events} lines={8}>
           {(all) => (

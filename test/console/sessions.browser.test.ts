@@ -1,17 +1,12 @@
-import { createRequire } from 'node:module';
-import { readFile } from 'node:fs/promises';
 import { expect } from '@jest/globals';
 import type { Page } from 'playwright-core';
 import { browserOfFile } from '../support/client/browser.ts';
+import { button, heading, loginPage, toast } from '../support/client/page.ts';
 import { operatorEmail, serviceWithSchool, testPassword } from '../support/server/service.ts';
 
 const { createOperator, passwords, withOwner } = shared;
 const { service, school } = await serviceWithSchool();
 const { test, openSession } = await browserOfFile(service);
-
-const button = (page: Page, name: string) => page.getByRole('button', { name, exact: true });
-const heading = (page: Page, name: string | RegExp) => page.getByRole('heading', { level: 1, name }).waitFor();
-const logInPage = (page: Page) => page.getByText('For platform staff.').waitFor();
 
 async function logIn(page: Page, password = testPassword, email = operatorEmail): Promise<void> {
   await page.getByLabel('Email').fill(email);
@@ -31,7 +26,7 @@ async function addOperator(email: string, role: 'admin' | 'analyst') {
 test('login leads to the requested page and survives a reload, with no token where scripts could read it', async () => {
   const { openTab, context } = await openSession({ as: 'nobody' });
   const page = await openTab(`/schools/${school.id}`);
-  await logInPage(page);
+  await loginPage(page);
   expect(await page.evaluate('document.activeElement.name')).toBe('email');
   await logIn(page, 'wrong-password');
   await page.getByText('The email or the password is wrong.').waitFor();
@@ -52,8 +47,8 @@ test('logging out or in takes effect in every tab', async () => {
   await heading(one, 'Overview');
   await heading(two, 'Schools');
   await button(one, 'Log out').click();
-  await logInPage(one);
-  await logInPage(two);
+  await loginPage(one);
+  await loginPage(two);
   expect(await context.cookies()).toEqual([]);
   await logIn(two);
   await heading(two, 'Schools');
@@ -94,7 +89,7 @@ test('a rejected or expired access token is renewed once for all tabs', async ()
   expect(refreshes).toHaveLength(2);
 });
 
-test('when the session ends during editing, the operator logs in again on the page and the pending save completes', async () => {
+test('after the session ends, the operator logs in again on the page and the pending save completes', async () => {
   const as = await addOperator('expired@test.example', 'admin');
   const { openTab } = await openSession({ as });
   const page = await openTab(`/schools/${school.id}`);
@@ -107,7 +102,7 @@ test('when the session ends during editing, the operator logs in again on the pa
   await page.keyboard.press('Escape');
   await dialog.getByLabel('Password').fill(testPassword);
   await dialog.getByRole('button', { name: 'Log in', exact: true }).click();
-  await page.locator('.toasts').getByText('School saved.').waitFor();
+  await toast(page, 'School saved.');
   const { data } = await service.operator.get<{ contact_email: string }>(`/api/platform/tenants/${school.id}`);
   expect(data.contact_email).toBe('kept@contact.example');
 });
@@ -210,7 +205,7 @@ test('an operator changes their name and their password', async () => {
   await page.getByText('Current password is incorrect').waitFor();
   await page.getByLabel('Current password').fill(testPassword);
   await button(page, 'Change password').click();
-  await page.locator('.toasts').getByText('Password changed.').waitFor();
+  await toast(page, 'Password changed.');
   await service.anonymous.login({ is_platform: true, email: as.email, password: 'another-password' });
 });
 
@@ -220,105 +215,5 @@ test('an analyst has no access to the console and is referred to GraphQL', async
   await heading(page, 'You do not have access to the console');
   expect(await page.getByRole('link', { name: '/graphql' }).getAttribute('href')).toBe('/graphql');
   await button(page, 'Log out').click();
-  await logInPage(page);
-});
-
-const screens: [path: string, title: string | RegExp][] = [
-  ['/', 'Overview'],
-  ['/schools', 'Schools'],
-  ['/schools/new', 'Create school'],
-  [`/schools/${school.id}`, /^School \d+ active/],
-  ['/audit', 'Audit log'],
-  ['/templates', 'Notification templates'],
-  ['/templates/new', 'Create template'],
-  ['/settings', 'Settings'],
-  ['/settings/notifications', 'Settings'],
-  ['/profile', 'Your profile'],
-  ['/no/such/page', 'Page not found'],
-];
-
-/** Navigates without loading the page again, which keeps axe loaded. Resolves when the new screen is rendered. */
-const followLink = (page: Page, path: string) =>
-  page.evaluate(`new Promise((done) => {
-    const link = document.createElement('a');
-    link.href = '/console${path}';
-    document.body.append(link);
-    link.click();
-    link.remove();
-    requestAnimationFrame(() => requestAnimationFrame(done));
-  })`);
-
-/** Runs axe in both themes, and looks for horizontal overflow at phone width. */
-async function checkAccessibility(page: Page, name: string): Promise<void> {
-  for (const colorScheme of ['light', 'dark'] as const) {
-    await page.emulateMedia({ colorScheme });
-    // The theme affects only the contrast rule. Nothing to preload: the console has no media.
-    const options = colorScheme === 'light' ? '{}' : "{ runOnly: ['color-contrast'] }";
-    const violations = await page.evaluate<
-      { id: string; impact: string; nodes: { html: string; failureSummary: string }[] }[]
-    >(
-      `axe.run(document, { resultTypes: ['violations'], preload: false, ...${options} }).then((results) => results.violations)`,
-    );
-    const serious = violations
-      .filter(({ impact }) => impact === 'serious' || impact === 'critical')
-      .map(({ id, nodes }) => [
-        id,
-        ...nodes.slice(0, 3).map(({ html, failureSummary }) => `${html} ${failureSummary}`),
-      ]);
-    expect({ name, colorScheme, serious }).toEqual({ name, colorScheme, serious: [] });
-  }
-  await page.setViewportSize({ width: 360, height: 700 });
-  expect([name, await page.evaluate('document.documentElement.scrollWidth > innerWidth')]).toEqual([name, false]);
-  await page.setViewportSize({ width: 1280, height: 800 });
-}
-
-test('no screen has serious accessibility issues in either theme, or scrolls sideways on a phone', async () => {
-  const axe = await readFile(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
-  const anonymous = await openSession({ as: 'nobody' });
-  const logInTab = await anonymous.openTab('/');
-  await logInPage(logInTab);
-  await logInTab.evaluate(axe);
-  await checkAccessibility(logInTab, 'login');
-
-  const { openTab } = await openSession();
-  const page = await openTab('/');
-  await heading(page, 'Overview');
-  await page.evaluate(axe);
-  for (const [path, title] of screens) {
-    await followLink(page, path);
-    await heading(page, title);
-    await page.locator('.skeleton').first().waitFor({ state: 'detached' });
-    const entry = page.locator('.entry button').first();
-    if (await entry.count()) await entry.click();
-    await checkAccessibility(page, path);
-  }
-  await followLink(page, `/schools/${school.id}`);
-  await button(page, 'Delete').click();
-  await checkAccessibility(page, 'dialog');
-  await page.keyboard.press('Escape');
-  await page.setViewportSize({ width: 360, height: 700 });
-  await button(page, 'Menu').click();
-  await page.getByRole('dialog', { name: 'Menu' }).getByRole('link', { name: 'Schools' }).click();
-  await heading(page, 'Schools');
-});
-
-test('the console works with the keyboard alone, and remembers the chosen theme', async () => {
-  const { openTab } = await openSession({ colorScheme: 'light' });
-  const page = await openTab('/schools');
-  await page.locator('tbody tr').first().waitFor();
-  await page.keyboard.press('Tab');
-  await page.keyboard.press('Enter');
-  expect(await page.evaluate('document.activeElement.id')).toBe('main');
-  await page.keyboard.press('Tab');
-  expect(await page.evaluate('document.activeElement.textContent')).toContain('Create school');
-  await page.locator('tbody a').first().focus();
-  await page.keyboard.press('Enter');
-  await button(page, 'Suspend').waitFor();
-  const background = () => page.evaluate('getComputedStyle(document.documentElement).backgroundColor');
-  expect(await background()).toBe('rgb(246, 247, 249)');
-  await page.getByRole('radio', { name: 'Dark' }).check();
-  expect(await background()).toBe('rgb(14, 17, 20)');
-  await page.reload();
-  await button(page, 'Suspend').waitFor();
-  expect(await background()).toBe('rgb(14, 17, 20)');
+  await loginPage(page);
 });

@@ -22,7 +22,8 @@ test('every path below /console serves the page, uncached and with a policy that
       'no-cache',
     ]);
     expect(headers['content-security-policy']).toBe(
-      "default-src 'none';script-src 'self';style-src 'self';img-src 'self';connect-src 'self';frame-ancestors 'none';base-uri 'none';form-action 'none';" +
+      "default-src 'none';script-src 'self';style-src 'self';img-src 'self';connect-src 'self';" +
+        "frame-ancestors 'none';base-uri 'none';form-action 'none';" +
         "require-trusted-types-for 'script';trusted-types 'none'",
     );
     expect([headers['x-content-type-options'], headers['referrer-policy']]).toEqual(['nosniff', 'no-referrer']);

@@ -1,0 +1,15 @@
+import { request } from './api.ts';
+import { featureName } from './format.tsx';
+import { useLoad } from './load.ts';
+import type { Plan } from './types.ts';
+
+/** All plans, by price. */
+export const usePlans = () =>
+  useLoad(
+    'plans',
+    async (signal) => (await request<Plan[]>('GET', '/api/platform/plans', { query: { pageSize: 100 }, signal })).data,
+  );
+
+/** The features of a plan as text. */
+export const planFeatures = ({ features_json }: Plan): string =>
+  features_json.features.map(featureName).join(', ') || 'No features';

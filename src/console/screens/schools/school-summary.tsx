@@ -1,0 +1,86 @@
+import { featureName, formatNumber, Timestamp } from '../../format.tsx';
+import { Badge, Card } from '../../components.tsx';
+import type { Plan, TenantDetail } from '../../types.ts';
+
+function Count({ label, value, max }: { label: string; value: number; max?: number | undefined }) {
+  return (
+    <>
+      <dt>{label}</dt>
+      <dd class="count">
+        {formatNumber(value)}
+        {max !== undefined && <span class="muted"> of {formatNumber(max)}</span>}
+        {max !== undefined && max > 0 && (
+          <progress max={max} value={Math.min(value, max)} aria-label={`${label}: ${value} of ${max}`} />
+        )}
+      </dd>
+    </>
+  );
+}
+
+function OperatorLogin({ school, onForbid }: { school: TenantDetail; onForbid: () => void }) {
+  if (!school.is_impersonation_allowed) return <>off (only the school can turn it on)</>;
+  return (
+    <>
+      allowed
+      {school.status !== 'deleted' && (
+        <>
+          {' '}
+          <button type="button" class="link small" onClick={onForbid}>
+            Turn off
+          </button>
+        </>
+      )}
+    </>
+  );
+}
+
+interface SummaryProps {
+  school: TenantDetail;
+  /** The plan of the school, once it is loaded. */
+  plan: Plan | undefined;
+  onForbidImpersonation: () => void;
+}
+
+/** The facts about a school that the form does not edit. */
+export function SchoolSummary({ school, plan, onForbidImpersonation }: SummaryProps) {
+  const { stats, subscription, trial_ends_at, enabled_features, is_setup_complete, created_at } = school;
+  return (
+    <Card title="Summary">
+      <dl class="facts">
+        <Count label="Students" value={stats.total_students} max={plan?.max_students} />
+        <Count label="Teachers" value={stats.total_teachers} max={plan?.max_teachers} />
+        <Count label="Classes" value={stats.total_classes} />
+        <dt>Subscription</dt>
+        <dd>{subscription.status ? <Badge value={subscription.status} /> : 'none'}</dd>
+        {subscription.current_period_end && (
+          <>
+            <dt>Period end</dt>
+            <dd>
+              <Timestamp at={subscription.current_period_end} />
+            </dd>
+          </>
+        )}
+        {trial_ends_at && (
+          <>
+            <dt>Trial end</dt>
+            <dd>
+              <Timestamp at={trial_ends_at} format="time" />
+            </dd>
+          </>
+        )}
+        <dt>Features</dt>
+        <dd>{enabled_features.map(featureName).join(', ') || 'none'}</dd>
+        <dt>Setup</dt>
+        <dd>{is_setup_complete ? 'complete' : 'incomplete'}</dd>
+        <dt>Created</dt>
+        <dd>
+          <Timestamp at={created_at} />
+        </dd>
+        <dt>Operator login</dt>
+        <dd>
+          <OperatorLogin school={school} onForbid={onForbidImpersonation} />
+        </dd>
+      </dl>
+    </Card>
+  );
+}

@@ -1,0 +1,158 @@
+import { useState } from 'preact/hooks';
+import { AuditEntries } from '../../audit-entries.tsx';
+import { showToast } from '../../dialogs.tsx';
+import { Timestamp } from '../../format.tsx';
+import { request } from '../../api.ts';
+import { useLoad } from '../../load.ts';
+import { AsyncContent, Badge, Card, EmptyState, PageHeader } from '../../components.tsx';
+import { usePlans } from '../../plans.ts';
+import { href } from '../../router.ts';
+import type { TenantDetail } from '../../types.ts';
+import { Impersonate } from './impersonation.tsx';
+import { activateSchool, deleteSchool, forbidImpersonation, restoreSchool, suspendSchool } from './school-actions.tsx';
+import { SchoolForm, type SchoolResponse } from './school-form.tsx';
+import { SchoolSummary } from './school-summary.tsx';
+
+interface ButtonsProps {
+  school: TenantDetail;
+  reload: () => Promise<void>;
+  onLogIn: () => void;
+}
+
+/** The buttons for the actions that the status of the school allows. */
+function SchoolButtons({ school, reload, onLogIn }: ButtonsProps) {
+  const { status, is_impersonation_allowed } = school;
+  return (
+    <>
+      {status === 'active' && is_impersonation_allowed && (
+        <button type="button" class="button" onClick={onLogIn}>
+          Log in as admin
+        </button>
+      )}
+      {status === 'active' && (
+        <button type="button" class="button" onClick={() => void suspendSchool(school, reload)}>
+          Suspend
+        </button>
+      )}
+      {status === 'suspended' && (
+        <button type="button" class="button primary" onClick={() => void activateSchool(school, reload)}>
+          Activate
+        </button>
+      )}
+      {status === 'deleted' ? (
+        <button type="button" class="button primary" onClick={() => void restoreSchool(school, reload)}>
+          Restore
+        </button>
+      ) : (
+        <button type="button" class="button warning" onClick={() => void deleteSchool(school, reload)}>
+          Delete
+        </button>
+      )}
+    </>
+  );
+}
+
+/** Explains why the users of a suspended or deleted school have no access. */
+function StatusNotice({ school: { status, deleted_at } }: { school: TenantDetail }) {
+  if (status === 'suspended')
+    return (
+      <div class="callout">
+        <div>Suspended. Users have no access until you activate the school.</div>
+      </div>
+    );
+  if (status === 'deleted' && deleted_at)
+    return (
+      <div class="callout">
+        <div>
+          Deleted <Timestamp at={deleted_at} format="relative" />. Users have no access. Restore the school to edit it.
+        </div>
+      </div>
+    );
+  return null;
+}
+
+interface DetailsProps {
+  response: SchoolResponse;
+  reload: () => Promise<void>;
+  onSaved: (response: SchoolResponse) => void;
+}
+
+function SchoolDetails({ response, reload, onSaved }: DetailsProps) {
+  const school = response.data;
+  const plans = usePlans();
+  return (
+    <>
+      <StatusNotice school={school} />
+      <div class="columns">
+        <AsyncContent state={plans} lines={8}>
+          {(all) => <SchoolForm key={school.id} response={response} plans={all} onSaved={onSaved} />}
+        </AsyncContent>
+        <div>
+          <SchoolSummary
+            school={school}
+            plan={plans.data?.find((plan) => plan.id === school.plan.id)}
+            onForbidImpersonation={() => void forbidImpersonation(school, reload)}
+          />
+          <Card title="Recent activity" actions={<a href={href(`/audit?tenant_id=${school.id}`)}>View all</a>}>
+            {school.recent_audit_logs.length > 0 ? (
+              <AuditEntries entries={school.recent_audit_logs} withSchool={false} />
+            ) : (
+              <EmptyState title="No activity yet" />
+            )}
+          </Card>
+        </div>
+      </div>
+    </>
+  );
+}
+
+const NotFound = () => (
+  <EmptyState title="School not found">
+    <a href={href('/schools')}>Go to the list of schools</a>
+  </EmptyState>
+);
+
+export function School({ id = '' }: Record<string, string>) {
+  const state = useLoad<SchoolResponse>(`school ${id}`, (signal) =>
+    request<TenantDetail>('GET', `/api/platform/tenants/${encodeURIComponent(id)}`, { signal }),
+  );
+  const [isLoggingIn, setLoggingIn] = useState(false);
+  const school = state.data?.data;
+  const isNotFound = !school && (state.failure?.status === 404 || state.failure?.status === 400);
+  return (
+    <>
+      <PageHeader
+        title={school?.name ?? 'School'}
+        back={<a href={href('/schools')}>Schools</a>}
+        badge={school && <Badge value={school.status} />}
+        lead={
+          school && (
+            <>
+              <span class="code">{school.subdomain}</span> · ID {school.id}
+            </>
+          )
+        }
+        actions={school && <SchoolButtons school={school} reload={state.reload} onLogIn={() => setLoggingIn(true)} />}
+      />
+      {isNotFound ? (
+        <NotFound />
+      ) : (
+        <AsyncContent state={state} lines={8}>
+          {(response) => (
+            <SchoolDetails
+              response={response}
+              reload={state.reload}
+              onSaved={(saved) => {
+                showToast('School saved.');
+                state.set(saved);
+              }}
+            />
+          )}
+        </AsyncContent>
+      )}
+      {school && isLoggingIn && (
+        <Impersonate school={school} onClose={() => setLoggingIn(false)} onLoggedIn={() => void state.reload()} />
+      )}
+    </>
+  );
+}

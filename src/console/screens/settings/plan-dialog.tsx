@@ -1,0 +1,178 @@
+import { useState } from 'preact/hooks';
+import { Dialog } from '../../dialogs.tsx';
+import { featureName, featureNames, formatNumber } from '../../format.tsx';
+import {
+  CheckboxField,
+  Conflicts,
+  type Form,
+  FormError,
+  TextField,
+  toNumber,
+  useForm,
+  useRecordForm,
+} from '../../forms.tsx';
+import { type ApiResponse, request, idempotencyKeys } from '../../api.ts';
+import { useLoad } from '../../load.ts';
+import { AsyncContent } from '../../components.tsx';
+import { confirmLeave } from '../../router.ts';
+import type { Plan } from '../../types.ts';
+
+interface PlanFields {
+  name: string;
+  price_monthly: string;
+  max_students: string;
+  max_teachers: string;
+  features: string[];
+}
+
+const labels: Record<keyof PlanFields, string> = {
+  name: 'Name',
+  price_monthly: 'Price per month',
+  max_students: 'Maximum students',
+  max_teachers: 'Maximum teachers',
+  features: 'Features',
+};
+const emptyPlan: PlanFields = { name: '', price_monthly: '', max_students: '', max_teachers: '', features: [] };
+const toForm = ({ name, price_monthly, max_students, max_teachers, features_json }: Plan): PlanFields => ({
+  name,
+  price_monthly: String(price_monthly),
+  max_students: String(max_students),
+  max_teachers: String(max_teachers),
+  features: [...features_json.features].sort(),
+});
+const toBody = ({ name, price_monthly, max_students, max_teachers, features }: Partial<PlanFields>) => ({
+  name,
+  price_monthly: price_monthly === undefined ? undefined : toNumber(price_monthly),
+  max_students: max_students === undefined ? undefined : toNumber(max_students),
+  max_teachers: max_teachers === undefined ? undefined : toNumber(max_teachers),
+  features_json: features && { features },
+});
+
+interface PlanFormProps {
+  form: Form<PlanFields>;
+  conflicts?: Parameters<typeof Conflicts>[0]['conflicts'];
+  onClose: () => void;
+  label: string;
+  note?: string;
+}
+
+function PlanForm({ form, conflicts = [], onClose, label, note }: PlanFormProps) {
+  const { value, set } = form;
+  const field = (name: Exclude<keyof PlanFields, 'features'>) => ({
+    label: labels[name],
+    isRequired: true,
+    ...form.field(name),
+  });
+  return (
+    <form ref={form.ref} onSubmit={form.submit} noValidate>
+      <div class="dialog-body">
+        <FormError form={form} fields={['name', 'price_monthly', 'max_students', 'max_teachers']} />
+        <Conflicts conflicts={conflicts} />
+        {note && <p class="muted">{note}</p>}
+        <div class="pair">
+          <TextField {...field('name')} input={{ autocomplete: 'off' }} />
+          <TextField
+            {...field('price_monthly')}
+            input={{ type: 'number', min: '0', step: '0.01', inputMode: 'decimal' }}
+          />
+        </div>
+        <div class="pair">
+          <TextField
+            {...field('max_students')}
+            hint="Active only."
+            input={{ type: 'number', min: '0', inputMode: 'numeric' }}
+          />
+          <TextField
+            {...field('max_teachers')}
+            hint="Active only."
+            input={{ type: 'number', min: '0', inputMode: 'numeric' }}
+          />
+        </div>
+        <fieldset class="form tight">
+          <legend class="legend">Features</legend>
+          {featureNames.map((name) => (
+            <CheckboxField
+              key={name}
+              label={featureName(name)}
+              isOn={value.features.includes(name)}
+              onChange={(isOn) =>
+                set({
+                  features: (isOn
+                    ? [...value.features, name]
+                    : value.features.filter((other) => other !== name)
+                  ).sort(),
+                })
+              }
+            />
+          ))}
+        </fieldset>
+      </div>
+      <div class="dialog-foot">
+        <button type="button" class="button" onClick={onClose}>
+          Cancel
+        </button>
+        <button class="button primary" disabled={form.isBusy}>
+          {form.isBusy ? 'Saving…' : label}
+        </button>
+      </div>
+    </form>
+  );
+}
+
+interface PlanDialogProps {
+  onClose: () => void;
+  onSaved: (text: string) => void;
+}
+
+function NewPlan({ onClose, onSaved }: PlanDialogProps) {
+  const [makeKey] = useState(idempotencyKeys);
+  const form = useForm(emptyPlan, async (value) => {
+    const body = toBody(value);
+    await request<Plan>('POST', '/api/platform/plans', { body, idempotencyKey: makeKey(body) });
+    onSaved(`Plan ${value.name} created.`);
+  });
+  return <PlanForm form={form} onClose={onClose} label="Create plan" />;
+}
+
+function EditPlan({
+  response,
+  onClose,
+  onSaved,
+}: PlanDialogProps & { response: Pick<ApiResponse<Plan>, 'data' | 'etag'> }) {
+  const { id, name, tenant_count } = response.data;
+  const form = useRecordForm<Plan, PlanFields>({
+    path: `/api/platform/plans/${id}`,
+    response,
+    toForm,
+    toBody,
+    labels,
+    onSaved: () => onSaved(`Plan ${name} saved.`),
+  });
+  const users = `${formatNumber(tenant_count)} ${tenant_count === 1 ? 'school uses' : 'schools use'} this plan.`;
+  const note = tenant_count === 0 ? {} : { note: `${users} Changes apply immediately.` };
+  return <PlanForm form={form} conflicts={form.conflicts} onClose={onClose} label="Save changes" {...note} />;
+}
+
+/** Creates or edits a plan. */
+export function PlanDialog({ plan, ...props }: PlanDialogProps & { plan: Plan | 'new' }) {
+  const close = async () => {
+    if (await confirmLeave()) props.onClose();
+  };
+  const path = plan === 'new' ? '' : `/api/platform/plans/${plan.id}`;
+  const read = useLoad(
+    `plan ${path}`,
+    async (signal) => (plan === 'new' ? undefined : await request<Plan>('GET', path, { signal })),
+    { isUncached: true },
+  );
+  return (
+    <Dialog title={plan === 'new' ? 'Create plan' : plan.name} isWide onClose={() => void close()}>
+      {plan === 'new' ? (
+        <NewPlan {...props} onClose={() => void close()} />
+      ) : (
+        <AsyncContent state={read}>
+          {(response) => response && <EditPlan {...props} response={response} onClose={() => void close()} />}
+        </AsyncContent>
+      )}
+    </Dialog>
+  );
+}
