@@ -1,4 +1,5 @@
--- /api/students: the model for every resource.
+-- /api/students: students, their documents, the student dashboard and promotion to the next academic year. This file is
+-- the example for other resources: first the operations, then the records, then the functions.
 
 select core.define_operation('students_list', p_permission => 'student.read');
 select core.define_operation('students_get', p_permission => 'student.read', p_record => 'student');
@@ -61,7 +62,7 @@ select core.define_sort('student', 'roll_number', 'length(s.roll_number) nulls l
 select core.define_sort('student', 'admission_number', 's.admission_number');
 select core.define_sort('student', 'created_at', 's.created_at');
 
--- A document belongs to a student who is there and within reach: row security lets a teacher see students of their classes only.
+-- The row policy of the table student applies in the condition, so a teacher sees only documents of their own students.
 select core.define_record('student_document', p_table => 'student_document', p_key => 'd.id', p_one_row_per_key => true,
   p_source => $$
     student_document d left join file f on f.id = d.file_id left join document_type t on t.id = d.document_type_id
@@ -78,44 +79,44 @@ select core.define_record('student_document', p_table => 'student_document', p_k
 select core.define_sort('student_document', 'created_at', 'd.created_at');
 select core.define_sort('student_document', 'name', 'platform.search_normal(f.name)');
 
--- Students by name; search over name, admission and roll number, e-mail, parent; filters class_id and academic_year_id
--- (by enrollment, so that last year's class answers too), is_active.
-create function api.students_list(p jsonb) returns json language sql stable as $$
-  select core.record_page('student', p);
-$$;
+select core.define_functions('students', 'student',
+  p_list =>
+    'Students by last name. Searches name, admission number, roll number, email and parent. Filters: class_id and '
+    'academic_year_id (current and completed enrollments), grade_id, is_active.',
+  p_get => 'One student. Raises not_found, also for a deleted student.');
 
--- One student, or not_found; a deleted one is not found either.
-create function api.students_get(p jsonb) returns json language sql stable as $$
-  select api.student_record((p ->> 'id')::bigint);
-$$;
-
--- The school's next admission number, six digits or more, past any that was given by hand.
-create function api.admission_number_next() returns text language plpgsql as $$
+create function api.next_admission_number() returns text language plpgsql as $$
 declare
   v_number bigint;
   v_text text;
-  v_scope text := core.widen_scope(); -- numbers are the school's, however far whoever asks reaches
+  -- A number must be unique among all students, including those that the user may not see.
+  v_scope text := core.widen_scope();
 begin
-  insert into counter as c (name, value) values ('admission_number', 1)
-    on conflict (name) do update set value = c.value + 1 returning value into v_number;
+  insert into counter as c (name, value)
+    values ('admission_number', 1)
+    on conflict (name) do update set value = c.value + 1
+    returning value into v_number;
   loop
     v_text := lpad(v_number::text, greatest(6, length(v_number::text)), '0');
     exit when not exists (select from student where admission_number = v_text and deleted_at is null);
-    select greatest(v_number, max(admission_number::bigint)) + 1 into v_number
-      from student where admission_number ~ '^\d{1,15}$' and deleted_at is null;
+    -- Somebody has entered this number by hand. Continue after the highest number in use.
+    select greatest(v_number, max(admission_number::bigint)) + 1
+      into v_number
+      from student
+      where admission_number ~ '^\d{1,15}$' and deleted_at is null;
     update counter set value = v_number where name = 'admission_number';
   end loop;
   perform core.restore_scope(v_scope);
   return v_text;
 end $$;
-comment on function api.admission_number_next is 'The next admission number of this school.';
+comment on function api.next_admission_number is
+  'The next free admission number of this school, padded with zeros to at least six digits.';
 
--- With create_user_account a log-in with the student role comes too; raises plan_limit_reached beyond the plan.
 create function api.students_create(p jsonb) returns json language plpgsql as $$
 declare
   v_id bigint;
 begin
-  p := p || jsonb_build_object('admission_number', coalesce(p ->> 'admission_number', api.admission_number_next()));
+  p := p || jsonb_build_object('admission_number', coalesce(p ->> 'admission_number', api.next_admission_number()));
   if (p ->> 'create_user_account')::boolean then
     p := p || jsonb_build_object('user_id', api.person_login(p, 'student'));
   end if;
@@ -126,16 +127,21 @@ begin
   end if;
   return api.student_record(v_id);
 end $$;
+comment on function api.students_create is
+  'Creates a student: {first_name, last_name, …}. create_user_account also creates a login with the student role. '
+  'Raises plan_limit_reached if the plan allows no more students, conflict for a duplicate admission number or email, '
+  'invalid_reference for an unknown class, grade or religion.';
 
--- create_user_account gives a student without a log-in one, for the e-mail of the request or of the record.
 create function api.students_update(p jsonb) returns json language plpgsql as $$
 declare
   v_id bigint := (p ->> 'id')::bigint;
 begin
   if (p ->> 'create_user_account')::boolean then
+    -- The login uses the email of the request or, if it has none, the stored one.
     p := p || jsonb_build_object('user_id', api.person_login(api.student_record(v_id)::jsonb || p, 'student'));
   end if;
   perform core.record_update('student', p);
+  -- The plan counts only active students.
   if p ? 'is_active' then
     perform core.usage_count();
   end if;
@@ -144,8 +150,10 @@ begin
   end if;
   return api.student_record(v_id);
 end $$;
+comment on function api.students_update is
+  'Updates a student. create_user_account creates a login for a student who has none. Raises the errors of '
+  'students_create; conflict also if the student already has a login.';
 
--- Hides the student, frees the admission number, takes the log-in away; history stays.
 create function api.students_delete(p jsonb) returns json language plpgsql as $$
 declare
   v_id bigint := (p ->> 'id')::bigint;
@@ -158,159 +166,261 @@ begin
   perform core.usage_count();
   return json_build_object('id', v_id);
 end $$;
+comment on function api.students_delete is
+  'Soft-deletes a student and deletes the login. The history stays; the admission number can be used again.';
 
--- The student behind the log-in: attendance of the current academic year, fees, today's lessons; not_found without one. What
--- the school has not enabled is null.
+create function api.student_attendance_summary(p_student_id bigint) returns json language plpgsql stable as $$
+begin
+  return (
+    select json_build_object(
+      'present', count(*) filter (where status <> 'absent'),
+      'absent', count(*) filter (where status = 'absent'),
+      'late', count(*) filter (where status = 'late'),
+      'rate', api.attendance_rate(
+        count(*) filter (where status = 'present'), count(*) filter (where status = 'late'), count(*)),
+      'last', coalesce(
+        json_agg(json_build_object('date', date, 'status', status) order by date desc) filter (where position <= 10),
+        '[]'))
+    from (
+      select a.date, a.status, row_number() over (order by a.date desc) as position
+      from academic_year y
+      join attendance a on a.student_id = p_student_id and a.date between y.start_date and y.end_date
+      where y.is_current
+    ) mark);
+end $$;
+comment on function api.student_attendance_summary is
+  'The attendance of a student in the current academic year: counts, rate and the ten latest days.';
+
+create function api.student_fee_summary(p_student_id bigint, p_day date) returns json language plpgsql stable as $$
+begin
+  return (
+    select json_build_object(
+      'total', coalesce(sum(amount), 0),
+      'paid', coalesce(sum(paid_amount), 0),
+      'waived', coalesce(sum(amount - paid_amount) filter (where status = 'waived'), 0),
+      'pending', coalesce(sum(amount - paid_amount) filter (where api.is_open(status)), 0),
+      'overdue', coalesce(sum(amount - paid_amount) filter (where status = 'overdue'), 0),
+      'next_due', (
+        json_agg(
+          json_build_object(
+            'kind', kind, 'id', id, 'name', name, 'amount', amount - paid_amount, 'due_date', due_date)
+          order by due_date, kind desc, id)
+        filter (where api.is_open(status) and status <> 'overdue')) -> 0)
+    from api.bills(p_day)
+    where student_id = p_student_id);
+end $$;
+comment on function api.student_fee_summary is
+  'The fees and issued invoices of a student on a day: totals and the next amount due.';
+
 create function api.students_me_dashboard(p jsonb) returns json language plpgsql stable as $$
 declare
   v_answer json;
 begin
-  with today as materialized (select core.today() as date, core.tenant_features() as features)
+  with today as materialized (
+    select core.today() as date, core.tenant_features() as features
+  )
   select json_build_object(
-      'student', json_build_object('id', s.id, 'first_name', s.first_name, 'last_name', s.last_name, 'admission_number', s.admission_number, 'roll_number', s.roll_number),
-      'class', case when c.id is not null then json_build_object('id', c.id, 'name', api.class_name(c.name, c.section), 'grade_id', c.grade_id, 'grade_name', g.name, 'room', c.room,
-        'academic_year_id', c.academic_year_id, 'academic_year_name', y.name, 'class_teacher_id', ct.id, 'class_teacher_name', ct.first_name || ' ' || ct.last_name) end,
-      'attendance', case when 'attendance' = any (today.features) then (
-        select json_build_object(
-          'present', count(*) filter (where status <> 'absent'), 'absent', count(*) filter (where status = 'absent'), 'late', count(*) filter (where status = 'late'),
-          'rate', api.attendance_rate(count(*) filter (where status = 'present'), count(*) filter (where status = 'late'), count(*)),
-          'last', coalesce(json_agg(json_build_object('date', date, 'status', status) order by date desc) filter (where position <= 10), '[]'))
-        from (select a.date, a.status, row_number() over (order by a.date desc) as position
-              from academic_year cy join attendance a on a.student_id = s.id and a.date between cy.start_date and cy.end_date where cy.is_current) a) end,
-      'fees', case when 'fees_management' = any (today.features) then (
-        select json_build_object(
-          'total', coalesce(sum(amount), 0), 'paid', coalesce(sum(paid_amount), 0),
-          'waived', coalesce(sum(amount - paid_amount) filter (where status = 'waived'), 0),
-          'pending', coalesce(sum(amount - paid_amount) filter (where api.is_open(status)), 0),
-          'overdue', coalesce(sum(amount - paid_amount) filter (where status = 'overdue'), 0),
-          'next_due', (json_agg(json_build_object('kind', kind, 'id', id, 'name', name, 'amount', amount - paid_amount, 'due_date', due_date) order by due_date, kind desc, id)
-                         filter (where api.is_open(status) and status <> 'overdue')) -> 0)
-        from api.bills(today.date) where student_id = s.id) end,
+      'student', json_build_object(
+        'id', s.id, 'first_name', s.first_name, 'last_name', s.last_name,
+        'admission_number', s.admission_number, 'roll_number', s.roll_number),
+      'class', case when c.id is not null then json_build_object(
+        'id', c.id, 'name', api.class_name(c.name, c.section),
+        'grade_id', c.grade_id, 'grade_name', g.name, 'room', c.room,
+        'academic_year_id', c.academic_year_id, 'academic_year_name', y.name,
+        'class_teacher_id', ct.id, 'class_teacher_name', ct.first_name || ' ' || ct.last_name) end,
+      'attendance', case when 'attendance' = any (today.features) then api.student_attendance_summary(s.id) end,
+      'fees', case when 'fees_management' = any (today.features) then api.student_fee_summary(s.id, today.date) end,
       'schedule', case when 'timetable' = any (today.features) then api.schedule_on(today.date, c.id, null) end,
-      'notifications', json_build_object('unread', (select count(*) from notification n where n.user_id = core.user_id() and n.read_at is null)))
+      'notifications', json_build_object(
+        'unread', (select count(*) from notification n where n.user_id = core.user_id() and n.read_at is null)))
     into v_answer
-    from today, student s
-    left join class c on c.id = s.class_id left join grade g on g.id = c.grade_id left join academic_year y on y.id = c.academic_year_id left join teacher ct on ct.id = c.class_teacher_id
+    from today
+    cross join student s
+    left join class c on c.id = s.class_id
+    left join grade g on g.id = c.grade_id
+    left join academic_year y on y.id = c.academic_year_id
+    left join teacher ct on ct.id = c.class_teacher_id
     where s.id = core.student_id() and s.deleted_at is null;
   if v_answer is null then
-    perform core.fail('not_found', 'There is no student behind your log-in.');
+    perform core.fail('not_found', 'Your account is not linked to a student.');
   end if;
   return v_answer;
 end $$;
+comment on function api.students_me_dashboard is
+  'The dashboard of the student who is logged in: class, attendance, fees, lessons of today and unread notifications. '
+  'A part is null if its feature is disabled. Raises not_found for a user without a student.';
 
--- What promoting these students would do, one by one and in their order, with the reason why one can't be; writes nothing. A
--- student, class or year that does not exist, or a class of another year, is an invalid_reference.
+create function api.require_students(p_student_ids jsonb) returns void language plpgsql stable as $$
+declare
+  v_errors json;
+begin
+  select json_agg(
+      json_build_object('path', 'student_ids.' || position - 1, 'message', format('There is no student %s.', id))
+      order by position)
+    into v_errors
+    from jsonb_array_elements_text(p_student_ids) with ordinality requested (id, position)
+    where not exists (select from student s where s.id = requested.id::bigint and s.deleted_at is null);
+  if v_errors is not null then
+    perform core.fail('invalid_reference', v_errors -> 0 ->> 'message', v_errors);
+  end if;
+end $$;
+comment on function api.require_students is
+  'Raises invalid_reference with one detail for each id of student_ids that is not a student.';
+
 create function api.students_promotion_preview(p jsonb) returns json language plpgsql stable as $$
 declare
+  v_class_id bigint := (p ->> 'to_class_id')::bigint;
+  v_year_id bigint := (p ->> 'to_academic_year_id')::bigint;
   v_class record;
-  v_unknown json;
   v_answer json;
 begin
-  if not exists (select from academic_year where id = (p ->> 'to_academic_year_id')::bigint) then
-    perform core.refuse_field('invalid_reference', 'to_academic_year_id', format('There is no academic year %s.', p ->> 'to_academic_year_id'));
+  if not exists (select from academic_year where id = v_year_id) then
+    perform core.refuse_field('invalid_reference', 'to_academic_year_id',
+      format('There is no academic year %s.', v_year_id));
   end if;
-  select c.id, api.class_name(c.name, c.section) as name, c.grade_id, g.name as grade_name, c.academic_year_id, y.name as academic_year_name, y.start_date, c.capacity,
+  select c.id, api.class_name(c.name, c.section) as name, c.grade_id, g.name as grade_name, c.academic_year_id,
+      y.name as academic_year_name, y.start_date, c.capacity,
       (select count(*) from student s where s.class_id = c.id and s.deleted_at is null) as student_count
     into v_class
-    from class c join academic_year y on y.id = c.academic_year_id join grade g on g.id = c.grade_id
-    where c.id = (p ->> 'to_class_id')::bigint;
-  if v_class.id is null or v_class.academic_year_id <> (p ->> 'to_academic_year_id')::bigint then
-    perform core.refuse_field('invalid_reference', 'to_class_id', format('There is no class %s in this academic year.', p ->> 'to_class_id'));
+    from class c
+    join academic_year y on y.id = c.academic_year_id
+    join grade g on g.id = c.grade_id
+    where c.id = v_class_id and c.academic_year_id = v_year_id;
+  if not found then
+    perform core.refuse_field('invalid_reference', 'to_class_id',
+      format('There is no class %s in academic year %s.', v_class_id, v_year_id));
   end if;
-  select json_agg(json_build_object('path', 'student_ids.' || position - 1, 'message', format('There is no student %s.', id)) order by position) into v_unknown
-    from jsonb_array_elements_text(p -> 'student_ids') with ordinality wanted (id, position)
-    where not exists (select from student s where s.id = wanted.id::bigint and s.deleted_at is null);
-  if v_unknown is not null then
-    perform core.fail('invalid_reference', v_unknown -> 0 ->> 'message', v_unknown);
-  end if;
+  perform api.require_students(p -> 'student_ids');
 
   with candidate as (
-    select wanted.position, s.id as student_id, s.first_name || ' ' || s.last_name as student_name,
+    select requested.position, s.id as student_id, s.first_name || ' ' || s.last_name as student_name,
       c.id as current_class_id, api.class_name(c.name, c.section) as current_class_name,
       case
         when not s.is_active then 'The student is inactive.'
-        when c.id = v_class.id then 'The student is in this class already.'
-        when c.academic_year_id = v_class.academic_year_id then 'The student is enrolled in this academic year already.'
-        when y.start_date >= v_class.start_date then 'This academic year is not later than that of the present class.'
+        when c.id = v_class.id then 'The student is already in this class.'
+        when c.academic_year_id = v_class.academic_year_id
+          then 'The student is already enrolled in this academic year.'
+        when y.start_date >= v_class.start_date
+          then 'The academic year of the new class must begin after that of the current class.'
       end as reason
-    from jsonb_array_elements_text(p -> 'student_ids') with ordinality wanted (id, position)
-    join student s on s.id = wanted.id::bigint
-    left join class c on c.id = s.class_id left join academic_year y on y.id = c.academic_year_id
-  ), decided as (
-    select position, student_id, student_name, current_class_id, current_class_name, v_class.id as next_class_id, v_class.name as next_class_name,
-      coalesce(reason, case when v_class.student_count + count(*) filter (where reason is null) over (order by position) > v_class.capacity then 'The class is full.' end) as reason
+    from jsonb_array_elements_text(p -> 'student_ids') with ordinality requested (id, position)
+    join student s on s.id = requested.id::bigint
+    left join class c on c.id = s.class_id
+    left join academic_year y on y.id = c.academic_year_id
+  ),
+  -- Only students who can be promoted take a seat, in the order of the request.
+  seated as (
+    select *, v_class.student_count + count(*) filter (where reason is null) over (order by position) as seat
     from candidate
+  ),
+  decided as (
+    select *, coalesce(reason, case when seat > v_class.capacity then 'The class is full.' end) as final_reason
+    from seated
   )
   select json_build_object(
       'to_class', to_jsonb(v_class) - 'start_date',
-      'eligible', count(*) filter (where reason is null), 'ineligible', count(*) filter (where reason is not null),
-      'students', json_agg(json_build_object('student_id', student_id, 'student_name', student_name, 'current_class_id', current_class_id, 'current_class_name', current_class_name,
-        'next_class_id', next_class_id, 'next_class_name', next_class_name, 'eligible', reason is null, 'reason', reason) order by position))
-    into v_answer from decided;
+      'eligible', count(*) filter (where final_reason is null),
+      'ineligible', count(*) filter (where final_reason is not null),
+      'students', json_agg(
+        json_build_object(
+          'student_id', student_id, 'student_name', student_name,
+          'current_class_id', current_class_id, 'current_class_name', current_class_name,
+          'next_class_id', v_class.id, 'next_class_name', v_class.name,
+          'eligible', final_reason is null, 'reason', final_reason)
+        order by position))
+    into v_answer
+    from decided;
   return v_answer;
 end $$;
+comment on function api.students_promotion_preview is
+  'Which of these students can be promoted, in the order of the request, and why the others cannot: '
+  '{student_ids, to_class_id, to_academic_year_id}. Raises invalid_reference for an unknown student, class or academic '
+  'year, or if the class belongs to another academic year.';
 
--- Moves students to a class of a later year, all or none: conflict, with the reasons, when the preview finds one who can't be.
--- Their enrollments of the present year are completed today and the new ones begin today, also when that year begins later:
--- a student has one class at a time.
 create function api.students_promote(p jsonb) returns json language plpgsql as $$
 declare
-  v_ids bigint[] := array(select jsonb_array_elements_text(p -> 'student_ids')::bigint);
+  v_student_ids bigint[] := array(select jsonb_array_elements_text(p -> 'student_ids')::bigint);
   v_preview json;
 begin
-  -- Each student, and then the class: of two promotions at once the second meets what the first has made of them.
-  perform from student where id = any (v_ids) order by id for no key update;
+  -- A concurrent promotion waits here, so its preview sees the result of this one. All promotions lock the students
+  -- first, in the order of their ids, and then the class; this prevents deadlocks.
+  perform from student where id = any (v_student_ids) order by id for no key update;
   perform from class where id = (p ->> 'to_class_id')::bigint for no key update;
   v_preview := api.students_promotion_preview(p);
   if (v_preview ->> 'ineligible')::integer > 0 then
-    perform core.fail('conflict', format('%s of %s students can''t be promoted.', v_preview ->> 'ineligible', cardinality(v_ids)), (
-      select json_agg(json_build_object('path', 'student_ids.' || position - 1, 'message', student ->> 'reason') order by position)
-      from json_array_elements(v_preview -> 'students') with ordinality s (student, position) where student ->> 'reason' is not null));
+    perform core.fail('conflict',
+      format('%s of %s students cannot be promoted, so no student was promoted. Remove them from the request.',
+        v_preview ->> 'ineligible', cardinality(v_student_ids)),
+      (
+        select json_agg(
+          json_build_object('path', 'student_ids.' || position - 1, 'message', student ->> 'reason')
+          order by position)
+        from json_array_elements(v_preview -> 'students') with ordinality s (student, position)
+        where student ->> 'reason' is not null
+      ));
   end if;
-  update student set class_id = (p ->> 'to_class_id')::bigint where id = any (v_ids);
-  return json_build_object('promoted', cardinality(v_ids), 'to_class_id', p -> 'to_class_id', 'to_academic_year_id', p -> 'to_academic_year_id', 'students', p -> 'student_ids');
+  -- A trigger completes the old enrollments and creates the new ones.
+  update student set class_id = (p ->> 'to_class_id')::bigint where id = any (v_student_ids);
+  return json_build_object(
+    'promoted', cardinality(v_student_ids),
+    'to_class_id', p -> 'to_class_id',
+    'to_academic_year_id', p -> 'to_academic_year_id',
+    'students', p -> 'student_ids');
 end $$;
+comment on function api.students_promote is
+  'Moves all of these students to a class of a later academic year, or none: {student_ids, to_class_id, '
+  'to_academic_year_id}. Takes effect today, even if that year has not begun, because a student has one class at a '
+  'time. Raises conflict with a reason for each student who cannot be promoted, and the errors of the preview.';
 
--- The file of a document of this student; not_found where either is out of reach or the document is another student's.
-create function api.student_document_file(p_student_id bigint, p_id bigint) returns bigint language plpgsql stable as $$
+create function api.student_document_file(p_student_id bigint, p_id bigint) returns bigint
+language plpgsql stable as $$
 declare
   v_file_id bigint;
 begin
-  select d.file_id into v_file_id
-    from student_document d join student s on s.id = d.student_id and s.deleted_at is null where d.id = p_id and d.student_id = p_student_id;
+  select d.file_id
+    into v_file_id
+    from student_document d
+    join student s on s.id = d.student_id and s.deleted_at is null
+    where d.id = p_id and d.student_id = p_student_id;
   if v_file_id is null then
-    perform core.fail('not_found', format('There is no document %s of this student.', p_id));
+    perform core.fail('not_found', format('This student has no document %s.', p_id));
   end if;
   return v_file_id;
 end $$;
-comment on function api.student_document_file is 'The file of a document of a student, or not_found.';
+comment on function api.student_document_file is
+  'The id of the file of a document. Raises not_found if the document belongs to another student or the user may not '
+  'see the student.';
 
--- The documents of a student, the latest first; search over name and description; filter document_type_id.
 create function api.students_documents_list(p jsonb) returns json language plpgsql stable as $$
 begin
   perform api.student_record((p ->> 'student_id')::bigint);
   return core.record_page('student_document', p);
 end $$;
+comment on function api.students_documents_list is
+  'The documents of a student, latest first. Searches name and description. Filter: document_type_id. Raises not_found '
+  'for the student.';
 
--- One document of a student, without its bytes, or not_found.
 create function api.students_documents_get(p jsonb) returns json language plpgsql stable as $$
 begin
   perform api.student_document_file((p ->> 'student_id')::bigint, (p ->> 'id')::bigint);
   return api.student_document_record((p ->> 'id')::bigint);
 end $$;
+comment on function api.students_documents_get is
+  'One document of a student, without the content of its file. Raises not_found.';
 
--- {student_id, file_id}: keeps a document of a student.
 create function api.students_documents_create(p jsonb) returns json language plpgsql as $$
 declare
   v_id bigint;
 begin
   perform core.record_lock('student', (p ->> 'student_id')::bigint);
-  v_id := core.record_insert('student_document', p || jsonb_build_object('uploaded_by', core.user_id(),
-    'uploaded_by_name', api.user_name()));
+  v_id := core.record_insert('student_document', p || jsonb_build_object(
+    'uploaded_by', core.user_id(), 'uploaded_by_name', api.user_name()));
   return api.student_document_record(v_id);
 end $$;
+comment on function api.students_documents_create is
+  'Adds an uploaded file to a student: {student_id, file_id, document_type_id, description}. Raises not_found for the '
+  'student, invalid_reference for an unknown document type.';
 
--- Removes a document and its file.
 create function api.students_documents_delete(p jsonb) returns json language plpgsql as $$
 declare
   v_id bigint := (p ->> 'id')::bigint;
@@ -320,8 +430,10 @@ begin
   delete from file where id = v_file_id;
   return json_build_object('id', v_id);
 end $$;
+comment on function api.students_documents_delete is 'Deletes a document and its file. Raises not_found.';
 
--- The bytes of a document, under the name that it came with.
 create function api.students_documents_file(p jsonb) returns json language sql stable as $$
   select api.file_answer(api.student_document_file((p ->> 'student_id')::bigint, (p ->> 'document_id')::bigint));
 $$;
+comment on function api.students_documents_file is
+  'The file of a document under its original name: {student_id, document_id}. Raises not_found.';

@@ -1,5 +1,6 @@
--- /api/teachers: teachers, their classes and their day, leaves, availability, workload. To other teachers a teacher is a line in
--- a directory; what is private shows to whoever reaches all of the school, and to themselves (core.can_see_teacher_details).
+-- /api/teachers: teachers, their classes, schedule, leaves, availability and workload. Teachers see only the public
+-- columns of other teachers. Private columns are visible to users whose scope is the whole school and to the teacher
+-- (core.can_see_teacher_details).
 
 select core.define_operation('teachers_list', p_permission => 'teacher.read');
 select core.define_operation('teachers_get', p_permission => 'teacher.read', p_record => 'teacher');
@@ -101,12 +102,13 @@ $$);
 select core.define_sort('teacher_leave', 'start_date', 'l.start_date');
 select core.define_sort('teacher_leave', 'created_at', 'l.created_at');
 
--- Periods count in the current academic year: assigned are slots of the timetable, planned what class subjects ask for.
+-- All numbers are of the current academic year. assigned: slots in the timetable. planned: periods per week of the
+-- class subjects.
 select core.define_record('teacher_workload', p_table => 'teacher', p_key => 't.id',
   p_source => $$
     teacher t
     cross join lateral (
-      select coalesce(sum(periods), 0)::integer as periods, max(periods) as most,
+      select coalesce(sum(periods), 0)::integer as periods, max(periods) as max_per_day,
         coalesce(json_agg(json_build_object('day_of_week', day_of_week, 'periods', periods) order by day_of_week),
           '[]') as per_day
       from (
@@ -128,45 +130,47 @@ select core.define_record('teacher_workload', p_table => 'teacher', p_key => 't.
     t.id as teacher_id, t.max_periods_per_day, t.max_periods_per_week, assigned.periods as assigned_periods,
     planned.periods as planned_periods, assigned.per_day,
     coalesce(greatest(assigned.periods, planned.periods) > t.max_periods_per_week, false)
-      or coalesce(assigned.most > t.max_periods_per_day, false) as is_over_limit
+      or coalesce(assigned.max_per_day > t.max_periods_per_day, false) as is_over_limit
   $$,
   p_condition => 't.deleted_at is null and core.can_see_teacher_details(t.id)',
   p_writable => '{max_periods_per_day,max_periods_per_week}',
   p_unversioned_fields => '{assigned_periods,planned_periods,per_day,is_over_limit}');
 
--- Refuses, as not_found, a teacher who is not there or whose private matters are out of reach.
+select core.define_functions('teachers', 'teacher',
+  p_get => 'One teacher. Raises not_found, also for a deleted teacher.');
+
 create function api.require_teacher(p_id bigint) returns void language plpgsql stable as $$
 begin
   if not core.can_see_teacher_details(p_id) or not exists (select from teacher where id = p_id and deleted_at is null) then
     perform core.fail('not_found', format('There is no teacher %s.', p_id));
   end if;
 end $$;
-comment on function api.require_teacher is 'Raises not_found unless the private matters of this teacher may be seen.';
+comment on function api.require_teacher is
+  'Raises not_found unless the teacher exists and the user may see the private data of this teacher.';
 
--- The teacher behind the user of this request, whatever else they reach; not_found when they are none.
 create function api.own_teacher_id() returns bigint language plpgsql stable as $$
 declare
   v_id bigint := api.current_teacher_id();
 begin
   if v_id is null then
-    perform core.fail('not_found', 'You are no teacher of this school.');
+    perform core.fail('not_found', 'Your account is not linked to a teacher.');
   end if;
   return v_id;
 end $$;
-comment on function api.own_teacher_id is 'The teacher behind the user of this request, or not_found.';
+comment on function api.own_teacher_id is
+  'The teacher record of the user of this request. Raises not_found for a user without one.';
 
--- Teachers by name; search over name, e-mail, employee number, phone, for the directory over name and e-mail alone; filters
--- class_id (who teaches it), is_active, specialization.
 create function api.teachers_list(p jsonb) returns json language sql stable as $$
-  select core.record_page('teacher', case when core.has_whole_school_scope() then p else p || jsonb_build_object('search_in_directory', p -> 'search') end);
+  -- Search must not reveal private data. In the directory it covers only the columns that every teacher may see.
+  select core.record_page('teacher', case
+    when core.has_whole_school_scope() then p
+    else p || jsonb_build_object('search_in_directory', p -> 'search')
+  end);
 $$;
+comment on function api.teachers_list is
+  'Teachers by last name. Searches name, email, employee number and phone; for other teachers only name and email. '
+  'Filters: class_id (teachers of this class), is_active, specialization.';
 
--- One teacher, or not_found; a deleted one is not found either.
-create function api.teachers_get(p jsonb) returns json language sql stable as $$
-  select api.teacher_record((p ->> 'id')::bigint);
-$$;
-
--- With create_user_account a log-in with the teacher role comes too; raises plan_limit_reached beyond the plan.
 create function api.teachers_create(p jsonb) returns json language plpgsql as $$
 declare
   v_id bigint;
@@ -181,17 +185,21 @@ begin
   end if;
   return api.teacher_record(v_id);
 end $$;
+comment on function api.teachers_create is
+  'Creates a teacher: {first_name, last_name, …}. create_user_account also creates a login with the teacher role. '
+  'Raises plan_limit_reached if the plan allows no more teachers, conflict for a duplicate employee number or email.';
 
--- create_user_account gives a teacher without a log-in one, for the e-mail of the request or of the record.
 create function api.teachers_update(p jsonb) returns json language plpgsql as $$
 declare
   v_id bigint := (p ->> 'id')::bigint;
 begin
   perform api.require_teacher(v_id);
   if (p ->> 'create_user_account')::boolean then
+    -- The login uses the email of the request or, if it has none, the stored one.
     p := p || jsonb_build_object('user_id', api.person_login(api.teacher_record(v_id)::jsonb || p, 'teacher'));
   end if;
   perform core.record_update('teacher', p);
+  -- The plan counts only active teachers.
   if p ? 'is_active' then
     perform core.usage_count();
   end if;
@@ -200,9 +208,10 @@ begin
   end if;
   return api.teacher_record(v_id);
 end $$;
+comment on function api.teachers_update is
+  'Updates a teacher. create_user_account creates a login for a teacher who has none. Raises the errors of '
+  'teachers_create; conflict also if the teacher already has a login.';
 
--- Hides the teacher, frees the employee number, takes the log-in away; history stays. Raises in_use while they teach a class
--- of this year or a later one.
 create function api.teachers_delete(p jsonb) returns json language plpgsql as $$
 declare
   v_id bigint := (p ->> 'id')::bigint;
@@ -212,12 +221,15 @@ begin
   perform api.require_teacher(v_id);
   v_classes := array(
     select api.class_name(c.name, c.section)
-    from class c join academic_year y on y.id = c.academic_year_id
+    from class c
+    join academic_year y on y.id = c.academic_year_id
     where y.end_date >= coalesce((select start_date from academic_year where is_current), core.today())
       and c.id in (select class_id from core.class_staff() where teacher_id = v_id)
     order by y.start_date, c.name, c.section);
   if v_classes <> '{}' then
-    perform core.fail('in_use', format('This teacher still teaches %s%s.', array_to_string(v_classes[1:3], ', '),
+    perform core.fail('in_use', format(
+      'This teacher still teaches %s%s. Assign another teacher there first.',
+      array_to_string(v_classes[1:3], ', '),
       case when cardinality(v_classes) > 3 then format(' and %s more', cardinality(v_classes) - 3) end));
   end if;
   select user_id into v_user_id from teacher where id = v_id;
@@ -228,115 +240,157 @@ begin
   perform core.usage_count();
   return json_build_object('id', v_id);
 end $$;
+comment on function api.teachers_delete is
+  'Soft-deletes a teacher and deletes the login. The history stays; the employee number can be used again. Raises '
+  'in_use while the teacher teaches a class of the current academic year or a later one.';
 
--- The teacher who asks; not_found for a user who is none.
 create function api.teachers_me(p jsonb) returns json language sql stable as $$
   select api.teacher_record(api.own_teacher_id());
 $$;
+comment on function api.teachers_me is
+  'The teacher record of the user of this request. Raises not_found for a user without one.';
 
--- What the teacher who asks has today, in the time zone of the school.
 create function api.teachers_me_today(p jsonb) returns json language sql stable as $$
   select api.schedule_on(core.today(), null, api.own_teacher_id());
 $$;
+comment on function api.teachers_me_today is
+  'The schedule of the teacher who is logged in, for today in the time zone of the school. Raises not_found for a user '
+  'who is not a teacher.';
 
--- The classes of the teacher who asks, of the current academic year unless academic_year_id says otherwise.
 create function api.teachers_me_classes(p jsonb) returns json language sql stable as $$
-  select core.record_page('teacher_class', p || jsonb_build_object('teacher_id', api.own_teacher_id(),
-    'academic_year_id', coalesce((p ->> 'academic_year_id')::bigint, (select id from academic_year where is_current), 0)));
+  select core.record_page('teacher_class', p || jsonb_build_object(
+    'teacher_id', api.own_teacher_id(),
+    'academic_year_id', coalesce(
+      (p ->> 'academic_year_id')::bigint,
+      (select id from academic_year where is_current),
+      -- Without a current academic year the list is empty. A null would switch the filter off.
+      0)));
 $$;
+comment on function api.teachers_me_classes is
+  'The classes of the teacher who is logged in. Filter: academic_year_id, by default the current academic year. Raises '
+  'not_found for a user who is not a teacher.';
 
--- Leaves of all teachers, the latest first; search over teacher, type, reason; filters teacher_id, status, academic_year_id
--- (which they overlap).
 create function api.teachers_leaves_list_all(p jsonb) returns json language sql stable as $$
   select core.record_page('teacher_leave', p);
 $$;
+comment on function api.teachers_leaves_list_all is
+  'Leaves of all teachers, latest first. Searches teacher, leave type and reason. Filters: teacher_id, status, '
+  'academic_year_id (leaves that overlap it).';
 
--- Asks for a leave: a teacher for themself, who may decide on leaves for anybody. Raises forbidden for others.
 create function api.teachers_leaves_create(p jsonb) returns json language plpgsql as $$
 declare
   v_teacher_id bigint := coalesce((p ->> 'teacher_id')::bigint, api.current_teacher_id());
   v_id bigint;
 begin
   if v_teacher_id is null and core.has_whole_school_scope() then
-    perform core.refuse_field('invalid_reference', 'teacher_id', 'Say whose leave it is: you are no teacher of this school.');
+    perform core.refuse_field('invalid_reference', 'teacher_id',
+      'Your account is not linked to a teacher. Set teacher_id.');
   elsif not core.can_see_teacher_details(v_teacher_id) then
-    perform core.fail('forbidden', 'A teacher asks for their own leave; for others this needs the permission leave.manage.');
+    perform core.fail('forbidden',
+      'You can request leave only for yourself. Another teacher''s leave requires the permission leave.manage.');
   elsif not exists (select from teacher where id = v_teacher_id and deleted_at is null) then
-    perform core.refuse_field('invalid_reference', 'teacher_id', 'There is no such teacher.');
+    perform core.refuse_field('invalid_reference', 'teacher_id', format('There is no teacher %s.', v_teacher_id));
   end if;
   v_id := core.record_insert('teacher_leave', p || jsonb_build_object('teacher_id', v_teacher_id));
   return api.teacher_leave_record(v_id);
 end $$;
+comment on function api.teachers_leaves_create is
+  'Requests a leave: {leave_type, start_date, end_date, reason, teacher_id}, by default for the user. Raises forbidden '
+  'for another teacher without leave.manage, invalid_reference for an unknown teacher.';
 
--- Leaves of one teacher, the latest first, or not_found.
 create function api.teachers_leaves_list(p jsonb) returns json language plpgsql stable as $$
 begin
   perform api.require_teacher((p ->> 'id')::bigint);
   return core.record_page('teacher_leave', p || jsonb_build_object('teacher_id', p -> 'id'));
 end $$;
+comment on function api.teachers_leaves_list is
+  'Leaves of one teacher, latest first. Raises not_found for the teacher.';
 
--- {status, decision_note}: approves or rejects, and tells the teacher. Raises invalid_state when that was done before, conflict when it overlaps
--- an approved one. The lock makes approvals for one teacher take turns, which the constraint alone would let wait for each other.
 create function api.teachers_leaves_decide(p jsonb) returns json language plpgsql as $$
 declare
   v_id bigint := (p ->> 'id')::bigint;
+  v_teacher_id bigint := (api.teacher_leave_record(v_id) ->> 'teacher_id')::bigint;
 begin
-  if not core.has_permission_for_all('leave.manage') and core.can_see_teacher_details((api.teacher_leave_record(v_id) ->> 'teacher_id')::bigint) then
-    perform core.fail('forbidden', 'Somebody else decides on your own leave.');
+  if not core.has_permission_for_all('leave.manage') and core.can_see_teacher_details(v_teacher_id) then
+    perform core.fail('forbidden', 'You cannot approve or reject your own leave. Ask another administrator.');
   end if;
-  perform core.record_lock('teacher', (api.teacher_leave_record(v_id) ->> 'teacher_id')::bigint);
-  perform core.record_update('teacher_leave', p || jsonb_build_object('decided_by', core.user_id(), 'decided_at', now(),
-    'decided_by_name', api.user_name()));
+  -- Serializes the decisions for one teacher. With the exclusion constraint alone, two concurrent approvals would
+  -- deadlock.
+  perform core.record_lock('teacher', v_teacher_id);
+  perform core.record_update('teacher_leave', p || jsonb_build_object(
+    'decided_by', core.user_id(), 'decided_by_name', api.user_name(), 'decided_at', now()));
   perform core.notify('leave.decided', (
-    select jsonb_build_array(jsonb_build_object('user_id', t.user_id, 'email', t.email, 'name', t.first_name || ' ' || t.last_name, 'variables', jsonb_build_object(
-      'status', l.status, 'start_date', api.written_day(l.start_date), 'end_date', api.written_day(l.end_date), 'note', l.decision_note)))
-    from teacher_leave l join teacher t on t.id = l.teacher_id where l.id = v_id));
+    select jsonb_build_array(jsonb_build_object(
+      'user_id', t.user_id,
+      'email', t.email,
+      'name', t.first_name || ' ' || t.last_name,
+      'variables', jsonb_build_object(
+        'status', l.status,
+        'start_date', api.written_day(l.start_date),
+        'end_date', api.written_day(l.end_date),
+        'note', l.decision_note)))
+    from teacher_leave l
+    join teacher t on t.id = l.teacher_id
+    where l.id = v_id));
   return api.teacher_leave_record(v_id);
 end $$;
+comment on function api.teachers_leaves_decide is
+  'Approves or rejects a leave and notifies the teacher: {status, decision_note}. Raises invalid_state for a leave '
+  'that is not pending, conflict if it overlaps an approved leave, forbidden for the user''s own leave.';
 
--- Takes a leave back: a teacher while it is pending, else invalid_state; who may decide on leaves, any.
 create function api.teachers_leaves_delete(p jsonb) returns json language plpgsql as $$
 declare
   v_id bigint := (p ->> 'id')::bigint;
   v_status text := api.teacher_leave_record(v_id) ->> 'status';
 begin
   if v_status <> 'pending' and not core.has_permission('leave.manage') then
-    perform core.fail('invalid_state', format('This leave is %s; only a pending one can be taken back.', v_status));
+    perform core.fail('invalid_state', format('This leave is %s. You can only withdraw a pending leave.', v_status));
   end if;
   delete from teacher_leave where id = v_id;
   return json_build_object('id', v_id);
 end $$;
+comment on function api.teachers_leaves_delete is
+  'Deletes a leave. Raises invalid_state if a teacher without leave.manage deletes a leave that is not pending.';
 
--- The periods of the week: [{day_of_week, period, is_available}].
 create function api.availability_grid(p_teacher_id bigint) returns json language sql stable as $$
-  select coalesce(json_agg(json_build_object('day_of_week', day, 'period', n, 'is_available', coalesce(a.is_available, true)) order by day, n), '[]')
-  from timetable_config c cross join generate_series(1, 7) day cross join generate_series(1, c.total_periods) n
+  select coalesce(
+    json_agg(
+      json_build_object('day_of_week', day, 'period', n, 'is_available', coalesce(a.is_available, true))
+      order by day, n),
+    '[]')
+  from timetable_config c
+  cross join generate_series(1, 7) day
+  cross join generate_series(1, c.total_periods) n
   left join teacher_availability a on a.teacher_id = p_teacher_id and a.day_of_week = day and a.period = n
   where day = any (c.working_days);
 $$;
-comment on function api.availability_grid is 'Every period of the working days, and whether a teacher can be given it.';
+comment on function api.availability_grid is
+  'Every period of the working days and whether the teacher is available: [{day_of_week, period, is_available}].';
 
--- When a teacher can be given a period, or not_found.
 create function api.teachers_availability_get(p jsonb) returns json language plpgsql stable as $$
 begin
   perform api.require_teacher((p ->> 'id')::bigint);
   return api.availability_grid((p ->> 'id')::bigint);
 end $$;
+comment on function api.teachers_availability_get is 'The availability of a teacher. Raises not_found.';
 
--- {items: [{day_of_week, period, is_available}]}: replaces the grid; what is not named is available. Raises validation_error for
--- a period that the day does not have.
 create function api.teachers_availability_set(p jsonb) returns json language plpgsql as $$
 declare
   v_id bigint := (p ->> 'id')::bigint;
-  v_fault record;
+  v_error record;
 begin
   perform core.record_lock('teacher', v_id);
   perform api.require_teacher(v_id);
-  select position, c.total_periods into v_fault
-    from jsonb_array_elements(p -> 'items') with ordinality slots (slot, position), timetable_config c
-    where (slot ->> 'period')::integer > c.total_periods order by position limit 1;
+  select position, c.total_periods
+    into v_error
+    from jsonb_array_elements(p -> 'items') with ordinality slots (slot, position)
+    cross join timetable_config c
+    where (slot ->> 'period')::integer > c.total_periods
+    order by position
+    limit 1;
   if found then
-    perform core.refuse_field('validation_error', format('%s.period', v_fault.position - 1), format('A day has %s periods.', v_fault.total_periods));
+    perform core.refuse_field('validation_error', format('%s.period', v_error.position - 1),
+      format('must be at most %s, the number of periods of a day', v_error.total_periods));
   end if;
   delete from teacher_availability where teacher_id = v_id;
   insert into teacher_availability (teacher_id, day_of_week, period, is_available)
@@ -344,15 +398,21 @@ begin
     from jsonb_to_recordset(p -> 'items') slot (day_of_week integer, period integer, is_available boolean);
   return api.availability_grid(v_id);
 end $$;
+comment on function api.teachers_availability_set is
+  'Replaces the availability of a teacher: {items: [{day_of_week, period, is_available}]}. Periods that are not listed '
+  'are available. Raises not_found, validation_error for a period that the school day does not have.';
 
--- How much a teacher has in the current academic year, beside the rule for it, or not_found.
 create function api.teachers_workload_get(p jsonb) returns json language sql stable as $$
   select api.teacher_workload_record((p ->> 'id')::bigint);
 $$;
+comment on function api.teachers_workload_get is
+  'The workload of a teacher in the current academic year and its limits. Raises not_found.';
 
--- {max_periods_per_day, max_periods_per_week}: the workload rule, null for no limit. Answers the workload.
 create function api.teachers_workload_set(p jsonb) returns json language plpgsql as $$
 begin
   perform core.record_update('teacher_workload', p);
   return api.teacher_workload_record((p ->> 'id')::bigint);
 end $$;
+comment on function api.teachers_workload_set is
+  'Sets the workload limits of a teacher: {max_periods_per_day, max_periods_per_week}, null for no limit. Returns the '
+  'workload. Raises not_found.';

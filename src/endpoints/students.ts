@@ -24,14 +24,17 @@ const fields = {
   roll_number: optionalText(50).meta({ examples: ['17'] }),
   admission_number: text(50)
     .optional()
-    .meta({ description: "Unique in the school; the school's next one when it is not given.", examples: ['000417'] }),
+    .meta({ description: 'Unique within the school. If omitted, the next free number is used.', examples: ['000417'] }),
   date_of_birth: date.nullish(),
   gender: optionalText(50).meta({ examples: ['female'] }),
   email: email.nullish(),
   phone: optionalText(50),
   class_id: id
     .nullish()
-    .meta({ description: 'The class of today; the grade follows it, and enrollments keep the history.' }),
+    .meta({
+      description:
+        'The current class. Its grade becomes the grade of the student. Earlier classes stay as enrollments.',
+    }),
   grade_id: id.nullish(),
   religion_id: id.nullish(),
   parent_name: optionalText(200),
@@ -42,20 +45,18 @@ const fields = {
   ...login.fields('student'),
 };
 
-/** What a student is made of. */
 export const StudentInput = z
   .strictObject(fields)
   .refine(...login.emailRule)
   .refine(...login.passwordRule)
-  .meta({ id: 'StudentInput', description: 'Only first_name and last_name are required.' });
+  .meta({ id: 'StudentInput', description: 'Only `first_name` and `last_name` are required.' });
 
 const StudentChange = z
   .strictObject(fields)
   .partial()
   .refine(...login.passwordRule)
-  .meta({ id: 'StudentChange', description: 'Any of the fields of a student; those that are not named stay.' });
+  .meta({ id: 'StudentChange', description: 'Any subset of the fields of a student. Omitted fields do not change.' });
 
-/** A student, as every list of students shows one. */
 export const Student = z
   .object({
     id,
@@ -79,7 +80,7 @@ export const Student = z
     parent_email: z.string().nullable(),
     address: z.string().nullable(),
     is_active: z.boolean(),
-    user_id: id.nullable().meta({ description: 'The log-in of the student.' }),
+    user_id: id.nullable().meta({ description: 'The login of the student.' }),
     deleted_at: timestamp.nullable(),
     ...timestamps,
   })
@@ -91,7 +92,7 @@ const documentTypes = [
   ...['application/pdf', 'image/jpeg', 'image/png', 'image/webp'],
   ...[`${office}.wordprocessingml.document`, `${office}.spreadsheetml.sheet`, `${office}.presentationml.presentation`],
   ...[`${openDocument}.text`, `${openDocument}.spreadsheet`, `${openDocument}.presentation`],
-  'application/x-cfb', // doc, xls, ppt
+  'application/x-cfb', // the container of .doc, .xls and .ppt files
 ];
 
 const DocumentInput = z
@@ -99,7 +100,8 @@ const DocumentInput = z
     document_type_id: z
       .union([pathId, z.literal('').transform(() => null)])
       .optional()
-      .meta({ description: 'Identifier of a document type.', override: { type: 'integer', minimum: 1 } }),
+      // A multipart form sends an empty string if nothing is selected.
+      .meta({ description: 'The id of a document type.', override: { type: 'integer', minimum: 1 } }),
     description: optionalText(500),
   })
   .meta({ id: 'StudentDocumentInput' });
@@ -111,11 +113,11 @@ export const StudentDocument = z
     document_type_id: id.nullable(),
     document_type_name: z.string().nullable(),
     description: z.string().nullable(),
-    name: z.string().meta({ description: 'The name of the file, with the ending of its type.' }),
-    content_type: z.string().meta({ description: 'What its content shows.' }),
-    size: z.int().meta({ description: 'In bytes.' }),
-    uploaded_by: id.nullable().meta({ description: 'The user who sent it.' }),
-    uploaded_by_name: z.string().nullable().meta({ description: 'What they were called then.' }),
+    name: z.string().meta({ description: 'The file name. Its extension matches the content type.' }),
+    content_type: z.string().meta({ description: 'Detected from the content of the file.' }),
+    size: z.int().meta({ description: 'Size in bytes.' }),
+    uploaded_by: id.nullable().meta({ description: 'The user who uploaded it.' }),
+    uploaded_by_name: z.string().nullable().meta({ description: 'The name of this user at the time of the upload.' }),
     ...timestamps,
   })
   .meta({ id: 'StudentDocument' });
@@ -123,8 +125,8 @@ export const StudentDocument = z
 const Promotion = z
   .strictObject({
     student_ids: z.array(id).min(1).max(1000).superRefine(uniqueBy()),
-    to_class_id: id,
-    to_academic_year_id: id.meta({ description: 'The academic year of that class.' }),
+    to_class_id: id.meta({ description: 'The new class.' }),
+    to_academic_year_id: id.meta({ description: 'The academic year of the new class.' }),
   })
   .meta({ id: 'Promotion' });
 
@@ -138,10 +140,10 @@ export const PromotionPreview = z
       academic_year_id: id,
       academic_year_name: z.string(),
       capacity: z.int().nullable(),
-      student_count: z.int().meta({ description: 'Who is in it now.' }),
+      student_count: z.int().meta({ description: 'Number of students now in the class.' }),
     }),
-    eligible: z.int(),
-    ineligible: z.int(),
+    eligible: z.int().meta({ description: 'Number of students who can be promoted.' }),
+    ineligible: z.int().meta({ description: 'Number of students who cannot be promoted.' }),
     students: z.array(
       z.object({
         student_id: id,
@@ -151,7 +153,7 @@ export const PromotionPreview = z
         next_class_id: id,
         next_class_name: z.string(),
         eligible: z.boolean(),
-        reason: z.string().nullable().meta({ description: 'Why not.' }),
+        reason: z.string().nullable().meta({ description: 'Why the student cannot be promoted.' }),
       }),
     ),
   })
@@ -159,7 +161,7 @@ export const PromotionPreview = z
 
 export const Promoted = z
   .object({ promoted: z.int(), to_class_id: id, to_academic_year_id: id, students: z.array(id) })
-  .meta({ id: 'Promoted', description: 'Who is in the new class now.' });
+  .meta({ id: 'Promoted', description: 'The students who were moved to the new class.' });
 
 export const StudentDashboard = z
   .object({
@@ -173,7 +175,7 @@ export const StudentDashboard = z
     class: z
       .object({
         id,
-        name: z.string().meta({ description: 'Name and section.' }),
+        name: z.string().meta({ description: 'Name and section of the class.' }),
         grade_id: id,
         grade_name: z.string(),
         room: z.string().nullable(),
@@ -185,141 +187,147 @@ export const StudentDashboard = z
       .nullable(),
     attendance: z
       .object({
-        present: z.int().meta({ description: 'Days, those with a late arrival included.' }),
+        present: z.int().meta({ description: 'Number of days, including late arrivals.' }),
         absent: z.int(),
         late: z.int(),
         rate: attendanceRate,
         last: z
           .array(z.object({ date, status: z.enum(['present', 'absent', 'late']) }))
-          .meta({ description: 'The ten latest, the last first.' }),
+          .meta({ description: 'The ten latest days, latest first.' }),
       })
       .nullable()
-      .meta({ description: 'Of the current academic year. Null where the school has no `attendance`.' }),
+      .meta({ description: 'Attendance in the current academic year. Null if the feature `attendance` is disabled.' }),
     fees: z
       .object({
-        total: z.number().meta({ description: 'What was billed: paid, waived and pending together.' }),
+        total: z.number().meta({ description: 'Amount billed: the sum of paid, waived and pending.' }),
         paid: z.number(),
         waived: z.number(),
-        pending: z.number().meta({ description: 'What is still to be paid.' }),
-        overdue: z.number().meta({ description: 'What of it was to be paid before today.' }),
+        pending: z.number().meta({ description: 'Amount still owed, including overdue amounts.' }),
+        overdue: z.number().meta({ description: 'The part of `pending` that was due before today.' }),
         next_due: z
           .object({
             kind: z.enum(['student_fee', 'invoice']),
             id,
-            name: z.string().meta({ description: 'Of the fee structure, or the number of the invoice.' }),
-            amount: z.number().meta({ description: 'What is left of it.' }),
+            name: z.string().meta({ description: 'The name of the fee structure or the number of the invoice.' }),
+            amount: z.number().meta({ description: 'The amount still owed.' }),
             due_date: date,
           })
           .nullable()
-          .meta({ description: 'What falls due next, today at the earliest.' }),
+          .meta({ description: 'The next fee or invoice that is due today or later.' }),
       })
       .nullable()
       .meta({
-        description:
-          'Student fees, and invoices that were issued, without void ones. Null where the school has no `fees_management`.',
+        description: 'Fees and issued invoices, without void ones. Null if the feature `fees_management` is disabled.',
       }),
     schedule: Schedule.nullable().meta({
-      description: "Today's lessons of the class. Null where the school has no `timetable`.",
+      description: 'The lessons of the class today. Null if the feature `timetable` is disabled.',
     }),
     notifications: z.object({ unread: z.int() }),
   })
   .meta({ id: 'StudentDashboard' });
 
-export const students = resource('/students', 'Students', 'The students of a school.', {
-  'GET /': {
-    operation: 'students_list',
-    summary: 'List students',
-    description:
-      'Searches name, admission and roll number, e-mail and parent. class_id and academic_year_id go by enrollment, so that a class of last year answers too.',
-    query: page(
-      {
-        class_id: pathId.optional(),
-        academic_year_id: pathId.optional(),
-        grade_id: pathId.optional(),
-        is_active: flag.optional(),
-      },
-      ['last_name', 'first_name', 'roll_number', 'admission_number', 'created_at'],
-    ),
-    answer: Student,
-    isPage: true,
+export const students = resource(
+  '/students',
+  'Students',
+  'Students, their documents and their promotion to the next academic year.',
+  {
+    'GET /': {
+      operation: 'students_list',
+      summary: 'List students',
+      description: '`search` matches name, admission number, roll number, email and parent.',
+      query: page(
+        {
+          class_id: pathId.optional().meta({
+            description:
+              'A class. For a class of an earlier year: the students who were in it at the end of that year.',
+          }),
+          academic_year_id: pathId.optional().meta({ description: 'An academic year, current or earlier.' }),
+          grade_id: pathId.optional(),
+          is_active: flag.optional(),
+        },
+        ['last_name', 'first_name', 'roll_number', 'admission_number', 'created_at'],
+      ),
+      answer: Student,
+      isPage: true,
+    },
+    'GET /me/dashboard': {
+      operation: 'students_me_dashboard',
+      summary: 'Get your student dashboard',
+      description:
+        'Your class, attendance, fees, lessons of today and unread notifications. 404 `not_found` if your account is not linked to a student.',
+      answer: StudentDashboard,
+    },
+    'POST /promote': {
+      operation: 'students_promote',
+      summary: 'Promote students to a class of a later academic year',
+      description:
+        'Promotes all students or none. 409 `conflict` if a student cannot be promoted; `details` gives the reason for each such student. Takes effect today, even if the new academic year has not begun, because a student has one class at a time: the old enrollment is completed and the new one begins. Promote after the last lesson of the old year.',
+      body: Promotion,
+      answer: Promoted,
+    },
+    'POST /promotion/preview': {
+      operation: 'students_promotion_preview',
+      summary: 'Preview a promotion',
+      description:
+        'Changes nothing. A student cannot be promoted if they are inactive or already enrolled in this or a later academic year. If the class does not have enough free seats, the first students of `student_ids` get them.',
+      body: Promotion,
+      answer: PromotionPreview,
+    },
+    'GET /:id': { operation: 'students_get', summary: 'Get a student', answer: Student },
+    'POST /': {
+      operation: 'students_create',
+      summary: 'Create a student',
+      body: StudentInput,
+      hashes: 'password',
+      answer: Student,
+      isCreate: true,
+    },
+    'PUT /:id': {
+      operation: 'students_update',
+      summary: 'Update a student',
+      body: StudentChange,
+      hashes: 'password',
+      answer: Student,
+    },
+    'DELETE /:id': {
+      operation: 'students_delete',
+      summary: 'Delete a student',
+      description: 'Soft delete: the history stays. The login is deleted, and the admission number can be used again.',
+      answer: Deleted,
+    },
+    'GET /:student_id/documents': {
+      operation: 'students_documents_list',
+      summary: 'List the documents of a student',
+      description: 'Latest first. `search` matches name and description.',
+      query: page({ document_type_id: pathId.optional() }, ['created_at', 'name']),
+      answer: StudentDocument,
+      isPage: true,
+    },
+    'POST /:student_id/documents': {
+      operation: 'students_documents_create',
+      summary: 'Create a document of a student',
+      description:
+        'Accepts PDF, JPEG, PNG, WebP, and Microsoft Office and OpenDocument files up to 10 MB. The type is detected from the content.',
+      upload: { fields: ['file'], maxBytes: 10 * 1024 * 1024, types: documentTypes },
+      body: DocumentInput,
+      answer: StudentDocument,
+      isCreate: true,
+    },
+    'GET /:student_id/documents/:id': {
+      operation: 'students_documents_get',
+      summary: 'Get the metadata of a document',
+      answer: StudentDocument,
+    },
+    'DELETE /:student_id/documents/:id': {
+      operation: 'students_documents_delete',
+      summary: 'Delete a document and its file',
+      answer: Deleted,
+    },
+    'GET /:student_id/documents/:document_id/file': {
+      operation: 'students_documents_file',
+      summary: 'Get the file of a document',
+      description: 'Browsers display PDFs and images and download other files. Supports `Range` and `If-Range`.',
+      bytes: documentTypes,
+    },
   },
-  'GET /me/dashboard': {
-    operation: 'students_me_dashboard',
-    summary: 'Your own day as a student',
-    description: 'Your class, attendance, fees and lessons of today.',
-    answer: StudentDashboard,
-  },
-  'POST /promote': {
-    operation: 'students_promote',
-    summary: 'Promote students to a class of a later academic year',
-    description:
-      'All or none: when the preview finds somebody who can not be promoted, nothing changes and `details` says why, by their place in student_ids. It takes effect today, also when the new academic year begins later: a student has one class at a time, so the enrollment in the old class is completed and the old class keeps them in its list. Promote when the lessons of the old year are over.',
-    body: Promotion,
-    answer: Promoted,
-  },
-  'POST /promotion/preview': {
-    operation: 'students_promotion_preview',
-    summary: 'See whom a promotion would take',
-    description:
-      'Changes nothing. Who is inactive, in this class or academic year already, or in one that is not earlier can not be promoted; nor can those for whom, in the order of student_ids, the class has no place left.',
-    body: Promotion,
-    answer: PromotionPreview,
-  },
-  'GET /:id': { operation: 'students_get', summary: 'Read a student', answer: Student },
-  'POST /': {
-    operation: 'students_create',
-    summary: 'Add a student',
-    body: StudentInput,
-    hashes: 'password',
-    answer: Student,
-    isCreate: true,
-  },
-  'PUT /:id': {
-    operation: 'students_update',
-    summary: 'Change a student',
-    body: StudentChange,
-    hashes: 'password',
-    answer: Student,
-  },
-  'DELETE /:id': {
-    operation: 'students_delete',
-    summary: 'Remove a student',
-    description: 'A soft delete: the student leaves every list, the admission number is free again, the history stays.',
-    answer: Deleted,
-  },
-  'GET /:student_id/documents': {
-    operation: 'students_documents_list',
-    summary: 'List the documents of a student',
-    description: 'Searches name and description.',
-    query: page({ document_type_id: pathId.optional() }, ['created_at', 'name']),
-    answer: StudentDocument,
-    isPage: true,
-  },
-  'POST /:student_id/documents': {
-    operation: 'students_documents_create',
-    summary: 'Add a document to a student',
-    description:
-      'PDF, JPEG, PNG, WebP, or a text, spreadsheet or presentation of Office or OpenDocument, by content; 10 MB at most.',
-    upload: { fields: ['file'], maxBytes: 10 * 1024 * 1024, types: documentTypes },
-    body: DocumentInput,
-    answer: StudentDocument,
-    isCreate: true,
-  },
-  'GET /:student_id/documents/:id': {
-    operation: 'students_documents_get',
-    summary: 'Read what is kept of a document',
-    answer: StudentDocument,
-  },
-  'DELETE /:student_id/documents/:id': {
-    operation: 'students_documents_delete',
-    summary: 'Remove a document and its file',
-    answer: Deleted,
-  },
-  'GET /:student_id/documents/:document_id/file': {
-    operation: 'students_documents_file',
-    summary: 'The file of a document',
-    description:
-      'A browser shows PDF and pictures and saves the rest. `Range`, with or without `If-Range`, asks for a part of it.',
-    bytes: documentTypes,
-  },
-});
+);

@@ -25,7 +25,7 @@ const fields = {
   last_name: text(100).meta({ examples: ['Bello'] }),
   email: email.nullish(),
   phone: optionalText(50),
-  employee_number: optionalText(50).meta({ description: 'Unique in the school.', examples: ['T017'] }),
+  employee_number: optionalText(50).meta({ description: 'Unique within the school.', examples: ['T017'] }),
   qualification: optionalText(200).meta({ examples: ['M.Sc. Mathematics'] }),
   specialization: optionalText(100).meta({ examples: ['Mathematics'] }),
   joined_on: date.nullish(),
@@ -36,18 +36,17 @@ const fields = {
   ...login.fields('teacher'),
 };
 
-/** What a teacher is made of. */
 export const TeacherInput = z
   .strictObject(fields)
   .refine(...login.emailRule)
   .refine(...login.passwordRule)
-  .meta({ id: 'TeacherInput', description: 'Only first_name and last_name are required.' });
+  .meta({ id: 'TeacherInput', description: 'Only `first_name` and `last_name` are required.' });
 
 const TeacherChange = z
   .strictObject(fields)
   .partial()
   .refine(...login.passwordRule)
-  .meta({ id: 'TeacherChange', description: 'Any of the fields of a teacher; those that are not named stay.' });
+  .meta({ id: 'TeacherChange', description: 'Any subset of the fields of a teacher. Omitted fields do not change.' });
 
 export const Teacher = z
   .object({
@@ -64,26 +63,26 @@ export const Teacher = z
     gender: z.string().nullable(),
     address: z.string().nullable(),
     is_active: z.boolean(),
-    user_id: id.nullable().meta({ description: 'The log-in of the teacher.' }),
-    max_periods_per_day: z.int().nullable().meta({ description: 'Set by PUT /api/teachers/{id}/workload-rule.' }),
-    max_periods_per_week: z.int().nullable().meta({ description: 'Set by PUT /api/teachers/{id}/workload-rule.' }),
+    user_id: id.nullable().meta({ description: 'The login of the teacher.' }),
+    max_periods_per_day: z.int().nullable().meta({ description: 'Set with `PUT /api/teachers/{id}/workload-rule`.' }),
+    max_periods_per_week: z.int().nullable().meta({ description: 'Set with `PUT /api/teachers/{id}/workload-rule`.' }),
     deleted_at: timestamp.nullable(),
     ...timestamps,
   })
   .meta({
     id: 'Teacher',
-    description: 'To other teachers all but names, email, specialization and is_active is null.',
+    description: 'Other teachers see only name, `email`, `specialization` and `is_active`; the other fields are null.',
   });
 
 export const TaughtClass = z
   .object({
     class_id: id,
-    class_name: z.string().meta({ description: 'Name and section.' }),
+    class_name: z.string().meta({ description: 'Name and section of the class.' }),
     grade_id: id,
     grade_name: z.string(),
     academic_year_id: id,
     is_class_teacher: z.boolean(),
-    subjects: z.array(z.string()).meta({ description: 'What you teach there.' }),
+    subjects: z.array(z.string()).meta({ description: 'The subjects that you teach in this class.' }),
     student_count: z.int(),
   })
   .meta({ id: 'TaughtClass' });
@@ -98,7 +97,10 @@ const LeaveInput = z
     reason: optionalText(1000),
     teacher_id: id
       .nullish()
-      .meta({ description: 'Yourself when it is not given; another teacher needs the permission `leave.manage`.' }),
+      .meta({
+        description:
+          'The teacher who takes the leave. By default you; for another teacher you need the permission `leave.manage`.',
+      }),
   })
   .refine((leave) => leave.end_date >= leave.start_date, {
     path: ['end_date'],
@@ -118,7 +120,7 @@ export const Leave = z
     leave_type: z.string(),
     start_date: date,
     end_date: date,
-    days: z.int().meta({ description: 'Calendar days, the first and the last included.' }),
+    days: z.int().meta({ description: 'Number of calendar days, including the first and the last.' }),
     reason: z.string().nullable(),
     status,
     decided_by: id.nullable().meta({ description: 'The user who approved or rejected it.' }),
@@ -131,7 +133,7 @@ export const Leave = z
 
 const leaveFilters = {
   status: status.optional(),
-  academic_year_id: pathId.optional().meta({ description: 'Leaves of which a day lies in this academic year.' }),
+  academic_year_id: pathId.optional().meta({ description: 'Leaves that overlap this academic year.' }),
 };
 
 export const AvailabilitySlot = z
@@ -146,7 +148,7 @@ const AvailabilityInput = z
   .array(AvailabilitySlot)
   .max(7 * maxPeriods)
   .superRefine(uniqueBy('day_of_week', 'period'))
-  .meta({ id: 'AvailabilityInput', description: 'What is not named is available.' });
+  .meta({ id: 'AvailabilityInput', description: 'Periods that are not listed are available.' });
 
 const Availability = z
   .array(AvailabilitySlot)
@@ -162,44 +164,46 @@ const WorkloadRule = z
       !rule.max_periods_per_day || !rule.max_periods_per_week || rule.max_periods_per_day <= rule.max_periods_per_week,
     {
       path: ['max_periods_per_day'],
-      message: 'must not be above max_periods_per_week',
+      message: 'must not be greater than max_periods_per_week',
     },
   )
-  .meta({ id: 'WorkloadRule', description: 'null is no limit; what is not named stays.' });
+  .meta({ id: 'WorkloadRule', description: 'Null means no limit. Omitted fields do not change.' });
 
 export const Workload = z
   .object({
     teacher_id: id,
     max_periods_per_day: z.int().nullable(),
     max_periods_per_week: z.int().nullable(),
-    assigned_periods: z.int().meta({ description: 'Slots of the timetable, in the current academic year.' }),
+    assigned_periods: z.int().meta({ description: 'Number of slots in the timetable of the current academic year.' }),
     planned_periods: z
       .int()
-      .meta({ description: 'Periods a week of the class subjects, in the current academic year.' }),
+      .meta({ description: 'Periods per week of the class subjects in the current academic year.' }),
     per_day: z
       .array(z.object({ day_of_week: dayOfWeek, periods: z.int() }))
-      .meta({ description: 'Slots on each working day, and on any other that has some.' }),
+      .meta({ description: 'Number of slots on each working day, and on other days that have slots.' }),
     is_over_limit: z
       .boolean()
-      .meta({ description: 'A day has more slots, or the week more slots or planned periods, than the rule allows.' }),
+      .meta({
+        description: 'Whether the slots of a day, or the slots or planned periods of the week, exceed a limit.',
+      }),
   })
   .meta({ id: 'Workload' });
 
 export const teachers = resource(
   '/teachers',
   'Teachers',
-  'The teachers of a school: their classes, leaves, availability and workload.',
+  'Teachers, their classes, leaves, availability and workload.',
   {
     'GET /': {
       operation: 'teachers_list',
       summary: 'List teachers',
       description:
-        'Searches name, e-mail, employee number and phone. To a teacher it is a directory: what is private of others is null and not searched.',
+        '`search` matches name, email, employee number and phone. Teachers see only the public fields of other teachers, and their search matches only name and email.',
       query: page(
         {
-          class_id: pathId.optional().meta({ description: 'Who teaches this class.' }),
+          class_id: pathId.optional().meta({ description: 'Teachers of this class.' }),
           is_active: flag.optional(),
-          specialization: text(100).optional().meta({ description: 'In any case and without regard to accents.' }),
+          specialization: text(100).optional().meta({ description: 'Case and accents are ignored.' }),
         },
         ['last_name', 'first_name', 'employee_number', 'joined_on', 'created_at'],
       ),
@@ -208,7 +212,7 @@ export const teachers = resource(
     },
     'POST /': {
       operation: 'teachers_create',
-      summary: 'Add a teacher',
+      summary: 'Create a teacher',
       body: TeacherInput,
       hashes: 'password',
       answer: Teacher,
@@ -216,36 +220,38 @@ export const teachers = resource(
     },
     'GET /me': {
       operation: 'teachers_me',
-      summary: 'Read yourself',
-      description: '404 for a user who is no teacher.',
+      summary: 'Get your teacher record',
+      description: '404 `not_found` if your account is not linked to a teacher.',
       answer: Teacher,
     },
     'GET /me/today-schedule': {
       operation: 'teachers_me_today',
-      summary: 'What you teach today',
-      description: "Today in the school's time zone. 404 for a user who is no teacher.",
+      summary: 'Get your schedule of today',
+      description: 'Today in the time zone of the school. 404 `not_found` if your account is not linked to a teacher.',
       answer: Schedule,
     },
     'GET /me/classes': {
       operation: 'teachers_me_classes',
       summary: 'List the classes that you teach',
-      description:
-        'Of the current academic year unless academic_year_id says otherwise. 404 for a user who is no teacher.',
-      query: page({ academic_year_id: pathId.optional() }, ['grade_name', 'class_name']),
+      description: '404 `not_found` if your account is not linked to a teacher.',
+      query: page(
+        { academic_year_id: pathId.optional().meta({ description: 'By default the current academic year.' }) },
+        ['grade_name', 'class_name'],
+      ),
       answer: TaughtClass,
       isPage: true,
     },
     'GET /leaves': {
       operation: 'teachers_leaves_list_all',
       summary: 'List the leaves of all teachers',
-      description: 'Searches teacher, leave type and reason.',
+      description: 'Latest first. `search` matches teacher, leave type and reason.',
       query: page({ teacher_id: pathId.optional(), ...leaveFilters }, ['start_date', 'created_at']),
       answer: Leave,
       isPage: true,
     },
     'POST /leaves': {
       operation: 'teachers_leaves_create',
-      summary: 'Ask for a leave',
+      summary: 'Create a leave request',
       body: LeaveInput,
       answer: Leave,
       isCreate: true,
@@ -254,55 +260,60 @@ export const teachers = resource(
       operation: 'teachers_leaves_decide',
       summary: 'Approve or reject a leave',
       description:
-        '409 invalid_state when that was done before; 409 conflict when it overlaps an approved leave of the teacher.',
+        'Notifies the teacher. 409 `invalid_state` if the leave is not pending, 409 `conflict` if it overlaps an approved leave of the teacher. You cannot decide on your own leave.',
       body: LeaveDecision,
       answer: Leave,
     },
     'DELETE /leaves/:id': {
       operation: 'teachers_leaves_delete',
-      summary: 'Take a leave back',
-      description: 'A teacher while it is pending (else 409 invalid_state), whoever decides on leaves at any time.',
+      summary: 'Delete a leave',
+      description:
+        'A teacher can delete their own pending leave; otherwise 409 `invalid_state`. With `leave.manage`, any leave can be deleted.',
       answer: Deleted,
     },
-    'GET /:id': { operation: 'teachers_get', summary: 'Read a teacher', answer: Teacher },
+    'GET /:id': { operation: 'teachers_get', summary: 'Get a teacher', answer: Teacher },
     'PUT /:id': {
       operation: 'teachers_update',
-      summary: 'Change a teacher',
+      summary: 'Update a teacher',
       body: TeacherChange,
       hashes: 'password',
       answer: Teacher,
     },
     'DELETE /:id': {
       operation: 'teachers_delete',
-      summary: 'Remove a teacher',
+      summary: 'Delete a teacher',
       description:
-        'A soft delete: the log-in goes, the employee number is free again, the history stays. 409 in_use while they teach a class of this year or a later one.',
+        'Soft delete: the history stays. The login is deleted, and the employee number can be used again. 409 `in_use` while the teacher teaches a class of the current academic year or a later one.',
       answer: Deleted,
     },
     'GET /:id/leaves': {
       operation: 'teachers_leaves_list',
       summary: 'List the leaves of a teacher',
-      description: 'Searches leave type and reason.',
+      description: 'Latest first. `search` matches leave type and reason.',
       query: page(leaveFilters, ['start_date', 'created_at']),
       answer: Leave,
       isPage: true,
     },
     'GET /:id/availability': {
       operation: 'teachers_availability_get',
-      summary: 'When a teacher can be given a period',
+      summary: 'Get the availability of a teacher',
       answer: Availability,
     },
     'PUT /:id/availability': {
       operation: 'teachers_availability_set',
-      summary: 'Say when a teacher can be given a period',
-      description: 'Replaces the grid; answers it.',
+      summary: 'Replace the availability of a teacher',
+      description: 'Returns the new availability.',
       body: AvailabilityInput,
       answer: Availability,
     },
-    'GET /:id/workload': { operation: 'teachers_workload_get', summary: 'How much a teacher has', answer: Workload },
+    'GET /:id/workload': {
+      operation: 'teachers_workload_get',
+      summary: 'Get the workload of a teacher',
+      answer: Workload,
+    },
     'PUT /:id/workload-rule': {
       operation: 'teachers_workload_set',
-      summary: 'Limit what a teacher can be given',
+      summary: 'Update the workload limits of a teacher',
       body: WorkloadRule,
       answer: Workload,
     },

@@ -148,7 +148,7 @@ export const days = <Q extends z.ZodObject>(query: Q, maxDays = Infinity): Q =>
         context.addIssue({
           code: 'custom',
           path: [last],
-          message: `must be at most ${String(maxDays)} days after ${first}`,
+          message: `must be less than ${String(maxDays)} days after ${first}`,
         });
     }
   });

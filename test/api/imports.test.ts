@@ -24,7 +24,7 @@ interface Student extends Record<string, unknown> {
 
 type Table = (string | number | null)[][];
 
-/** A .csv of these rows. */
+/** Builds a .csv file. */
 const csv = (rows: Table, delimiter = ',') =>
   rows
     .map((row) =>
@@ -36,7 +36,7 @@ const csv = (rows: Table, delimiter = ',') =>
     )
     .join('\n');
 
-/** An .xlsx whose header is the first of these rows. */
+/** Builds an .xlsx file. The first row is the header. */
 const xlsx = ([header = [], ...rows]: Cell[][]) =>
   buffer(
     sheetFile('xlsx', 'people', [{ name: 'people', columns: header.map((cell) => ({ header: String(cell) })), rows }])
@@ -50,7 +50,7 @@ interface Sending {
   headers?: Record<string, string>;
 }
 
-/** Sends a file. */
+/** Uploads an import file. */
 function send(
   who: Client,
   content: string | Buffer,
@@ -62,11 +62,11 @@ function send(
 
 const sendXlsx = async (who: Client, rows: Cell[][], sending: Sending = {}) =>
   send(who, await xlsx(rows), { name: 'people.xlsx', ...sending });
-const tryOut = (who: Client, content: string | Buffer, sending: Sending = {}) =>
+const dryRun = (who: Client, content: string | Buffer, sending: Sending = {}) =>
   send(who, content, { ...sending, query: '?dry_run=true' });
 
-/** Imports a file that nothing is wrong with. */
-async function bring(who: Client, content: string | Buffer, sending: Sending = {}): Promise<Report> {
+/** Imports a valid file. */
+async function importFile(who: Client, content: string | Buffer, sending: Sending = {}): Promise<Report> {
   const answer = await send(who, content, sending);
   expect({ status: answer.status, details: answer.details }).toEqual({ status: 201, details: undefined });
   return answer.data;
@@ -76,11 +76,11 @@ const read = async (id: number | undefined, at = school) =>
   (await at.admin.get<Student>(`/api/students/${id ?? 0}`)).data;
 const count = async (at = school) => (await at.admin.get('/api/students?pageSize=1')).pagination.totalItems;
 
-/** The faults of a dry run as `row column: message`. */
-const faults = ({ errors }: Report) =>
+/** The errors of a dry run as `row column: message`. */
+const errorLines = ({ errors }: Report) =>
   errors.map(({ row, column, message }) => `${row ?? '-'} ${column ?? '-'}: ${message}`);
 
-/** A class with a name of its own. */
+/** Creates a class with a unique name. */
 async function classroom(fields: { section?: string; capacity?: number } = {}, at = school) {
   const name = unique('Room');
   const made = await at.classroom(name);
@@ -92,7 +92,7 @@ async function classroom(fields: { section?: string; capacity?: number } = {}, a
   return { ...made, name };
 }
 
-/** The parts of an .xlsx made by hand. */
+/** Builds an .xlsx file from raw XML parts. */
 const workbook = (sheet: string | Uint8Array, others: Record<string, string> = {}) => {
   const parts: Record<string, string | Uint8Array> = {
     '[Content_Types].xml':
@@ -133,7 +133,7 @@ describe('a file of students', () => {
     is_active: 'no',
   };
 
-  test.each(['csv', 'xlsx'])('that was made from the template for .%s comes in as it was filled in', async (format) => {
+  test.each(['csv', 'xlsx'])('that is based on the .%s template is imported as filled in', async (format) => {
     const { name, classId, gradeId } = await classroom({ section: 'B' });
     const religion = unique('Religion');
     await service.database.query(`insert into ${school.schema}.religion (name) values ($1)`, [religion]);
@@ -154,7 +154,7 @@ describe('a file of students', () => {
     const columns = header?.cells ?? [];
     expect([...columns].sort()).toEqual([...Object.keys(values), 'create_user_account'].sort());
     const row = columns.map((column) => values[column] ?? '');
-    const { ids } = await bring(
+    const { ids } = await importFile(
       school.admin,
       format === 'csv'
         ? `${template.data.toString()}${csv([row])}`
@@ -180,8 +180,8 @@ describe('a file of students', () => {
     expect(stored).toEqual({ religion, class_id: classId, status: 'active' });
   });
 
-  test('may name its columns in any order, in any case, with spaces, underscores or neither', async () => {
-    const { ids } = await bring(
+  test('can have its columns in any order and case, with spaces, underscores or neither', async () => {
+    const { ids } = await importFile(
       school.admin,
       'LAST NAME,date-of-birth,FirstName, Parent_name \nAdams,2015-01-02,Yan,Eve\n',
     );
@@ -194,20 +194,20 @@ describe('a file of students', () => {
   });
 
   test.each([
-    ['with the mark of UTF-8', '\ufefffirst_name,last_name,address\nÉva,Nagy,"Fő utca 1, 2"\n', 'Fő utca 1, 2'],
+    ['with a byte order mark', '\ufefffirst_name,last_name,address\nÉva,Nagy,"Fő utca 1, 2"\n', 'Fő utca 1, 2'],
     ['with semicolons', 'first_name;last_name;address\nÉva;Nagy;Fő utca 1, 2\n', 'Fő utca 1, 2'],
     ['with tabs', 'first_name\tlast_name\taddress\nÉva\tNagy\tFő utca; 1, 2\n', 'Fő utca; 1, 2'],
-    ['with line breaks of Windows', 'first_name,last_name,address\r\nÉva,Nagy,"Fő utca\r\n1"\r\n', 'Fő utca\n1'],
-    ['with line breaks of old Macs', 'first_name,last_name,address\rÉva,Nagy,"Fő utca\r1"\r', 'Fő utca\n1'],
+    ['with Windows line breaks', 'first_name,last_name,address\r\nÉva,Nagy,"Fő utca\r\n1"\r\n', 'Fő utca\n1'],
+    ['with old Mac line breaks', 'first_name,last_name,address\rÉva,Nagy,"Fő utca\r1"\r', 'Fő utca\n1'],
     ['with quotes in cells', 'first_name,last_name,address\nÉva,Nagy,"the ""old"" house"\n', 'the "old" house'],
     ['with a header in quotes', '"first_name";"last_name";"address"\n"Éva";"Nagy";" spaces "\n', 'spaces'],
-    ['without a line break at its end', 'first_name,last_name,address\nÉva,Nagy,x', 'x'],
+    ['without a final line break', 'first_name,last_name,address\nÉva,Nagy,x', 'x'],
   ])('is read %s', async (_how, content, address) => {
-    const { ids } = await bring(school.admin, content);
+    const { ids } = await importFile(school.admin, content);
     expect(await read(ids[0])).toMatchObject({ first_name: 'Éva', last_name: 'Nagy', address });
   });
 
-  test('of a spreadsheet program may hold real dates, numbers, yes and no, and formulas, which are what they came to', async () => {
+  test('from a spreadsheet program can contain dates, numbers, booleans, and formulas, which are imported as their results', async () => {
     const styles = '<styleSheet><cellXfs><xf numFmtId="0"/><xf numFmtId="14"/></cellXfs></styleSheet>';
     const columns = ['first_name', 'last_name', 'date_of_birth', 'roll_number', 'is_active', 'address'];
     const content = workbook(
@@ -218,7 +218,7 @@ describe('a file of students', () => {
       ),
       { 'xl/styles.xml': styles },
     );
-    const { ids } = await bring(school.admin, content, { name: 'people.xlsx' });
+    const { ids } = await importFile(school.admin, content, { name: 'people.xlsx' });
     expect(await read(ids[0])).toMatchObject({
       first_name: 'Ana',
       date_of_birth: '2015-02-28',
@@ -228,9 +228,9 @@ describe('a file of students', () => {
     });
   });
 
-  test('full of formulas is text, which a template then shows as text', async () => {
+  test('with formulas as text is imported as text, and a template exports them as text', async () => {
     const formula = '=HYPERLINK("http://evil.example","x")';
-    const { ids } = await bring(
+    const { ids } = await importFile(
       school.admin,
       csv([
         ['first_name', 'last_name', 'address', 'phone'],
@@ -257,32 +257,32 @@ describe('a file of students', () => {
     expect(names).not.toContain('<f>');
   });
 
-  test('may have empty lines, which are skipped, and errors still name the line in the file', async () => {
-    const { data } = await tryOut(
+  test('can contain empty lines, which are skipped; errors still name the line of the file', async () => {
+    const { data } = await dryRun(
       school.admin,
       '\n\nfirst_name,last_name,address\n\nA,B,"two\nlines"\n,,\n,B,\n   ,  ,\nC,,\n',
     );
     expect(data).toMatchObject({ rows: 3, valid: 1 });
-    expect(faults(data)).toEqual(['8 first_name: is required', '10 last_name: is required']);
+    expect(errorLines(data)).toEqual(['8 first_name: is required', '10 last_name: is required']);
     const inSheet = await sendXlsx(
       school.admin,
       [['first_name', 'last_name'], ['A', 'B'], [null], ['', ''], ['C', null]],
       { query: '?dry_run=true' },
     );
-    expect(faults(inSheet.data)).toEqual(['5 last_name: is required']);
+    expect(errorLines(inSheet.data)).toEqual(['5 last_name: is required']);
   });
 });
 
 describe('a class, a grade, a religion', () => {
   const place = async (rows: Table, at = school) =>
     (
-      await tryOut(
+      await dryRun(
         at.admin,
         csv([['first_name', 'last_name', 'class', 'class_id', 'grade', 'grade_id', 'religion'], ...rows]),
       )
     ).data;
 
-  test('is found by its name in any case, or by its id', async () => {
+  test('is found by its name, ignoring case, or by its id', async () => {
     const { name, classId, gradeId } = await classroom({ section: 'a' });
     const report = await place([
       ['A', 'B', `${name.toUpperCase()} A`, null, null, null, null],
@@ -293,7 +293,7 @@ describe('a class, a grade, a religion', () => {
     expect(report).toMatchObject({ rows: 4, valid: 4, errors: [] });
   });
 
-  test('that does not exist, or is another one than its id says, is an error of its column', async () => {
+  test('that is unknown, or whose name and id differ, is an error of its column', async () => {
     const one = await classroom();
     const other = await classroom();
     const report = await place([
@@ -303,7 +303,7 @@ describe('a class, a grade, a religion', () => {
       ['A', 'B', one.name, null, `${other.name} grade`, null, null],
       ['A', 'B', null, one.classId, null, other.gradeId, null],
     ]);
-    expect(faults(report)).toEqual([
+    expect(errorLines(report)).toEqual([
       '2 class: There is no class Nowhere in the current academic year.',
       '2 grade: There is no grade No grade.',
       '2 religion: There is no religion None at all.',
@@ -315,7 +315,7 @@ describe('a class, a grade, a religion', () => {
     ]);
   });
 
-  test('of two classes that show the same name neither is taken, until an id says which', async () => {
+  test('whose name is ambiguous is an error, unless an id is given', async () => {
     const { name, classId, gradeId, yearId } = await classroom({ section: 'X Y' });
     await service.database.query(
       `insert into ${school.schema}.class (name, section, grade_id, academic_year_id) values ($1 || ' X', 'Y', $2, $3)`,
@@ -325,10 +325,10 @@ describe('a class, a grade, a religion', () => {
       ['A', 'B', `${name} x y`, null, null, null, null],
       ['A', 'B', `${name} x y`, classId, null, null, null],
     ]);
-    expect(faults(report)).toEqual([`2 class: There are 2 classes called ${name} x y. Use class_id instead.`]);
+    expect(errorLines(report)).toEqual([`2 class: There are 2 classes called ${name} x y. Use class_id instead.`]);
   });
 
-  test('of an earlier year is found by its id alone', async () => {
+  test('of an earlier year is found only by its id', async () => {
     const { gradeId } = await classroom();
     const name = unique('Past');
     const [past] = await service.database.query<{ id: string }>(
@@ -340,10 +340,10 @@ describe('a class, a grade, a religion', () => {
       ['A', 'B', name, null, null, null, null],
       ['A', 'B', null, Number(past?.id), null, null, null],
     ]);
-    expect(faults(report)).toEqual([`2 class: There is no class ${name} in the current academic year.`]);
+    expect(errorLines(report)).toEqual([`2 class: There is no class ${name} in the current academic year.`]);
   });
 
-  test('of another school does not exist, neither by name nor by id', async () => {
+  test('of another school is not found by name or by id', async () => {
     const other = await service.school();
     const [mine, theirs] = [await classroom(), await classroom({}, other)];
     await service.database.query(`update ${other.schema}.class set id = 800001 where id = $1`, [theirs.classId]);
@@ -362,14 +362,14 @@ describe('a class, a grade, a religion', () => {
     expect((await place([['A', 'B', theirs.name, null, null, null, 'Theirs']], other)).errors).toEqual([]);
   });
 
-  test('takes no more students than a class has room for', async () => {
+  test('cannot get more students than the class has seats', async () => {
     const { name, classId } = await classroom({ capacity: 3 });
     await school.admin.post('/api/students', { first_name: 'There', last_name: 'Already', class_id: classId }, 201);
     const rows = Array.from({ length: 4 }, (_, n) => ['A', `B${n}`, name, null, null, null, null]);
-    expect(faults(await place(rows))).toEqual(
+    expect(errorLines(await place(rows))).toEqual(
       ['4', '5'].map((row) => `${row} class: The class ${name} has only 2 free places.`),
     );
-    await bring(
+    await importFile(
       school.admin,
       csv([['first_name', 'last_name', 'class'], ...rows.slice(0, 2).map((row) => row.slice(0, 3))]),
     );
@@ -379,7 +379,7 @@ describe('a class, a grade, a religion', () => {
 
 describe('admission numbers', () => {
   const numbered = async (numbers: (string | null)[], at: School) => {
-    const { ids } = await bring(
+    const { ids } = await importFile(
       at.admin,
       csv([['first_name', 'last_name', 'admission_number'], ...numbers.map((number) => ['A', 'B', number])]),
     );
@@ -388,7 +388,7 @@ describe('admission numbers', () => {
   const next = async (at: School) =>
     (await at.admin.post<Student>('/api/students', { first_name: 'A', last_name: 'B' }, 201)).data.admission_number;
 
-  test("that are not given are the school's next ones, past those that students or the file have, and the school goes on from there", async () => {
+  test('are assigned in sequence if omitted, skipping numbers of existing students and of the file', async () => {
     const fresh = await service.school();
     expect(await next(fresh)).toBe('000001');
     await fresh.admin.post('/api/students', { first_name: 'A', last_name: 'B', admission_number: '000003' }, 201);
@@ -404,23 +404,24 @@ describe('admission numbers', () => {
     expect(await numbered([null], fresh)).toEqual(['000008']);
   });
 
-  test('that stand twice in the file, or that a student has, are errors; that of a removed student is free', async () => {
+  test('that are duplicates in the file or of an existing student are errors; that of a deleted student can be used again', async () => {
     const fresh = await service.school();
-    const [first, second] = (await bring(fresh.admin, 'first_name,last_name,admission_number\nA,B,N1\nA,B,N2\n')).ids;
+    const [first, second] = (await importFile(fresh.admin, 'first_name,last_name,admission_number\nA,B,N1\nA,B,N2\n'))
+      .ids;
     expect(second).toBeGreaterThan(first ?? 0);
     await fresh.admin.delete(`/api/students/${second ?? 0}`);
-    const { data } = await tryOut(
+    const { data } = await dryRun(
       fresh.admin,
       'first_name,last_name,admission_number\nA,B,N1\nA,B,N2\nA,B,N3\nA,B,N3\nA,B, N3 \n',
     );
-    expect(faults(data)).toEqual([
+    expect(errorLines(data)).toEqual([
       '2 admission_number: This admission number is already in use.',
       '5 admission_number: Line 4 has the same admission number.',
       '6 admission_number: Line 4 has the same admission number.',
     ]);
   });
 
-  test('of two imports of one file at once go to one, and the other is told that they are in use', async () => {
+  test('of two concurrent imports of one file are used by one of them, and the other is rejected', async () => {
     const fresh = await service.school();
     const rows: Table = Array.from({ length: 300 }, (_, n) => ['A', 'B', `R${n}`]);
     const content = csv([['first_name', 'last_name', 'admission_number'], ...rows]);
@@ -435,7 +436,7 @@ describe('admission numbers', () => {
     expect(await count(fresh)).toBe(300);
   });
 
-  test('of an import and of a student who is added with one of them at once go to one of the two', async () => {
+  test('of an import and a concurrently created student are used by only one of the two', async () => {
     const fresh = await service.school();
     for (let round = 0; round < 3; round++) {
       const content = csv([
@@ -457,7 +458,7 @@ describe('admission numbers', () => {
     }
   });
 
-  test('of an import and of single students at once are never the same', async () => {
+  test('that are assigned to an import and to concurrently created students are unique', async () => {
     const fresh = await service.school();
     const content = csv([['first_name', 'last_name'], ...Array.from({ length: 200 }, () => ['A', 'B'])]);
     const [one, two, ...singles] = await Promise.all([
@@ -475,10 +476,10 @@ describe('admission numbers', () => {
   });
 });
 
-describe('log-ins', () => {
-  test('come for the rows that ask for one, each with the student role and an invitation', async () => {
+describe('logins', () => {
+  test('are created for the rows that request one, with the student role and an invitation', async () => {
     const fresh = await service.school();
-    const { ids } = await bring(
+    const { ids } = await importFile(
       fresh.admin,
       'first_name,last_name,email,create_user_account\nAda,One,Ada@invited.example,yes\nBea,Two,bea@invited.example,\nCy,Three,cy@invited.example,TRUE\n',
     );
@@ -494,12 +495,12 @@ describe('log-ins', () => {
     }
   });
 
-  test("need an e-mail that is nobody else's, in the file or in the school", async () => {
-    const { data } = await tryOut(
+  test('require an email that is unique in the file and in the school', async () => {
+    const { data } = await dryRun(
       school.admin,
       `first_name,last_name,email,create_user_account\nA,B,,yes\nA,,,yes\nA,B,twice@example.org,yes\nA,B,Twice@example.org,yes\nA,B,twice@example.org,no\nA,B,${school.adminEmail},1\nA,B,nobody,yes\n`,
     );
-    expect(faults(data)).toEqual([
+    expect(errorLines(data)).toEqual([
       '2 email: is required when create_user_account is true',
       '3 last_name: is required',
       '3 email: is required when create_user_account is true',
@@ -509,7 +510,7 @@ describe('log-ins', () => {
     ]);
   });
 
-  test('are refused to who may do less than they', async () => {
+  test('cannot be created by a user with fewer permissions', async () => {
     const who = await school.user([await school.role('teacher.create')]);
     const before = await checksums(service.database, school.schema);
     const refused = await send(who, 'first_name,last_name,email,create_user_account\nA,B,new@teachers.example,yes\n', {
@@ -517,11 +518,11 @@ describe('log-ins', () => {
     });
     expect({ status: refused.status, error: refused.error }).toEqual({ status: 403, error: 'forbidden' });
     expect(await checksums(service.database, school.schema)).toEqual(before);
-    await bring(who, 'first_name,last_name,email\nA,B,new@teachers.example\n', { people: 'teachers' });
+    await importFile(who, 'first_name,last_name,email\nA,B,new@teachers.example\n', { people: 'teachers' });
   });
 });
 
-describe('what is wrong', () => {
+describe('the errors of a file', () => {
   const broken = [
     'first_name,last_name,date_of_birth,is_active,class_id,email,admission_number,gender',
     `${'x'.repeat(101)},B,2015-02-30,maybe,one,nobody,${'9'.repeat(51)},`,
@@ -546,7 +547,7 @@ describe('what is wrong', () => {
     'rows.6.class_id',
   ];
 
-  test('is told at once, every fault by row and column, and nothing is written', async () => {
+  test('are all reported with row and column, and nothing is written', async () => {
     const before = await checksums(service.database, school.schema, 'platform');
     const refused = await send(school.admin, broken);
     expect({ status: refused.status, error: refused.error, message: refused.message }).toEqual({
@@ -567,8 +568,8 @@ describe('what is wrong', () => {
     expect(await checksums(service.database, school.schema, 'platform')).toEqual(before);
   });
 
-  test('is the same in a dry run, which answers 200 with the report', async () => {
-    const answer = await tryOut(school.admin, broken);
+  test('are the same in a dry run, which is a 200 with the report', async () => {
+    const answer = await dryRun(school.admin, broken);
     expect(answer.status).toBe(200);
     expect(answer.headers.get('location')).toBeNull();
     expect(answer.data).toMatchObject({ dry_run: true, rows: 5, valid: 0, created: 0, ids: [] });
@@ -579,7 +580,7 @@ describe('what is wrong', () => {
 
   test.each<[string, string, string[]]>([
     [
-      'a column that nobody knows, and a password',
+      'an unknown column, and a password',
       'first_name,last_name,colour,password\nA,B,red,secret-secret\n',
       [
         '1 colour: is not a known column. Available: first_name',
@@ -587,7 +588,7 @@ describe('what is wrong', () => {
       ],
     ],
     [
-      'a column that is missing',
+      'a missing column',
       'first_name,phone\nA,1\nB,2\n',
       ['1 last_name: is missing in the header. Required: first_name and last_name'],
     ],
@@ -608,24 +609,24 @@ describe('what is wrong', () => {
     ],
     ['no rows', 'first_name,last_name\n\n', ['- -: The file has no rows below its header.']],
     [
-      'nothing at all',
+      'an empty file',
       '\n',
       ['- -: The file has no rows below its header.', '1 first_name: is missing', '1 last_name: is missing'],
     ],
   ])('in the header is told too: %s', async (_what, content, messages) => {
-    const { status, data } = await tryOut(school.admin, content);
-    expect({ status, valid: data.valid, found: faults(data).length }).toEqual({
+    const { status, data } = await dryRun(school.admin, content);
+    expect({ status, valid: data.valid, found: errorLines(data).length }).toEqual({
       status: 200,
       valid: 0,
       found: messages.length,
     });
-    for (const [at, message] of messages.entries()) expect(faults(data)[at]).toContain(message);
+    for (const [at, message] of messages.entries()) expect(errorLines(data)[at]).toContain(message);
     const refused = await send(school.admin, content);
     expect({ status: refused.status, found: refused.details.length }).toEqual({ status: 400, found: messages.length });
   });
 
-  test('in a header does not hide what is wrong with the rows', async () => {
-    const { data } = await tryOut(school.admin, 'first_name,colour,class\nA,red,Nowhere\n');
+  test('in the header do not hide the errors of the rows', async () => {
+    const { data } = await dryRun(school.admin, 'first_name,colour,class\nA,red,Nowhere\n');
     expect(data.errors.map(({ row, column }) => [row, column])).toEqual([
       [1, 'last_name'],
       [1, 'colour'],
@@ -633,10 +634,10 @@ describe('what is wrong', () => {
     ]);
   });
 
-  test('a dry run changes nothing, whatever the file asks for', async () => {
+  test('a dry run changes nothing', async () => {
     const { name } = await classroom();
     const before = await checksums(service.database, school.schema, 'platform', 'graphile_worker');
-    const { data } = await tryOut(
+    const { data } = await dryRun(
       school.admin,
       `first_name,last_name,email,create_user_account,class\nA,B,dry@example.org,yes,${name}\nA,B,,,\n`,
       {
@@ -647,7 +648,7 @@ describe('what is wrong', () => {
     expect(await checksums(service.database, school.schema, 'platform', 'graphile_worker')).toEqual(before);
   });
 
-  test('dry_run may stand in the form as well as in the query, and must be true or false', async () => {
+  test('dry_run can be sent in the form or in the query, and must be true or false', async () => {
     const before = await count();
     for (const [value, status] of [
       ['true', 200],
@@ -670,11 +671,11 @@ describe('5,000 rows', () => {
     ...Array.from({ length: many }, (_, n) => [`First ${n}`, `Last ${n}`, n % 2 ? `M${n}` : null, 'Mass']),
   ];
 
-  test('come in at once, each once, enrolled and counted', async () => {
+  test('are imported in one request, each once, enrolled and counted', async () => {
     const fresh = await service.school();
     await service.database.query('update platform.plan set max_students = 20000 where id = 3');
     const { classId } = await fresh.classroom('Mass');
-    const report = await bring(fresh.admin, csv(rows(5000)));
+    const report = await importFile(fresh.admin, csv(rows(5000)));
     expect({ rows: report.rows, valid: report.valid, created: report.created, ids: new Set(report.ids).size }).toEqual({
       rows: 5000,
       valid: 5000,
@@ -696,21 +697,21 @@ describe('5,000 rows', () => {
     expect(sums).toEqual({ enrolled: 5000, numbers: 5000, counted: 5000 });
   });
 
-  test('are the most: one more, or more than 10 MB, is refused', async () => {
-    const more = await tryOut(school.admin, csv(rows(5001)));
+  test('are the maximum: one more row, or more than 10 MB, is rejected', async () => {
+    const more = await dryRun(school.admin, csv(rows(5001)));
     expect({ status: more.status, error: more.error }).toEqual({ status: 400, error: 'validation_error' });
     expect(more.details).toEqual([
       { path: 'file', message: 'The file has more than 5000 rows below the header. Split it.' },
     ]);
     const asSheet = await sendXlsx(school.admin, rows(5001), { query: '?dry_run=true' });
     expect(asSheet.details).toEqual(more.details);
-    const large = await tryOut(school.admin, Buffer.alloc(10 * 1024 * 1024 + 1, 'x'));
+    const large = await dryRun(school.admin, Buffer.alloc(10 * 1024 * 1024 + 1, 'x'));
     expect({ status: large.status, error: large.error }).toEqual({ status: 413, error: 'payload_too_large' });
   });
 });
 
 describe('the plan of the school', () => {
-  test('is not exceeded: 403 and nothing written, and a dry run tells it as an error of the file', async () => {
+  test('cannot be exceeded: 403 and nothing is written; a dry run reports an error of the file', async () => {
     const plan = await service.plan({ max_students: 3, max_teachers: 1 });
     const small = await service.school({ plan_id: plan.id });
     await small.admin.post('/api/students', { first_name: 'A', last_name: 'B' }, 201);
@@ -718,24 +719,24 @@ describe('the plan of the school', () => {
     const before = await checksums(service.database, small.schema, 'platform');
     const refused = await send(small.admin, three);
     expect({ status: refused.status, error: refused.error }).toEqual({ status: 403, error: 'plan_limit_reached' });
-    const tried = await tryOut(small.admin, three);
+    const tried = await dryRun(small.admin, three);
     expect(tried.status).toBe(200);
     expect(tried.data).toMatchObject({ rows: 3, valid: 3, errors: [{ row: null, column: null }] });
     expect(tried.data.errors[0]?.message).toMatch(
       /allows 3 active students\. The school has 1, and this file adds 3\.$/,
     );
     expect(await checksums(service.database, small.schema, 'platform')).toEqual(before);
-    await bring(small.admin, 'first_name,last_name,is_active\nA,B,\nA,B,true\nA,B,false\n');
-    expect((await tryOut(small.admin, 'first_name,last_name,is_active\nA,B,no\n')).data.errors).toEqual([]);
+    await importFile(small.admin, 'first_name,last_name,is_active\nA,B,\nA,B,true\nA,B,false\n');
+    expect((await dryRun(small.admin, 'first_name,last_name,is_active\nA,B,no\n')).data.errors).toEqual([]);
     const teachers = 'first_name,last_name\nA,B\nA,B\n';
     expect((await send(small.admin, teachers, { people: 'teachers' })).error).toBe('plan_limit_reached');
-    expect(faults((await tryOut(small.admin, teachers, { people: 'teachers' })).data)[0]).toMatch(
+    expect(errorLines((await dryRun(small.admin, teachers, { people: 'teachers' })).data)[0]).toMatch(
       /allows 1 active teachers\. The school has 0, and this file adds 2\.$/,
     );
-    await bring(small.admin, 'first_name,last_name\nA,B\n', { people: 'teachers' });
+    await importFile(small.admin, 'first_name,last_name\nA,B\n', { people: 'teachers' });
   });
 
-  test('holds when two imports at once would together exceed it', async () => {
+  test('cannot be exceeded by two concurrent imports together', async () => {
     const plan = await service.plan({ max_students: 30, max_teachers: 1 });
     const small = await service.school({ plan_id: plan.id });
     const content = csv([['first_name', 'last_name'], ...Array.from({ length: 20 }, () => ['A', 'B'])]);
@@ -745,8 +746,8 @@ describe('the plan of the school', () => {
   });
 });
 
-describe('who may import', () => {
-  test('is who may add students or teachers, each by their own permission; the template goes with it', async () => {
+describe('permissions', () => {
+  test('import and template require the permission to create students or teachers', async () => {
     const clerk = async (permission: string) => school.user([await school.role(permission)]);
     const [students, teachers, readers] = [
       await clerk('student.create'),
@@ -757,18 +758,18 @@ describe('who may import', () => {
       [students, 'students', 'teachers'],
       [teachers, 'teachers', 'students'],
     ] as const) {
-      await bring(who, 'first_name,last_name\nA,B\n', { people });
+      await importFile(who, 'first_name,last_name\nA,B\n', { people });
       await who.get(`/api/${people}/import/template`, 200);
       expect((await send(who, 'first_name,last_name\nA,B\n', { people: other })).error).toBe('forbidden');
       await who.get(`/api/${other}/import/template`, 403);
     }
-    expect((await tryOut(readers, 'first_name,last_name\nA,B\n')).status).toBe(403);
-    expect((await tryOut(service.anonymous, 'first_name,last_name\nA,B\n')).status).toBe(401);
+    expect((await dryRun(readers, 'first_name,last_name\nA,B\n')).status).toBe(403);
+    expect((await dryRun(service.anonymous, 'first_name,last_name\nA,B\n')).status).toBe(401);
   });
 });
 
 describe('an Idempotency-Key', () => {
-  test('makes an import safe to repeat, also when two arrive together, and belongs to one file', async () => {
+  test('makes repeated and concurrent imports of one file run once, and cannot be reused for another file', async () => {
     const fresh = await service.school();
     const content = 'first_name,last_name\nA,B\nC,D\n';
     const headers = { 'Idempotency-Key': 'once' };
@@ -782,10 +783,10 @@ describe('an Idempotency-Key', () => {
     expect(three.data).toEqual(one.data);
     expect(await count(fresh)).toBe(2);
     expect((await send(fresh.admin, `${content}E,F\n`, { headers })).error).toBe('idempotency_key_reused');
-    expect((await tryOut(fresh.admin, content, { headers })).data).toMatchObject({ dry_run: true, rows: 2 });
+    expect((await dryRun(fresh.admin, content, { headers })).data).toMatchObject({ dry_run: true, rows: 2 });
   });
 
-  test('is not used up by a file that was refused', async () => {
+  test('can be used again after a rejected file', async () => {
     const { name } = await classroom();
     const headers = { 'Idempotency-Key': unique('key') };
     const content = `first_name,last_name,class\nA,B,${name} later\n`;
@@ -795,13 +796,13 @@ describe('an Idempotency-Key', () => {
   });
 });
 
-describe('a file that is no table', () => {
+describe('a file that is not a table', () => {
   test.each<[string, string, () => Buffer | string, number, string]>([
-    ['a picture that is called .csv', 'people.csv', () => png, 415, 'image/png'],
-    ['a picture that is called .xlsx', 'people.xlsx', () => png, 415, 'image/png'],
-    ['text that is not called .csv', 'people.txt', () => 'first_name,last_name\nA,B\n', 415, 'unknown type'],
+    ['a picture named .csv', 'people.csv', () => png, 415, 'image/png'],
+    ['a picture named .xlsx', 'people.xlsx', () => png, 415, 'image/png'],
+    ['text not named .csv', 'people.txt', () => 'first_name,last_name\nA,B\n', 415, 'unknown type'],
     [
-      'an archive that is no .xlsx',
+      'an archive that is not an .xlsx',
       'people.xlsx',
       () => Buffer.from(zipSync({ 'a.txt': strToU8('x') })),
       415,
@@ -845,27 +846,21 @@ describe('a file that is no table', () => {
       'more than 10000 characters',
     ],
     [
-      'a sheet that breaks off',
+      'a truncated sheet',
       'people.xlsx',
       () => workbook('<worksheet><sheetData><row r="1"><c r="A1"'),
       400,
       'The file is damaged',
     ],
     [
-      'a sheet that is missing',
+      'a missing sheet',
       'people.xlsx',
       () => workbook(sheet(''), { 'xl/workbook.xml': '<workbook><sheets/></workbook>' }),
       400,
       'The file is damaged',
     ],
-    [
-      'an .xlsx that breaks off',
-      'people.xlsx',
-      () => workbook(sheet(headerRow)).subarray(0, -30),
-      400,
-      'The file is damaged',
-    ],
-  ])('is refused with a word why: %s', async (_what, name, content, status, message) => {
+    ['a truncated .xlsx', 'people.xlsx', () => workbook(sheet(headerRow)).subarray(0, -30), 400, 'The file is damaged'],
+  ])('%s is rejected with a reason', async (_what, name, content, status, message) => {
     for (const query of ['', '?dry_run=true']) {
       const refused = await send(school.admin, content(), { name, query });
       expect({ status: refused.status, message: refused.message }).toEqual({
@@ -875,7 +870,7 @@ describe('a file that is no table', () => {
     }
   });
 
-  test('a form without a file, with two, or with a field that nobody knows, is refused', async () => {
+  test('a form with no file, two files or an unknown field is rejected', async () => {
     const empty = new FormData();
     empty.append('dry_run', 'true');
     expect((await school.admin.send('POST', '/api/students/import', { body: empty }, 400)).details).toMatchObject([
@@ -892,7 +887,7 @@ describe('a file that is no table', () => {
     await school.admin.send('POST', '/api/students/import', { body: { first_name: 'A' } }, 415);
   });
 
-  /** Says in the directory and before the part that a part of an archive has this size. */
+  /** Changes the declared size of a part of an archive, in the central directory and in the local header. */
   const lie = (archive: Buffer, part: string, size: number) => {
     const bytes = Buffer.from(archive);
     for (let at = bytes.indexOf('PK\x01\x02'); at >= 0; at = bytes.indexOf('PK\x01\x02', at + 4)) {
@@ -902,7 +897,7 @@ describe('a file that is no table', () => {
     }
     return bytes;
   };
-  /** A sheet in whose cells one and the same text stands so many times. */
+  /** A sheet in which many cells share one string. */
   const repeated = (length: number, many: number) =>
     workbook(
       sheet(
@@ -914,29 +909,29 @@ describe('a file that is no table', () => {
     );
 
   test.each<[string, () => Buffer, string]>([
-    ['says that it unpacks to 32 MB', () => workbook(Buffer.alloc(32e6, '<row/>')), 'too large when unpacked'],
+    ['declares an unpacked size of 32 MB', () => workbook(Buffer.alloc(32e6, '<row/>')), 'too large when unpacked'],
     [
-      'unpacks to 32 MB and says a kilobyte',
+      'unpacks to 32 MB but declares a kilobyte',
       () => lie(workbook(Buffer.alloc(32e6, '<row/>')), 'xl/worksheets/sheet1.xml', 1000),
       'damaged',
     ],
     [
-      'unpacks to a kilobyte and says 4 GB',
+      'unpacks to a kilobyte but declares 4 GB',
       () => lie(workbook(sheet(headerRow)), 'xl/worksheets/sheet1.xml', 0xffff_fff0),
       'too large when unpacked',
     ],
     [
-      'has its cell in line 999,999,999',
+      'has a cell in row 999,999,999',
       () => workbook(sheet(`<row r="999999999">${text('A999999999', 'x')}</row>`)),
       'too large when unpacked',
     ],
     [
-      'has its cell in line 1e400',
+      'has a cell in row 1e400',
       () => workbook(sheet(`<row r="1e400">${text('A1', 'x')}</row>`)),
       'too large when unpacked',
     ],
     [
-      'has its cell in column ZZZZZZZ',
+      'has a cell in column ZZZZZZZ',
       () => workbook(sheet(`<row r="1">${text('ZZZZZZZ1', 'x')}</row>`)),
       'too large when unpacked',
     ],
@@ -950,13 +945,13 @@ describe('a file that is no table', () => {
         ),
       'too large when unpacked',
     ],
-    ['says the same megabyte in 4,000 cells', () => repeated(1e6, 4000), 'a cell of more than 10000 characters'],
-    ['says the same 9 kB in 4,000 cells', () => repeated(9000, 4000), 'more than 10000000 characters'],
+    ['shares a megabyte of text in 4,000 cells', () => repeated(1e6, 4000), 'a cell of more than 10000 characters'],
+    ['shares 9 kB of text in 4,000 cells', () => repeated(9000, 4000), 'more than 10000000 characters'],
     ['nests 500,000 elements', () => workbook('<a>'.repeat(500_000)), 'damaged'],
-  ])('a bomb is refused, and the service goes on: it %s', async (_how, content, message) => {
+  ])('an archive that %s is rejected, and the service stays available', async (_how, content, message) => {
     const bomb = content();
     const { timeoutMs } = shared.readOptions;
-    // For what it holds, not for the time that it takes on a busy machine.
+    // The file must be rejected for its content, not because a busy machine exceeded the time limit.
     shared.readOptions.timeoutMs = 50_000;
     const [refused, health] = await Promise.all([
       send(school.admin, bomb, { name: 'people.xlsx', query: '?dry_run=true' }),
@@ -969,15 +964,15 @@ describe('a file that is no table', () => {
     expect(health.data.status).toBe('ok');
   });
 
-  test('an entity of its own means nothing: it is not expanded', async () => {
+  test('custom XML entities are not expanded', async () => {
     const content = workbook(
       `<!DOCTYPE x [<!ENTITY a "aaaaaaaaaa"><!ENTITY b "&a;&a;&a;&a;&a;&a;&a;&a;">]>${sheet(`${headerRow}<row r="2">${text('A2', '&b;')}${text('B2', 'B')}</row>`)}`,
     );
-    const { ids } = await bring(school.admin, content, { name: 'people.xlsx' });
+    const { ids } = await importFile(school.admin, content, { name: 'people.xlsx' });
     expect(await read(ids[0])).toMatchObject({ first_name: '&b;' });
   });
 
-  test('that takes for ever is given up, and others are read meanwhile', async () => {
+  test('that takes too long is aborted, and other files are read meanwhile', async () => {
     const styles = `<styleSheet><numFmts><numFmt numFmtId="170" formatCode="${'[[['.repeat(100_000)}${'&quot;\\'.repeat(100_000)}"/></numFmts><cellXfs><xf numFmtId="170"/></cellXfs></styleSheet>`;
     const endless = workbook(sheet('<row r="1"><c r="A1" s="0"><v>5</v></c></row>'), {
       'xl/styles.xml': styles,
@@ -985,14 +980,14 @@ describe('a file that is no table', () => {
         '<Relationships><Relationship Id="rId1" Type="http://schemas.openxmlformats.org/officeDocument/2006/relationships/worksheet" Target="worksheets/sheet1.xml"/><Relationship Id="rId2" Type="http://schemas.openxmlformats.org/officeDocument/2006/relationships/styles" Target="styles.xml"/></Relationships>',
     });
     const { timeoutMs } = shared.readOptions;
-    // Of the processor, which it would take from all others.
+    // The time limit is CPU time, because that is what one file would take from other requests.
     shared.readOptions.timeoutMs = 4_000;
     let isOver = false;
     const refused = send(school.admin, endless, { name: 'people.xlsx' }).finally(() => {
       isOver = true;
       shared.readOptions.timeoutMs = timeoutMs;
     });
-    await bring(school.admin, 'first_name,last_name\nA,B\n');
+    await importFile(school.admin, 'first_name,last_name\nA,B\n');
     expect(isOver).toBe(false);
     expect({ status: (await refused).status, message: (await refused).message }).toEqual({
       status: 400,
@@ -1000,9 +995,9 @@ describe('a file that is no table', () => {
     });
   });
 
-  test('waits for its turn; when too many wait, it is told to come again', async () => {
+  test('waits in a queue; when the queue is full, it is rejected with Retry-After', async () => {
     const answers = await Promise.all(
-      Array.from({ length: 60 }, () => tryOut(school.admin, 'first_name,last_name\nA,B\n')),
+      Array.from({ length: 60 }, () => dryRun(school.admin, 'first_name,last_name\nA,B\n')),
     );
     const turnedAway = answers.filter(({ status }) => status === 503);
     expect(turnedAway.length).toBeGreaterThan(0);
@@ -1010,10 +1005,10 @@ describe('a file that is no table', () => {
       turnedAway.every(({ error, headers }) => error === 'unavailable' && headers.get('retry-after') === '5'),
     ).toBe(true);
     expect(answers.filter(({ status }) => status === 200).length).toBe(60 - turnedAway.length);
-    expect((await tryOut(school.admin, 'first_name,last_name\nA,B\n')).data.valid).toBe(1);
+    expect((await dryRun(school.admin, 'first_name,last_name\nA,B\n')).data.valid).toBe(1);
   });
 
-  test('of any making is answered with a report or a refusal, never with a fault of the service', async () => {
+  test('with random content gets a report or a 4xx, never a 500', async () => {
     const pieces = fc.constantFrom(
       ...[
         'first_name',
@@ -1044,7 +1039,7 @@ describe('a file that is no table', () => {
     );
     await fc.assert(
       fc.asyncProperty(fc.array(pieces, { maxLength: 40 }), fc.boolean(), async (parts, hasHeader) => {
-        const { status } = await tryOut(
+        const { status } = await dryRun(
           school.admin,
           `${hasHeader ? 'first_name,last_name,class,email,admission_number\n' : ''}${parts.join('')}`,
         );
@@ -1068,7 +1063,7 @@ describe('a file of teachers', () => {
     )[0];
 
   test.each(['csv', 'xlsx'])(
-    'that was made from the template for .%s comes in as it was filled in, with its log-in',
+    'that is based on the .%s template is imported as filled in, with its login',
     async (format) => {
       const email = `${unique('teacher')}@example.org`;
       const values: Record<string, string> = {
@@ -1095,7 +1090,7 @@ describe('a file of teachers', () => {
       expect([...columns].sort()).toEqual(Object.keys(values).sort());
       const row = columns.map((column) => values[column] ?? '');
       const content = format === 'csv' ? `${template.data.toString()}${csv([row])}` : await xlsx([columns, row]);
-      const { ids } = await bring(school.admin, content, { people: 'teachers', name: `people.${format}` });
+      const { ids } = await importFile(school.admin, content, { people: 'teachers', name: `people.${format}` });
       const stored = await teacher(ids[0]);
       const fields = Object.fromEntries(Object.entries(values).filter(([column]) => column !== 'create_user_account'));
       expect(stored).toMatchObject({ ...fields, is_active: true });
@@ -1107,17 +1102,17 @@ describe('a file of teachers', () => {
     },
   );
 
-  test('with an employee number that is in use, or stands twice, is refused; what is wrong is told by row and column', async () => {
+  test('with a duplicate employee number is rejected, and the errors name row and column', async () => {
     const number = unique('E');
-    await bring(school.admin, `first_name,last_name,employee_number\nA,B,${number}\n`, { people: 'teachers' });
-    const { data } = await tryOut(
+    await importFile(school.admin, `first_name,last_name,employee_number\nA,B,${number}\n`, { people: 'teachers' });
+    const { data } = await dryRun(
       school.admin,
       `first_name,last_name,employee_number,joined_on,class\nA,B,${number},,\nA,B,new,soon,\nA,B,new,,\nA,B,,,\nA,B,,,\n`,
       {
         people: 'teachers',
       },
     );
-    expect(faults(data).map((fault) => fault.split(':')[0])).toEqual([
+    expect(errorLines(data).map((fault) => fault.split(':')[0])).toEqual([
       '1 class',
       '2 employee_number',
       '3 joined_on',

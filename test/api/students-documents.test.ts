@@ -51,22 +51,22 @@ const add = async (given: Upload = {}) => (await upload(given, 201)).data;
 const list = async (of: number, query = '', who = school.admin) =>
   (await who.get<Document[]>(`${pathOf(of)}?pageSize=100${query}`)).data;
 
-/** How many rows there are of documents and of files. */
-async function rows(at = school): Promise<{ documents: number; files: number }> {
+/** The number of rows in the tables student_document and file. */
+async function countRows(at = school): Promise<{ documents: number; files: number }> {
   const [found] = await service.database.query<{ documents: number; files: number }>(
     `select (select count(*)::integer from ${at.schema}.student_document) as documents, (select count(*)::integer from ${at.schema}.file) as files`,
   );
   return found ?? { documents: -1, files: -1 };
 }
 
-/** Two document types that every school begins with. */
+/** Two of the document types that every new school has. */
 const types = async () =>
   service.database.query<{ id: number; name: string }>(
     `select id::integer, name from ${school.schema}.document_type where sequence is not null order by id limit 2`,
   );
 
 describe('a document', () => {
-  test('is read back as it was sent: its record, alone and in the list, and its bytes', async () => {
+  test('is returned as it was uploaded, by id and in the list, and so is its file', async () => {
     const [type] = await types();
     const of = await addStudent();
     const { data, headers } = await upload(
@@ -107,7 +107,7 @@ describe('a document', () => {
     );
   });
 
-  test('needs neither type nor description, and takes empty ones, as forms send them, for none', async () => {
+  test('requires neither type nor description, and treats empty form fields as missing', async () => {
     for (const fields of [{}, { document_type_id: '', description: '' }]) {
       expect(await add({ fields })).toMatchObject({
         document_type_id: null,
@@ -117,25 +117,25 @@ describe('a document', () => {
     }
   });
 
-  test('takes its file with it when it goes', async () => {
-    const before = await rows();
+  test('is deleted together with its file', async () => {
+    const before = await countRows();
     const { id } = await add();
-    expect(await rows()).toEqual({ documents: before.documents + 1, files: before.files + 1 });
+    expect(await countRows()).toEqual({ documents: before.documents + 1, files: before.files + 1 });
     expect((await school.admin.delete<{ id: number }>(`${pathOf(student)}/${id}`)).data).toEqual({ id });
-    expect(await rows()).toEqual(before);
+    expect(await countRows()).toEqual(before);
     for (const path of [`${pathOf(student)}/${id}`, `${pathOf(student)}/${id}/file`]) {
       expect((await school.admin.get(path, 404)).error).toBe('not_found');
     }
     await school.admin.delete(`${pathOf(student)}/${id}`, 404);
   });
 
-  test('that two remove at once is removed by one, and is a 404 for the other', async () => {
+  test('deleted by two concurrent requests is a 200 for one and a 404 for the other', async () => {
     const { id } = await add();
     const answers = await Promise.all([1, 2].map(() => school.admin.send('DELETE', `${pathOf(student)}/${id}`)));
     expect(answers.map(({ status }) => status).sort()).toEqual([200, 404]);
   });
 
-  test('goes only by the version that If-Match names', async () => {
+  test('is deleted only if If-Match names its current version', async () => {
     const { data, headers } = await upload({}, 201);
     const path = `${pathOf(student)}/${data.id}`;
     const etag = headers.get('etag') ?? '';
@@ -143,7 +143,7 @@ describe('a document', () => {
     await school.admin.send('DELETE', path, { headers: { 'If-Match': etag } }, 200);
   });
 
-  test('comes once, however often the request with one Idempotency-Key does', async () => {
+  test('is created once for repeated requests with one Idempotency-Key', async () => {
     const of = await addStudent();
     const once = (content: Buffer, status: number) =>
       upload({ of, content, headers: { 'Idempotency-Key': 'doc-1' } }, status);
@@ -154,7 +154,7 @@ describe('a document', () => {
     expect(await list(of)).toEqual([one.data]);
   });
 
-  test("that is another student's is a 404 below this one, and stays", async () => {
+  test("of another student is a 404 under this student's URL, and is not deleted", async () => {
     const other = await addStudent();
     const { id } = await add();
     for (const path of [`${pathOf(other)}/${id}`, `${pathOf(other)}/${id}/file`]) await school.admin.get(path, 404);
@@ -162,21 +162,21 @@ describe('a document', () => {
     expect((await school.admin.get<Document>(`${pathOf(student)}/${id}`)).data.id).toBe(id);
   });
 
-  test('of a student who does not exist or was deleted is a 404 everywhere, and no file stays', async () => {
+  test('of an unknown or deleted student is a 404 for every request, and no file is stored', async () => {
     const gone = await addStudent();
     const { id } = await add({ of: gone });
     await school.admin.delete(`/api/students/${gone}`);
-    const before = await rows();
+    const before = await countRows();
     for (const nobody of [gone, 999_999]) {
       for (const path of [pathOf(nobody), `${pathOf(nobody)}/${id}`, `${pathOf(nobody)}/${id}/file`])
         await school.admin.get(path, 404);
       await school.admin.delete(`${pathOf(nobody)}/${id}`, 404);
       expect((await upload<unknown>({ of: nobody }, 404)).error).toBe('not_found');
     }
-    expect(await rows()).toEqual(before);
+    expect(await countRows()).toEqual(before);
   });
 
-  test('keeps a document type from going while it refers to it', async () => {
+  test('prevents the deletion of its document type', async () => {
     const [type] = await service.database.query<{ id: number }>(
       `insert into ${school.schema}.document_type (name) values ('Referred to') returning id::integer`,
     );
@@ -191,7 +191,7 @@ const office = 'application/vnd.openxmlformats-officedocument';
 const openDocument = 'application/vnd.oasis.opendocument';
 const webp = Buffer.concat([Buffer.from('RIFF\x1a\0\0\0WEBPVP8L', 'latin1'), Buffer.alloc(14)]);
 
-describe('what comes in', () => {
+describe('an uploaded file', () => {
   test.each<[string, Buffer, string, 'inline' | 'attachment']>([
     ['a.pdf', pdf, 'application/pdf', 'inline'],
     ['a.jpg', jpeg, 'image/jpeg', 'inline'],
@@ -222,7 +222,7 @@ describe('what comes in', () => {
     ['a.doc', compoundFile, 'application/x-cfb', 'attachment'],
     ['a.xls', compoundFile, 'application/x-cfb', 'attachment'],
     ['A.PPT', compoundFile, 'application/x-cfb', 'attachment'],
-  ])('%s is taken for what it is, and comes out so', async (name, content, content_type, kind) => {
+  ])('%s is accepted, and its file has the detected content type', async (name, content, content_type, kind) => {
     const made = await add({ name, content });
     expect(made).toMatchObject({ name, content_type, size: content.length });
     const file = await school.admin.get<Buffer>(`${pathOf(student)}/${made.id}/file`);
@@ -232,16 +232,16 @@ describe('what comes in', () => {
   });
 
   test.each<[string, string, Buffer]>([
-    ['HTML that is called a PDF', 'invoice.pdf', Buffer.from('<!doctype html><script>alert(1)</script>')],
+    ['HTML named .pdf', 'invoice.pdf', Buffer.from('<!doctype html><script>alert(1)</script>')],
     ['HTML with a PDF inside', 'invoice.pdf', Buffer.concat([Buffer.from('<html>'), pdf])],
     ['SVG', 'picture.svg', Buffer.from('<svg xmlns="http://www.w3.org/2000/svg" onload="alert(1)"/>')],
     [
-      'SVG that is called a PNG',
+      'SVG named .png',
       'picture.png',
       Buffer.from('<?xml version="1.0"?><svg xmlns="http://www.w3.org/2000/svg"><script/></svg>'),
     ],
     ['XML', 'a.docx', Buffer.from('<?xml version="1.0"?><?mso-application progid="Word.Document"?><w:wordDocument/>')],
-    ['a zip that is none of these', 'a.docx', zip({ 'word.txt': 'no document' })],
+    ['a zip of other files', 'a.docx', zip({ 'word.txt': 'no document' })],
     ['an empty zip', 'a.docx', zip({})],
     ['a Java archive', 'a.docx', zip({ 'META-INF/MANIFEST.MF': 'Main-Class: Evil' })],
     [
@@ -254,27 +254,27 @@ describe('what comes in', () => {
     ['a GIF', 'a.gif', Buffer.from('GIF89a')],
     ['text', 'a.txt', Buffer.from('plain')],
     ['CSV', 'a.csv', Buffer.from('a,b\n1,2\n')],
-    ['nothing', 'a.pdf', Buffer.alloc(0)],
-  ])('%s is a 415, and nothing of it stays', async (_what, name, content) => {
-    const before = await rows();
+    ['no content', 'a.pdf', Buffer.alloc(0)],
+  ])('%s is a 415, and nothing is stored', async (_what, name, content) => {
+    const before = await countRows();
     expect((await upload<unknown>({ name, content }, 415)).error).toBe('unsupported_media_type');
-    expect(await rows()).toEqual(before);
+    expect(await countRows()).toEqual(before);
   });
 
-  test('10 MB are taken, and one byte more is a 413 of which nothing stays', async () => {
+  test('of 10 MB is accepted, and one more byte is a 413 that stores nothing', async () => {
     const most = pdfOf(Buffer.alloc(10 * 1024 * 1024 - 9));
     const made = await add({ content: most });
     expect(made.size).toBe(10 * 1024 * 1024);
     expect((await school.admin.get<Buffer>(`${pathOf(student)}/${made.id}/file`)).data.equals(most)).toBe(true);
-    const before = await rows();
+    const before = await countRows();
     expect((await upload<unknown>({ content: Buffer.concat([most, Buffer.alloc(1)]) }, 413)).error).toBe(
       'payload_too_large',
     );
-    expect(await rows()).toEqual(before);
+    expect(await countRows()).toEqual(before);
   });
 
-  test('a document type that does not exist is a 422, and no file stays; one that is no number is a 400', async () => {
-    const before = await rows();
+  test('with an unknown document type is a 422 that stores no file; a malformed one is a 400', async () => {
+    const before = await countRows();
     const unknown = await upload<unknown>({ fields: { document_type_id: '999999' } }, 422);
     expect(unknown).toMatchObject({ error: 'invalid_reference', details: [{ path: 'document_type_id' }] });
     for (const document_type_id of ['one', '0', '-1', '1.5', '1e3']) {
@@ -282,25 +282,25 @@ describe('what comes in', () => {
         { path: 'document_type_id' },
       ]);
     }
-    expect(await rows()).toEqual(before);
+    expect(await countRows()).toEqual(before);
   });
 
-  test('fields that do not fit are a 400 by their name: a long description, one that nobody knows, one that the service sets', async () => {
-    const before = await rows();
+  test('with an invalid, unknown or read-only field is a 400 that names the field', async () => {
+    const before = await countRows();
     for (const [path, value] of Object.entries({
       description: 'x'.repeat(501),
-      colour: 'red',
+      color: 'red',
       uploaded_by: '1',
       file_id: '1',
       __proto__x: '1',
     })) {
       expect((await upload<unknown>({ fields: { [path]: value } }, 400)).details).toMatchObject([{ path }]);
     }
-    expect(await rows()).toEqual(before);
+    expect(await countRows()).toEqual(before);
   });
 
-  test('no file, one in another field, and two are a 400; JSON is a 415', async () => {
-    const before = await rows();
+  test('must be exactly one, in the field `file`, else it is a 400; JSON is a 415', async () => {
+    const before = await countRows();
     const post = (body: unknown, status: number) => school.admin.send('POST', pathOf(student), { body }, status);
     const none = new FormData();
     none.append('description', 'none');
@@ -310,13 +310,13 @@ describe('what comes in', () => {
     two.append('file', new Blob([new Uint8Array(pdf)]), 'b.pdf');
     expect((await post(two, 400)).error).toBe('validation_error');
     expect((await post({ description: 'json' }, 415)).error).toBe('unsupported_media_type');
-    expect(await rows()).toEqual(before);
+    expect(await countRows()).toEqual(before);
   });
 });
 
-describe('the name of a file', () => {
-  /** Uploads by the bytes of the header, which a client that means harm writes itself. */
-  async function named(
+describe('a file name', () => {
+  /** Uploads a file with a raw `filename` parameter, as a malicious client could send it. */
+  async function uploadWithFilename(
     parameter: string,
     content = pdf,
   ): Promise<{ name: string; disposition: string; headers: Record<string, unknown> }> {
@@ -340,15 +340,15 @@ describe('the name of a file', () => {
   }
 
   test.each<[string, string, string]>([
-    ['with the folder of its sender', 'filename="C:\\\\Users\\\\me\\\\a.pdf"', 'a.pdf'],
-    ['that climbs', 'filename="../../etc/cron.d/a.pdf"', 'a.pdf'],
+    ['with a Windows folder', 'filename="C:\\\\Users\\\\me\\\\a.pdf"', 'a.pdf'],
+    ['with parent folders', 'filename="../../etc/cron.d/a.pdf"', 'a.pdf'],
     ['with quotes', 'filename="a\\"; filename=\\"b.exe.pdf"', 'a"; filename="b.exe.pdf'],
     ['in any script', 'filename="名前 é.pdf"', '名前 é.pdf'],
     ['in Latin-1', Buffer.from('filename="e\xe9.pdf"', 'latin1').toString('latin1'), 'eé.pdf'],
     ['in the extended form', "filename*=UTF-8''%E5%90%8D%E5%89%8D.pdf", '名前.pdf'],
-    ['that reads backwards', 'filename="invoice\u202efdp.exe.pdf"', 'invoicefdp.exe.pdf'],
-  ])('%s is kept without what no file name has', async (_what, parameter, kept) => {
-    const { name, disposition } = await named(parameter);
+    ['with a right-to-left override', 'filename="invoice\u202efdp.exe.pdf"', 'invoicefdp.exe.pdf'],
+  ])('%s is stored without folders and control characters', async (_what, parameter, kept) => {
+    const { name, disposition } = await uploadWithFilename(parameter);
     expect(name).toBe(kept);
     expect(disposition).toMatch(/^inline; filename="[\w.-]+"; filename\*=UTF-8''[\w.%!~-]+$/);
     expect(decodeURIComponent(disposition.split("UTF-8''")[1] ?? '')).toBe(kept);
@@ -365,30 +365,30 @@ describe('the name of a file', () => {
     ['pdf', 'pdf.pdf'],
     ['.htaccess', '.htaccess.pdf'],
     ['setup.exe', 'setup.exe.pdf'],
-  ])('%s ends as its content does: %s', async (sent, kept) => {
-    expect((await named(`filename="${sent}"`, pdfOf('<script>alert(1)</script>'))).name).toBe(kept);
+  ])('%s gets the extension of its content type: %s', async (sent, kept) => {
+    expect((await uploadWithFilename(`filename="${sent}"`, pdfOf('<script>alert(1)</script>'))).name).toBe(kept);
   });
 
-  test('an installer, which is a compound file like a text of old, comes out as a text', async () => {
+  test('of an installer, which is a compound file like .doc, gets the extension .doc', async () => {
     const made = await add({ name: 'setup.msi', content: compoundFile });
     expect(made.name).toBe('setup.msi.doc');
   });
 
-  test('puts no header into the answer, whatever line ends and percent signs are in it', async () => {
+  test('cannot inject headers into the response with line breaks or percent escapes', async () => {
     for (const parameter of [
       "filename*=UTF-8''a%0D%0ASet-Cookie%3A%20x%3D1%0D%0A%0D%0A%3Cscript%3E.pdf",
       'filename="a%0d%0aSet-Cookie: x=1.pdf"',
       'filename="a\tb.pdf"',
     ]) {
-      const { name, headers } = await named(parameter);
+      const { name, headers } = await uploadWithFilename(parameter);
       expect(name).not.toMatch(/[\0-\x1f]/);
       expect(headers['set-cookie']).toBeUndefined();
       expect(headers['content-type']).toBe('application/pdf');
     }
   });
 
-  test('with what no header can have, or of nothing but dots, is a 400 of which nothing stays', async () => {
-    const before = await rows();
+  test('with characters that a header cannot have, or of only dots, is a 400 that stores nothing', async () => {
+    const before = await countRows();
     for (const parameter of ['filename="a\0b.pdf"', 'filename="a\rb.pdf"', 'filename=".."', 'filename=""']) {
       const { body, headers } = multipart('file', pdf, 'NAME');
       const sent = Buffer.from(body.toString('latin1').replace('filename="NAME"', parameter), 'latin1');
@@ -401,11 +401,11 @@ describe('the name of a file', () => {
       });
       expect([parameter, answer.status, answer.json?.error]).toEqual([parameter, 400, 'validation_error']);
     }
-    expect(await rows()).toEqual(before);
+    expect(await countRows()).toEqual(before);
   });
 
-  test('is cut at 200 characters, the ending kept, and no half character stays', async () => {
-    const { name } = await named(`filename="${'👍'.repeat(300)}.pdf"`);
+  test('is truncated to 200 characters, keeping the extension and splitting no surrogate pair', async () => {
+    const { name } = await uploadWithFilename(`filename="${'👍'.repeat(300)}.pdf"`);
     expect(name).toHaveLength(200);
     expect(name.isWellFormed()).toBe(true);
     expect(name.endsWith('👍.pdf')).toBe(true);
@@ -432,7 +432,7 @@ describe('the list', () => {
       });
     }
     await add({ name: 'of somebody else.pdf' });
-    // Three moments only, so that created_at has ties.
+    // Only three distinct timestamps, so that sorting by created_at has ties.
     await service.database.query(
       `update ${school.schema}.student_document set created_at = timestamptz '2026-01-01Z' + (id % 3) * interval '1 day' where student_id = $1`,
       [of],
@@ -445,7 +445,7 @@ describe('the list', () => {
     name: ({ name }) => [plain(name)],
   };
 
-  test('has the documents of this student alone, the latest first when nothing is said', async () => {
+  test('contains only the documents of this student, latest first by default', async () => {
     expect(everything).toHaveLength(13);
     expect(new Set(everything.map(({ student_id }) => student_id))).toEqual(new Set([of]));
     expect(ids(everything)).toEqual(ids(inOrder(everything, ({ created_at }) => [created_at], 'desc')));
@@ -454,14 +454,14 @@ describe('the list', () => {
   });
 
   test.each(Object.keys(keys).flatMap((sort) => (['asc', 'desc'] as const).map((order) => [sort, order] as const)))(
-    'sorted by %s %s, its pages together are everything once, in order, ties by id',
+    'sorted by %s %s, contains each document on exactly one page, in order, with ties sorted by id',
     async (sort, order) => {
       const walked = await walk<Document>(school.admin, `${pathOf(of)}?sort=${sort}&order=${order}`, 4);
       expect(ids(walked)).toEqual(ids(inOrder(everything, keys[sort] ?? (() => []), order)));
     },
   );
 
-  test('document_type_id narrows it, one that nothing has to nothing', async () => {
+  test('filters by document_type_id', async () => {
     const fitting = everything.filter((document) => document.document_type_id === type);
     expect(fitting).toHaveLength(5);
     expect(ids(await list(of, `&document_type_id=${type}`))).toEqual(ids(fitting));
@@ -470,9 +470,9 @@ describe('the list', () => {
 
   test.each([
     ['name', 'EMIL', (d: Document) => plain(d.name).includes('emil')],
-    ['name, with accents that it has not', 'ápple', (d: Document) => d.name.startsWith('apple')],
+    ['name, typed with accents that it does not have', 'ápple', (d: Document) => d.name.startsWith('apple')],
     ['description', 'uberweis 100%25', (d: Document) => d.description !== null],
-    ['nothing', 'xyz', () => false],
+    ['no content', 'xyz', () => false],
   ])('searches the %s', async (_what, search, fits) => {
     expect(ids(await list(of, `&search=${search}`))).toEqual(ids(everything.filter(fits)));
   });
@@ -486,8 +486,8 @@ describe('the list', () => {
   });
 });
 
-describe('a part of a file', () => {
-  // Every byte tells its place.
+describe('a range of a file', () => {
+  // The value of each byte depends on its position, so a wrong range is noticed.
   const content = pdfOf(Buffer.from(Array.from({ length: 991 }, (_, n) => n % 251)));
   let path: string;
   let etag: string;
@@ -500,7 +500,7 @@ describe('a part of a file', () => {
 
   const ask = (headers: Record<string, string>, method = 'GET') => school.admin.send<Buffer>(method, path, { headers });
 
-  test('the whole says that parts may be asked for, and which version it is', async () => {
+  test('is announced by the full response, which has Accept-Ranges and an ETag', async () => {
     const whole = await ask({});
     expect(whole.status).toBe(200);
     expect(whole.data.equals(content)).toBe(true);
@@ -513,18 +513,18 @@ describe('a part of a file', () => {
   test.each<[string, string, number, number]>([
     ['the first bytes', 'bytes=0-99', 0, 99],
     ['one byte', 'bytes=0-0', 0, 0],
-    ['the last byte by its place', 'bytes=999-999', 999, 999],
-    ['some in the middle', 'bytes=123-456', 123, 456],
+    ['the last byte by its position', 'bytes=999-999', 999, 999],
+    ['a range in the middle', 'bytes=123-456', 123, 456],
     ['an open end', 'bytes=900-', 900, 999],
-    ['all by an open end', 'bytes=0-', 0, 999],
+    ['everything with an open end', 'bytes=0-', 0, 999],
     ['the last bytes', 'bytes=-100', 900, 999],
     ['the last byte', 'bytes=-1', 999, 999],
     ['more last bytes than there are', 'bytes=-5000', 0, 999],
     ['an end beyond the end', 'bytes=990-5000', 990, 999],
-    ['an end beyond all numbers', `bytes=990-${'9'.repeat(40)}`, 990, 999],
-    ['last bytes beyond all numbers', `bytes=-${'9'.repeat(400)}`, 0, 999],
-    ['zeros before the number', 'bytes=0007-0009', 7, 9],
-    ['the unit in capitals', 'BYTES=1-2', 1, 2],
+    ['an end beyond every integer type', `bytes=990-${'9'.repeat(40)}`, 990, 999],
+    ['a suffix length beyond every number type', `bytes=-${'9'.repeat(400)}`, 0, 999],
+    ['leading zeros', 'bytes=0007-0009', 7, 9],
+    ['the unit in upper case', 'BYTES=1-2', 1, 2],
   ])('%s (%s) is a 206', async (_what, range, first, last) => {
     const part = await ask({ Range: range });
     expect(part.status).toBe(206);
@@ -536,7 +536,7 @@ describe('a part of a file', () => {
   });
 
   test.each(['bytes=1000-', 'bytes=1000-1000', 'bytes=5000-6000', `bytes=${'9'.repeat(30)}-`, 'bytes=-0'])(
-    '%s, which lies beyond the end, is a 416 that says how long the file is',
+    '%s is beyond the end: a 416 with the size of the file',
     async (range) => {
       const refused = await ask({ Range: range });
       expect([refused.status, refused.error]).toEqual([416, 'range_not_satisfiable']);
@@ -569,14 +569,14 @@ describe('a part of a file', () => {
     'bytes=0-1, -1',
     'bytes=0-1,',
     'bytes=1000-,0-1',
-  ])('%p, which is malformed, of another unit or several parts, is the whole', async (range) => {
+  ])('%p is malformed, has another unit or several ranges: the full file', async (range) => {
     const whole = await ask({ Range: range });
     expect(whole.status).toBe(200);
     expect(whole.data.equals(content)).toBe(true);
     expect(whole.headers.get('content-range')).toBeNull();
   });
 
-  test('If-Range gives the part while the file is the one that it names, and else the whole', async () => {
+  test('with If-Range is returned if the ETag matches, else the full file', async () => {
     const part = await ask({ Range: 'bytes=10-19', 'If-Range': etag });
     expect([part.status, part.data.equals(content.subarray(10, 20))]).toEqual([206, true]);
     for (const ifRange of [
@@ -595,7 +595,7 @@ describe('a part of a file', () => {
     expect((await ask({ 'If-Range': etag })).status).toBe(200);
   });
 
-  test('If-None-Match comes first: who has the file gets a 304 without a byte, whatever part they ask for', async () => {
+  test('with a matching If-None-Match is a 304 without content', async () => {
     for (const headers of [
       {},
       { Range: 'bytes=0-9' },
@@ -611,7 +611,7 @@ describe('a part of a file', () => {
     expect((await ask({ 'If-None-Match': '"*"' })).status).toBe(200);
   });
 
-  test('HEAD tells all of the file, without a byte of it, and knows no parts', async () => {
+  test('is ignored by HEAD, which returns the headers of the full file', async () => {
     for (const headers of [{}, { Range: 'bytes=0-9' }, { Range: 'bytes=5000-' }]) {
       const head = await ask(headers, 'HEAD');
       expect([head.status, head.data.length]).toEqual([200, 0]);
@@ -624,7 +624,7 @@ describe('a part of a file', () => {
     expect((await ask({ 'If-None-Match': etag }, 'HEAD')).status).toBe(304);
   });
 
-  test('a large file is fetched in parts that together are the whole', async () => {
+  test('of a large file is exact: all ranges together are the file', async () => {
     const large = pdfOf(Buffer.from(Array.from({ length: 3_000_000 }, (_, n) => (n * 31 + (n >> 8)) % 256)));
     const { id, size } = await add({ content: large });
     const parts: Buffer[] = [];
@@ -641,7 +641,7 @@ describe('a part of a file', () => {
     expect(Buffer.concat(parts).equals(large)).toBe(true);
   });
 
-  test('an empty file is a 200 without bytes, and has no parts', async () => {
+  test('of an empty file is a 416, and the file is a 200 without content', async () => {
     const { id } = await add();
     await service.database.query(
       `update ${school.schema}.file set content = '' where id = (select file_id from ${school.schema}.student_document where id = $1)`,
@@ -657,7 +657,7 @@ describe('a part of a file', () => {
     }
   });
 
-  test('is given of every file that the service keeps, a picture too', async () => {
+  test('is supported for every stored file, such as a profile picture', async () => {
     const picture = new FormData();
     picture.append('picture', new Blob([new Uint8Array(png)]), 'me.png');
     await school.admin.send('POST', '/api/auth/profile/picture', { body: picture }, 200);
@@ -671,7 +671,7 @@ describe('a part of a file', () => {
   });
 });
 
-describe('who may', () => {
+describe('permissions', () => {
   let taught: number;
   let other: number;
   let ofTaught: Document;
@@ -679,8 +679,8 @@ describe('who may', () => {
   let teacher: Client & { id: number };
   let place: School;
 
-  /** What somebody gets at each door of the documents of a student: list, record, file, upload, removal of what is not there. */
-  async function doors(who: Client, of: number, document: Document): Promise<number[]> {
+  /** The status of each kind of request for a student's documents: list, get, file, create, delete (an unknown id). */
+  async function statuses(who: Client, of: number, document: Document): Promise<number[]> {
     const path = pathOf(of);
     return [
       (await who.send('GET', path)).status,
@@ -715,31 +715,31 @@ describe('who may', () => {
     );
   });
 
-  test('a student reads their own, nobody else’s, and writes none', async () => {
+  test('a student reads only their own documents, and writes none', async () => {
     const student = await login(`taught@${place.subdomain}.example`);
-    expect(await doors(student, taught, ofTaught)).toEqual([200, 200, 200, 403, 403]);
-    expect(await doors(student, other, ofOther)).toEqual([404, 404, 404, 403, 403]);
+    expect(await statuses(student, taught, ofTaught)).toEqual([200, 200, 200, 403, 403]);
+    expect(await statuses(student, other, ofOther)).toEqual([404, 404, 404, 403, 403]);
     expect((await student.get<Document[]>(pathOf(taught))).data).toEqual([ofTaught]);
     await student.get(`${pathOf(taught)}/${ofOther.id}/file`, 404);
   });
 
-  test('a teacher reads those of the classes they teach, and writes none', async () => {
-    expect(await doors(teacher, taught, ofTaught)).toEqual([200, 200, 200, 403, 403]);
-    expect(await doors(teacher, other, ofOther)).toEqual([404, 404, 404, 403, 403]);
+  test('a teacher reads the documents of their classes, and writes none', async () => {
+    expect(await statuses(teacher, taught, ofTaught)).toEqual([200, 200, 200, 403, 403]);
+    expect(await statuses(teacher, other, ofOther)).toEqual([404, 404, 404, 403, 403]);
     await teacher.get(`${pathOf(taught)}/${ofOther.id}/file`, 404);
   });
 
-  test('an accountant reads all and writes none; who may change students but not see them writes and does not read; nobody and operators do nothing', async () => {
-    expect(await doors(await place.user(['accountant']), other, ofOther)).toEqual([200, 200, 200, 403, 403]);
-    expect(await doors(await place.user([await place.role('student.update')]), other, ofOther)).toEqual([
+  test('student.read allows reading, student.update allows writing, and users without them and operators can do neither', async () => {
+    expect(await statuses(await place.user(['accountant']), other, ofOther)).toEqual([200, 200, 200, 403, 403]);
+    expect(await statuses(await place.user([await place.role('student.update')]), other, ofOther)).toEqual([
       403, 403, 403, 201, 404,
     ]);
-    expect(await doors(await place.user([]), other, ofOther)).toEqual([403, 403, 403, 403, 403]);
-    expect(await doors(service.anonymous, other, ofOther)).toEqual([401, 401, 401, 401, 401]);
-    expect(await doors(service.operator, other, ofOther)).toEqual([403, 403, 403, 403, 403]);
+    expect(await statuses(await place.user([]), other, ofOther)).toEqual([403, 403, 403, 403, 403]);
+    expect(await statuses(service.anonymous, other, ofOther)).toEqual([401, 401, 401, 401, 401]);
+    expect(await statuses(service.operator, other, ofOther)).toEqual([403, 403, 403, 403, 403]);
   });
 
-  test('a teacher whose role may change students writes for the classes they teach and for no other', async () => {
+  test('a teacher with student.update writes only for the students of their classes', async () => {
     await service.database.query(
       `insert into ${place.schema}.role_permission (role_id, permission_id) select r.id, p.id from ${place.schema}.role r, core.permission p where r.name = 'teacher' and p.name = 'student.update'`,
     );
@@ -748,12 +748,12 @@ describe('who may', () => {
       [teacher.id],
     );
     const again = await login(row?.email ?? '');
-    const before = await rows(place);
-    expect(await doors(again, other, ofOther)).toEqual([404, 404, 404, 404, 404]);
+    const before = await countRows(place);
+    expect(await statuses(again, other, ofOther)).toEqual([404, 404, 404, 404, 404]);
     await again.delete(`${pathOf(other)}/${ofOther.id}`, 404);
     await again.delete(`${pathOf(taught)}/${ofOther.id}`, 404);
-    expect(await rows(place)).toEqual(before);
-    expect(await doors(again, taught, ofTaught)).toEqual([200, 200, 200, 201, 404]);
+    expect(await countRows(place)).toEqual(before);
+    expect(await statuses(again, taught, ofTaught)).toEqual([200, 200, 200, 201, 404]);
     const { id } = (await upload({ of: taught, who: again }, 201)).data;
     await again.delete(`${pathOf(taught)}/${id}`);
   });

@@ -9,28 +9,28 @@ import type {
 } from '../../src/endpoints/students.ts';
 
 const { service, school } = await serviceWithSchool();
-/** Last year, this one, the next. */
+/** The ids of the previous, the current and the next academic year. */
 let years: [number, number, number];
 
 beforeAll(async () => {
-  years = await threeYears(school);
+  years = await createYears(school);
 });
 
 type Preview = OutputOf<typeof PromotionPreviewSchema>;
 type Promoted = OutputOf<typeof PromotedSchema>;
 
-/** Three years in a row, the one in the middle current. */
-async function threeYears(of: School): Promise<[number, number, number]> {
+/** Creates the previous, the current and the next academic year. */
+async function createYears(of: School): Promise<[number, number, number]> {
   const rows = await service.database.query<{ id: number }>(
     `insert into ${of.schema}.academic_year (name, start_date, end_date, is_current)
      select 'Year ' || n, date_trunc('year', now()) + n * interval '1 year', date_trunc('year', now()) + (n + 1) * interval '1 year' - interval '1 day', n = 0
      from generate_series(-1, 1) n order by n returning id::integer`,
   );
-  const [last = 0, present = 0, next = 0] = rows.map(({ id }) => id);
-  return [last, present, next];
+  const [last = 0, current = 0, next = 0] = rows.map(({ id }) => id);
+  return [last, current, next];
 }
 
-async function addClass(
+async function createClass(
   yearId: number,
   capacity: number | null = null,
   of = school,
@@ -44,7 +44,7 @@ async function addClass(
   return { id: row?.id ?? 0, name: `${name} B`, gradeId: row?.grade_id ?? 0, gradeName };
 }
 
-const addStudent = async (classId: number | null, fields: Record<string, unknown> = {}, of = school) =>
+const createStudent = async (classId: number | null, fields: Record<string, unknown> = {}, of = school) =>
   (
     await of.admin.post<{ id: number }>(
       '/api/students',
@@ -53,9 +53,9 @@ const addStudent = async (classId: number | null, fields: Record<string, unknown
     )
   ).data.id;
 
-const some = async (count: number, classId: number | null, of = school) => {
+const createStudents = async (count: number, classId: number | null, of = school) => {
   const ids: number[] = [];
-  for (let n = 0; n < count; n++) ids.push(await addStudent(classId, {}, of));
+  for (let n = 0; n < count; n++) ids.push(await createStudent(classId, {}, of));
   return ids;
 };
 
@@ -76,7 +76,7 @@ const promote = <T = Promoted>(
   who: Client = school.admin,
 ) => who.post<T>('/api/students/promote', body(ids, classId, yearId), status);
 
-const inClass = async (classId: number) =>
+const studentsOfClass = async (classId: number) =>
   (await school.admin.get<{ id: number }[]>(`/api/students?pageSize=100&class_id=${classId}`)).data
     .map(({ id }) => id)
     .sort((a, b) => a - b);
@@ -87,11 +87,11 @@ const classOf = async (id: number) =>
 const reasons = ({ students }: Preview) => students.map(({ reason }) => reason);
 
 describe('the preview of a promotion', () => {
-  test('says of each student, in the order of the request, where they are and where they would be, and changes nothing', async () => {
-    const [from, to] = [await addClass(years[1]), await addClass(years[2], 30)];
-    const first = await addStudent(from.id, { first_name: 'Amina', last_name: 'Okafor' });
-    const second = await addStudent(null, { first_name: 'No', last_name: 'Class' });
-    await addStudent(to.id);
+  test('returns the current and the new class of each student, in the order of the request, and changes nothing', async () => {
+    const [from, to] = [await createClass(years[1]), await createClass(years[2], 30)];
+    const first = await createStudent(from.id, { first_name: 'Amina', last_name: 'Okafor' });
+    const second = await createStudent(null, { first_name: 'No', last_name: 'Class' });
+    await createStudent(to.id);
     const before = await checksums(service.database, school.schema);
     expect(await preview([second, first], to.id, years[2])).toEqual({
       to_class: {
@@ -132,41 +132,41 @@ describe('the preview of a promotion', () => {
     expect(await checksums(service.database, school.schema)).toEqual(before);
   });
 
-  test('gives the reason of everybody who can not be promoted', async () => {
+  test('gives the reason for each student who cannot be promoted', async () => {
     const [last, from, to, beside] = [
-      await addClass(years[0]),
-      await addClass(years[1]),
-      await addClass(years[2]),
-      await addClass(years[2]),
+      await createClass(years[0]),
+      await createClass(years[1]),
+      await createClass(years[2]),
+      await createClass(years[2]),
     ];
-    const fit = await addStudent(from.id);
-    const old = await addStudent(last.id);
-    const inactive = await addStudent(from.id, { is_active: false });
-    const there = await addStudent(to.id);
-    const enrolled = await addStudent(beside.id);
+    const fit = await createStudent(from.id);
+    const old = await createStudent(last.id);
+    const inactive = await createStudent(from.id, { is_active: false });
+    const there = await createStudent(to.id);
+    const enrolled = await createStudent(beside.id);
     const upward = await preview([inactive, fit, there, enrolled, old], to.id, years[2]);
     expect(reasons(upward)).toEqual([
       'The student is inactive.',
       null,
-      'The student is in this class already.',
-      'The student is enrolled in this academic year already.',
+      'The student is already in this class.',
+      'The student is already enrolled in this academic year.',
       null,
     ]);
     expect(upward.students.map(({ eligible }) => eligible)).toEqual([false, true, false, false, true]);
     expect([upward.eligible, upward.ineligible]).toEqual([2, 3]);
     const downward = await preview([fit, enrolled, old], last.id, years[0]);
     expect(reasons(downward)).toEqual([
-      'This academic year is not later than that of the present class.',
-      'This academic year is not later than that of the present class.',
-      'The student is in this class already.',
+      'The academic year of the new class must begin after that of the current class.',
+      'The academic year of the new class must begin after that of the current class.',
+      'The student is already in this class.',
     ]);
   });
 
-  test('lets in as many as the class has places, in the order of the request; who can not be promoted anyway takes none', async () => {
-    const [from, to] = [await addClass(years[1]), await addClass(years[2], 4)];
-    await some(2, to.id);
-    const [a = 0, b = 0, c = 0, d = 0] = await some(4, from.id);
-    const inactive = await addStudent(from.id, { is_active: false });
+  test('gives the free seats of the class to the first students of the request who can be promoted', async () => {
+    const [from, to] = [await createClass(years[1]), await createClass(years[2], 4)];
+    await createStudents(2, to.id);
+    const [a = 0, b = 0, c = 0, d = 0] = await createStudents(4, from.id);
+    const inactive = await createStudent(from.id, { is_active: false });
     const full = 'The class is full.';
     expect(reasons(await preview([c, inactive, a, b, d], to.id, years[2]))).toEqual([
       null,
@@ -178,10 +178,10 @@ describe('the preview of a promotion', () => {
     expect(reasons(await preview([d, b, a], to.id, years[2]))).toEqual([null, null, full]);
   });
 
-  test('counts who left the class or the school no more', async () => {
-    const [from, to] = [await addClass(years[1]), await addClass(years[2], 2)];
-    const [left = 0, gone = 0] = await some(2, to.id);
-    const [one = 0, two = 0] = await some(2, from.id);
+  test('does not count students who left the class or the school', async () => {
+    const [from, to] = [await createClass(years[1]), await createClass(years[2], 2)];
+    const [left = 0, gone = 0] = await createStudents(2, to.id);
+    const [one = 0, two = 0] = await createStudents(2, from.id);
     expect((await preview([one, two], to.id, years[2])).eligible).toBe(0);
     await school.admin.put(`/api/students/${left}`, { class_id: null });
     expect((await preview([one, two], to.id, years[2])).eligible).toBe(1);
@@ -189,9 +189,13 @@ describe('the preview of a promotion', () => {
     expect((await preview([one, two], to.id, years[2])).eligible).toBe(2);
   });
 
-  test('who was promoted by mistake and put back can be promoted again', async () => {
-    const [from, wrong, right] = [await addClass(years[1]), await addClass(years[2]), await addClass(years[2])];
-    const id = await addStudent(from.id);
+  test('a student who was promoted by mistake and moved back can be promoted again', async () => {
+    const [from, wrong, right] = [
+      await createClass(years[1]),
+      await createClass(years[2]),
+      await createClass(years[2]),
+    ];
+    const id = await createStudent(from.id);
     await promote([id], wrong.id, years[2], 200);
     await school.admin.put(`/api/students/${id}`, { class_id: from.id });
     await promote([id], right.id, years[2], 200);
@@ -204,9 +208,9 @@ describe.each(['/api/students/promotion/preview', '/api/students/promote'])('%s'
   let to: number;
   let student: number;
   beforeAll(async () => {
-    from = (await addClass(years[1])).id;
-    to = (await addClass(years[2])).id;
-    student = await addStudent(from);
+    from = (await createClass(years[1])).id;
+    to = (await createClass(years[2])).id;
+    student = await createStudent(from);
   });
 
   const refused = async (given: object, status: number) => {
@@ -216,8 +220,8 @@ describe.each(['/api/students/promotion/preview', '/api/students/promote'])('%s'
     return { error, paths: details.map((detail) => detail.path) };
   };
 
-  test('refuses students who do not exist or were deleted by their place in the list: 422', async () => {
-    const gone = await addStudent(from);
+  test('with an unknown or deleted student is a 422 that names the position', async () => {
+    const gone = await createStudent(from);
     await school.admin.delete(`/api/students/${gone}`);
     expect(await refused(body([student, gone, 999_999], to, years[2]), 422)).toEqual({
       error: 'invalid_reference',
@@ -225,7 +229,7 @@ describe.each(['/api/students/promotion/preview', '/api/students/promote'])('%s'
     });
   });
 
-  test('refuses a class or a year that does not exist, and a class of another year: 422', async () => {
+  test('with an unknown class or year, or a class of another year, is a 422', async () => {
     expect(await refused(body([student], 999_999, years[2]), 422)).toEqual({
       error: 'invalid_reference',
       paths: ['to_class_id'],
@@ -243,17 +247,17 @@ describe.each(['/api/students/promotion/preview', '/api/students/promote'])('%s'
   test.each<[string, unknown, string]>([
     ['no students', [], 'student_ids'],
     ['1,001 students', Array.from({ length: 1001 }, (_, n) => n + 1), 'student_ids'],
-    ['a student twice', [1, 2, 1], 'student_ids.2'],
-    ['a student by name', ['one'], 'student_ids.0'],
-    ['half a student', [1, 1.5], 'student_ids.1'],
+    ['a duplicate student', [1, 2, 1], 'student_ids.2'],
+    ['a name instead of an id', ['one'], 'student_ids.0'],
+    ['a fractional id', [1, 1.5], 'student_ids.1'],
     ['null', null, 'student_ids'],
-  ])('refuses %s: 400', async (_what, ids, at) => {
+  ])('with %s is a 400', async (_what, ids, at) => {
     expect(await refused(body(ids, to, years[2]), 400)).toEqual({ error: 'validation_error', paths: [at] });
   });
 
-  test('needs class and year, and knows no other field: 400', async () => {
-    expect((await refused({ student_ids: [student], colour: 'red' }, 400)).paths.sort()).toEqual([
-      'colour',
+  test('without class and year, or with an unknown field, is a 400', async () => {
+    expect((await refused({ student_ids: [student], color: 'red' }, 400)).paths.sort()).toEqual([
+      'color',
       'to_academic_year_id',
       'to_class_id',
     ]);
@@ -261,9 +265,9 @@ describe.each(['/api/students/promotion/preview', '/api/students/promote'])('%s'
 });
 
 describe('a promotion', () => {
-  test("moves everybody to the new class and its grade; last year's class and year still list them", async () => {
-    const [from, to] = [await addClass(years[0]), await addClass(years[1])];
-    const ids = await some(3, from.id);
+  test("moves the students to the new class and its grade; last year's class and year still list them", async () => {
+    const [from, to] = [await createClass(years[0]), await createClass(years[1])];
+    const ids = await createStudents(3, from.id);
     const { data } = await promote(ids, to.id, years[1], 200);
     expect(data).toEqual({ promoted: 3, to_class_id: to.id, to_academic_year_id: years[1], students: ids });
     for (const id of ids) {
@@ -275,17 +279,17 @@ describe('a promotion', () => {
         academic_year_id: years[1],
       });
     }
-    expect(await inClass(from.id)).toEqual(ids);
-    expect(await inClass(to.id)).toEqual(ids);
+    expect(await studentsOfClass(from.id)).toEqual(ids);
+    expect(await studentsOfClass(to.id)).toEqual(ids);
     const lastYear = await school.admin.get<{ id: number }[]>(
       `/api/students?pageSize=100&academic_year_id=${years[0]}`,
     );
     expect(lastYear.data.map(({ id }) => id)).toEqual(expect.arrayContaining(ids));
   });
 
-  test('completes the enrollment of the old year today and begins the next today, also for a year that begins later', async () => {
-    const [from, to] = [await addClass(years[1]), await addClass(years[2])];
-    const id = await addStudent(from.id);
+  test('completes the old enrollment today and begins the new one today, even if the new year begins later', async () => {
+    const [from, to] = [await createClass(years[1]), await createClass(years[2])];
+    const id = await createStudent(from.id);
     await service.database.query(
       `update ${school.schema}.enrollment set starts_on = starts_on - 100 where student_id = $1`,
       [id],
@@ -302,12 +306,12 @@ describe('a promotion', () => {
     ]);
   });
 
-  test('of students of whom one can not be promoted is a 409 that says why by their place, and nobody is', async () => {
-    const [from, to] = [await addClass(years[1]), await addClass(years[2], 2)];
+  test('with a student who cannot be promoted is a 409 with the position and the reason, and moves nobody', async () => {
+    const [from, to] = [await createClass(years[1]), await createClass(years[2], 2)];
     const ids = [
-      await addStudent(from.id),
-      await addStudent(from.id, { is_active: false }),
-      ...(await some(2, from.id)),
+      await createStudent(from.id),
+      await createStudent(from.id, { is_active: false }),
+      ...(await createStudents(2, from.id)),
     ];
     const before = await checksums(service.database, school.schema);
     const refused = await promote<unknown>(ids, to.id, years[2], 409);
@@ -321,12 +325,12 @@ describe('a promotion', () => {
       .filter(({ eligible }) => eligible)
       .map(({ student_id }) => student_id);
     await promote(fit, to.id, years[2], 200);
-    expect(await inClass(to.id)).toEqual(fit);
+    expect(await studentsOfClass(to.id)).toEqual(fit);
   });
 
-  test('comes once with one Idempotency-Key, and is a 409 the second time without', async () => {
-    const [from, to] = [await addClass(years[1]), await addClass(years[2])];
-    const ids = await some(2, from.id);
+  test('runs once for one Idempotency-Key, and a repeated request without it is a 409', async () => {
+    const [from, to] = [await createClass(years[1]), await createClass(years[2])];
+    const ids = await createStudents(2, from.id);
     const send = () =>
       school.admin.send<Promoted>(
         'POST',
@@ -337,12 +341,12 @@ describe('a promotion', () => {
     const [one, two] = await Promise.all([send(), send()]);
     expect(one.data).toEqual(two.data);
     expect((await promote<unknown>(ids, to.id, years[2], 409)).details.map(({ message }) => message)).toEqual(
-      ids.map(() => 'The student is in this class already.'),
+      ids.map(() => 'The student is already in this class.'),
     );
   });
 
-  test('takes 1,000 students at once', async () => {
-    const [from, to] = [await addClass(years[1]), await addClass(years[2])];
+  test('accepts 1,000 students', async () => {
+    const [from, to] = [await createClass(years[1]), await createClass(years[2])];
     const rows = await service.database.query<{ id: number }>(
       `with s as (insert into ${school.schema}.student (first_name, last_name, admission_number, class_id)
          select 'Many', 'Student', 'M' || n, $1 from generate_series(1, 1000) n returning id) select id::integer from s order by 1`,
@@ -355,19 +359,19 @@ describe('a promotion', () => {
   });
 });
 
-describe('of two promotions at once', () => {
+describe('two concurrent promotions', () => {
   const statuses = async (...promotions: Promise<{ status: number }>[]) =>
     (await Promise.all(promotions)).map(({ status }) => status).sort();
   const start = (ids: number[], classId: number) =>
     school.admin.send<Promoted>('POST', '/api/students/promote', { body: body(ids, classId, years[2]) });
 
-  test('one wins where they name the same students, in any order, whether the class is the same or another', async () => {
-    const from = await addClass(years[1]);
+  test('of the same students, in any order, to the same or another class: only one succeeds', async () => {
+    const from = await createClass(years[1]);
     for (const [one, two] of [
-      [await addClass(years[2])].flatMap((to) => [to, to]),
-      [await addClass(years[2]), await addClass(years[2])],
+      [await createClass(years[2])].flatMap((to) => [to, to]),
+      [await createClass(years[2]), await createClass(years[2])],
     ]) {
-      const ids = await some(5, from.id);
+      const ids = await createStudents(5, from.id);
       expect(await statuses(start(ids, one?.id ?? 0), start([...ids].reverse(), two?.id ?? 0))).toEqual([200, 409]);
       const classes = new Set(await Promise.all(ids.map(classOf)));
       expect(classes.size).toBe(1);
@@ -379,31 +383,31 @@ describe('of two promotions at once', () => {
     }
   });
 
-  test('one wins where the class has places for one of them', async () => {
-    const [from, to] = [await addClass(years[1]), await addClass(years[2], 5)];
-    const [some1, some2] = [await some(3, from.id), await some(3, from.id)];
-    expect(await statuses(start(some1, to.id), start(some2, to.id))).toEqual([200, 409]);
-    expect(await inClass(to.id)).toHaveLength(3);
+  test('to a class with enough seats for one of them: only one succeeds', async () => {
+    const [from, to] = [await createClass(years[1]), await createClass(years[2], 5)];
+    const [first, second] = [await createStudents(3, from.id), await createStudents(3, from.id)];
+    expect(await statuses(start(first, to.id), start(second, to.id))).toEqual([200, 409]);
+    expect(await studentsOfClass(to.id)).toHaveLength(3);
   });
 
-  test('both win where they have nothing in common', async () => {
-    const [from, one, two] = [await addClass(years[1]), await addClass(years[2]), await addClass(years[2])];
-    expect(await statuses(start(await some(3, from.id), one.id), start(await some(3, from.id), two.id))).toEqual([
-      200, 200,
-    ]);
+  test('of different students to different classes both succeed', async () => {
+    const [from, one, two] = [await createClass(years[1]), await createClass(years[2]), await createClass(years[2])];
+    expect(
+      await statuses(start(await createStudents(3, from.id), one.id), start(await createStudents(3, from.id), two.id)),
+    ).toEqual([200, 200]);
   });
 });
 
-describe('who may', () => {
-  const grant = (of: School, permission: string) =>
+describe('permissions', () => {
+  const grantToTeachers = (of: School, permission: string) =>
     service.database.query(
       `insert into ${of.schema}.role_permission (role_id, permission_id) select r.id, p.id from ${of.schema}.role r, core.permission p where r.name = 'teacher' and p.name = $1`,
       [permission],
     );
 
-  test('whoever reads students previews, and only who may change them promotes', async () => {
-    const [from, to] = [await addClass(years[1]), await addClass(years[2])];
-    const id = await addStudent(from.id);
+  test('student.read allows the preview, and only student.update allows the promotion', async () => {
+    const [from, to] = [await createClass(years[1]), await createClass(years[2])];
+    const id = await createStudent(from.id);
     const accountant = await school.user(['accountant']);
     expect((await preview([id], to.id, years[2], accountant)).eligible).toBe(1);
     expect((await promote<unknown>([id], to.id, years[2], 403, accountant)).error).toBe('forbidden');
@@ -416,21 +420,24 @@ describe('who may', () => {
     expect(await classOf(id)).toBe(from.id);
   });
 
-  test('a teacher previews, and with the right to change students promotes, from classes that they teach to classes that they teach', async () => {
-    const place = await service.school();
-    const [, present, next] = await threeYears(place);
+  test('a teacher previews and, with student.update, promotes only between classes that they teach', async () => {
+    const otherSchool = await service.school();
+    const [, current, next] = await createYears(otherSchool);
     const [mine, theirs, mineNext, theirsNext] = [
-      await addClass(present, null, place),
-      await addClass(present, null, place),
-      await addClass(next, null, place),
-      await addClass(next, null, place),
+      await createClass(current, null, otherSchool),
+      await createClass(current, null, otherSchool),
+      await createClass(next, null, otherSchool),
+      await createClass(next, null, otherSchool),
     ];
-    const [near, far] = [await addStudent(mine.id, {}, place), await addStudent(theirs.id, {}, place)];
-    await grant(place, 'student.update');
-    const teacher = await place.user(['teacher']);
+    const [near, far] = [
+      await createStudent(mine.id, {}, otherSchool),
+      await createStudent(theirs.id, {}, otherSchool),
+    ];
+    await grantToTeachers(otherSchool, 'student.update');
+    const teacher = await otherSchool.user(['teacher']);
     await service.database.query(
-      `with t as (insert into ${place.schema}.teacher (user_id, first_name, last_name) values ($1, 'Te', 'Acher') returning id)
-       update ${place.schema}.class set class_teacher_id = t.id from t where class.id = any ($2)`,
+      `with t as (insert into ${otherSchool.schema}.teacher (user_id, first_name, last_name) values ($1, 'Te', 'Acher') returning id)
+       update ${otherSchool.schema}.class set class_teacher_id = t.id from t where class.id = any ($2)`,
       [teacher.id, [mine.id, mineNext.id]],
     );
     for (const path of ['/api/students/promotion/preview', '/api/students/promote']) {
@@ -443,13 +450,15 @@ describe('who may', () => {
     }
     expect((await preview([near], mineNext.id, next, teacher)).to_class.name).toBe(mineNext.name);
     await promote([near], mineNext.id, next, 200, teacher);
-    expect((await place.admin.get<{ class_id: number }>(`/api/students/${near}`)).data.class_id).toBe(mineNext.id);
+    expect((await otherSchool.admin.get<{ class_id: number }>(`/api/students/${near}`)).data.class_id).toBe(
+      mineNext.id,
+    );
   });
 
-  test('a student is refused, whatever their role may', async () => {
-    const [from, to] = [await addClass(years[1]), await addClass(years[2])];
+  test('a student can neither preview nor promote', async () => {
+    const [from, to] = [await createClass(years[1]), await createClass(years[2])];
     const email = `${unique('pupil')}@${school.subdomain}.example`;
-    const id = await addStudent(from.id, { email, create_user_account: true, password: testPassword });
+    const id = await createStudent(from.id, { email, create_user_account: true, password: testPassword });
     const pupil = await service.anonymous.login({ tenant_id: school.id, email, password: testPassword });
     await promote<unknown>([id], to.id, years[2], 403, pupil);
     await pupil.post('/api/students/promotion/preview', body([id], to.id, years[2]), 403);

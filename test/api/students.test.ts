@@ -18,37 +18,42 @@ interface Enrollment extends Record<string, unknown> {
   ended: boolean;
 }
 
-async function add(fields: Record<string, unknown> = {}, at = school): Promise<Student> {
+async function createStudent(fields: Record<string, unknown> = {}, at = school): Promise<Student> {
   return (await at.admin.post<Student>('/api/students', { first_name: 'Sam', last_name: 'Student', ...fields }, 201))
     .data;
 }
 
-const read = async (id: number) => (await school.admin.get<Student>(`/api/students/${id}`)).data;
+const getStudent = async (id: number) => (await school.admin.get<Student>(`/api/students/${id}`)).data;
 
 const enrollments = (id: number, at = school) =>
   service.database.query<Enrollment>(
-    `select class_id::integer, academic_year_id::integer, status, ends_on is not null as ended from ${at.schema}.enrollment where student_id = $1 order by id`,
+    `select class_id::integer, academic_year_id::integer, status, ends_on is not null as ended
+     from ${at.schema}.enrollment where student_id = $1 order by id`,
     [id],
   );
 
-/** A class of the year before the current one. */
-async function lastYearsClass(): Promise<{ classId: number; gradeId: number; yearId: number }> {
+/** Creates a class in an academic year before the current one. */
+async function createClassOfEarlierYear(): Promise<{ classId: number; gradeId: number; yearId: number }> {
   const name = unique('Old');
   const [row] = await service.database.query<{ class_id: number; grade_id: number; year_id: number }>(
     `with year as (
        insert into ${school.schema}.academic_year (name, start_date, end_date)
-       select $1, make_date(1900 + count(*)::integer, 1, 1), make_date(1900 + count(*)::integer, 12, 31) from ${school.schema}.academic_year returning id),
+       select $1, make_date(1900 + count(*)::integer, 1, 1), make_date(1900 + count(*)::integer, 12, 31)
+       from ${school.schema}.academic_year
+       returning id
+     ),
      grade as (insert into ${school.schema}.grade (name) values ($1) returning id)
-     insert into ${school.schema}.class (name, section, grade_id, academic_year_id) select $1, 'B', grade.id, year.id from grade, year
+     insert into ${school.schema}.class (name, section, grade_id, academic_year_id)
+     select $1, 'B', grade.id, year.id from grade, year
      returning id::integer as class_id, grade_id::integer, academic_year_id::integer as year_id`,
     [name],
   );
-  if (!row) throw new Error('no class was made');
+  if (!row) throw new Error('No class was created.');
   return { classId: row.class_id, gradeId: row.grade_id, yearId: row.year_id };
 }
 
 describe('students', () => {
-  test('a student that was added is read back as it was sent', async () => {
+  test('a created student is returned with the fields that were sent', async () => {
     const { classId, gradeId, yearId } = await school.classroom(unique('Read back'));
     const sent = {
       first_name: 'Amina',
@@ -81,9 +86,9 @@ describe('students', () => {
     expect(data.grade_name).toBe(`${data.class_name ?? ''} grade`);
   });
 
-  test('first and last name are enough', async () => {
-    const student = await add({ first_name: 'Only', last_name: 'Names' });
-    expect(await read(student.id)).toMatchObject({
+  test('only first and last name are required', async () => {
+    const student = await createStudent({ first_name: 'Only', last_name: 'Names' });
+    expect(await getStudent(student.id)).toMatchObject({
       first_name: 'Only',
       last_name: 'Names',
       class_id: null,
@@ -96,16 +101,16 @@ describe('students', () => {
     expect(refused.details).toMatchObject([{ path: 'last_name' }]);
   });
 
-  test('a religion is one of the school and shows by name; it may be cleared, and an unknown one is a 422 that names it', async () => {
+  test('a religion is returned with its name and can be cleared; an unknown one is a 422 that names the field', async () => {
     const [one, two] = await service.database.query<{ id: number }>(
       `insert into ${school.schema}.religion (name) values ('Sikhism'), ('Islam') returning id::integer`,
     );
-    const student = await add({ religion_id: one?.id });
+    const student = await createStudent({ religion_id: one?.id });
     expect(student).toMatchObject({ religion_id: one?.id, religion_name: 'Sikhism' });
     expect(
       (await school.admin.put<Student>(`/api/students/${student.id}`, { religion_id: two?.id })).data,
     ).toMatchObject({ religion_name: 'Islam' });
-    const same = await read(student.id);
+    const same = await getStudent(student.id);
     expect((await school.admin.put<Student>(`/api/students/${student.id}`, same)).data).toMatchObject({
       religion_id: two?.id,
       religion_name: 'Islam',
@@ -121,15 +126,15 @@ describe('students', () => {
       religion_id: null,
       religion_name: null,
     });
-    expect(await add()).toMatchObject({ religion_id: null, religion_name: null });
+    expect(await createStudent()).toMatchObject({ religion_id: null, religion_name: null });
   });
 
-  test('names are trimmed and keep every script', async () => {
-    const student = await add({ first_name: '  Zoë 🌻 ', last_name: 'Ōe 大江' });
-    expect(await read(student.id)).toMatchObject({ first_name: 'Zoë 🌻', last_name: 'Ōe 大江' });
+  test('names are trimmed and may use any script', async () => {
+    const student = await createStudent({ first_name: '  Zoë 🌻 ', last_name: 'Ōe 大江' });
+    expect(await getStudent(student.id)).toMatchObject({ first_name: 'Zoë 🌻', last_name: 'Ōe 大江' });
   });
 
-  test('what does not fit is a 400 that names each field, and nothing is written', async () => {
+  test('a body with invalid fields is a 400 that names each of them, and nothing is written', async () => {
     const count = async () => (await school.admin.get('/api/students?pageSize=1')).pagination.totalItems;
     const before = await count();
     const refused = await school.admin.post(
@@ -141,19 +146,19 @@ describe('students', () => {
         email: 'nobody',
         class_id: 'one',
         is_active: 'yes',
-        colour: 'red',
+        color: 'red',
         deleted_at: null,
       },
       400,
     );
     expect(refused.error).toBe('validation_error');
     expect(refused.details.map(({ path }) => path).sort()).toEqual(
-      ['class_id', 'colour', 'date_of_birth', 'deleted_at', 'email', 'first_name', 'is_active', 'last_name'].sort(),
+      ['class_id', 'color', 'date_of_birth', 'deleted_at', 'email', 'first_name', 'is_active', 'last_name'].sort(),
     );
     expect(await count()).toBe(before);
   });
 
-  test('a student that does not exist is a 404, and an id that is none a 400', async () => {
+  test('an unknown student is a 404, and an invalid id is a 400', async () => {
     expect((await school.admin.get('/api/students/999999', 404)).error).toBe('not_found');
     expect((await school.admin.put('/api/students/999999', { first_name: 'X' }, 404)).error).toBe('not_found');
     expect((await school.admin.delete('/api/students/999999', 404)).error).toBe('not_found');
@@ -164,14 +169,14 @@ describe('students', () => {
 });
 
 describe('the list', () => {
-  let lists: School;
-  let everybody: Student[];
+  let listSchool: School;
+  let allStudents: Student[];
   let first: { classId: number; yearId: number };
 
   beforeAll(async () => {
-    lists = await service.school();
-    first = await lists.classroom('First');
-    const second = await lists.classroom('Second');
+    listSchool = await service.school();
+    first = await listSchool.classroom('First');
+    const second = await listSchool.classroom('Second');
     const names: [string, string][] = [
       ['Ana', 'Alvarez'],
       ['Bo', 'Alvarez'],
@@ -182,7 +187,7 @@ describe('the list', () => {
     ];
     for (let n = 0; n < 24; n++) {
       const [first_name = '', last_name = ''] = names[n % names.length] ?? [];
-      await add(
+      await createStudent(
         {
           first_name,
           last_name,
@@ -193,104 +198,108 @@ describe('the list', () => {
           parent_name: n === 7 ? 'Parent Quixote' : null,
           email: n === 8 ? 'rare.address@example.org' : null,
         },
-        lists,
+        listSchool,
       );
     }
-    await add({ first_name: 'Percy', last_name: '100% Cotton', admission_number: 'N100' }, lists);
-    await add({ first_name: 'Una', last_name: 'Under_Score', admission_number: 'N101' }, lists);
-    await add({ first_name: 'Bea', last_name: 'Back\\Slash', admission_number: 'N102' }, lists);
-    const gone = await add({ first_name: 'Gone', last_name: 'Away', admission_number: 'N103' }, lists);
-    await lists.admin.delete(`/api/students/${gone.id}`);
-    // Three moments only, so that created_at has ties.
-    await service.database.query(
-      `update ${lists.schema}.student set created_at = timestamptz '2026-01-01Z' + (id % 3) * interval '1 day'`,
+    await createStudent({ first_name: 'Percy', last_name: '100% Cotton', admission_number: 'N100' }, listSchool);
+    await createStudent({ first_name: 'Una', last_name: 'Under_Score', admission_number: 'N101' }, listSchool);
+    await createStudent({ first_name: 'Bea', last_name: 'Back\\Slash', admission_number: 'N102' }, listSchool);
+    const deleted = await createStudent(
+      { first_name: 'Gone', last_name: 'Away', admission_number: 'N103' },
+      listSchool,
     );
-    everybody = await walk<Student>(lists.admin, '/api/students', 100);
+    await listSchool.admin.delete(`/api/students/${deleted.id}`);
+    // Only three distinct timestamps, so that sorting by created_at has ties.
+    await service.database.query(
+      `update ${listSchool.schema}.student set created_at = timestamptz '2026-01-01Z' + (id % 3) * interval '1 day'`,
+    );
+    allStudents = await walk<Student>(listSchool.admin, '/api/students', 100);
   });
 
-  const found = async (query: string) => (await lists.admin.get<Student[]>(`/api/students?pageSize=100&${query}`)).data;
+  const find = async (query: string) =>
+    (await listSchool.admin.get<Student[]>(`/api/students?pageSize=100&${query}`)).data;
 
-  test('has everybody but the deleted, by last and first name when nothing is said', async () => {
-    expect(everybody).toHaveLength(27);
-    const list = await lists.admin.get<Student[]>('/api/students');
+  test('contains all students who are not deleted, sorted by last and first name by default', async () => {
+    expect(allStudents).toHaveLength(27);
+    const list = await listSchool.admin.get<Student[]>('/api/students');
     expect(list.pagination).toEqual({ page: 1, pageSize: 20, totalItems: 27, totalPages: 2 });
-    expect(ids(list.data)).toEqual(ids(everybody).slice(0, 20));
-    expect(everybody.map(({ last_name }) => last_name)).not.toContain('Away');
+    expect(ids(list.data)).toEqual(ids(allStudents).slice(0, 20));
+    expect(allStudents.map(({ last_name }) => last_name)).not.toContain('Away');
   });
 
-  const keys: Record<string, (student: Student) => (string | number | null)[]> = {
+  const sortKeys: Record<string, (student: Student) => (string | number | null)[]> = {
     last_name: ({ last_name, first_name }) => [plain(last_name), plain(first_name)],
     first_name: ({ last_name, first_name }) => [plain(first_name), plain(last_name)],
     roll_number: ({ roll_number }) => [roll_number === null ? null : Number(roll_number)],
     admission_number: ({ admission_number }) => [admission_number],
     created_at: ({ created_at }) => [created_at],
   };
-  // What punctuation sorts as is the business of the database's collation; those names are left out here.
-  const lettered = (students: Student[]) => students.filter(({ last_name }) => /^\p{L}+$/u.test(last_name));
+  // How punctuation sorts depends on the collation of the database, so names with punctuation are not compared.
+  const withLettersOnly = (students: Student[]) => students.filter(({ last_name }) => /^\p{L}+$/u.test(last_name));
 
-  test.each(Object.keys(keys).flatMap((sort) => (['asc', 'desc'] as const).map((order) => [sort, order] as const)))(
-    'sorted by %s %s, its pages together are everybody once, in order, ties by id',
+  test.each(Object.keys(sortKeys).flatMap((sort) => (['asc', 'desc'] as const).map((order) => [sort, order] as const)))(
+    'sorted by %s %s, contains each student on exactly one page, in order, with ties sorted by id',
     async (sort, order) => {
-      const walked = await walk<Student>(lists.admin, `/api/students?sort=${sort}&order=${order}`, 4);
-      expect(ids(walked).sort((a, b) => a - b)).toEqual(ids(everybody).sort((a, b) => a - b));
-      const key = keys[sort] ?? (() => []);
-      expect(ids(lettered(walked))).toEqual(ids(inOrder(lettered(everybody), key, order)));
+      const walked = await walk<Student>(listSchool.admin, `/api/students?sort=${sort}&order=${order}`, 4);
+      expect(ids(walked).sort((a, b) => a - b)).toEqual(ids(allStudents).sort((a, b) => a - b));
+      const key = sortKeys[sort] ?? (() => []);
+      expect(ids(withLettersOnly(walked))).toEqual(ids(inOrder(withLettersOnly(allStudents), key, order)));
     },
   );
 
-  test('class_id, academic_year_id and is_active narrow it, and they narrow together', async () => {
-    const inFirst = everybody.filter(({ class_id }) => class_id === first.classId);
+  test('filters by class_id, academic_year_id and is_active, also combined', async () => {
+    const inFirst = allStudents.filter(({ class_id }) => class_id === first.classId);
     expect(inFirst).toHaveLength(8);
-    expect(ids(await found(`class_id=${first.classId}`))).toEqual(ids(inFirst));
-    expect(ids(await found(`academic_year_id=${first.yearId}`))).toEqual(
-      ids(everybody.filter(({ class_id }) => class_id !== null)),
+    expect(ids(await find(`class_id=${first.classId}`))).toEqual(ids(inFirst));
+    expect(ids(await find(`academic_year_id=${first.yearId}`))).toEqual(
+      ids(allStudents.filter(({ class_id }) => class_id !== null)),
     );
-    expect(ids(await found('is_active=false'))).toEqual(ids(everybody.filter(({ is_active }) => !is_active)));
-    expect(ids(await found('is_active=true'))).toEqual(ids(everybody.filter(({ is_active }) => is_active)));
-    const both = everybody.filter(
+    expect(ids(await find('is_active=false'))).toEqual(ids(allStudents.filter(({ is_active }) => !is_active)));
+    expect(ids(await find('is_active=true'))).toEqual(ids(allStudents.filter(({ is_active }) => is_active)));
+    const both = allStudents.filter(
       ({ class_id, is_active, last_name }) => class_id === first.classId && is_active && last_name === 'Alvarez',
     );
     expect(both.length).toBeGreaterThan(0);
     expect(
-      ids(await found(`class_id=${first.classId}&is_active=true&academic_year_id=${first.yearId}&search=alvarez`)),
+      ids(await find(`class_id=${first.classId}&is_active=true&academic_year_id=${first.yearId}&search=alvarez`)),
     ).toEqual(ids(both));
-    expect(await found('class_id=999999')).toEqual([]);
-    expect(await found('academic_year_id=999999')).toEqual([]);
+    expect(await find('class_id=999999')).toEqual([]);
+    expect(await find('academic_year_id=999999')).toEqual([]);
   });
 
   test.each([
-    ['any case', 'ALVAREZ', (s: Student) => s.last_name === 'Alvarez'],
-    ['without the accents of the record', 'emile', (s: Student) => plain(s.first_name) === 'emile'],
-    ['with accents that the record has not', 'álvárez', (s: Student) => s.last_name === 'Alvarez'],
+    ['a name in any case', 'ALVAREZ', (s: Student) => s.last_name === 'Alvarez'],
+    ['a name typed without its accents', 'emile', (s: Student) => plain(s.first_name) === 'emile'],
+    ['a name typed with accents that it does not have', 'álvárez', (s: Student) => s.last_name === 'Alvarez'],
     ['part of a word', 'ngstr', (s: Student) => s.last_name === 'Ångström'],
     ['several words in any order', 'zidane emi', (s: Student) => s.last_name === 'Zidane'],
-    ['words with much space', '%20%20zidane%20%20%20emi%20', (s: Student) => s.last_name === 'Zidane'],
-    ['words of which one does not fit', 'zidane ana', () => false],
+    ['words separated by several spaces', '%20%20zidane%20%20%20emi%20', (s: Student) => s.last_name === 'Zidane'],
+    ['only students who match every word', 'zidane ana', () => false],
     ['% as itself', '100%25', (s: Student) => s.last_name.includes('%')],
-    ['% alone as itself', '%25', (s: Student) => s.last_name.includes('%')],
+    ['a single % as itself', '%25', (s: Student) => s.last_name.includes('%')],
     ['_ as itself', 'r_s', (s: Student) => s.last_name.includes('_')],
-    ['_ alone as itself', '_', (s: Student) => s.last_name.includes('_')],
+    ['a single _ as itself', '_', (s: Student) => s.last_name.includes('_')],
     ['\\ as itself', 'k\\s', (s: Student) => s.last_name.includes('\\')],
     ["' as itself", "o'", () => false],
     ['the admission number', 'n013', (s: Student) => s.admission_number === 'N013'],
-    ['the parent', 'quixote', (s: Student) => s.parent_name === 'Parent Quixote'],
-    ['the e-mail', 'rare.address', (s: Student) => s.email !== null],
-    ['the deleted', 'gone', () => false],
-    ['nothing', '', () => true],
-  ])('search takes %s', async (_what, search, fits) => {
-    expect(ids(await found(`search=${search}`))).toEqual(ids(everybody.filter(fits)));
+    ['the name of the parent', 'quixote', (s: Student) => s.parent_name === 'Parent Quixote'],
+    ['the email', 'rare.address', (s: Student) => s.email !== null],
+    ['no deleted students', 'gone', () => false],
+    ['everyone if it is empty', '', () => true],
+  ])('search matches %s', async (_what, search, matches) => {
+    expect(ids(await find(`search=${search}`))).toEqual(ids(allStudents.filter(matches)));
   });
 
-  test('a page has 100 records at most, and the answer says so', async () => {
-    const list = await lists.admin.get<Student[]>('/api/students?pageSize=1000');
+  test('a page contains at most 100 records, and the response reports this page size', async () => {
+    const list = await listSchool.admin.get<Student[]>('/api/students?pageSize=1000');
     expect(list.pagination).toEqual({ page: 1, pageSize: 100, totalItems: 27, totalPages: 1 });
   });
 
-  test('a page beyond the end is empty and keeps the total', async () => {
-    const list = await lists.admin.get<Student[]>('/api/students?page=1000000000&pageSize=10');
+  test('a page beyond the last one is empty and reports the total', async () => {
+    const list = await listSchool.admin.get<Student[]>('/api/students?page=1000000000&pageSize=10');
     expect(list.data).toEqual([]);
     expect(list.pagination).toEqual({ page: 1_000_000_000, pageSize: 10, totalItems: 27, totalPages: 3 });
-    const none = await lists.admin.get<Student[]>('/api/students?search=nobodyhasthisname');
+    const none = await listSchool.admin.get<Student[]>('/api/students?search=nobodyhasthisname');
     expect(none.pagination).toEqual({ page: 1, pageSize: 20, totalItems: 0, totalPages: 0 });
   });
 
@@ -306,89 +315,89 @@ describe('the list', () => {
     ['pageSize=-5', 'pageSize'],
     ['class_id=first', 'class_id'],
     ['is_active=maybe', 'is_active'],
-    ['colour=red', 'colour'],
+    ['color=red', 'color'],
     [`search=${'x'.repeat(201)}`, 'search'],
   ])('%s is a 400 that names the parameter', async (query, path) => {
-    const refused = await lists.admin.get(`/api/students?${query}`, 400);
+    const refused = await listSchool.admin.get(`/api/students?${query}`, 400);
     expect(refused.error).toBe('validation_error');
     expect(refused.details.map((detail) => detail.path)).toEqual([path]);
   });
 
-  test('every record of it is the record that its id answers', async () => {
-    for (const student of everybody.slice(0, 3)) {
-      expect((await lists.admin.get<Student>(`/api/students/${student.id}`)).data).toEqual(student);
+  test('contains the same record that GET /:id returns', async () => {
+    for (const student of allStudents.slice(0, 3)) {
+      expect((await listSchool.admin.get<Student>(`/api/students/${student.id}`)).data).toEqual(student);
     }
   });
 });
 
 describe('admission numbers', () => {
-  test('run on by themselves, six digits, past those that were given', async () => {
+  test('are assigned in sequence, with six digits, skipping numbers entered by hand', async () => {
     const fresh = await service.school();
-    expect((await add({}, fresh)).admission_number).toBe('000001');
-    await add({ admission_number: '000002' }, fresh);
-    await add({ admission_number: '000007' }, fresh);
-    const next = [(await add({}, fresh)).admission_number, (await add({}, fresh)).admission_number];
+    expect((await createStudent({}, fresh)).admission_number).toBe('000001');
+    await createStudent({ admission_number: '000002' }, fresh);
+    await createStudent({ admission_number: '000007' }, fresh);
+    const next = [(await createStudent({}, fresh)).admission_number, (await createStudent({}, fresh)).admission_number];
     expect(new Set([...next, '000001', '000002', '000007']).size).toBe(5);
     expect(next.every((number) => /^\d{6}$/.test(number))).toBe(true);
   });
 
-  test('are never refused when nobody gave one, however long the given ones are', async () => {
+  test('can always be assigned, even after long numbers entered by hand', async () => {
     const fresh = await service.school();
-    await add({ admission_number: '000001' }, fresh);
-    await add({ admission_number: '2000000' }, fresh);
-    expect((await add({}, fresh)).admission_number).toBe('2000001');
-    await add({ admission_number: '2000002' }, fresh);
-    expect((await add({}, fresh)).admission_number).toBe('2000003');
+    await createStudent({ admission_number: '000001' }, fresh);
+    await createStudent({ admission_number: '2000000' }, fresh);
+    expect((await createStudent({}, fresh)).admission_number).toBe('2000001');
+    await createStudent({ admission_number: '2000002' }, fresh);
+    expect((await createStudent({}, fresh)).admission_number).toBe('2000003');
   });
 
-  test('leave no gap when a student was refused', async () => {
+  test('have no gap after a rejected request', async () => {
     const fresh = await service.school();
-    await add({}, fresh);
+    await createStudent({}, fresh);
     await fresh.admin.post('/api/students', { first_name: 'No', last_name: 'Class', class_id: 999_999 }, 422);
-    expect((await add({}, fresh)).admission_number).toBe('000002');
+    expect((await createStudent({}, fresh)).admission_number).toBe('000002');
   });
 
-  test('are unique in the school: the second is a 409 that names the field', async () => {
-    await add({ admission_number: 'ONCE-1' });
+  test('are unique within the school; a duplicate is a 409 that names the field', async () => {
+    await createStudent({ admission_number: 'ONCE-1' });
     const refused = await school.admin.post(
       '/api/students',
       { first_name: 'A', last_name: 'B', admission_number: 'ONCE-1' },
       409,
     );
     expect(refused).toMatchObject({ error: 'conflict', details: [{ path: 'admission_number' }] });
-    const other = await add({ admission_number: 'ONCE-2' });
+    const other = await createStudent({ admission_number: 'ONCE-2' });
     expect(
       (await school.admin.put(`/api/students/${other.id}`, { admission_number: 'ONCE-1' }, 409)).details,
     ).toMatchObject([{ path: 'admission_number' }]);
-    expect((await read(other.id)).admission_number).toBe('ONCE-2');
+    expect((await getStudent(other.id)).admission_number).toBe('ONCE-2');
   });
 
-  test('are free again once the student was deleted', async () => {
-    const student = await add({ admission_number: 'AGAIN' });
+  test('can be used again after the student is deleted', async () => {
+    const student = await createStudent({ admission_number: 'AGAIN' });
     await school.admin.delete(`/api/students/${student.id}`);
-    const next = await add({ admission_number: 'AGAIN' });
+    const next = await createStudent({ admission_number: 'AGAIN' });
     expect(next.id).not.toBe(student.id);
   });
 });
 
 describe('class and grade', () => {
-  test('the class sets the grade and opens an enrollment', async () => {
+  test('creating a student in a class sets the grade and creates an enrollment', async () => {
     const { classId, gradeId, yearId } = await school.classroom(unique('Class'));
-    const student = await add({ class_id: classId });
+    const student = await createStudent({ class_id: classId });
     expect(student).toMatchObject({ grade_id: gradeId, academic_year_id: yearId });
     expect(await enrollments(student.id)).toEqual([
       { class_id: classId, academic_year_id: yearId, status: 'active', ended: false },
     ]);
   });
 
-  test('a grade without a class stays by itself, without an enrollment', async () => {
+  test('a grade can be set without a class and creates no enrollment', async () => {
     const { gradeId } = await school.classroom(unique('Class'));
-    const student = await add({ grade_id: gradeId });
+    const student = await createStudent({ grade_id: gradeId });
     expect(student).toMatchObject({ class_id: null, grade_id: gradeId });
     expect(await enrollments(student.id)).toEqual([]);
   });
 
-  test('a grade that contradicts the class is a 400 that names grade_id', async () => {
+  test('a grade other than that of the class is a 400 that names grade_id', async () => {
     const one = await school.classroom(unique('Class'));
     const two = await school.classroom(unique('Class'));
     const refused = await school.admin.post(
@@ -397,26 +406,26 @@ describe('class and grade', () => {
       400,
     );
     expect(refused).toMatchObject({ error: 'validation_error', details: [{ path: 'grade_id' }] });
-    const student = await add({ class_id: one.classId });
+    const student = await createStudent({ class_id: one.classId });
     expect(
       (await school.admin.put(`/api/students/${student.id}`, { grade_id: two.gradeId }, 400)).details,
     ).toMatchObject([{ path: 'grade_id' }]);
     const third = await school.classroom(unique('Class'));
     await school.admin.put(`/api/students/${student.id}`, { class_id: third.classId, grade_id: two.gradeId }, 400);
-    expect(await read(student.id)).toMatchObject({ class_id: one.classId, grade_id: one.gradeId });
+    expect(await getStudent(student.id)).toMatchObject({ class_id: one.classId, grade_id: one.gradeId });
   });
 
-  test('a class or grade that does not exist is a 422 that names it', async () => {
+  test('an unknown class or grade is a 422 that names the field', async () => {
     for (const [field, id] of Object.entries({ class_id: 999_999, grade_id: 999_999 })) {
       const refused = await school.admin.post('/api/students', { first_name: 'A', last_name: 'B', [field]: id }, 422);
       expect(refused).toMatchObject({ error: 'invalid_reference', details: [{ path: field }] });
     }
   });
 
-  test('another class of the year moves the grade, closes one enrollment and opens the next', async () => {
+  test('moving to another class of the year changes the grade, ends the enrollment and creates a new one', async () => {
     const one = await school.classroom(unique('Class'));
     const two = await school.classroom(unique('Class'));
-    const student = await add({ class_id: one.classId });
+    const student = await createStudent({ class_id: one.classId });
     const moved = await school.admin.put<Student>(`/api/students/${student.id}`, { class_id: two.classId });
     expect(moved.data).toMatchObject({ class_id: two.classId, grade_id: two.gradeId });
     expect(await enrollments(student.id)).toMatchObject([
@@ -429,25 +438,25 @@ describe('class and grade', () => {
     expect(await inClass(two.classId)).toEqual([student.id]);
   });
 
-  test('a change that names the same class leaves the enrollment as it is', async () => {
+  test('an update with the same class does not change the enrollment', async () => {
     const { classId } = await school.classroom(unique('Class'));
-    const student = await add({ class_id: classId });
+    const student = await createStudent({ class_id: classId });
     await school.admin.put(`/api/students/${student.id}`, { class_id: classId, first_name: 'Same' });
     expect(await enrollments(student.id)).toMatchObject([{ status: 'active', ended: false }]);
   });
 
-  test('no class any more withdraws the enrollment and keeps the grade', async () => {
+  test('removing the class withdraws the enrollment and keeps the grade', async () => {
     const { classId, gradeId } = await school.classroom(unique('Class'));
-    const student = await add({ class_id: classId });
+    const student = await createStudent({ class_id: classId });
     const out = await school.admin.put<Student>(`/api/students/${student.id}`, { class_id: null });
     expect(out.data).toMatchObject({ class_id: null, class_name: null, grade_id: gradeId });
     expect(await enrollments(student.id)).toMatchObject([{ status: 'withdrawn', ended: true }]);
   });
 
-  test('an enrollment that begins in the future ends no sooner than it began when the class changes before', async () => {
+  test('an enrollment that has not begun ends on its first day if the class changes', async () => {
     const from = await school.classroom(unique('Ahead'));
     const to = await school.classroom(unique('Ahead'));
-    const { id } = await add({ class_id: from.classId });
+    const { id } = await createStudent({ class_id: from.classId });
     await service.database.query(
       `update ${school.schema}.enrollment set starts_on = current_date + 10 where student_id = $1`,
       [id],
@@ -463,7 +472,7 @@ describe('class and grade', () => {
     ]);
   });
 
-  test('two school years share no day, and may follow each other', async () => {
+  test('academic years cannot overlap, but one can begin the day after another', async () => {
     const fresh = await service.school();
     const year = (name: string, from: string, to: string) =>
       service.database.query(
@@ -475,10 +484,10 @@ describe('class and grade', () => {
     await year('Next', '2031-07-01', '2032-06-30');
   });
 
-  test("a class of another year completes the old one, and the student answers to both years' lists", async () => {
-    const old = await lastYearsClass();
+  test('moving to a class of another year completes the enrollment, and both years list the student', async () => {
+    const old = await createClassOfEarlierYear();
     const now = await school.classroom(unique('Class'));
-    const student = await add({ class_id: old.classId });
+    const student = await createStudent({ class_id: old.classId });
     expect(student).toMatchObject({ academic_year_id: old.yearId, grade_id: old.gradeId });
     expect(student.class_name).toMatch(/^Old-\d+ B$/);
     await school.admin.put(`/api/students/${student.id}`, { class_id: now.classId });
@@ -493,28 +502,37 @@ describe('class and grade', () => {
   });
 });
 
-describe("a student's log-in", () => {
-  const profile = (who: Client) =>
-    who.get<{ id: number; roles: string[]; permissions: string[]; first_name: string }>('/api/auth/profile');
+describe('the login of a student', () => {
+  const getProfile = (client: Client) =>
+    client.get<{ id: number; roles: string[]; permissions: string[]; first_name: string }>('/api/auth/profile');
 
-  test('comes with create_user_account and a password, with the student role', async () => {
+  test('is created with the student role by create_user_account and a password', async () => {
     const email = `${unique('pupil')}@${school.subdomain}.example`;
-    const student = await add({ first_name: 'Pupil', email, create_user_account: true, password: 'pupil password' });
+    const student = await createStudent({
+      first_name: 'Pupil',
+      email,
+      create_user_account: true,
+      password: 'pupil password',
+    });
     const pupil = await service.anonymous.login({ tenant_id: school.id, email, password: 'pupil password' });
-    expect((await profile(pupil)).data).toMatchObject({ id: student.user_id, roles: ['student'], first_name: 'Pupil' });
+    expect((await getProfile(pupil)).data).toMatchObject({
+      id: student.user_id,
+      roles: ['student'],
+      first_name: 'Pupil',
+    });
     expect((await pupil.get('/api/students', 403)).error).toBe('forbidden');
   });
 
-  test('comes by invitation without a password', async () => {
+  test('is created by invitation if there is no password', async () => {
     const email = `${unique('pupil')}@${school.subdomain}.example`;
-    const student = await add({ email, create_user_account: true });
+    const student = await createStudent({ email, create_user_account: true });
     const { token } = await mailTo(service, email, 'Your account');
     await service.anonymous.post('/api/auth/password/reset', { token, password: 'my own password' });
     const pupil = await service.anonymous.login({ tenant_id: school.id, email, password: 'my own password' });
-    expect((await profile(pupil)).data.id).toBe(student.user_id);
+    expect((await getProfile(pupil)).data.id).toBe(student.user_id);
   });
 
-  test('needs an e-mail, and a password needs create_user_account', async () => {
+  test('requires an email, and a password requires create_user_account', async () => {
     const names = { first_name: 'A', last_name: 'B' };
     expect(
       (await school.admin.post('/api/students', { ...names, create_user_account: true }, 400)).details,
@@ -525,7 +543,7 @@ describe("a student's log-in", () => {
     expect(
       (await school.admin.post('/api/students', { ...names, password: 'pupil password' }, 400)).details,
     ).toMatchObject([{ path: 'password' }]);
-    const student = await add();
+    const student = await createStudent();
     expect(
       (await school.admin.put(`/api/students/${student.id}`, { create_user_account: true }, 400)).details,
     ).toMatchObject([{ path: 'email' }]);
@@ -534,7 +552,7 @@ describe("a student's log-in", () => {
     ).toMatchObject([{ path: 'password' }]);
   });
 
-  test('with an e-mail that somebody has is a 409, and neither student nor log-in is written', async () => {
+  test('with the email of another login is a 409, and neither student nor login is created', async () => {
     const last_name = unique('Unwritten');
     const refused = await school.admin.post(
       '/api/students',
@@ -543,27 +561,29 @@ describe("a student's log-in", () => {
     );
     expect(refused).toMatchObject({ error: 'conflict', details: [{ path: 'email' }] });
     const rows = await service.database.query(
-      `select id from ${school.schema}.student where last_name = $1 union all select id from ${school.schema}.user_account where last_name = $1`,
+      `select id from ${school.schema}.student where last_name = $1
+       union all
+       select id from ${school.schema}.user_account where last_name = $1`,
       [last_name],
     );
     expect(rows).toEqual([]);
-    const student = await add({ email: school.adminEmail });
+    const student = await createStudent({ email: school.adminEmail });
     expect(student).toMatchObject({ email: school.adminEmail, user_id: null });
   });
 
-  test('may come later, for the e-mail of the request or of the record', async () => {
+  test('can be created later, with the email of the request or the stored one', async () => {
     const [one, two] = [
       `${unique('pupil')}@${school.subdomain}.example`,
       `${unique('pupil')}@${school.subdomain}.example`,
     ];
-    const known = await add({ email: one });
+    const known = await createStudent({ email: one });
     const later = await school.admin.put<Student>(`/api/students/${known.id}`, {
       create_user_account: true,
       password: 'pupil password',
     });
     expect(later.data.user_id).not.toBeNull();
     await service.anonymous.login({ tenant_id: school.id, email: one, password: 'pupil password' });
-    const unknown = await add();
+    const unknown = await createStudent();
     await school.admin.put<Student>(`/api/students/${unknown.id}`, {
       create_user_account: true,
       email: two,
@@ -573,20 +593,20 @@ describe("a student's log-in", () => {
     expect((await school.admin.put(`/api/students/${known.id}`, { create_user_account: true }, 409)).error).toBe(
       'conflict',
     );
-    expect((await read(known.id)).user_id).toBe(later.data.user_id);
+    expect((await getStudent(known.id)).user_id).toBe(later.data.user_id);
   });
 });
 
-describe('a change of a student', () => {
-  test('takes any subset and leaves the rest', async () => {
-    const student = await add({ roll_number: '5', address: 'Here', gender: 'male' });
+describe('an update of a student', () => {
+  test('changes the given fields and no others', async () => {
+    const student = await createStudent({ roll_number: '5', address: 'Here', gender: 'male' });
     const { data } = await school.admin.put<Student>(`/api/students/${student.id}`, { address: 'There' });
     expect(data).toEqual({ ...student, address: 'There', updated_at: data.updated_at });
     expect(data.updated_at > student.updated_at).toBe(true);
-    expect(await read(student.id)).toEqual(data);
+    expect(await getStudent(student.id)).toEqual(data);
   });
 
-  test('clears by null what may be empty, and refuses to clear what may not', async () => {
+  test('clears optional fields with null and rejects null for required fields', async () => {
     const clearable = {
       roll_number: '5',
       date_of_birth: '2015-01-01',
@@ -598,7 +618,7 @@ describe('a change of a student', () => {
       parent_email: 'p@example.org',
       address: 'A',
     };
-    const student = await add(clearable);
+    const student = await createStudent(clearable);
     const nulls = Object.fromEntries(Object.keys(clearable).map((key) => [key, null]));
     expect((await school.admin.put<Student>(`/api/students/${student.id}`, nulls)).data).toMatchObject(nulls);
     for (const field of ['first_name', 'last_name', 'admission_number', 'is_active']) {
@@ -608,11 +628,11 @@ describe('a change of a student', () => {
     }
   });
 
-  test('may be the whole record as it was read, with one field changed, class included', async () => {
+  test('accepts the whole record as returned by GET, with one field changed, even the class', async () => {
     const one = await school.classroom(unique('Class'));
     const two = await school.classroom(unique('Class'));
     const email = `${unique('pupil')}@${school.subdomain}.example`;
-    const student = await add({ class_id: one.classId, roll_number: '3', email, create_user_account: true });
+    const student = await createStudent({ class_id: one.classId, roll_number: '3', email, create_user_account: true });
     const same = await school.admin.put<Student>(`/api/students/${student.id}`, student);
     expect(same.data).toEqual({ ...student, updated_at: same.data.updated_at });
     const moved = await school.admin.put<Student>(`/api/students/${student.id}`, {
@@ -627,8 +647,8 @@ describe('a change of a student', () => {
     });
   });
 
-  test('is refused, by the field, where it would set what the service keeps', async () => {
-    const student = await add();
+  test('of a read-only field is a 400 that names the field', async () => {
+    const student = await createStudent();
     for (const [field, value] of Object.entries({
       id: 1,
       user_id: 1,
@@ -646,7 +666,7 @@ describe('a change of a student', () => {
     expect((await school.admin.get<Student>(`/api/students/${student.id}`)).data).toEqual(student);
   });
 
-  test('keeps its version through what is no edit, and a weak tag of a proxy still names it', async () => {
+  test('needs no new version after changes to computed fields, and accepts the weak ETag of a proxy', async () => {
     const role = await school.admin.post<{ id: number }>('/api/rbac/roles', { name: unique('Role') }, 201);
     const path = `/api/rbac/roles/${role.data.id}`;
     const etag = role.headers.get('etag') ?? '';
@@ -664,23 +684,23 @@ describe('a change of a student', () => {
     await school.admin.send('PUT', path, { body: { description: 'again' }, headers: { 'If-Match': etag } }, 412);
   });
 
-  test('refuses an unknown field by its path', async () => {
-    const student = await add();
-    expect((await school.admin.put(`/api/students/${student.id}`, { colour: 'red' }, 400)).details).toMatchObject([
-      { path: 'colour' },
+  test('with an unknown field is a 400 that names the field', async () => {
+    const student = await createStudent();
+    expect((await school.admin.put(`/api/students/${student.id}`, { color: 'red' }, 400)).details).toMatchObject([
+      { path: 'color' },
     ]);
   });
 
-  test('refuses a body that is a list', async () => {
-    const student = await add();
+  test('with an array as its body is a 400', async () => {
+    const student = await createStudent();
     expect((await school.admin.put(`/api/students/${student.id}`, [], 400)).error).toBe('validation_error');
     expect((await school.admin.put(`/api/students/${student.id}`, [{ first_name: 'List' }], 400)).error).toBe(
       'validation_error',
     );
   });
 
-  test('goes through with a fresh If-Match and is a 412 with a stale one', async () => {
-    const student = await add();
+  test('succeeds with the current If-Match and is a 412 with an outdated one', async () => {
+    const student = await createStudent();
     const path = `/api/students/${student.id}`;
     const etag = (await school.admin.get(path)).headers.get('etag') ?? '';
     expect(etag).toMatch(/^"[0-9a-f]{32}\.[0-9a-f]{32}"$/);
@@ -688,7 +708,7 @@ describe('a change of a student', () => {
       school.admin.send<Student>('PUT', path, { body: { first_name }, headers: { 'If-Match': match } }, status);
     await change('Fresh', etag, 200);
     expect((await change('Stale', etag, 412)).error).toBe('precondition_failed');
-    expect((await read(student.id)).first_name).toBe('Fresh');
+    expect((await getStudent(student.id)).first_name).toBe('Fresh');
     await change('Any', '*', 200);
     const current = (await school.admin.get(path)).headers.get('etag') ?? '';
     await change('One of two', `"0123", ${current}`, 200);
@@ -701,8 +721,8 @@ describe('a change of a student', () => {
     );
   });
 
-  test('is noticed by If-None-Match: 304 before it, 200 after it', async () => {
-    const student = await add();
+  test('changes the ETag: If-None-Match returns 304 before it and 200 after it', async () => {
+    const student = await createStudent();
     const path = `/api/students/${student.id}`;
     const first = await raw(service.url, { path, token: school.admin.token });
     const etag = first.headers.etag ?? '';
@@ -715,8 +735,8 @@ describe('a change of a student', () => {
     expect(changed.body).toContain('"Changed"');
   });
 
-  test('is noticed by If-None-Match from fetch too, which says no-cache beside it', async () => {
-    const student = await add();
+  test('the ETag works with fetch too, which adds Cache-Control: no-cache to If-None-Match', async () => {
+    const student = await createStudent();
     const { headers } = await school.admin.get(`/api/students/${student.id}`);
     const again = await fetch(`${service.url}/api/students/${student.id}`, {
       headers: { Authorization: `Bearer ${school.admin.token}`, 'If-None-Match': headers.get('etag') ?? '' },
@@ -725,11 +745,11 @@ describe('a change of a student', () => {
   });
 });
 
-describe('a student that was deleted', () => {
-  test('is hidden from get, change, delete and list; the row stays with deleted_at; the enrollment is withdrawn', async () => {
+describe('a deleted student', () => {
+  test('is not found by any request; the row stays with deleted_at, and the enrollment is withdrawn', async () => {
     const { classId } = await school.classroom(unique('Class'));
     const last_name = unique('Deleted');
-    const student = await add({ last_name, class_id: classId });
+    const student = await createStudent({ last_name, class_id: classId });
     expect((await school.admin.delete<{ id: number }>(`/api/students/${student.id}`)).data).toEqual({ id: student.id });
     await school.admin.get(`/api/students/${student.id}`, 404);
     await school.admin.put(`/api/students/${student.id}`, { first_name: 'Back' }, 404);
@@ -745,14 +765,14 @@ describe('a student that was deleted', () => {
     expect(await enrollments(student.id)).toMatchObject([{ class_id: classId, status: 'withdrawn', ended: true }]);
   });
 
-  test('loses the log-in at once, and its e-mail is free', async () => {
+  test('cannot log in, ends their sessions at once, and frees the email', async () => {
     const email = `${unique('pupil')}@${school.subdomain}.example`;
-    const student = await add({ email, create_user_account: true, password: 'pupil password' });
+    const student = await createStudent({ email, create_user_account: true, password: 'pupil password' });
     const pupil = await service.anonymous.login({ tenant_id: school.id, email, password: 'pupil password' });
     await school.admin.delete(`/api/students/${student.id}`);
     expect((await pupil.get('/api/auth/profile', 401)).error).toBe('invalid_token');
     await service.anonymous.post('/api/auth/login', { tenant_id: school.id, email, password: 'pupil password' }, 401);
-    expect((await add({ email, create_user_account: true })).user_id).not.toBeNull();
+    expect((await createStudent({ email, create_user_account: true })).user_id).not.toBeNull();
   });
 });
 
@@ -760,7 +780,7 @@ describe('an Idempotency-Key', () => {
   const post = (key: string, body: Record<string, unknown>, status: number, who = school.admin) =>
     who.send<Student>('POST', '/api/students', { body, headers: { 'Idempotency-Key': key } }, status);
 
-  test('adds one student however often the request comes, and answers the same', async () => {
+  test('creates one student if the request is repeated, and returns the same response', async () => {
     const body = { first_name: 'Once', last_name: unique('Once') };
     const first = await post('key-1', body, 201);
     const second = await post('key-1', body, 201);
@@ -769,19 +789,19 @@ describe('an Idempotency-Key', () => {
     expect((await school.admin.get(`/api/students?search=${body.last_name}`)).pagination.totalItems).toBe(1);
   });
 
-  test('adds one student when two requests arrive together', async () => {
+  test('creates one student for concurrent requests', async () => {
     const body = { first_name: 'Twin', last_name: unique('Twin') };
-    const answers = await Promise.all([1, 2, 3, 4].map(() => post('key-2', body, 201)));
-    expect(new Set(answers.map(({ data }) => data.id)).size).toBe(1);
+    const responses = await Promise.all([1, 2, 3, 4].map(() => post('key-2', body, 201)));
+    expect(new Set(responses.map(({ data }) => data.id)).size).toBe(1);
     expect((await school.admin.get(`/api/students?search=${body.last_name}`)).pagination.totalItems).toBe(1);
   });
 
-  test('with another body is a 422', async () => {
+  test('that is reused with another body is a 422', async () => {
     await post('key-3', { first_name: 'A', last_name: 'B' }, 201);
     expect((await post('key-3', { first_name: 'A', last_name: 'C' }, 422)).error).toBe('idempotency_key_reused');
   });
 
-  test('that was used for another operation is a 422, though the request is the same', async () => {
+  test('that is reused for another operation with the same body is a 422', async () => {
     const body = { first_name: 'Other', last_name: 'Operation' };
     await post('other-operation', body, 201);
     await service.database.query(
@@ -790,19 +810,19 @@ describe('an Idempotency-Key', () => {
     expect((await post('other-operation', body, 422)).error).toBe('idempotency_key_reused');
   });
 
-  test('of a request that failed can be used again', async () => {
+  test('can be used again after a failed request', async () => {
     await post('key-4', { first_name: 'A', last_name: 'B', class_id: 999_999 }, 422);
     expect((await post('key-4', { first_name: 'A', last_name: 'B' }, 201)).data.last_name).toBe('B');
   });
 
-  test("is the user's own", async () => {
+  test('is separate for each user', async () => {
     const second = await school.user(['admin']);
     const body = { first_name: 'Mine', last_name: 'Yours' };
     const mine = await post('key-5', body, 201);
     expect((await post('key-5', body, 201, second)).data.id).not.toBe(mine.data.id);
   });
 
-  test('is forgotten after 24 hours', async () => {
+  test('expires after 24 hours', async () => {
     const body = { first_name: 'Day', last_name: 'After' };
     const first = await post('key-6', body, 201);
     await service.database.query(
@@ -819,20 +839,22 @@ describe('an Idempotency-Key', () => {
 });
 
 describe('permissions', () => {
-  /** Makes a user the teacher of a class. */
-  const teach = (userId: number, classId: number) =>
+  /** Makes a user the class teacher of a class. */
+  const makeClassTeacher = (userId: number, classId: number) =>
     service.database.query(
-      `with t as (insert into ${school.schema}.teacher (user_id, first_name, last_name) values ($1, 'Te', 'Acher') returning id)
+      `with t as (
+         insert into ${school.schema}.teacher (user_id, first_name, last_name) values ($1, 'Te', 'Acher') returning id
+       )
        update ${school.schema}.class set class_teacher_id = t.id from t where class.id = $2`,
       [userId, classId],
     );
 
-  test('a teacher reads who is in a class they teach and does not write; an accountant reads all of them and does not write either', async () => {
+  test('a teacher reads the students of their classes, an accountant reads all students, and neither writes', async () => {
     const { classId } = await school.classroom(unique('Taught'));
-    const student = await add({ class_id: classId });
-    const other = await add();
+    const student = await createStudent({ class_id: classId });
+    const other = await createStudent();
     const teacher = await school.user(['teacher']);
-    await teach(teacher.id, classId);
+    await makeClassTeacher(teacher.id, classId);
     await teacher.get(`/api/students/${other.id}`, 404);
     expect((await teacher.get<Student[]>('/api/students')).data).toEqual([student]);
     expect((await teacher.get<Student[]>(`/api/students?class_id=${classId}`)).data).toEqual([student]);
@@ -844,17 +866,17 @@ describe('permissions', () => {
     }
     await service.anonymous.get('/api/students', 401);
     expect((await service.operator.get('/api/students', 403)).error).toBe('forbidden');
-    expect(await read(student.id)).toEqual(student);
+    expect(await getStudent(student.id)).toEqual(student);
   });
 
-  test('a teacher does not learn in which class of somebody else a student was before', async () => {
-    const before = await lastYearsClass();
+  test('a teacher cannot find students by a previous class that another teacher taught', async () => {
+    const before = await createClassOfEarlierYear();
     const { classId, yearId } = await school.classroom(unique('Taught'));
-    const student = await add({ class_id: before.classId });
+    const student = await createStudent({ class_id: before.classId });
     await school.admin.put(`/api/students/${student.id}`, { class_id: classId });
     const teacher = await school.user(['teacher']);
-    await teach(teacher.id, classId);
-    const found = async (who: Client, query: string) =>
+    await makeClassTeacher(teacher.id, classId);
+    const findAs = async (who: Client, query: string) =>
       (await who.get<Student[]>(`/api/students?${query}`)).data.map(({ id }) => id);
     for (const [query, byTeacher] of [
       [`class_id=${classId}`, [student.id]],
@@ -862,7 +884,7 @@ describe('permissions', () => {
       [`class_id=${before.classId}`, []],
       [`academic_year_id=${before.yearId}`, []],
     ] as const) {
-      expect([query, await found(school.admin, query), await found(teacher, query)]).toEqual([
+      expect([query, await findAs(school.admin, query), await findAs(teacher, query)]).toEqual([
         query,
         [student.id],
         byTeacher,

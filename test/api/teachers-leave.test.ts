@@ -27,7 +27,7 @@ describe('leaves', () => {
       ({ id }) => id === leave.id,
     );
 
-  test('a teacher asks for their own, which is pending', async () => {
+  test('a teacher requests their own leave, which is pending', async () => {
     const { teacher, client } = await withLogin({ first_name: 'Lea', last_name: 'Ve' });
     const asked = await client.post<Leave>('/api/teachers/leaves', body(4, 6, { reason: 'Flu' }), 201);
     expect(asked.headers.get('location')).toBe(`/api/teachers/leaves/${asked.data.id}`);
@@ -50,7 +50,7 @@ describe('leaves', () => {
     expect((await ask(client, body(8, 8, { teacher_id: teacher.id }))).teacher_id).toBe(teacher.id);
   });
 
-  test('whoever may decide on leaves names the teacher; without one they are asked for it, and an unknown one is a 422', async () => {
+  test('a user with leave.manage must name the teacher; a missing or unknown one is a 422', async () => {
     const teacher = await add();
     expect((await ask(school.admin, body(4, 4, { teacher_id: teacher.id }))).teacher_id).toBe(teacher.id);
     const gone = await add();
@@ -63,7 +63,7 @@ describe('leaves', () => {
     expect((await ask(manager, body(5, 5, { teacher_id: teacher.id }))).teacher_id).toBe(teacher.id);
   });
 
-  test('nobody else asks for one: a teacher for a colleague, a student, an accountant', async () => {
+  test('a teacher for a colleague, a student and an accountant cannot request leave', async () => {
     const { client } = await withLogin();
     const colleague = await add();
     for (const teacher_id of [colleague.id, 999_999]) {
@@ -89,7 +89,7 @@ describe('leaves', () => {
     expect((await school.admin.get<Leave[]>(`/api/teachers/${colleague.id}/leaves`)).data).toEqual([]);
   });
 
-  test('one that ends before it begins, or lacks what it needs, is a 400 that names the field', async () => {
+  test('a leave that ends before it begins or lacks a required field is a 400 that names the field', async () => {
     const teacher = await add();
     const refused = await school.admin.post('/api/teachers/leaves', body(5, 4, { teacher_id: teacher.id }), 400);
     expect(refused.details).toEqual([{ path: 'end_date', message: 'must not be before start_date' }]);
@@ -100,7 +100,7 @@ describe('leaves', () => {
     ).toEqual(['end_date', 'leave_type', 'start_date', 'status'].sort());
   });
 
-  test('an Idempotency-Key asks once', async () => {
+  test('repeated requests with one Idempotency-Key create one leave', async () => {
     const { teacher, client } = await withLogin();
     const post = () =>
       client.send<Leave>(
@@ -114,7 +114,7 @@ describe('leaves', () => {
     expect((await client.get(`/api/teachers/${teacher.id}/leaves`)).pagination.totalItems).toBe(1);
   });
 
-  test('approving or rejecting one says who did, when and why, to the teacher too', async () => {
+  test('a decision records who made it, when and why, and the teacher can read it', async () => {
     const { teacher, client } = await withLogin();
     const admin = await school.user(['admin'], { first_name: 'Dee', last_name: 'Cider' });
     const [one, two] = [await ask(client, body(4)), await ask(client, body(5))];
@@ -158,7 +158,7 @@ describe('leaves', () => {
     expect(await readLeave(leave)).toEqual(before);
   });
 
-  test('no other state can be asked for', async () => {
+  test('only approved and rejected are accepted as a decision', async () => {
     const teacher = await add();
     const leave = await ask(school.admin, body(4, 4, { teacher_id: teacher.id }));
     for (const status of ['pending', 'cancelled', null, undefined]) {
@@ -173,7 +173,7 @@ describe('leaves', () => {
     expect(await readLeave(leave)).toEqual(leave);
   });
 
-  test('an approved one must not overlap another approved one of the teacher: 409 conflict; of another teacher it may', async () => {
+  test('approved leaves of one teacher cannot overlap: 409 conflict; those of two teachers can', async () => {
     const [one, two] = [await add(), await add()];
     const leave = async (teacher: Teacher, from: number, to: number) =>
       (await ask(school.admin, body(from, to, { teacher_id: teacher.id }))).id;
@@ -185,7 +185,7 @@ describe('leaves', () => {
     await decide(await leave(two, 4, 8), 'approved');
   });
 
-  test('of overlapping approvals that race one wins, and the others are a 409 conflict', async () => {
+  test('of concurrent approvals of overlapping leaves one succeeds, and the others are a 409 conflict', async () => {
     for (let round = 0; round < 3; round++) {
       const teacher = await add();
       const asked = await Promise.all(
@@ -206,7 +206,7 @@ describe('leaves', () => {
     }
   });
 
-  test('of two decisions on one leave that race one wins', async () => {
+  test('of two concurrent decisions on one leave one succeeds', async () => {
     const teacher = await add();
     const leave = await ask(school.admin, body(4, 4, { teacher_id: teacher.id }));
     const answers = await Promise.all(
@@ -218,7 +218,7 @@ describe('leaves', () => {
     expect(await readLeave(leave)).toEqual(answers.find(({ status }) => status === 200)?.data);
   });
 
-  test('a decision goes through with a fresh If-Match and is a 412 with a stale one', async () => {
+  test('a decision succeeds with the current If-Match and is a 412 with an outdated one', async () => {
     const teacher = await add();
     const leave = await school.admin.post<Leave>('/api/teachers/leaves', body(4, 4, { teacher_id: teacher.id }), 201);
     const put = (match: string, status: number) =>
@@ -232,7 +232,7 @@ describe('leaves', () => {
     await put(leave.headers.get('etag') ?? '', 200);
   });
 
-  test('a teacher takes back what is pending, and nothing else; who decides on leaves removes any', async () => {
+  test('a teacher deletes only their own pending leaves; a user with leave.manage deletes any leave', async () => {
     const { client } = await withLogin();
     const [pending, approved, rejected] = [
       await ask(client, body(4)),
@@ -251,7 +251,7 @@ describe('leaves', () => {
       const refused = await client.delete(`/api/teachers/leaves/${leave.id}`, 409);
       expect(refused).toMatchObject({
         error: 'invalid_state',
-        message: `This leave is ${status}; only a pending one can be taken back.`,
+        message: `This leave is ${status}. You can only withdraw a pending leave.`,
       });
       await school.admin.delete(`/api/teachers/leaves/${leave.id}`);
       expect(await readLeave(leave)).toBeUndefined();
@@ -259,7 +259,7 @@ describe('leaves', () => {
     await school.admin.delete(`/api/teachers/leaves/${pending.id}`, 404);
   });
 
-  test('are out of reach for colleagues, students and accountants: 404 or 403, and they stay', async () => {
+  test('colleagues, students and accountants cannot read or change leaves: 404 or 403', async () => {
     const { teacher, client } = await withLogin();
     const leave = await ask(client);
     const colleague = (await withLogin()).client;
@@ -281,7 +281,7 @@ describe('leaves', () => {
     await reader.get('/api/teachers/leaves', 403);
   });
 
-  test('a teacher whose log-in has no role still reads their own leaves, availability and workload', async () => {
+  test('a teacher without a role still reads their own leaves, availability and workload', async () => {
     const { teacher, client } = await withLogin();
     await school.admin.put(`/api/users/${teacher.user_id ?? 0}`, { role_ids: [] });
     const colleague = await add();
@@ -294,7 +294,7 @@ describe('leaves', () => {
     await client.delete(`/api/teachers/leaves/${leave.id}`);
   });
 
-  describe('listed', () => {
+  describe('the list of leaves', () => {
     let lists: School;
     let all: Leave[];
     let one: Teacher;
@@ -336,7 +336,7 @@ describe('leaves', () => {
     const found = async (query: string, path = '/api/teachers/leaves') =>
       ids((await lists.admin.get<Leave[]>(`${path}?${query}`)).data);
 
-    test('begin with the latest, and sort by start_date and created_at both ways, page by page', async () => {
+    test('is latest first, and sorts by start_date and created_at in both directions, page by page', async () => {
       expect(all).toHaveLength(5);
       expect(ids(all)).toEqual(ids(inOrder(all, ({ start_date }) => [start_date], 'desc')));
       for (const [sort, key] of [
@@ -354,7 +354,7 @@ describe('leaves', () => {
       expect(await found('sort=start_date&order=asc', `/api/teachers/${one.id}/leaves`)).toEqual(ids(own).reverse());
     });
 
-    test('narrow by teacher, status, and an academic year that a day of them lies in', async () => {
+    test('filters by teacher, status and overlapping academic year', async () => {
       const fitting = (fits: (leave: Leave) => boolean) => ids(all.filter(fits));
       expect(await found(`teacher_id=${one.id}`)).toEqual(fitting(({ teacher_id }) => teacher_id === one.id));
       expect(await found('status=approved')).toEqual(fitting(({ status }) => status === 'approved'));
@@ -371,7 +371,7 @@ describe('leaves', () => {
       expect(await found('academic_year_id=999999')).toEqual([]);
     });
 
-    test('search teacher, type and reason', async () => {
+    test('searches teacher, type and reason', async () => {
       expect(await found('search=emile')).toEqual(ids(all.filter(({ teacher_id }) => teacher_id === one.id)));
       expect(await found('search=reason%20STUDY')).toEqual(ids(all.filter(({ leave_type }) => leave_type === 'study')));
       expect(await found('search=study', `/api/teachers/${one.id}/leaves`)).toHaveLength(1);

@@ -16,7 +16,7 @@ const { service, school } = await serviceWithSchool();
 const { add, read, withLogin, rows, classOfYear, lead, subject, teach, slot } = teacherHelpers(service, school);
 
 describe('/me', () => {
-  test('is the teacher behind the log-in, whole, and a 404 for whoever is none', async () => {
+  test('returns the linked teacher with all fields, and is a 404 for a user without one', async () => {
     const { teacher, client } = await withLogin({ address: 'Home', date_of_birth: '1980-01-01' });
     expect((await client.get<Teacher>('/api/teachers/me')).data).toEqual(await read(teacher.id));
     expect((await client.get<Teacher>('/api/teachers/me')).data.address).toBe('Home');
@@ -26,13 +26,13 @@ describe('/me', () => {
       await school.user(['student']),
       await school.user(['teacher']),
     ]) {
-      expect((await who.get('/api/teachers/me', 404)).message).toBe('You are no teacher of this school.');
+      expect((await who.get('/api/teachers/me', 404)).message).toBe('Your account is not linked to a teacher.');
       await who.get('/api/teachers/me/classes', 404);
     }
     await service.anonymous.get('/api/teachers/me', 401);
   });
 
-  test('is there for an admin who teaches too', async () => {
+  test('works for an admin who is linked to a teacher', async () => {
     const admin = await school.user(['admin']);
     const teacher = await add();
     await rows(`update ${school.schema}.teacher set user_id = $2 where id = $1`, [teacher.id, admin.id]);
@@ -42,7 +42,7 @@ describe('/me', () => {
 });
 
 describe('/me/classes', () => {
-  test('are the classes of this year with what one teaches there, who is in them, and no other class', async () => {
+  test('returns only the classes of the current year that the teacher teaches, with subjects and number of students', async () => {
     const { teacher, client } = await withLogin();
     const colleague = await add();
     const led = await school.classroom('B led');
@@ -104,7 +104,7 @@ describe('/me/classes', () => {
     expect(await names('pageSize=1&page=2')).toEqual(['B led']);
   });
 
-  test('of another year are there by academic_year_id, with who was in them then', async () => {
+  test('returns the classes of another year for academic_year_id, with the number of students at that time', async () => {
     const { teacher, client } = await withLogin();
     const past = await classOfYear(-1);
     const now = await school.classroom(unique('Now'));
@@ -121,7 +121,7 @@ describe('/me/classes', () => {
     expect((await client.get<TaughtClass[]>('/api/teachers/me/classes?academic_year_id=999999')).data).toEqual([]);
   });
 
-  test('are none in a school without a current year', async () => {
+  test('returns nothing in a school without a current academic year', async () => {
     const fresh = await service.school();
     const { client } = await withLogin({}, fresh);
     expect((await client.get<TaughtClass[]>('/api/teachers/me/classes')).data).toEqual([]);
@@ -193,11 +193,11 @@ describe('/me/today-schedule', () => {
   const schedule = async () => (await client.get<Schedule>('/api/teachers/me/today-schedule')).data;
   const nothing = () => ({ date: today.date, day_of_week: today.day, holiday: null, on_leave: false, slots: [] });
 
-  test("has one's own slots of today's weekday in order, with their times, classes and rooms", async () => {
+  test("returns the teacher's slots of this weekday in order, with times, classes and rooms", async () => {
     expect(await schedule()).toMatchObject({ ...nothing(), slots: expected });
   });
 
-  test('is empty on a holiday, which it names; a recurring one counts every year', async () => {
+  test('is empty on a holiday, also a recurring one, and names it', async () => {
     const [row] = await rows<{ id: string }>(
       `insert into ${days.schema}.holiday (name, date) values ('Founders', $1) returning id`,
       [today.date],
@@ -211,7 +211,7 @@ describe('/me/today-schedule', () => {
     expect((await schedule()).slots).toEqual(expected);
   });
 
-  test('is empty on an approved leave, and not on one that is pending or rejected', async () => {
+  test('is empty during an approved leave, but not during a pending or rejected one', async () => {
     const leave = async () =>
       (
         await client.post<Leave>(
@@ -229,7 +229,7 @@ describe('/me/today-schedule', () => {
     expect((await schedule()).slots).toEqual(expected);
   });
 
-  test('is empty on a day without school, and outside the academic year', async () => {
+  test('is empty on a day that is not a working day and outside the academic year', async () => {
     await rows(`update ${days.schema}.timetable_config set working_days = array[$1::integer]`, [(today.day % 7) + 1]);
     expect(await schedule()).toMatchObject(nothing());
     await rows(`update ${days.schema}.timetable_config set working_days = '{1,2,3,4,5,6,7}'`);
@@ -237,12 +237,12 @@ describe('/me/today-schedule', () => {
       today.date,
     ]);
     expect(await schedule()).toMatchObject(nothing());
-    // The year that the day lies in counts, whichever the school calls current.
+    // The academic year that contains the day counts, not the one that is marked as current.
     await rows(`update ${days.schema}.academic_year set end_date = $1, is_current = false`, [today.date]);
     expect((await schedule()).slots).toEqual(expected);
   });
 
-  test("is of today in the school's time zone", async () => {
+  test('is for today in the time zone of the school', async () => {
     for (const zone of ['Pacific/Kiritimati', 'Pacific/Pago_Pago']) {
       await rows('update platform.tenant set time_zone = $2 where id = $1', [days.id, zone]);
       const [row] = await rows<{ before: string }>('select (now() at time zone $1)::date::text as before', [zone]);
@@ -253,7 +253,7 @@ describe('/me/today-schedule', () => {
     await rows("update platform.tenant set time_zone = 'UTC' where id = $1", [days.id]);
   });
 
-  test('needs timetable.read, and a teacher: 403 and 404', async () => {
+  test('requires timetable.read and a linked teacher, else it is a 403 or a 404', async () => {
     expect((await (await days.user(['accountant'])).get('/api/teachers/me/today-schedule', 403)).error).toBe(
       'forbidden',
     );

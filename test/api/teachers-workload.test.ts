@@ -21,12 +21,12 @@ describe('availability', () => {
   const put = (id: number, slots: unknown, status = 200) =>
     school.admin.put<Cell[]>(`/api/teachers/${id}/availability`, slots, status);
 
-  test('is the whole week of the timetable, all of it when nothing was said', async () => {
+  test('covers the whole week of the timetable, and every period is available by default', async () => {
     const teacher = await add();
     expect(await get(teacher.id)).toEqual(grid());
   });
 
-  test('is replaced as a whole: what is not named any more is available', async () => {
+  test('is replaced as a whole: periods that are not listed become available', async () => {
     const teacher = await add();
     const first = await put(teacher.id, [
       { day_of_week: 1, period: 1, is_available: false },
@@ -42,7 +42,7 @@ describe('availability', () => {
     expect((await put(teacher.id, [])).data).toEqual(grid());
   });
 
-  test('follows the timetable: its working days and periods', async () => {
+  test('follows the working days and periods of the timetable', async () => {
     const week = await service.school();
     const teacher = await add({}, week);
     await rows(`update ${week.schema}.timetable_config set working_days = '{7,6}', total_periods = 2`);
@@ -51,7 +51,7 @@ describe('availability', () => {
     expect(data).toEqual(grid({ '6 2': false }, [6, 7], 2));
   });
 
-  test('names the cell at fault by its path: twice, outside the day or the week, incomplete; nothing changes', async () => {
+  test('with a duplicate, unknown or incomplete period is a 400 that names its position, and nothing changes', async () => {
     const teacher = await add();
     await put(teacher.id, [{ day_of_week: 1, period: 1, is_available: false }]);
     const good = { day_of_week: 2, period: 2, is_available: false };
@@ -71,7 +71,7 @@ describe('availability', () => {
     expect(await get(teacher.id)).toEqual(grid({ '1 1': false }));
   });
 
-  test('of two that are sent at once one stands as a whole', async () => {
+  test('sent by two concurrent requests is that of one of them', async () => {
     const teacher = await add();
     const all = (period: number) =>
       [1, 2, 3, 4, 5].map((day_of_week) => ({ day_of_week, period, is_available: false }));
@@ -80,7 +80,7 @@ describe('availability', () => {
     expect((await get(teacher.id)).filter(({ is_available }) => !is_available)).toHaveLength(5);
   });
 
-  test("a teacher reads their own and no colleague's", async () => {
+  test('is read by the teacher, but not by colleagues', async () => {
     const { teacher, client } = await withLogin();
     const colleague = await add();
     await put(teacher.id, [{ day_of_week: 1, period: 1, is_available: false }]);
@@ -114,7 +114,7 @@ describe('workload', () => {
     await teach(now.classId, maths, teacher.id, 4, work);
     await teach(now.classId, art, colleague.id, 9, work);
     await teach(past.classId, maths, teacher.id, 7, work);
-    // The slot on a Saturday is from when there was school on Saturdays.
+    // The slot on a Saturday was created while Saturday was a working day.
     await rows(`update ${work.schema}.timetable_config set working_days = '{1,2,3,4,5,6}'`);
     for (const [day, period] of [
       [1, 1],
@@ -128,7 +128,7 @@ describe('workload', () => {
     await slot(work, past.classId, maths, teacher.id, 2, 1);
   });
 
-  test('counts the slots and the planned periods of the current year, its own alone, day by day', async () => {
+  test("counts only the teacher's own slots and planned periods of the current year, per day", async () => {
     expect(await get()).toEqual({
       teacher_id: teacher.id,
       max_periods_per_day: null,
@@ -160,7 +160,7 @@ describe('workload', () => {
     expect((await work.admin.get<Teacher>(`/api/teachers/${teacher.id}`)).data).toMatchObject(given);
   });
 
-  test('is over the limit when more is planned than the week allows, before there is a timetable', async () => {
+  test('is over the limit if the planned periods exceed the weekly limit, even without a timetable', async () => {
     const planned = await add({}, work);
     const { classId } = await work.classroom(unique('Planned'));
     await teach(classId, await subject(unique('Subject'), work), planned.id, 6, work);
@@ -171,7 +171,7 @@ describe('workload', () => {
     });
   });
 
-  test('takes a part of the rule, and the whole of what was read', async () => {
+  test('accepts one of the limits, and the whole record as returned by GET', async () => {
     await rule({ max_periods_per_day: 3, max_periods_per_week: 10 });
     expect((await rule({ max_periods_per_week: 12 })).data).toMatchObject({
       max_periods_per_day: 3,
@@ -184,7 +184,7 @@ describe('workload', () => {
     expect((await rule({ teacher_id: 999 }, 400)).details).toMatchObject([{ path: 'teacher_id' }]);
   });
 
-  test('refuses more in a day than in the week, in one request and in two, and numbers out of range', async () => {
+  test('rejects a daily limit above the weekly one, in one request or two, and numbers out of range', async () => {
     await rule({ max_periods_per_day: 3, max_periods_per_week: 10 });
     for (const body of [
       { max_periods_per_day: 6, max_periods_per_week: 5 },
@@ -202,7 +202,7 @@ describe('workload', () => {
     expect(await get()).toMatchObject({ max_periods_per_day: 3, max_periods_per_week: 10 });
   });
 
-  test('has a version that a change of the rule ends and a new slot does not', async () => {
+  test('gets a new ETag for If-Match when a limit changes, but not when a slot is added', async () => {
     const one = await add({}, work);
     const path = `/api/teachers/${one.id}/workload`;
     const etag = (await work.admin.get(path)).headers.get('etag') ?? '';
@@ -219,7 +219,7 @@ describe('workload', () => {
     await put(412);
   });
 
-  test("a teacher reads their own and no colleague's", async () => {
+  test('is read by the teacher, but not by colleagues', async () => {
     const { teacher: me, client } = await withLogin({}, work);
     expect(await get(client, me.id)).toEqual(await get(work.admin, me.id));
     expect((await client.get(`/api/teachers/${teacher.id}/workload`, 404)).error).toBe('not_found');

@@ -13,7 +13,7 @@ const other = await service.school();
 const { add, read, withLogin, staff, rows, classOfYear, lead, subject, teach, slot } = teacherHelpers(service, school);
 
 describe('teachers', () => {
-  test('a teacher that was added is read back as it was sent', async () => {
+  test('a created teacher is returned with the fields that were sent', async () => {
     const sent = {
       first_name: 'Ngozi',
       last_name: 'Bello',
@@ -40,7 +40,7 @@ describe('teachers', () => {
     });
   });
 
-  test('first and last name are enough: no employee number is given to anybody', async () => {
+  test('only first and last name are required, and no employee number is assigned', async () => {
     const teacher = await add({ first_name: ' Only ', last_name: 'Ōe 大江' });
     expect(await read(teacher.id)).toMatchObject({
       first_name: 'Only',
@@ -54,7 +54,7 @@ describe('teachers', () => {
     ]);
   });
 
-  test('what does not fit is a 400 that names each field, and nothing is written', async () => {
+  test('a body with invalid fields is a 400 that names each of them, and nothing is written', async () => {
     const count = async () => (await school.admin.get('/api/teachers?pageSize=1')).pagination.totalItems;
     const before = await count();
     const refused = await school.admin.post(
@@ -78,7 +78,7 @@ describe('teachers', () => {
     expect(await count()).toBe(before);
   });
 
-  test('an employee number is unique among those who are there: the second is a 409 that names the field', async () => {
+  test('an employee number is unique among teachers who are not deleted; a duplicate is a 409 that names the field', async () => {
     const one = await add({ employee_number: 'ONCE' });
     const two = await add({ employee_number: 'TWICE' });
     const refused = await school.admin.post(
@@ -100,7 +100,7 @@ describe('teachers', () => {
     ).toEqual([null, null]);
   });
 
-  test('a change takes any subset and leaves the rest; null clears what may be empty', async () => {
+  test('an update changes only the given fields, and null clears optional ones', async () => {
     const teacher = await add({
       phone: '1',
       specialization: 'Art',
@@ -117,7 +117,7 @@ describe('teachers', () => {
     }
   });
 
-  test('a record may be sent back as it was read, and what only the service sets is refused by its name', async () => {
+  test('an update accepts the record as returned by GET, and changing a read-only field is a 400 that names it', async () => {
     const { teacher } = await withLogin();
     await school.admin.put(`/api/teachers/${teacher.id}/workload-rule`, { max_periods_per_day: 4 });
     const current = await read(teacher.id);
@@ -141,7 +141,7 @@ describe('teachers', () => {
     expect((await read(teacher.id)).first_name).toBe('Tess');
   });
 
-  test('a change goes through with a fresh If-Match and is a 412 with a stale one', async () => {
+  test('an update succeeds with the current If-Match and is a 412 with an outdated one', async () => {
     const teacher = await add();
     const path = `/api/teachers/${teacher.id}`;
     const etag = (await school.admin.get(path)).headers.get('etag') ?? '';
@@ -152,7 +152,7 @@ describe('teachers', () => {
     expect((await read(teacher.id)).first_name).toBe('Fresh');
   });
 
-  test('an Idempotency-Key adds one teacher, also when the requests arrive together', async () => {
+  test('repeated or concurrent requests with one Idempotency-Key create one teacher', async () => {
     const body = { first_name: 'Once', last_name: unique('Once') };
     const post = () =>
       school.admin.send<Teacher>(
@@ -166,7 +166,7 @@ describe('teachers', () => {
     expect((await school.admin.get(`/api/teachers?search=${body.last_name}`)).pagination.totalItems).toBe(1);
   });
 
-  test('one that does not exist, is deleted or of another school is a 404 for every verb, and what is no id a 400', async () => {
+  test('an unknown or deleted teacher, or one of another school, is a 404 for every method, and an invalid id is a 400', async () => {
     const gone = await add();
     await school.admin.delete(`/api/teachers/${gone.id}`);
     for (const id of [999_999, gone.id]) {
@@ -186,7 +186,7 @@ describe('teachers', () => {
     expect((await school.admin.get('/api/teachers/abc', 400)).details).toMatchObject([{ path: 'id' }]);
   });
 
-  test('/me and /leaves are no ids: other methods there are a 405', async () => {
+  test('/me and /leaves are not ids: their other methods are a 405', async () => {
     const refused = async (method: string, path: string) =>
       (await raw(service.url, { method, path, token: school.admin.token })).headers.allow;
     expect(await refused('PUT', '/api/teachers/me')).toBe('GET, HEAD, OPTIONS');
@@ -243,20 +243,20 @@ describe('the list', () => {
   };
 
   test.each(Object.keys(keys).flatMap((sort) => (['asc', 'desc'] as const).map((order) => [sort, order] as const)))(
-    'sorted by %s %s, its pages together are everybody once, in order, ties by id',
+    'sorted by %s %s, contains each teacher on exactly one page, in order, with ties sorted by id',
     async (sort, order) => {
       const walked = await walk<Teacher>(lists.admin, `/api/teachers?sort=${sort}&order=${order}`, 4);
       expect(ids(walked)).toEqual(ids(inOrder(everybody, keys[sort] ?? (() => []), order)));
     },
   );
 
-  test('has everybody but the deleted, by name when nothing is said', () => {
+  test('contains all teachers who are not deleted, sorted by name by default', () => {
     expect(everybody).toHaveLength(14);
     expect(ids(everybody)).toEqual(ids(inOrder(everybody, keys['last_name'] ?? (() => []), 'asc')));
     expect(everybody.map(({ last_name }) => last_name)).not.toContain('Away');
   });
 
-  test('is_active and specialization narrow it, alone and together, specialization in any case and without accents', async () => {
+  test('filters by is_active and specialization, also combined; specialization ignores case and accents', async () => {
     expect(ids(await found('is_active=false'))).toEqual(ids(everybody.filter(({ is_active }) => !is_active)));
     const french = everybody.filter(({ specialization }) => specialization === 'Français');
     expect(french.length).toBeGreaterThan(2);
@@ -271,7 +271,7 @@ describe('the list', () => {
   test.each([
     ['any case', 'ALVAREZ', (t: Teacher) => t.last_name === 'Alvarez'],
     ['without accents', 'emile', (t: Teacher) => plain(t.first_name) === 'emile'],
-    ['with accents that the record has not', 'álvárez', (t: Teacher) => t.last_name === 'Alvarez'],
+    ['with accents that the name does not have', 'álvárez', (t: Teacher) => t.last_name === 'Alvarez'],
     ['several words in any order', 'zidane emi', (t: Teacher) => t.last_name === 'Zidane'],
     ['% as itself', '100%25', (t: Teacher) => t.last_name.includes('%')],
     ['the employee number', 'n08', (t: Teacher) => t.employee_number === 'N08'],
@@ -282,7 +282,7 @@ describe('the list', () => {
     expect(ids(await found(`search=${search}`))).toEqual(ids(everybody.filter(fits)));
   });
 
-  test('class_id finds who teaches a class: its class teacher, teachers of its subjects, its other teachers', async () => {
+  test('class_id finds all teachers of a class: class teacher, subject teachers and other staff', async () => {
     const { classId } = await lists.classroom(unique('Class'));
     const [one, two, three] = everybody.map(({ id }) => id);
     await lead(classId, one ?? 0, lists);
@@ -308,14 +308,14 @@ describe('the list', () => {
   });
 });
 
-describe("a teacher's log-in", () => {
-  test('comes with create_user_account and a password, with the teacher role', async () => {
+describe('the login of a teacher', () => {
+  test('is created with the teacher role by create_user_account and a password', async () => {
     const { teacher, client } = await withLogin({ first_name: 'Logan' });
     const { data } = await client.get<{ id: number; roles: string[]; first_name: string }>('/api/auth/profile');
     expect(data).toMatchObject({ id: teacher.user_id, roles: ['teacher'], first_name: 'Logan' });
   });
 
-  test('comes by invitation without a password', async () => {
+  test('is created by invitation if there is no password', async () => {
     const email = `${unique('invited')}@${school.subdomain}.example`;
     const teacher = await add({ email, create_user_account: true });
     const { token } = await mailTo(service, email, 'Your account');
@@ -324,7 +324,7 @@ describe("a teacher's log-in", () => {
     expect((await client.get<Teacher>('/api/teachers/me')).data.id).toBe(teacher.id);
   });
 
-  test('needs an e-mail, and a password needs create_user_account; the e-mail of somebody else is a 409 and writes nothing', async () => {
+  test('requires an email, and a password requires create_user_account; an email in use is a 409 that writes nothing', async () => {
     const names = { first_name: 'A', last_name: unique('Unwritten') };
     expect(
       (await school.admin.post('/api/teachers', { ...names, create_user_account: true }, 400)).details,
@@ -346,7 +346,7 @@ describe("a teacher's log-in", () => {
     ).toEqual([]);
   });
 
-  test('may come later, once', async () => {
+  test('can be created later, but only once', async () => {
     const email = `${unique('later')}@${school.subdomain}.example`;
     const teacher = await add({ email });
     const bare = await add();
@@ -364,7 +364,7 @@ describe("a teacher's log-in", () => {
     );
   });
 
-  test('is not for somebody to make who may do less than the teacher role, and neither teacher nor log-in is written', async () => {
+  test('cannot be created by a user with fewer permissions than a teacher, and neither teacher nor login is written', async () => {
     const clerk = await staff('teacher.read', 'teacher.create');
     const last_name = unique('Escalated');
     const email = `${unique('escalated')}@${school.subdomain}.example`;
@@ -379,8 +379,8 @@ describe("a teacher's log-in", () => {
   });
 });
 
-describe('a teacher that is deleted', () => {
-  test('leaves every list and loses the log-in at once; the row stays with deleted_at; number and e-mail are free', async () => {
+describe('a deleted teacher', () => {
+  test('is not found and cannot log in; the row stays with deleted_at; employee number and email can be used again', async () => {
     const employee_number = unique('E');
     const { teacher, client } = await withLogin({ employee_number });
     expect((await school.admin.delete<{ id: number }>(`/api/teachers/${teacher.id}`)).data).toEqual({ id: teacher.id });
@@ -396,7 +396,7 @@ describe('a teacher that is deleted', () => {
     expect((await add({ employee_number, email: teacher.email, create_user_account: true })).user_id).not.toBeNull();
   });
 
-  test('takes their leaves out of the lists', async () => {
+  test('has no leaves in the lists', async () => {
     const teacher = await add();
     const { data: leave } = await school.admin.post<Leave>(
       '/api/teachers/leaves',
@@ -409,10 +409,10 @@ describe('a teacher that is deleted', () => {
   });
 
   test.each<[string, (classId: number, teacherId: number) => Promise<unknown>]>([
-    ['leads', (classId, teacherId) => lead(classId, teacherId)],
+    ['is class teacher of', (classId, teacherId) => lead(classId, teacherId)],
     ['has a subject of', async (classId, teacherId) => await teach(classId, await subject(), teacherId)],
     [
-      'is another teacher of',
+      'is assigned to',
       (classId, teacherId) =>
         rows(`insert into ${school.schema}.teaching_assignment (class_id, teacher_id) values ($1, $2)`, [
           classId,
@@ -420,30 +420,33 @@ describe('a teacher that is deleted', () => {
         ]),
     ],
     ['has a slot in', async (classId, teacherId) => await slot(school, classId, await subject(), teacherId, 1, 1)],
-  ])('must not be one who %s a class of this year: 409 in_use, and they stay', async (_how, assign) => {
+  ])('cannot be one who %s a class of this year: 409 in_use', async (_how, assign) => {
     const name = unique('Needed');
     const { classId } = await school.classroom(name);
     const { teacher, client } = await withLogin();
     await assign(classId, teacher.id);
     const refused = await school.admin.delete(`/api/teachers/${teacher.id}`, 409);
-    expect(refused).toMatchObject({ error: 'in_use', message: `This teacher still teaches ${name}.` });
+    expect(refused).toMatchObject({
+      error: 'in_use',
+      message: `This teacher still teaches ${name}. Assign another teacher there first.`,
+    });
     expect((await client.get<Teacher>('/api/teachers/me')).data.id).toBe(teacher.id);
   });
 
-  test('may have taught in years before, and not in one to come; three classes are named and the others counted', async () => {
+  test('can have taught in past years but not be assigned in future ones; the error names three classes and counts the rest', async () => {
     const past = await classOfYear(-1);
     const next = await classOfYear(1);
     const teacher = await add();
     await lead(past.classId, teacher.id);
     await lead(next.classId, teacher.id);
     expect((await school.admin.delete(`/api/teachers/${teacher.id}`, 409)).message).toBe(
-      `This teacher still teaches ${next.name}.`,
+      `This teacher still teaches ${next.name}. Assign another teacher there first.`,
     );
     const art = await subject(unique('Art'));
     const names = ['A1', 'A2', 'A3', 'A4'].map(unique);
     for (const name of names) await teach((await school.classroom(name)).classId, art, teacher.id);
     expect((await school.admin.delete(`/api/teachers/${teacher.id}`, 409)).message).toBe(
-      `This teacher still teaches ${names.slice(0, 3).join(', ')} and 2 more.`,
+      `This teacher still teaches ${names.slice(0, 3).join(', ')} and 2 more. Assign another teacher there first.`,
     );
     await rows(`update ${school.schema}.class set class_teacher_id = null where class_teacher_id = $1 and id <> $2`, [
       teacher.id,
@@ -453,7 +456,7 @@ describe('a teacher that is deleted', () => {
     await school.admin.delete(`/api/teachers/${teacher.id}`);
   });
 
-  test('is not oneself: nobody removes their own log-in this way', async () => {
+  test('cannot be the user who deletes: 409 conflict', async () => {
     const boss = await service.school();
     const teacher = await add({}, boss);
     await rows(
@@ -465,7 +468,7 @@ describe('a teacher that is deleted', () => {
   });
 });
 
-describe('who may', () => {
+describe('permissions', () => {
   const hidden = [
     ...['phone', 'employee_number', 'qualification', 'joined_on', 'date_of_birth', 'gender', 'address', 'user_id'],
     ...['max_periods_per_day', 'max_periods_per_week'],
@@ -481,7 +484,7 @@ describe('who may', () => {
     address: 'Secret Street',
   });
 
-  test('a teacher sees colleagues as a directory and themself whole, by id and in the list', async () => {
+  test('a teacher sees only public fields of colleagues and all of their own, by id and in the list', async () => {
     const colleague = await add({ ...full(), last_name: unique('Colleague'), email: 'colleague@school.example' });
     const { teacher, client } = await withLogin({ ...full(), last_name: unique('Myself') });
     const directory = { ...colleague, ...Object.fromEntries(hidden.map((field) => [field, null])) };
@@ -499,7 +502,7 @@ describe('who may', () => {
     expect((await headOfYear.get<Teacher>(`/api/teachers/${colleague.id}`)).data).toEqual(colleague);
   });
 
-  test('a teacher learns nothing private of a colleague by search, nor by the order of a list', async () => {
+  test('a teacher cannot infer private fields of a colleague from search or sort order', async () => {
     const colleague = await add({
       ...full(),
       last_name: unique('Searched'),
@@ -535,7 +538,7 @@ describe('who may', () => {
     }
   });
 
-  test('a teacher filters by a class they teach, and finds nobody by one that they do not', async () => {
+  test('class_id finds nothing for a class that the teacher does not teach', async () => {
     const { teacher, client } = await withLogin();
     const colleague = await add();
     const mine = await school.classroom(unique('Mine'));
@@ -549,7 +552,7 @@ describe('who may', () => {
     ]);
   });
 
-  test('teachers, accountants and students change no teacher, themselves included; each verb asks for its own permission', async () => {
+  test('teachers, accountants and students cannot change teachers, and each method requires its own permission', async () => {
     const { teacher, client } = await withLogin();
     const pupil = await school.user(['student']);
     for (const who of [client, await school.user(['accountant']), pupil]) {
@@ -571,7 +574,7 @@ describe('who may', () => {
     await service.anonymous.get('/api/teachers', 401);
   });
 
-  test('a teacher role that was given more still changes no colleague', async () => {
+  test('a teacher with more permissions still cannot change colleagues', async () => {
     const own = await service.school();
     const colleague = await add({}, own);
     await rows(

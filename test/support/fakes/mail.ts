@@ -1,12 +1,12 @@
 import type { TestService } from '../server/service.ts';
 import { until } from '../client/until.ts';
 
-/** A message that went out, as its reader sees it. */
+/** A sent email, decoded. */
 export interface Mail {
   to: string;
   subject: string;
   text: string;
-  /** The one-time token in its link. */
+  /** The one-time token in the link. */
   token: string;
 }
 
@@ -37,21 +37,21 @@ function read(eml: string): Mail {
   };
 }
 
-/** What has gone out to an address so far. */
+/** The emails sent to an address so far. */
 export async function mailsTo(service: TestService, address: string): Promise<Mail[]> {
   return (await service.outbox(0)).map(read).filter(({ to }) => to === address);
 }
 
-/** Waits for the `count`-th message to an address whose subject ends so. */
+/** Waits for the `count`-th email to an address whose subject ends with `subject`. */
 export async function mailTo(service: TestService, address: string, subject: string, count = 1): Promise<Mail> {
   return until(
     async () => (await mailsTo(service, address)).filter((each) => each.subject.endsWith(subject))[count - 1],
   );
 }
 
-/** Waits until the queue of the worker is empty: whatever was to go out has gone out. */
+/** Waits until the worker has run all queued jobs except `deliver`. */
 export async function queueIsEmpty(service: TestService): Promise<void> {
-  // Push and e-mail of notifications (deliver) are another file's business.
+  // Does not wait for `deliver` jobs (push and email of notifications), which other test files cover.
   await until(
     async () =>
       (await service.database.query("select from graphile_worker.jobs where task_identifier <> 'deliver' limit 1"))
