@@ -39,7 +39,7 @@ export function isPublic(address: string): boolean {
   return parsed instanceof ipaddr.IPv4 || parsed.match(globalUnicast);
 }
 
-/** Checks the addresses that the connection is made to, so that a name can not resolve to another address after the check. */
+/** Checks the address that the connection uses, so that a name cannot resolve to another address after the check. */
 const lookupPublic: LookupFunction = (name, options, callback) => {
   lookup(name, { ...options, all: true }, (error, addresses) => {
     const allowed = error ? [] : addresses.filter(({ address }) => isPublic(address));

@@ -19,64 +19,66 @@ import {
   visitWithTypeInfo,
 } from 'postgraphile/graphql';
 
-/** What a query may be, before it is asked whether it is worth its cost. */
+/** Limits of a query. */
 export const limits = {
-  /** Characters of the query, and its tokens. */
+  /** Characters and tokens of the query text. */
   characters: 20_000,
   tokens: 3_000,
-  /** Fields in one another; of values given as arguments, lists and objects in one another. */
+  /** Nested fields; also nested lists and objects in arguments. */
   depth: 12,
-  /** Fields, with those of fragments as often as they are used. */
+  /** Fields. Those of a fragment count each time that it is used. */
   fields: 400,
   aliases: 40,
-  /** Characters of an alias: it stands in the answer once for each row. */
+  /** Characters of an alias, which the response repeats for each row. */
   alias: 60,
-  /** What one list is grouped or ordered by. */
+  /** Keys that a list is grouped or ordered by. */
   keys: 10,
-  /** Rows of one page, and those of a page that does not say how many. */
+  /** Maximum rows of a page, and the rows of a page without `first` or `last`. */
   page: 1_000,
   defaultPage: 100,
-  /** Rows that may come, see `costOf`. */
+  /** Maximum cost, see `checkCost`. */
   cost: 20_000,
 };
 
 const refuse = (code: string, message: string, node?: ASTNode) =>
   new GraphQLError(message, { nodes: node ?? null, extensions: { code } });
 
-/** Introspection has limits of its own in GraphQL.js, and takes nothing from the database. */
+/** Introspection has its own limits in GraphQL.js, and does not use the database. */
 const isIntrospection = ({ name: { value } }: FieldNode) => value.startsWith('__');
 
 export interface Size {
   fields: number;
   aliases: number;
   depth: number;
-  /** Characters of its aliases, with what stands around each in an answer. */
+  /** Characters of the aliases, each with 8 for the punctuation around it in the response. */
   characters: number;
 }
-const nothing: Size = { fields: 0, aliases: 0, depth: 0, characters: 0 };
+const emptySize: Size = { fields: 0, aliases: 0, depth: 0, characters: 0 };
 
 /**
- * Bytes that the database may answer to all of a request. Aliases are told once more for each row, and of one value there may be many: what has
- * more of them may read less, so that no answer is too large for the process.
+ * Maximum bytes that the database may return for a request. The response repeats aliases for each row, and one value may
+ * have many. A query with longer aliases may read less, so that the response fits in the memory of the process.
  */
 export const maxBytes = ({ characters }: Size) =>
   Math.min(8 * 1024 * 1024, Math.floor((64 * 1024 * 1024) / (3 + characters / 8)));
-/** Characters of an answer. */
+/** Maximum characters of a response. */
 export const maxCharacters = 16 * 1024 * 1024;
 
-/** The lists and objects in one another in a value. */
+/** How deep lists and objects nest in a value. */
 function depthOfValue(value: unknown): number {
   let level: unknown[] = [value];
   for (let depth = 0; ; depth++) {
-    level = level.flatMap((one) => (typeof one === 'object' && one !== null ? (Object.values(one) as unknown[]) : []));
+    level = level.flatMap((item) =>
+      typeof item === 'object' && item !== null ? (Object.values(item) as unknown[]) : [],
+    );
     if (level.length === 0) return depth;
   }
 }
 
 /**
- * Refuses a document that is too deep or too long for anybody to go through it. Looks at each of its nodes once, whatever its fragments
- * make of them.
- * @returns the size of its largest operation
+ * Refuses a document that nests too deeply or has too many fields or aliases. Visits each node once, so that nested
+ * fragments cannot multiply the work.
+ * @returns the size of the operation with the most characters in aliases
  * @throws GraphQLError
  */
 export function checkSize(document: DocumentNode): Size {
@@ -89,27 +91,27 @@ export function checkSize(document: DocumentNode): Size {
   const sizeOfFragment = (name: string): Size => {
     let size = sizes.get(name);
     if (!size) {
-      // Fragments that contain themselves are for the validation to tell.
-      sizes.set(name, nothing);
+      // Ends the recursion of a fragment that contains itself. Validation reports it.
+      sizes.set(name, emptySize);
       const fragment = fragments.get(name);
-      size = fragment ? sizeOf(fragment.selectionSet) : nothing;
+      size = fragment ? sizeOf(fragment.selectionSet) : emptySize;
       sizes.set(name, size);
     }
     return size;
   };
   function sizeOf({ selections }: SelectionSetNode): Size {
-    const total = { ...nothing };
+    const total = { ...emptySize };
     for (const selection of selections) {
       let size: Size;
       if (selection.kind === Kind.FRAGMENT_SPREAD) size = sizeOfFragment(selection.name.value);
       else if (selection.kind === Kind.INLINE_FRAGMENT) size = sizeOf(selection.selectionSet);
       else {
-        const below = selection.selectionSet ? sizeOf(selection.selectionSet) : nothing;
+        const below = selection.selectionSet ? sizeOf(selection.selectionSet) : emptySize;
         const key = (selection.alias ?? selection.name).value;
         if (selection.alias && key.length > limits.alias)
           throw refuse(
             'TOO_LONG',
-            `An alias may have ${String(limits.alias)} characters, and one has ${String(key.length)}.`,
+            `An alias has ${String(key.length)} characters. The maximum is ${String(limits.alias)}.`,
             selection,
           );
         size = {
@@ -126,16 +128,16 @@ export function checkSize(document: DocumentNode): Size {
     }
     return total;
   }
-  let inValue = 0;
-  const into = (node: ASTNode) => {
-    if (++inValue > limits.depth)
-      throw refuse('TOO_DEEP', `Values of arguments may have ${String(limits.depth)} levels.`, node);
+  let valueDepth = 0;
+  const enter = (node: ASTNode) => {
+    if (++valueDepth > limits.depth)
+      throw refuse('TOO_DEEP', `Arguments may nest at most ${String(limits.depth)} levels deep.`, node);
   };
-  const out = () => {
-    inValue--;
+  const leave = () => {
+    valueDepth--;
   };
-  visit(document, { ObjectValue: { enter: into, leave: out }, ListValue: { enter: into, leave: out } });
-  let largest = nothing;
+  visit(document, { ObjectValue: { enter, leave }, ListValue: { enter, leave } });
+  let largest = emptySize;
   for (const definition of document.definitions) {
     if (definition.kind !== Kind.OPERATION_DEFINITION) continue;
     const size = sizeOf(definition.selectionSet);
@@ -144,19 +146,19 @@ export function checkSize(document: DocumentNode): Size {
     if (depth > limits.depth)
       throw refuse(
         'TOO_DEEP',
-        `The query may have ${String(limits.depth)} levels, and has ${String(depth)}.`,
+        `The query has ${String(depth)} levels. The maximum is ${String(limits.depth)}.`,
         definition,
       );
     if (fields > limits.fields)
       throw refuse(
         'TOO_MANY_FIELDS',
-        `The query may have ${String(limits.fields)} fields, and has ${String(fields)}.`,
+        `The query has ${String(fields)} fields. The maximum is ${String(limits.fields)}.`,
         definition,
       );
     if (aliases > limits.aliases)
       throw refuse(
         'TOO_MANY_ALIASES',
-        `The query may have ${String(limits.aliases)} aliases, and has ${String(aliases)}.`,
+        `The query has ${String(aliases)} aliases. The maximum is ${String(limits.aliases)}.`,
         definition,
       );
   }
@@ -166,14 +168,14 @@ export function checkSize(document: DocumentNode): Size {
 /** @throws GraphQLError */
 export function checkVariables(variables: unknown): void {
   if (depthOfValue(variables) > limits.depth + 1)
-    throw refuse('TOO_DEEP', `Values of variables may have ${String(limits.depth)} levels.`);
+    throw refuse('TOO_DEEP', `Variables may nest at most ${String(limits.depth)} levels deep.`);
 }
 
-const takesPages = (field: Pick<GraphQLField<unknown, unknown>, 'args'>) =>
+const isPaged = (field: Pick<GraphQLField<unknown, unknown>, 'args'>) =>
   field.args.some(({ name }) => name === 'first');
 const argument = (node: FieldNode, name: string) => node.arguments?.find((one) => one.name.value === name)?.value;
 
-/** Gives each list that does not say how many rows it wants a `first`. */
+/** Adds the default `first` to each list without `first` or `last`. */
 export function withPages(schema: GraphQLSchema, document: DocumentNode): DocumentNode {
   const types = new TypeInfo(schema);
   return visit(
@@ -181,7 +183,7 @@ export function withPages(schema: GraphQLSchema, document: DocumentNode): Docume
     visitWithTypeInfo(types, {
       Field(node) {
         const field = types.getFieldDef();
-        if (!field || !takesPages(field) || argument(node, 'first') || argument(node, 'last')) return undefined;
+        if (!field || !isPaged(field) || argument(node, 'first') || argument(node, 'last')) return undefined;
         const first = {
           kind: Kind.ARGUMENT,
           name: { kind: Kind.NAME, value: 'first' },
@@ -193,23 +195,23 @@ export function withPages(schema: GraphQLSchema, document: DocumentNode): Docume
   );
 }
 
-/** How many rows a list asks for. @throws GraphQLError */
-function pageOf(node: FieldNode, variables: Record<string, unknown>): number {
+/** The page size that a list asks for. @throws GraphQLError */
+function pageSize(node: FieldNode, variables: Record<string, unknown>): number {
   let rows = 0;
   for (const name of ['first', 'last']) {
-    const given = argument(node, name);
-    if (!given) continue;
+    const requested = argument(node, name);
+    if (!requested) continue;
     const value =
-      given.kind === Kind.VARIABLE
-        ? variables[given.name.value]
-        : given.kind === Kind.INT
-          ? Number(given.value)
+      requested.kind === Kind.VARIABLE
+        ? variables[requested.name.value]
+        : requested.kind === Kind.INT
+          ? Number(requested.value)
           : undefined;
     if (typeof value !== 'number' || value < 0 || value > limits.page) {
-      const has = typeof value === 'number' ? String(value) : 'nothing';
+      const given = typeof value === 'number' ? String(value) : 'not a number';
       throw refuse(
         'PAGE_TOO_LARGE',
-        `${name} of ${node.name.value} must be a number from 0 to ${String(limits.page)}, not ${has}.`,
+        `${name} of ${node.name.value} must be a number from 0 to ${String(limits.page)}, but is ${given}.`,
         node,
       );
     }
@@ -218,7 +220,7 @@ function pageOf(node: FieldNode, variables: Record<string, unknown>): number {
   return rows;
 }
 
-/** @throws GraphQLError when a list is grouped or ordered by too much: each costs the database, and each group tells all its keys */
+/** @throws GraphQLError when a list is grouped or ordered by too many keys, which are expensive for the database */
 function checkKeys(node: FieldNode, variables: Record<string, unknown>): void {
   for (const name of ['groupBy', 'orderBy']) {
     const given = argument(node, name);
@@ -231,16 +233,16 @@ function checkKeys(node: FieldNode, variables: Record<string, unknown>): void {
     if (Array.isArray(value) && value.length > limits.keys)
       throw refuse(
         'TOO_MANY_KEYS',
-        `${name} may name ${String(limits.keys)}, and names ${String(value.length)}.`,
+        `${name} has ${String(value.length)} keys. The maximum is ${String(limits.keys)}.`,
         node,
       );
   }
 }
 
 /**
- * What a query may cost: one for each row that it can answer at most, a page in a page multiplied; 10 for what is counted or summed over all
- * rows of a list, 100 for its groups, once for each row that the list belongs to.
- * @throws GraphQLError when it is more than allowed, or a page is too large, or keys are too many
+ * Limits the cost of a query. Each row that it can return costs 1; a nested list is multiplied by the page size of the
+ * outer list. A count or a sum over a list costs 10, its groups 100, each multiplied by the rows of the outer list.
+ * @throws GraphQLError when the cost is too high, a page is too large, or a list has too many keys
  */
 export function checkCost(
   schema: GraphQLSchema,
@@ -269,18 +271,18 @@ export function checkCost(
       }
     }
   }
-  const below = (node: FieldNode, field: GraphQLField<unknown, unknown>) =>
+  const costBelow = (node: FieldNode, field: GraphQLField<unknown, unknown>) =>
     node.selectionSet ? costOf(node.selectionSet, getNamedType(field.type)) : 0;
 
   function costOfList(node: FieldNode, field: GraphQLField<unknown, unknown>): number {
-    const rows = pageOf(node, variables);
+    const rows = pageSize(node, variables);
     let cost = 0;
     for (const part of node.selectionSet ? fieldsOf(node.selectionSet, getNamedType(field.type)) : []) {
       switch (part.node.name.value) {
         case 'nodes':
         case 'edges':
         case 'pageInfo':
-          cost += rows * (1 + below(part.node, part.field));
+          cost += rows * (1 + costBelow(part.node, part.field));
           break;
         case 'groupedAggregates':
           cost += 100;
@@ -295,8 +297,8 @@ export function checkCost(
   function costOf(set: SelectionSetNode, type: GraphQLNamedType): number {
     let cost = 0;
     for (const { node, field } of fieldsOf(set, type)) {
-      if (takesPages(field)) cost += costOfList(node, field);
-      else if (isCompositeType(getNamedType(field.type))) cost += 1 + below(node, field);
+      if (isPaged(field)) cost += costOfList(node, field);
+      else if (isCompositeType(getNamedType(field.type))) cost += 1 + costBelow(node, field);
     }
     return cost;
   }
@@ -304,7 +306,9 @@ export function checkCost(
   const root = schema.getQueryType();
   const cost = root ? costOf(operation.selectionSet, root) : 0;
   if (cost > limits.cost) {
-    const message = `The query may cost ${String(limits.cost)}, and would cost ${String(cost)}: pages in pages multiply. Ask for fewer rows by first, or for groups and sums.`;
+    const message =
+      `The query costs ${String(cost)}. The maximum is ${String(limits.cost)}, and nested pages multiply. ` +
+      'Ask for fewer rows with `first`, or for groups and sums.';
     throw refuse('TOO_EXPENSIVE', message, operation);
   }
 }

@@ -1,6 +1,6 @@
 import { resources } from '../endpoints/index.ts';
 import { openapiDocument } from '../http/openapi.ts';
-import type { Operation } from '../http/router.ts';
+import type { Operation } from '../http/operation.ts';
 import { withScratchServer } from '../process/database-access.ts';
 import { ensureDatabase } from '../database/embedded.ts';
 import { migrate } from '../database/migrate.ts';

@@ -17,7 +17,8 @@ export const requestOwner = ({
 export type Release = () => void;
 
 /**
- * Limits how much expensive work a school, and each of its users, has in progress at a time, so that none slows the others down.
+ * Limits the expensive work that a school, and each of its users, has in progress at the same time, so that they do not
+ * slow each other down.
  * @param busyMessage  message of the error when a limit is reached
  * @returns a function that takes a slot @throws ApiError rate_limited
  */

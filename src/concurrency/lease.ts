@@ -6,9 +6,9 @@ const renewIntervalMs = 5_000;
 
 /** A lock with a time limit that the database grants, since several processes share it. */
 export interface Lease<Grant> {
-  /** Asks for the lease. Answers what was granted, or since when another process has held it. */
+  /** Asks for the lease. Returns the grant, or the time since when another process has held it. */
   acquire: () => Promise<{ granted: Grant } | { busy_since: string }>;
-  /** Extends the lease. Answers whether it is still held. */
+  /** Extends the lease. Returns whether it is still held. */
   renew: (grant: Grant) => Promise<boolean>;
   release: (grant: Grant) => Promise<void>;
 }

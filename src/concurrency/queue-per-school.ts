@@ -3,18 +3,18 @@ import { ApiError } from '../domain/errors.ts';
 import { enqueue, isFull } from './queue.ts';
 
 export interface SchoolQueueOptions {
-  /** How many of a school may wait in this process while another runs. */
+  /** Maximum tasks of a school that wait in this process while another one runs. */
   maxWaiting: number;
-  /** Message of the error when too many wait, or when the wait took too long. */
+  /** Message of the error when too many tasks wait, or when a wait is aborted. */
   busyMessage: string;
 }
 
 type RunInQueue = <Result>(school: number, waitSignal: AbortSignal, work: () => Promise<Result>) => Promise<Result>;
 
 /**
- * Runs work of one school one after the other in this process, so that waiting costs the database nothing.
+ * Runs the tasks of a school one at a time in this process, so that waiting tasks use no database connection.
  * @returns a function that runs work; `waitSignal` ends only the wait
- * @throws ApiError `conflict` when too many wait or `waitSignal` aborts; its reason where that is an ApiError
+ * @throws ApiError `conflict` when too many tasks wait or `waitSignal` aborts; the signal's reason if it is an ApiError
  */
 export function queuePerSchool({ maxWaiting, busyMessage }: SchoolQueueOptions): RunInQueue {
   const queues = new Map<number, PQueue>();

@@ -75,7 +75,7 @@ export async function request<T>(
 /** Fetches a file and saves it as a browser download. */
 export async function download(path: string, query: Query): Promise<void> {
   const response = await sendWithRetry('GET', path, { query });
-  const name = /filename="([^"]+)"/.exec(response.headers.get('Content-Disposition') ?? '')?.[1] ?? 'download';
+  const name = /filename="?([^";]+)/.exec(response.headers.get('Content-Disposition') ?? '')?.[1] ?? 'download';
   const url = URL.createObjectURL(await response.blob());
   const link = document.createElement('a');
   link.href = url;

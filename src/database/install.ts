@@ -12,19 +12,19 @@ export interface SqlFile {
   text: string;
 }
 
-/** The SQL files of one folder, by name; a relative path begins at the root of the project. */
+/** The SQL files of a folder, sorted by name. A relative path starts at the root of the project. */
 export async function sqlFiles(folder: string): Promise<SqlFile[]> {
   const names = (await readdir(resolve(root, folder))).filter((name) => name.endsWith('.sql')).sort();
   return Promise.all(names.map((name) => sqlFile(`${folder}/${name}`)));
 }
 
-/** One SQL file; a relative path begins at the root of the project. */
+/** One SQL file. A relative path starts at the root of the project. */
 export async function sqlFile(name: string): Promise<SqlFile> {
   return { name, text: await readFile(resolve(root, name), 'utf8') };
 }
 
-/** What is installed whole, in order: the registry first, since everything registers itself there; what looks at all of it last. */
-async function manifest(): Promise<SqlFile[]> {
+/** The files in the order of installation. The registry is first, since the others call it; checks and grants are last. */
+async function installedFiles(): Promise<SqlFile[]> {
   const core = await sqlFiles('db/core');
   const isRegistry = (file: SqlFile) => file.name.endsWith('/registry.sql');
   return [
@@ -43,10 +43,10 @@ const digest = (files: SqlFile[]) =>
     .update(JSON.stringify([files, errors]))
     .digest('hex');
 
-/** Which version of `core`, `api` and `analytics` this code needs. */
-export const fingerprint = async (): Promise<string> => digest(await manifest());
+/** Identifies the version of `core`, `api` and `analytics` that this code needs. */
+export const fingerprint = async (): Promise<string> => digest(await installedFiles());
 
-/** The error registry as SQL. */
+/** The error registry as rows of SQL values. */
 const errorRows = (client: pg.Client) =>
   Object.entries(errors)
     .map(
@@ -56,8 +56,9 @@ const errorRows = (client: pg.Client) =>
     .join(', ');
 
 /**
- * Installs the schemas `core`, `api` and `analytics` whole, in one transaction, unless this very version is installed.
- * Requests that are under way meanwhile answer 503 once.
+ * Replaces the schemas `core`, `api` and `analytics` in one transaction, unless this version is installed already.
+ * Requests during the installation can get a 503.
+ * @returns whether anything was installed
  */
 export async function install(client: pg.Client): Promise<boolean> {
   for (let attempt = 1; ; attempt++) {
@@ -72,20 +73,26 @@ export async function install(client: pg.Client): Promise<boolean> {
 }
 
 async function installOnce(client: pg.Client): Promise<boolean> {
-  const files = await manifest();
+  const files = await installedFiles();
   const version = digest(files);
   const { rows } = await client.query<{ fingerprint: string; tenant_version: number; latest: number }>(
     `select i.fingerprint, i.tenant_version, m.latest
-     from (select coalesce(max(version), 0) as latest from platform.tenant_migration) m left join platform.installation i on true`,
+     from (select coalesce(max(version), 0) as latest from platform.tenant_migration) m
+     left join platform.installation i on true`,
   );
   const latest = rows[0]?.latest ?? 0;
   if (rows[0]?.fingerprint === version && rows[0].tenant_version === latest) return false;
   await client.query('begin');
   try {
-    // Every request reads this table first: whoever has it locks nobody out half-way. A long request is not waited for.
+    // Every request reads this table first. With the lock, no request is in progress. The timeout keeps one long request
+    // from delaying all others; `install` then tries again.
     await client.query("set local lock_timeout = '2s'");
     await client.query(
-      "do $$ begin if to_regclass('core.operation') is not null then lock table core.operation in access exclusive mode; end if; end $$",
+      `do $$ begin
+         if to_regclass('core.operation') is not null then
+           lock table core.operation in access exclusive mode;
+         end if;
+       end $$`,
     );
     await client.query('set local check_function_bodies = off');
     await client.query(
@@ -100,7 +107,8 @@ async function installOnce(client: pg.Client): Promise<boolean> {
     }
     await client.query(
       `insert into platform.installation (fingerprint, tenant_version) values ($1, $2)
-       on conflict (id) do update set fingerprint = excluded.fingerprint, tenant_version = excluded.tenant_version, installed_at = default`,
+       on conflict (id) do update set
+         fingerprint = excluded.fingerprint, tenant_version = excluded.tenant_version, installed_at = default`,
       [version, latest],
     );
     await client.query('commit');

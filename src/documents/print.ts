@@ -29,14 +29,14 @@ export interface PrintRequest extends RequestOwner {
 
 const takeSlot = concurrencyLimit(
   { school: 6, user: 3 },
-  'Other documents of yours are still being printed. Try again in a moment.',
+  'You or your school have other documents in progress. Try again in a moment.',
 );
 
 /**
  * Makes a PDF in a thread, since the layout takes tens of milliseconds.
  * @param request  undefined for a background job, which has no limit per school
- * @throws ApiError `rate_limited` when the school or the user prints too many documents at a time, `unavailable` when too many
- * documents wait or this one exceeds the limits of its thread; the reason of the signal
+ * @throws ApiError `rate_limited` when the school or the user has too many documents in progress, `unavailable` when too
+ * many documents wait or this one exceeds the limits of its thread; the reason of the signal
  */
 export async function print(job: PrintJob, request?: PrintRequest): Promise<Buffer> {
   const release = request && takeSlot(request);

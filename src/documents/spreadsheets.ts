@@ -9,8 +9,9 @@ import { ApiError } from '../domain/errors.ts';
 export const csvType = 'text/csv';
 export const xlsxType = 'application/vnd.openxmlformats-officedocument.spreadsheetml.sheet';
 
-/** A row of a file that is not empty: its line in the file, from 1, and its cells as trimmed text, without empty cells at the end. */
+/** A row of a file that is not empty. The cells are trimmed text, without empty cells at the end. */
 export interface SheetRow {
+  /** The line in the file, from 1. */
   line: number;
   cells: string[];
 }
@@ -24,8 +25,8 @@ export interface ReadTask {
 export type ReadResult = { rows: SheetRow[] } | { refusal: string };
 
 /**
- * An uploaded file may be made to exhaust memory or time, or to change what later code in the same thread does. Each file is
- * therefore read in a thread of its own.
+ * A malicious file may exhaust memory or time, or affect later code in the same thread. Each file is therefore read in a
+ * thread of its own.
  */
 const readInThread = createThreadPool<ReadTask, ReadResult>({
   script: new URL('spreadsheets.worker.ts', import.meta.url),
@@ -43,8 +44,8 @@ const limitMessages = {
 };
 
 /**
- * Reads the rows of a .csv (UTF-8; comma, semicolon or tab) or of the first sheet of an .xlsx in a thread. A date becomes
- * `YYYY-MM-DD`, a boolean `true` or `false`, and a formula its last result.
+ * Reads the rows of a .csv (UTF-8; comma, semicolon or tab) or of the first sheet of an .xlsx in a thread. A date
+ * becomes `YYYY-MM-DD`, a boolean `true` or `false`, and a formula its last result.
  * @param maxRows  including the header
  * @throws ApiError `validation_error` when the file is damaged or too large, `unavailable` when too many files wait
  */
@@ -69,19 +70,19 @@ export type Cell = string | number | boolean | Date | null;
 export interface Sheet {
   name: string;
   /**
-   * `isText` formats an .xlsx column as text, so that 007 and +234 stay as people type them. `isMoney` shows two decimals.
-   * The width is in characters.
+   * `isText` formats an .xlsx column as text, so that 007 and +234 stay as typed. `isMoney` shows two decimals. The width
+   * is in characters.
    */
   columns: { header: string; width?: number; isText?: boolean; isMoney?: boolean }[];
   rows: Iterable<Cell[]> | AsyncIterable<Cell[]>;
 }
 
-/** Spreadsheet programs run text that starts like this as a formula. A leading quote prevents it; reading a file removes the quote. */
+/** Spreadsheet programs run such text as a formula. A leading quote prevents it, and reading a file removes the quote. */
 const escapeFormula = (text: string) => (/^'*[=+\-@\t\r＝＋－＠]/.test(text) ? `'${text}` : text);
 
 const day = (date: Date) => date.toISOString().slice(0, 10);
 
-/** A .csv (UTF-8 with a byte order mark, which spreadsheet programs need) or an .xlsx. Both are written while they are sent. */
+/** A .csv (UTF-8 with the byte order mark that spreadsheet programs need) or an .xlsx, written while it is sent. */
 export function sheetFile(
   format: 'csv' | 'xlsx',
   name: string,
@@ -117,13 +118,17 @@ async function* csv({ columns, rows }: Sheet): AsyncGenerator<string> {
 
 const office = 'http://schemas.openxmlformats.org/officeDocument/2006/relationships';
 const main = 'xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main"';
-const packaged = (what: string) => `xmlns="http://schemas.openxmlformats.org/package/2006/${what}"`;
+const packageNamespace = (name: string) => `xmlns="http://schemas.openxmlformats.org/package/2006/${name}"`;
+const packageContentType = (name: string) => `application/vnd.openxmlformats-package.${name}+xml`;
+const sheetContentType = (name: string) => `application/vnd.openxmlformats-officedocument.spreadsheetml.${name}+xml`;
 
 /** The positions of the cell formats in cellXfs of `styles`. */
 const formats = { header: 1, text: 2, date: 3, money: 4 };
 const styles = `<styleSheet ${main}><numFmts count="1"><numFmt numFmtId="164" formatCode="yyyy-mm-dd"/></numFmts>\
-<fonts count="2"><font><sz val="11"/><name val="Calibri"/></font><font><b/><sz val="11"/><name val="Calibri"/></font></fonts>\
-<fills count="2"><fill><patternFill patternType="none"/></fill><fill><patternFill patternType="gray125"/></fill></fills>\
+<fonts count="2"><font><sz val="11"/><name val="Calibri"/></font>\
+<font><b/><sz val="11"/><name val="Calibri"/></font></fonts>\
+<fills count="2"><fill><patternFill patternType="none"/></fill>\
+<fill><patternFill patternType="gray125"/></fill></fills>\
 <borders count="1"><border><left/><right/><top/><bottom/><diagonal/></border></borders>\
 <cellStyleXfs count="1"><xf numFmtId="0" fontId="0" fillId="0" borderId="0"/></cellStyleXfs>\
 <cellXfs count="5"><xf numFmtId="0" fontId="0" fillId="0" borderId="0" xfId="0"/>\
@@ -133,7 +138,10 @@ const styles = `<styleSheet ${main}><numFmts count="1"><numFmt numFmtId="164" fo
 <xf numFmtId="4" fontId="0" fillId="0" borderId="0" xfId="0" applyNumberFormat="1"/></cellXfs>\
 <cellStyles count="1"><cellStyle name="Normal" xfId="0" builtinId="0"/></cellStyles></styleSheet>`;
 
-/** Escapes text for XML. Drops characters that XML does not allow, cuts at the maximum length of a cell, and keeps `_x0041_` from being read as A. */
+/**
+ * Escapes text for XML. Drops characters that XML does not allow, cuts at the maximum length of a cell, and keeps
+ * `_x0041_` from being read as A.
+ */
 const xml = (text: string) =>
   text
     .slice(0, 32_767)
@@ -146,8 +154,8 @@ const xml = (text: string) =>
 const letters = (column: number): string =>
   (column < 26 ? '' : letters(Math.floor(column / 26) - 1)) + String.fromCharCode(65 + (column % 26));
 
-/** Days since 1899-12-31, as spreadsheets count. They count 1900-02-29, which did not exist, so earlier dates are written as text. */
-const serial = (date: Date) => Math.floor(date.getTime() / 86_400_000) + 25_569;
+/** Days since 1899-12-31. Spreadsheets count a 1900-02-29 that did not exist, so earlier dates are written as text. */
+const dateSerial = (date: Date) => Math.floor(date.getTime() / 86_400_000) + 25_569;
 
 function cellXml(value: Cell, at: string, format?: number): string {
   const style = format === undefined ? '' : ` s="${String(format)}"`;
@@ -155,19 +163,25 @@ function cellXml(value: Cell, at: string, format?: number): string {
   if (typeof value === 'number') return `<c r="${at}"${style}><v>${String(value)}</v></c>`;
   if (typeof value === 'boolean') return `<c r="${at}"${style} t="b"><v>${value ? '1' : '0'}</v></c>`;
   if (value instanceof Date)
-    return serial(value) > 60 ? cellXml(serial(value), at, formats.date) : cellXml(day(value), at);
+    return dateSerial(value) > 60 ? cellXml(dateSerial(value), at, formats.date) : cellXml(day(value), at);
   return `<c r="${at}"${style} t="inlineStr"><is><t xml:space="preserve">${xml(escapeFormula(value))}</t></is></c>`;
 }
 
 const rowXml = (cells: Cell[], row: number, columnFormats: (number | undefined)[]) =>
-  `<row r="${String(row)}">${cells.map((cell, column) => cellXml(cell, letters(column) + String(row), columnFormats[column])).join('')}</row>`;
+  `<row r="${String(row)}">` +
+  cells.map((cell, column) => cellXml(cell, letters(column) + String(row), columnFormats[column])).join('') +
+  '</row>';
 
 async function* sheetXml({ columns, rows }: Sheet): AsyncGenerator<string> {
   const column = ({ header, width, isText, isMoney }: Sheet['columns'][number], n: number) => {
     const style = isText ? formats.text : isMoney ? formats.money : undefined;
-    return `<col min="${String(n + 1)}" max="${String(n + 1)}" width="${String(width ?? header.length + 4)}" customWidth="1"${style === undefined ? '' : ` style="${String(style)}"`}/>`;
+    const position = String(n + 1);
+    const styleAttribute = style === undefined ? '' : ` style="${String(style)}"`;
+    const widthAttribute = `width="${String(width ?? header.length + 4)}" customWidth="1"`;
+    return `<col min="${position}" max="${position}" ${widthAttribute}${styleAttribute}/>`;
   };
-  yield `<worksheet ${main}><sheetViews><sheetView workbookViewId="0"><pane ySplit="1" topLeftCell="A2" activePane="bottomLeft" state="frozen"/></sheetView></sheetViews>\
+  yield `<worksheet ${main}><sheetViews><sheetView workbookViewId="0">\
+<pane ySplit="1" topLeftCell="A2" activePane="bottomLeft" state="frozen"/></sheetView></sheetViews>\
 <cols>${columns.map(column).join('')}</cols><sheetData>`;
   const headers = columns.map(({ header }) => header);
   yield rowXml(
@@ -197,30 +211,40 @@ async function* xlsx(sheets: Sheet[]): AsyncGenerator<Uint8Array> {
     }
     file.push(new Uint8Array(), true);
   }
-  const each = (one: (sheet: Sheet, n: string) => string) =>
-    sheets.map((sheet, index) => one(sheet, String(index + 1))).join('');
-  const type = (path: string, what: string) =>
-    `<Override PartName="/xl/${path}" ContentType="application/vnd.openxmlformats-officedocument.spreadsheetml.${what}+xml"/>`;
-  const relation = (id: string, what: string, target: string) =>
-    `<Relationship Id="${id}" Type="${office}/${what}" Target="${target}"/>`;
+  const forEachSheet = (toXml: (sheet: Sheet, n: string) => string) =>
+    sheets.map((sheet, index) => toXml(sheet, String(index + 1))).join('');
+  const override = (path: string, type: string) =>
+    `<Override PartName="/xl/${path}" ContentType="${sheetContentType(type)}"/>`;
+  const relation = (id: string, type: string, target: string) =>
+    `<Relationship Id="${id}" Type="${office}/${type}" Target="${target}"/>`;
   const parts: [string, string][] = [
     [
       '[Content_Types].xml',
-      `<Types ${packaged('content-types')}><Default Extension="rels" ContentType="application/vnd.openxmlformats-package.relationships+xml"/>\
-${type('workbook.xml', 'sheet.main')}${type('styles.xml', 'styles')}${each((_, n) => type(`worksheets/sheet${n}.xml`, 'worksheet'))}</Types>`,
+      `<Types ${packageNamespace('content-types')}>` +
+        `<Default Extension="rels" ContentType="${packageContentType('relationships')}"/>` +
+        override('workbook.xml', 'sheet.main') +
+        override('styles.xml', 'styles') +
+        forEachSheet((_, n) => override(`worksheets/sheet${n}.xml`, 'worksheet')) +
+        '</Types>',
     ],
     [
       '_rels/.rels',
-      `<Relationships ${packaged('relationships')}>${relation('rId1', 'officeDocument', 'xl/workbook.xml')}</Relationships>`,
+      `<Relationships ${packageNamespace('relationships')}>` +
+        relation('rId1', 'officeDocument', 'xl/workbook.xml') +
+        '</Relationships>',
     ],
     [
       'xl/workbook.xml',
-      `<workbook ${main} xmlns:r="${office}"><sheets>${each(({ name }, n) => `<sheet name="${xml(name)}" sheetId="${n}" r:id="rId${n}"/>`)}</sheets></workbook>`,
+      `<workbook ${main} xmlns:r="${office}"><sheets>` +
+        forEachSheet(({ name }, n) => `<sheet name="${xml(name)}" sheetId="${n}" r:id="rId${n}"/>`) +
+        '</sheets></workbook>',
     ],
     [
       'xl/_rels/workbook.xml.rels',
-      `<Relationships ${packaged('relationships')}>${each((_, n) => relation(`rId${n}`, 'worksheet', `worksheets/sheet${n}.xml`))}\
-${relation('rIdStyles', 'styles', 'styles.xml')}</Relationships>`,
+      `<Relationships ${packageNamespace('relationships')}>` +
+        forEachSheet((_, n) => relation(`rId${n}`, 'worksheet', `worksheets/sheet${n}.xml`)) +
+        relation('rIdStyles', 'styles', 'styles.xml') +
+        '</Relationships>',
     ],
     ['xl/styles.xml', styles],
   ];

@@ -55,13 +55,13 @@ function delimiterOf(text: string): string {
     .replace(/"[^"]*"/g, '')
     .split('\n', 1);
   const count = (delimiter: string) => header.split(delimiter).length;
-  return [';', '\t'].reduce((most, next) => (count(next) > count(most) ? next : most), ',');
+  return [';', '\t'].reduce((best, next) => (count(next) > count(best) ? next : best), ',');
 }
 
 const csvFaults: Record<string, string> = {
-  CSV_QUOTE_NOT_CLOSED: 'a quote (") is opened and never closed.',
+  CSV_QUOTE_NOT_CLOSED: 'a quote (") is not closed.',
   INVALID_OPENING_QUOTE: 'a quote (") is inside a cell that does not start with one.',
-  CSV_INVALID_CLOSING_QUOTE: 'something follows the quote (") that closes a cell.',
+  CSV_INVALID_CLOSING_QUOTE: 'a closing quote (") is not followed by a delimiter.',
 };
 
 function* csvRows(content: Uint8Array, maxRows: number) {
@@ -82,13 +82,14 @@ function* csvRows(content: Uint8Array, maxRows: number) {
   } catch (error) {
     if (!(error instanceof CsvError)) throw error;
     const line = lineBreaks(Buffer.from(text).toString('utf8', 0, Number(error['bytes']) - 1)) + 1;
-    throw new FileRefusal(`Line ${String(line)}: ${csvFaults[error.code] ?? 'this line can not be read as cells.'}`);
+    throw new FileRefusal(`Line ${String(line)}: ${csvFaults[error.code] ?? 'the cells cannot be read.'}`);
   }
 }
 
 /**
- * The rows of the first sheet. The central directory says how large each part is, so a zip bomb is refused before it is
- * unpacked. The library gets only the XML parts, in a new archive, since the local headers of the upload may name other sizes.
+ * The rows of the first sheet. The central directory has the size of each part, so a zip bomb is refused before it is
+ * unpacked. The library gets only the XML parts, in a new archive, since the local headers of the upload may give other
+ * sizes.
  */
 async function xlsxRows(content: Uint8Array) {
   let unpacked = 0;
@@ -112,7 +113,8 @@ export default async function read({ content, contentType, maxRows }: ReadTask):
     };
   } catch (error) {
     return {
-      refusal: error instanceof FileRefusal ? error.message : 'The file is damaged, or not what its name says.',
+      refusal:
+        error instanceof FileRefusal ? error.message : 'The file is damaged, or its content does not match its name.',
     };
   }
 }

@@ -5,88 +5,87 @@ import type { Download } from '../domain/files.ts';
 import type { Services } from './services.ts';
 import { pathId } from './schemas.ts';
 
-/** What a handler works with. */
+/** The arguments of a handler. */
 export interface Exchange {
   req: Request;
   res: Response;
   /** Validated path, query and body parameters. */
   params: Record<string, unknown>;
-  /** Runs an operation in the name of this request; answers its JSON as text. */
+  /** Runs an operation with the session of this request. Returns its JSON as text. */
   call: (operation: string, params: object) => Promise<string>;
-  /** Refuses whoever may not run the operation of the endpoint, and runs nothing. */
+  /** Only checks whether the caller may run the operation of the endpoint. @throws when not */
   admit: () => Promise<void>;
   services: Services;
 }
 
-/** Aborts when the client has gone, or has its answer. */
+/** Aborts when the client disconnects, and when the response is finished. */
 export function disconnectSignal(res: Response): AbortSignal {
-  const gone = new AbortController();
-  res.once('close', () => gone.abort(new ApiError('conflict', 'The request was given up.')));
-  return gone.signal;
+  const controller = new AbortController();
+  res.once('close', () => controller.abort(new ApiError('conflict', 'The client disconnected.')));
+  return controller.signal;
 }
 
-/** Answers the JSON of `data`, or a file; nothing where it has taken the response over, and answers as things happen. */
+/** Returns the JSON of `data`, or a file. A handler that writes the response itself (a stream) returns undefined. */
 export type Handler = (exchange: Exchange) => Promise<string | Download | undefined>;
 
-/** One documented endpoint: all that the router and OpenAPI need to know. */
+/** The declaration of an endpoint. The router and the OpenAPI document are made from it. */
 export interface Endpoint {
   /** The operation in `core.operation`, and the function `api.<operation>` behind it. */
   operation: string;
-  /** Its name in OpenAPI, where two endpoints share an operation. */
+  /** The name in OpenAPI. By default the operation; needed when two endpoints share an operation. */
   operationId?: string;
   summary: string;
   description?: string;
-  /** The schemas of path parameters that are no identifiers. */
+  /** The schemas of path parameters that are not numeric ids. */
   params?: Record<string, z.ZodType>;
   query?: z.ZodObject;
-  /** A JSON body; an array goes to the operation as `items`. Beside an upload, the fields of the form. */
+  /** The JSON body. The operation gets an array as `items`. With an upload, also the fields of the form. */
   body?: z.ZodObject | z.ZodArray;
-  /** The shape of `data`; of one element of it, for a page. */
+  /** The schema of `data`, or of one element of it if `isPage`. */
   answer?: z.ZodType;
-  /** Answers `{data: [...], pagination}`. */
+  /** The response is `{data: [...], pagination}`. */
   isPage?: boolean;
-  /** What a page answers beside `data` and `pagination`. */
+  /** Fields of a page besides `data` and `pagination`. */
   extraFields?: Record<string, z.ZodType>;
-  /** 201 and a Location for what was made, else 200. One that takes `dry_run` answers 200 to it, and makes nothing. */
+  /** Answers 201 with a Location. A dry run (`dry_run`) creates nothing and answers 200. */
   isCreate?: boolean;
-  /** Where what was made is read, for the Location, when that is not below the path of the endpoint. */
+  /** The path of the created records, for the Location, if it is not the path of the endpoint. */
   locationBase?: string;
-  /** A field of the body that holds a password: its argon2id hash goes on as `password_hash`. */
+  /** A body field with a password. The operation gets its argon2id hash as `password_hash` instead. */
   hashes?: string;
   /**
-   * A file in one of these multipart fields; its bytes go to an operation that takes content, or to the handler. `types` are
-   * those that the content shows, by itself or by its name for text. Without isOptional there must be one; with it the
-   * body may be JSON as well.
+   * A file in one of these multipart fields. An operation that takes content, or the handler, gets its bytes. `types`
+   * are detected from the content, and for text from the file name. With `isOptional`, the body may also be JSON.
    */
   upload?: {
     fields: string[];
     maxBytes: number;
     types: string[];
     isOptional?: boolean;
-    /** What is wrong with a file of these types, as the end of a sentence that begins with «The picture»; undefined where nothing is. */
+    /** What is wrong with a file, to complete a sentence that starts with “The picture”; undefined if it is valid. */
     fault?: (content: Buffer, contentType: string) => Promise<string | undefined>;
   };
-  /** The answer is bytes of these types, from an operation that gives content. */
+  /** The content types of the response, if it is a file. */
   bytes?: string[];
-  /** The answer is a stream of server-sent events, which its handler keeps. */
+  /** The response is a stream of server-sent events, which the handler writes. */
   isStream?: boolean;
-  /** The handler says what the file is made of (`etagSource`), so that it has an ETag. */
+  /** The handler returns an `etagSource`, so that the file has an ETag. */
   isTagged?: boolean;
-  /** Only where the facade has to do something itself, with a password or a token; else the operation is called with the parameters. */
+  /** Only for what the facade has to do itself, for example with a file or a token. By default, calls the operation. */
   handler?: Handler;
 }
 
-/** Whether the query or the form has a `dry_run`. */
+/** Whether the query or the body has a `dry_run`. */
 export const takesDryRun = ({ query, body }: Endpoint): boolean =>
   'dry_run' in (query?.shape ?? {}) || (body !== undefined && 'shape' in body && 'dry_run' in body.shape);
 
-/** A verb and a path below the resource, `GET /:id` for example. */
+/** A method and a path below the resource, for example `GET /:id`. */
 type Route = `${'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE'} /${string}`;
 
 /** The endpoints below one path. */
 export interface Resource {
   path: string;
-  /** The section of the documentation, and what it is about. */
+  /** The section of the documentation, and its description. */
   section: string;
   about: string;
   endpoints: { method: string; path: string; endpoint: Endpoint }[];
@@ -99,13 +98,13 @@ export function resource(path: string, section: string, about: string, endpoints
     section,
     about,
     endpoints: Object.entries(endpoints).map(([route, endpoint]) => {
-      const [method = '', below = ''] = route.split(' ');
-      return { method, path: below, endpoint };
+      const [method = '', pathBelow = ''] = route.split(' ');
+      return { method, path: pathBelow, endpoint };
     }),
   };
 }
 
-/** The parameters of a path and their schema: `/:user_id/roles/:role_id` has two identifiers. */
+/** The parameters of a path and their schemas. By default a parameter is an id. */
 export function pathParameters(path: string, { params = {} }: Pick<Endpoint, 'params'>): Record<string, z.ZodType> {
   return Object.fromEntries(
     [...path.matchAll(/:(\w+)/g)].map(([, name = '']): [string, z.ZodType] => [name, params[name] ?? pathId]),

@@ -43,10 +43,10 @@ export const exportFormat = {
 };
 export const exportTypes = [csvType, xlsxType];
 
-/** An export reads page after page. Thirty exports of one user once took all database connections, and other schools waited for a second. */
+/** Thirty concurrent exports of one user once took all database connections, and other schools waited for a second. */
 const takeSlot = concurrencyLimit(
   { school: 4, user: 2 },
-  'Other exports of yours are still in progress. Try again when they are done.',
+  'You or your school have other exports in progress. Try again when they are done.',
 );
 
 function toCell(value: string | number | boolean | null, { type }: ExportColumn): Cell {
@@ -54,8 +54,8 @@ function toCell(value: string | number | boolean | null, { type }: ExportColumn)
 }
 
 /**
- * Reads an export page by page: the next page when all rows of the last one were consumed, and none after the client has
- * disconnected. Each page is read with the session of the request, so that an export ends when the session does.
+ * Reads an export page by page: the next page when all rows of the last one were consumed, and none after the client
+ * has disconnected. Each page is read with the session of the request, so that an export ends when the session does.
  */
 async function* readRows(
   first: ExportPage,
@@ -78,9 +78,9 @@ async function* readRows(
  * Makes the handler of an endpoint that answers rows as a file, while they are read.
  *
  * The operation gets the filters of the query, `limit` and, after the first page, `after`. It answers
- * `{rows: [[cell, …], …], next, date}` in an order that no update of a row can change (`core.record_export_page` does it for a
- * record). The first page is read before the response starts, so that errors are answered as usual. When a later page fails,
- * the connection is closed, so that no client takes the file for complete.
+ * `{rows: [[cell, …], …], next, date}` in an order that no update of a row can change (`core.record_export_page` does
+ * it for a record). The first page is read before the response starts, so that errors are answered as usual. When a
+ * later page fails, the connection is closed, so that no client considers the file complete.
  * @param name  of the file; the date is appended
  * @param begin  an operation that runs before the first page, with the filters, for example to log the export
  */

@@ -12,7 +12,7 @@ export type { StreamOwner };
 /** The open streams of notifications of this process. */
 export interface Streams {
   /**
-   * Answers with the notifications after `lastId`, and keeps the stream open until its session, the client or the process ends.
+   * Sends the notifications after `lastId`. The stream stays open until the session, the client or the process ends it.
    * @throws ApiError `rate_limited` when the user has too many streams open, `unavailable` when the process is stopping
    */
   open(res: ServerResponse, owner: StreamOwner, lastId: number): void;
@@ -26,8 +26,8 @@ export interface StreamsOptions {
   /** The URL of a direct connection: LISTEN does not work through a pooler in transaction mode. */
   listenUrl: string;
   listenRole: string | undefined;
-  /** Milliseconds between two heartbeats of a stream. Sessions are checked as often. */
-  heartbeat: number;
+  /** Between two heartbeats of a stream. Sessions are checked as often. */
+  heartbeatMs: number;
   logger: Logger;
 }
 
@@ -74,7 +74,7 @@ function endResponse({ res, isWriting }: Stream): void {
   else res.end();
 }
 
-/** Opens the response: its headers, the time after which a client reconnects, and an id to resume from before the first notification. */
+/** Sends the headers, the reconnect delay for the client, and an id to resume from before the first notification. */
 function beginResponse({ res, lastId }: Stream): void {
   // Random, so that the clients of a process that stops do not all reconnect at once.
   const retryMs = 2_000 + Math.floor(Math.random() * 3_000);
@@ -94,7 +94,7 @@ async function findEndedSessions(pool: pg.Pool, sessionIds: number[]): Promise<n
 }
 
 /** Creates the streams of one process. One database connection listens for all of them. */
-export function openStreams({ pool, listenUrl, listenRole, heartbeat, logger }: StreamsOptions): Streams {
+export function openStreams({ pool, listenUrl, listenRole, heartbeatMs, logger }: StreamsOptions): Streams {
   const registry = new StreamRegistry();
   const reader = createStreamReader(pool, registry, logger);
   const listening = listener({
@@ -181,7 +181,7 @@ export function openStreams({ pool, listenUrl, listenRole, heartbeat, logger }: 
     res.once('close', () => registry.remove(stream));
     beginResponse(stream);
     listening.start();
-    ticker ??= setInterval(onTick, heartbeat / heartbeatSlots);
+    ticker ??= setInterval(onTick, heartbeatMs / heartbeatSlots);
     // A NOTIFY since `lastId` was looked up did not reach this stream.
     reader.request(stream);
   }

@@ -6,7 +6,8 @@ import { tenantScope } from '../analytics/scope.ts';
 import { ApiError } from '../domain/errors.ts';
 import { rateLimits } from '../http/rate-limits.ts';
 import { concurrencyLimit, requestOwner } from '../concurrency/concurrency-limit.ts';
-import { bodyReader, requestContext } from '../http/router.ts';
+import { bodyReader } from '../http/body.ts';
+import { requestContext } from '../http/call-context.ts';
 import type { Services } from '../http/services.ts';
 
 /** Maximum concurrent analytics queries per process: in total, and per operator. */
@@ -89,7 +90,7 @@ export function graphqlRouter(services: Services): Router {
     res.set('Allow', 'POST, OPTIONS').vary('Accept');
     if (req.method === 'OPTIONS') res.status(204).end();
     else if (req.method === 'GET' && req.accepts(['json', 'html']) === 'html') res.redirect('/graphql/ide/');
-    else throw new ApiError('method_not_allowed', 'This path takes POST, OPTIONS.');
+    else throw new ApiError('method_not_allowed', 'This path supports POST, OPTIONS.');
   });
   router.use('/ide', ideRouter());
   return router;

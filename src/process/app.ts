@@ -11,7 +11,8 @@ import { graphqlRouter } from '../pages/graphql.ts';
 import { healthRouter } from '../http/health.ts';
 import { openapiText } from '../http/openapi.ts';
 import { redirectToDocs, passwordPage } from '../pages/password-page.ts';
-import { apiRouter, type Operation } from '../http/router.ts';
+import type { Operation } from '../http/operation.ts';
+import { apiRouter } from '../http/router.ts';
 import type { Services } from '../http/services.ts';
 
 const requestIdPattern = /^[\w.-]{1,128}$/;

@@ -8,7 +8,7 @@ import type { Worker } from '../../workers/worker.ts';
 import { analyticsProcess } from '../analytics/process.ts';
 import { createApp } from './app.ts';
 import { type Passwords, passwords } from '../domain/passwords.ts';
-import type { Operation } from '../http/router.ts';
+import type { Operation } from '../http/operation.ts';
 import type { Readiness } from '../http/services.ts';
 import { openStreams } from '../http/streams.ts';
 import { tokens } from '../http/tokens.ts';
@@ -61,7 +61,7 @@ async function startApi(
   const pool = rolePool('school_api', ownerUrl, config.API_DATABASE_URL, config.DATABASE_POOL_SIZE);
   const listenUrl = config.LISTEN_DATABASE_URL ?? config.API_DATABASE_URL;
   const streams = openStreams({
-    ...{ pool, heartbeat: config.STREAM_HEARTBEAT_MS, logger },
+    ...{ pool, heartbeatMs: config.STREAM_HEARTBEAT_MS, logger },
     ...{ listenUrl: listenUrl ?? ownerUrl, listenRole: listenUrl === undefined ? 'school_api' : undefined },
   });
   const analytics = analyticsProcess({

@@ -24,7 +24,7 @@ const stored = (token: string, at = school) =>
   );
 const path = (token: string) => `/api/devices/${encodeURIComponent(token)}`;
 
-test('every user of a school registers a device, a student too, and an operator has none', async () => {
+test('every user of a school can register a device, and operators cannot', async () => {
   for (const role of ['teacher', 'student']) {
     const user = await school.user([role]);
     const device = await register(user, `${role} phone`, 'android');
@@ -36,7 +36,7 @@ test('every user of a school registers a device, a student too, and an operator 
   );
 });
 
-test('the same token again is the same device, with the platform that was sent last', async () => {
+test('registering a token again updates the platform of the same device', async () => {
   const user = await school.user([]);
   const first = await register(user, 'again');
   const second = await register(user, 'again', 'android');
@@ -44,7 +44,7 @@ test('the same token again is the same device, with the platform that was sent l
   expect(await stored('again')).toEqual([{ user_id: user.id, platform: 'android' }]);
 });
 
-test('a user has the 20 that were registered last, others of theirs go; those of somebody else stay', async () => {
+test('a user keeps the 20 most recent devices, and devices of other users are unaffected', async () => {
   const [user, other] = [await school.user(['student']), await school.user(['student'])];
   await register(other, 'of another');
   for (let n = 1; n <= 20; n++) await register(user, `device ${n}`);
@@ -59,7 +59,7 @@ test('a user has the 20 that were registered last, others of theirs go; those of
   expect(await stored('of another')).toHaveLength(1);
 });
 
-test('a token moves to whoever shows it last, and the user before has it no longer', async () => {
+test('a token belongs to the user who registered it last', async () => {
   const [before, after] = [await school.user(['student']), await school.user(['student'])];
   const device = await register(before, 'shared tablet');
   expect((await register(after, 'shared tablet')).id).toBe(device.id);
@@ -68,7 +68,7 @@ test('a token moves to whoever shows it last, and the user before has it no long
   expect((await after.delete(path('shared tablet'))).data).toEqual({ id: device.id });
 });
 
-test('two users who register one token at once: one device is left, which belongs to one of them', async () => {
+test('two users who register a token concurrently get one device, which belongs to one of them', async () => {
   const users = [await school.user([]), await school.user([])];
   const answers = await race(service.database, `lock table ${school.schema}.device in share mode`, 2, () =>
     users.map((user) =>
@@ -82,7 +82,7 @@ test('two users who register one token at once: one device is left, which belong
   expect(users.map(({ id }) => id)).toContain(left[0]?.user_id);
 });
 
-test('one is removed by its token, and only by its user: for others, the admin too, it is a 404 as if nobody had it', async () => {
+test('only its user can remove a device; everyone else, including the admin, gets 404', async () => {
   const [owner, other] = [await school.user([]), await school.user([])];
   await register(owner, 'mine');
   const foreign = await other.delete(path('mine'), 404);
@@ -96,7 +96,7 @@ test('one is removed by its token, and only by its user: for others, the admin t
 });
 
 test.each(['https://push.example/a/b?c=d&e=%20', 'a:b/c+d==', 'ключ 🔑', '%2F', "';--", 'x'.repeat(4096)])(
-  'the token %p is stored as it is, and found again in a path',
+  'the token %p is stored unchanged, and found by its path',
   async (token) => {
     const user = await school.user([]);
     expect((await register(user, token)).token).toBe(token);
@@ -112,12 +112,12 @@ test.each<[Record<string, unknown>, string[]]>([
   [{ token: 'x'.repeat(4097), platform: 'ios' }, ['token']],
   [{ token: 'x', platform: 'palm' }, ['platform']],
   [{ token: 'x', platform: 'ios', user_id: 1 }, ['user_id']],
-])('%j is a 400 that names the fields', async (body, paths) => {
+])('%j returns 400 and names the fields', async (body, paths) => {
   const refused = await school.admin.post('/api/devices/register', body, 400);
   expect(refused.details.map((detail) => detail.path).sort()).toEqual(paths);
 });
 
-test('one token in two schools is two devices, each of which its own user removes', async () => {
+test('one token in two schools is two devices, and each user removes their own', async () => {
   const other = await service.school();
   await register(school.admin, 'two schools');
   await register(other.admin, 'two schools');
@@ -125,7 +125,7 @@ test('one token in two schools is two devices, each of which its own user remove
   expect([await stored('two schools', other), (await stored('two schools')).length]).toEqual([[], 1]);
 });
 
-test('a device goes with its user when that one is gone for good', async () => {
+test('devices are deleted with their user', async () => {
   const user = await school.user([]);
   await register(user, 'goes along');
   await service.database.query(`delete from ${school.schema}.user_account where id = $1`, [user.id]);
@@ -146,7 +146,7 @@ describe('a browser', () => {
     'https://web.push.apple.com/a',
     'https://db5p.notify.windows.com/w/?token=a%3d',
   ])(
-    'that gets its messages from %s is registered, once for all that its JSON says besides, and removed by that JSON',
+    'with the push service %s is registered once, whatever other fields its JSON has, and removed by its JSON',
     async (endpoint) => {
       const user = await school.user(['student']);
       const first = await register(user, subscription(endpoint), 'web');
@@ -180,7 +180,7 @@ describe('a browser', () => {
       subscription('https://web.push.apple.com/a', { keys: { ...keys, p256dh: keys.p256dh.slice(2) } }),
     ],
     [
-      'a key that is no point of the curve',
+      'a key that is not a point on the curve',
       subscription('https://web.push.apple.com/a', {
         keys: { ...keys, p256dh: Buffer.alloc(65, 4).toString('base64url') },
       }),
@@ -190,12 +190,12 @@ describe('a browser', () => {
       subscription('https://web.push.apple.com/a', { keys: { ...keys, auth: randomBytes(17).toString('base64url') } }),
     ],
     ['no keys', subscription('https://web.push.apple.com/a', { keys: undefined })],
-  ])('with %s is a 400 that names the token', async (_what, token) => {
+  ])('with %s returns 400 and names the token', async (_what, token) => {
     const refused = await school.admin.post('/api/devices/register', { token, platform: 'web' }, 400);
     expect(refused.details.map((detail) => detail.path)).toEqual(['token']);
   });
 
-  test('gets the key that it subscribes with, whoever is logged in to a school; nobody else does', async () => {
+  test('gets the subscription key for any user of a school, and for nobody else', async () => {
     const user = await school.user(['student']);
     expect((await user.get('/api/devices/web-push-key')).data).toEqual({ public_key: vapid.getPublicKey('base64url') });
     await service.operator.get('/api/devices/web-push-key', 403);

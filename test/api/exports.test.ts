@@ -20,7 +20,7 @@ const { service, school } = await serviceWithSchool();
 const { schema } = school;
 const path = '/api/fees/payments/export';
 
-/** The cells of a file that the service sent, without its header. */
+/** The cells of an exported file, without the header. */
 const rowsOf = async (content: Buffer, contentType: string) =>
   (await readSheet({ content, contentType: contentType.split(';')[0] ?? '' }, 5000)).slice(1).map(({ cells }) => cells);
 const exported = async (client: Client, query = '') => {
@@ -28,7 +28,7 @@ const exported = async (client: Client, query = '') => {
   return rowsOf(data, headers.get('content-type') ?? '');
 };
 
-/** Payments of one fee, spread over the days from 2026-01-01 to 2026-02-19 so that order of days and of entry differ. */
+/** Payments of one fee, from 2026-01-01 to 2026-02-19, in an order that differs from the order of ids. */
 const pay = (count: number, day = `date '2026-01-01' + (n * 7) % 50`, reference = `'R' || n`) =>
   service.database.query(
     `insert into ${schema}.payment (student_id, student_fee_id, amount, payment_date, payment_method, reference_number, recorded_by_name)
@@ -57,7 +57,7 @@ beforeAll(async () => {
   await pay(2500);
 });
 
-/** What the table has, in the order of the export. */
+/** The expected rows, in the order of the export. */
 const expected = async () =>
   (
     await service.database.query<{ cells: string[] }>(
@@ -70,7 +70,7 @@ describe('an export', () => {
   test.each(['csv', 'xlsx'])('as .%s holds all rows of all pages in their order', async (format) => {
     const { data, headers } = await school.admin.get<Buffer>(`${path}?format=${format}`);
     expect(headers.get('content-disposition')).toMatch(
-      new RegExp(`^attachment; filename="payments-\\d{4}-\\d\\d-\\d\\d\\.${format}"`),
+      new RegExp(`^attachment; filename=payments-\\d{4}-\\d\\d-\\d\\d\\.${format}$`),
     );
     expect(headers.get('content-type')).toBe(
       format === 'csv'
@@ -80,14 +80,14 @@ describe('an export', () => {
     expect(await rowsOf(data, headers.get('content-type') ?? '')).toEqual(await expected());
   });
 
-  test('is a .csv unless it says otherwise; another format is a 400', async () => {
+  test('is a .csv by default, and an unknown format returns 400', async () => {
     expect((await school.admin.get(path)).headers.get('content-type')).toBe('text/csv; charset=utf-8');
     expect((await school.admin.get(`${path}?format=pdf`, 400)).details).toMatchObject([{ path: 'format' }]);
     await school.admin.get(`${path}?page=2`, 400);
     await school.admin.get(`${path}?after=1`, 400);
   });
 
-  test('keeps amounts and dates as such in an .xlsx, text as text, and lets no text be a formula', async () => {
+  test('has typed amounts, dates and text cells in an .xlsx, and no text becomes a formula', async () => {
     await pay(1, `date '2025-01-01'`, `'=1+1'`);
     const { data } = await school.admin.get<Buffer>(`${path}?format=xlsx&to_date=2025-12-31`);
     const row = strFromU8(unzipSync(data)['xl/worksheets/sheet1.xml'] ?? new Uint8Array()).split('<row r="2">')[1];
@@ -117,11 +117,11 @@ describe('an export', () => {
     }
   });
 
-  test('is for who has fee.read for the whole school', async () => {
+  test('requires fee.read for the whole school', async () => {
     expect(await exported(await school.user(['accountant']), '?to_date=2025-12-31')).toHaveLength(1);
     await (await school.user(['teacher'])).get(path, 403);
     await (await school.user(['student'])).get(path, 403);
-    // A teacher whose role has it reaches only what is theirs.
+    // A teacher with the permission can access only their own classes.
     await service.database.query(
       `insert into ${schema}.role_permission (role_id, permission_id) select r.id, p.id from ${schema}.role r, core.permission p where r.name = 'teacher' and p.name = 'fee.read'`,
     );
@@ -142,7 +142,7 @@ const columns = ['Receipt', 'Date', 'Number', 'Student', 'Class', 'For', 'Amount
   }),
 );
 
-/** The file that a handler makes of the admin's requests; `seen` hears of each page before it is read. */
+/** The file that a handler returns to the admin. `seen` is called before each page is read. */
 async function handled(pageRows: number, seen: (page: number) => Promise<unknown>, params: object = {}) {
   const pool = rolePool('school_api', service.database.url, undefined, 2);
   const { sid } = JSON.parse(Buffer.from(school.admin.token.split('.')[1] ?? '', 'base64url').toString()) as {
@@ -161,8 +161,8 @@ async function handled(pageRows: number, seen: (page: number) => Promise<unknown
   return { content: download.content as Readable, close: () => pool.end() };
 }
 
-describe('of pages', () => {
-  test('no row comes twice and none is lost while payments are being added, whatever their day', async () => {
+describe('the pages of an export', () => {
+  test('have each row exactly once while payments are added with any date', async () => {
     const before = (await expected()).map((cells) => cells[8]);
     const { content, close } = await handled(97, (page) =>
       pay(1, `date '2026-01-01' + ${page * 2 + (page % 3) * 5 - 5}`, `'new ${page}'`),
@@ -194,7 +194,7 @@ describe('of pages', () => {
     expect(rows.map((cells) => cells[8])).toEqual(wanted.map((cells) => cells[8]));
   });
 
-  test('the next is read when the client has taken the last one, and none when the client has gone', async () => {
+  test('are read only after the client has received the previous one, and stop when it disconnects', async () => {
     let pages = 0;
     const call = () => {
       pages++;
@@ -223,7 +223,7 @@ describe('of pages', () => {
     }
     await pause(50);
     const taken = pages;
-    // 47 bytes a row: those that were taken, and what the stream keeps ready.
+    // 47 bytes per row: those that were consumed, and the buffer of the stream.
     expect(taken).toBeGreaterThan(8);
     expect(taken).toBeLessThan(16);
     stream.destroy();
@@ -237,7 +237,7 @@ describe('over HTTP', () => {
   const listener = new pg.Client({ connectionString: service.database.url });
   beforeAll(async () => {
     await pay(20_000, `date '2030-01-01'`);
-    // Each page takes its time and tells that it was read; one can be made to fail, and one never to be the last.
+    // Pages are slow and counted. A search term makes one fail, or the export endless.
     await service.database.query(`
       alter function api.payments_export(jsonb) rename to payments_export_page;
       create function api.payments_export(p jsonb) returns json language plpgsql stable as $$
@@ -260,7 +260,7 @@ describe('over HTTP', () => {
     pages = 0;
   });
 
-  /** Asks for the file; answers how much of it came, and whether all. `until` so many bytes came. */
+  /** Downloads the file until `until` bytes. Returns the number of bytes received and whether the file is complete. */
   const take = (query: string, most = Infinity) =>
     new Promise<{ bytes: number; isWhole: boolean }>((done, fail) => {
       let bytes = 0;
@@ -281,7 +281,7 @@ describe('over HTTP', () => {
       });
     });
 
-  test('a client that goes away ends the reading', async () => {
+  test('no more pages are read after the client disconnects', async () => {
     expect(await take('')).toMatchObject({ isWhole: true });
     await until(() => pages === 23 || undefined);
     pages = 0;
@@ -290,7 +290,7 @@ describe('over HTTP', () => {
     expect(pages).toBeLessThan(10);
   });
 
-  test('a page that fails cuts the connection: nobody takes the part for the whole', async () => {
+  test('an error on a later page closes the connection, so that the file is not taken for complete', async () => {
     for (const format of ['csv', 'xlsx']) {
       const { bytes, isWhole } = await take(`?search=fail&format=${format}`);
       expect(isWhole).toBe(false);
@@ -298,7 +298,7 @@ describe('over HTTP', () => {
     }
   });
 
-  /** Asks for a file without an end, and takes nothing of it but its head. */
+  /** Starts an endless export and reads only the headers. */
   const hold = (client: Client) =>
     new Promise<{ status: number; leave: () => void }>((done, fail) => {
       const sent = get(
@@ -312,7 +312,7 @@ describe('over HTTP', () => {
       sent.on('error', fail);
     });
 
-  test('a user has two under way at a time and a school four; a place is free again when its file is taken or its client gone', async () => {
+  test('a user can run two exports and a school four; a slot is free when the file is sent or the client disconnects', async () => {
     const [one, two, three] = [
       await school.user(['accountant']),
       await school.user(['accountant']),
@@ -329,7 +329,7 @@ describe('over HTTP', () => {
     const elsewhere = await service.school();
     await elsewhere.admin.get(path, 200);
     for (const { leave } of held) leave();
-    // All four are free again, one by one: what was refused took none.
+    // All four slots are free again. Refused requests took none.
     await until(async () => (await school.admin.send('GET', `${path}?to_date=2026-01-02`)).status === 200 || undefined);
     await until(
       async () =>
@@ -341,7 +341,7 @@ describe('over HTTP', () => {
     await school.admin.get(`${path}?to_date=2026-01-02`, 200);
   });
 
-  test('who goes before the first page is there leaves no place taken', async () => {
+  test('a client that disconnects before the first page frees its slot', async () => {
     const leaves = Array.from({ length: 2 }, () => {
       const sent = get(`${service.url}${path}?search=slow`, {
         headers: { authorization: `Bearer ${school.admin.token}` },
@@ -360,8 +360,8 @@ describe('over HTTP', () => {
     });
   });
 
-  test('a client that takes nothing for a minute is cut off, and its place is free', async () => {
-    // A minute of waiting takes half a second.
+  test('a client that reads nothing for a minute is disconnected, and its slot is free', async () => {
+    // Shortens the timeout of a minute to half a second.
     const spy = jest.spyOn(ServerResponse.prototype, 'setTimeout').mockImplementation(function (
       this: ServerResponse,
       milliseconds,

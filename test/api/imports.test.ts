@@ -815,7 +815,7 @@ describe('a file that is not a table', () => {
       'people.csv',
       () => 'first_name,last_name\nA,B\nC,"D\nE,F\n',
       400,
-      'Line 3: a quote (") is opened and never closed.',
+      'Line 3: a quote (") is not closed.',
     ],
     [
       'a quote within a cell',
@@ -829,7 +829,7 @@ describe('a file that is not a table', () => {
       'people.csv',
       () => 'first_name,last_name\nA,"B" C\n',
       400,
-      'Line 2: something follows the quote',
+      'Line 2: a closing quote (") is not followed',
     ],
     [
       '201 columns',

@@ -99,7 +99,7 @@ describe('the document of an invoice', () => {
     const url = `${path}/${one.id}/download`;
     const { headers } = await school.admin.get<Buffer>(url);
     expect(headers.get('content-type')).toBe('application/pdf');
-    expect(headers.get('content-disposition')).toContain(`inline; filename="${one.invoice_number}.pdf"`);
+    expect(headers.get('content-disposition')).toContain(`inline; filename=${one.invoice_number}.pdf`);
     const etag = headers.get('etag') ?? '';
     expect((await school.admin.with({ 'If-None-Match': etag }).send('GET', url)).status).toBe(304);
     await pay(one.id, 1);
@@ -137,7 +137,7 @@ describe('the document of an invoice', () => {
       expect(found).toContain(part);
     const { data, headers } = await school.admin.get<Buffer>(`${path}/${draft.id}/download`);
     expect((await pagesOf(data)).join()).toContain('DRAFT');
-    expect(headers.get('content-disposition')).toContain(`filename="Draft_${draft.id}.pdf"`);
+    expect(headers.get('content-disposition')).toContain(`filename=Draft_${draft.id}.pdf`);
   });
 
   test('of 200 items continues on further pages with header, column titles and page number, and omits no item', async () => {
@@ -237,7 +237,7 @@ describe('the receipt of a payment', () => {
     const paid = await pay(one.id, 100.25);
     const url = `/api/finance/payments/${paid.id}/receipt`;
     const { data, headers } = await school.admin.get<Buffer>(url);
-    expect(headers.get('content-disposition')).toContain(`filename="${paid.receipt_number}.pdf"`);
+    expect(headers.get('content-disposition')).toContain(`filename=${paid.receipt_number}.pdf`);
     const found = (await pagesOf(data)).join(' ');
     for (const part of [
       'Green Valley',

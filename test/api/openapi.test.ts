@@ -11,7 +11,7 @@ import { send } from '../support/client/wire.ts';
 const service = await serviceOfFile();
 const { endpoints, document, operations } = await registry(service);
 
-/** Operations that only a handler calls, on the way of another one or of /graphql. */
+/** Operations without a route: handlers and /graphql call them. */
 const internal = [
   'analytics_admit',
   'auth_own_credentials',
@@ -32,7 +32,7 @@ const functions = await service.database.query<{ name: string; volatility: 'i' |
 const names = (rows: { name: string }[]) => rows.map(({ name }) => name).sort();
 
 describe('routes, operations and functions', () => {
-  test('every operation has a route, but for those that a handler calls on the way of another', () => {
+  test('every operation has a route, except for those that only handlers call', () => {
     const routed = new Set(endpoints.map(({ operation }) => operation.name));
     expect(names(operations.filter(({ name }) => !routed.has(name)))).toEqual(internal);
   });
@@ -42,7 +42,7 @@ describe('routes, operations and functions', () => {
     expect(names(functions)).toEqual(names(operations));
   });
 
-  test('an operation has one route, but for the link that verifies an e-mail and the form that does', () => {
+  test('an operation has one route, except for email verification, which has a link and a form', () => {
     const routes = Map.groupBy(endpoints, ({ operation }) => operation.name);
     const several = [...routes]
       .filter(([, same]) => same.length > 1)
@@ -86,14 +86,14 @@ describe('routes, operations and functions', () => {
     ).rejects.toThrow(/^The operation probe declares errors that .* does not define: no_such_error\.$/);
   });
 
-  test('no function of the schema api is security definer: what they may do is what the role of the request may do', async () => {
+  test('no function of the schema api is security definer, so each runs with the rights of the request role', async () => {
     const definers = await service.database.query(
       "select proname from pg_proc where pronamespace = 'api'::regnamespace and prosecdef",
     );
     expect(definers).toEqual([]);
   });
 
-  test('a GET only reads, but for the link that verifies an e-mail and the export that is audited', () => {
+  test('a GET only reads, except for the email verification link and the audited export', () => {
     const odd = endpoints.filter(({ method, operation }) => method === 'GET' && operation.writes);
     expect(odd.map(({ name }) => name)).toEqual(['GET /api/auth/email/verify', 'GET /api/platform/audit-logs/export']);
   });
@@ -114,14 +114,14 @@ describe('routes, operations and functions', () => {
     expect(names(missing)).toEqual([]);
   });
 
-  test('the default roles give only permissions of the catalogue', async () => {
+  test('the default roles give only existing permissions', async () => {
     const unknown = await service.database.query(
       'select d.name, p from core.default_role d, unnest(d.permissions) p where not exists (select from core.permission c where c.name = p)',
     );
     expect(unknown).toEqual([]);
   });
 
-  test('only an operation of schools, or of their feeds, has a permission, a role, a feature or a precondition: nobody looks at them elsewhere', () => {
+  test('only operations of schools and feeds have permissions, roles, features and preconditions, which are checked only there', () => {
     const elsewhere = operations.filter(({ access }) => access !== 'tenant' && access !== 'feed');
     const odd = elsewhere.filter(
       (one) =>
@@ -134,7 +134,7 @@ describe('routes, operations and functions', () => {
     expect(names(odd)).toEqual([]);
   });
 
-  test('an operation has a version, for ETag and If-Match, only where the path names a defined record by its id, or there is one of it', async () => {
+  test('an operation has a version (ETag, If-Match) only if its path has the id of a record, or the record is single', async () => {
     const records = await service.database.query<{ name: string; is_single: boolean }>(
       'select name, is_single from core.record',
     );
@@ -150,7 +150,7 @@ describe('routes, operations and functions', () => {
     expect(odd.map(({ name }) => name)).toEqual([]);
   });
 
-  test('Idempotency-Key is honoured by every create, and by nothing that reads or that nobody is logged in for', () => {
+  test('Idempotency-Key is honored by every create, and by no read or anonymous operation', () => {
     const creates = endpoints.filter(({ route }) => route.isCreate).map(({ operation }) => operation);
     expect(names(creates.filter(({ idempotent }) => !idempotent))).toEqual([]);
     expect(
@@ -168,7 +168,7 @@ describe('routes, operations and functions', () => {
       (await readdir(join(root, folder)))
         .filter((name) => name.endsWith(ending))
         .map((name) => name.slice(0, -ending.length));
-    // The one of /graphql is no resource.
+    // /graphql is not a resource.
     const inSql = (await resources('db/api', '.sql')).filter((name) => name !== 'analytics');
     const inEndpoints = (await resources('src/endpoints', '.ts')).filter((name) => name !== 'index');
     const inTests = await resources('test/api', '.test.ts');
@@ -203,7 +203,7 @@ describe('the document', () => {
     ).toEqual([]);
   });
 
-  test('the linter would find a fault: a path parameter that is not described', async () => {
+  test('the linter finds a path parameter without a description', async () => {
     const config = await createConfig(lintRules);
     const broken = structuredClone(document);
     const operation = broken.paths['/api/students/{id}']?.['get'];
@@ -212,13 +212,13 @@ describe('the document', () => {
     expect(problems.map(({ ruleId, severity }) => `${severity} ${ruleId}`)).toEqual(['error path-parameters-defined']);
   });
 
-  test('gives every operation an id of its own', () => {
+  test('gives every operation a unique id', () => {
     const ids = documented.map(({ operation }) => operation.operationId);
     expect(ids.filter((id, i) => ids.indexOf(id) !== i)).toEqual([]);
     expect(ids.every((id) => /^[a-z][a-z0-9_]*$/.test(id))).toBe(true);
   });
 
-  test('names the operation and the permission of each route as core.operation has them', () => {
+  test('has the operation and the permission of each route from core.operation', () => {
     const odd = endpoints.filter(
       ({ documented: one, operation }) =>
         one['x-operation'] !== operation.name || (one['x-permission'] ?? null) !== operation.permission,
@@ -226,14 +226,14 @@ describe('the document', () => {
     expect(odd.map(({ name }) => name)).toEqual([]);
   });
 
-  test('asks for a bearer token wherever the service does, and nowhere else', () => {
+  test('requires a bearer token exactly where the service does', () => {
     const odd = endpoints.filter(
       (endpoint) => JSON.stringify(endpoint.documented.security) !== (isAnonymous(endpoint) ? '[]' : '[{"bearer":[]}]'),
     );
     expect(odd.map(({ name }) => name)).toEqual([]);
   });
 
-  test('describes what every endpoint answers, the failures all in the same envelope', () => {
+  test('describes the response of every endpoint, with the same envelope for all errors', () => {
     const odd = endpoints.filter(({ documented: one, route }) => {
       const success = one.responses[route.isCreate ? '201' : '200'];
       const failures = Object.entries(one.responses).filter(([status]) => Number(status) >= 400);
@@ -245,7 +245,7 @@ describe('the document', () => {
     expect(odd.map(({ name }) => name)).toEqual([]);
   });
 
-  test('names every error that a status can have, as far as an operation goes', () => {
+  test('lists every error that an operation can return, by status', () => {
     const namesOf = (name: string, status: number) =>
       endpoints.find((endpoint) => endpoint.name === name)?.documented.responses[String(status)]?.['x-errors'];
     expect(namesOf('POST /api/timetable/generate', 409)).toEqual(['conflict', 'setup_incomplete', 'schedule_conflict']);
@@ -271,25 +271,25 @@ describe('the document', () => {
     expect(odd).toEqual([]);
   });
 
-  test('a body is required where an empty one would be refused, and nowhere else', () => {
+  test('a body is required exactly where an empty one is refused', () => {
     const odd = endpoints.filter(({ body, documented: one }) => {
       if (!body || one.requestBody?.content['multipart/form-data']) return false;
       const schema = plain(document, body);
       return (one.requestBody?.required ?? false) !== (schema.type === 'array' || (schema.required ?? []).length > 0);
     });
-    // One of three fields that say to whom, which a list of required fields can't tell.
+    // Needs one of three recipient fields, which `required` cannot express.
     expect(odd.map(({ name }) => name)).toEqual(['POST /api/notifications/send']);
     expect(
       endpoints.find(({ name }) => name === 'POST /api/timetable/generate')?.documented.requestBody?.required ?? false,
     ).toBe(false);
   });
 
-  test('tells every error of the registry by its name, and the failure schema takes no other', () => {
+  test('documents exactly the errors of the registry', () => {
     const failure = document.components.schemas['Failure'];
     expect(failure?.properties?.['error']?.enum).toEqual(Object.keys(errors));
   });
 
-  test('every endpoint says what its answer is: no schema of data is null or anything', () => {
+  test('every endpoint has a response schema that is not null or empty', () => {
     const odd = endpoints.filter(({ documented: one, route }) => {
       if (route.bytes || route.isStream) return false;
       const schema =
@@ -299,7 +299,7 @@ describe('the document', () => {
     expect(odd.map(({ name }) => name)).toEqual([]);
   });
 
-  test('names the headers that a client needs', () => {
+  test('documents the headers that a client needs', () => {
     const headers = (name: string, status: number) => {
       const found = endpoints.find((endpoint) => endpoint.name === name)?.documented.responses[String(status)];
       return Object.keys((found as { headers?: object } | undefined)?.headers ?? {}).sort();
@@ -324,7 +324,7 @@ describe('the document', () => {
     expect(odd.map(({ name }) => name)).toEqual([]);
   });
 
-  test('lets a record be sent back as it was read: every field of the answer of a PUT is one of its body', () => {
+  test('lets a record be sent back as it was read: each response field of a PUT is also a body field', () => {
     const fieldsOf = (schema: Schema | undefined) => (schema ? (plain(document, schema).properties ?? {}) : {});
     const odd = endpoints.flatMap(({ name, method, route, body, documented: one }) => {
       if (method !== 'PUT' || !body || route.isPage || plain(document, body).type !== 'object') return [];
@@ -338,7 +338,7 @@ describe('the document', () => {
 });
 
 describe('a list and its record', () => {
-  /** The record that a list shows, as its function names it. */
+  /** The record of each list, from the source of its function. */
   const sources = service.database.query<{ name: string; source: string; record: string | null }>(
     `select proname as name, prosrc as source, substring(prosrc from 'core\\.record_page\\(''(\\w+)''') as record from pg_proc where pronamespace = 'api'::regnamespace`,
   );
@@ -348,7 +348,7 @@ describe('a list and its record', () => {
   const common = ['page', 'pageSize', 'search', 'sort', 'order'];
   const lists = endpoints.filter(({ route }) => route.isPage);
 
-  test('agree: the query takes the sorts of the record, filters that the record has, and a search where the record has one', async () => {
+  test('have the same sorts, filters and search', async () => {
     const found: unknown[] = [];
     const expected: unknown[] = [];
     for (const { operation, query } of lists) {
@@ -373,7 +373,7 @@ describe('a list and its record', () => {
     expect(found).toEqual(expected);
   });
 
-  test('every filter of a record is one that a query takes or a function sets', async () => {
+  test('every filter of a record is used by a query or a function', async () => {
     const unused: string[] = [];
     for (const { name, filters } of await records) {
       const functionsOfRecord = (await sources).filter(({ record }) => record === name);

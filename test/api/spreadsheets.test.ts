@@ -15,7 +15,7 @@ const readBack = async (format: 'csv' | 'xlsx', rows: Cell[][]) => {
 };
 
 describe.each(['csv', 'xlsx'] as const)('a .%s', (format) => {
-  test('is read back as it was written', async () => {
+  test('is read as it was written', async () => {
     const rows: Cell[][] = [
       ['a "quoted", text; & <more>', 'two\nlines'],
       [1.5, -3],
@@ -36,7 +36,7 @@ describe.each(['csv', 'xlsx'] as const)('a .%s', (format) => {
     ]);
   });
 
-  test('holds no text that begins like a formula, also in its header, and gives it back as it was', async () => {
+  test('has no text that a program could run as a formula, and is read as the original text', async () => {
     const formulas = ['=1+1', '+1', '-1', '@x', '\t=1', '\r=1', '＝1+1', '＋1', '－1', '＠x'];
     const content = await written(format, {
       name: 'S',
@@ -52,7 +52,7 @@ describe.each(['csv', 'xlsx'] as const)('a .%s', (format) => {
     expect(await readBack(format, [['=1+1', "''-x", '＝1']])).toEqual([['=1+1', "''-x", '＝1']]);
   });
 
-  test('is made while it is sent: a reader who stops early has not asked for all rows', async () => {
+  test('is written while it is sent, so a client that stops early does not cause all rows to be read', async () => {
     let asked = 0;
     function* rows(): Generator<Cell[]> {
       for (; asked < 1_000_000; asked++) yield [asked, 'some text that takes place'];
@@ -68,7 +68,7 @@ describe.each(['csv', 'xlsx'] as const)('a .%s', (format) => {
     expect(asked).toBeLessThan(500_000);
   });
 
-  test('breaks off with the error of its rows', async () => {
+  test('fails with the error of its rows', async () => {
     async function* rows(): AsyncGenerator<Cell[]> {
       await Promise.resolve();
       yield ['1', '2'];
@@ -81,7 +81,7 @@ describe.each(['csv', 'xlsx'] as const)('a .%s', (format) => {
 });
 
 describe('an .xlsx', () => {
-  test('may have several sheets, of which the first is read; it declares each of its parts, and keeps text columns as text', async () => {
+  test('can have several sheets, of which the first is read; declares all parts, and formats text columns as text', async () => {
     const content = await written(
       'xlsx',
       { name: 'One & <only>', columns: [{ header: 'a', isText: true }, { header: 'b' }], rows: [['1', '2']] },
@@ -102,7 +102,7 @@ describe('an .xlsx', () => {
     ]);
   });
 
-  test('holds no character that XML can not hold', async () => {
+  test('has no characters that XML does not allow', async () => {
     expect(await readBack('xlsx', [['a\0b\u0001c\ufffed', 'x\ud800y']])).toEqual([['abcd', 'x\ufffdy']]);
   });
 

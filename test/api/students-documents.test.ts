@@ -1,3 +1,4 @@
+import { parse } from 'content-disposition';
 import { beforeAll, describe, expect, test } from '@jest/globals';
 import type { Client } from '../support/client/client.ts';
 import { compoundFile, officeFile, openDocumentFile, pdfOf, zip } from '../support/fixtures/documents.ts';
@@ -103,7 +104,7 @@ describe('a document', () => {
     expect(file.headers.get('x-content-type-options')).toBe('nosniff');
     expect(file.headers.get('content-security-policy')).toBe("default-src 'none'; sandbox");
     expect(file.headers.get('content-disposition')).toBe(
-      `inline; filename="Zeugnis_M_rz.pdf"; filename*=UTF-8''Zeugnis%20M%C3%A4rz.pdf`,
+      `inline; filename=Zeugnis_M_rz.pdf; filename*=UTF-8''Zeugnis%20M%C3%A4rz.pdf`,
     );
   });
 
@@ -228,7 +229,7 @@ describe('an uploaded file', () => {
     const file = await school.admin.get<Buffer>(`${pathOf(student)}/${made.id}/file`);
     expect(file.data.equals(content)).toBe(true);
     expect(file.headers.get('content-type')).toBe(content_type);
-    expect(file.headers.get('content-disposition')).toBe(`${kind}; filename="${name}"; filename*=UTF-8''${name}`);
+    expect(file.headers.get('content-disposition')).toBe(`${kind}; filename=${name}`);
   });
 
   test.each<[string, string, Buffer]>([
@@ -350,8 +351,8 @@ describe('a file name', () => {
   ])('%s is stored without folders and control characters', async (_what, parameter, kept) => {
     const { name, disposition } = await uploadWithFilename(parameter);
     expect(name).toBe(kept);
-    expect(disposition).toMatch(/^inline; filename="[\w.-]+"; filename\*=UTF-8''[\w.%!~-]+$/);
-    expect(decodeURIComponent(disposition.split("UTF-8''")[1] ?? '')).toBe(kept);
+    expect(disposition).toMatch(/^inline; filename=[\w.-]+(; filename\*=UTF-8''[\w.%!~-]+)?$/);
+    expect(parse(disposition)).toMatchObject({ type: 'inline', parameters: { filename: kept } });
   });
 
   test.each<[string, string]>([

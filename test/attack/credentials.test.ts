@@ -20,10 +20,10 @@ const audience = 'school-management-api';
 const service = await testService({ JWT_SECRETS: secret });
 afterAll(() => service.close());
 const { endpoints, document } = await registry(service);
-const closed = endpoints.filter((endpoint) => !isAnonymous(endpoint));
+const protectedEndpoints = endpoints.filter((endpoint) => !isAnonymous(endpoint));
 
 let school: School;
-/** The claims of a living session of the school's admin, and of the operator. */
+/** The claims of an active session of the school's admin, and of the operator. */
 let living: { user_id: number; tenant_id: number; sid: number };
 let operatorClaims: { user_id: number; is_platform_admin: true; sid: number };
 
@@ -36,7 +36,7 @@ beforeAll(async () => {
 const sign = (claims: object, options: jwt.SignOptions = {}, key = secret) =>
   jwt.sign(claims, key, { algorithm: 'HS256', expiresIn: 900, issuer, audience, ...options });
 
-/** The claims of whoever could use the endpoint, so that nothing but the token is at fault. */
+/** The claims of a caller with access to the endpoint, so that only the token can cause an error. */
 const claimsFor = ({ operation }: Registered) => {
   const { user_id, sid, ...whose } = operation.access === 'platform' ? operatorClaims : living;
   return { user_id, sid, ...('tenant_id' in whose ? { tenant_id: whose.tenant_id } : { is_platform_admin: true }) };
@@ -44,13 +44,13 @@ const claimsFor = ({ operation }: Registered) => {
 
 const base64url = (value: object) => Buffer.from(JSON.stringify(value)).toString('base64url');
 
-/** Sends a request that has nothing wrong but its credentials. */
+/** Sends a request that is valid except for its credentials. */
 const ask = (endpoint: Registered, headers: Record<string, string>) => {
   const sample = sampleRequest(document, endpoint, { id: 999_999_999 });
   return send(service.url, { ...sample, headers: { ...sample.headers, ...headers } });
 };
 
-/** Every way to send something that is not our token. */
+/** Ways to send an invalid token. */
 const forgeries: [string, (endpoint: Registered) => string][] = [
   ['garbage', () => 'Bearer garbage'],
   ['three parts of garbage', () => 'Bearer a.b.c'],
@@ -92,14 +92,14 @@ const forgeries: [string, (endpoint: Registered) => string][] = [
   ['a token of another issuer', (endpoint) => `Bearer ${sign(claimsFor(endpoint), { issuer: 'another-service' })}`],
   ['a token without a session', (endpoint) => `Bearer ${sign({ ...claimsFor(endpoint), sid: undefined })}`],
   [
-    'a token of a session that is no number',
+    'a token whose session id is not a number',
     (endpoint) => `Bearer ${sign({ ...claimsFor(endpoint), sid: '1 or 1=1' })}`,
   ],
   ['a token of a session that never was', (endpoint) => `Bearer ${sign({ ...claimsFor(endpoint), sid: 999_999_999 })}`],
 ];
 
 describe('credentials', () => {
-  test('only log-in, refresh, the forgotten password, the links of e-mails and calendars work without an access token', () => {
+  test('only login, refresh, password reset, email links and calendar feeds work without an access token', () => {
     expect(endpoints.filter(isAnonymous).map(({ name }) => name)).toEqual([
       'POST /api/auth/login',
       'POST /api/auth/refresh',
@@ -107,15 +107,15 @@ describe('credentials', () => {
       'POST /api/auth/password/reset',
       'GET /api/auth/email/verify',
       'POST /api/auth/email/verify',
-      // By the token of a feed, which test/api/calendar-feeds.test.ts attacks.
+      // Authenticated by the token of the feed; see test/api/calendar-feeds.test.ts.
       'GET /api/calendar/{token}.ics',
     ]);
-    expect(closed.length).toBeGreaterThan(20);
+    expect(protectedEndpoints.length).toBeGreaterThan(20);
   });
 
-  test('the requests of this file are refused for their credentials alone: with good ones nothing answers 401', async () => {
-    const lines = await faults(closed, async (endpoint) => {
-      // Its log-out would end the session that the other tests use.
+  test('with valid credentials, no request of this file returns 401', async () => {
+    const lines = await faults(protectedEndpoints, async (endpoint) => {
+      // Logging out would end the session that the other tests use.
       if (endpoint.operation.name === 'auth_logout' || endpoint.operation.name === 'auth_password_change')
         return undefined;
       const { status, text } = await ask(endpoint, { authorization: `Bearer ${sign(claimsFor(endpoint))}` });
@@ -124,8 +124,8 @@ describe('credentials', () => {
     expect(lines).toEqual([]);
   });
 
-  test('without a token every closed endpoint answers 401 unauthenticated', async () => {
-    const lines = await faults(closed, async (endpoint) => {
+  test('every protected endpoint returns 401 unauthenticated without a token', async () => {
+    const lines = await faults(protectedEndpoints, async (endpoint) => {
       const answer = await ask(endpoint, {});
       return (
         otherThan(answer, 401, 'unauthenticated') ??
@@ -135,8 +135,8 @@ describe('credentials', () => {
     expect(lines).toEqual([]);
   });
 
-  test('without a token a malformed request is a 401 as well: nobody learns what an endpoint takes', async () => {
-    const lines = await faults(closed, async ({ method, path }) => {
+  test('a malformed request without a token returns 401, not a validation error', async () => {
+    const lines = await faults(protectedEndpoints, async ({ method, path }) => {
       const answer = await send(service.url, {
         method,
         path: `${path.replace(/\{\w+\}/g, 'x')}?unknown=1`,
@@ -148,16 +148,16 @@ describe('credentials', () => {
   });
 
   test.each(forgeries.map(([name, forge], n) => ({ name, forge, n })))(
-    '$name is a 401 invalid_token at every closed endpoint',
+    'every protected endpoint returns 401 invalid_token for $name',
     async ({ forge, n }) => {
-      const lines = await faults(share(closed, n, 6), async (endpoint) =>
+      const lines = await faults(share(protectedEndpoints, n, 6), async (endpoint) =>
         otherThan(await ask(endpoint, { authorization: forge(endpoint) }), 401, 'invalid_token'),
       );
       expect(lines).toEqual([]);
     },
   );
 
-  test('a token in the query or in a cookie is no token', async () => {
+  test('an access token in the query or in a cookie is ignored', async () => {
     const token = school.admin.token;
     const byQuery = await send(service.url, { path: `/api/auth/profile?access_token=${token}` });
     const byCookie = await send(service.url, {
@@ -181,7 +181,7 @@ describe('credentials', () => {
     expect(otherThan(asRefresh, 401, 'invalid_token')).toBeUndefined();
   });
 
-  test('without a refresh token, refresh answers 401 unauthenticated; with garbage 401 invalid_token', async () => {
+  test('refresh returns 401 unauthenticated without a refresh token, and 401 invalid_token for an invalid one', async () => {
     expect(
       otherThan(await send(service.url, { method: 'POST', path: '/api/auth/refresh' }), 401, 'unauthenticated'),
     ).toBeUndefined();
@@ -199,7 +199,7 @@ describe('credentials', () => {
     ['of a school', true],
     ['of an operator', false],
   ])('a session %s', (_name, isSchools) => {
-    const mine = closed.filter((endpoint) =>
+    const mine = protectedEndpoints.filter((endpoint) =>
       isSchools ? isForSchools(endpoint) : ['platform', 'any'].includes(endpoint.operation.access),
     );
     const login = () =>
@@ -215,7 +215,7 @@ describe('credentials', () => {
     const refresh = (token: string) =>
       send(service.url, { method: 'POST', path: '/api/auth/refresh', headers: { 'x-refresh-token': token } });
 
-    test('that was logged out is a 401 invalid_token at every endpoint, and its refresh token too', async () => {
+    test('that was logged out gets 401 invalid_token at every endpoint and at refresh', async () => {
       const client = await login();
       expect((await client.get<{ id: number }>('/api/auth/profile')).data.id).toBeGreaterThan(0);
       await client.post('/api/auth/logout');
@@ -223,7 +223,7 @@ describe('credentials', () => {
       expect(otherThan(await refresh(client.refreshToken), 401, 'invalid_token')).toBeUndefined();
     });
 
-    test('that has expired is a 401 invalid_token at every endpoint, although its access token has not', async () => {
+    test('that has expired gets 401 invalid_token at every endpoint, even if the access token is still valid', async () => {
       const client = await login();
       const { sid } = jwt.decode(client.token) as { sid: number };
       await service.database.query(
@@ -234,7 +234,7 @@ describe('credentials', () => {
       expect(otherThan(await refresh(client.refreshToken), 401, 'invalid_token')).toBeUndefined();
     });
 
-    test('whose refresh token was stolen and used late ends as a whole', async () => {
+    test('ends when an old refresh token is used again', async () => {
       const client = await login();
       expect((await refresh(client.refreshToken)).status).toBe(200);
       await service.database.query(
@@ -245,8 +245,8 @@ describe('credentials', () => {
     });
   });
 
-  test('a user who was deactivated, and one who was removed, are out at their next request at every endpoint', async () => {
-    const mine = closed.filter(isForSchools);
+  test('a deactivated or removed user is refused at the next request, at every endpoint', async () => {
+    const mine = protectedEndpoints.filter(isForSchools);
     const deactivated = await school.user(['teacher']);
     const removed = await school.user(['teacher']);
     await school.admin.put(`/api/users/${deactivated.id}`, { is_active: false });

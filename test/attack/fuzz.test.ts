@@ -35,10 +35,10 @@ const service = await testService();
 afterAll(() => service.close());
 const { endpoints, document } = await registry(service);
 
-/** The number of the records that exist, one in every table that the API fills. */
+/** The id of the existing records: one in every table that the API fills. */
 const known = 500_001;
 let school: School;
-/** A school that the platform's endpoints may do anything to. */
+/** A school for platform endpoints to change. */
 let decoy: School;
 let changedBy: (requestIds: string[]) => Promise<Record<string, string[]>>;
 let revive: () => Promise<void>;
@@ -48,7 +48,7 @@ let isChanged = true;
 beforeAll(async () => {
   decoy = await service.school();
   await service.database.query("select setval('platform.tenant_id_seq', $1)", [schoolId - 1]);
-  // Its features are its own: the attack may put it on a plan that has none.
+  // Features as feature flags, since a random request may change the plan.
   const features = await service.database.query<{ name: string }>(
     'select distinct unnest(features) as name from platform.plan',
   );
@@ -65,7 +65,7 @@ beforeAll(async () => {
     "select string_agg(quote_ident(attname), ', ') as list from pg_attribute where attrelid = 'platform.session'::regclass and attnum > 0 and not attisdropped and attname <> 'updated_at'",
   );
   const list = columns[0]?.list ?? '';
-  // A log-out that succeeds, or a right that is given away, must not end the attack. A refusal changes nothing.
+  // A random logout or a lost permission must not end the test. A refused request changes nothing.
   revive = async () => {
     if (!isChanged) return;
     isChanged = false;
@@ -79,12 +79,12 @@ beforeAll(async () => {
 const ajv = new Ajv2020({ strict: false, allErrors: true });
 addFormats.default(ajv);
 ajv.addSchema({ $id: 'openapi', components: document.components });
-/** By schema: nearly all answers that are no success have the same. */
+/** Compiled schemas. Nearly all error responses share one. */
 const compiled = new Map<string, ValidateFunction>();
-/** What every endpoint may answer before its own rules count; the document lists the rest. */
+/** The errors that any endpoint can return before its own checks; the document lists the others. */
 const protocol = new Set([304, 405, 406, 413, 415]);
 
-/** Holds an answer against the envelope, the document and the operation. */
+/** Checks a response against the envelope, the document and the operation. */
 function answerFault(endpoint: Registered, answer: Answered): string | undefined {
   const fault = envelopeFault(answer);
   if (fault || protocol.has(answer.status)) return fault;
@@ -100,11 +100,11 @@ function answerFault(endpoint: Registered, answer: Answered): string | undefined
     : `does not fit its schema: ${ajv.errorsText(validate.errors)} ${answer.text.slice(0, 300)}`;
 }
 
-/** Who may use the endpoint. */
+/** The token of a caller with access to the endpoint. */
 const tokenFor = ({ operation }: Registered) =>
   operation.access === 'platform' ? service.operator.token : school.admin.token;
 
-/** Sends a request that can be found again in what it changed. */
+/** Sends a request with an id that can be found in the data that it changes. */
 async function attack(endpoint: Registered, request: Sent): Promise<{ answer: Answered; requestId: string }> {
   const requestId = randomUUID();
   const answer = await send(service.url, {
@@ -116,7 +116,7 @@ async function attack(endpoint: Registered, request: Sent): Promise<{ answer: An
   return { answer, requestId };
 }
 
-/** Says what is wrong with the answer to an attack, or with what it left behind. */
+/** Describes what is wrong with the response to a random request, or with the data that it stored. */
 async function attackFault(endpoint: Registered, request: Sent): Promise<string | undefined> {
   await revive();
   const { answer, requestId } = await attack(endpoint, request);
@@ -282,11 +282,11 @@ const nasty: fc.Arbitrary<unknown> = fc.oneof(
   },
 );
 
-/** The school of these tests: far from the small numbers that the generators like, so that nobody suspends it by chance. */
+/** The id is large, so that random small ids do not suspend this school. */
 const schoolId = 700_001;
 const identifiers = fc.constantFrom(known, 1, 2, 3, known + 1, 999_999_999, 2 ** 31, 2 ** 53 - 1);
 
-/** Mostly nothing; every fourth time what the generator makes. Requests with one thing wrong get furthest. */
+/** Uses the generator for one request in four. Requests with a single error get past more checks. */
 const seldom = <T>(arbitrary: fc.Arbitrary<T>) =>
   fc.oneof({ weight: 3, arbitrary: fc.constant(undefined) }, { weight: 1, arbitrary });
 
@@ -356,13 +356,13 @@ function record(schema: Schema): fc.Arbitrary<Record<string, unknown>> {
   });
 }
 
-/** Sets one field as a JSON text does, so that `__proto__` becomes a field like any other. */
+/** Sets a field as JSON.parse does, so that `__proto__` becomes an ordinary field. */
 const withField = (object: Record<string, unknown>, field: string, value: unknown) =>
   JSON.parse(
     JSON.stringify({ ...object, '\u0001': value }).replace('"\\u0001":', `${JSON.stringify(field)}:`),
   ) as Record<string, unknown>;
 
-/** Bodies: fitting ones, fitting ones with one field gone bad, and anything at all. */
+/** Valid bodies, valid bodies with one invalid field, and arbitrary values. */
 function bodies(given: Schema): fc.Arbitrary<unknown> {
   const schema = plain(document, given);
   if (schema.type === 'array') {
@@ -406,7 +406,7 @@ function bodies(given: Schema): fc.Arbitrary<unknown> {
   );
 }
 
-/** Percent-encodes all that a path or query can't hold, half a surrogate pair as its three bytes. */
+/** Percent-encodes what a path or query cannot contain, and an unpaired surrogate as three bytes. */
 const encode = (text: string) =>
   Array.from(text)
     .map((character) => {
@@ -418,11 +418,11 @@ const encode = (text: string) =>
     })
     .join('');
 
-/** What a query or path can hold: node refuses more than 16 kB of headers before the service sees them. */
+/** Limits the length of a query or path: Node refuses more than 16 kB of headers before the service sees them. */
 const inUrl = (value: unknown) =>
   encode(typeof value === 'string' ? value.slice(0, 300) : JSON.stringify(value).slice(0, 300));
 
-/** Queries: parameters that fit, that do not, twice, with brackets, unknown ones. */
+/** Queries with valid, invalid, duplicate, bracketed and unknown parameters. */
 function queries(endpoint: Registered): fc.Arbitrary<string> {
   const names = [...endpoint.query.map(({ name }) => name), 'unknown', '__proto__', 'constructor', 'id', ''];
   const good = endpoint.query.map(({ name, schema, required }) =>
@@ -452,7 +452,7 @@ function queries(endpoint: Registered): fc.Arbitrary<string> {
     '&&=&',
     '?',
     'search=%25%5f%5c',
-    // What the text of a search is made with.
+    // Placeholders of the search statement.
     'search=:pattern+:patterns+:value+%251$L+%252$L',
     'search=' + 'a+'.repeat(90),
   );
@@ -490,7 +490,7 @@ const oddIdentifiers = [
   '__proto__',
 ];
 
-/** Paths with a record that exists, one that does not, and what is no number. */
+/** Paths with ids of existing and missing records, and with values that are not numbers. */
 const paths = (endpoint: Registered) =>
   fc
     .tuple(
@@ -503,7 +503,7 @@ const paths = (endpoint: Registered) =>
       ),
     )
     .map((values) => {
-      // What exists for an operator is the decoy.
+      // For operators, the existing school is the decoy.
       const of = (value: string) =>
         value === 'known' ? String(endpoint.operation.access === 'platform' ? decoy.id : known) : value;
       return endpoint.parameters.reduce(
@@ -566,9 +566,9 @@ function requests(endpoint: Registered): fc.Arbitrary<Sent> {
     }));
 }
 
-describe(`whatever is sent (FUZZ_SEED=${seed} FUZZ_RUNS=${runs})`, () => {
+describe(`random requests (FUZZ_SEED=${seed} FUZZ_RUNS=${runs})`, () => {
   test.each(endpoints.map((endpoint): [string, Registered] => [endpoint.name, endpoint]))(
-    '%s answers with an envelope that fits its document, never with a 500, and a refusal leaves no trace',
+    '%s returns documented envelopes and no 500, and refused requests store nothing',
     async (_name, endpoint) => {
       await fc.assert(
         fc.asyncProperty(requests(endpoint), async (request) => {
@@ -580,7 +580,7 @@ describe(`whatever is sent (FUZZ_SEED=${seed} FUZZ_RUNS=${runs})`, () => {
     60_000 + runs * 500,
   );
 
-  test('traces are seen: what a good request changes is found by its id', async () => {
+  test('the check for stored data finds what a valid request stores', async () => {
     const endpoint = endpoints.find(({ operation }) => operation.name === 'students_create');
     if (!endpoint) throw new Error('there is no students_create');
     const { answer, requestId } = await attack(endpoint, sampleRequest(document, endpoint, { id: known }));
@@ -588,7 +588,7 @@ describe(`whatever is sent (FUZZ_SEED=${seed} FUZZ_RUNS=${runs})`, () => {
     expect((await changedBy([requestId]))[requestId]).toContain(`INSERT ${school.schema}.student`);
   });
 
-  test('a platform is left that still works: log-in, list, create', async () => {
+  test('login, lists and creates still work after the random requests', async () => {
     const operator = await service.anonymous.login({ is_platform: true, email: operatorEmail, password: testPassword });
     expect((await operator.get<unknown[]>('/api/platform/tenants')).pagination.totalItems).toBeGreaterThan(0);
     const fresh = await service.school();
@@ -606,7 +606,7 @@ describe('the protocol', () => {
   const writing = withoutUpload.filter(({ method }) => method !== 'GET');
   const sample = (endpoint: Registered) => sampleRequest(document, endpoint, { id: 999_999_999 });
 
-  /** Sends one thing to many endpoints; each must refuse it in the same way, and change nothing. */
+  /** Sends the same invalid input to many endpoints. Each must return the same error and change nothing. */
   async function allRefuse(
     among: Registered[],
     status: number,
@@ -643,13 +643,13 @@ describe('the protocol', () => {
     '\ufeff\ufeff{}',
   ];
   test.each(numbered(malformed))(
-    'the malformed JSON %p is a 400 malformed_json wherever a body is read',
+    'the malformed JSON %p returns 400 malformed_json at every endpoint with a body',
     async (body, n) => {
       expect(await allRefuse(share(writing, n, 4), 400, 'malformed_json', () => ({ body }))).toEqual([]);
     },
   );
 
-  test('a body that is JSON but no object, or no list where one is expected, is a 400 wherever a body is expected', async () => {
+  test('a JSON body that is not an object (or not an expected list) returns 400 at every endpoint with a body', async () => {
     for (const [body, n] of numbered(['[]', '"x"', '1', 'true', '[{}]', '{}'])) {
       const wrongFor = writing.filter(
         (endpoint) => endpoint.body && (takesList(document, endpoint) ? body !== '[]' : body !== '{}'),
@@ -658,7 +658,7 @@ describe('the protocol', () => {
     }
   });
 
-  test('a field that nobody knows is a 400 that names it, wherever a body is expected', async () => {
+  test('an unknown body field returns 400 and names the field, at every endpoint with a body', async () => {
     const lines = await faults(
       writing.filter((endpoint) => endpoint.body),
       async (endpoint) => {
@@ -678,7 +678,7 @@ describe('the protocol', () => {
     expect(lines).toEqual([]);
   });
 
-  test('a query parameter that nobody knows is a 400 that names it, at every endpoint', async () => {
+  test('an unknown query parameter returns 400 and names the parameter, at every endpoint', async () => {
     const lines = await faults(endpoints, async (endpoint) => {
       const request = sample(endpoint);
       const { answer } = await attack(endpoint, {
@@ -694,7 +694,7 @@ describe('the protocol', () => {
   });
 
   const tooLarge = JSON.stringify({ first_name: 'a'.repeat(1_100_000) });
-  test('a body of more than 1 MB is a 413 wherever a body is read, with and without its length', async () => {
+  test('a body of more than 1 MB returns 413 at every endpoint with a body, with and without Content-Length', async () => {
     expect(await allRefuse(writing, 413, 'payload_too_large', () => ({ body: tooLarge }))).toEqual([]);
     expect(
       await allRefuse(writing.slice(0, 5), 413, 'payload_too_large', () => ({
@@ -704,7 +704,7 @@ describe('the protocol', () => {
     ).toEqual([]);
   });
 
-  test('a file that is too large is a 413 wherever files are taken', async () => {
+  test('a file that is too large returns 413 at every upload endpoint', async () => {
     const uploads = endpoints.filter(({ route }) => route.upload !== undefined);
     expect(uploads.length).toBeGreaterThan(0);
     const lines = await allRefuse(uploads, 413, 'payload_too_large', ({ route }) =>
@@ -734,7 +734,7 @@ describe('the protocol', () => {
     ).toEqual([]);
   });
 
-  test('a body without a type is a 415, and JSON is one where a file has to be sent', async () => {
+  test('a body without a content type returns 415, and so does JSON where a file is required', async () => {
     expect(
       await allRefuse(writing, 415, 'unsupported_media_type', () => ({ body: '{}', headers: { 'content-type': '' } })),
     ).toEqual([]);
@@ -748,7 +748,7 @@ describe('the protocol', () => {
   });
 
   test.each(numbered(['gzip', 'br', 'nope']))(
-    'a body that says it is %s and is not is a 400 or 415, never a fault',
+    'a body with the wrong Content-Encoding %s returns 400 or 415, not a 500',
     async (encoding, n) => {
       const lines = await faults(share(writing, n, 3), async (endpoint) => {
         const { answer } = await attack(endpoint, {
@@ -764,7 +764,7 @@ describe('the protocol', () => {
 
   const answersJson = endpoints.filter(({ route }) => !route.bytes && !route.isStream);
   test.each(numbered(['text/html', 'image/png', 'application/xml', 'application/json;q=0', 'text/*']))(
-    'Accept: %s is a 406 wherever the answer is JSON',
+    'Accept: %s returns 406 at every endpoint that returns JSON',
     async (accept, n) => {
       expect(await allRefuse(share(answersJson, n, 3), 406, 'not_acceptable', () => ({ headers: { accept } }))).toEqual(
         [],
@@ -781,7 +781,7 @@ describe('the protocol', () => {
     }
   }
 
-  test('a method that a path does not have is a 405 whose Allow lists those that it has', async () => {
+  test('an unsupported method returns 405, and Allow lists the supported ones', async () => {
     const lines: string[] = [];
     const asked = ['GET', 'POST', 'PUT', 'PATCH', 'DELETE', 'PROPFIND', 'TRACE'];
     for (const [[path, known], n] of numbered([...methods])) {
@@ -799,13 +799,13 @@ describe('the protocol', () => {
     expect(lines).toEqual([]);
   });
 
-  test('OPTIONS tells the methods of a path, and HEAD is GET without a body', async () => {
+  test('OPTIONS returns the methods of a path, and HEAD the response of GET without its body', async () => {
     const lines: string[] = [];
     for (const [path, known] of methods) {
       const options = await send(service.url, { method: 'OPTIONS', path });
       if (options.status !== 204 || ![...known].every((one) => options.headers.allow?.split(', ').includes(one)))
         lines.push(`OPTIONS ${path} ${options.status}`);
-      // A GET that writes, the link of an e-mail, has no HEAD, and OPTIONS says so.
+      // A GET that writes (the link of an email) has no HEAD, and OPTIONS does not list it.
       if (!options.headers.allow?.includes('HEAD')) continue;
       await revive();
       const head = await send(service.url, { method: 'HEAD', path, token: school.admin.token });
@@ -822,7 +822,7 @@ describe('the protocol', () => {
 
   const withIdentifier = endpoints.filter(({ parameters }) => parameters.length > 0);
   test.each(numbered(['%', '%E0%A4%A', '%ff', '%zz', '%u0041', '%c0%ae', '%00', '%ED%A0%80']))(
-    'the malformed escape %s in a path is a 400 or 404 at every endpoint with an identifier',
+    'the malformed escape %s in a path returns 400 or 404 at every endpoint with an id',
     async (escape, n) => {
       const lines = await faults(share(withIdentifier, n, 4), async (endpoint) => {
         const { answer } = await attack(endpoint, {
@@ -837,7 +837,7 @@ describe('the protocol', () => {
 
   const noIdentifiers = ['1e0', '1.0', '0x1', '+1', '01', '%201', '1%20', '1%0A', '0', '-1', '9007199254740993', '١'];
   test.each(numbered(noIdentifiers.map((value) => encodeURI(decodeURI(value)))))(
-    '%s is no identifier: 400 in every path',
+    '%s as an id in a path returns 400 at every endpoint',
     async (value, n) => {
       const among = endpoints.filter(({ parameters, route }) =>
         parameters.some((name) => !(name in (route.params ?? {}))),
@@ -850,11 +850,11 @@ describe('the protocol', () => {
     },
   );
 
-  /** Where a list of the school lies, below a record that exists. */
+  /** The path of a list, below an existing record. */
   const listPath = (endpoint: Registered) => samplePath(document, endpoint, { id: known }).split('?')[0] ?? '';
 
   test.each(numbered(['1e0', '1.0', '0x1', '+1', '%201', '', '0', '-1', '1&page=1', 'one']))(
-    'page=%s is no page: 400 in every list',
+    'page=%s returns 400 in every list',
     async (value, n) => {
       const lists = endpoints.filter(({ route }) => route.isPage);
       expect(lists.length).toBeGreaterThan(5);
@@ -866,8 +866,8 @@ describe('the protocol', () => {
     },
   );
 
-  test('a list answers the page and the size that it says, and a page far behind the last is empty', async () => {
-    // What the attack has left of the other school may lack the record whose list it is.
+  test('a list returns the requested page and size, and a page beyond the last one is empty', async () => {
+    // Random requests may have deleted the parent record in the other school.
     const whole = await service.school();
     await populate(service, whole, { endpoints, document }, known - 1, 'Whole');
     const lines = await faults(
@@ -900,7 +900,7 @@ describe('the protocol', () => {
   });
 
   test.each(['', 'a b', '\u00e9', 'x'.repeat(129), '<script>', '{"a":1}', "';--"])(
-    'the request id %p is not taken over: the answer has one of ours',
+    'the request id %p is invalid and replaced',
     async (given) => {
       const answer = await send(service.url, { path: '/api/students', headers: { 'x-request-id': given } });
       expect(answer.headers['x-request-id']).toMatch(/^[0-9a-f-]{36}$/);
@@ -908,7 +908,7 @@ describe('the protocol', () => {
     },
   );
 
-  test('a path that does not exist is a 404 in the envelope, whatever it looks like', async () => {
+  test('an unknown path returns 404 in the envelope, whatever its characters', async () => {
     for (const path of [
       '/api',
       '/api/',

@@ -20,10 +20,10 @@ afterAll(() => service.close());
 const { endpoints, document } = await registry(service);
 const mine = endpoints.filter(isForSchools);
 
-/** In school A every record is number 500001, in school B 1000001: what one has, the other has not. */
+/** Every record has the id 500001 in school A and 1000001 in school B, so that ids do not overlap. */
 const ofA = 500_001;
 const ofB = 1_000_001;
-/** Stands in every text of school B, and in none of A. */
+/** Part of every text of school B, and of none of A. */
 const marker = 'Xyzzy';
 
 let a: School;
@@ -35,17 +35,17 @@ beforeAll(async () => {
     ...(await populate(service, a, { endpoints, document }, ofA - 1, 'Plain')),
     ...(await populate(service, b, { endpoints, document }, ofB - 1, marker)),
   ];
-  // Whoever adds an endpoint that populate can't fill says in test/support how.
+  // If `populate` cannot fill a new endpoint, add sample values in test/support.
   expect(left).toEqual([]);
 });
 
 /** A's admin, unless the request says otherwise. */
 const ask = (request: Sent) => send(service.url, { token: a.admin.token, ...request });
 
-/** What a user can send again and again: neither a log-out nor a password change. */
+/** Endpoints that can be called repeatedly: no logout and no password change. */
 const repeatable = mine.filter(({ operation }) => !['auth_logout', 'auth_password_change'].includes(operation.name));
 
-/** Says which endpoints answer anything but an error, to everything that a user of a school may send. */
+/** Lists the school endpoints that do not return the expected error. */
 const refused = (
   check: (answer: Answered) => string | undefined,
   school: School,
@@ -60,7 +60,7 @@ const refused = (
 describe("another school's identifiers", () => {
   const withId = mine.filter(({ parameters }) => parameters.length > 0);
 
-  test('exist: its own admin reads each record that the other tests of this file ask for', async () => {
+  test('exist: the admin of that school can read each record that these tests use', async () => {
     const readable = withId.filter(({ method }) => method === 'GET');
     expect(readable.length).toBeGreaterThan(3);
     for (const [school, id] of [
@@ -75,7 +75,7 @@ describe("another school's identifiers", () => {
     }
   });
 
-  test('in a path are a 404 everywhere, also beside identifiers of the own school, and change nothing', async () => {
+  test('in a path return 404 at every endpoint, also next to ids of the own school, and change nothing', async () => {
     const before = await checksums(service.database, a.schema, b.schema, 'platform');
     const lines = await faults(withId, async (endpoint) => {
       for (const foreign of endpoint.parameters) {
@@ -95,7 +95,7 @@ describe("another school's identifiers", () => {
     .filter(({ operation }) => operation.access === 'tenant')
     .flatMap((endpoint) => references(document, endpoint).map((reference) => ({ endpoint, ...reference })));
 
-  test('are looked for in every body that takes identifiers', () => {
+  test('are tested in every body field that takes ids', () => {
     expect(withReferences.map(({ endpoint, field }) => `${endpoint.operation.name} ${field}`)).toEqual(
       expect.arrayContaining([
         'students_create class_id',
@@ -109,7 +109,7 @@ describe("another school's identifiers", () => {
     );
   });
 
-  /** What the test before has left: nobody else changes anything between two of these tests. */
+  /** The state after the previous test. Nothing else changes data between these tests. */
   let stored: Record<string, string> | undefined;
   test.each(
     withReferences.map(
@@ -139,7 +139,7 @@ describe("another school's identifiers", () => {
     );
 
   test.each(filters)(
-    'the filter %s of %s finds the own records, and none by an identifier of the other school',
+    'the filter %s of %s finds own records, and none for an id of the other school',
     async (name, _name, endpoint) => {
       const found = async (school: School, own: number, id: number) => {
         const request = sampleRequest(document, endpoint, { id: own });
@@ -156,7 +156,7 @@ describe("another school's identifiers", () => {
     },
   );
 
-  test('show in no list: what one school reads tells nothing of the other', async () => {
+  test('never appear in a list of another school', async () => {
     const readable = repeatable.filter(({ method, parameters }) => method === 'GET' && parameters.length === 0);
     const lines = await faults(readable, async (endpoint) => {
       const own = await ask(sampleRequest(document, endpoint, { id: ofA }));
@@ -170,7 +170,7 @@ describe("another school's identifiers", () => {
     expect((await a.admin.get<unknown[]>('/api/students?search=xyzzy')).data).toEqual([]);
   });
 
-  test('do not matter to what a write may do: A can use a number, an e-mail and a name that B has', async () => {
+  test('do not restrict writes: one school can use a number, an email and a name of another', async () => {
     const { data: theirs } = await b.admin.put<{ admission_number: string }>(`/api/students/${ofB}`, {
       admission_number: 'B-1',
     });
@@ -191,7 +191,7 @@ describe("another school's identifiers", () => {
 describe('header, host and token', () => {
   const host = (school: School) => `${school.subdomain}.${baseDomain}`;
 
-  test('that agree let every endpoint pass', async () => {
+  test('that name the same school are accepted by every endpoint', async () => {
     const all = { 'x-tenant-id': String(a.id), host: host(a) };
     for (const headers of [
       all,
@@ -227,7 +227,7 @@ describe('header, host and token', () => {
     ['a label before the own host', () => ({ host: `${b.subdomain}.${host(a)}` })],
   ];
   test.each(mismatches.map(([name, headers], n) => ({ name, headers, n })))(
-    '$name is a 403 tenant_mismatch at every endpoint, and nothing changes',
+    '$name returns 403 tenant_mismatch at every endpoint, and nothing changes',
     async ({ headers, n }) => {
       const before = await checksums(service.database, a.schema, b.schema, 'platform');
       const among = share(repeatable, n, 3);
@@ -237,7 +237,7 @@ describe('header, host and token', () => {
   );
 
   test.each(['0', '-1', '1.5', '1e3', '0x1', 'abc', "1'--", '1 or 1=1', '99999999999999999999', '+1', ' ', '1,1'])(
-    'X-Tenant-ID %p is a 400',
+    'X-Tenant-ID %p returns 400',
     async (value) => {
       const answer = await ask({ path: '/api/auth/profile', headers: { 'x-tenant-id': value } });
       expect(otherThan(answer, 400, 'validation_error')).toBeUndefined();
@@ -245,7 +245,7 @@ describe('header, host and token', () => {
     },
   );
 
-  test('a log-in finds its school by body, header or host, and all that are given must agree', async () => {
+  test('a login takes the school from the body, a header or the host, and those given must agree', async () => {
     const login = (headers: Record<string, string>, body: object) =>
       ask({
         method: 'POST',
@@ -282,7 +282,7 @@ describe('header, host and token', () => {
     expect(otherThan(await login({ host: host(b) }, {}), 401, 'invalid_credentials')).toBeUndefined();
   });
 
-  test('a refresh token refreshes only in its own school', async () => {
+  test('a refresh token works only in its own school', async () => {
     const client = await service.anonymous.login({ tenant_id: a.id, email: a.adminEmail, password: testPassword });
     const refresh = (headers: Record<string, string>) =>
       ask({
@@ -298,7 +298,7 @@ describe('header, host and token', () => {
 });
 
 describe('the state of a school', () => {
-  test('suspended: 403 tenant_suspended at the next request of every endpoint, log-in and refresh too; nobody else notices; activated, all is as before', async () => {
+  test('suspended: every endpoint, login and refresh return 403 tenant_suspended until it is activated; other schools are unaffected', async () => {
     const school = await service.school();
     await service.operator.post(`/api/platform/tenants/${school.id}/suspend`);
     const before = await checksums(service.database, school.schema);
@@ -324,7 +324,7 @@ describe('the state of a school', () => {
     expect((await ask(login)).status).toBe(200);
   });
 
-  test('deleted: every endpoint refuses its users, log-in does not know it; restored, all is as before', async () => {
+  test('deleted: every endpoint refuses its users, and login does not find it, until it is restored', async () => {
     const school = await service.school();
     await service.operator.delete(`/api/platform/tenants/${school.id}`);
     const before = await checksums(service.database, school.schema);
@@ -341,7 +341,7 @@ describe('the state of a school', () => {
     expect((await school.admin.get<{ tenant: { id: number } }>('/api/auth/profile')).data.tenant.id).toBe(school.id);
   });
 
-  /** Lays something over every operation of schools in this test's own database, and takes it away again. */
+  /** Changes a column of every school operation in the database of this test, and changes it back. */
   async function withOperations(setting: string, work: () => Promise<void>): Promise<void> {
     const before = await service.database.query<{
       name: string;
@@ -362,11 +362,11 @@ describe('the state of a school', () => {
     }
   }
   const ofSchools = mine.filter(({ operation }) => operation.access === 'tenant' && operation.role === null);
-  /** After the door: whatever the request itself is worth. */
+  /** Responses after the access checks; they depend on the request itself. */
   const passes = ({ status, text }: Answered) =>
     [401, 402, 403].includes(status) || status >= 500 ? `answered ${status} ${text}` : undefined;
 
-  test('a feature that is switched off for the school is a 403 feature_disabled at every endpoint that needs it, and on again it is not', async () => {
+  test('a disabled feature returns 403 feature_disabled at every endpoint that needs it, until it is enabled again', async () => {
     const school = await service.school({ feature_flags: { transport: true } });
     const before = await checksums(service.database, school.schema);
     await withOperations("feature = 'transport'", async () => {
@@ -388,7 +388,7 @@ describe('the state of a school', () => {
     });
   });
 
-  test('endpoints with a feature of their own answer 403 feature_disabled without it, and the others go on', async () => {
+  test('endpoints return 403 feature_disabled without their feature, and other endpoints still work', async () => {
     const features = [...new Set(endpoints.flatMap(({ operation }) => operation.feature ?? []))];
     const school = await service.school({ feature_flags: Object.fromEntries(features.map((name) => [name, false])) });
     const lines = await faults(ofSchools, async (endpoint) => {
@@ -398,7 +398,7 @@ describe('the state of a school', () => {
     expect(lines).toEqual([]);
   });
 
-  test('before the setup is complete, 409 setup_incomplete wherever it is needed; after it, not', async () => {
+  test('endpoints that need a complete setup return 409 setup_incomplete until it is complete', async () => {
     const school = await service.school();
     const before = await checksums(service.database, school.schema);
     await withOperations('needs_setup = true', async () => {
@@ -409,7 +409,7 @@ describe('the state of a school', () => {
     });
   });
 
-  test('without an active subscription, 402 subscription_inactive wherever it is needed; trialing and active will do', async () => {
+  test('endpoints that need a subscription return 402 subscription_inactive unless it is trialing or active', async () => {
     const school = await service.school();
     const set = (status: string) =>
       service.database.query('update platform.subscription set status = $2 where tenant_id = $1', [school.id, status]);
@@ -438,7 +438,7 @@ describe('the state of a school', () => {
     });
   });
 
-  test('an operation that needs a role is a 403 for an admin without it, and for somebody whose own role has its name', async () => {
+  test('an operation that needs a role returns 403 for an admin without it, and for a custom role of that name', async () => {
     const before = await checksums(service.database, a.schema);
     await withOperations("role = 'principal'", async () => {
       expect(await refused((answer) => otherThan(answer, 403, 'forbidden'), a, {}, ofSchools)).toEqual([]);
@@ -455,7 +455,7 @@ describe('the state of a school', () => {
     });
   });
 
-  test('a school that is being migrated answers 503 with Retry-After at every endpoint, and no other school waits', async () => {
+  test('every endpoint returns 503 with Retry-After while the school is migrated, and other schools do not wait', async () => {
     const before = await checksums(service.database, a.schema);
     const closed = (answer: Answered) =>
       otherThan(answer, 503, 'unavailable') ??
@@ -472,7 +472,7 @@ describe('the state of a school', () => {
     expect(await checksums(service.database, a.schema)).toEqual(before);
   });
 
-  test('a school whose schema is older than the functions answers 503 until it is migrated, and no other school waits', async () => {
+  test('a school with an old schema gets 503 until it is migrated, and other schools do not wait', async () => {
     const school = await service.school();
     await service.database.query('update platform.tenant set schema_version = schema_version - 1 where id = $1', [
       school.id,

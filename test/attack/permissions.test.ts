@@ -15,7 +15,7 @@ afterAll(() => service.close());
 const { endpoints, document } = await registry(service);
 const permissions = [...new Set(endpoints.flatMap(({ operation }) => operation.permission ?? []))].sort();
 
-/** The id of the records that the school has, one in every table. */
+/** The id of the one record in every table of the school. */
 const id = 500_001;
 
 interface Probe {
@@ -43,7 +43,7 @@ async function probe(of: School, name: string): Promise<Probe> {
   };
 }
 
-/** A request that has nothing wrong, to a record that exists unless `at` says otherwise. */
+/** A valid request, for an existing record by default. */
 const ask = (endpoint: Registered, token: string, at = id) =>
   send(service.url, { ...sampleRequest(document, endpoint, { id: at }), token });
 
@@ -54,7 +54,7 @@ beforeAll(async () => {
 });
 
 describe('permissions', () => {
-  test('every endpoint of a school that is not about oneself needs a permission or a role, but for what is harmless: lists of names, the setup', () => {
+  test('every school endpoint needs a permission or a role, except for own data, lists of names and the setup', () => {
     const open = endpoints.filter(
       ({ operation }) => operation.access === 'tenant' && operation.permission === null && operation.role === null,
     );
@@ -140,7 +140,7 @@ describe('permissions', () => {
     });
 
     test.each(numbered(permissions))(
-      '%s gets past the door of everything that needs it, and of nothing else',
+      '%s admits a user to every operation that needs it, and to no other',
       async (permission, n) => {
         await only.may([permission]);
         const others = share(permissions, n, 4)
@@ -152,7 +152,7 @@ describe('permissions', () => {
             ...others.filter((endpoint) => endpoint !== undefined),
           ],
           async (endpoint) => {
-            // A record that does not exist: what is let in must not break what the next test needs.
+            // A record that does not exist: an admitted request must not change the data of the next test.
             const answer = await ask(endpoint, only.client.token, 999_999_999);
             if (endpoint.operation.permission !== permission) return otherThan(answer, 403, 'forbidden');
             if (endpoint.route.isPage && endpoint.parameters.length === 0 && answer.status !== 200)
@@ -167,7 +167,7 @@ describe('permissions', () => {
     );
   });
 
-  test('what is for one role is refused to everybody without it, the admin included', async () => {
+  test('an operation for one role is refused to everyone without it, including the admin', async () => {
     const ofRoles = endpoints.filter(({ operation }) => operation.role !== null);
     const nobody = await school.user([]);
     for (const token of [school.admin.token, nobody.token]) {
@@ -178,7 +178,7 @@ describe('permissions', () => {
     expect(ofRoles.length).toBeGreaterThan(0);
   });
 
-  test('a user without any role is refused by everything that needs a permission, and still reads their own profile', async () => {
+  test('a user without a role is refused wherever a permission is needed, but can read their own profile', async () => {
     const nobody = await school.user([]);
     const lines = await faults(
       endpoints.filter(({ operation }) => operation.permission !== null),
@@ -194,7 +194,7 @@ describe('permissions', () => {
     });
   });
 
-  describe('a change of rights counts at the next request, with the token that was issued before', () => {
+  describe('a change of rights takes effect at the next request, with the same token', () => {
     interface Who {
       permissions: string[];
       roles: string[];
@@ -229,7 +229,7 @@ describe('permissions', () => {
       await client.get('/api/students', 403);
     });
 
-    test('a token that is refreshed carries the rights of now, not those of the log-in', async () => {
+    test('a refreshed token has the current rights, not those at login', async () => {
       const client = await school.user(['teacher']);
       await school.admin.put(`/api/users/${client.id}`, { role_ids: [] });
       const refreshed = await send(service.url, {
@@ -244,10 +244,10 @@ describe('permissions', () => {
     });
   });
 
-  test('a role of the school that is called like nothing special gives no more than it says, whatever its name', async () => {
+  test('the name of a custom role gives no rights', async () => {
     for (const name of ['custom:admin', 'Admin ', 'аdmin', 'platform admin', '{admin}', 'admin,admin', '*']) {
       const answer = await school.admin.send<{ id: number }>('POST', '/api/rbac/roles', { body: { name } });
-      if (answer.status === 409) continue; // «Admin » is trimmed, and taken.
+      if (answer.status === 409) continue; // "Admin " is trimmed, and that name is in use.
       expect(answer.status).toBe(201);
       const client = await school.user([name.trim()]);
       expect((await client.get<{ permissions: string[] }>('/api/auth/profile')).data.permissions).toEqual([]);
@@ -260,7 +260,7 @@ describe('permissions', () => {
 describe('schools and operators', () => {
   const platform = endpoints.filter(({ operation }) => operation.access === 'platform');
 
-  test('the admin of a school is refused by every endpoint of the platform, and nothing changes', async () => {
+  test('every platform endpoint refuses the admin of a school, and nothing changes', async () => {
     const before = await checksums(service.database, school.schema, 'platform');
     // Both a record that exists in `platform` (the school itself, the first plan) and one that does not.
     for (const at of [school.id, 1, 999_999_999]) {
@@ -274,7 +274,7 @@ describe('schools and operators', () => {
     expect(await checksums(service.database, school.schema, 'platform')).toEqual(before);
   });
 
-  test('an operator is refused by every endpoint of a school, also when X-Tenant-ID names one, and nothing changes', async () => {
+  test('every school endpoint refuses an operator, even with X-Tenant-ID, and nothing changes', async () => {
     const before = await checksums(service.database, school.schema, 'platform');
     const schools = endpoints.filter(({ operation }) => operation.access === 'tenant');
     for (const headers of [{}, { 'x-tenant-id': String(school.id) }]) {
@@ -296,7 +296,7 @@ describe('schools and operators', () => {
     expect(await checksums(service.database, school.schema, 'platform')).toEqual(before);
   });
 
-  test('an operator who is an analyst is refused by every endpoint of the platform, and nothing changes', async () => {
+  test('every platform endpoint refuses an analyst, and nothing changes', async () => {
     const passwordHash = await passwords().hash(testPassword);
     const email = 'analyst@test.example';
     await withOwner(service.database.url, (owner) =>
@@ -320,7 +320,7 @@ describe('schools and operators', () => {
     expect((await analyst.get<{ roles: string[] }>('/api/auth/profile')).data.roles).toEqual(['analyst']);
   });
 
-  test('an operator who is made an analyst loses the platform at once, and one who is deactivated everything', async () => {
+  test('an operator who becomes an analyst loses platform access at once, and a deactivated one all access', async () => {
     const passwordHash = await passwords().hash(testPassword);
     const email = 'demoted@test.example';
     await withOwner(service.database.url, (owner) =>
@@ -342,7 +342,7 @@ describe('schools and operators', () => {
     await service.operator.get('/api/platform/plans', 200);
   });
 
-  test('the e-mail and password of an operator open no school, and those of an admin no platform', async () => {
+  test('an operator cannot log in to a school, and a school admin cannot log in to the platform', async () => {
     const wrongDoors = [
       { is_platform: true, email: school.adminEmail, password: testPassword },
       { tenant_id: school.id, email: operatorEmail, password: testPassword },
@@ -353,7 +353,7 @@ describe('schools and operators', () => {
     }
   });
 
-  test('the admin of a school can use every endpoint of a school: none answers that a right is missing', async () => {
+  test('the admin of a school is refused by no school endpoint', async () => {
     const fresh = await service.school();
     const forAdmins = endpoints.filter((endpoint) => isForSchools(endpoint) && endpoint.operation.role === null);
     const lines = await faults(forAdmins, async (endpoint) => {

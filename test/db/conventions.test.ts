@@ -20,7 +20,7 @@ async function names(text: string, values: unknown[] = []): Promise<string[]> {
   return (await database.query<{ name: string }>(text, values)).map((row) => row.name);
 }
 
-/** Tables whose rows are written once: they have no updated_at. The first two say otherwise when they came. */
+/** Tables whose rows never change, so they have no updated_at. The first two have other names for created_at. */
 const writtenOnce = [
   'platform.installation',
   'platform.state_transition',
@@ -31,7 +31,7 @@ const writtenOnce = [
 describe('tables', () => {
   const tables = "c.relkind in ('r', 'p') and c.relnamespace = any ($1::regnamespace[])";
 
-  test('each says what it holds', async () => {
+  test('each has a comment', async () => {
     expect(
       await names(
         `select c.oid::regclass::text as name from pg_class c where ${tables} and obj_description(c.oid, 'pg_class') is null`,
@@ -49,7 +49,7 @@ describe('tables', () => {
     ).toEqual([]);
   });
 
-  test('each knows when its rows came and when they changed, but for those that are written once', async () => {
+  test('each has created_at and updated_at, except for tables whose rows never change', async () => {
     const lacking = (column: string) =>
       names(
         `select c.oid::regclass::text as name from pg_class c where ${tables} and not exists (
@@ -60,7 +60,7 @@ describe('tables', () => {
     expect((await lacking('updated_at')).sort()).toEqual([...writtenOnce].sort());
   });
 
-  test('each that has updated_at keeps it by a trigger of its own schema', async () => {
+  test('each with updated_at has a trigger of its own schema that sets it', async () => {
     const untouched = await names(
       `select c.oid::regclass::text as name from pg_class c join pg_attribute a on a.attrelid = c.oid and a.attname = 'updated_at'
        where ${tables} and not exists (select from pg_trigger t join pg_proc p on p.oid = t.tgfoid
@@ -70,7 +70,7 @@ describe('tables', () => {
     expect(untouched).toEqual([]);
   });
 
-  test('a time is kept with its zone, a number by bigint or numeric, a text without a length', async () => {
+  test('columns use timestamptz, bigint, numeric, and text without a length', async () => {
     expect(
       await names(
         `select c.oid::regclass || '.' || a.attname || ' ' || format_type(a.atttypid, a.atttypmod) as name
@@ -84,7 +84,7 @@ describe('tables', () => {
 });
 
 describe('foreign keys', () => {
-  test('each says what becomes of its row when the other one goes', async () => {
+  test('each states its on delete action', async () => {
     expect(
       await names(
         `select conrelid::regclass || ' ' || conname as name from pg_constraint where contype = 'f' and connamespace = any ($1::regnamespace[]) and confdeltype = 'a'`,
@@ -93,7 +93,7 @@ describe('foreign keys', () => {
     ).toEqual([]);
   });
 
-  test('each has an index that begins with its columns', async () => {
+  test('each has an index that starts with its columns', async () => {
     expect(
       await names(
         `select k.conrelid::regclass || ' ' || k.conname as name from pg_constraint k
@@ -128,7 +128,7 @@ describe('functions', () => {
     expect(bare.filter((name) => !headed.has(name))).toEqual([]);
   });
 
-  test('each operation takes one jsonb, answers json, and is stable exactly when it only reads', async () => {
+  test('each operation takes one jsonb, returns json, and is stable exactly if it only reads', async () => {
     expect(
       await names(
         `select o.name from core.operation o left join pg_proc p on p.proname = o.name and p.pronamespace = 'api'::regnamespace
@@ -138,7 +138,7 @@ describe('functions', () => {
     ).toEqual([]);
   });
 
-  test('each that runs with the rights of its owner is one of core, and pins its search_path', async () => {
+  test('each security definer function is in core and sets its search_path', async () => {
     expect(
       await names(
         `select oid::regprocedure::text as name from pg_proc
@@ -179,7 +179,7 @@ test('an operation without a function, an unknown record or an unknown default s
   }
 });
 
-test('the joins of a record that has a row for each key add no rows: Postgres leaves them out where it only counts', async () => {
+test('the joins of a record with one row per key add no rows, so Postgres removes them from counts', async () => {
   const records = await database.query<{ name: string; source: string }>(
     'select name, source from core.record where one_row_per_key',
   );
@@ -202,8 +202,8 @@ test('the joins of a record that has a row for each key add no rows: Postgres le
 });
 
 describe('a school', () => {
-  test('refers to nothing outside its schema but Postgres, its extensions and search_normal, and nothing outside refers to it', async () => {
-    // Every object of the schema, and what hangs on one of its tables (columns, defaults, policies, triggers, indexes).
+  test('depends on nothing outside its schema except Postgres, extensions and search_normal, and nothing depends on it', async () => {
+    // Every object of the schema, and the parts of its tables (columns, defaults, policies, triggers, indexes).
     const crossing = await names(
       `with place as (
          select d.classid, d.objid, d.objsubid, d.refclassid, d.refobjid, d.refobjsubid,
@@ -236,7 +236,7 @@ describe('a school', () => {
     ).toEqual([]);
   });
 
-  test('has functions whose bodies name no schema of the service and pin the search_path, but for those that touch no table', async () => {
+  test('has functions that name no schema and set the search_path, unless they use no table', async () => {
     expect(
       await names(
         `select proname::text as name from pg_proc where pronamespace = $1::regnamespace
@@ -246,7 +246,7 @@ describe('a school', () => {
     ).toEqual([]);
   });
 
-  test('has no view, no rule and no table that inherits', async () => {
+  test('has no views, rules or inherited tables', async () => {
     expect(
       await names(
         `select c.relname::text as name from pg_class c where c.relnamespace = $1::regnamespace

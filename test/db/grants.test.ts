@@ -11,7 +11,7 @@ beforeAll(async () => {
 });
 afterAll(() => database.drop());
 
-/** Who but the owner holds what on each object, from an access list; an object without a list has Postgres' defaults. */
+/** The privileges on each object, except the owner's. An object without an access list has the defaults of Postgres. */
 async function grants(objects: string, kind: 'f' | 'n'): Promise<Record<string, string[]>> {
   const rows = await database.query<{ name: string; grants: string[] }>(
     `select o.name, array_agg(distinct coalesce(r.rolname, 'PUBLIC') || ' ' || x.privilege_type order by coalesce(r.rolname, 'PUBLIC') || ' ' || x.privilege_type) as grants
@@ -28,7 +28,7 @@ async function grants(objects: string, kind: 'f' | 'n'): Promise<Record<string, 
 const functionsOf = (schema: string) =>
   `select proname::text, proacl, proowner from pg_proc where pronamespace = '${schema}'::regnamespace`;
 
-/** Every function of core and platform that somebody but the owner may execute. What is not listed here, nobody may. */
+/** All functions of core and platform that a role other than the owner can execute. */
 const granted: Record<string, string[]> = {
   school_api: ['admit', 'call', 'call_impersonated', 'impersonation_note', 'readiness', 'stream_check', 'stream_read'],
   school_analyst: ['analytics_jobs'],
@@ -139,7 +139,7 @@ const granted: Record<string, string[]> = {
   ],
 };
 
-/** Every table of core and platform that somebody but the owner may touch, and how. */
+/** All privileges on tables of core and platform, except the owner's. */
 const grantedTables: Record<string, string[]> = {
   'core.error': ['school_platform SELECT', 'school_tenant SELECT'],
   'core.notification_event': ['school_platform SELECT', 'school_tenant SELECT'],
@@ -199,7 +199,7 @@ const grantedTables: Record<string, string[]> = {
   ],
 };
 
-/** Who but the owner holds what on the tables of some schemas; a grant on columns names them. */
+/** The privileges on the tables of schemas, except the owner's. A column grant lists its columns. */
 async function tableGrants(...schemas: string[]): Promise<Record<string, string[]>> {
   const rows = await database.query<{ name: string; holding: string; columns: string | null }>(
     `select o.name, coalesce(r.rolname, 'PUBLIC') || ' ' || x.privilege_type as holding, string_agg(o.attname, ', ' order by o.attnum) as columns
@@ -220,7 +220,7 @@ async function tableGrants(...schemas: string[]): Promise<Record<string, string[
 }
 
 describe('roles', () => {
-  test('the API, the worker and the server of analysts can log in, the roles of requests can not; none has a right over the server or inherits one', async () => {
+  test('the API, worker and analytics roles can log in, request roles cannot, and none has or inherits server privileges', async () => {
     const roles = await database.query(
       `select rolname::text as role, rolcanlogin as login, rolinherit as inherits, rolsuper or rolcreaterole or rolcreatedb or rolbypassrls or rolreplication as special
        from pg_roles where rolname like 'school\\_%' order by rolname`,
@@ -235,7 +235,7 @@ describe('roles', () => {
     ]);
   });
 
-  test('the API may become the roles of requests, the server of analysts an analyst, and nobody else may become anything', async () => {
+  test('only the API can switch to request roles, and only the analytics server to the analyst role', async () => {
     const members = await database.query(
       `select m.member::regrole::text as member, m.roleid::regrole::text as role, m.admin_option, m.inherit_option
        from pg_auth_members m where m.member::regrole::text like 'school\\_%' order by 2`,
@@ -249,7 +249,7 @@ describe('roles', () => {
 });
 
 describe('grants', () => {
-  test('a schema is open to whom this list names', async () => {
+  test('schema privileges are exactly those of this list', async () => {
     const schemas =
       "select nspname::text, nspacl, nspowner from pg_namespace where nspname not like 'pg\\_%' and nspname <> 'information_schema'";
     expect(await grants(schemas, 'n')).toEqual({
@@ -263,27 +263,27 @@ describe('grants', () => {
     });
   });
 
-  test('a function of core may be executed by whom this list names', async () => {
+  test('execute privileges on core functions are exactly those of this list', async () => {
     const expected = Object.entries(granted).flatMap(([roles, names]) =>
       names.map((name): [string, string[]] => [name, roles.split(' and ').map((role) => `${role} EXECUTE`)]),
     );
     expect(await grants(functionsOf('core'), 'f')).toEqual(Object.fromEntries(expected));
   });
 
-  test('of the functions of platform only search_normal may be executed', async () => {
+  test('search_normal is the only executable function of platform', async () => {
     expect(await grants(functionsOf('platform'), 'f')).toEqual({
       search_normal: ['school_platform EXECUTE', 'school_tenant EXECUTE'],
     });
   });
 
-  test('of the functions of a school its role may execute those that look for conflicts in the timetable and for seats in buses', async () => {
+  test('the role of a school can execute only the functions that check timetable conflicts and bus seats', async () => {
     const names = ['route_buses', 'timetable_conflicts', 'timetable_refuse_conflicts', 'transport_require_seats'];
     expect(await grants(functionsOf(school.schema), 'f')).toEqual(
       Object.fromEntries(names.map((name) => [name, ['school_tenant EXECUTE']])),
     );
   });
 
-  test('a function of api may be executed by both roles of requests, an operation only by the one that it is for', async () => {
+  test('helper functions of api can be executed by both request roles, and operations only by their own', async () => {
     const functions = await database.query<{ name: string; access: string | null }>(
       `select p.proname::text as name, o.access from pg_proc p left join core.operation o on o.name = p.proname where p.pronamespace = 'api'::regnamespace order by 1`,
     );
@@ -299,11 +299,11 @@ describe('grants', () => {
     expect(await grants(functionsOf('api'), 'f')).toEqual(Object.fromEntries(expected));
   });
 
-  test('a table of core or platform may be touched by whom this list names', async () => {
+  test('table privileges in core and platform are exactly those of this list', async () => {
     expect(await tableGrants('core', 'platform', 'public')).toEqual(grantedTables);
   });
 
-  test('the facts and the views over them may be read by analysts, and touched by nobody', async () => {
+  test('analysts can only read the fact tables and their views', async () => {
     const tables = await tableGrants('analytics', 'mart');
     expect(Object.keys(tables).length).toBeGreaterThan(20);
     const { 'mart.school': state, ...others } = tables;
@@ -311,7 +311,7 @@ describe('grants', () => {
     expect([...new Set(Object.values(others).flat())]).toEqual(['school_analyst SELECT']);
   });
 
-  test('the tables of a school are open to its role alone, and those of the queue to the worker alone', async () => {
+  test('only the role of a school can use its tables, and only the worker the queue tables', async () => {
     const grantees = async (schema: string) => [
       ...new Set(Object.values(await tableGrants(schema)).flatMap((list) => list.map((grant) => grant.split(' ')[0]))),
     ];
@@ -320,7 +320,7 @@ describe('grants', () => {
     expect(await grantees('graphile_migrate')).toEqual([]);
   });
 
-  test('sequences give numbers to the role that inserts, and can be set by none', async () => {
+  test('a role that inserts can use sequences, and no role can set them', async () => {
     const sequences = await database.query<{ grants: string }>(
       `select distinct c.relnamespace::regnamespace::text || ': ' || coalesce(r.rolname, 'PUBLIC') || ' ' || x.privilege_type as grants
        from pg_class c cross join lateral aclexplode(c.relacl) x left join pg_roles r on r.oid = x.grantee
@@ -333,7 +333,7 @@ describe('grants', () => {
     ]);
   });
 
-  test('nothing is granted ahead of its making', async () => {
+  test('there are no default privileges', async () => {
     expect(await database.query('select defaclrole::regrole::text, defaclobjtype from pg_default_acl')).toEqual([]);
   });
 });
@@ -346,7 +346,7 @@ describe('refusals', () => {
     search_path: `${school.schema}, public`,
   });
 
-  test('the API reads no table but core.operation', async () => {
+  test('the API can read no table except core.operation', async () => {
     const tables = await database.query<{ name: string }>(
       `select oid::regclass::text as name from pg_class where relkind in ('r', 'p', 'v')
          and relnamespace in (select oid from pg_namespace where nspname in ('core', 'platform', 'graphile_worker', 'graphile_migrate', $1)) order by 1`,
@@ -360,7 +360,7 @@ describe('refusals', () => {
     });
   });
 
-  test('the API calls no operation but through the dispatcher', async () => {
+  test('the API can call operations only through the dispatcher', async () => {
     const operations = await database.query<{ name: string }>('select name from core.operation order by name');
     await acting(database.url, 'school_api', context(), async ({ attempt }) => {
       for (const { name } of operations)
@@ -430,7 +430,7 @@ describe('refusals', () => {
     });
   });
 
-  test('the audit trail takes entries, and refuses that anybody changes or removes one, its owner included', async () => {
+  test('the audit trail accepts inserts, and nobody, not even its owner, can change or delete entries', async () => {
     await database.query("insert into platform.audit_log (action, target_type) values ('test', 'test')");
     const append = 'S403A';
     await acting(database.url, 'postgres', {}, async ({ attempt }) => {

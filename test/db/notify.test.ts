@@ -83,7 +83,7 @@ interface Delivery {
   reason: string | null;
 }
 
-/** What one call left: rows of notifications and deliveries, jobs. */
+/** The notifications, deliveries and jobs of one call. */
 async function traces() {
   const notifications = await database.query<{
     id: number;
@@ -143,7 +143,7 @@ describe('quiet hours', () => {
     ['within a day', '12:00', '14:00', 'Asia/Kolkata', '2026-05-01T07:00:00Z', '2026-05-01T08:30:00Z'],
     ['that have ended', '21:00', '07:00', 'UTC', '2026-05-01T07:00:00Z', null],
     ['that have not begun', '21:00', '07:00', 'UTC', '2026-05-01T20:59:59Z', null],
-    ['that nobody set', null, null, 'UTC', '2026-05-01T20:59:59Z', null],
+    ['that are not set', null, null, 'UTC', '2026-05-01T20:59:59Z', null],
   ])('%s', async (_case, from, to, zone, moment, expected) => {
     const end = await one<Date | null>('select core.quiet_hours_end($1, $2, $3, $4) as value', [
       from,
@@ -156,7 +156,7 @@ describe('quiet hours', () => {
 });
 
 describe('core.notify_as', () => {
-  test('tells users in the app and by e-mail, whoever has no log-in by e-mail alone, and nobody who can no longer log in', async () => {
+  test('notifies users in the app and by email, people without a login only by email, and nobody who can no longer log in', async () => {
     const told = await notify(
       words,
       [
@@ -227,7 +227,7 @@ describe('core.notify_as', () => {
     await database.query(`truncate ${school.schema}.device cascade`);
   });
 
-  test('goes on without a device that is removed at that moment', async () => {
+  test('skips a device that is removed concurrently', async () => {
     await database.query(
       `insert into ${school.schema}.device (user_id, token, platform) values ($1, 'leaving', 'ios'), ($1, 'staying', 'ios')`,
       [amina],
@@ -249,7 +249,7 @@ describe('core.notify_as', () => {
     await database.query(`truncate ${school.schema}.device cascade`);
   });
 
-  test('makes one job of a hundred deliveries', async () => {
+  test('creates one job per hundred deliveries', async () => {
     await notify(
       { email: { title: 'T', message: 'M' } },
       Array.from({ length: 250 }, (_, n) => ({ email: `p${n}@test.example` })),
@@ -260,7 +260,7 @@ describe('core.notify_as', () => {
     expect(jobs[2]?.payload.to_id).toBe(deliveries.at(-1)?.id);
   });
 
-  test('keeps words within what a title and a message hold, whatever the values', async () => {
+  test('cuts titles and messages to their maximum lengths', async () => {
     await notify({ in_app: { title: '{{what}}', message: '{{what}}' } }, [
       { user_id: amina, variables: { what: 'x'.repeat(3000) } },
       { user_id: amina, variables: { what: 'a\r\nBcc: b' } },
@@ -276,7 +276,7 @@ describe('core.notify_as', () => {
     ]);
   });
 
-  test('drops what is above the limits of a day, and says why', async () => {
+  test('drops deliveries above the daily limits, with the reason', async () => {
     await database.query('update platform.notification_setting set emails_per_user_per_day = 2');
     try {
       const recipients = [
@@ -301,7 +301,7 @@ describe('core.notify_as', () => {
     expect(jobs).toHaveLength(2);
   });
 
-  test('drops nothing without a limit, all with one of 0, and counts push by device', async () => {
+  test('drops nothing without a limit, everything with a limit of 0, and counts push by device', async () => {
     await database.query(
       `insert into ${school.schema}.device (user_id, token, platform) values ($1, 'a', 'ios'), ($1, 'b', 'web')`,
       [amina],
@@ -334,8 +334,8 @@ describe('core.notify_as', () => {
     }
   });
 
-  test('counts the day of a limit in the time zone of the school', async () => {
-    /** What becomes of a message where one went out three hours ago, and it is this hour now. */
+  test('counts daily limits in the time zone of the school', async () => {
+    /** The result for a message at this hour if another one was sent three hours ago. */
     const after = async (hour: number) => {
       await database.query(
         `update platform.tenant set time_zone = '<X>' || (extract(hour from now() at time zone 'UTC') - $2)::integer where id = $1`,
@@ -357,7 +357,7 @@ describe('core.notify_as', () => {
     }
   });
 
-  test('leaves out the channels that operators closed, and queues for the end of quiet hours', async () => {
+  test('skips channels that operators disabled, and delays deliveries until quiet hours end', async () => {
     await database.query(
       "update platform.notification_setting set in_app = false, quiet_from = (now() at time zone 'UTC')::time - interval '1 hour', quiet_until = (now() at time zone 'UTC')::time + interval '1 hour'",
     );
@@ -374,7 +374,7 @@ describe('core.notify_as', () => {
     expect((jobs[0]?.run_at.getTime() ?? 0) - Date.now()).toBeGreaterThan(59 * 60_000);
   });
 
-  test('tells listeners which users of which school it concerns, at the commit and in pieces', async () => {
+  test('sends NOTIFY with the school and its users at commit, in several payloads if there are many', async () => {
     const listener = new pg.Client({ connectionString: database.url, application_name: 'test' });
     await listener.connect();
     const heard: { tenant: number; users?: number[] }[] = [];
@@ -404,7 +404,7 @@ describe('core.notify_as', () => {
     );
   });
 
-  /** What becomes of a message while another transaction has told somebody else's or the same user and goes on. */
+  /** Whether a message waits while another transaction that notified the same or another user is open. */
   async function besideOneToAmina(recipients: object[]): Promise<{ waits: boolean; titles: string[] }> {
     const slow = new pg.Client({ connectionString: database.url, application_name: 'test' });
     await slow.connect();
@@ -429,7 +429,7 @@ describe('core.notify_as', () => {
     return { waits, titles: [...new Set((await traces()).notifications.map(({ title }) => title))] };
   }
 
-  test('makes messages to the same user wait for one another, so that ids come in the order of commits, and those to others not', async () => {
+  test('serializes notifications of one user, so that ids follow commit order, but not those of other users', async () => {
     expect(await besideOneToAmina([{ user_id: ben }, { user_id: amina }])).toEqual({
       waits: true,
       titles: ['first', 'second'],
@@ -437,7 +437,7 @@ describe('core.notify_as', () => {
     expect((await besideOneToAmina([{ user_id: ben }])).waits).toBe(false);
   });
 
-  test('makes those to many users wait for all', async () => {
+  test('serializes notifications to many users with all others', async () => {
     const many = await database.query<{ id: number }>(
       `insert into ${school.schema}.user_account (email, first_name, last_name) select 'crowd' || n || '@test.example', 'C', 'Rowd' from generate_series(1, 101) n returning id::integer`,
     );
@@ -456,7 +456,7 @@ describe('core.notify_as', () => {
     ]);
   });
 
-  test('shows whoever reads on «after id n» every message once, however many are told at a time', async () => {
+  test('gives a reader that resumes after an id every message exactly once, under concurrent writes', async () => {
     const tellers = Array.from({ length: 6 }, async (_, teller) => {
       for (let n = 0; n < 15; n++) {
         await asRequest(async (client) => {
@@ -491,7 +491,7 @@ describe('core.notify_as', () => {
     expect(new Set(seen).size).toBe(90);
   });
 
-  test('gives back the settings of the request, and shows it nobody else', async () => {
+  test('restores the settings of the request, and reveals no other user', async () => {
     await acting(database.url, 'school_tenant', settings(), async ({ rows }) => {
       await rows("select core.notify_as('t', $1, $2)", [JSON.stringify(words), JSON.stringify([{ user_id: ben }])]);
       expect(
@@ -517,7 +517,7 @@ describe('core.notify', () => {
   const holiday = () =>
     event('holiday.added', [{ user_id: amina, variables: { holiday_name: 'Diwali', date: '8 November 2026' } }]);
 
-  test('takes the words of the catalogue, unless operators, unless the school have others', async () => {
+  test('uses the template of the school, else of operators, else of the catalog', async () => {
     await holiday();
     await database.query(
       `insert into platform.notification_template (key, channel, subject, body, is_active) values ('holiday.added', 'in_app', 'Off: {{holiday_name}}', 'B', true), ('holiday.added', 'push', 'P', 'P', true)`,
@@ -541,7 +541,7 @@ describe('core.notify', () => {
     ]);
   });
 
-  test('tells nobody when the school switched the event off, by the channels it chose, and nothing without the feature', async () => {
+  test('uses the channels that the school chose, and sends nothing if the event or the feature is disabled', async () => {
     await database.query(
       `insert into ${school.schema}.notification_event (event, channels) values ('holiday.added', '{email}')`,
     );
@@ -560,7 +560,7 @@ describe('core.notify', () => {
     expect(deliveries.map(({ channel }) => channel)).toEqual(['email']);
   });
 
-  test('has a catalogue whose words name nothing but what is known', async () => {
+  test('has a catalog whose templates use only known placeholders', async () => {
     const rows = await database.query<{ key: string; unknown: string[] }>(
       `select key, array(select name from unnest(core.placeholder_names(title || message)) name where name <> all (variables || core.recipient_variables())) as unknown from core.notification_event`,
     );
@@ -568,7 +568,7 @@ describe('core.notify', () => {
     expect(rows.filter(({ unknown }) => unknown.length > 0)).toEqual([]);
   });
 
-  test('tells of each event of the catalogue in words without a gap, unless it is switched off, in those of the school rather than of operators', async () => {
+  test('fills every placeholder of each event of the catalog, and prefers templates of the school', async () => {
     const events = await database.query<{ key: string; variables: string[]; sample: Record<string, string> }>(
       'select key, variables, sample from core.notification_event order by key',
     );

@@ -1,16 +1,16 @@
 import type pg from 'pg';
 
-/** What the service has acknowledged, by which the database is judged. */
+/** What the service has acknowledged. The database is compared with it. */
 export interface Acknowledged {
-  /** Payments by the reference that each was given. */
+  /** Payments by reference number. */
   paid: { reference: string; id: number; amount: number; receipt_number: string }[];
-  /** Reversals, by what they took back. */
+  /** Reversals, by the reversed payment. */
   reversed: { id: number; reversal: number }[];
-  /** Fees by id. Of what `may` have been removed the answer was lost. */
+  /** Fees by id. `may`: the response to a removal was lost, so the fee may be gone. */
   waived: number[];
   removed: number[];
   mayBeRemoved: number[];
-  /** How many fees were made in all. */
+  /** Total number of fees created. */
   generated: number;
   /** Invoices; drafts have no number. */
   invoiced: { id: number; invoice_number: string | null }[];
@@ -38,7 +38,7 @@ const owed = (table: 'student_fee' | 'invoice') =>
   `select o.id, o.amount, o.paid_amount, sum(p.amount) as payments from ${table} o left join payment p on p.${table}_id = o.id
    group by o.id having o.paid_amount <> coalesce(sum(p.amount), 0) or o.paid_amount not between 0 and o.amount`;
 
-/** A status is worked out when a row is written; "today" is that of the row. */
+/** The status is computed when a row is written, so "today" is the date of that write. */
 const status = (table: 'student_fee' | 'invoice', first: string, otherwise: string) =>
   `select id, status, amount, paid_amount, due_date from ${table}
    where status <> case ${first} when paid_amount >= amount then 'paid' when due_date < updated_at::date then 'overdue' when paid_amount > 0 then 'partially_paid' else '${otherwise}' end`;
@@ -49,7 +49,7 @@ const gapless = (table: string, column: string, series: string) =>
    full join (select substring(name from 5) as year, value from counter where name like '${series}-%') c using (year)
    group by year having count(number) <> count(distinct number) or count(number) is distinct from max(number) or count(number) is distinct from min(c.value)`;
 
-/** What holds whatever happened: each statement answers the rows at fault. `$1` is what was acknowledged. */
+/** The invariants. Each statement returns the rows that violate it. `$1` is what was acknowledged. */
 const invariants: Record<string, string> = {
   'A fee comes to the sum of its items': `select f.id, f.amount, sum(i.amount) as items from student_fee f left join student_fee_item i on i.student_fee_id = f.id
      group by f.id having f.amount is distinct from sum(i.amount)`,
@@ -107,7 +107,7 @@ const invariants: Record<string, string> = {
        or (i.id is not null and $1::jsonb -> 'draftsRemoved' @> a.id::text::jsonb)`,
 };
 
-/** What is wrong in the ledger of a school, in words, with the rows at fault. */
+/** Describes the violated invariants of a school, with their rows. */
 export async function faults(owner: pg.Client, schema: string, acknowledged: Acknowledged): Promise<string[]> {
   await owner.query(`set search_path = ${schema}, public; set timezone = 'UTC'`);
   const found: string[] = [];
@@ -143,7 +143,7 @@ interface Owed {
   items: { name: string; amount: number }[] | null;
 }
 
-/** What is wrong in the summary of a year: it is added up once more, record by record. */
+/** Describes errors in the summary of a year, by computing it again from the records. */
 export async function summaryFaults(
   owner: pg.Client,
   schema: string,
@@ -173,7 +173,7 @@ export async function summaryFaults(
     const [billed, paid] = [cents(one.amount), cents(one.paid_amount)];
     for (const to of ['all', `class ${one.class_id ?? 'none'}`, one.items ? 'student_fees' : 'invoices'])
       add(to, billed, paid, one);
-    // What was paid fills the items in their order.
+    // Payments are allocated to the items in order.
     let left = paid;
     for (const item of one.items ?? []) {
       const amount = cents(item.amount);

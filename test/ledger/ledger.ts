@@ -7,23 +7,23 @@ import { faults, nothing, type Summary, summaryFaults } from './invariants.ts';
 import { type Answer, nextStep, perform, random, type Random, type World } from './steps.ts';
 
 export interface LedgerOptions {
-  /** What happens in which order each client chooses by this; how their requests meet is up to the machine. */
+  /** Determines the steps of each client. How concurrent requests interleave depends on the machine. */
   seed: number;
   seconds: number;
-  /** It goes on until each of these steps with its status has come, in twenty phases at most. */
+  /** The run continues until each of these steps has had this status, for at most twenty phases. */
   until?: readonly string[];
   clients?: number;
-  /** SQL for the schema of the school, to see that what it breaks is noticed. */
+  /** SQL to run in the schema of the school, to test that the invariants detect errors. */
   sabotage?: string | undefined;
   onPhase?: (line: string) => void;
 }
 
-/** What happened in a run, for people to read. */
+/** The report of a run. */
 export interface LedgerReport {
   phases: number;
   crashes: number;
   requests: number;
-  /** How often what was answered, by step and status. */
+  /** Number of responses by step and status. */
   answers: Record<string, number>;
 }
 
@@ -42,7 +42,10 @@ const components = [
   [{ name: 'Lunch', amount: 41.5, frequency: 'monthly' }],
 ];
 
-/** Runs clients against the service while Postgres crashes under it, and looks at the ledger after each phase. @throws what is wrong, with the seed and what was done last */
+/**
+ * Runs clients against the service while Postgres crashes, and checks the ledger after each phase.
+ * @throws with the violated invariants, the seed and the last steps
+ */
 export async function runLedger({
   seed,
   seconds,
@@ -77,7 +80,7 @@ export async function runLedger({
     if (sabotage)
       await withOwner(server.url, (owner) => owner.query(`set search_path = ${schema}, public; ${sabotage}`));
     const end = performance.now() + seconds * 1000;
-    // A client goes on from where it was, so that its choices are the same however long a phase takes.
+    // The random numbers of a client continue across phases, so that its steps do not depend on timing.
     const choosers = Array.from({ length: clients }, (_, client) => random(seed * 1000 + client));
     const ours = random(seed);
     const isShort = () => report.phases < 20 && until.some((answer) => report.answers[answer] === undefined);
@@ -119,7 +122,7 @@ const stepsOfPhase = 40;
 async function runClient(world: World, n: Random, phase: number, client: number): Promise<void> {
   for (let step = 0; step < stepsOfPhase; step++) {
     const name = nextStep(n);
-    // Each step has its own numbers: how many of them one takes depends on what it meets.
+    // Each step has its own generator, because the count of numbers that a step uses depends on the data.
     const numbers = random(Math.floor(n() * 2 ** 31));
     try {
       await perform(name, world, numbers);
@@ -138,7 +141,7 @@ async function runClient(world: World, n: Random, phase: number, client: number)
 async function openSchool(url: string, server: CrashingServer, log: string[], report: LedgerReport) {
   let token = '';
   let serial = 0;
-  /** Since when the database is away; a moment after it is back all connections have seen that. */
+  /** Since when the database is down. All connections notice it shortly after the restart. */
   let awayFrom = Infinity;
   let backSince = 0;
   const acknowledged = nothing();
@@ -152,7 +155,7 @@ async function openSchool(url: string, server: CrashingServer, log: string[], re
     acknowledged,
   };
 
-  /** One request as it is, perhaps cut off by the client before the answer is there. */
+  /** Sends one request. The client may disconnect before the response. */
   async function send<T>(
     method: string,
     path: string,
@@ -183,7 +186,7 @@ async function openSchool(url: string, server: CrashingServer, log: string[], re
       const patience = performance.now() + 60_000;
       for (let attempt = 1; ; attempt++) {
         const began = performance.now();
-        // Now and then a client does not wait for the answer, and asks again.
+        // Sometimes a client does not wait for the response, and retries.
         const isCut = mayRepeat && key !== undefined && attempt === 1 && ++serial % 16 === 0;
         const answer = await send<T>(
           method,
@@ -210,7 +213,7 @@ async function openSchool(url: string, server: CrashingServer, log: string[], re
           return answer;
         }
         const ended = performance.now();
-        // On a machine that has no time to spare a request may wait too long for a connection or a lock.
+        // On a busy machine, a request may wait too long for a connection or a lock.
         const isSlow = ended - began > 2500;
         if (!isSlow && (ended < awayFrom || began > backSince + 1000))
           throw new Error(`${method} ${path} answered 503 while the database was there: ${answer.message}`);
@@ -299,7 +302,7 @@ async function openSchool(url: string, server: CrashingServer, log: string[], re
       unique: (what) => `${what}-${String(++serial)}`,
     }),
 
-    /** Ends Postgres without any farewell, all of it or one process of its, and waits until it and the service are back. */
+    /** Kills Postgres or one of its processes, and waits until it and the service are available again. */
     async crash(n: Random) {
       awayFrom = performance.now();
       backSince = Infinity;
@@ -310,7 +313,7 @@ async function openSchool(url: string, server: CrashingServer, log: string[], re
       log.push(`(back after ${(backSince - awayFrom).toFixed(0)} ms and ${String(log.length - before)} lines)`);
     },
 
-    /** All that is wrong, in the database and in what the service says of it. */
+    /** All errors in the database and in the responses of the service. */
     faults: () =>
       withOwner(server.url, async (owner) => {
         const found = await faults(owner, schema, acknowledged);

@@ -1,6 +1,6 @@
 import type { Acknowledged } from './invariants.ts';
 
-/** A source of numbers that a seed repeats. */
+/** A random number generator with a seed. */
 export type Random = () => number;
 
 /** @see https://github.com/bryc/code/blob/master/jshash/PRNGs.md (mulberry32) */
@@ -14,14 +14,14 @@ export function random(seed: number): Random {
   };
 }
 
-/** What came back; `status` 503 when the database stayed away. */
+/** The response. `status` is 503 when the database was not available in time. */
 export interface Answer<T> {
   status: number;
   data: T;
   message: string;
 }
 
-/** What the clients know of the school, and what they were told. */
+/** What the clients know about the school from responses. */
 export interface World {
   students: number[];
   fees: number[];
@@ -30,13 +30,13 @@ export interface World {
   structures: { id: number; yearId: number }[];
   years: { id: number; start: Date; classes: number[] }[];
   acknowledged: Acknowledged;
-  /** Sends a request; one that may be repeated, by its key, until it has an answer. @throws when it is not one of `statuses` */
+  /** Sends a request, and retries it with its idempotency key until it gets a response. @throws for a status not in `statuses` */
   ask<T>(statuses: number[], method: string, path: string, body?: object, key?: string): Promise<Answer<T>>;
-  /** Something that no other call answers. */
+  /** Returns a unique value. */
   unique(what: string): string;
 }
 
-/** One thing that a client does, with numbers to choose by. */
+/** One step of a client, with random numbers. */
 type Step = (world: World, n: Random) => Promise<void>;
 
 const pick = <T>(from: readonly T[], n: Random): T | undefined => from[Math.floor(n() * from.length)];
@@ -104,7 +104,7 @@ const generate: Step = async (world, n) => {
   if (status === 200 && !body.dry_run) world.acknowledged.generated += data.created;
 };
 
-/** An amount to pay of a balance: all of it, a share, a cent, and at times more than there is. */
+/** An amount to pay: the balance, a share, a cent, and sometimes more than the balance. */
 function amountOf(balance: number, n: Random): number {
   const how = n();
   if (how < 0.35) return Math.max(0.01, balance);
@@ -138,7 +138,7 @@ const pay =
         body,
         reference,
       );
-    // Whoever clicks twice pays once.
+    // A double click must pay only once.
     const answers = await Promise.all(n() < 0.2 ? [once(), once()] : [once()]);
     const made = answers.filter(({ status }) => status === 201).map(({ data }) => data);
     if (new Set(made.map((payment) => payment.id)).size > 1)
@@ -265,7 +265,7 @@ const removeInvoice: Step = async (world, n) => {
   const { status } = await world.ask([200, 404, 409], 'DELETE', `/fees/invoices/${String(id)}`);
   if (status === 503) world.acknowledged.draftsMayBeRemoved.push(id);
   if (status !== 200) return;
-  // A draft goes, an issued one is void.
+  // A draft is deleted, and an issued invoice is voided.
   const { status: after } = await world.ask<Invoice>([200, 404], 'GET', `/fees/invoices/${String(id)}`);
   if (after === 503) world.acknowledged.draftsMayBeRemoved.push(id);
   else world.acknowledged[after === 404 ? 'draftsRemoved' : 'voided'].push(id);
@@ -287,7 +287,7 @@ const changeStructure: Step = async (world, n) => {
   await world.ask([200, 409, 422], 'PUT', path, { components: n() < 0.2 ? components.slice(1) : components });
 };
 
-/** What others have made becomes known. */
+/** Lists records that other clients created. */
 const look: Step = async (world, n) => {
   for (const [path, ids] of [
     ['/finance/student-fees', world.fees],
@@ -322,7 +322,7 @@ const steps = {
 };
 export type StepName = keyof typeof steps;
 
-/** How often what is done, of about a hundred times. */
+/** Weights of the steps; about 100 in total. */
 const shares: Record<StepName, number> = {
   ...{
     addStudent: 2,
@@ -340,7 +340,7 @@ const shares: Record<StepName, number> = {
 };
 const lots = Object.entries(shares).flatMap(([name, share]) => Array<StepName>(share).fill(name as StepName));
 
-/** What a client does next. */
+/** Chooses the next step of a client. */
 export const nextStep = (n: Random): StepName => pick(lots, n) ?? 'look';
 
 export const perform = (name: StepName, world: World, n: Random): Promise<void> => steps[name](world, n);

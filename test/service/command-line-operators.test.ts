@@ -130,7 +130,7 @@ describe('school operator create', () => {
         shown: `${first}\r\n${second}\r\nThe passwords differ. Nothing was changed.\r\n`,
       });
       const left = await onTerminal(`operator create ${email}`, [[first, 'typed-s\u0003']]);
-      expect(left).toEqual({ code: 1, shown: `${first}\r\nStopped; nothing was changed.\r\n` });
+      expect(left).toEqual({ code: 1, shown: `${first}\r\nStopped. Nothing was changed.\r\n` });
       expect(await operators()).not.toContain(email);
     });
 

@@ -24,7 +24,7 @@ const threeOnMonday: [number, number][] = [
   [2, 1],
 ];
 
-test('A board counts every lesson above the limit of a day, for what is taught elsewhere too', () => {
+test('every lesson above the daily limit is counted, including lessons taught elsewhere', () => {
   expect(totals({}, threeOnMonday).hard).toBe(0);
   expect(totals({ max_per_day: 3 }, threeOnMonday).hard).toBe(0);
   expect(totals({ max_per_day: 2 }, threeOnMonday).hard).toBe(1);
@@ -32,7 +32,7 @@ test('A board counts every lesson above the limit of a day, for what is taught e
   expect(totals({ max_per_day: 3, busy: [[1, 5], [2, 5]] }, threeOnMonday).hard).toBe(1); // prettier-ignore
 });
 
-test('A lesson in which its teacher is away or elsewhere counts once, and not to the limit of the day as well', () => {
+test('a lesson of an unavailable teacher is counted once, and not again for the daily limit', () => {
   expect(totals({ unavailable: [[1, 1]] }, threeOnMonday).hard).toBe(1);
   expect(totals({ unavailable: [[1, 1]], max_per_day: 2 }, threeOnMonday).hard).toBe(1);
   expect(totals({ busy: [[1, 4]], max_per_day: 2 }, threeOnMonday).hard).toBe(2);

@@ -6,10 +6,10 @@ import { judge } from '../support/fixtures/judge.ts';
 import { instances } from '../support/fixtures/stored-problems.ts';
 import { feasibleProblem, plainSchool, randoms, type School } from '../support/fixtures/made-up-problems.ts';
 
-/** A budget, whatever the clock of a busy machine says. */
+/** A search budget that does not depend on the clock. */
 const effort = (much: number) => ({ effort: much, time_limit_ms: 600_000 });
 
-/** Done by `generate`, which must not refuse it. */
+/** The result of `generate`, which must not refuse the problem. */
 function timetable(problem: Problem, options: Parameters<typeof generate>[1]): Timetable {
   const made = generate(problem, options);
   if (made.status === 'infeasible') throw new Error(made.over_capacity.map(({ message }) => message).join('\n'));
@@ -22,7 +22,7 @@ const instance = (name: string): Problem => {
   return found.problem;
 };
 
-describe('a timetable is complete, keeps every rule and meets the wishes for classes', () => {
+describe('a timetable is complete, breaks no rule and meets the preferences of classes', () => {
   test.each(instances)('of $name', ({ problem }) => {
     const made = timetable(problem, effort(3));
     const verdict = judge(problem, made.placed);
@@ -73,7 +73,7 @@ describe('the same timetable', () => {
   const problem = instance('S');
   const shuffled = <T>(all: readonly T[], random: () => number) => all.map((each) => [random(), each] as const).sort((a, b) => a[0] - b[0]).map(([, each]) => each); // prettier-ignore
 
-  test('comes of the same problem and seed, in whatever order its lists are', () => {
+  test('results from the same problem and seed, in any order of the input lists', () => {
     const random = randoms(7);
     const made = timetable(problem, { seed: 5, ...effort(0.3) });
     const again = timetable(
@@ -89,7 +89,7 @@ describe('the same timetable', () => {
     expect(timetable(problem, { seed: 6, ...effort(0.3) }).placed).not.toEqual(made.placed);
   });
 
-  test('comes whatever the time limit is, unless the clock cuts the search short, which then keeps the rules too', () => {
+  test('results from any time limit that the search does not reach; a search that reaches it breaks no rule', () => {
     const late = timetable(instance('L'), { time_limit_ms: 1 });
     expect(late.is_cut_short).toBe(true);
     expect(judge(instance('L'), late.placed).broken).toEqual({});
@@ -102,9 +102,9 @@ describe('the same timetable', () => {
   });
 });
 
-describe('what teachers do', () => {
-  test('elsewhere is kept free, counted to their limits, and no gap', () => {
-    // Two lessons are left for each day, and they lie around the lesson elsewhere.
+describe('lessons of teachers', () => {
+  test('elsewhere block the period, count toward limits, and are not gaps', () => {
+    // Two lessons remain for each day, before and after the lesson elsewhere.
     const problem: Problem = {
       days: 2,
       periods_per_day: 3,
@@ -127,7 +127,7 @@ describe('what teachers do', () => {
     expect(judge(problem, made.placed)).toMatchObject({ broken: {}, unplaced: 0, teacher_gaps: 0 });
   });
 
-  test('is told apart by the type of their ids, and lessons that come twice are added up', () => {
+  test('are distinguished by the type of the id, and duplicate entries are added up', () => {
     const problem: Problem = {
       days: 1,
       periods_per_day: 4,
@@ -145,7 +145,7 @@ describe('what teachers do', () => {
     expect(judge(problem, made.placed).broken).toEqual({});
   });
 
-  test('without lessons, classes or days that make sense is answered or refused', () => {
+  test('without lessons, classes or valid days return an empty result or an error', () => {
     const nothing: Problem = { days: 5, periods_per_day: 8, lunch_periods: [], classes: [], teachers: [], lessons: [] };
     expect(timetable(nothing, {})).toMatchObject({ status: 'complete', placed: [] });
     expect(() => generate({ ...nothing, days: 0 })).toThrow(RangeError);

@@ -120,14 +120,14 @@ const cases: Record<Exclude<CapacityReason, 'week_teachers'>, { problem: Problem
   },
 };
 
-describe('refused at once, with who is to blame', () => {
+describe('impossible requirements are refused at once, with the reasons', () => {
   test.each(Object.entries(cases))('is %s', (reason, { problem, blamed }) => {
     const made = generate(problem);
     // The same lack may show from another side as well.
     expect(made.status === 'infeasible' && made.over_capacity[0]).toMatchObject({ reason, ...blamed });
   });
 
-  test('are all of them, by name', () => {
+  test('all reasons are reported, by name', () => {
     const lessons = [lesson('a', 'x', 7), lesson('b', 'y', 7)];
     const made = generate(small([{ id: 'x', max_per_week: 5 }, { id: 'y' }], lessons));
     if (made.status !== 'infeasible') throw new Error(made.status);
@@ -140,7 +140,7 @@ describe('refused at once, with who is to blame', () => {
     ]);
   });
 
-  test('is one teacher too many hours of a large school', () => {
+  test('one overloaded teacher is found in a large school', () => {
     const { problem } = instances.find(({ name }) => name === 'L') ?? { problem: small([], []) };
     const teachers = problem.teachers.map((teacher) =>
       teacher.id === 'T001' ? { ...teacher, max_per_day: 2 } : teacher,
@@ -152,8 +152,8 @@ describe('refused at once, with who is to blame', () => {
   });
 });
 
-describe('what is asked for beyond capacity is left out on request', () => {
-  test('as little as can be, from all subjects of whoever has too much, with the reasons; everybody else has all lessons', () => {
+describe('lessons beyond the capacity are left out on request', () => {
+  test('as few as possible, from all subjects of the overloaded teacher or class, with the reasons', () => {
     // x may give 5 lessons of 9, and a has 7 for 6 periods.
     const lessons = [
       lesson('a', 'x', 4),
@@ -201,7 +201,7 @@ describe('what is asked for beyond capacity is left out on request', () => {
     expect(made.unplaced.length).toBeGreaterThan(0);
   });
 
-  test('in which no lesson is left for somebody, and nothing at all', () => {
+  test('up to all lessons of a teacher, or of the school', () => {
     const problem = small([{ id: 'x', max_per_week: 0 }, { id: 'y' }], [lesson('a', 'x', 2), lesson('b', 'y', 2)]); // prettier-ignore
     expect(generate(problem, { allow_partial: true })).toMatchObject({
       status: 'partial',
@@ -252,7 +252,7 @@ function maxPlaced({ days, periods_per_day, classes, teachers, lessons }: Proble
   return most;
 }
 
-test('Of small problems, none is refused that has a timetable, and what is left out is as little as can be', () => {
+test('no small problem with a solution is refused, and as few lessons as possible are left out', () => {
   const seen = { complete: 0, partial: 0, infeasible: 0 };
   for (let seed = 1; seed <= 200; seed++) {
     const random = randoms(seed);
@@ -274,7 +274,7 @@ test('Of small problems, none is refused that has a timetable, and what is left 
   expect(Math.min(seen.complete, seen.infeasible)).toBeGreaterThan(20);
 });
 
-test('What can not be proven impossible is answered in part: all rules kept, as little left out as can be, each with the reason', () => {
+test('an unsolved problem returns a partial timetable that breaks no rule, with a reason for each missing lesson', () => {
   // Every class and every teacher has a lesson in every period in which they are there: nothing that is counted is wrong.
   const random = randoms(926);
   const [classes, teachers] = [['a', 'b', 'c', 'd'], ['x', 'y', 'z', 'w']]; // prettier-ignore
@@ -312,7 +312,7 @@ test('What can not be proven impossible is answered in part: all rules kept, as 
   }
 });
 
-test('When little effort is allowed, what is left out of a hard timetable is told, and no rule is broken', () => {
+test('a short search for a hard timetable reports the missing lessons and breaks no rule', () => {
   const { problem } = feasibleProblem(
     { ...plainSchool, classes: 24, full: 1, load: 0.5, tight: 1, exactLimits: true, doubles: 0 },
     1,

@@ -1,8 +1,8 @@
 import { type IncomingHttpHeaders, request } from 'node:http';
 
-// Requests on a connection of their own, with bytes in the answer left as they are. wire.ts keeps connections and parses the envelope.
+// Each request has its own connection, and the response body stays binary. wire.ts reuses connections and parses JSON.
 
-/** An answer as it came over the wire. */
+/** A response. */
 export interface RawAnswer {
   status: number;
   headers: IncomingHttpHeaders;

@@ -23,9 +23,9 @@ export interface OpenStream {
   retry: number | undefined;
   /** The Last-Event-ID with which a client would reconnect. */
   lastId: string;
-  /** How the service closed it: at the end of the response, or by cutting the connection. Undefined while it is open. */
+  /** How the service closed it: at the end of the response, or by closing the connection. Undefined while it is open. */
   ended: 'end' | 'cut' | undefined;
-  /** Waits until `count` events have come. */
+  /** Waits until `count` events were received. */
   has(count: number): Promise<Told[]>;
   /** Waits for its end. */
   end(): Promise<'end' | 'cut'>;
@@ -81,10 +81,10 @@ export function openStream(
       };
       const parser = createParser({
         onEvent({ id, event, data }) {
-          const told = JSON.parse(data) as Told;
-          if (event !== 'notification' || id !== String(told.id))
+          const notification = JSON.parse(data) as Told;
+          if (event !== 'notification' || id !== String(notification.id))
             throw new Error(`It is no notification: ${event} ${id} ${data}`);
-          stream.events.push(told);
+          stream.events.push(notification);
         },
         onComment: (comment) => stream.comments.push(comment),
         onRetry: (retry) => (stream.retry = retry),
@@ -93,11 +93,11 @@ export function openStream(
       response.setEncoding('utf8');
       response.on('data', (text: string) => {
         tail += text;
-        // As browsers do: an id counts when its block is there whole, also one without data.
+        // As in browsers, an id counts once its block is complete, even without data.
         const end = tail.lastIndexOf('\n\n');
         const at = end < 0 ? -1 : tail.lastIndexOf('\nid: ', end);
         if (at >= 0) stream.lastId = /\d+/.exec(tail.slice(at, at + 30))?.[0] ?? stream.lastId;
-        // Not all of it, of which there may be much.
+        // Not the whole text, which may be long.
         if (end >= 0) tail = tail.slice(end + 1);
         parser.feed(text);
       });

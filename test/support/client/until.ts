@@ -1,5 +1,5 @@
 /**
- * Calls `look` every 20 ms until it answers something other than undefined, and answers that.
+ * Calls `look` every 20 ms until it returns something other than undefined, and returns that.
  * @throws after 50 s, before the test itself times out, so that a failing test leaves nothing running
  */
 export async function until<T>(look: () => Promise<T | undefined> | T | undefined): Promise<T> {

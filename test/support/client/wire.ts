@@ -1,7 +1,7 @@
 import { Agent, type IncomingHttpHeaders, request } from 'node:http';
 import { type ErrorName, errors } from '../../../src/domain/errors.ts';
 
-// Requests that a normal client would not send, and checks of the envelope of the answer: what the attack tests use.
+// Requests that a normal client would not send, and checks of the envelope of the answer: for the attack tests.
 
 /** The answer to a request. */
 export interface Answered {
@@ -23,7 +23,7 @@ export interface Envelope {
   request_id?: string;
 }
 
-/** A request as it goes over the wire. */
+/** A request. */
 export interface Sent {
   method?: string;
   path: string;
@@ -35,7 +35,7 @@ export interface Sent {
 
 const agent = new Agent({ keepAlive: true });
 
-/** Sends a request on a keep-alive connection; path and headers stay as given. @throws when the connection is cut */
+/** Sends a request on a keep-alive connection; path and headers are sent unchanged. @throws when the connection is closed early */
 export function send(url: string, { method = 'GET', path, headers = {}, token, body }: Sent): Promise<Answered> {
   const { hostname, port } = new URL(url);
   const bytes =
@@ -54,7 +54,7 @@ export function send(url: string, { method = 'GET', path, headers = {}, token, b
       },
       (response) => {
         if (response.headers['content-type']?.startsWith('text/event-stream')) {
-          // It has no end of its own.
+          // An event stream does not end by itself.
           response.destroy();
           done({ status: response.statusCode ?? 0, headers: response.headers, text: '', json: undefined });
           return;
@@ -75,7 +75,7 @@ export function send(url: string, { method = 'GET', path, headers = {}, token, b
       },
     );
     asked.on('error', (error) =>
-      fail(new Error(`${method} ${path.slice(0, 200)}: the connection was cut: ${error.message}`)),
+      fail(new Error(`${method} ${path.slice(0, 200)}: the connection was closed: ${error.message}`)),
     );
     asked.end(bytes);
   });
@@ -87,27 +87,27 @@ const inside =
 
 /** Describes what is wrong with the envelope of an answer; undefined when it is fine. */
 export function envelopeFault({ status, headers, text, json }: Answered): string | undefined {
-  const told = `${status} ${text.slice(0, 300)}`;
-  if (status >= 500) return `is an internal error: ${told}`;
-  if (typeof headers['x-request-id'] !== 'string') return `has no X-Request-Id: ${told}`;
-  if (status === 204 || status === 304) return text === '' ? undefined : `has a body: ${told}`;
+  const summary = `${status} ${text.slice(0, 300)}`;
+  if (status >= 500) return `is an internal error: ${summary}`;
+  if (typeof headers['x-request-id'] !== 'string') return `has no X-Request-Id: ${summary}`;
+  if (status === 204 || status === 304) return text === '' ? undefined : `has a body: ${summary}`;
   if (status < 400) {
     if (json === undefined)
       return headers['content-disposition'] !== undefined || headers['content-type']?.startsWith('text/event-stream')
         ? undefined
-        : `is no envelope: ${told}`;
-    return json.success === true && 'data' in json && !('error' in json) ? undefined : `is no success: ${told}`;
+        : `is not an envelope: ${summary}`;
+    return json.success === true && 'data' in json && !('error' in json) ? undefined : `is not a success: ${summary}`;
   }
   if (json?.success !== false || json.error === undefined || !(json.error in errors))
-    return `is no failure of the registry: ${told}`;
-  if (errors[json.error].status !== status) return `has another status than its error: ${told}`;
-  if (!json.message || json.message.length > 1000) return `has no readable message: ${told}`;
-  if (json.request_id !== headers['x-request-id']) return `names another request: ${told}`;
-  if ('data' in json) return `has data: ${told}`;
+    return `is not an error of the registry: ${summary}`;
+  if (errors[json.error].status !== status) return `does not have the status of its error: ${summary}`;
+  if (!json.message || json.message.length > 1000) return `has no readable message: ${summary}`;
+  if (json.request_id !== headers['x-request-id']) return `has a different request id: ${summary}`;
+  if ('data' in json) return `has data: ${summary}`;
   if (json.details?.some((detail) => typeof detail.path !== 'string' || !detail.message))
-    return `has details without path or message: ${told}`;
+    return `has details without path or message: ${summary}`;
   const leak = inside.exec(json.message);
-  return leak ? `reveals internals (${leak[0]}): ${told}` : undefined;
+  return leak ? `reveals internals (${leak[0]}): ${summary}` : undefined;
 }
 
 /** Describes how an answer differs from an expected error; undefined when it does not. */

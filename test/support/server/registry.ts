@@ -1,5 +1,5 @@
 import type { Endpoint } from '../../../src/http/endpoint.ts';
-import type { Operation } from '../../../src/http/router.ts';
+import type { Operation } from '../../../src/http/operation.ts';
 import { type Sent, send } from '../client/wire.ts';
 import type { TestService } from './service.ts';
 
@@ -54,7 +54,7 @@ export interface OpenApi {
   components: { schemas: Record<string, Schema> };
 }
 
-/** One endpoint: its route, its row in `core.operation` and what the document says of it. */
+/** One endpoint: its route, its row in `core.operation` and its part of the OpenAPI document. */
 export interface Registered {
   /** `GET /api/students/{id}` */
   name: string;
@@ -106,52 +106,52 @@ export async function registry(
 export const isAnonymous = ({ operation }: Registered) =>
   ['public', 'token', 'feed', 'refresh'].includes(operation.access);
 
-/** Endpoints that a user of a school may reach. */
+/** Endpoints for users of schools. */
 export const isForSchools = ({ operation }: Registered) => ['tenant', 'any'].includes(operation.access);
 
 const thisYear = new Date().getUTCFullYear();
 const today = new Date().toISOString().slice(0, 10);
 
 /**
- * Bodies that a schema alone can't tell, by operation: rules between fields, or values that must fit the moment. They are
- * laid over the sample.
+ * Body fields that a schema cannot express, by operation: rules between fields, or values that depend on the date. They
+ * override the sample.
  */
-const byHand: Record<string, Record<string, unknown> | ((id: number) => Record<string, unknown>)> = {
+const fixedBodies: Record<string, Record<string, unknown> | ((id: number) => Record<string, unknown>)> = {
   // In the academic year of School.classroom.
   teachers_leaves_create: { start_date: `${thisYear}-09-01`, end_date: `${thisYear}-09-01` },
   // Today may be marked, unless it is a holiday.
   attendance_mark: { date: today },
   holidays_create: { date: `${thisYear}-${today.endsWith('-12-31') ? '01-01' : '12-31'}` },
-  // Inside the year that School.classroom makes, and years apart from it.
+  // A term within the year of School.classroom, and other years outside it.
   academic_terms_create: { start_date: `${thisYear}-03-01`, end_date: `${thisYear}-06-30` },
   academics_years_create: { start_date: '2090-08-01', end_date: '2091-07-31' },
   school_setup_academic_year: { start_date: '2092-08-01', end_date: '2093-07-31' },
-  // Something to bill.
+  // Needed for billing.
   fee_structures_create: { components: [{ name: 'Tuition', amount: 100, frequency: 'annual' }] },
-  // What schools of tests have: a sample must not take features away.
+  // The plan of the test schools, so that no feature is lost.
   subscription_upgrade: { plan_id: 3 },
-  // Not as long as it may take.
+  // Short, for a fast test.
   timetable_generate: { time_limit_seconds: 1 },
   schedule_feeds_create: (id) => ({ kind: 'class', class_id: id, teacher_id: null }),
   notifications_send: { all: true, title: 'Sample', message: 'Of a test' },
-  // One of the catalogue, with words that name nothing.
+  // An event of the catalog; the texts use no placeholders.
   platform_notification_templates_create: { key: 'holiday.added' },
   platform_notification_templates_preview: { key: 'holiday.added' },
-  // Its own bus and driver replace none of another route; a plan is by route or by length.
+  // Needs a bus and a driver that are not used by another route. A plan is by route or by distance.
   transport_exceptions_create: (id) => ({ kind: 'replaced', bus_id: id, driver_id: id }),
   transport_fee_plans_create: { min_km: null, max_km: null },
-  // In the academic year of School.classroom, and in that which populate makes the plan in.
+  // In the academic year of School.classroom, and in the year of the plan that `populate` creates.
   transport_fee_plans_generate: { date: `${thisYear}-09-01` },
 };
 
-/** Queries that a schema alone can't tell, by operation. */
-const queriesByHand: Record<string, (id: number) => Record<string, number | string>> = {
+/** Query parameters that a schema cannot express, by operation. */
+const fixedQueries: Record<string, (id: number) => Record<string, number | string>> = {
   timetable_print: (id) => ({ class_id: id }),
   transport_schedules_list: () => ({ from_date: `${thisYear}-06-01`, to_date: `${thisYear}-06-30` }),
 };
 
-/** What goes with a reference in a body, by operation and field, where another one has to go for it. */
-const besides: Record<string, Record<string, Record<string, unknown>>> = {
+/** Fields to change together with a reference field, by operation and field. */
+const companionFields: Record<string, Record<string, Record<string, unknown>>> = {
   schedule_feeds_create: { teacher_id: { kind: 'teacher', class_id: null } },
   notifications_send: {
     user_ids: { all: undefined },
@@ -162,19 +162,19 @@ const besides: Record<string, Record<string, Record<string, unknown>>> = {
 
 let serial = 0;
 
-/** What samples are made of. */
+/** How to create samples. */
 export interface SampleOptions {
-  /** What every identifier of a record is. */
+  /** The value of every record id. */
   id: number;
-  /** Stands in every text, so that it can be found again. */
+  /** Part of every text, so that it can be found. */
   marker?: string;
-  /** Also the optional fields that hold identifiers. */
+  /** Include optional id fields. */
   withReferences?: boolean;
 }
 
 const isReference = (name: string) => /_ids?$/.test(name);
 
-/** Follows references, and of alternatives takes the first that is not null. */
+/** Resolves references, and takes the first alternative that is not null. */
 export function plain(document: OpenApi, schema: Schema): Schema {
   if (schema.$ref) return plain(document, document.components.schemas[schema.$ref.split('/').at(-1) ?? ''] ?? {});
   const alternative = (schema.anyOf ?? schema.oneOf)?.find(({ type }) => type !== 'null');
@@ -189,7 +189,7 @@ export function plain(document: OpenApi, schema: Schema): Schema {
   return schema;
 }
 
-/** A value that fits a schema, another one each time where it can. */
+/** A valid value for a schema, unique if possible. */
 function sample(document: OpenApi, given: Schema, name: string, options: SampleOptions): unknown {
   const schema = plain(document, given);
   const type = Array.isArray(schema.type) ? schema.type.find((one) => one !== 'null') : schema.type;
@@ -234,18 +234,18 @@ export const takesList = (document: OpenApi, { body }: Registered) =>
 /** A JSON body. */
 type Body = Record<string, unknown> | unknown[];
 
-/** A body that fits the schema of an endpoint. */
+/** A valid body for an endpoint. */
 export function sampleBody(
   document: OpenApi,
   { body, operation }: Registered,
   options: SampleOptions,
 ): Body | undefined {
   const made = body && (sample(document, body, '', options) as Body);
-  const over = byHand[operation.name];
+  const over = fixedBodies[operation.name];
   return made && !Array.isArray(made) ? { ...made, ...(typeof over === 'function' ? over(options.id) : over) } : made;
 }
 
-/** The path of an endpoint with its identifiers, and the query that it can't do without. */
+/** The path of an endpoint with its ids, and the required query parameters. */
 export function samplePath(
   document: OpenApi,
   { path, query, operation }: Registered,
@@ -255,10 +255,10 @@ export function samplePath(
   const required = query
     .filter((parameter) => parameter.required)
     .map(({ name, schema }): [string, string] => [name, String(sample(document, schema, name, options))]);
-  const byHandToo = Object.entries(queriesByHand[operation.name]?.(options.id) ?? {}).map(
+  const fixedParameters = Object.entries(fixedQueries[operation.name]?.(options.id) ?? {}).map(
     ([name, value]): [string, string] => [name, String(value)],
   );
-  const search = new URLSearchParams([...required, ...byHandToo]).toString();
+  const search = new URLSearchParams([...required, ...fixedParameters]).toString();
   return (
     path.replace(/\{(\w+)\}/g, (_, name: string) => String(parameters[name] ?? options.id)) + (search && `?${search}`)
   );
@@ -270,7 +270,7 @@ export const pixel = Buffer.from(
   'base64',
 );
 
-/** The smallest file that fits an endpoint: its content and its name. */
+/** A small valid file for an endpoint: content and name. */
 const sampleFile = (types: readonly string[]): [Buffer, string] =>
   types.includes('text/csv') ? [Buffer.from('first_name,last_name\nSample,Person\n'), 'file.csv'] : [pixel, 'file.png'];
 
@@ -292,7 +292,7 @@ export function multipart(
   };
 }
 
-/** The fields that a form wants beside its file. */
+/** The required form fields besides the file. */
 function sampleFields(
   document: OpenApi,
   { documented, route }: Registered,
@@ -307,7 +307,7 @@ function sampleFields(
   );
 }
 
-/** A request that fits what an endpoint asks for: its path, its query, its body. */
+/** A valid request for an endpoint: path, query and body. */
 export function sampleRequest(
   document: OpenApi,
   endpoint: Registered,
@@ -328,7 +328,7 @@ export function sampleRequest(
   };
 }
 
-/** Where a body holds identifiers of the school's own records: each with a function that puts another one there. */
+/** The body fields with ids of records of the school, each with a function that sets another id. */
 export function references(
   document: OpenApi,
   { body, operation }: Registered,
@@ -348,9 +348,9 @@ export function references(
     const isInteger = (one: Schema | undefined) => one?.type === 'integer' || one?.type === 'number';
     if (/^(permission_ids?|plan_id)$/.test(field)) continue;
     if (isReference(field) && isInteger(schema))
-      found.push({ field, put: (id) => ({ [field]: id, ...besides[operation.name]?.[field] }) });
+      found.push({ field, put: (id) => ({ [field]: id, ...companionFields[operation.name]?.[field] }) });
     else if (isReference(field) && isInteger(items))
-      found.push({ field, put: (id) => ({ [field]: [id], ...besides[operation.name]?.[field] }) });
+      found.push({ field, put: (id) => ({ [field]: [id], ...companionFields[operation.name]?.[field] }) });
     else if (items?.properties) {
       for (const [inner, innerSchema] of Object.entries(items.properties)) {
         if (isReference(inner) && isInteger(plain(document, innerSchema))) {
@@ -367,7 +367,7 @@ export function references(
   return found;
 }
 
-/** Goes through endpoints one by one; answers a line for each that `check` finds at fault. */
+/** Checks endpoints one by one. Returns a line for each error that `check` reports. */
 export async function faults(
   endpoints: readonly Registered[],
   check: (endpoint: Registered) => Promise<string | undefined>,

@@ -11,7 +11,7 @@ beforeAll(async () => {
   database = await testDatabase();
   school = await provision(database);
   // 60 classes with 40 periods, the teachers of which have limits and periods in which they are away: class c has teacher
-  // (c + period of the week) % 60, so that nobody is in two places.
+  // (c + period of the week) % 60, so that no teacher has two lessons at once.
   await database.query(
     `set search_path to ${school.schema}, public;
      insert into academic_year (name, start_date, end_date, is_current) values ('Now', '2030-01-01', '2030-12-31', true);
@@ -28,15 +28,15 @@ afterAll(() => database.drop());
 const all = `insert into timetable_slot (class_id, academic_year_id, subject_id, teacher_id, day_of_week, period)
   select c, 1, 1, 1 + (c + d * 8 + p) % ${classes}, d, p from generate_series(1, ${classes}) c, generate_series(1, 5) d, generate_series(1, 8) p`;
 
-describe('2,400 slots', () => {
-  test('are judged by the weeks of their classes and teachers, on a fresh connection and on one that has planned for single slots', async () => {
+describe('2,400 timetable slots', () => {
+  test('are checked for conflicts by class and teacher, on a new connection and on one with plans for single slots', async () => {
     const settings = {
       'app.tenant_id': String(school.id),
       'app.scope': 'all',
       search_path: `${school.schema}, public`,
     };
     const reads = await acting(database.url, 'school_tenant', settings, async ({ rows, attempt }) => {
-      /** How many rows of slots a statement reads, with all that it sets off. */
+      /** The number of slot rows that a statement reads, including its triggers. */
       const read = async (text: string) => {
         const count = async () =>
           (
@@ -63,7 +63,7 @@ describe('2,400 slots', () => {
       expect(await attempt('update timetable_slot set day_of_week = 6 where day_of_week = 1')).toBe('S409D');
       return { fresh, moved, planned, movedAgain };
     });
-    // A class has 40 and a teacher too; each with each would be millions.
+    // Each class and teacher has 40 slots. Comparing all pairs would read millions of rows.
     expect(Math.max(...Object.values(reads))).toBeLessThan(2400 * 200);
   });
 });

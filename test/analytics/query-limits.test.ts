@@ -41,15 +41,15 @@ async function refused(query: string, code: string, message: RegExp, variables?:
   expect(errors[0]?.message).toMatch(message);
 }
 
-describe('a query is refused, and runs nothing,', () => {
+describe('a query is refused before it reaches the database', () => {
   const nested = (levels: number) =>
     `{ tenants { nodes { ${'tenant: classes { nodes { tenant { '.repeat(levels)}name${' } } }'.repeat(levels)} } } }`;
 
-  test('when it is too deep, by fields or by the values of its arguments', async () => {
+  test('when fields or arguments nest too deeply', async () => {
     await refused(
       `{ tenants(first: 1) { nodes { ${'classes(first: 1) { nodes { tenant { '.repeat(4)}name${' } } }'.repeat(4)} } } }`,
       'TOO_DEEP',
-      /12 levels, and has 15/,
+      /has 15 levels. The maximum is 12/,
     );
     const filter = (levels: number) =>
       `${'{ not: '.repeat(levels)}{ status: { equalTo: "active" } }${' }'.repeat(levels)}`;
@@ -66,7 +66,7 @@ describe('a query is refused, and runs nothing,', () => {
     );
   });
 
-  test('when fragments make it deep or long, however short it is itself', async () => {
+  test('when fragments make it deep or long, even if its text is short', async () => {
     const doubling = Array.from(
       { length: 30 },
       (_, n) => `fragment f${n} on Tenant { ...f${n + 1} ...f${n + 1} }`,
@@ -74,7 +74,7 @@ describe('a query is refused, and runs nothing,', () => {
     await refused(
       `{ tenants { nodes { ...f0 } } } ${doubling} fragment f30 on Tenant { name }`,
       'TOO_MANY_FIELDS',
-      /400 fields, and has \d{10}/,
+      /has \d{10} fields. The maximum is 400/,
     );
     const deep = Array.from(
       { length: 6 },
@@ -94,33 +94,37 @@ describe('a query is refused, and runs nothing,', () => {
     });
   });
 
-  test('when it has too many fields, aliases or words, or is too long', async () => {
-    await refused(`{ tenants { nodes { ${'name '.repeat(401)} } } }`, 'TOO_MANY_FIELDS', /400 fields, and has 403/);
+  test('when it has too many fields, aliases, tokens or characters', async () => {
+    await refused(
+      `{ tenants { nodes { ${'name '.repeat(401)} } } }`,
+      'TOO_MANY_FIELDS',
+      /has 403 fields. The maximum is 400/,
+    );
     await refused(
       `{ ${Array.from({ length: 41 }, (_, n) => `t${n}: tenants { totalCount }`).join(' ')} }`,
       'TOO_MANY_ALIASES',
-      /40 aliases, and has 41/,
+      /has 41 aliases. The maximum is 40/,
     );
     await refused(`{ tenants { nodes { ${'name, '.repeat(3100)} } } }`, 'INVALID_QUERY', /3000 tokens/);
     await refused(`{ tenants { totalCount } } #${'x'.repeat(20_000)}`, 'TOO_LONG', /20000 characters/);
   });
 
-  test('when an alias is long, since it stands in the answer once for each row', async () => {
+  test('when an alias is long, since the response repeats it for each row', async () => {
     await refused(
       `{ tenants { nodes { ${'x'.repeat(61)}: name } } }`,
       'TOO_LONG',
-      /alias may have 60 characters, and one has 61/,
+      /alias has 61 characters. The maximum is 60/,
     );
     await refused(`{ tenants { nodes { ...f } } } fragment f on Tenant { ${'x'.repeat(61)}: name }`, 'TOO_LONG', /60/);
     expect((await ask(`{ tenants { nodes { ${'x'.repeat(60)}: plan } } }`)).errors).toBeUndefined();
   });
 
-  test('when it groups or orders by many things, said in the query or in its variables', async () => {
+  test('when it groups or orders by too many keys, in the query or in variables', async () => {
     const many = Array.from({ length: 11 }, (_, n) => (n % 2 ? 'DATE' : 'CLASS_ID'));
     await refused(
       `{ attendanceDays { groupedAggregates(groupBy: [${many.join()}]) { keys } } }`,
       'TOO_MANY_KEYS',
-      /groupBy may name 10, and names 11/,
+      /groupBy has 11 keys. The maximum is 10/,
     );
     const grouped =
       'query ($by: [AttendanceDayGroupBy!]!) { attendanceDays { groupedAggregates(groupBy: $by) { keys } } }';
@@ -130,7 +134,7 @@ describe('a query is refused, and runs nothing,', () => {
     await refused(ordered, 'TOO_MANY_KEYS', /orderBy/, { by: Array(11).fill('FEE_MONTHS_SUM_OUTSTANDING_DESC') });
   });
 
-  test('when a cursor is none, or one of another order', async () => {
+  test('when a cursor is invalid, or belongs to another order', async () => {
     const page = (cursor: string) =>
       ask<null>(`{ tenants(orderBy: [NAME_ASC], after: "${cursor}") { nodes { name } } }`);
     for (const cursor of ['x', Buffer.from('["natural",1]').toString('base64')])
@@ -139,28 +143,28 @@ describe('a query is refused, and runs nothing,', () => {
       ]);
   });
 
-  test('when a page has more than 1,000 rows, or nothing says how many, or less than none', async () => {
+  test('when the page size is above 1,000, null or negative', async () => {
     await refused(
       '{ tenants(first: 1001) { nodes { name } } }',
       'PAGE_TOO_LARGE',
-      /first of tenants must be a number from 0 to 1000, not 1001/,
+      /first of tenants must be a number from 0 to 1000, but is 1001/,
     );
     await refused('{ tenants(last: 100000) { nodes { name } } }', 'PAGE_TOO_LARGE', /last of tenants/);
     await refused('{ tenants(first: 10, last: 100000) { nodes { name } } }', 'PAGE_TOO_LARGE', /last of tenants/);
-    await refused('{ tenants(first: -1) { nodes { name } } }', 'PAGE_TOO_LARGE', /not -1/);
-    await refused('{ tenants(first: null) { nodes { name } } }', 'PAGE_TOO_LARGE', /not nothing/);
+    await refused('{ tenants(first: -1) { nodes { name } } }', 'PAGE_TOO_LARGE', /but is -1/);
+    await refused('{ tenants(first: null) { nodes { name } } }', 'PAGE_TOO_LARGE', /but is not a number/);
     const query = 'query ($n: Int) { tenants(first: $n) { nodes { name } } }';
-    await refused(query, 'PAGE_TOO_LARGE', /not 5000/, { n: 5000 });
-    await refused(query, 'PAGE_TOO_LARGE', /not nothing/, {});
+    await refused(query, 'PAGE_TOO_LARGE', /but is 5000/, { n: 5000 });
+    await refused(query, 'PAGE_TOO_LARGE', /but is not a number/, {});
     expect((await ask(query, { n: 1000 })).data).toEqual({
       tenants: { nodes: [{ name: expect.any(String) as unknown }] },
     });
   });
 
-  test('when pages in pages come to more rows than anybody reads', async () => {
+  test('when nested pages multiply to too many rows', async () => {
     const query = (first: number) =>
       `{ tenants(first: ${first}) { nodes { name attendanceDays { nodes { date } } } } }`;
-    await refused(query(1000), 'TOO_EXPENSIVE', /may cost 20000, and would cost 101000/);
+    await refused(query(1000), 'TOO_EXPENSIVE', /costs 101000. The maximum is 20000/);
     expect((await ask(query(190))).errors).toBeUndefined();
     await refused(
       `{ tenants(first: 1000) { edges { node { ...days } } } } fragment days on Tenant { attendanceDays { nodes { date } } }`,
@@ -170,12 +174,12 @@ describe('a query is refused, and runs nothing,', () => {
     await refused(
       '{ tenants(first: 1000) { nodes { attendanceDays { groupedAggregates(groupBy: [DATE]) { keys } } } } }',
       'TOO_EXPENSIVE',
-      /cost 101000/,
+      /costs 101000/,
     );
-    await refused(nested(1), 'TOO_EXPENSIVE', /cost 20100/);
+    await refused(nested(1), 'TOO_EXPENSIVE', /costs 20100/);
   });
 
-  test('when it does not fit the schema, or its variables do not', async () => {
+  test('when the query or its variables do not match the schema', async () => {
     await refused('{ tenants { nodes { password } } }', 'INVALID_QUERY', /Cannot query field "password"/);
     await refused('{ tenants { totalCount }', 'INVALID_QUERY', /Syntax Error/);
     await refused('query ($n: Int!) { tenants(first: $n) { totalCount } }', 'BAD_USER_INPUT', /\$n/, {});
@@ -187,7 +191,7 @@ describe('a query is refused, and runs nothing,', () => {
     await refused('mutation { createTenant { name } }', 'READ_ONLY', /has no mutation/);
   });
 
-  test('and is told so by the status where the client knows the type of GraphQL', async () => {
+  test('with status 400 if the client accepts the GraphQL content type', async () => {
     const answer = await send(service.url, {
       ...{ method: 'POST', path: '/graphql', token: analyst.token, body: { query: '{ nothing }' } },
       headers: { accept: 'application/graphql-response+json, application/json;q=0.9' },
@@ -199,8 +203,8 @@ describe('a query is refused, and runs nothing,', () => {
   });
 });
 
-describe('a query is cut off', () => {
-  test('without a first after 100 rows', async () => {
+describe('a query is limited', () => {
+  test('to 100 rows without a first', async () => {
     const { data } = await ask('{ attendanceDays { totalCount nodes { date } } }');
     expect({ all: data['attendanceDays']?.totalCount, nodes: data['attendanceDays']?.nodes.length }).toEqual({
       all: 120,
@@ -208,7 +212,7 @@ describe('a query is cut off', () => {
     });
   });
 
-  test('after five seconds in the database, and says so, while its other fields are answered', async () => {
+  test('to five seconds per statement, with an error, while its other fields are returned', async () => {
     await insteadOfJobs(service, { task: 'pg_sleep(1)::text', count: 60 }, async () => {
       const start = performance.now();
       const { data, errors } = await ask('{ tenants { totalCount } jobs { nodes { task } } }');
@@ -224,7 +228,7 @@ describe('a query is cut off', () => {
     });
   });
 
-  test('after ten seconds for all of its statements', async () => {
+  test('to ten seconds for all its statements', async () => {
     await insteadOfJobs(service, { task: 'pg_sleep(0.4)::text', count: 10 }, async () => {
       const fields = Array.from({ length: 8 }, (_, n) => `j${n}: jobs(offset: ${n}) { nodes { task } }`).join(' ');
       const { errors } = await ask(`{ ${fields} }`);
@@ -233,7 +237,7 @@ describe('a query is cut off', () => {
     });
   });
 
-  test('after 8 MB of groups', async () => {
+  test('to 8 MB of groups', async () => {
     await insteadOfJobs(service, { task: "repeat('x', 1000) || n", count: 20_000 }, async () => {
       const { data, errors } = await ask(
         '{ tenants { totalCount } jobs { groupedAggregates(groupBy: [TASK]) { keys } } }',
@@ -246,7 +250,7 @@ describe('a query is cut off', () => {
     expect((await ask('{ tenants { totalCount } }')).data).toEqual({ tenants: { totalCount: 1 } });
   });
 
-  test('after 8 MB of all its lists together, and sooner the more it repeats under other names', async () => {
+  test('to 8 MB of all its lists together, and to less if it has long aliases', async () => {
     const codes = ({ errors }: { errors?: { extensions: { code: string } }[] }) => [
       ...new Set((errors ?? []).map(({ extensions }) => extensions.code)),
     ];
@@ -274,10 +278,10 @@ describe('a query is cut off', () => {
   });
 });
 
-describe('who asks much at a time', () => {
+describe('concurrent queries', () => {
   const slow = '{ jobs { nodes { task } } }';
 
-  test('hears 429 at the third query of one operator, and at the fifth of all', async () => {
+  test('return 429 from the third of one operator, and from the fifth of all operators', async () => {
     await insteadOfJobs(service, { task: 'pg_sleep(0.05)::text', count: 10 }, async () => {
       const others = await Promise.all([analystOf(service, null), analystOf(service, null)]);
       const tokens = [analyst, analyst, analyst, ...others, ...others].map(({ token }) => token);
@@ -298,11 +302,11 @@ describe('who asks much at a time', () => {
   });
 });
 
-describe('a body', () => {
+describe('a request body', () => {
   const post = (body: unknown, headers: Record<string, string> = {}) =>
     send(service.url, { method: 'POST', path: '/graphql', token: analyst.token, body, headers });
 
-  test('is JSON of 64 kB at most, and nothing that a form of another site could send', async () => {
+  test('is JSON of at most 64 kB, and no type that a form of another site can send', async () => {
     expect((await post({ query: `{ a }`, variables: { text: 'x'.repeat(70_000) } })).json).toMatchObject({
       error: 'payload_too_large',
       message: 'The body may have 64 kB at most.',
@@ -334,7 +338,7 @@ describe('a body', () => {
 });
 
 describe('an error of the database', () => {
-  test('says what an analyst can change, and nothing of the database', async () => {
+  test('reports what an analyst can change, without database internals', async () => {
     const { errors } = await ask(
       '{ tenants(filter: { tenantId: { equalTo: "99999999999999999999" } }) { totalCount } }',
     );
@@ -357,7 +361,7 @@ describe('an error of the database', () => {
     );
   });
 
-  test('is in the log by its code, and without a value of anybody', async () => {
+  test('is logged with its code, without values', async () => {
     const process = analyticsProcess({
       url: service.database.url,
       isOwnLogIn: false,
@@ -379,7 +383,7 @@ describe('an error of the database', () => {
     }
   });
 
-  test('of a replica that went on is one to try again', async () => {
+  test('caused by replication can be retried', async () => {
     await service.database.query(
       `create function public.conflict() returns text language plpgsql as $$ begin raise 'canceling statement due to conflict with recovery' using errcode = '40001'; end $$`,
     );

@@ -118,7 +118,7 @@ test('Postgres can plan every record with every filter, sort, direction and sear
   expect(faults).toEqual([]);
 });
 
-test('a typo in the columns, a filter, a sort or the search of a record is found', async () => {
+test('the check finds a typo in the columns, a filter, a sort or the search of a record', async () => {
   for (const typo of [
     "update core.record set columns = 'm.typo' where name = 'grade'",
     "update core.record set search = 'm.typo' where name = 'grade'",

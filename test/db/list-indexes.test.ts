@@ -21,7 +21,7 @@ beforeAll(async () => {
     `insert into ${schema}.student (first_name, last_name, admission_number, class_id)
      select 'Given' || n % 199, case when n = 777 then 'Łukaszewicz' else 'Family' || n % 997 end, lpad(n::text, 6, '0'), 1 + n % 400 from generate_series(1, 20000) n`,
   );
-  // Ten days of everybody's marks, without the triggers that would take most of the time.
+  // Ten days of attendance marks for all students, without the slow triggers.
   await database.query(
     `set session_replication_role = replica;
      insert into ${schema}.attendance (student_id, class_id, date, status)
@@ -45,7 +45,7 @@ beforeAll(async () => {
      insert into ${schema}.payment (student_id, invoice_id, amount, payment_date, payment_method) select n, n, 10, '2025-01-10', 'card' from generate_series(1, 10000) n;
      reset session_replication_role`,
   );
-  // Of 200 users one has 10,000 notifications, nearly all of them read, among 30,000.
+  // One of 200 users has 10,000 of 30,000 notifications, most of them read.
   await database.query(
     `insert into ${schema}.user_account (email, first_name, last_name) select 'u' || n || '@test.example', 'U', 'U' from generate_series(1, 200) n;
      insert into ${schema}.notification (user_id, title, message, read_at)
@@ -65,7 +65,7 @@ beforeAll(async () => {
        select n, 1 + n % 400, 1 + n % 400 * 8 + n / 400 % 8, 'both', timestamptz '2026-01-01' + n * interval '1 minute' from generate_series(1, 20000) n;
      reset session_replication_role`,
   );
-  // As autovacuum does: it also empties the list of what the trigram index has still to take in.
+  // Like autovacuum. It also flushes the pending list of the trigram index.
   await database.query(
     `vacuum analyze ${schema}.student, ${schema}.enrollment, ${schema}.class, ${schema}.grade, ${schema}.attendance, ${schema}.attendance_day,
        ${schema}.attendance_correction, ${schema}.timetable_slot, ${schema}.invoice, ${schema}.invoice_item, ${schema}.student_fee, ${schema}.payment,
@@ -132,7 +132,7 @@ describe('with 20,000 students and row security', () => {
     expect(scans).toEqual(['Index Scan student_pkey']);
   });
 
-  test('the first page by name comes in the order of an index; only the count goes through all', async () => {
+  test('the first page by name uses the order of an index; only the count reads all rows', async () => {
     const { answer, scans } = await plans('students_list', {});
     expect(answer.data).toHaveLength(20);
     expect(answer.pagination?.totalItems).toBe(20000);
@@ -148,7 +148,7 @@ describe('with 20,000 students and row security', () => {
   });
 
   test.each(['łukaszew', 'LUKASZEW', 'ukaszewic'])(
-    'the search for part of a name (%s) takes the trigram index',
+    'the search for part of a name (%s) uses the trigram index',
     async (search) => {
       const { answer, scans } = await plans('students_list', { search });
       expect(answer.data).toMatchObject([{ last_name: 'Łukaszewicz' }]);
@@ -157,14 +157,14 @@ describe('with 20,000 students and row security', () => {
     },
   );
 
-  test('a search within a class takes an index', async () => {
+  test('a search within a class uses an index', async () => {
     const { answer, scans } = await plans('students_list', { search: 'family', class_id: classId });
     expect(answer.pagination?.totalItems).toBe(50);
     expect(scans).not.toContain('Seq Scan');
   });
 
   test.each([{}, { sort: 'student_count' }])(
-    'the list of classes counts its students class by class, by an index (%p)',
+    'the list of classes counts the students of each class with an index (%p)',
     async (params) => {
       const { answer, scans } = await plans('classes_list', params, 'enrollment');
       expect(answer.data).toHaveLength(20);
@@ -174,7 +174,7 @@ describe('with 20,000 students and row security', () => {
     },
   );
 
-  test('the first page of 20,000 invoices comes in the order of an index; those of a student, of a class or due in a week by theirs', async () => {
+  test('the first page of 20,000 invoices uses the order of an index; filters by student, class and due date use indexes', async () => {
     const { answer, scans } = await plans('invoices_list', {}, 'invoice');
     expect(answer.pagination?.totalItems).toBe(20000);
     expect(scans).toContain('Index Scan invoice_created_at_idx');
@@ -190,7 +190,7 @@ describe('with 20,000 students and row security', () => {
   });
 
   test.each(['inv-2026-012345', '012345', 'łukaszew', 'łukaszew 000777'])(
-    'the search of invoices for %s takes trigram and key, and reads no table of invoices',
+    'the search of invoices for %s uses the trigram and key indexes, and no sequential scan',
     async (search) => {
       const { answer, scans } = await plans('invoices_list', { search }, 'invoice');
       expect(answer.pagination?.totalItems).toBe(1);
@@ -199,7 +199,7 @@ describe('with 20,000 students and row security', () => {
     },
   );
 
-  test('the first page of fees and of payments comes in the order of an index; those of a student, of a class or of some days by theirs', async () => {
+  test('the first page of fees and of payments uses the order of an index; filters by student, class and date use indexes', async () => {
     const days = { from_date: '2026-03-01', to_date: '2026-03-02' };
     const lists: [string, string, string, number, object[]][] = [
       [
@@ -229,7 +229,7 @@ describe('with 20,000 students and row security', () => {
     }
   });
 
-  test('a page far into the fees is found without their students, whatever it is sorted by', async () => {
+  test('a late page of fees is found without reading students, for every sort', async () => {
     for (const params of [{ page: 900 }, { sort: 'balance' }, { sort: 'amount', page: 3 }]) {
       const { answer, scans } = await plans('student_fees_list', params);
       expect(answer.data).toHaveLength(20);
@@ -253,7 +253,7 @@ describe('with 20,000 students and row security', () => {
     ['łukaszew rct-2026', 1],
     ['łukaszew 000776', 0],
   ])(
-    'the search of payments for %s takes indexes, and reads no table of payments or invoices',
+    'the search of payments for %s uses indexes, and no sequential scan of payments or invoices',
     async (search, count) => {
       for (const table of ['payment', 'invoice']) {
         const { answer, scans } = await plans('payments_list', { search }, table);
@@ -270,7 +270,7 @@ describe('with 20,000 students and row security', () => {
   });
 
   test.each([{}, { is_read: 'false' }, { is_read: 'true', page: 400 }])(
-    'the notifications of a user who has 10,000 come by theirs (%j)',
+    'the notifications of a user with 10,000 use an index (%j)',
     async (params) => {
       const { answer, scans } = await plans('notifications_list', params, 'notification');
       expect(answer).toMatchObject({
@@ -294,7 +294,7 @@ describe('with 20,000 students and row security', () => {
     ['while they are corrected', 'attendance_mark', { class_id: 17, date: '2026-03-02', records }],
   ];
   test.each(ofClass17)(
-    'the marks of a class are found by index, and so are its students, %s',
+    'the marks and the students of a class are found by index, %s',
     async (_what, operation, params) => {
       for (const table of ['attendance', 'student', 'enrollment', 'attendance_correction']) {
         const { scans } = await plans(operation, params, table);
@@ -303,7 +303,7 @@ describe('with 20,000 students and row security', () => {
     },
   );
 
-  test('the marks of a class are counted without their students, who are read for the page alone', async () => {
+  test('the marks of a class are counted without their students, who are read only for the page', async () => {
     for (const params of [march, { date: '2026-03-02' }]) {
       const { answer, scans } = await plans('attendance_class', { class_id: 17, ...params }, 'student');
       expect(answer.pagination?.totalItems).toBeGreaterThanOrEqual(50);
@@ -327,7 +327,7 @@ describe('with 20,000 students and row security', () => {
     }
   });
 
-  test('the calendar counts the days from their totals, and reads no marks', async () => {
+  test('the calendar reads daily totals, and no marks', async () => {
     const { answer, scans } = await plans(
       'attendance_calendar_holidays',
       { from_date: '2026-01-01', to_date: '2026-12-31' },
@@ -339,7 +339,7 @@ describe('with 20,000 students and row security', () => {
     expect(scans).not.toContain('Seq Scan');
   });
 
-  test('the first slots of the year come in the order of an index, those of a class by the class', async () => {
+  test('the first slots of the year use the order of an index, those of a class the class index', async () => {
     const year = await plans('timetable_slots_list', {}, 'timetable_slot');
     expect(year.answer).toMatchObject({
       data: Array(20).fill({ day_of_week: 1, period: 1 }),
@@ -351,15 +351,15 @@ describe('with 20,000 students and row security', () => {
     expect(scans).not.toContain('Seq Scan');
   });
 
-  test('a search of slots looks its words up in each table once, and joins what it finds for the page alone', async () => {
+  test('a search of slots reads each table once, and joins only the rows of the page', async () => {
     const { answer, scans } = await plans('timetable_slots_list', { search: 'maths 17' }, 'subject');
     expect(answer.pagination?.totalItems).toBeGreaterThan(0);
-    // Two words, counted and found, and the name for the page.
+    // Two words, each for the count and the page, and the names of the page.
     expect(scans).toHaveLength(5);
     expect((await plans('timetable_slots_list', {}, 'subject')).scans).toHaveLength(1);
   });
 
-  test('the first page of 20,000 transport enrolments comes in the order of an index; those of a route, a stop, a student or a class by theirs', async () => {
+  test('the first page of 20,000 transport enrollments uses the order of an index; filters by route, stop, student and class use indexes', async () => {
     const { answer, scans } = await plans('transport_enrollments_list', {}, 'transport_enrollment');
     expect(answer.pagination?.totalItems).toBe(20000);
     expect(scans.some((scan) => /Index Scan (Backward )?transport_enrollment_created_at_idx/.test(scan))).toBe(true);
@@ -376,7 +376,7 @@ describe('with 20,000 students and row security', () => {
     }
   });
 
-  test('the routes count who rides by route, and the contact sheet of one reads its enrolments alone', async () => {
+  test('the list of routes counts riders by route, and a contact sheet reads only the enrollments of its route', async () => {
     for (const [operation, params] of [
       ['transport_routes_list', {}],
       ['transport_contact_sheet', { route_id: 17, limit: 1000 }],

@@ -1,0 +1,54 @@
+import { type ErrorName, errors } from '../domain/errors.ts';
+import type { Endpoint } from './endpoint.ts';
+import { isAnonymous, type Operation } from './operation.ts';
+
+/** All errors of a calendar feed: its handler answers 404 to an invalid token, whatever the reason. */
+const feedErrors: ErrorName[] = [
+  'unavailable',
+  'rate_limited',
+  'not_acceptable',
+  'not_found',
+  'validation_error',
+  'internal_error',
+];
+
+/**
+ * The errors that an endpoint can answer: those that the operation declares (`core.operation.errors`), and those that
+ * follow from the route and from the other columns of `core.operation`.
+ */
+export function endpointErrors(endpoint: Endpoint, operation: Operation, path: string, method: string): ErrorName[] {
+  const { access } = operation;
+  const anonymous = isAnonymous(operation);
+  const isForSchools = access === 'tenant' || anonymous || access === 'any';
+  const derived: Partial<Record<ErrorName, boolean>> = {
+    validation_error: true,
+    malformed_json: method !== 'GET',
+    unauthenticated: !anonymous || access === 'refresh',
+    invalid_token: true,
+    forbidden: access === 'platform' || access === 'tenant',
+    tenant_suspended: isForSchools,
+    tenant_mismatch: isForSchools,
+    tenant_not_found: access === 'public',
+    feature_disabled: operation.feature !== null,
+    subscription_inactive: operation.needs_subscription,
+    setup_incomplete: operation.needs_setup,
+    not_found: path.includes(':'),
+    idempotency_key_reused: operation.idempotent,
+    precondition_failed: honorsIfMatch(endpoint, operation),
+    not_acceptable: !endpoint.bytes && !endpoint.isStream,
+    payload_too_large: method !== 'GET',
+    unsupported_media_type: method !== 'GET',
+    range_not_satisfiable: operation.content === 'gives',
+    rate_limited: true,
+    internal_error: true,
+    unavailable: true,
+  };
+  const names = (Object.keys(errors) as ErrorName[]).filter(
+    (name) => derived[name] === true || operation.errors.includes(name),
+  );
+  return access === 'feed' ? names.filter((name) => feedErrors.includes(name)) : names;
+}
+
+/** Whether a write of a record checks `If-Match`. */
+export const honorsIfMatch = (endpoint: Endpoint, operation: Operation) =>
+  operation.record !== null && operation.writes && !endpoint.isCreate;

@@ -1,0 +1,158 @@
+import { z } from 'zod';
+import type { ZodOpenApiResponsesObject } from 'zod-openapi';
+import { type ErrorName, errors } from '../domain/errors.ts';
+import { type Endpoint, takesDryRun } from './endpoint.ts';
+import { endpointErrors } from './openapi-errors.ts';
+import type { Operation } from './operation.ts';
+
+const Failure = z
+  .object({
+    success: z.literal(false),
+    error: z.enum(Object.keys(errors) as [ErrorName, ...ErrorName[]]),
+    message: z.string(),
+    details: z
+      .array(
+        z.object({
+          path: z.string(),
+          message: z.string(),
+          kind: z
+            .string()
+            .optional()
+            .meta({ description: 'For schedule_conflict: what conflicts.', examples: ['teacher'] }),
+          slot_id: z.int().optional().meta({ description: 'For schedule_conflict: the existing slot that conflicts.' }),
+        }),
+      )
+      .optional()
+      .meta({ description: 'The invalid fields.' }),
+    request_id: z.string(),
+  })
+  .meta({
+    id: 'Failure',
+    description: Object.entries(errors)
+      .map(([name, { status, meaning }]) => `* ${String(status)} \`${name}\`: ${meaning}`)
+      .join('\n'),
+  });
+
+const Pagination = z
+  .object({ page: z.int(), pageSize: z.int(), totalItems: z.int(), totalPages: z.int() })
+  .meta({ id: 'Pagination' });
+
+/** A JSON body with this schema. */
+export const jsonContent = (schema: z.ZodType) => ({ 'application/json': { schema } });
+/** The envelope of a success. */
+export const successEnvelope = (data: z.ZodType) => z.object({ success: z.literal(true), data });
+/** Response headers, from their descriptions by name. */
+const responseHeaders = (descriptions: Record<string, string>) =>
+  Object.keys(descriptions).length > 0
+    ? {
+        headers: z.object(
+          Object.fromEntries(
+            Object.entries(descriptions).map(([name, description]) => [
+              name,
+              z.string().optional().meta({ description }),
+            ]),
+          ),
+        ),
+      }
+    : {};
+const failureHeaders: Partial<Record<ErrorName, Record<string, string>>> = {
+  rate_limited: { 'Retry-After': 'Seconds to wait before trying again.' },
+  unavailable: { 'Retry-After': 'Seconds to wait before trying again.' },
+  range_not_satisfiable: { 'Content-Range': 'The size of the file: `bytes */size`.' },
+};
+/** The response to one or several errors of the same status. */
+export const failureResponse = (...names: ErrorName[]) => ({
+  description: names.map((name) => `\`${name}\`: ${errors[name].meaning}`).join(' '),
+  'x-errors': names,
+  content: jsonContent(Failure),
+  ...responseHeaders(Object.assign({}, ...names.map((name) => failureHeaders[name])) as Record<string, string>),
+});
+
+/** Operations whose handler issues a refresh token. */
+const opensSession = ['auth_credentials', 'auth_refresh'];
+
+/** The headers of a successful response, with their descriptions. */
+function successHeaders(endpoint: Endpoint, operation: Operation, method: string): Record<string, string> {
+  return {
+    ...(endpoint.isCreate ? { Location: 'The path of the new record.' } : {}),
+    ...(operation.record && method !== 'DELETE'
+      ? { ETag: 'The version of the record, for If-Match and If-None-Match.' }
+      : {}),
+    ...(endpoint.isTagged ? { ETag: 'The digest of the file, for If-None-Match.' } : {}),
+    ...(operation.content === 'gives'
+      ? { ETag: 'The digest of the file, for If-None-Match and If-Range.', 'Accept-Ranges': '`bytes`' }
+      : {}),
+    ...(opensSession.includes(operation.name)
+      ? {
+          'X-Refresh-Token': 'The refresh token of the session, for the next refresh.',
+          'Set-Cookie':
+            'The same token as the cookie `refresh_token` (`__Host-refresh_token` with https), ' +
+            'if the client asks for a cookie.',
+        }
+      : {}),
+  };
+}
+
+/** The successful response: an event stream, a file, or the envelope. */
+function successResponse(endpoint: Endpoint, headers: Record<string, string>) {
+  if (endpoint.isStream)
+    return {
+      ...responseHeaders(headers),
+      description: 'Server-sent events, until the client disconnects.',
+      content: { 'text/event-stream': { schema: { type: 'string' as const } } },
+    };
+  if (endpoint.bytes)
+    return {
+      ...responseHeaders(headers),
+      description: 'The file.',
+      content: Object.fromEntries(
+        endpoint.bytes.map((type) => [type, { schema: { type: 'string' as const, format: 'binary' } }]),
+      ),
+    };
+  const answer = endpoint.answer ?? z.null();
+  const page = { success: z.literal(true), data: z.array(answer), pagination: Pagination, ...endpoint.extraFields };
+  return {
+    description: endpoint.isCreate ? 'Created.' : 'Success.',
+    content: jsonContent(endpoint.isPage ? z.object(page) : successEnvelope(answer)),
+    ...responseHeaders(headers),
+  };
+}
+
+/** All responses of an endpoint, by status. */
+export function responses(
+  endpoint: Endpoint,
+  operation: Operation,
+  path: string,
+  method: string,
+): ZodOpenApiResponsesObject {
+  const failuresByStatus = Map.groupBy(endpointErrors(endpoint, operation, path, method), (name) =>
+    String(errors[name].status),
+  );
+  const isFile = operation.content === 'gives';
+  const headers = successHeaders(endpoint, operation, method);
+  const ok = successResponse(endpoint, headers);
+  return {
+    [endpoint.isCreate ? '201' : '200']: ok,
+    ...(endpoint.isCreate && takesDryRun(endpoint)
+      ? {
+          '200': {
+            description: 'Dry run: nothing was created.',
+            content: jsonContent(successEnvelope(endpoint.answer ?? z.null())),
+          },
+        }
+      : {}),
+    ...(isFile
+      ? {
+          '206': {
+            ...ok,
+            ...responseHeaders({ ...headers, 'Content-Range': '`bytes start-end/size`' }),
+            description: 'The requested range of the file.',
+          },
+        }
+      : {}),
+    ...(method === 'GET' && (operation.record || isFile || endpoint.isTagged)
+      ? { '304': { description: 'The client already has this version (If-None-Match).' } }
+      : {}),
+    ...Object.fromEntries([...failuresByStatus].map(([status, names]) => [status, failureResponse(...names)])),
+  };
+}
