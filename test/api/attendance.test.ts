@@ -14,7 +14,7 @@ import type {
 } from '../../src/endpoints/attendance.ts';
 
 await steadyDay();
-const { service, school } = await serviceWithSchool();
+const { service, school } = await serviceWithSchool({}, 'template_many_ready');
 
 type Status = 'present' | 'absent' | 'late';
 type Marked = OutputOf<typeof MarkedSchema>;

@@ -4,7 +4,7 @@ import type { Page, Request } from 'playwright-core';
 import { browserOfFile } from '../support/client/browser.ts';
 import { serviceWithSchool, unique } from '../support/server/service.ts';
 
-const { service, school } = await serviceWithSchool({ APP_URL: 'https://app.example/enter' });
+const { service, school } = await serviceWithSchool({ APP_URL: 'https://app.example/enter' }, 'template_many_ready');
 const { operator } = service;
 const { test, openSession } = await browserOfFile(service);
 

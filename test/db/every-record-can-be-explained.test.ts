@@ -8,7 +8,7 @@ let school: BareTenant;
 let client: pg.Client;
 
 beforeAll(async () => {
-  database = await testDatabase();
+  database = await testDatabase('template_ready');
   school = await provision(database);
   client = new pg.Client({ connectionString: database.url });
   await client.connect();
