@@ -48,6 +48,7 @@ async function worker(): Promise<Program> {
     MIGRATE_ON_START: 'false',
     NODE_ENV: 'test',
     LOG_LEVEL: 'info',
+    WORKER_CRASH_CHECK_MS: '500',
     ...fcm.env,
   };
   const program = startProgram('src/main.ts', ['--only', 'worker'], env);
