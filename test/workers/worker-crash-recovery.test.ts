@@ -18,7 +18,11 @@ let folder: string;
 let programs: Program[];
 
 beforeEach(async () => {
-  [database, fcm, folder] = await Promise.all([testDatabase('template_ready'), fcmService(), mkdtemp(join(tmpdir(), 'school-dies-'))]);
+  [database, fcm, folder] = await Promise.all([
+    testDatabase('template_ready'),
+    fcmService(),
+    mkdtemp(join(tmpdir(), 'school-dies-')),
+  ]);
   school = await provision(database);
   programs = [];
 });
