@@ -23,7 +23,6 @@ export interface Reply {
 /** The server did not answer. The message is an error code, without an address. */
 export class NoReply extends Error {}
 
-const timeoutMs = 10_000;
 /** No push service answers with more. */
 const maxBodyBytes = 64 * 1024;
 
@@ -86,7 +85,8 @@ export interface Http {
   close(): void;
 }
 
-export function http(): Http {
+/** @param timeoutMs  the time limit of a request with its response */
+export function http(timeoutMs: number): Http {
   const keepAlive = { keepAlive: true, maxFreeSockets: 50 };
   const agents = {
     http: new HttpAgent(keepAlive),

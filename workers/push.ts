@@ -50,6 +50,7 @@ export interface PushSettings {
   VAPID_PRIVATE_KEY?: string | undefined;
   VAPID_SUBJECT?: string | undefined;
   WEB_PUSH_HOSTS: readonly PushHost[];
+  PUSH_TIMEOUT_MS: number;
 }
 
 /**
@@ -244,7 +245,7 @@ export function push(settings: PushSettings): Push {
     VAPID_PRIVATE_KEY: privateKey,
     VAPID_SUBJECT: subject,
   } = settings;
-  const connection = http();
+  const connection = http(settings.PUSH_TIMEOUT_MS);
   const mobile = FCM_CREDENTIALS && firebaseSender(connection, FCM_CREDENTIALS, settings.FCM_URL);
   const web =
     publicKey && privateKey && subject

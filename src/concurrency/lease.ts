@@ -1,9 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { ApiError } from '../domain/errors.ts';
 
-/** Several times as often as the database expires a lease. */
-const renewIntervalMs = 5_000;
-
 /** A lock with a time limit that the database grants, since several processes share it. */
 export interface Lease<Grant> {
   /** Asks for the lease. Returns the grant, or the time since when another process has held it. */
@@ -14,6 +11,8 @@ export interface Lease<Grant> {
 }
 
 export interface LeaseOptions {
+  /** How often the lease is renewed: several times before the database expires it. */
+  renewIntervalMs: number;
   /** Ends the wait and the work, with its reason. */
   signal: AbortSignal;
   /** Ends only the wait. */
@@ -44,7 +43,7 @@ export async function withLease<Grant, Result>(
       // The next attempt comes before the lease expires.
       () => undefined,
     );
-  }, renewIntervalMs);
+  }, options.renewIntervalMs);
   try {
     return await work(grant, AbortSignal.any([options.signal, lost.signal]));
   } finally {

@@ -281,7 +281,11 @@ export async function startScratch(folder = tmpdir()): Promise<EmbeddedServer & 
   const dataDir = await mkdtemp(join(folder, `school-scratch-${String(process.pid)}-`));
   // The server's user needs access; the cluster inside is private.
   await chmod(dataDir, 0o711);
-  const server = await startEmbedded(dataDir, ['fsync=off', 'synchronous_commit=off', 'full_page_writes=off']);
+  const server = await startEmbedded(dataDir, [
+    ...['fsync=off', 'synchronous_commit=off', 'full_page_writes=off', 'wal_level=minimal', 'max_wal_senders=0'],
+    // Its databases do not live long enough to need these.
+    ...['autovacuum=off', 'checkpoint_timeout=1h', 'max_wal_size=4GB', 'bgwriter_lru_maxpages=0'],
+  ]);
   return {
     ...server,
     dataDir,

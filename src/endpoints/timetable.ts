@@ -325,6 +325,7 @@ const generate: Handler = async (context) => {
   const tenantId = req.claims?.tenant_id ?? 0;
   const waitSignal = AbortSignal.any([disconnect, AbortSignal.timeout((time_limit_seconds + extraWaitSeconds) * 1000)]);
   const leaseOptions = {
+    renewIntervalMs: context.services.config.LEASE_RENEW_MS,
     signal: disconnect,
     waitSignal,
     busyMessage: (since: string) =>

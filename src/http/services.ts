@@ -11,6 +11,7 @@ export interface HttpSettings {
   APP_URL?: string | undefined;
   BASE_DOMAIN?: string | undefined;
   CORS_ORIGINS?: string[] | undefined;
+  LEASE_RENEW_MS: number;
   PUBLIC_RATE_LIMIT_PER_MINUTE: number;
   PUBLIC_URL?: string | undefined;
   RATE_LIMIT_PER_MINUTE: number;

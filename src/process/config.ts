@@ -148,6 +148,9 @@ const Environment = z.object({
   PUBLIC_RATE_LIMIT_PER_MINUTE: count(0, 1_000_000).default(120),
   STREAM_HEARTBEAT_MS: count(50, 300_000).default(25_000),
   WORKER_CONCURRENCY: count(1, 100).default(4),
+  WORKER_CRASH_CHECK_MS: count(50, 60_000).default(5_000),
+  PUSH_TIMEOUT_MS: count(100, 60_000).default(10_000),
+  LEASE_RENEW_MS: count(50, 5_000).default(5_000),
   TENANT_RETENTION_DAYS: count(1, 3650).default(30),
   LOG_LEVEL: oneOf('silent', 'error', 'warn', 'info', 'debug').default('info'),
 });

@@ -168,7 +168,7 @@ async function startJobWorker(
   const worker = await startWorker(
     { pool, sendEmail, push: pushSender, logger, links, retention },
     config.WORKER_CONCURRENCY,
-    { events },
+    { events, crashCheckMs: config.WORKER_CRASH_CHECK_MS },
   );
   return {
     isAlive: () => worker.isAlive(),

@@ -4,7 +4,7 @@ import { hostilePictures } from '../support/fixtures/pictures.ts';
 import { pixel } from '../support/server/registry.ts';
 import { type School, serviceWithSchool } from '../support/server/service.ts';
 
-const { service, school } = await serviceWithSchool();
+const { service, school } = await serviceWithSchool({}, 'template_many_ready');
 const path = '/api/fees/invoices';
 
 interface Made {

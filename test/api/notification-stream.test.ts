@@ -7,7 +7,7 @@ import { type OpenStream, openStream } from '../support/client/stream.ts';
 import { until } from '../support/client/until.ts';
 
 const heartbeat = 400;
-const { service, school } = await serviceWithSchool({ STREAM_HEARTBEAT_MS: String(heartbeat) });
+const { service, school } = await serviceWithSchool({ STREAM_HEARTBEAT_MS: String(heartbeat) }, 'template_many_ready');
 
 type User = Client & { id: number; email: string };
 const open = (of: Client, options: Parameters<typeof openStream>[2] = {}) => openStream(service.url, of.token, options);

@@ -5,7 +5,7 @@ import type { OutputOf } from '../support/client/output.ts';
 import type { AuditLog as AuditLogSchema } from '../../src/endpoints/platform.ts';
 import type { Subscription as SubscriptionSchema } from '../../src/endpoints/subscription.ts';
 
-const service = await serviceOfFile();
+const service = await serviceOfFile({}, 'template_many_ready');
 
 type Subscription = OutputOf<typeof SubscriptionSchema>;
 type AuditLog = OutputOf<typeof AuditLogSchema>;

@@ -8,7 +8,7 @@ import { until } from '../support/client/until.ts';
 import type { OutputOf } from '../support/client/output.ts';
 import type { Generated as GeneratedSchema } from '../../src/endpoints/timetable.ts';
 
-const { service } = await serviceWithSchool();
+const { service } = await serviceWithSchool({ LEASE_RENEW_MS: '300' }, 'template_many_ready');
 
 interface Cell {
   class_id: number;

@@ -15,7 +15,7 @@ import { share } from '../support/client/share.ts';
 import { type Answered, otherThan, send, type Sent } from '../support/client/wire.ts';
 
 const baseDomain = 'schools.example';
-const service = await testService({ BASE_DOMAIN: baseDomain });
+const service = await testService({ BASE_DOMAIN: baseDomain }, 'template_many_ready');
 afterAll(() => service.close());
 const { endpoints, document } = await registry(service);
 const mine = endpoints.filter(isForSchools);

@@ -2,7 +2,7 @@ import { describe, expect, test } from '@jest/globals';
 import { race as raceIn } from '../support/client/race.ts';
 import { serviceWithSchool, testPassword } from '../support/server/service.ts';
 
-const { service, school } = await serviceWithSchool();
+const { service, school } = await serviceWithSchool({}, 'template_many_ready');
 
 const race = <T>(lock: string, count: number, send: () => Promise<T>[]) => raceIn(service.database, lock, count, send);
 const statuses = (answers: { status: number }[]) => answers.map(({ status }) => status).sort();

@@ -7,7 +7,7 @@ import { serviceWithSchool, testService } from '../support/server/service.ts';
 import { type OpenStream, openStream } from '../support/client/stream.ts';
 import { until } from '../support/client/until.ts';
 
-const { service, school } = await serviceWithSchool({ STREAM_HEARTBEAT_MS: '1000' });
+const { service, school } = await serviceWithSchool({ STREAM_HEARTBEAT_MS: '1000' }, 'template_many_ready');
 const listeners = () =>
   service.database.query<{ pid: number }>(
     "select pid from pg_stat_activity where application_name = 'school_listen' and datname = current_database()",

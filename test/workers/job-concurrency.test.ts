@@ -12,7 +12,7 @@ let database: TestDatabase;
 let school: BareTenant;
 
 beforeEach(async () => {
-  database = await testDatabase();
+  database = await testDatabase('template_ready');
   school = await provision(database);
 });
 afterEach(async () => {

@@ -115,7 +115,7 @@ describe('the network of the worker', () => {
     });
     await new Promise<void>((done) => void server.listen(0, '127.0.0.1', done));
     const { port } = server.address() as AddressInfo;
-    const client = http();
+    const client = http(10_000);
     const post = (url: string, isForeign: boolean) =>
       client.post({ url, headers: {}, body: '', isForeign }).then(({ status }) => status, String);
     try {
@@ -154,7 +154,7 @@ describe('the network of the worker', () => {
 });
 
 test('without settings push messages are dropped with a reason and one warning in the log, and emails are sent', async () => {
-  const database = await testDatabase();
+  const database = await testDatabase('template_ready');
   const pool = rolePool('school_worker', database.url, undefined, 4);
   const lines: string[] = [];
   const sent: string[] = [];

@@ -18,7 +18,11 @@ let folder: string;
 let programs: Program[];
 
 beforeEach(async () => {
-  [database, fcm, folder] = await Promise.all([testDatabase(), fcmService(), mkdtemp(join(tmpdir(), 'school-dies-'))]);
+  [database, fcm, folder] = await Promise.all([
+    testDatabase('template_ready'),
+    fcmService(),
+    mkdtemp(join(tmpdir(), 'school-dies-')),
+  ]);
   school = await provision(database);
   programs = [];
 });
@@ -48,6 +52,7 @@ async function worker(): Promise<Program> {
     MIGRATE_ON_START: 'false',
     NODE_ENV: 'test',
     LOG_LEVEL: 'info',
+    WORKER_CRASH_CHECK_MS: '500',
     ...fcm.env,
   };
   const program = startProgram('src/main.ts', ['--only', 'worker'], env);

@@ -23,9 +23,15 @@ export async function register(database: TestDatabase): Promise<BareTenant> {
   return { id, schema: `tenant_${id}` };
 }
 
-/** Makes a school with its schema and roles. */
+/** Makes a school with its schema and roles, from ready-made tables if the database has some (see ready-schools.ts). */
 export async function provision(database: TestDatabase): Promise<BareTenant> {
   const tenant = await register(database);
+  await database.query(`
+    update platform.tenant t set schema_version = r.version
+    from (select max(version) as version from platform.tenant_migration) r
+    where t.id = ${tenant.id} and to_regnamespace('ready_${tenant.id}') is not null`);
+  await database.query(`do $$ begin
+    if to_regnamespace('ready_${tenant.id}') is not null then alter schema ready_${tenant.id} rename to ${tenant.schema}; end if; end $$`);
   await database.query(`select core.tenant_provision($1, '{}')`, [tenant.id]);
   return tenant;
 }

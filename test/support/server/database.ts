@@ -30,11 +30,11 @@ async function maintain(text: string): Promise<void> {
 }
 
 /**
- * Creates a database: a clone of the migrated template, of the one with ready-made schools (see ready-schools.ts), or an empty one.
+ * Creates a database: a clone of the migrated template, of one with ready-made schools (see ready-schools.ts), or an empty one.
  * `drop` fails while a connection is open.
  */
 export async function testDatabase(
-  template: 'template_school' | 'template_ready' | 'template0' = 'template_school',
+  template: 'template_school' | 'template_ready' | 'template_many_ready' | 'template0' = 'template_school',
 ): Promise<TestDatabase> {
   const name = `test_${randomUUID().replaceAll('-', '')}`;
   await maintain(

@@ -52,7 +52,7 @@ export interface School {
   classroom(name?: string): Promise<{ classId: number; gradeId: number; yearId: number }>;
 }
 
-type Template = 'template_ready' | 'template_school';
+type Template = 'template_ready' | 'template_many_ready' | 'template_school';
 
 let serial = 0;
 
@@ -62,7 +62,8 @@ export const unique = (what: string) => `${what}-${++serial}`;
 /**
  * Starts the API and a worker on a clone of the migrated database.
  * @param env  settings that override the tests' own
- * @param template  `template_school` has no ready-made schools: each is created by its migrations
+ * @param template  `template_ready` has three ready-made schools, `template_many_ready` 14, `template_school` none: it creates
+ *   each by its migrations
  */
 export async function testService(
   env: Record<string, string> = {},

@@ -12,8 +12,8 @@ declare global {
 }
 
 /**
- * Starts one Postgres server for the whole run, with two databases that test files clone: `template_school` is migrated, and
- * `template_ready` also has the tables of the first schools.
+ * Starts one Postgres server for the whole run, with three databases that test files clone: `template_school` is migrated;
+ * `template_ready` and `template_many_ready` also have the tables of the first schools.
  */
 export default async function setup(): Promise<void> {
   prepareConsole();
@@ -24,7 +24,7 @@ export default async function setup(): Promise<void> {
     await ensureDatabase(server, 'template_school');
     await migrate({ ownerUrl: server.url('template_school') });
     // On a disk, copying a school costs half as much as creating it: only as many as nearly every file needs.
-    await makeReadySchools(server, folder ? 12 : 2);
+    await (folder ? makeReadySchools(server, 3, 14) : makeReadySchools(server, 2, 2));
   } catch (error) {
     // Jest runs no teardown after a setup that failed.
     await server.stop();
