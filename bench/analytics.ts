@@ -11,9 +11,9 @@ import { benchDatabase } from './database.ts';
 import { startApi } from './service.ts';
 import { usage } from './usage.ts';
 
-// `npm run bench:analytics`: the latency of school requests without analytics queries, and with four queries over all schools
-// running at all times. The two alternate, because the machine may be shared. Requests are sent at a steady rate, whether or not
-// earlier ones have been answered.
+// `npm run bench:analytics`: the latency of school requests without analytics queries, and with four queries over all
+// schools running at all times. The two alternate, because the machine may be shared. Requests are sent at a steady
+// rate, whether or not earlier ones have been answered.
 
 const number = (text: string) => Number(text);
 const options = new Command('bench:analytics')
@@ -26,7 +26,10 @@ const options = new Command('bench:analytics')
   .opts<{ schools: number; rate: number; seconds: number; rounds: number; connections?: number }>();
 const print = (text: string) => process.stdout.write(`${text}\n`);
 
-/** A year of facts for $SCHOOLS schools with 24 classes each. Only in the mart, which is all that analytics queries read. */
+/**
+ * A year of facts for $SCHOOLS schools with 24 classes each. Only in the mart, which is all that analytics queries
+ * read.
+ */
 const facts = `
   insert into platform.tenant (name, subdomain, contact_email, plan_id, schema_version, is_setup_complete)
     select 'Made up ' || n, 'made-up-' || n, 'head@made-up.example', 1 + n % 3, 9999, true from generate_series(1, $SCHOOLS) n;

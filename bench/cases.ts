@@ -17,7 +17,9 @@ export interface Subject {
   classId: number;
   /** One of the school's 20 users. */
   user: number;
-  /** The number of students of the school. Four fifths of them are in its 24 classes of this year, assigned round-robin. */
+  /**
+   * The number of students of the school. Four fifths of them are in its 24 classes of this year, assigned round-robin.
+   */
   students: number;
 }
 

@@ -68,7 +68,10 @@ async function seed(
   await withOwner(url, (owner) => owner.query('vacuum analyze'));
 }
 
-/** Opens a session for the admin of every school and for the operator, as a login does after it has verified the password. */
+/**
+ * Opens a session for the admin of every school and for the operator, as a login does after it has verified the
+ * password.
+ */
 async function openSessions(
   url: string,
   passwordHash: string,
@@ -98,8 +101,8 @@ async function openSessions(
 }
 
 /**
- * Opens the benchmark database. Creates it unless one with the same migrations, seed and size exists. Updates the functions
- * of core and api in both cases.
+ * Opens the benchmark database. Creates it unless one with the same migrations, seed and size exists. Updates the
+ * functions of core and api in both cases.
  */
 export async function benchDatabase(
   server: EmbeddedServer,

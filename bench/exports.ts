@@ -11,15 +11,18 @@ import { benchDatabase } from './database.ts';
 import { startApi } from './service.ts';
 import { usage } from './usage.ts';
 
-// `npm run bench:exports -- [rows]`: speed of exports of `rows` payments and balances, and the memory that they add to the API
-// process. The baseline reads the same pages with pg alone, one after the other.
+// `npm run bench:exports -- [rows]`: speed of exports of `rows` payments and balances, and the memory that they add to
+// the API process. The baseline reads the same pages with pg alone, one after the other.
 
 const rows = Number(process.argv[2] ?? 100_000);
 /** Students created by seed.sql. The rest is inserted directly, because no plan allows that many. */
 const seeded = 1000;
 const print = (text: string) => process.stdout.write(`${text}\n`);
 
-/** Inserts students, each with a fee, an invoice and a payment. Triggers are off for speed, so derived columns are set here. */
+/**
+ * Inserts students, each with a fee, an invoice and a payment. Triggers are off for speed, so derived columns are set
+ * here.
+ */
 const money = `
   set session_replication_role = replica;
   insert into student (first_name, last_name, admission_number, class_id, grade_id)

@@ -3,8 +3,9 @@ import { withOwner } from '../src/database/pool.ts';
 import type { EmbeddedServer } from '../src/database/embedded.ts';
 
 /**
- * Measures `migrate` when every school is one small migration behind, in a clone of the database that is dropped afterwards.
- * The pending migration is the latest one of the repository; in the clone its body is replaced by adding one column.
+ * Measures `migrate` when every school is one small migration behind, in a clone of the database that is dropped
+ * afterwards. The pending migration is the latest one of the repository; in the clone its body is replaced by adding
+ * one column.
  * @returns schools migrated, seconds
  */
 export async function measureFanout(

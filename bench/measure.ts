@@ -25,7 +25,10 @@ export interface Rig {
 /** The result of one case, for one school or for random schools: the service and its baselines. */
 export interface CaseResult {
   service: Omit<Measured, 'answers'>;
-  /** Responses per second of the baseline: the same statement through node:http and pg, or only argon2, or only writing a PDF. */
+  /**
+   * Responses per second of the baseline: the same statement through node:http and pg, or only argon2, or only writing
+   * a PDF.
+   */
   baseline: number;
   /** The statement with pg alone. Undefined if the baseline is not the statement. */
   loop: number | undefined;
@@ -98,7 +101,8 @@ async function undo(rig: Rig, bench: BenchCase, schools: School[]): Promise<void
 }
 
 /**
- * Measures one case. Service and baseline alternate, because the machine may be shared. Reports the median of the rounds.
+ * Measures one case. Service and baseline alternate, because the machine may be shared. Reports the median of the
+ * rounds.
  * @param schools  each request picks one of them at random
  */
 export async function measure(rig: Rig, bench: BenchCase, schools: School[]): Promise<CaseResult> {
@@ -271,7 +275,10 @@ function measureFees(rig: Rig, tenantId: number): Promise<number> {
   });
 }
 
-/** Imports 5,000 students into a new school, bills them and promotes 500 of them, three times. @returns the median times in ms */
+/**
+ * Imports 5,000 students into a new school, bills them and promotes 500 of them, three times. @returns the median times
+ * in ms
+ */
 export async function measureSchoolYear(
   rig: Rig,
 ): Promise<{ importing: number; billing: number; billingBaseline: number; billingAgain: number; promoting: number }> {

@@ -11,9 +11,9 @@ import { ensureDatabase, startEmbedded } from '../src/database/embedded.ts';
 import { migrate } from '../src/database/migrate.ts';
 import { end } from './child.ts';
 
-// `npm run bench:push -- [users]`: sends one message to `users` users with one phone each, then with one browser each. Measures
-// the time from core.notify_as until the last result is recorded. The worker is a separate process; this process runs a push
-// service on loopback that accepts everything.
+// `npm run bench:push -- [users]`: sends one message to `users` users with one phone each, then with one browser each.
+// Measures the time from core.notify_as until the last result is recorded. The worker is a separate process; this
+// process runs a push service on loopback that accepts everything.
 
 const users = Number(process.argv[2] ?? 10_000);
 const print = (text: string) => process.stdout.write(`${text}\n`);

@@ -12,8 +12,9 @@ import { withOwner } from '../src/database/pool.ts';
 import { startApi } from './service.ts';
 import { usage } from './usage.ts';
 
-// `npm run bench:stream -- [streams]`: opens notification streams in one process and measures its memory and the delay from a
-// send to the event. This process and the service each need one open file per stream, so `ulimit -n` must be higher.
+// `npm run bench:stream -- [streams]`: opens notification streams in one process and measures its memory and the delay
+// from a send to the event. This process and the service each need one open file per stream, so `ulimit -n` must be
+// higher.
 
 const [maxStreams = 5_000] = process.argv.slice(2).map(Number);
 const fewStreams = Math.min(1_000, maxStreams);

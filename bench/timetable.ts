@@ -9,7 +9,8 @@ import { judge, type Verdict } from '../test/support/fixtures/judge.ts';
 import { instances } from '../test/support/fixtures/stored-problems.ts';
 import { feasibleProblem, plainSchool, type School } from '../test/support/fixtures/made-up-problems.ts';
 
-// `npm run bench:timetable -- [effort] [names,...]`: runs the generator on stored and on generated problems, and also FET if
+// `npm run bench:timetable -- [effort] [names,...]`: runs the generator on stored and on generated problems, and also
+// FET if
 // `fet-cl` is installed.
 
 const [effort = '10', names] = process.argv.slice(2);
@@ -43,7 +44,9 @@ interface Attempt {
   placed: Placed[];
 }
 
-/** Runs our generator in a thread, as the service does. `megabytes` is the peak memory that this adds to the process. */
+/**
+ * Runs our generator in a thread, as the service does. `megabytes` is the peak memory that this adds to the process.
+ */
 async function runOurs(problem: Problem): Promise<Attempt> {
   const before = process.memoryUsage().rss;
   let highest = before;
@@ -67,9 +70,9 @@ const text = (value: Id) => String(value).replace(/[&<>"']/g, (character) => `&#
 const tag = (name: string, content: string | number) => `<${name}>${content}</${name}>`;
 
 /**
- * Writes a problem in the file format of FET. Rules and class gaps have a weight of 100 %, spread 95 % (not for lessons that
- * occur more than once a day). Teacher gaps have 100 % if requested, otherwise they are ignored. FET cannot count a fixed
- * lesson outside the plan towards the daily limit, so its problem is slightly easier than ours.
+ * Writes a problem in the file format of FET. Rules and class gaps have a weight of 100 %, spread 95 % (not for lessons
+ * that occur more than once a day). Teacher gaps have 100 % if requested, otherwise they are ignored. FET cannot count
+ * a fixed lesson outside the plan towards the daily limit, so its problem is slightly easier than ours.
  */
 function toFetFile(
   problem: Problem,

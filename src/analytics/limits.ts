@@ -56,8 +56,8 @@ export interface Size {
 const emptySize: Size = { fields: 0, aliases: 0, depth: 0, characters: 0 };
 
 /**
- * Maximum bytes that the database may return for a request. The response repeats aliases for each row, and one value may
- * have many. A query with longer aliases may read less, so that the response fits in the memory of the process.
+ * Maximum bytes that the database may return for a request. The response repeats aliases for each row, and one value
+ * may have many. A query with longer aliases may read less, so that the response fits in the memory of the process.
  */
 export const maxBytes = ({ characters }: Size) =>
   Math.min(8 * 1024 * 1024, Math.floor((64 * 1024 * 1024) / (3 + characters / 8)));

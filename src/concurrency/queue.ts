@@ -4,8 +4,8 @@ import type PQueue from 'p-queue';
 /**
  * Adds work to a queue and returns its result.
  *
- * p-queue's own `signal` also abandons work that is already running, and frees its slot while it runs. `waitSignal` ends
- * only the wait, with its reason.
+ * p-queue's own `signal` also abandons work that is already running, and frees its slot while it runs. `waitSignal`
+ * ends only the wait, with its reason.
  */
 export async function enqueue<Result>(
   queue: PQueue,

@@ -43,8 +43,8 @@ type RunTask<Task, Result> = (task: Task, options: TaskOptions) => Promise<Resul
 /**
  * Creates a pool and returns the function that runs a task in it. Idle threads do not keep the process alive.
  *
- * Piscina runs the threads. The queue is our own: Piscina does not apply `maxQueue` to tasks with an AbortSignal, and it
- * has no time limit that starts when a task runs.
+ * Piscina runs the threads. The queue is our own: Piscina does not apply `maxQueue` to tasks with an AbortSignal, and
+ * it has no time limit that starts when a task runs.
  * @throws ApiError `unavailable` when the queue is full, ThreadLimitError, the reason of a signal, or the error of the
  * task
  */

@@ -2,7 +2,10 @@ import { setTimeout } from 'node:timers/promises';
 import type pg from 'pg';
 import { classify } from './errors.ts';
 
-/** What the dispatcher needs to know about a request besides its parameters. Calls from within the service leave it empty. */
+/**
+ * What the dispatcher needs to know about a request besides its parameters. Calls from within the service leave it
+ * empty.
+ */
 export interface CallContext {
   tenant_id?: number;
   subdomain?: string;
@@ -46,7 +49,10 @@ export type Call = (
   content?: Buffer,
 ) => Promise<CallAnswer>;
 
-/** The answer to an impersonated request. `refusal` is returned instead of raised, because the audit entry must be committed. */
+/**
+ * The answer to an impersonated request. `refusal` is returned instead of raised, because the audit entry must be
+ * committed.
+ */
 type ImpersonatedAnswer = CallAnswer & { refusal: { code: string; message: string } | null };
 
 /** A refusal, with the fields of the error that pg would have thrown. */
@@ -60,9 +66,9 @@ export class AuditedRefusal extends Error {
 }
 
 /**
- * Like pool.query, but keeps the connection when only the statement failed. pool.query closes the connection after every
- * error, so after each 404 a request had to wait for a new connection without cached plans, which is ten times the work
- * for the database.
+ * Like pool.query, but keeps the connection when only the statement failed. pool.query closes the connection after
+ * every error, so after each 404 a request had to wait for a new connection without cached plans, which is ten times
+ * the work for the database.
  */
 async function queryKeepingConnection<R extends pg.QueryResultRow>(
   pool: pg.Pool,

@@ -17,7 +17,10 @@ const isDatabaseError = (error: Error): error is DatabaseError => 'code' in erro
 
 const words = (name: string) => name.replaceAll('_', ' ');
 
-/** `student_admission_number_key` of table `student` → `admission_number`; constraints are named `<table>_<column>_<kind>`. */
+/**
+ * `student_admission_number_key` of table `student` → `admission_number`; constraints are named
+ * `<table>_<column>_<kind>`.
+ */
 function constrainedColumn(error: DatabaseError): string | undefined {
   const match = error.constraint?.match(/^(.*)_(key|fkey|check|excl)$/);
   const name = match?.[1];

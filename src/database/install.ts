@@ -23,7 +23,9 @@ export async function sqlFile(name: string): Promise<SqlFile> {
   return { name, text: await readFile(resolve(root, name), 'utf8') };
 }
 
-/** The files in the order of installation. The registry is first, since the others call it; checks and grants are last. */
+/**
+ * The files in the order of installation. The registry is first, since the others call it; checks and grants are last.
+ */
 async function installedFiles(): Promise<SqlFile[]> {
   const core = await sqlFiles('db/core');
   const isRegistry = (file: SqlFile) => file.name.endsWith('/registry.sql');
@@ -84,8 +86,8 @@ async function installOnce(client: pg.Client): Promise<boolean> {
   if (rows[0]?.fingerprint === version && rows[0].tenant_version === latest) return false;
   await client.query('begin');
   try {
-    // Every request reads this table first. With the lock, no request is in progress. The timeout keeps one long request
-    // from delaying all others; `install` then tries again.
+    // Every request reads this table first. With the lock, no request is in progress. The timeout keeps one long
+    // request from delaying all others; `install` then tries again.
     await client.query("set local lock_timeout = '2s'");
     await client.query(
       `do $$ begin

@@ -35,8 +35,8 @@ const takeSlot = concurrencyLimit(
 /**
  * Makes a PDF in a thread, since the layout takes tens of milliseconds.
  * @param request  undefined for a background job, which has no limit per school
- * @throws ApiError `rate_limited` when the school or the user has too many documents in progress, `unavailable` when too
- * many documents wait or this one exceeds the limits of its thread; the reason of the signal
+ * @throws ApiError `rate_limited` when the school or the user has too many documents in progress, `unavailable` when
+ *   too many documents wait or this one exceeds the limits of its thread; the reason of the signal
  */
 export async function print(job: PrintJob, request?: PrintRequest): Promise<Buffer> {
   const release = request && takeSlot(request);

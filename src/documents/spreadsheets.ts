@@ -25,8 +25,8 @@ export interface ReadTask {
 export type ReadResult = { rows: SheetRow[] } | { refusal: string };
 
 /**
- * A malicious file may exhaust memory or time, or affect later code in the same thread. Each file is therefore read in a
- * thread of its own.
+ * A malicious file may exhaust memory or time, or affect later code in the same thread. Each file is therefore read in
+ * a thread of its own.
  */
 const readInThread = createThreadPool<ReadTask, ReadResult>({
   script: new URL('spreadsheets.worker.ts', import.meta.url),
@@ -70,14 +70,16 @@ export type Cell = string | number | boolean | Date | null;
 export interface Sheet {
   name: string;
   /**
-   * `isText` formats an .xlsx column as text, so that 007 and +234 stay as typed. `isMoney` shows two decimals. The width
-   * is in characters.
+   * `isText` formats an .xlsx column as text, so that 007 and +234 stay as typed. `isMoney` shows two decimals. The
+   * width is in characters.
    */
   columns: { header: string; width?: number; isText?: boolean; isMoney?: boolean }[];
   rows: Iterable<Cell[]> | AsyncIterable<Cell[]>;
 }
 
-/** Spreadsheet programs run such text as a formula. A leading quote prevents it, and reading a file removes the quote. */
+/**
+ * Spreadsheet programs run such text as a formula. A leading quote prevents it, and reading a file removes the quote.
+ */
 const escapeFormula = (text: string) => (/^'*[=+\-@\t\r＝＋－＠]/.test(text) ? `'${text}` : text);
 
 const day = (date: Date) => date.toISOString().slice(0, 10);

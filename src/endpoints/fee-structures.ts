@@ -16,12 +16,9 @@ const ComponentInput = z.strictObject(componentFields).meta({ id: 'FeeComponentI
 const components = z
   .array(
     z.strictObject({
-      id: id
-        .optional()
-        .meta({
-          description:
-            'An existing component. Without it, the component with the same name is updated, or one is added.',
-        }),
+      id: id.optional().meta({
+        description: 'An existing component. Without it, the component with the same name is updated, or one is added.',
+      }),
       ...componentFields,
     }),
   )
@@ -49,12 +46,9 @@ const fields = {
     .nullish()
     .meta({ description: 'Due date of its fees, unless it has passed when the students are billed.' }),
   components: components.optional().meta({ description: 'All components. Those not listed are removed.' }),
-  class_ids: classIds
-    .optional()
-    .meta({
-      description:
-        'All classes whose students pay this fee. They must belong to the academic year of the fee structure.',
-    }),
+  class_ids: classIds.optional().meta({
+    description: 'All classes whose students pay this fee. They must belong to the academic year of the fee structure.',
+  }),
 };
 const FeeStructureInput = z.strictObject(fields).meta({ id: 'FeeStructureInput' });
 const FeeStructureChange = z

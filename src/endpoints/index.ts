@@ -38,7 +38,10 @@ import { transportAssignments, transportSchedules } from './transport-schedules.
 import { transport } from './transport.ts';
 import { users } from './users.ts';
 
-/** Every documented endpoint, in the order of the specification; fixed paths below a resource (imports, templates) come before its `/:id`. */
+/**
+ * Every documented endpoint, in the order of the specification; fixed paths below a resource (imports, templates) come
+ * before its `/:id`.
+ */
 export const resources: readonly Resource[] = [
   auth,
   imports,

@@ -19,7 +19,9 @@ import {
 
 const status = z.enum(['draft', 'sent', 'partially_paid', 'paid', 'overdue', 'void']);
 
-/** An amount in cents, for exact sums. Also runs on amounts that the schema rejects: 100 times as much may be Infinity. */
+/**
+ * An amount in cents, for exact sums. Also runs on amounts that the schema rejects: 100 times as much may be Infinity.
+ */
 const toCents = (value: number) => (Math.abs(value) < 1e15 ? BigInt(Math.round(value * 100)) : BigInt(value) * 100n);
 
 const ItemInput = z
@@ -70,13 +72,10 @@ const InvoiceInput = z
   })
   .meta({ id: 'InvoiceInput' });
 
-const InvoiceChange = z
-  .strictObject(fields)
-  .partial()
-  .meta({
-    id: 'InvoiceChange',
-    description: 'Any subset of the fields of an invoice. `items` replace all existing items.',
-  });
+const InvoiceChange = z.strictObject(fields).partial().meta({
+  id: 'InvoiceChange',
+  description: 'Any subset of the fields of an invoice. `items` replace all existing items.',
+});
 
 const Invoice = z
   .object({

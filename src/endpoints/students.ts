@@ -29,12 +29,9 @@ const fields = {
   gender: optionalText(50).meta({ examples: ['female'] }),
   email: email.nullish(),
   phone: optionalText(50),
-  class_id: id
-    .nullish()
-    .meta({
-      description:
-        'The current class. Its grade becomes the grade of the student. Earlier classes stay as enrollments.',
-    }),
+  class_id: id.nullish().meta({
+    description: 'The current class. Its grade becomes the grade of the student. Earlier classes stay as enrollments.',
+  }),
   grade_id: id.nullish(),
   religion_id: id.nullish(),
   parent_name: optionalText(200),

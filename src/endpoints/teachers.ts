@@ -95,12 +95,10 @@ const LeaveInput = z
     start_date: date,
     end_date: date,
     reason: optionalText(1000),
-    teacher_id: id
-      .nullish()
-      .meta({
-        description:
-          'The teacher who takes the leave. By default you; for another teacher you need the permission `leave.manage`.',
-      }),
+    teacher_id: id.nullish().meta({
+      description:
+        'The teacher who takes the leave. By default you; for another teacher you need the permission `leave.manage`.',
+    }),
   })
   .refine((leave) => leave.end_date >= leave.start_date, {
     path: ['end_date'],
@@ -181,11 +179,9 @@ export const Workload = z
     per_day: z
       .array(z.object({ day_of_week: dayOfWeek, periods: z.int() }))
       .meta({ description: 'Number of slots on each working day, and on other days that have slots.' }),
-    is_over_limit: z
-      .boolean()
-      .meta({
-        description: 'Whether the slots of a day, or the slots or planned periods of the week, exceed a limit.',
-      }),
+    is_over_limit: z.boolean().meta({
+      description: 'Whether the slots of a day, or the slots or planned periods of the week, exceed a limit.',
+    }),
   })
   .meta({ id: 'Workload' });
 

@@ -3,8 +3,8 @@ import type { Logger } from 'pino';
 import type { Stream, StreamRegistry } from './stream-registry.ts';
 
 /**
- * Limits of one read for one stream. A stream has one write in progress at a time, so it buffers less than 64 kB: an event has at
- * most 34 kB.
+ * Limits of one read for one stream. A stream has one write in progress at a time, so it buffers less than 64 kB: an
+ * event has at most 34 kB.
  */
 const maxBatchRows = 50;
 const maxBatchBytes = 24_576;

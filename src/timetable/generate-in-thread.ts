@@ -18,7 +18,10 @@ const run = createThreadPool<GenerateTask, Generated>({
   queueFullMessage: 'Too many timetables are being generated. Try again in a moment.',
 });
 
-/** The search ends by itself at its time limit. On a busy machine a thread takes seconds to start, so it is terminated this much later. */
+/**
+ * The search ends by itself at its time limit. On a busy machine a thread takes seconds to start, so it is terminated
+ * this much later.
+ */
 const graceMs = 15_000;
 
 /** The generator exceeded the time or memory limit of its thread. */

@@ -23,7 +23,10 @@ const path = '/api/timetable/generate';
 const rows = <R extends Record<string, unknown>>(text: string, values?: unknown[]) =>
   service.database.query<R>(text, values);
 
-/** A school with completed setup. Every class has one subject per entry of `periods`; there are as many teachers as classes. */
+/**
+ * A school with completed setup. Every class has one subject per entry of `periods`; there are as many teachers as
+ * classes.
+ */
 async function planned(classes: number, periods: number[]): Promise<School> {
   const school = await service.school();
   const { schema } = school;

@@ -25,8 +25,8 @@ import { type Answered, envelopeFault, otherThan, send, type Sent } from '../sup
 const { resources } = shared;
 
 /**
- * Random requests to each endpoint: 5, or 20 with FULL=1. For a long search: FUZZ_SEED=$RANDOM FUZZ_RUNS=2000 npm test --
- * test/attack/fuzz. A failure names the seed and the path that repeat it.
+ * Random requests to each endpoint: 5, or 20 with FULL=1. For a long search: FUZZ_SEED=$RANDOM FUZZ_RUNS=2000 npm test
+ * -- test/attack/fuzz. A failure names the seed and the path that repeat it.
  */
 const seed = Number(process.env['FUZZ_SEED'] ?? 20260901);
 const runs = Number(process.env['FUZZ_RUNS'] ?? (isFull ? 20 : 5));

@@ -4,9 +4,9 @@ import { asAnalyst, refresh, viewsOf } from '../support/database/facts.ts';
 import { provision } from '../support/database/tenants.ts';
 
 /**
- * All columns that analysts may see. The views must contain no personal data: names, contacts, addresses, free text, dates
- * or ids of people. The names of schools, academic years, grades, sections and fee components are allowed, because figures
- * are useless without them.
+ * All columns that analysts may see. The views must contain no personal data: names, contacts, addresses, free text,
+ * dates or ids of people. The names of schools, academic years, grades, sections and fee components are allowed,
+ * because figures are useless without them.
  */
 const allowed: Record<string, string> = {
   academic_years: 'tenant_id academic_year_id name start_date end_date is_current',

@@ -90,8 +90,8 @@ interface Plan {
 const nodes = (plan: Plan): Plan[] => [plan, ...(plan.Plans ?? []).flatMap(nodes)];
 
 /**
- * The plans of every statement that an operation runs inside the database, in the school's own role and settings, as far
- * as they scan one table: auto_explain sees the statements of functions too.
+ * The plans of every statement that an operation runs inside the database, in the school's own role and settings, as
+ * far as they scan one table: auto_explain sees the statements of functions too.
  */
 async function plans(
   operation: string,

@@ -206,7 +206,9 @@ test('an owner with only createdb and createrole can migrate, provision schools 
   }
 });
 
-/** Tables whose policies do not support app.is_system yet, so this owner cannot export them. Their rows belong to users. */
+/**
+ * Tables whose policies do not support app.is_system yet, so this owner cannot export them. Their rows belong to users.
+ */
 const ofUsersAlone = ['notification', 'device'];
 
 test('its export of a school has every row of every table', async () => {

@@ -58,7 +58,10 @@ async function planErrors(record: string, params: (Params | null)[]): Promise<(P
   return rows.map(({ error }) => error);
 }
 
-/** Plans every combination that a request can ask for, one filter at a time. Returns a line per error, and the number of plans. */
+/**
+ * Plans every combination that a request can ask for, one filter at a time. Returns a line per error, and the number of
+ * plans.
+ */
 async function explain({ name, filters, sorts, has_search, default_sort }: RecordDefinition) {
   const sorted = sorts.flatMap((sort) => ['asc', 'desc'].map((order): Params => ({ sort, order })));
   const orders = default_sort === null ? sorted : [{}, ...sorted];

@@ -10,8 +10,8 @@ const classes = 60;
 beforeAll(async () => {
   database = await testDatabase('template_ready');
   school = await provision(database);
-  // 60 classes with 40 periods, the teachers of which have limits and periods in which they are away: class c has teacher
-  // (c + period of the week) % 60, so that no teacher has two lessons at once.
+  // 60 classes with 40 periods, the teachers of which have limits and periods in which they are away: class c has
+  // teacher (c + period of the week) % 60, so that no teacher has two lessons at once.
   await database.query(
     `set search_path to ${school.schema}, public;
      insert into academic_year (name, start_date, end_date, is_current) values ('Now', '2030-01-01', '2030-12-31', true);

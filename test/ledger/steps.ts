@@ -30,7 +30,10 @@ export interface World {
   structures: { id: number; yearId: number }[];
   years: { id: number; start: Date; classes: number[] }[];
   acknowledged: Acknowledged;
-  /** Sends a request, and retries it with its idempotency key until it gets a response. @throws for a status not in `statuses` */
+  /**
+   * Sends a request, and retries it with its idempotency key until it gets a response. @throws for a status not in
+   * `statuses`
+   */
   ask<T>(statuses: number[], method: string, path: string, body?: object, key?: string): Promise<Answer<T>>;
   /** Returns a unique value. */
   unique(what: string): string;

@@ -15,8 +15,8 @@ import { runProgram } from '../support/server/processes.ts';
 import { type School, testPassword, testService } from '../support/server/service.ts';
 
 /**
- * Tables that a later release might add: every kind of type, circular and self references, rows inserted by a migration, a
- * trigger that forbids changes, and no primary key.
+ * Tables that a later release might add: every kind of type, circular and self references, rows inserted by a
+ * migration, a trigger that forbids changes, and no primary key.
  */
 const oddTables = `
   create table odd_a (id bigserial primary key, odd_b_id bigint not null, parent_id bigint references odd_a (id) on delete restrict, note text,

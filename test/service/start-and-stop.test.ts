@@ -138,7 +138,8 @@ describe('node src/main.ts', () => {
     const DATA_DIR = await dataDirectory();
     const isRoot = process.getuid?.() === 0;
     const nobody = { uid: 65534, gid: 65534 };
-    // Other users cannot run a project folder that only root can enter; root can, with a copy of the binaries elsewhere.
+    // Other users cannot run a project folder that only root can enter; root can, with a copy of the binaries
+    // elsewhere.
     const canRun =
       isRoot &&
       spawnSync(process.execPath, [join(import.meta.dirname, '../../src/cli/main.ts'), '--help'], {

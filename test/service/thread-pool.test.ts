@@ -4,8 +4,8 @@ import { createThreadPool, type TaskOptions, type ThreadPoolOptions } from '../.
 import type { ThreadTask } from '../support/fixtures/thread-pool.worker.ts';
 
 /**
- * A pool of one thread, unless `options` says otherwise. A task waits 10 seconds at most: a test that finds no free thread fails
- * instead of hanging.
+ * A pool of one thread, unless `options` says otherwise. A task waits 10 seconds at most: a test that finds no free
+ * thread fails instead of hanging.
  */
 function createPool(options: Partial<ThreadPoolOptions> = {}) {
   const run = createThreadPool<ThreadTask, { thread: number; tasks: number }>({

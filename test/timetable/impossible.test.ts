@@ -79,7 +79,8 @@ const cases: Record<Exclude<CapacityReason, 'week_teachers'>, { problem: Problem
     ),
     blamed: { kind: 'day', id: 1, required: 6, available: 4, classes: ['a', 'b'], teachers: ['x', 'y'] },
   },
-  // Three teachers have a lesson more than the second day allows, and on the first there is one period for a and one for b.
+  // Three teachers have a lesson more than the second day allows, and on the first there is one period for a and one
+  // for b.
   day_classes: {
     problem: small(
       ['x', 'y', 'z'].map((id) => ({ id, max_per_day: 2 })),
@@ -275,7 +276,8 @@ test('no small problem with a solution is refused, and as few lessons as possibl
 });
 
 test('an unsolved problem returns a partial timetable that breaks no rule, with a reason for each missing lesson', () => {
-  // Every class and every teacher has a lesson in every period in which they are there: nothing that is counted is wrong.
+  // Every class and every teacher has a lesson in every period in which they are there: nothing that is counted is
+  // wrong.
   const random = randoms(926);
   const [classes, teachers] = [['a', 'b', 'c', 'd'], ['x', 'y', 'z', 'w']]; // prettier-ignore
   const lessons = classes.flatMap((who) => teachers.map((teacher) => lesson(who, teacher, random() < 0.85 ? 1 : 0)));

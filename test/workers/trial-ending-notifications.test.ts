@@ -12,7 +12,10 @@ beforeEach(async () => {
   await queueIsEmpty(service);
 });
 
-/** Moves the end of the trial so many days from today, in the time zone of the school, where it is so many hours now; runs the task; answers what was told since. */
+/**
+ * Moves the end of the trial so many days from today, in the time zone of the school, where it is so many hours now;
+ * runs the task; answers what was told since.
+ */
 async function daysLeft(days: number, hour = 8): Promise<[string, string, string][]> {
   // A fixed offset that makes it that hour there now.
   const offset = hour - new Date().getUTCHours();

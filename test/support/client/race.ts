@@ -2,8 +2,8 @@ import type { TestDatabase } from '../server/database.ts';
 import { until } from './until.ts';
 
 /**
- * Makes requests compete for a lock in every run, not only on a fast machine: takes the lock, sends the requests, releases the
- * lock when `count` of them wait for it, and returns their results.
+ * Makes requests compete for a lock in every run, not only on a fast machine: takes the lock, sends the requests,
+ * releases the lock when `count` of them wait for it, and returns their results.
  * @param lock  a statement that takes the lock until its transaction ends
  */
 export async function race<T>(

@@ -1,12 +1,13 @@
 /**
- * FULL=1 runs the long form of the suite, as CI does: every value against every endpoint, and 20 random requests to each.
- * The short form sends each value to a share of the endpoints, so that every endpoint still meets some of the values.
+ * FULL=1 runs the long form of the suite, as CI does: every value against every endpoint, and 20 random requests to
+ * each. The short form sends each value to a share of the endpoints, so that every endpoint still meets some of the
+ * values.
  */
 export const isFull = process.env['FULL'] === '1';
 
 /**
- * The endpoints that test number `part` of a table attacks: every `parts`-th, or all of them in the long form. The tests
- * with the numbers 0 to `parts - 1` together attack all.
+ * The endpoints that test number `part` of a table attacks: every `parts`-th, or all of them in the long form. The
+ * tests with the numbers 0 to `parts - 1` together attack all.
  */
 export function share<T>(all: readonly T[], part: number, parts: number): T[] {
   const taken = all.filter((_, index) => index % parts === part % parts);

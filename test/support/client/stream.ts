@@ -23,7 +23,9 @@ export interface OpenStream {
   retry: number | undefined;
   /** The Last-Event-ID with which a client would reconnect. */
   lastId: string;
-  /** How the service closed it: at the end of the response, or by closing the connection. Undefined while it is open. */
+  /**
+   * How the service closed it: at the end of the response, or by closing the connection. Undefined while it is open.
+   */
   ended: 'end' | 'cut' | undefined;
   /** Waits until `count` events were received. */
   has(count: number): Promise<Told[]>;

@@ -1,6 +1,9 @@
 import type { TestDatabase } from '../server/database.ts';
 
-/** The contents of a school's schema: each row of each table as text, the state of each sequence, which triggers are enabled. */
+/**
+ * The contents of a school's schema: each row of each table as text, the state of each sequence, which triggers are
+ * enabled.
+ */
 export async function contents(
   database: Pick<TestDatabase, 'query'>,
   schema: string,

@@ -112,7 +112,10 @@ export async function tenantTables(database: TestDatabase, schema: string): Prom
   );
 }
 
-/** Takes every constraint and trigger from a school of a test, and leaves the policies: any table then takes a plain row. */
+/**
+ * Takes every constraint and trigger from a school of a test, and leaves the policies: any table then takes a plain
+ * row.
+ */
 export async function dropRules(database: TestDatabase, schema: string): Promise<void> {
   const rules = await database.query<{ statement: string }>(
     `select format('alter table %s drop constraint if exists %I cascade', conrelid::regclass, conname) as statement
@@ -146,7 +149,9 @@ const samples: Record<string, string> = {
   daterange: '[2026-01-01,2026-02-01)',
 };
 
-/** An insert of a row with a value in each column that needs one. @param given  values of columns, over the plain ones */
+/**
+ * An insert of a row with a value in each column that needs one. @param given  values of columns, over the plain ones
+ */
 export function plainInsert(schema: string, table: TenantTable, given: Record<string, string> = {}): string {
   const values: Record<string, string> = {};
   for (const { name, type } of table.required) {

@@ -16,8 +16,8 @@ const tables = (database: TestDatabase, schemas: string[]) =>
   );
 
 /**
- * The checksum of every table of these schemas, by name. In `platform` without the tables that a refused request may write, and
- * without the one-time tokens that the worker creates in the background.
+ * The checksum of every table of these schemas, by name. In `platform` without the tables that a refused request may
+ * write, and without the one-time tokens that the worker creates in the background.
  */
 export async function checksums(database: TestDatabase, ...schemas: string[]): Promise<Record<string, string>> {
   // The worker writes daily_run by the clock, independently of requests.
@@ -38,8 +38,8 @@ export async function checksums(database: TestDatabase, ...schemas: string[]): P
 }
 
 /**
- * Adds triggers that record every committed change to a table of these schemas with the id of its request. Answers a function
- * that looks up which tables some requests changed. A statement that changes no row leaves no trace.
+ * Adds triggers that record every committed change to a table of these schemas with the id of its request. Answers a
+ * function that looks up which tables some requests changed. A statement that changes no row leaves no trace.
  */
 export async function traceRequests(
   database: TestDatabase,

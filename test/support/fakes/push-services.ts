@@ -5,7 +5,10 @@ import ece from 'http_ece';
 import jwt from 'jsonwebtoken';
 import webPush from 'web-push';
 
-/** What a push service does with a message: says `status`, with a body; cuts the connection; never answers; or waits for `until` before it goes on. */
+/**
+ * What a push service does with a message: says `status`, with a body; cuts the connection; never answers; or waits for
+ * `until` before it goes on.
+ */
 export interface Behaviour {
   status?: number;
   headers?: Record<string, string>;
@@ -30,7 +33,10 @@ export interface PushService<Content> {
   faults: string[];
   /** Settings of a process that uses it. */
   env: Record<string, string>;
-  /** What it does from now on with this token; without one, with all others. Given a list, one after the other, the last for good. */
+  /**
+   * What it does from now on with this token; without one, with all others. Given a list, one after the other, the last
+   * for good.
+   */
   behave(behaviour: Behaviour | Behaviour[], token?: string): void;
   /** The messages to one token. */
   to(token: string): Content[];
@@ -43,7 +49,9 @@ async function bytesOf(req: IncomingMessage): Promise<Buffer> {
   return Buffer.concat(chunks);
 }
 
-/** The part that both have in common: `read` says to whom a request is, and what; null when it has answered by itself. */
+/**
+ * The part that both have in common: `read` says to whom a request is, and what; null when it has answered by itself.
+ */
 async function service<Content>(
   env: (url: string) => Record<string, string>,
   accept: number,
@@ -113,7 +121,10 @@ export const fcmError = (status: number, errorCode: string, message: string, mor
   },
 });
 
-/** Firebase: gives tokens to who signs as the account, and takes messages of who shows one. `revoke` makes all tokens worthless. */
+/**
+ * Firebase: gives tokens to who signs as the account, and takes messages of who shows one. `revoke` makes all tokens
+ * worthless.
+ */
 export async function fcmService(): Promise<PushService<FcmContent> & { grants: () => number; revoke: () => void }> {
   const { privateKey, publicKey } = generateKeyPairSync('rsa', { modulusLength: 2048 });
   const account = {

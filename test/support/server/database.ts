@@ -30,7 +30,8 @@ async function maintain(text: string): Promise<void> {
 }
 
 /**
- * Creates a database: a clone of the migrated template, of one with ready-made schools (see ready-schools.ts), or an empty one.
+ * Creates a database: a clone of the migrated template, of one with ready-made schools (see ready-schools.ts), or an
+ * empty one.
  * `drop` fails while a connection is open.
  */
 export async function testDatabase(

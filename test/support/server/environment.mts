@@ -5,8 +5,8 @@ declare global {
   var shared: typeof import('./shared.ts');
 }
 
-// Only for threads and child processes, which start by the dozen. This process must not have had it at its own start: node would then
-// write the cache at exit, and Jest would report that a test left something open.
+// Only for threads and child processes, which start by the dozen. This process must not have had it at its own start:
+// node would then write the cache at exit, and Jest would report that a test left something open.
 process.env['NODE_COMPILE_CACHE'] = process.env['TEST_COMPILE_CACHE'];
 
 /** The sandbox of a test file, with the modules that all files share as the global `shared`. */

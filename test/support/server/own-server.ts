@@ -41,7 +41,10 @@ export async function ownServer(
   return own;
 }
 
-/** A server that a test may crash; its address stays the same. Committed data survive a crash of its processes, not of the machine. */
+/**
+ * A server that a test may crash; its address stays the same. Committed data survive a crash of its processes, not of
+ * the machine.
+ */
 export interface CrashingServer {
   folder: string;
   /** The address of its database `school`. */

@@ -31,7 +31,8 @@ export interface Program {
 }
 
 /**
- * Starts a program as the npm scripts do. It gets these environment variables, PATH and the compile cache, and nothing else.
+ * Starts a program as the npm scripts do. It gets these environment variables, PATH and the compile cache, and nothing
+ * else.
  * @param account  the user to run as, if not the current one
  */
 export function startProgram(

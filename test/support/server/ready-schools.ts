@@ -7,8 +7,9 @@ const memoryFolder = '/dev/shm';
 const minFreeBytes = 6e9;
 
 /**
- * The folder for the Postgres cluster of a run: in memory if there is enough, since a school has 400 files that are copied and
- * removed for each test file. Also stops and removes the clusters of runs that were killed. Undefined means the default folder.
+ * The folder for the Postgres cluster of a run: in memory if there is enough, since a school has 400 files that are
+ * copied and removed for each test file. Also stops and removes the clusters of runs that were killed. Undefined means
+ * the default folder.
  */
 export async function scratchFolder(): Promise<string | undefined> {
   const names = await readdir(memoryFolder).catch(() => []);
@@ -31,10 +32,11 @@ function isAlive(pid: number): boolean {
 }
 
 /**
- * Creates the databases `template_ready` and `template_many_ready`: clones of `template_school` that also contain the tables of
- * their first schools, created by the tenant migrations and renamed to ready_1, ready_2… When the API adds the school with that
- * id, a trigger renames the schema to tenant_<id>, and provisioning continues from its version with newer migrations, roles and
- * settings. Schools that the owner adds by SQL, and schools with higher ids, are created from the first migration on.
+ * Creates the databases `template_ready` and `template_many_ready`: clones of `template_school` that also contain the
+ * tables of their first schools, created by the tenant migrations and renamed to ready_1, ready_2… When the API adds
+ * the school with that id, a trigger renames the schema to tenant_<id>, and provisioning continues from its version
+ * with newer migrations, roles and settings. Schools that the owner adds by SQL, and schools with higher ids, are
+ * created from the first migration on.
  */
 export async function makeReadySchools(server: EmbeddedServer, few: number, many: number): Promise<void> {
   const url = server.url('template_ready');

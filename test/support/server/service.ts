@@ -62,7 +62,8 @@ export const unique = (what: string) => `${what}-${++serial}`;
 /**
  * Starts the API and a worker on a clone of the migrated database.
  * @param env  settings that override the tests' own
- * @param template  `template_ready` has three ready-made schools, `template_many_ready` 14, `template_school` none: it creates
+ * @param template  `template_ready` has three ready-made schools, `template_many_ready` 14, `template_school` none:
+ *   it creates
  *   each by its migrations
  */
 export async function testService(

@@ -1,6 +1,6 @@
 /**
- * The modules of the service that tests use, available to them as the global `shared` (see environment.mts). Node loads them
- * once per test process. An import in a test file would load them again for each file.
+ * The modules of the service that tests use, available to them as the global `shared` (see environment.mts). Node loads
+ * them once per test process. An import in a test file would load them again for each file.
  */
 export { default as pg } from 'pg';
 export { createOperator } from '../../../src/database/operator.ts';
