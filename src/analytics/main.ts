@@ -10,14 +10,14 @@ import { analyticsSchema } from './schema.ts';
  */
 const send = (message: ChildMessage) => void process.send?.(message);
 
-function begin({ url, isOwnLogIn, connections }: Extract<ParentMessage, { kind: 'begin' }>) {
+function begin({ url, isOwnLogIn, connections, timeouts }: Extract<ParentMessage, { kind: 'begin' }>) {
   try {
     setPriority(10);
   } catch {
     // Not permitted everywhere, and not essential.
   }
   const pool = analyticsPool(url, isOwnLogIn, connections);
-  const ready = analyticsSchema(pool).then((made) => queryRunner(made, pool));
+  const ready = analyticsSchema(pool).then((made) => queryRunner(made, pool, timeouts));
   ready.then(
     () => send({ kind: 'ready' }),
     (error: unknown) => {

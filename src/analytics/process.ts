@@ -2,11 +2,12 @@ import { type ChildProcess, fork } from 'node:child_process';
 import { availableParallelism } from 'node:os';
 import type { Logger } from 'pino';
 import { ApiError } from '../domain/errors.ts';
+import type { QueryTimeouts } from './database.ts';
 import type { AnalyticsQuery } from './run-query.ts';
 
 /** Messages to the process, and from it. */
 export type ParentMessage =
-  | { kind: 'begin'; url: string; isOwnLogIn: boolean; connections: number }
+  | { kind: 'begin'; url: string; isOwnLogIn: boolean; connections: number; timeouts: QueryTimeouts }
   | { kind: 'run'; id: number; query: AnalyticsQuery };
 export type ChildMessage =
   | { kind: 'ready' }
@@ -25,6 +26,7 @@ export interface AnalyticsOptions {
   isOwnLogIn: boolean;
   /** Maximum number of concurrent queries in the database; others wait. */
   connections: number;
+  timeouts: QueryTimeouts;
   logger: Logger;
   idleTimeoutMs?: number;
 }
@@ -48,6 +50,7 @@ export function analyticsProcess({
   url,
   isOwnLogIn,
   connections,
+  timeouts,
   logger,
   idleTimeoutMs = defaultIdleTimeoutMs,
 }: AnalyticsOptions): Analytics {
@@ -87,7 +90,7 @@ export function analyticsProcess({
     };
     child.on('error', (error) => end(error.message));
     child.on('exit', (code, signal) => end(`exited with ${String(code ?? signal)}`));
-    const begin: ParentMessage = { kind: 'begin', url, isOwnLogIn, connections };
+    const begin: ParentMessage = { kind: 'begin', url, isOwnLogIn, connections, timeouts };
     child.send(begin);
     return made;
   }

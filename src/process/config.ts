@@ -77,6 +77,8 @@ const Environment = z.object({
   DATABASE_POOL_SIZE: count(1, 200).default(10),
   ANALYTICS_DATABASE_URL: postgresUrl.optional(),
   ANALYTICS_CONNECTIONS: count(1, 20).default(2),
+  ANALYTICS_STATEMENT_TIMEOUT_MS: count(100, 600_000).default(5_000),
+  ANALYTICS_REQUEST_TIMEOUT_MS: count(100, 600_000).default(10_000),
   MIGRATE_ON_START: flag.optional(),
   DEMO: flag.optional(),
   JWT_SECRETS: z

@@ -68,6 +68,10 @@ async function startApi(
     url: config.ANALYTICS_DATABASE_URL ?? ownerUrl,
     isOwnLogIn: config.ANALYTICS_DATABASE_URL !== undefined,
     connections: config.ANALYTICS_CONNECTIONS,
+    timeouts: {
+      statementTimeoutMs: config.ANALYTICS_STATEMENT_TIMEOUT_MS,
+      requestTimeoutMs: config.ANALYTICS_REQUEST_TIMEOUT_MS,
+    },
     logger,
   });
   metrics?.watchPool('api', pool);
