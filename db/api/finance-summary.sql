@@ -54,8 +54,8 @@ create function api.finance_totals(p_academic_year_id bigint, p_day date)
   group by breakdown, class_id, name;
 $$;
 comment on function api.finance_totals is
-  'The totals of an academic year on a day: one row for all bills and one for each class, component and source, told '
-  'apart by breakdown. billed = collected + outstanding + waived; overdue is a part of outstanding.';
+  'The totals of an academic year on a day: one row for all bills and one for each class, component and source, '
+  'distinguished by breakdown. billed = collected + outstanding + waived; overdue is a part of outstanding.';
 
 create function api.finance_summary(p jsonb) returns json language plpgsql stable as $$
 declare

@@ -56,7 +56,7 @@ declare
   v_user_id bigint;
   v_is_platform boolean;
   v_lacks_permission boolean := false;
-  v_relevant text[]; -- the permissions that decide how far the request reaches
+  v_relevant text[]; -- the permissions that determine the scope
   v_feed record;
 begin
   if core.is_reserved_subdomain(p_context ->> 'subdomain') then
@@ -329,8 +329,8 @@ begin
     set_config('app.class_ids', ',' || array_to_string(v_class_ids, ',') || ',', true);
 end $$;
 comment on function core.set_row_scope is
-  'Sets what row policies limit a user by who does not see the whole school: their teacher, and the classes that they '
-  'teach, attend or attended. Raises forbidden for a user without the permission who is neither student nor teacher.';
+  'Sets the scope of a user who does not see the whole school: their teacher record, and the classes that they teach, '
+  'attend or attended. Raises forbidden for a user without the permission who is neither student nor teacher.';
 
 -- p_range: {start, end, of}, ends included. Without start, the last `end` bytes. Beyond the end of the file: no bytes.
 -- With the digest of another file in `of`: the whole file.

@@ -52,7 +52,7 @@ export const devices = resource('/devices', 'Devices', 'The devices that receive
   },
   'GET /web-push-key': {
     operation: 'devices_web_push_key',
-    summary: 'Read the key for Web Push subscriptions',
+    summary: 'Get the key for Web Push subscriptions',
     description: 'The `applicationServerKey` for `pushManager.subscribe()`; null if Web Push is not configured.',
     answer: z.object({ public_key: z.string().nullable() }).meta({ id: 'WebPushKey' }),
     handler: ({ services, call }) => call('devices_web_push_key', { public_key: services.config.VAPID_PUBLIC_KEY }),

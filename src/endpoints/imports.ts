@@ -203,7 +203,7 @@ const dryRun = flag
   .optional()
   .meta({ description: 'Only validates the file: returns 200 with the report and changes nothing.' });
 
-const about = [
+const fileDescription = [
   'A .csv (UTF-8; comma, semicolon or tab) or .xlsx (its first sheet) of at most',
   `${String(maxRows)} rows and ${String(maxBytes / 1024 / 1024)} MB, whose first line has the column names.`,
   'All rows are imported or none: if there are errors, the response is a 400 whose details list each error by',
@@ -219,7 +219,7 @@ export const imports = resource('', 'Imports', 'Imports of students or teachers 
     operation: 'imports_students',
     summary: 'Import students from a file',
     description: [
-      `${about} Columns: ${listed('students')}.`,
+      `${fileDescription} Columns: ${listed('students')}.`,
       'Rows without an admission number get the next ones of the school.',
     ].join(' '),
     query: form,
@@ -239,7 +239,7 @@ export const imports = resource('', 'Imports', 'Imports of students or teachers 
   'POST /teachers/import': {
     operation: 'imports_teachers',
     summary: 'Import teachers from a file',
-    description: `${about} Columns: ${listed('teachers')}.`,
+    description: `${fileDescription} Columns: ${listed('teachers')}.`,
     query: form,
     body: form,
     upload,

@@ -17,7 +17,7 @@ function fromExpress(error: unknown): unknown {
   if (error.status === 415)
     return new ApiError('unsupported_media_type', 'The body has a charset or encoding that is not supported.');
   if (typeof error.status === 'number' && error.status < 500)
-    return new ApiError('validation_error', 'The request can not be read.', { cause: error });
+    return new ApiError('validation_error', 'The request cannot be read.', { cause: error });
   return error;
 }
 

@@ -101,7 +101,9 @@ async function startApi(
       readiness: await fingerprint().then((expected) => () => readiness(pool, expected)),
     };
     const { rows } = await pool.query<Operation>('select * from core.operation').catch((cause: unknown) => {
-      throw new Error('The database can not be used. Is it there, and migrated (npm run migrate)?', { cause });
+      throw new Error('The database cannot be used. Check that it exists and is migrated (npm run migrate).', {
+        cause,
+      });
     });
     handle = createApp(services, rows);
     return {

@@ -220,7 +220,7 @@ describe('the notification of the school', () => {
   });
 });
 
-describe('the audit trail has both names', () => {
+describe('the audit log has both names', () => {
   test('for the start with its reason, then for each request: read, written, rejected, malformed, forbidden', async () => {
     const of = await service.school();
     const operator = await newOperator();
