@@ -108,8 +108,8 @@ begin
         left join totals k on k.breakdown = 'source' and k.name = source.kind))
     into v_answer
     -- A year without bills has no row of totals, but still a summary.
-    from (values ('all')) wanted (breakdown)
-    left join totals t on t.breakdown = wanted.breakdown;
+    from (values ('all')) overall (breakdown)
+    left join totals t on t.breakdown = overall.breakdown;
   return v_answer;
 end $$;
 comment on function api.finance_summary is

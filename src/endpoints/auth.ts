@@ -81,7 +81,7 @@ async function verified(
   { call, services }: Exchange,
   operation: string,
   params: object,
-  given: string,
+  password: string,
 ): Promise<Credentials> {
   const credentials = JSON.parse(await call(operation, params)) as Credentials;
   if (credentials.retry_after !== undefined) {
@@ -89,15 +89,15 @@ async function verified(
       retryAfter: credentials.retry_after,
     });
   }
-  if (!(await services.passwords.verify(credentials.password_hash, given))) {
+  if (!(await services.passwords.verify(credentials.password_hash, password))) {
     throw new ApiError('invalid_credentials', 'The email or the password is wrong.');
   }
   return credentials;
 }
 
 const login: Handler = async (exchange) => {
-  const { password: given, refresh_cookie, ...rest } = exchange.params as z.output<typeof Login>;
-  const credentials = await verified(exchange, 'auth_credentials', rest, given);
+  const { password, refresh_cookie, ...rest } = exchange.params as z.output<typeof Login>;
+  const credentials = await verified(exchange, 'auth_credentials', rest, password);
   const { session_id, refresh_token, tenant_id, ...answer } = JSON.parse(
     await exchange.call('auth_session_open', {
       ...rest,

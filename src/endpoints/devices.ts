@@ -19,10 +19,10 @@ export const Device = z.object({ id, token: z.string(), platform, ...timestamps 
  */
 async function register({ params, call, services }: Exchange): Promise<string> {
   if (params['platform'] !== 'web') return call('devices_register', params);
-  const given = readSubscription(params['token'] as string);
-  const isAllowed = typeof given === 'string' || isAllowedEndpoint(given.endpoint, services.config.WEB_PUSH_HOSTS);
+  const parsed = readSubscription(params['token'] as string);
+  const isAllowed = typeof parsed === 'string' || isAllowedEndpoint(parsed.endpoint, services.config.WEB_PUSH_HOSTS);
   const subscription = isAllowed
-    ? given
+    ? parsed
     : 'must be the JSON of a PushSubscription; its endpoint does not belong to an allowed push service';
   if (typeof subscription === 'string') {
     throw new ApiError('validation_error', `token: ${subscription}`, {

@@ -108,7 +108,7 @@ function readHeader(people: People, { line, cells }: SheetRow) {
 /** The valid values of a row, and the errors of the others. */
 function readRow(people: People, { line, cells }: SheetRow, columnAt: (string | undefined)[], header: string[]) {
   const errors: RowError[] = [];
-  const given: Record<string, unknown> = {};
+  const values: Record<string, unknown> = {};
   for (const [position, cell] of cells.entries()) {
     if (cell === '') continue;
     if (!header[position])
@@ -122,12 +122,12 @@ function readRow(people: People, { line, cells }: SheetRow, columnAt: (string | 
     if (!field) continue;
     const read = fromCell(field, cell);
     if ('message' in read) errors.push({ row: line, column, message: read.message });
-    else given[column] = read.value;
+    else values[column] = read.value;
   }
-  const parsed = rows[people].safeParse(given);
+  const parsed = rows[people].safeParse(values);
   if (parsed.success) return { row: { row: line, ...parsed.data }, errors };
   errors.push(...details(parsed.error).map(({ path, message }) => ({ row: line, column: path, message })));
-  const valid = Object.entries(given).flatMap(([column, value]) => {
+  const valid = Object.entries(values).flatMap(([column, value]) => {
     const alone = columns[people].get(column)?.safeParse(value);
     return alone?.success ? [[column, alone.data] as const] : [];
   });

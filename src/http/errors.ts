@@ -22,8 +22,8 @@ function fromExpress(error: unknown): unknown {
 }
 
 /** Turns any thrown value into the error to answer. */
-export function toApiError(given: unknown): ApiError {
-  const thrown = fromExpress(given);
+export function toApiError(error: unknown): ApiError {
+  const thrown = fromExpress(error);
   if (thrown instanceof ApiError) return thrown;
   return (
     classify(thrown).apiError ?? new ApiError('internal_error', 'Something went wrong on our side.', { cause: thrown })

@@ -38,12 +38,12 @@ async function readiness(pool: pg.Pool, expected: string): Promise<Readiness> {
     const { rows } = await pool.query<{ ready: { fingerprint: string; tenants_behind: number; worker: boolean } }>(
       'select core.readiness() as ready',
     );
-    const found = rows[0]?.ready;
+    const state = rows[0]?.ready;
     return {
       database: true,
-      migrations: found?.fingerprint === expected,
-      worker: found?.worker ?? false,
-      tenants_behind: found?.tenants_behind ?? null,
+      migrations: state?.fingerprint === expected,
+      worker: state?.worker ?? false,
+      tenants_behind: state?.tenants_behind ?? null,
     };
   } catch {
     return { database: false, migrations: false, worker: false, tenants_behind: null };
