@@ -4,10 +4,9 @@ import { analyticsPool } from './database.ts';
 import type { ParentMessage, ChildMessage } from './process.ts';
 import { analyticsSchema } from './schema.ts';
 
-/**
- * The process that runs analytics queries, started by `analyticsProcess`. PostGraphile's work and memory are kept out
- * of the API process, and this process runs at a low priority.
- */
+// The process that runs analytics queries, started by `analyticsProcess`. PostGraphile's work and memory are kept out of
+// the API process, and this process runs at a low priority.
+
 const send = (message: ChildMessage) => void process.send?.(message);
 
 function begin({ url, isOwnLogIn, connections, timeouts }: Extract<ParentMessage, { kind: 'begin' }>) {
@@ -17,7 +16,7 @@ function begin({ url, isOwnLogIn, connections, timeouts }: Extract<ParentMessage
     // Not permitted everywhere, and not essential.
   }
   const pool = analyticsPool(url, isOwnLogIn, connections);
-  const ready = analyticsSchema(pool).then((made) => queryRunner(made, pool, timeouts));
+  const ready = analyticsSchema(pool).then((schema) => queryRunner(schema, pool, timeouts));
   ready.then(
     () => send({ kind: 'ready' }),
     (error: unknown) => {

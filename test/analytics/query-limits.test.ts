@@ -292,7 +292,7 @@ describe('concurrent queries', () => {
       const [late] = answers.filter(({ status }) => status === 429);
       expect(late).toMatchObject({
         error: 'rate_limited',
-        message: 'Too many queries are under way. Try again in a moment.',
+        message: 'Too many queries are in progress. Try again in a moment.',
       });
       expect(Number(late?.headers['retry-after'])).toBeGreaterThan(0);
       expect((await ask(slow)).status).toBe(200);
