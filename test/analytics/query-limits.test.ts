@@ -5,7 +5,7 @@ import {
   analystOf,
   askGraphql,
   type Facts,
-  insteadOfJobs,
+  replaceJobsView,
   keepFacts,
   writeFacts,
 } from '../support/fixtures/analysts.ts';
@@ -213,7 +213,7 @@ describe('a query is limited', () => {
   });
 
   test('to five seconds per statement, with an error, while its other fields are returned', async () => {
-    await insteadOfJobs(service, { task: 'pg_sleep(1)::text', count: 60 }, async () => {
+    await replaceJobsView(service, { task: 'pg_sleep(1)::text', count: 60 }, async () => {
       const start = performance.now();
       const { data, errors } = await ask('{ tenants { totalCount } jobs { nodes { task } } }');
       expect(performance.now() - start).toBeLessThan(9_000);
@@ -229,7 +229,7 @@ describe('a query is limited', () => {
   });
 
   test('to ten seconds for all its statements', async () => {
-    await insteadOfJobs(service, { task: 'pg_sleep(0.4)::text', count: 10 }, async () => {
+    await replaceJobsView(service, { task: 'pg_sleep(0.4)::text', count: 10 }, async () => {
       const fields = Array.from({ length: 8 }, (_, n) => `j${n}: jobs(offset: ${n}) { nodes { task } }`).join(' ');
       const { errors } = await ask(`{ ${fields} }`);
       expect([...new Set(errors.map(({ extensions }) => extensions.code))]).toEqual(['REQUEST_TIMEOUT']);
@@ -238,7 +238,7 @@ describe('a query is limited', () => {
   });
 
   test('to 8 MB of groups', async () => {
-    await insteadOfJobs(service, { task: "repeat('x', 1000) || n", count: 20_000 }, async () => {
+    await replaceJobsView(service, { task: "repeat('x', 1000) || n", count: 20_000 }, async () => {
       const { data, errors } = await ask(
         '{ tenants { totalCount } jobs { groupedAggregates(groupBy: [TASK]) { keys } } }',
       );
@@ -255,13 +255,13 @@ describe('a query is limited', () => {
       ...new Set((errors ?? []).map(({ extensions }) => extensions.code)),
     ];
     const groups = '(filter: { waiting: { equalTo: "0" } }) { groupedAggregates(groupBy: [TASK]) { keys } }';
-    await insteadOfJobs(service, { task: "repeat('x', 1000) || n", count: 5_000 }, async () => {
+    await replaceJobsView(service, { task: "repeat('x', 1000) || n", count: 5_000 }, async () => {
       expect(codes(await ask(`{ jobs${groups} }`))).toEqual([]);
       expect(codes(await ask(`{ a: jobs${groups} b: jobs${groups.replace('0', '00')} }`))).toEqual([
         'ANSWER_TOO_LARGE',
       ]);
     });
-    await insteadOfJobs(service, { task: "repeat('x', 100) || n", count: 20_000 }, async () => {
+    await replaceJobsView(service, { task: "repeat('x', 100) || n", count: 20_000 }, async () => {
       const copies = Array.from({ length: 40 }, (_, n) => `${'x'.repeat(50)}${n}: keys`).join(' ');
       expect(codes(await ask(`{ jobs { groupedAggregates(groupBy: [TASK]) { ${copies} } } }`))).toEqual([
         'ANSWER_TOO_LARGE',
@@ -282,7 +282,7 @@ describe('concurrent queries', () => {
   const slow = '{ jobs { nodes { task } } }';
 
   test('return 429 from the third of one operator, and from the fifth of all operators', async () => {
-    await insteadOfJobs(service, { task: 'pg_sleep(0.05)::text', count: 10 }, async () => {
+    await replaceJobsView(service, { task: 'pg_sleep(0.05)::text', count: 10 }, async () => {
       const others = await Promise.all([analystOf(service, null), analystOf(service, null)]);
       const tokens = [analyst, analyst, analyst, ...others, ...others].map(({ token }) => token);
       const answers = await Promise.all(tokens.map((token) => askGraphql(service, token, slow)));
@@ -345,7 +345,7 @@ describe('an error of the database', () => {
     expect(errors).toMatchObject([
       { message: 'A value is out of range or has the wrong type.', extensions: { code: 'BAD_USER_INPUT' } },
     ]);
-    await insteadOfJobs(
+    await replaceJobsView(
       service,
       {
         task: '(select oid::regclass::text || secret from pg_authid cross join (select 1 / (n - 1) as secret) s limit 1)',
@@ -369,7 +369,7 @@ describe('an error of the database', () => {
       logger: pino({ level: 'silent' }),
     });
     try {
-      await insteadOfJobs(service, { task: "pg_read_file('secret ' || n)", count: 1 }, async () => {
+      await replaceJobsView(service, { task: "pg_read_file('secret ' || n)", count: 1 }, async () => {
         const { faults } = await process.run({
           query: '{ jobs { nodes { task } } }',
           variables: {},
@@ -387,7 +387,7 @@ describe('an error of the database', () => {
     await service.database.query(
       `create function public.conflict() returns text language plpgsql as $$ begin raise 'canceling statement due to conflict with recovery' using errcode = '40001'; end $$`,
     );
-    await insteadOfJobs(service, { task: 'public.conflict()', count: 1 }, async () => {
+    await replaceJobsView(service, { task: 'public.conflict()', count: 1 }, async () => {
       const { errors } = await ask('{ jobs { nodes { task } } }');
       expect(errors).toMatchObject([
         { message: 'The database is not available. Try again in a moment.', extensions: { code: 'UNAVAILABLE' } },

@@ -6,7 +6,7 @@ import type { Client } from '../support/client/client.ts';
 import { steadyDay } from '../support/fixtures/days.ts';
 import { race } from '../support/client/race.ts';
 import { serviceWithSchool } from '../support/server/service.ts';
-import { acting } from '../support/database/tenants.ts';
+import { withRole } from '../support/database/tenants.ts';
 import { type Planned, planned } from '../support/fixtures/planned-school.ts';
 import { send } from '../support/client/wire.ts';
 import type { OutputOf } from '../support/client/output.ts';
@@ -438,7 +438,7 @@ describe('an address', () => {
     await school.sql('delete from @teaching_assignment where id = $1', [again]);
   });
 
-  test('of a teacher answers 404 after the teacher is deleted, whoever created it', async () => {
+  test('of a teacher answers 404 after the teacher is deleted, regardless of who created it', async () => {
     const school = await planned(service);
     const feed = await make(school.school.admin, { kind: 'teacher', teacher_id: school.other.id });
     expect((await read(pathOf(feed))).status).toBe(200);
@@ -502,7 +502,7 @@ test('the database refuses schedule_feeds_create_own for kinds that need the per
 describe('the row-level security of feeds', () => {
   /** The feeds that the database role of a school sees and updates with these settings: their users and counts. */
   const visibleFeeds = (settings: Record<string, string>) =>
-    acting(
+    withRole(
       service.database.url,
       'school_tenant',
       { 'app.tenant_id': String(one.school.id), 'app.scope': 'all', ...settings },

@@ -6,7 +6,7 @@ import type { Client } from '../support/client/client.ts';
 import { testDatabase, type TestDatabase } from '../support/server/database.ts';
 import { type Program, startProgram } from '../support/server/processes.ts';
 import { raw } from '../support/client/raw.ts';
-import { faults, type OpenApi, type Registered, registry, sampleRequest } from '../support/server/registry.ts';
+import { findErrors, type OpenApi, type Registered, registry, sampleRequest } from '../support/server/registry.ts';
 import {
   operatorEmail,
   serviceWithSchool,
@@ -238,7 +238,7 @@ describe('unknown parameters', () => {
 
   /** Sends each endpoint a request with an unknown parameter. @returns the endpoints that accept it */
   const takers = (among: Registered[], add: (request: Sent) => Sent) =>
-    faults(among, async (endpoint) => {
+    findErrors(among, async (endpoint) => {
       const token = endpoint.operation.access === 'platform' ? service.operator.token : school.admin.token;
       const { status, text, json } = await send(
         service.url,

@@ -29,7 +29,7 @@ const tryToBegin = (of: School, body: Record<string, unknown> = {}) =>
   });
 
 /** A client with the token of an operator who impersonates an admin. */
-async function acting(
+async function withRole(
   of: School = school,
   body: Record<string, unknown> = {},
   by: Client = service.operator,
@@ -148,7 +148,7 @@ describe('an operator impersonates an admin of a school', () => {
     expect((await begin(of, {}, 409)).error).toBe('invalid_state');
     expect((await begin(school, {}, 403, (await newOperator('analyst')).client)).error).toBe('forbidden');
     expect((await begin(school, {}, 403, school.admin)).error).toBe('forbidden');
-    expect((await begin(school, {}, 403, await acting())).error).toBe('forbidden');
+    expect((await begin(school, {}, 403, await withRole())).error).toBe('forbidden');
   });
 
   test('notifies the admins who it was, why, when and as whom, in the app and by email', async () => {
@@ -194,7 +194,7 @@ describe('the notification of the school', () => {
 
   test('cannot be marked as read, deleted, turned off or reworded by the operator; other notifications can', async () => {
     const of = await service.school();
-    const client = await acting(of);
+    const client = await withRole(of);
     const { data } = await of.admin.get<{ id: number; type: string }[]>('/api/notifications');
     const told = data.find(({ type }) => type === 'operator.login')?.id;
     const other =
@@ -224,7 +224,7 @@ describe('the audit trail has both names', () => {
   test('for the start with its reason, then for each request: read, written, rejected, malformed, forbidden', async () => {
     const of = await service.school();
     const operator = await newOperator();
-    const client = await acting(of, {}, operator.client);
+    const client = await withRole(of, {}, operator.client);
     const { classId } = await of.classroom();
     await client.get('/api/students?search=Secretname');
     const made = await client.post<{ id: number }>('/api/religions', { name: 'Secretreligion' }, 201);
@@ -277,7 +277,7 @@ describe('the audit trail has both names', () => {
 
   test('for a change with a separate audit entry, which names the operator too', async () => {
     const of = await service.school({ plan_id: (await service.plan()).id });
-    const client = await acting(of);
+    const client = await withRole(of);
     await client.post('/api/subscription/upgrade', { plan_id: 3 });
     expect((await trail(of)).slice(0, 2)).toMatchObject([
       { action: 'impersonation.subscription_upgrade', actor: { email: operatorEmail } },
@@ -291,7 +291,7 @@ describe('the audit trail has both names', () => {
 
   test('for files, uploads, streams and idempotent requests too, with the usual responses', async () => {
     const of = await service.school();
-    const client = await acting(of);
+    const client = await withRole(of);
     const key = { headers: { 'Idempotency-Key': unique('key') }, body: { first_name: 'Ida', last_name: 'Once' } };
     const [first, again] = [
       await client.send<{ id: number }>('POST', '/api/students', key, 201),
@@ -326,7 +326,7 @@ describe('the audit trail has both names', () => {
 
   test('for reads, whose transaction can write only the entry, and for internal errors', async () => {
     const of = await service.school();
-    const client = await acting(of);
+    const client = await withRole(of);
     const [before] = await service.database.query<{ body: string }>(
       `select pg_get_functiondef('api.holidays_list(jsonb)'::regprocedure) as body`,
     );
@@ -356,7 +356,7 @@ describe('the audit trail has both names', () => {
 
 describe('impersonation ends', () => {
   test('after ten minutes: session and token have expired', async () => {
-    const client = await acting();
+    const client = await withRole();
     const { sid } = jwt.decode(client.access_token) as { sid: number };
     await service.database.query(`update platform.session set expires_at = now() where id = $1`, [sid]);
     expect((await refused(client)).error).toBe('invalid_token');
@@ -369,7 +369,7 @@ describe('impersonation ends', () => {
   });
 
   test('with a logout, which leaves the operator logged in', async () => {
-    const client = await acting();
+    const client = await withRole();
     const answer = await client.send(
       'POST',
       '/api/auth/logout',
@@ -397,7 +397,7 @@ describe('impersonation ends', () => {
     ];
     for (const end of ends) {
       const operator = await newOperator();
-      const client = await acting(school, {}, operator.client);
+      const client = await withRole(school, {}, operator.client);
       await profile(client);
       await end(operator);
       expect((await refused(client)).error).toBe('invalid_token');
@@ -418,7 +418,7 @@ describe('impersonation ends', () => {
     ];
     for (const end of ends) {
       const user = await of.user(['admin', 'teacher']);
-      const client = await acting(of, { user_id: user.id });
+      const client = await withRole(of, { user_id: user.id });
       await profile(client);
       await end(user);
       expect((await refused(client)).error).toBe('invalid_token');
@@ -427,7 +427,7 @@ describe('impersonation ends', () => {
 
   test('with the school: suspended, and it does not resume when the school is activated', async () => {
     const of = await service.school();
-    const client = await acting(of);
+    const client = await withRole(of);
     await service.operator.post(`/api/platform/tenants/${of.id}/suspend`, undefined);
     await refused(client);
     await service.operator.post(`/api/platform/tenants/${of.id}/activate`, undefined);
@@ -436,7 +436,7 @@ describe('impersonation ends', () => {
   });
 
   test('and cannot be turned into another session: it has no refresh token and no access to other schools', async () => {
-    const client = await acting();
+    const client = await withRole();
     const other = await service.school();
     await client.send('POST', '/api/auth/refresh', {}, 401);
     await client.send('POST', '/api/auth/refresh', { headers: { 'X-Refresh-Token': client.access_token } }, 401);
@@ -447,7 +447,7 @@ describe('impersonation ends', () => {
   });
 
   test("it does not reveal whether a password is the admin's, and no attempt counts against the admin", async () => {
-    const client = await acting();
+    const client = await withRole();
     for (const current_password of [testPassword, 'not the password']) {
       const answer = await client.post(
         '/api/auth/password/change',
@@ -467,7 +467,7 @@ describe('impersonation ends', () => {
     const role = (await of.admin.get<{ id: number; name: string }[]>('/api/rbac/roles')).data.find(
       ({ name }) => name === 'teacher',
     );
-    const client = await acting(of);
+    const client = await withRole(of);
     for (const part of [
       { is_active: false },
       { password: 'another password' },
@@ -498,7 +498,7 @@ describe('impersonation ends', () => {
   });
 
   test('its session is rejected by the dispatcher that writes no audit entry', async () => {
-    const client = await acting();
+    const client = await withRole();
     const { sid } = jwt.decode(client.access_token) as { sid: number };
     await expect(service.database.query(`select core.call('students_list', $1, '{}', '{}')`, [sid])).rejects.toThrow(
       'The session has ended',
@@ -512,7 +512,7 @@ describe('impersonation ends', () => {
 describe('a school can disallow it', () => {
   test('by its admin: running sessions end at once, and no new one can start until an admin allows it again', async () => {
     const of = await service.school();
-    const client = await acting(of);
+    const client = await withRole(of);
     const open = await service.database.query<{ id: string }>(
       'select id from platform.session where tenant_id = $1 and impersonator_id is not null and revoked_at is null',
       [of.id],
@@ -536,12 +536,12 @@ describe('a school can disallow it', () => {
     });
     await allow(of, true);
     await refused(client);
-    await profile(await acting(of));
+    await profile(await withRole(of));
   });
 
   test('by an operator, who can send a school back as it was read in either state', async () => {
     const of = await service.school();
-    const client = await acting(of);
+    const client = await withRole(of);
     const path = `/api/platform/tenants/${of.id}`;
     const asRead = async () => (await service.operator.get(path)).data;
     await service.operator.put(path, await asRead());
@@ -561,7 +561,7 @@ describe('a school can disallow it', () => {
       'forbidden',
     );
     await clerk.post('/api/school-setup/school-info', { is_impersonation_allowed: true, phone: '123' });
-    const client = await acting(of);
+    const client = await withRole(of);
     expect((await client.post('/api/school-setup/school-info', { is_impersonation_allowed: false }, 403)).error).toBe(
       'forbidden',
     );
@@ -633,7 +633,7 @@ describe('a school can disallow it', () => {
 
   test('open streams end with it', async () => {
     const of = await service.school();
-    const client = await acting(of);
+    const client = await withRole(of);
     const response = await fetch(`${service.url}/api/notifications/stream`, {
       headers: { Authorization: `Bearer ${client.access_token}` },
     });

@@ -613,7 +613,7 @@ describe('the errors of a file', () => {
       '\n',
       ['- -: The file has no rows below its header.', '1 first_name: is missing', '1 last_name: is missing'],
     ],
-  ])('in the header is told too: %s', async (_what, content, messages) => {
+  ])('in the header are reported: %s', async (_what, content, messages) => {
     const { status, data } = await dryRun(school.admin, content);
     expect({ status, valid: data.valid, found: errorLines(data).length }).toEqual({
       status: 200,

@@ -140,7 +140,7 @@ describe('creating a school', () => {
     ['a time zone that does not exist', { time_zone: 'Mars/Olympus' }, 'time_zone'],
     ['a feature that does not exist', { feature_flags: { teleport: true } }, 'feature_flags'],
     ['a feature that is neither on nor off', { feature_flags: { transport: 'yes' } }, 'feature_flags'],
-    ['a contact that is no e-mail', { contact_email: 'office' }, 'contact_email'],
+    ['a contact_email that is not an email address', { contact_email: 'office' }, 'contact_email'],
     ['a short password', { admin_password: '1234567' }, 'admin_password'],
     ['a day instead of a moment', { trial_ends_at: '2030-01-01' }, 'trial_ends_at'],
     ['an unknown field', { colour: 'red' }, 'colour'],
@@ -290,7 +290,7 @@ describe('updating a school', () => {
     expect(await get(tenant.id)).toEqual(tenant);
   });
 
-  test('honours If-Match', async () => {
+  test('is a 412 with a stale If-Match', async () => {
     const tenant = await create();
     const path = `/api/platform/tenants/${tenant.id}`;
     const etag = (await service.operator.get(path)).headers.get('etag') ?? '';

@@ -147,7 +147,7 @@ describe('leaves', () => {
     ['approved', 'rejected'],
     ['rejected', 'approved'],
     ['rejected', 'rejected'],
-  ])('one that was %s can not be %s: 409 invalid_state that names both', async (from, to) => {
+  ])('a leave that was %s cannot be %s: 409 invalid_state names both states', async (from, to) => {
     const teacher = await add();
     const leave = await ask(school.admin, body(4, 4, { teacher_id: teacher.id }));
     const before = (await decide(leave.id, from)).data;

@@ -2,7 +2,7 @@ import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import pg from 'pg';
 import { testDatabase, type TestDatabase } from '../support/server/database.ts';
 import { until } from '../support/client/until.ts';
-import { acting, type BareTenant, provision } from '../support/database/tenants.ts';
+import { withRole, type BareTenant, provision } from '../support/database/tenants.ts';
 
 let database: TestDatabase;
 let school: BareTenant;
@@ -492,7 +492,7 @@ describe('core.notify_as', () => {
   });
 
   test('restores the settings of the request, and reveals no other user', async () => {
-    await acting(database.url, 'school_tenant', settings(), async ({ rows }) => {
+    await withRole(database.url, 'school_tenant', settings(), async ({ rows }) => {
       await rows("select core.notify_as('t', $1, $2)", [JSON.stringify(words), JSON.stringify([{ user_id: ben }])]);
       expect(
         await rows(

@@ -2,9 +2,9 @@ import { describe, expect, test } from '@jest/globals';
 import { generate } from '../../src/timetable/generate.ts';
 import type { Problem, Timetable } from '../../src/timetable/problem.ts';
 import { isFull } from '../support/client/share.ts';
-import { judge } from '../support/fixtures/judge.ts';
+import { findDefects } from '../support/fixtures/timetable-defects.ts';
 import { instances } from '../support/fixtures/stored-problems.ts';
-import { feasibleProblem, plainSchool, randoms, type School } from '../support/fixtures/made-up-problems.ts';
+import { feasibleProblem, plainSchool, randomGenerator, type School } from '../support/fixtures/random-problems.ts';
 
 /** A search budget that does not depend on the clock. */
 const effort = (much: number) => ({ effort: much, time_limit_ms: 600_000 });
@@ -25,7 +25,7 @@ const instance = (name: string): Problem => {
 describe('a timetable is complete, breaks no rule and meets the preferences of classes', () => {
   test.each(instances)('of $name', ({ problem }) => {
     const made = timetable(problem, effort(3));
-    const verdict = judge(problem, made.placed);
+    const verdict = findDefects(problem, made.placed);
     expect(verdict).toMatchObject({ broken: {}, unplaced: 0, spread_excess: 0, class_gaps: 0 });
     expect(made).toMatchObject({ status: 'complete', unplaced: [] });
     const { spread_excess, class_gaps, teacher_gaps } = verdict;
@@ -34,35 +34,46 @@ describe('a timetable is complete, breaks no rule and meets the preferences of c
   });
 
   const schools: Record<string, Partial<School>> = {
-    'with full classes': { full: 1, load: 0.8 },
-    'with full classes and no slack for half of the teachers': { full: 1, load: 0.85, tight: 0.5, exactLimits: true },
-    'with no slack for anybody': { full: 1, load: 0.95, tight: 1, exactLimits: true, doubles: 0.5 },
-    'with teachers on two or three days': { load: 0.5, partTime: 0.6, tight: 0.1 },
-    'with one teacher for a subject of all classes': { full: 1, load: 0.7, oneForAll: true },
+    'with full classes': { classLoad: 1, teacherLoad: 0.8 },
+    'with full classes and no slack for half of the teachers': {
+      classLoad: 1,
+      teacherLoad: 0.85,
+      withoutFreePeriods: 0.5,
+      exactLimits: true,
+    },
+    'with no slack for anybody': {
+      classLoad: 1,
+      teacherLoad: 0.95,
+      withoutFreePeriods: 1,
+      exactLimits: true,
+      doubles: 0.5,
+    },
+    'with teachers on two or three days': { teacherLoad: 0.5, partTime: 0.6, withoutFreePeriods: 0.1 },
+    'with one teacher for a subject of all classes': { classLoad: 1, teacherLoad: 0.7, hasSharedTeacher: true },
     'with six days of twelve periods and a long lunch': {
       classes: 8,
       days: 6,
       periods: 12,
       lunch: [5, 6],
-      tight: 0.3,
+      withoutFreePeriods: 0.3,
       exactLimits: true,
     },
     'with five periods and no lunch': {
       classes: 16,
       periods: 5,
       lunch: [],
-      full: 1,
-      load: 0.8,
-      tight: 0.5,
+      classLoad: 1,
+      teacherLoad: 0.8,
+      withoutFreePeriods: 0.5,
       doubles: 0,
     },
   };
   test.each(Object.entries(schools))('of a school %s', (_, school) => {
     for (const seed of isFull ? [1, 2] : [1]) {
       const { problem, hidden } = feasibleProblem({ ...plainSchool, classes: 10, ...school }, seed);
-      const known = judge(problem, hidden);
+      const known = findDefects(problem, hidden);
       expect(known).toMatchObject({ broken: {}, unplaced: 0, class_gaps: 0 });
-      const verdict = judge(problem, timetable(problem, effort(1)).placed);
+      const verdict = findDefects(problem, timetable(problem, effort(1)).placed);
       expect(verdict).toMatchObject({ broken: {}, unplaced: 0, class_gaps: 0 });
       expect(verdict.spread_excess).toBeLessThanOrEqual(known.spread_excess);
     }
@@ -74,7 +85,7 @@ describe('the same timetable', () => {
   const shuffled = <T>(all: readonly T[], random: () => number) => all.map((each) => [random(), each] as const).sort((a, b) => a[0] - b[0]).map(([, each]) => each); // prettier-ignore
 
   test('results from the same problem and seed, in any order of the input lists', () => {
-    const random = randoms(7);
+    const random = randomGenerator(7);
     const made = timetable(problem, { seed: 5, ...effort(0.3) });
     const again = timetable(
       {
@@ -92,7 +103,7 @@ describe('the same timetable', () => {
   test('results from any time limit that the search does not reach; a search that reaches it breaks no rule', () => {
     const late = timetable(instance('L'), { time_limit_ms: 1 });
     expect(late.is_cut_short).toBe(true);
-    expect(judge(instance('L'), late.placed).broken).toEqual({});
+    expect(findDefects(instance('L'), late.placed).broken).toEqual({});
     const [one, other] = [
       timetable(problem, { effort: 0.3, time_limit_ms: 60_000 }),
       timetable(problem, { effort: 0.3, time_limit_ms: 600_000 }),
@@ -124,7 +135,7 @@ describe('lessons of teachers', () => {
       { class: 'b', subject: 'x', teacher: 1, day: 1, period: 3 },
       { class: 'b', subject: 'x', teacher: 1, day: 2, period: 1 },
     ]);
-    expect(judge(problem, made.placed)).toMatchObject({ broken: {}, unplaced: 0, teacher_gaps: 0 });
+    expect(findDefects(problem, made.placed)).toMatchObject({ broken: {}, unplaced: 0, teacher_gaps: 0 });
   });
 
   test('are distinguished by the type of the id, and duplicate entries are added up', () => {
@@ -142,7 +153,7 @@ describe('lessons of teachers', () => {
     };
     const made = timetable(problem, {});
     expect(made.placed).toHaveLength(8);
-    expect(judge(problem, made.placed).broken).toEqual({});
+    expect(findDefects(problem, made.placed).broken).toEqual({});
   });
 
   test('without lessons, classes or valid days return an empty result or an error', () => {

@@ -1,9 +1,9 @@
 import { describe, expect, test } from '@jest/globals';
 import { generate } from '../../src/timetable/generate.ts';
 import { type CapacityReason, type Problem, type Teacher, type Time, withNames } from '../../src/timetable/problem.ts';
-import { judge } from '../support/fixtures/judge.ts';
+import { findDefects } from '../support/fixtures/timetable-defects.ts';
 import { instances } from '../support/fixtures/stored-problems.ts';
-import { feasibleProblem, plainSchool, randoms } from '../support/fixtures/made-up-problems.ts';
+import { feasibleProblem, plainSchool, randomGenerator } from '../support/fixtures/random-problems.ts';
 
 const week = (days: number, periods: number, only: (day: number, period: number) => boolean = () => true): Time[] =>
   Array.from({ length: days * periods }, (_, n): Time => [Math.floor(n / periods) + 1, (n % periods) + 1]).filter(
@@ -124,7 +124,7 @@ const cases: Record<Exclude<CapacityReason, 'week_teachers'>, { problem: Problem
 describe('impossible requirements are refused at once, with the reasons', () => {
   test.each(Object.entries(cases))('is %s', (reason, { problem, blamed }) => {
     const made = generate(problem);
-    // The same lack may show from another side as well.
+    // The generator may report the same conflict for another class or teacher too.
     expect(made.status === 'infeasible' && made.over_capacity[0]).toMatchObject({ reason, ...blamed });
   });
 
@@ -174,7 +174,7 @@ describe('lessons beyond the capacity are left out on request', () => {
       status: 'partial',
       over_capacity: [{ id: 'a' }, { id: 'x', reason: 'teacher_week_limit' }, {}],
     });
-    expect(judge(problem, made.placed)).toMatchObject({ broken: {}, unplaced: 4 });
+    expect(findDefects(problem, made.placed)).toMatchObject({ broken: {}, unplaced: 4 });
     expect(made.unplaced.reduce((sum, { missing }) => sum + missing, 0)).toBe(4);
     expect(new Set(made.unplaced.map(({ teacher, reason }) => `${String(teacher)} ${reason}`))).toEqual(
       new Set(['x teacher_week_limit']),
@@ -196,7 +196,7 @@ describe('lessons beyond the capacity are left out on request', () => {
     const crowded = { ...problem, teachers, lessons: [...problem.lessons, ...more] };
     const made = generate(crowded, { effort: 1, allow_partial: true });
     if (made.status === 'infeasible') throw new Error(made.status);
-    expect(judge(crowded, made.placed).broken).toEqual({});
+    expect(findDefects(crowded, made.placed).broken).toEqual({});
     const blamed = new Set(['T001', first?.teacher]);
     expect(made.unplaced.filter((one) => !blamed.has(one.teacher) && one.class !== first?.class)).toEqual([]);
     expect(made.unplaced.length).toBeGreaterThan(0);
@@ -256,7 +256,7 @@ function maxPlaced({ days, periods_per_day, classes, teachers, lessons }: Proble
 test('no small problem with a solution is refused, and as few lessons as possible are left out', () => {
   const seen = { complete: 0, partial: 0, infeasible: 0 };
   for (let seed = 1; seed <= 200; seed++) {
-    const random = randoms(seed);
+    const random = randomGenerator(seed);
     const problem = small(
       ['x', 'y', 'z'].map((id) => ({ id, unavailable: week(2, 2, () => random() < 0.22), max_per_day: null })),
       ['a', 'b', 'c'].flatMap((who) => ['x', 'y', 'z'].map((teacher) => lesson(who, teacher, random() < 0.75 ? 1 : 0))),
@@ -268,7 +268,7 @@ test('no small problem with a solution is refused, and as few lessons as possibl
     const most = maxPlaced(problem);
     if (made.status === 'infeasible') expect({ seed, most }).not.toEqual({ seed, most: required });
     else {
-      expect(judge(problem, made.placed).broken).toEqual({});
+      expect(findDefects(problem, made.placed).broken).toEqual({});
       expect({ seed, placed: made.placed.length }).toEqual({ seed, placed: most });
     }
   }
@@ -278,7 +278,7 @@ test('no small problem with a solution is refused, and as few lessons as possibl
 test('an unsolved problem returns a partial timetable that breaks no rule, with a reason for each missing lesson', () => {
   // Every class and every teacher has a lesson in every period in which they are there: nothing that is counted is
   // wrong.
-  const random = randoms(926);
+  const random = randomGenerator(926);
   const [classes, teachers] = [['a', 'b', 'c', 'd'], ['x', 'y', 'z', 'w']]; // prettier-ignore
   const lessons = classes.flatMap((who) => teachers.map((teacher) => lesson(who, teacher, random() < 0.85 ? 1 : 0)));
   const there = (load: number) =>
@@ -303,7 +303,7 @@ test('an unsolved problem returns a partial timetable that breaks no rule, with 
   const made = generate(problem, { effort: 0.2 });
   if (made.status === 'infeasible') throw new Error(made.status);
   expect(made.status).toBe('partial');
-  expect(judge(problem, made.placed).broken).toEqual({});
+  expect(findDefects(problem, made.placed).broken).toEqual({});
   expect(made.placed).toHaveLength(maxPlaced(problem));
   expect(made.unplaced.reduce((sum, { missing }) => sum + missing, 0)).toBe(required - made.placed.length);
   for (const { reason, message, periods, ...one } of made.unplaced) {
@@ -316,12 +316,20 @@ test('an unsolved problem returns a partial timetable that breaks no rule, with 
 
 test('a short search for a hard timetable reports the missing lessons and breaks no rule', () => {
   const { problem } = feasibleProblem(
-    { ...plainSchool, classes: 24, full: 1, load: 0.5, tight: 1, exactLimits: true, doubles: 0 },
+    {
+      ...plainSchool,
+      classes: 24,
+      classLoad: 1,
+      teacherLoad: 0.5,
+      withoutFreePeriods: 1,
+      exactLimits: true,
+      doubles: 0,
+    },
     1,
   );
   const made = generate(problem, { effort: 0.03 });
   if (made.status === 'infeasible') throw new Error(made.status);
-  const verdict = judge(problem, made.placed);
+  const verdict = findDefects(problem, made.placed);
   expect(verdict.broken).toEqual({});
   expect(made.unplaced.reduce((sum, { missing }) => sum + missing, 0)).toBe(verdict.unplaced);
   expect(made.status).toBe('partial');

@@ -63,7 +63,7 @@ async function work(workers = 1): Promise<{ task: string; failed: boolean }[]> {
   const running = await Promise.all(
     Array.from({ length: workers }, () =>
       startWorker(
-        workerContext(pool, () => Promise.reject(new Error('no e-mail is sent'))),
+        workerContext(pool, () => Promise.reject(new Error('no email is sent'))),
         1,
         { events },
       ),
@@ -152,7 +152,7 @@ test('each query watches every table that it reads', async () => {
     'select name, watched, query from core.analytics_part order by refresh_order',
   );
   for (const { name, watched, query } of parts) {
-    // Written with the fee that it belongs to; read whenever something else was.
+    // Tables that a query reads but does not need to watch: fee items, for example, are written with their fee.
     const alsoRead = { fees: ['student_fee_item'], classes: ['grade'] }[name] ?? [];
     const client = new shared.pg.Client({
       connectionString: database.url,
@@ -182,7 +182,7 @@ test('two workers share the schools and never refresh the same one at once', asy
   expect(done.filter(({ task, failed }) => task === 'analytics_schools' && !failed)).toHaveLength(batches.length);
   for (const each of schools) expect(await refreshedAt(each)).toBeGreaterThan(0);
 
-  // One whose facts are being read is left to whom is at it.
+  // A school that another worker is refreshing is skipped.
   const client = await pool.connect();
   try {
     await client.query('begin');
@@ -250,7 +250,7 @@ test('a school that is not migrated, or being migrated, is skipped', async () =>
   await look();
   expect(await queued()).not.toContain(school.id);
   await database.query('update platform.tenant set schema_version = schema_version + 1 where id = $1', [school.id]);
-  // It shows with what is known of it, and says that its facts were never read.
+  // The school is visible, with null as the time of its refresh.
   expect(
     await asAnalyst(database, [bare.id], ({ rows }) => rows('select status, refreshed_at from analytics.tenants')),
   ).toEqual([{ status: 'active', refreshed_at: null }]);

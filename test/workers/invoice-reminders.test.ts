@@ -7,7 +7,7 @@ import { race } from '../support/client/race.ts';
 import { serviceWithSchool } from '../support/server/service.ts';
 import { until } from '../support/client/until.ts';
 
-/** A real SMTP server on loopback, which refuses the first message to an address that begins with grey. */
+/** An SMTP server that rejects the first message to an address beginning with `grey`. */
 let refusals = 0;
 const received: { to: string[]; content: string }[] = [];
 const smtp = new SMTPServer({
@@ -23,7 +23,7 @@ const smtp = new SMTPServer({
     stream.on('data', (chunk: Buffer) => chunks.push(chunk));
     stream.on('end', () => {
       const content = Buffer.concat(chunks).toString();
-      // Receipts and the like, which notifications send, are another file's business.
+      // Skips the emails of notifications, such as receipts.
       if (!/^Message-ID: <[\da-z]+-[\da-z]+@/m.test(content))
         received.push({ to: session.envelope.rcptTo.map(({ address }) => address), content });
       callback();
@@ -55,19 +55,19 @@ beforeAll(async () => {
     phone: '+49 1',
     currency: 'EUR',
   });
-  // What every job was, written down, since the queue forgets a job when it is done.
+  // Records every job, because the queue deletes finished ones.
   await service.database.query(`
-    create table public.seen (job text not null);
-    create function public.see() returns trigger language plpgsql as $$
+    create table public.job_log (job text not null);
+    create function public.log_job() returns trigger language plpgsql as $$
     begin
       if new.task_id = (select id from graphile_worker._private_tasks where identifier = 'send_invoice_reminder') then
-        insert into public.seen values (to_jsonb(new)::text);
+        insert into public.job_log values (to_jsonb(new)::text);
       end if;
       return null;
     end $$;
-    create trigger see after insert or update on graphile_worker._private_jobs for each row execute function public.see();
+    create trigger log_job after insert or update on graphile_worker._private_jobs for each row execute function public.log_job();
     grant select on graphile_worker._private_tasks to public;
-    grant insert on public.seen to public`);
+    grant insert on public.job_log to public`);
 });
 
 const student = async (fields: Record<string, unknown>) =>
@@ -101,7 +101,7 @@ beforeEach(async () => {
 const sentTo = (address: string) => received.filter(({ to }) => to.includes(address));
 const one = (address: string) => until(() => sentTo(address)[0]);
 
-/** The parts of a message, each with its type and its bytes. */
+/** The MIME parts of a message. */
 function parts(content: string): { type: string; head: string; body: Buffer }[] {
   const boundaries = [...content.matchAll(/boundary="([^"]+)"/g)].map(([, boundary = '']) => boundary);
   const escaped = boundaries.map((boundary) => boundary.replace(/[.*+?^${}()|[\]\\]/g, '\\$&')).join('|');
@@ -192,7 +192,7 @@ test('without a parent a reminder is sent to the student, or to the address of t
   await remind((await add({ student_id: lonely })).id);
   await until(() => sentTo(pupil.email).find(({ content }) => content.includes('application/pdf')));
   const nobody = await add({ student_id: lonely });
-  // A log-in that was removed is nobody's any more.
+  // The address of a deleted user is not used.
   await service.database.query(`update ${school.schema}.user_account set deleted_at = now() where id = $1`, [pupil.id]);
   const refused = await remind(nobody.id, 409);
   expect([refused.error, refused.message]).toEqual([
@@ -276,7 +276,7 @@ test('a rejected reminder is retried and sent once, and the queue has neither an
   await one(email);
   await queueIsEmpty(service);
   expect(sentTo(email)).toHaveLength(1);
-  const jobs = (await service.database.query<{ job: string }>('select job from public.seen')).map(({ job }) => job);
+  const jobs = (await service.database.query<{ job: string }>('select job from public.job_log')).map(({ job }) => job);
   expect(jobs.length).toBeGreaterThan(5);
   expect(jobs.filter((job) => /@|example|Okafor|Núñez|Zoë/.test(job))).toEqual([]);
   expect(Object.keys((JSON.parse(jobs[0] ?? '{}') as { payload: object }).payload).sort()).toEqual([

@@ -5,7 +5,7 @@ import { fcmError, fcmService, webPushService } from '../support/fakes/push-serv
 import { type School, serviceWithSchool, unique } from '../support/server/service.ts';
 import { until } from '../support/client/until.ts';
 
-/** A mail server that refuses some: `grey` once, `full` always, each by its own words, which name the recipient. */
+/** An SMTP server that rejects `unknown…` always and `grey…` once. Its messages contain the address. */
 const mails: { to: string[]; content: string }[] = [];
 let refusals = 0;
 const smtp = new SMTPServer({
@@ -40,7 +40,7 @@ const { service, school } = await serviceWithSchool({
   EMAIL_FROM: 'Service <office@valley.example>',
   APP_URL: 'https://app.example/school/',
 });
-// After the service, which is asked to stop first.
+// Runs after the service has been closed, because its afterAll was registered first.
 afterAll(async () => {
   await Promise.all([fcm.close(), web.close(), new Promise<void>((done) => smtp.close(() => done()))]);
 });
@@ -62,9 +62,9 @@ beforeAll(async () => {
   userId = await aUser();
 });
 afterEach(() => {
-  fcm.behave({});
-  web.behave({});
-  expect([...fcm.faults.splice(0), ...web.faults.splice(0)]).toEqual([]);
+  fcm.respondWith({});
+  web.respondWith({});
+  expect([...fcm.protocolErrors.splice(0), ...web.protocolErrors.splice(0)]).toEqual([]);
 });
 
 const aUser = async (fields: Record<string, unknown> = {}, at: School = school) =>
@@ -124,7 +124,7 @@ const hurry = () =>
     `select graphile_worker.reschedule_jobs(array(select j.id from graphile_worker._private_jobs j
        join graphile_worker._private_tasks t on t.id = j.task_id where t.identifier = 'deliver' and j.locked_at is null), now())`,
   );
-/** Keeps what is enqueued from now on waiting; the answer lets it go. */
+/** Delays all jobs that are queued from now on, until the returned function is called. */
 async function hold(): Promise<() => Promise<unknown>> {
   await service.database.query(`
     create or replace function public.hold() returns trigger language plpgsql as $$ begin new.run_at := now() + interval '1 hour'; return new; end $$;
@@ -137,7 +137,7 @@ async function hold(): Promise<() => Promise<unknown>> {
 const deviceIsThere = async (id: number) =>
   (await service.database.query(`select from ${school.schema}.device where id = $1`, [id])).length === 1;
 
-describe('a push', () => {
+describe('a push message', () => {
   test('is sent to each device of a user by the service of its platform, with the data for the app and a stable id', async () => {
     const user = await aUser();
     const [android, ios, laptop] = [await phone(user), await phone(user, 'ios'), await browser(user)];
@@ -153,7 +153,7 @@ describe('a push', () => {
     const of = (device: number) =>
       `${school.id.toString(36)}-${sent.find(({ device_id }) => device_id === device)?.id.toString(36)}`;
     for (const { token, id } of [android, ios]) {
-      expect(fcm.to(token)).toEqual([
+      expect(fcm.messagesTo(token)).toEqual([
         {
           token,
           notification: { title: 'Sports day', body: 'Bring «shoes» & <water> 🥤' },
@@ -163,7 +163,7 @@ describe('a push', () => {
         },
       ]);
     }
-    expect(web.to(laptop.path)).toEqual([
+    expect(web.messagesTo(laptop.path)).toEqual([
       {
         topic: of(laptop.id),
         ttl: 86400,
@@ -179,23 +179,26 @@ describe('a push', () => {
     expect(fcm.grants()).toBe(1);
   });
 
-  test('that is too long for the service is shortened, not within a character', async () => {
+  test('is truncated if it is too long for the service, without splitting a character', async () => {
     const user = await aUser();
     const [android, laptop] = [await phone(user), await browser(user)];
     await send([user], { message: '👩‍🏫"\n'.repeat(700) });
     await done(user);
-    for (const text of [fcm.to(android.token)[0]?.notification.body, web.to(laptop.path)[0]?.payload.message]) {
+    for (const text of [
+      fcm.messagesTo(android.token)[0]?.notification.body,
+      web.messagesTo(laptop.path)[0]?.payload.message,
+    ]) {
       expect(text).toMatch(/…$/);
       expect(text?.isWellFormed()).toBe(true);
       expect(text?.length).toBeGreaterThan(500);
     }
   });
 
-  test('is retried when and after as long as the service says, while others are sent; the id stays the same', async () => {
+  test('is retried after the Retry-After of the service, with the same id, and does not delay others', async () => {
     const [user, other] = [await aUser(), await aUser()];
     const [busy, free, laptop] = [await phone(user), await phone(other), await browser(user)];
-    fcm.behave([{ status: 429, headers: { 'Retry-After': '600' } }, {}], busy.token);
-    web.behave(
+    fcm.respondWith([{ status: 429, headers: { 'Retry-After': '600' } }, {}], busy.token);
+    web.respondWith(
       [{ status: 503, headers: { 'Retry-After': new Date(Date.now() + 7200_000).toUTCString() } }, {}],
       laptop.path,
     );
@@ -214,15 +217,19 @@ describe('a push', () => {
       ['sent', 2],
       ['sent', 2],
     ]);
-    expect(new Set(fcm.to(busy.token).map((each) => each.android.notification.tag)).size).toBe(1);
-    expect([fcm.to(busy.token).length, fcm.to(free.token).length, web.to(laptop.path).length]).toEqual([2, 1, 2]);
-    expect(new Set(web.to(laptop.path).map(({ topic }) => topic)).size).toBe(1);
+    expect(new Set(fcm.messagesTo(busy.token).map((each) => each.android.notification.tag)).size).toBe(1);
+    expect([
+      fcm.messagesTo(busy.token).length,
+      fcm.messagesTo(free.token).length,
+      web.messagesTo(laptop.path).length,
+    ]).toEqual([2, 1, 2]);
+    expect(new Set(web.messagesTo(laptop.path).map(({ topic }) => topic)).size).toBe(1);
   });
 
   test('is retried with growing delays after an error or a lost connection, and fails at the eighth attempt', async () => {
     const user = await aUser();
     const { token, id } = await phone(user);
-    fcm.behave([{ status: 500 }, { isCut: true }, { status: 502, body: '<html>' }, { status: 500 }], token);
+    fcm.respondWith([{ status: 500 }, { isCut: true }, { status: 502, body: '<html>' }, { status: 500 }], token);
     await send([user]);
     const reasons: unknown[] = [];
     const waits: number[] = [];
@@ -246,11 +253,11 @@ describe('a push', () => {
     expect(await deviceIsThere(id)).toBe(true);
   });
 
-  test('that gets no answer within the time limit does not delay others', async () => {
+  test('does not delay others if the service does not respond within the time limit', async () => {
     const [user, other] = [await aUser(), await aUser()];
     const silent = await phone(user);
     for (let n = 0; n < 30; n++) await phone(other);
-    fcm.behave({ isSilent: true }, silent.token);
+    fcm.respondWith({ isSilent: true }, silent.token);
     await send([user, other]);
     await done(other);
     expect(await rowsOf(user)).toMatchObject([{ status: 'pending', attempts: 0 }]);
@@ -259,7 +266,7 @@ describe('a push', () => {
       return found[0]?.reason ? found : undefined;
     });
     expect(row).toMatchObject({ status: 'pending', reason: 'fcm_ETIMEDOUT', attempts: 1 });
-    fcm.behave({}, silent.token);
+    fcm.respondWith({}, silent.token);
     await left();
     await hurry();
     await done(user);
@@ -268,14 +275,14 @@ describe('a push', () => {
   test('is postponed without an attempt when the service has stopped answering', async () => {
     const user = await aUser();
     for (let n = 0; n < 90; n++) await phone(user);
-    const before = fcm.taken.length;
-    fcm.behave({ isCut: true });
+    const before = fcm.received.length;
+    fcm.respondWith({ isCut: true });
     await send([user]);
     await left();
-    expect(fcm.taken.length - before).toBeLessThan(50);
+    expect(fcm.received.length - before).toBeLessThan(50);
     const pending = await rowsOf(user);
     expect(new Set(pending.map(({ status, attempts }) => `${status} ${attempts}`))).toEqual(new Set(['pending 1']));
-    fcm.behave({});
+    fcm.respondWith({});
     await hurry();
     expect(new Set((await done(user)).map(({ status }) => status))).toEqual(new Set(['sent']));
   });
@@ -287,13 +294,13 @@ describe('a push', () => {
     fcm.revoke();
     await send([user]);
     await left();
-    expect(fcm.faults.splice(0)).toHaveLength(1);
+    expect(fcm.protocolErrors.splice(0)).toHaveLength(1);
     await hurry();
     expect(await done(user)).toMatchObject([{ status: 'sent', attempts: 2 }]);
-    expect([fcm.grants() - grants, fcm.to(token).length]).toEqual([1, 1]);
+    expect([fcm.grants() - grants, fcm.messagesTo(token).length]).toEqual([1, 1]);
   });
 
-  describe('to a device that no longer exists', () => {
+  describe('to an invalid device', () => {
     const badToken = 'The registration token is not a valid FCM registration token';
     const violation = (field: string) => ({
       '@type': 'type.googleapis.com/google.rpc.BadRequest',
@@ -301,17 +308,21 @@ describe('a push', () => {
     });
 
     test.each([
-      ['FCM does not know it', fcmError(404, 'UNREGISTERED', 'Requested entity was not found.'), 'fcm_unregistered'],
+      [
+        'FCM answers UNREGISTERED',
+        fcmError(404, 'UNREGISTERED', 'Requested entity was not found.'),
+        'fcm_unregistered',
+      ],
       ['FCM calls the token invalid', fcmError(400, 'INVALID_ARGUMENT', badToken), 'fcm_invalid_token'],
       [
-        'FCM names the field',
+        'FCM reports an invalid message.token',
         fcmError(400, 'INVALID_ARGUMENT', 'Invalid', [violation('message.token')]),
         'fcm_invalid_token',
       ],
-    ])('%s: fails, and the device is removed', async (_what, behaviour, reason) => {
+    ])('fails and removes the device when %s', async (_when, behavior, reason) => {
       const user = await aUser();
       const [dead, alive] = [await phone(user), await phone(user)];
-      fcm.behave(behaviour, dead.token);
+      fcm.respondWith(behavior, dead.token);
       await send([user]);
       expect((await done(user)).map((row) => [row.status, row.reason, row.device_id])).toEqual([
         ['failed', reason, null],
@@ -322,51 +333,48 @@ describe('a push', () => {
       await until(async () => (await rowsOf(user)).length === 3 || undefined);
     });
 
-    test.each([404, 410])(
-      'fails and removes the device when the push service of a browser answers %i',
-      async (status) => {
-        const user = await aUser();
-        const { id, path } = await browser(user);
-        web.behave({ status }, path);
-        await send([user]);
-        expect(await done(user)).toMatchObject([{ status: 'failed', reason: 'web_gone', device_id: null }]);
-        expect(await deviceIsThere(id)).toBe(false);
-      },
-    );
+    test.each([404, 410])('fails and removes the device when the Web Push service answers %i', async (status) => {
+      const user = await aUser();
+      const { id, path } = await browser(user);
+      web.respondWith({ status }, path);
+      await send([user]);
+      expect(await done(user)).toMatchObject([{ status: 'failed', reason: 'web_gone', device_id: null }]);
+      expect(await deviceIsThere(id)).toBe(false);
+    });
 
     test.each([
-      ['an address that is wrong', { status: 404, body: 'Not found' }, 'fcm_404'],
-      ['another sender', fcmError(403, 'SENDER_ID_MISMATCH', 'SenderId mismatch'), 'fcm_sender_id_mismatch'],
+      ['a 404 without an FCM error code', { status: 404, body: 'Not found' }, 'fcm_404'],
+      ['SENDER_ID_MISMATCH', fcmError(403, 'SENDER_ID_MISMATCH', 'SenderId mismatch'), 'fcm_sender_id_mismatch'],
       [
-        'a field of the message',
+        'an invalid message field',
         fcmError(400, 'INVALID_ARGUMENT', 'Invalid value', [violation('message.data[0].value')]),
         'fcm_invalid_argument',
       ],
-      ['an answer that is no JSON', { status: 400, body: 'null' }, 'fcm_400'],
-    ])('what FCM says of %s is no word on the device: it stays', async (_what, behaviour, reason) => {
+      ['a 400 that is not a JSON object', { status: 400, body: 'null' }, 'fcm_400'],
+    ])('fails but keeps the device when FCM answers %s', async (_what, behavior, reason) => {
       const user = await aUser();
       const { id, token } = await phone(user);
-      fcm.behave(behaviour, token);
+      fcm.respondWith(behavior, token);
       await send([user]);
       expect(await done(user)).toMatchObject([{ status: 'failed', reason, device_id: id }]);
       expect(await deviceIsThere(id)).toBe(true);
     });
   });
 
-  test('follows no redirect', async () => {
+  test('does not follow redirects', async () => {
     const user = await aUser();
     const [from, to] = [await browser(user), web.browser()];
-    web.behave({ status: 307, headers: { Location: to.subscription.endpoint } }, from.path);
+    web.respondWith({ status: 307, headers: { Location: to.subscription.endpoint } }, from.path);
     await send([user]);
     expect(await done(user)).toMatchObject([{ status: 'failed', reason: 'web_307' }]);
-    expect(web.to(to.path)).toEqual([]);
+    expect(web.messagesTo(to.path)).toEqual([]);
   });
 
-  test('counts by its status, even if the body of the answer is incomplete', async () => {
+  test('is sent if the status is 200, even if the response body is incomplete or too long', async () => {
     const user = await aUser();
     const { token } = await phone(user);
-    fcm.behave({ headers: { 'Content-Length': '1000' }, body: 'x'.repeat(100) }, token);
-    fcm.behave({ body: 'x'.repeat(1_000_000) }, (await phone(user)).token);
+    fcm.respondWith({ headers: { 'Content-Length': '1000' }, body: 'x'.repeat(100) }, token);
+    fcm.respondWith({ body: 'x'.repeat(1_000_000) }, (await phone(user)).token);
     await send([user]);
     expect((await done(user)).map(({ status }) => status)).toEqual(['sent', 'sent']);
   }, 30_000);
@@ -391,7 +399,7 @@ describe('a push', () => {
       ['failed', 'web_invalid_subscription'],
       ['sent', null],
     ]);
-    expect(web.to(path)).toHaveLength(1);
+    expect(web.messagesTo(path)).toHaveLength(1);
   });
 
   test('is not sent to a later owner of the device, nor to a removed device or user', async () => {
@@ -408,10 +416,12 @@ describe('a push', () => {
       ['dropped', 'device_removed', 0],
       ['dropped', 'user_inactive', 0],
     ]);
-    expect([...fcm.to(moved.token), ...fcm.to(removed.token), ...fcm.to(kept.token)]).toEqual([]);
+    expect([...fcm.messagesTo(moved.token), ...fcm.messagesTo(removed.token), ...fcm.messagesTo(kept.token)]).toEqual(
+      [],
+    );
   });
 
-  test('is dropped when operators switch the channel off before it is sent', async () => {
+  test('is dropped if operators disable the channel before it is sent', async () => {
     const user = await aUser();
     const { token } = await phone(user);
     const release = await hold();
@@ -424,14 +434,14 @@ describe('a push', () => {
       ['dropped', 'channel_off'],
       ['sent', null],
     ]);
-    expect(fcm.to(token)).toEqual([]);
+    expect(fcm.messagesTo(token)).toEqual([]);
   });
 
   test.each([
     ['suspend', 'school_closed'],
     ['delete', 'school_closed'],
-    ['close notifications to', 'feature_off'],
-  ])('of a school that operators %s meanwhile is dropped, an e-mail too', async (what, reason) => {
+    ['disable notifications for', 'feature_off'],
+  ])('is dropped, like emails, if operators %s the school before it is sent', async (what, reason) => {
     const other = await service.school();
     const user = await aUser({}, other);
     const token = unique('token');
@@ -453,10 +463,10 @@ describe('a push', () => {
       ['dropped', reason],
       ['dropped', reason],
     ]);
-    expect(fcm.to(token)).toEqual([]);
+    expect(fcm.messagesTo(token)).toEqual([]);
   });
 
-  test('of a purged school does not fail its job', async () => {
+  test('is skipped without a failed job if the school was purged', async () => {
     await service.database.query(
       `select graphile_worker.add_job('deliver', '{"tenant_id": 999999, "from_id": 1, "to_id": 9}')`,
     );
@@ -467,7 +477,7 @@ describe('a push', () => {
     );
   });
 
-  test('waits for the end of quiet hours', async () => {
+  test('is sent after the end of quiet hours', async () => {
     const user = await aUser();
     const { token } = await phone(user);
     const utc = (hours: number) => new Date(Date.now() + hours * 3600_000).toISOString().slice(11, 16);
@@ -483,13 +493,13 @@ describe('a push', () => {
     });
     expect(job?.seconds).toBeGreaterThan(1.9 * 3600);
     expect(job?.seconds).toBeLessThan(2.1 * 3600);
-    expect(fcm.to(token)).toEqual([]);
+    expect(fcm.messagesTo(token)).toEqual([]);
     await hurry();
     await done(user);
-    expect(fcm.to(token)).toHaveLength(1);
+    expect(fcm.messagesTo(token)).toHaveLength(1);
   });
 
-  test('waits also when quiet hours began after it was queued, or before a retry', async () => {
+  test('is also delayed if quiet hours began after it was queued or before a retry', async () => {
     const user = await aUser();
     const { token } = await phone(user);
     const utc = (hours: number) => new Date(Date.now() + hours * 3600_000).toISOString().slice(11, 16);
@@ -507,20 +517,20 @@ describe('a push', () => {
     await release();
     await waits();
     expect(await rowsOf(user)).toMatchObject([{ status: 'pending', attempts: 0 }]);
-    expect(fcm.to(token)).toEqual([]);
-    // Tried outside of them; the next attempt would be within.
+    expect(fcm.messagesTo(token)).toEqual([]);
+    // The attempt is outside quiet hours, and the retry would be within them.
     await service.database.query('update platform.notification_setting set quiet_from = $1, quiet_until = $2', [
       utc(0.5),
       utc(2),
     ]);
-    fcm.behave([{ status: 503, headers: { 'Retry-After': '3600' } }, {}], token);
+    fcm.respondWith([{ status: 503, headers: { 'Retry-After': '3600' } }, {}], token);
     await hurry();
     await until(async () => ((await rowsOf(user))[0]?.attempts === 1 ? true : undefined));
     await waits();
     await service.database.query('update platform.notification_setting set quiet_from = null, quiet_until = null');
     await hurry();
     expect(await done(user)).toMatchObject([{ status: 'sent', attempts: 2 }]);
-    expect(fcm.to(token)).toHaveLength(2);
+    expect(fcm.messagesTo(token)).toHaveLength(2);
   });
 });
 
@@ -572,7 +582,7 @@ describe('an email', () => {
     expect(html).not.toContain('<script>');
   });
 
-  test('that is rejected temporarily is sent at the next attempt; permanently, it fails with its code; the queue has no names', async () => {
+  test('is retried after a temporary rejection and fails after a permanent one, and the queue has no personal data', async () => {
     const [grey, unknown] = [
       await aUser({ email: 'grey@people.example' }),
       await aUser({ email: 'unknown@people.example' }),
