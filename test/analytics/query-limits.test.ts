@@ -6,7 +6,7 @@ import {
   askGraphql,
   type Facts,
   replaceJobsView,
-  keepFacts,
+  disableRefresh,
   writeFacts,
 } from '../support/fixtures/analysts.ts';
 import { serviceOfFile } from '../support/server/service.ts';
@@ -23,7 +23,7 @@ const facts: Facts = {
   failedJobs: 0,
 };
 const school = await service.school();
-await keepFacts(service);
+await disableRefresh(service);
 await writeFacts(service, school.id, facts);
 const analyst = await analystOf(service, null);
 

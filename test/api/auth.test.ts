@@ -507,7 +507,7 @@ describe('own profile', () => {
     });
   });
 
-  test('can be sent back as it was read; changing a field other than name and phone returns an error for it', async () => {
+  test('accepts the unchanged response of GET; changing a field other than name and phone returns an error for it', async () => {
     const user = await school.user(['teacher']);
     const { data } = await user.get<Profile>('/api/auth/profile');
     const sentBack = await user.put<Profile>('/api/auth/profile', { ...data, last_name: 'Changed' });

@@ -324,7 +324,7 @@ describe('the document', () => {
     expect(odd.map(({ name }) => name)).toEqual([]);
   });
 
-  test('lets a record be sent back as it was read: each response field of a PUT is also a body field', () => {
+  test('has every response field of a PUT as a body field, so that clients can send a record back unchanged', () => {
     const fieldsOf = (schema: Schema | undefined) => (schema ? (plain(document, schema).properties ?? {}) : {});
     const odd = endpoints.flatMap(({ name, method, route, body, documented: one }) => {
       if (method !== 'PUT' || !body || route.isPage || plain(document, body).type !== 'object') return [];

@@ -172,7 +172,7 @@ describe('creating a school', () => {
     expect(await schemas()).toEqual(before);
   });
 
-  test('happens once under one Idempotency-Key', async () => {
+  test('happens once for a repeated Idempotency-Key', async () => {
     const body = input();
     const send = () =>
       service.operator.send<Tenant>(
@@ -191,7 +191,7 @@ describe('creating a school', () => {
 });
 
 describe('updating a school', () => {
-  test('accepts any subset, replaces the flags as a whole, and accepts the record as it was read', async () => {
+  test('accepts any subset of fields, replaces the flags as a whole, and accepts the unchanged response of GET', async () => {
     const tenant = await create({ feature_flags: { transport: true }, time_zone: 'Europe/Berlin' });
     const path = `/api/platform/tenants/${tenant.id}`;
     const { data } = await service.operator.put<Tenant>(path, {
@@ -303,7 +303,7 @@ describe('updating a school', () => {
     expect((await get(tenant.id)).status).toBe('active');
   });
 
-  test('that does not exist is a 404, as is every status change', async () => {
+  test('is a 404 if it does not exist, and so is every status change', async () => {
     await service.operator.get('/api/platform/tenants/999999', 404);
     await service.operator.put('/api/platform/tenants/999999', { name: 'X' }, 404);
     await remove(999_999, 404);

@@ -185,7 +185,7 @@ describe('leaves', () => {
     await decide(await leave(two, 4, 8), 'approved');
   });
 
-  test('of concurrent approvals of overlapping leaves one succeeds, and the others are a 409 conflict', async () => {
+  test('only one of several concurrent approvals of overlapping leaves succeeds, and the others are a 409 conflict', async () => {
     for (let round = 0; round < 3; round++) {
       const teacher = await add();
       const asked = await Promise.all(
@@ -206,7 +206,7 @@ describe('leaves', () => {
     }
   });
 
-  test('of two concurrent decisions on one leave one succeeds', async () => {
+  test('only one of two concurrent decisions on a leave succeeds', async () => {
     const teacher = await add();
     const leave = await ask(school.admin, body(4, 4, { teacher_id: teacher.id }));
     const answers = await Promise.all(

@@ -448,9 +448,9 @@ describe('fee plans', () => {
   });
 
   test('transport.manage allows creating plans, fee.manage billing in a school with fees_management', async () => {
-    const somebody = async (...permissions: string[]) => school.user([await school.role(...permissions)]);
+    const userWith = async (...permissions: string[]) => school.user([await school.role(...permissions)]);
     const [reader, manager, accountant] = [
-      await somebody('transport.read'),
+      await userWith('transport.read'),
       await school.user(['transport_manager']),
       await school.user(['accountant']),
     ];

@@ -215,7 +215,7 @@ describe('credentials', () => {
     const refresh = (token: string) =>
       send(service.url, { method: 'POST', path: '/api/auth/refresh', headers: { 'x-refresh-token': token } });
 
-    test('that was logged out gets 401 invalid_token at every endpoint and at refresh', async () => {
+    test('gets 401 invalid_token at every endpoint and at refresh after logout', async () => {
       const client = await login();
       expect((await client.get<{ id: number }>('/api/auth/profile')).data.id).toBeGreaterThan(0);
       await client.post('/api/auth/logout');
@@ -223,7 +223,7 @@ describe('credentials', () => {
       expect(errorMismatch(await refresh(client.refreshToken), 401, 'invalid_token')).toBeUndefined();
     });
 
-    test('that has expired gets 401 invalid_token at every endpoint, even if the access token is still valid', async () => {
+    test('gets 401 invalid_token at every endpoint after it expires, even if the access token is still valid', async () => {
       const client = await login();
       const { sid } = jwt.decode(client.token) as { sid: number };
       await service.database.query(

@@ -192,7 +192,7 @@ describe("another school's identifiers", () => {
 describe('header, host and token', () => {
   const host = (school: School) => `${school.subdomain}.${baseDomain}`;
 
-  test('that name the same school are accepted by every endpoint', async () => {
+  test('are accepted by every endpoint if they name the same school', async () => {
     const all = { 'x-tenant-id': String(a.id), host: host(a) };
     for (const headers of [
       all,

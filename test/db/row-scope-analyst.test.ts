@@ -61,13 +61,13 @@ afterAll(() => database.drop());
 const school = (index: number) => ids[index] ?? 0;
 
 describe('an analyst', () => {
-  test('of two schools sees only their rows in every view', async () => {
+  test('with two schools sees only their rows in every view', async () => {
     expect(await found([school(0), school(4)])).toEqual(inEachView(school(0), school(4)));
     expect(await found([school(9)])).toEqual(inEachView(school(9)));
     expect(await found([school(10)])).toEqual(inEachView(school(10)));
   });
 
-  test('of all schools sees every school, and jobs without a school', async () => {
+  test('with all schools sees every school, and jobs without a school', async () => {
     expect(await found('all')).toEqual({ ...inEachView(...ids), jobs: [...ids, null] });
   });
 

@@ -11,9 +11,9 @@ const effort = (much: number) => ({ effort: much, time_limit_ms: 600_000 });
 
 /** The result of `generate`, which must not refuse the problem. */
 function timetable(problem: Problem, options: Parameters<typeof generate>[1]): Timetable {
-  const made = generate(problem, options);
-  if (made.status === 'infeasible') throw new Error(made.over_capacity.map(({ message }) => message).join('\n'));
-  return made;
+  const result = generate(problem, options);
+  if (result.status === 'infeasible') throw new Error(result.over_capacity.map(({ message }) => message).join('\n'));
+  return result;
 }
 
 const instance = (name: string): Problem => {
@@ -22,14 +22,14 @@ const instance = (name: string): Problem => {
   return found.problem;
 };
 
-describe('a timetable is complete, breaks no rule and meets the preferences of classes', () => {
-  test.each(instances)('of $name', ({ problem }) => {
-    const made = timetable(problem, effort(3));
-    const verdict = findDefects(problem, made.placed);
-    expect(verdict).toMatchObject({ broken: {}, unplaced: 0, spread_excess: 0, class_gaps: 0 });
-    expect(made).toMatchObject({ status: 'complete', unplaced: [] });
-    const { spread_excess, class_gaps, teacher_gaps } = verdict;
-    expect(made.figures).toMatchObject({ spread_excess, class_gaps, teacher_gaps });
+describe('a generated timetable is complete, breaks no rule and meets the preferences of classes', () => {
+  test.each(instances)('for the stored problem $name', ({ problem }) => {
+    const result = timetable(problem, effort(3));
+    const defects = findDefects(problem, result.placed);
+    expect(defects).toMatchObject({ broken: {}, unplaced: 0, spread_excess: 0, class_gaps: 0 });
+    expect(result).toMatchObject({ status: 'complete', unplaced: [] });
+    const { spread_excess, class_gaps, teacher_gaps } = defects;
+    expect(result.figures).toMatchObject({ spread_excess, class_gaps, teacher_gaps });
     expect(teacher_gaps).toBeLessThanOrEqual(problem.classes.length / 2);
   });
 
@@ -68,14 +68,14 @@ describe('a timetable is complete, breaks no rule and meets the preferences of c
       doubles: 0,
     },
   };
-  test.each(Object.entries(schools))('of a school %s', (_, school) => {
+  test.each(Object.entries(schools))('for a random school %s', (_, school) => {
     for (const seed of isFull ? [1, 2] : [1]) {
       const { problem, hidden } = feasibleProblem({ ...plainSchool, classes: 10, ...school }, seed);
       const known = findDefects(problem, hidden);
       expect(known).toMatchObject({ broken: {}, unplaced: 0, class_gaps: 0 });
-      const verdict = findDefects(problem, timetable(problem, effort(1)).placed);
-      expect(verdict).toMatchObject({ broken: {}, unplaced: 0, class_gaps: 0 });
-      expect(verdict.spread_excess).toBeLessThanOrEqual(known.spread_excess);
+      const defects = findDefects(problem, timetable(problem, effort(1)).placed);
+      expect(defects).toMatchObject({ broken: {}, unplaced: 0, class_gaps: 0 });
+      expect(defects.spread_excess).toBeLessThanOrEqual(known.spread_excess);
     }
   });
 });
@@ -86,7 +86,7 @@ describe('the same timetable', () => {
 
   test('results from the same problem and seed, in any order of the input lists', () => {
     const random = randomGenerator(7);
-    const made = timetable(problem, { seed: 5, ...effort(0.3) });
+    const result = timetable(problem, { seed: 5, ...effort(0.3) });
     const again = timetable(
       {
         ...problem,
@@ -96,8 +96,8 @@ describe('the same timetable', () => {
       },
       { seed: 5, ...effort(0.3) },
     );
-    expect(again.placed).toEqual(made.placed);
-    expect(timetable(problem, { seed: 6, ...effort(0.3) }).placed).not.toEqual(made.placed);
+    expect(again.placed).toEqual(result.placed);
+    expect(timetable(problem, { seed: 6, ...effort(0.3) }).placed).not.toEqual(result.placed);
   });
 
   test('results from any time limit that the search does not reach; a search that reaches it breaks no rule', () => {
@@ -127,15 +127,15 @@ describe('lessons of teachers', () => {
         { class: 'b', subject: 'x', teacher: 1, periods_per_week: 2 },
       ],
     };
-    const made = timetable(problem, {});
-    expect(made).toMatchObject({ status: 'complete', figures: { teacher_gaps: 0 } });
-    expect(made.placed).toEqual([
+    const result = timetable(problem, {});
+    expect(result).toMatchObject({ status: 'complete', figures: { teacher_gaps: 0 } });
+    expect(result.placed).toEqual([
       { class: 'a', subject: 'x', teacher: 1, day: 1, period: 1 },
       { class: 'a', subject: 'x', teacher: 1, day: 2, period: 3 },
       { class: 'b', subject: 'x', teacher: 1, day: 1, period: 3 },
       { class: 'b', subject: 'x', teacher: 1, day: 2, period: 1 },
     ]);
-    expect(findDefects(problem, made.placed)).toMatchObject({ broken: {}, unplaced: 0, teacher_gaps: 0 });
+    expect(findDefects(problem, result.placed)).toMatchObject({ broken: {}, unplaced: 0, teacher_gaps: 0 });
   });
 
   test('are distinguished by the type of the id, and duplicate entries are added up', () => {
@@ -151,9 +151,9 @@ describe('lessons of teachers', () => {
         { class: '1', subject: '1', teacher: 1, periods_per_week: 4 },
       ],
     };
-    const made = timetable(problem, {});
-    expect(made.placed).toHaveLength(8);
-    expect(findDefects(problem, made.placed).broken).toEqual({});
+    const result = timetable(problem, {});
+    expect(result.placed).toHaveLength(8);
+    expect(findDefects(problem, result.placed).broken).toEqual({});
   });
 
   test('without lessons, classes or valid days return an empty result or an error', () => {

@@ -162,7 +162,7 @@ describe('the daily job is queued', () => {
     expect((await queued()).at(-1)).toEqual([school.id, '2026-05-05']);
   });
 
-  test('for no school that is suspended, deleted, without the feature or not migrated; a running job stops there too', async () => {
+  test('but not for a school that is suspended, deleted, without the feature or not migrated; a running job stops there too', async () => {
     await students(1);
     await moveDueDate('invoice', await invoices(5), -1);
     for (const [fields, back] of [
@@ -326,10 +326,10 @@ describe('an overdue invoice', () => {
     await runDay(await day());
     await runDay(await day());
     expect(await reminders()).toHaveLength(2);
-    const told = await database.query(
+    const notifications = await database.query(
       `select u.email, n.type, n.title from ${schema}.notification n join ${schema}.user_account u on u.id = n.user_id`,
     );
-    expect(told).toEqual([
+    expect(notifications).toEqual([
       { email: 'stu@home.example', type: 'invoice.reminder', title: expect.stringContaining('INV-2026-00000') },
     ]);
   });
@@ -350,7 +350,7 @@ describe('an overdue invoice', () => {
 });
 
 describe('two concurrent daily runs', () => {
-  test('of the same school create one reminder and one job for each invoice', async () => {
+  test('create one reminder and one job for each invoice of a school', async () => {
     await students(300);
     await invoices(-1, 300);
     const clients = await Promise.all(
@@ -373,7 +373,7 @@ describe('two concurrent daily runs', () => {
     expect([keys.length, new Set(keys).size]).toEqual([300, 300]);
   });
 
-  test('by two workers: one of them does the school, and each reminder is sent once', async () => {
+  test('in two workers: one of them handles the school, and each reminder is sent once', async () => {
     await students(8);
     await invoices(-1, 8);
     const sent: string[] = [];

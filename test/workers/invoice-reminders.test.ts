@@ -99,7 +99,7 @@ beforeEach(async () => {
   studentId = await student({ parent_name: 'Chidi <Okafor>', parent_email: parent });
 });
 const sentTo = (address: string) => received.filter(({ to }) => to.includes(address));
-const one = (address: string) => until(() => sentTo(address)[0]);
+const firstMailTo = (address: string) => until(() => sentTo(address)[0]);
 
 /** The MIME parts of a message. */
 function parts(content: string): { type: string; head: string; body: Buffer }[] {
@@ -129,7 +129,7 @@ test('a reminder is sent to the parent in the name of the school, as text and HT
   const invoice = await add();
   const { data } = await remind(invoice.id);
   expect(data.last_reminded_at).not.toBeNull();
-  const { content } = await one(parent);
+  const { content } = await firstMailTo(parent);
   const head = content.split('\r\n\r\n')[0]?.replace(/\r\n[ \t]+/g, ' ') ?? '';
   expect(head).toMatch(/^From: .*<office@valley\.example>$/m);
   expect(head).not.toContain('Service');
@@ -167,7 +167,7 @@ test('two requests on the same day send one reminder, also concurrently, and ret
     3,
     () => [1, 2, 3].map(() => remind(invoice.id)),
   );
-  await one(parent);
+  await firstMailTo(parent);
   answers.push(await remind(invoice.id));
   expect(answers.map(({ data }) => data)).toEqual(Array(4).fill(answers[0]?.data));
   await queueIsEmpty(service);
@@ -185,7 +185,7 @@ test('without a parent a reminder is sent to the student, or to the address of t
   const own = `own${serial}@home.example`;
   const { id } = await add({ student_id: await student({ email: own }) });
   await remind(id);
-  expect((await one(own)).content).toMatch(/^To: =\?UTF-8\?/m);
+  expect((await firstMailTo(own)).content).toMatch(/^To: =\?UTF-8\?/m);
   const pupil = await school.user(['student']);
   const lonely = await student({});
   await service.database.query(`update ${school.schema}.student set user_id = $1 where id = $2`, [pupil.id, lonely]);
@@ -215,10 +215,10 @@ test('no reminder is sent for a draft, a paid or a void invoice', async () => {
 });
 
 /** Blocks workers from taking jobs until the returned function is called. */
-async function hold(): Promise<() => Promise<void>> {
+async function blockWorkers(): Promise<() => Promise<void>> {
   await service.database.query(`
-    create or replace function public.hold() returns trigger language plpgsql as $$ begin new.run_at := now() + interval '1 hour'; return new; end $$;
-    create trigger hold before insert on graphile_worker._private_jobs for each row execute function public.hold()`);
+    create or replace function public.blockWorkers() returns trigger language plpgsql as $$ begin new.run_at := now() + interval '1 hour'; return new; end $$;
+    create trigger hold before insert on graphile_worker._private_jobs for each row execute function public.blockWorkers()`);
   return async () => {
     await service.database.query('drop trigger hold on graphile_worker._private_jobs');
     await service.database.query(
@@ -228,7 +228,7 @@ async function hold(): Promise<() => Promise<void>> {
 }
 
 test('no reminder is sent if the invoice was paid or voided meanwhile; the content is current when it is sent', async () => {
-  const release = await hold();
+  const release = await blockWorkers();
   const [paid, gone, part] = [
     await add(),
     await add(),
@@ -239,14 +239,14 @@ test('no reminder is sent if the invoice was paid or voided meanwhile; the conte
   await school.admin.delete(`${path}/${gone.id}`);
   await school.admin.post('/api/fees/payments', { invoice_id: part.id, amount: 1234, method: 'cash' }, 201);
   await release();
-  const { content } = await one(`late${serial}@home.example`);
+  const { content } = await firstMailTo(`late${serial}@home.example`);
   expect(parts(content)[0]?.body.toString()).toContain('Paid: €1,234.00\nOpen balance: €0.50'.replaceAll('\n', '\r\n'));
   await queueIsEmpty(service);
   expect(sentTo(parent)).toEqual([]);
 });
 
 test('no reminder is sent if the school was suspended meanwhile', async () => {
-  const release = await hold();
+  const release = await blockWorkers();
   const { id } = await add();
   await remind(id);
   await service.database.query(`update platform.tenant set status = 'suspended' where id = $1`, [school.id]);
@@ -273,7 +273,7 @@ test('a rejected reminder is retried and sent once, and the queue has neither an
   );
   expect(failed.last_error).toMatch(/451/);
   await service.database.query('select graphile_worker.reschedule_jobs(array[$1::bigint], now())', [failed.id]);
-  await one(email);
+  await firstMailTo(email);
   await queueIsEmpty(service);
   expect(sentTo(email)).toHaveLength(1);
   const jobs = (await service.database.query<{ job: string }>('select job from public.job_log')).map(({ job }) => job);

@@ -59,7 +59,7 @@ beforeAll(async () => {
   await service.database.query(
     "update platform.notification_setting set push_per_user_per_day = null, emails_per_user_per_day = null, sender_name = 'Valley'",
   );
-  userId = await aUser();
+  userId = await addUser();
 });
 afterEach(() => {
   fcm.respondWith({});
@@ -67,7 +67,7 @@ afterEach(() => {
   expect([...fcm.protocolErrors.splice(0), ...web.protocolErrors.splice(0)]).toEqual([]);
 });
 
-const aUser = async (fields: Record<string, unknown> = {}, at: School = school) =>
+const addUser = async (fields: Record<string, unknown> = {}, at: School = school) =>
   at.insert('user_account', {
     email: `${unique('person')}@people.example`,
     first_name: 'Zoë',
@@ -113,33 +113,33 @@ const jobs = () =>
      join graphile_worker._private_tasks t on t.id = j.task_id where t.identifier = 'deliver' and j.locked_at is null order by j.id`,
   );
 /** Waits until there are this many jobs for postponed deliveries. */
-const left = (count = 1) =>
+const postponedJobs = (count = 1) =>
   until(async () => {
     const found = (await jobs()).filter(({ payload }) => payload.only);
     return found.length === count ? found : undefined;
   });
 /** Makes waiting jobs ready now. */
-const hurry = () =>
+const runJobsNow = () =>
   service.database.query(
     `select graphile_worker.reschedule_jobs(array(select j.id from graphile_worker._private_jobs j
        join graphile_worker._private_tasks t on t.id = j.task_id where t.identifier = 'deliver' and j.locked_at is null), now())`,
   );
 /** Delays all jobs that are queued from now on, until the returned function is called. */
-async function hold(): Promise<() => Promise<unknown>> {
+async function delayNewJobs(): Promise<() => Promise<unknown>> {
   await service.database.query(`
-    create or replace function public.hold() returns trigger language plpgsql as $$ begin new.run_at := now() + interval '1 hour'; return new; end $$;
-    create trigger hold before insert on graphile_worker._private_jobs for each row execute function public.hold()`);
+    create or replace function public.delayNewJobs() returns trigger language plpgsql as $$ begin new.run_at := now() + interval '1 hour'; return new; end $$;
+    create trigger hold before insert on graphile_worker._private_jobs for each row execute function public.delayNewJobs()`);
   return async () => {
     await service.database.query('drop trigger hold on graphile_worker._private_jobs');
-    await hurry();
+    await runJobsNow();
   };
 }
-const deviceIsThere = async (id: number) =>
+const deviceExists = async (id: number) =>
   (await service.database.query(`select from ${school.schema}.device where id = $1`, [id])).length === 1;
 
 describe('a push message', () => {
   test('is sent to each device of a user by the service of its platform, with the data for the app and a stable id', async () => {
-    const user = await aUser();
+    const user = await addUser();
     const [android, ios, laptop] = [await phone(user), await phone(user, 'ios'), await browser(user)];
     await send([user], { channels: ['in_app', 'push'], action_url: '/sports', message: 'Bring «shoes» & <water> 🥤' });
     const sent = await done(user);
@@ -180,7 +180,7 @@ describe('a push message', () => {
   });
 
   test('is truncated if it is too long for the service, without splitting a character', async () => {
-    const user = await aUser();
+    const user = await addUser();
     const [android, laptop] = [await phone(user), await browser(user)];
     await send([user], { message: '👩‍🏫"\n'.repeat(700) });
     await done(user);
@@ -195,7 +195,7 @@ describe('a push message', () => {
   });
 
   test('is retried after the Retry-After of the service, with the same id, and does not delay others', async () => {
-    const [user, other] = [await aUser(), await aUser()];
+    const [user, other] = [await addUser(), await addUser()];
     const [busy, free, laptop] = [await phone(user), await phone(other), await browser(user)];
     fcm.respondWith([{ status: 429, headers: { 'Retry-After': '600' } }, {}], busy.token);
     web.respondWith(
@@ -204,7 +204,7 @@ describe('a push message', () => {
     );
     await send([user, other]);
     await done(other);
-    const waiting = await left(2);
+    const waiting = await postponedJobs(2);
     expect(waiting.map(({ seconds }) => Math.round(seconds / 100)).sort((a, b) => a - b)).toEqual([6, 72]);
     const pending = await rowsOf(user);
     expect(pending.map(({ status, reason, attempts }) => [status, reason, attempts])).toEqual([
@@ -212,7 +212,7 @@ describe('a push message', () => {
       ['pending', 'web_503', 1],
     ]);
     expect(waiting.flatMap(({ payload }) => payload.only).sort()).toEqual(pending.map(({ id }) => id).sort());
-    await hurry();
+    await runJobsNow();
     expect((await done(user)).map(({ status, attempts }) => [status, attempts])).toEqual([
       ['sent', 2],
       ['sent', 2],
@@ -227,7 +227,7 @@ describe('a push message', () => {
   });
 
   test('is retried with growing delays after an error or a lost connection, and fails at the eighth attempt', async () => {
-    const user = await aUser();
+    const user = await addUser();
     const { token, id } = await phone(user);
     fcm.respondWith([{ status: 500 }, { isCut: true }, { status: 502, body: '<html>' }, { status: 500 }], token);
     await send([user]);
@@ -241,7 +241,7 @@ describe('a push message', () => {
       });
       waits.push(job?.seconds ?? 0);
       reasons.push((await rowsOf(user))[0]?.reason);
-      await hurry();
+      await runJobsNow();
     }
     expect(await done(user)).toMatchObject([{ status: 'failed', attempts: 8, reason: 'fcm_500' }]);
     expect(reasons).toEqual(['fcm_500', 'fcm_ECONNRESET', 'fcm_502', ...Array<string>(4).fill('fcm_500')]);
@@ -250,11 +250,11 @@ describe('a push message', () => {
       expect(waits[n]).toBeLessThanOrEqual(least * 1.2);
     }
     expect(await jobs()).toEqual([]);
-    expect(await deviceIsThere(id)).toBe(true);
+    expect(await deviceExists(id)).toBe(true);
   });
 
   test('does not delay others if the service does not respond within the time limit', async () => {
-    const [user, other] = [await aUser(), await aUser()];
+    const [user, other] = [await addUser(), await addUser()];
     const silent = await phone(user);
     for (let n = 0; n < 30; n++) await phone(other);
     fcm.respondWith({ isSilent: true }, silent.token);
@@ -267,35 +267,35 @@ describe('a push message', () => {
     });
     expect(row).toMatchObject({ status: 'pending', reason: 'fcm_ETIMEDOUT', attempts: 1 });
     fcm.respondWith({}, silent.token);
-    await left();
-    await hurry();
+    await postponedJobs();
+    await runJobsNow();
     await done(user);
   });
 
   test('is postponed without an attempt when the service has stopped answering', async () => {
-    const user = await aUser();
+    const user = await addUser();
     for (let n = 0; n < 90; n++) await phone(user);
     const before = fcm.received.length;
     fcm.respondWith({ isCut: true });
     await send([user]);
-    await left();
+    await postponedJobs();
     expect(fcm.received.length - before).toBeLessThan(50);
     const pending = await rowsOf(user);
     expect(new Set(pending.map(({ status, attempts }) => `${status} ${attempts}`))).toEqual(new Set(['pending 1']));
     fcm.respondWith({});
-    await hurry();
+    await runJobsNow();
     expect(new Set((await done(user)).map(({ status }) => status))).toEqual(new Set(['sent']));
   });
 
   test('gets a new access token when FCM rejects the old one, and is sent with it', async () => {
-    const user = await aUser();
+    const user = await addUser();
     const { token } = await phone(user);
     const grants = fcm.grants();
     fcm.revoke();
     await send([user]);
-    await left();
+    await postponedJobs();
     expect(fcm.protocolErrors.splice(0)).toHaveLength(1);
-    await hurry();
+    await runJobsNow();
     expect(await done(user)).toMatchObject([{ status: 'sent', attempts: 2 }]);
     expect([fcm.grants() - grants, fcm.messagesTo(token).length]).toEqual([1, 1]);
   });
@@ -320,7 +320,7 @@ describe('a push message', () => {
         'fcm_invalid_token',
       ],
     ])('fails and removes the device when %s', async (_when, behavior, reason) => {
-      const user = await aUser();
+      const user = await addUser();
       const [dead, alive] = [await phone(user), await phone(user)];
       fcm.respondWith(behavior, dead.token);
       await send([user]);
@@ -328,18 +328,18 @@ describe('a push message', () => {
         ['failed', reason, null],
         ['sent', null, alive.id],
       ]);
-      expect([await deviceIsThere(dead.id), await deviceIsThere(alive.id)]).toEqual([false, true]);
+      expect([await deviceExists(dead.id), await deviceExists(alive.id)]).toEqual([false, true]);
       await send([user]);
       await until(async () => (await rowsOf(user)).length === 3 || undefined);
     });
 
     test.each([404, 410])('fails and removes the device when the Web Push service answers %i', async (status) => {
-      const user = await aUser();
+      const user = await addUser();
       const { id, path } = await browser(user);
       web.respondWith({ status }, path);
       await send([user]);
       expect(await done(user)).toMatchObject([{ status: 'failed', reason: 'web_gone', device_id: null }]);
-      expect(await deviceIsThere(id)).toBe(false);
+      expect(await deviceExists(id)).toBe(false);
     });
 
     test.each([
@@ -352,17 +352,17 @@ describe('a push message', () => {
       ],
       ['a 400 that is not a JSON object', { status: 400, body: 'null' }, 'fcm_400'],
     ])('fails but keeps the device when FCM answers %s', async (_what, behavior, reason) => {
-      const user = await aUser();
+      const user = await addUser();
       const { id, token } = await phone(user);
       fcm.respondWith(behavior, token);
       await send([user]);
       expect(await done(user)).toMatchObject([{ status: 'failed', reason, device_id: id }]);
-      expect(await deviceIsThere(id)).toBe(true);
+      expect(await deviceExists(id)).toBe(true);
     });
   });
 
   test('does not follow redirects', async () => {
-    const user = await aUser();
+    const user = await addUser();
     const [from, to] = [await browser(user), web.browser()];
     web.respondWith({ status: 307, headers: { Location: to.subscription.endpoint } }, from.path);
     await send([user]);
@@ -371,7 +371,7 @@ describe('a push message', () => {
   });
 
   test('is sent if the status is 200, even if the response body is incomplete or too long', async () => {
-    const user = await aUser();
+    const user = await addUser();
     const { token } = await phone(user);
     fcm.respondWith({ headers: { 'Content-Length': '1000' }, body: 'x'.repeat(100) }, token);
     fcm.respondWith({ body: 'x'.repeat(1_000_000) }, (await phone(user)).token);
@@ -380,7 +380,7 @@ describe('a push message', () => {
   }, 30_000);
 
   test('is not sent to an invalid subscription that was stored before validation existed', async () => {
-    const user = await aUser();
+    const user = await addUser();
     const keys = web.browser().subscription.keys;
     for (const token of [
       'no JSON',
@@ -403,9 +403,9 @@ describe('a push message', () => {
   });
 
   test('is not sent to a later owner of the device, nor to a removed device or user', async () => {
-    const [before, after, gone, away] = [await aUser(), await aUser(), await aUser(), await aUser()];
+    const [before, after, gone, away] = [await addUser(), await addUser(), await addUser(), await addUser()];
     const [moved, removed, kept] = [await phone(before), await phone(gone), await phone(away)];
-    const release = await hold();
+    const release = await delayNewJobs();
     await send([before, gone, away]);
     await service.database.query(`update ${school.schema}.device set user_id = $1 where id = $2`, [after, moved.id]);
     await service.database.query(`delete from ${school.schema}.device where id = $1`, [removed.id]);
@@ -422,9 +422,9 @@ describe('a push message', () => {
   });
 
   test('is dropped if operators disable the channel before it is sent', async () => {
-    const user = await aUser();
+    const user = await addUser();
     const { token } = await phone(user);
-    const release = await hold();
+    const release = await delayNewJobs();
     await send([user], { channels: ['push', 'email'] });
     await service.database.query('update platform.notification_setting set push = false');
     await release();
@@ -443,10 +443,10 @@ describe('a push message', () => {
     ['disable notifications for', 'feature_off'],
   ])('is dropped, like emails, if operators %s the school before it is sent', async (what, reason) => {
     const other = await service.school();
-    const user = await aUser({}, other);
+    const user = await addUser({}, other);
     const token = unique('token');
     await other.insert('device', { user_id: user, token, platform: 'ios' });
-    const release = await hold();
+    const release = await delayNewJobs();
     await other.admin.post('/api/notifications/send', {
       user_ids: [user],
       title: 'T',
@@ -478,7 +478,7 @@ describe('a push message', () => {
   });
 
   test('is sent after the end of quiet hours', async () => {
-    const user = await aUser();
+    const user = await addUser();
     const { token } = await phone(user);
     const utc = (hours: number) => new Date(Date.now() + hours * 3600_000).toISOString().slice(11, 16);
     await service.database.query('update platform.notification_setting set quiet_from = $1, quiet_until = $2', [
@@ -494,21 +494,21 @@ describe('a push message', () => {
     expect(job?.seconds).toBeGreaterThan(1.9 * 3600);
     expect(job?.seconds).toBeLessThan(2.1 * 3600);
     expect(fcm.messagesTo(token)).toEqual([]);
-    await hurry();
+    await runJobsNow();
     await done(user);
     expect(fcm.messagesTo(token)).toHaveLength(1);
   });
 
   test('is also delayed if quiet hours began after it was queued or before a retry', async () => {
-    const user = await aUser();
+    const user = await addUser();
     const { token } = await phone(user);
     const utc = (hours: number) => new Date(Date.now() + hours * 3600_000).toISOString().slice(11, 16);
     const waits = async () => {
-      const [job] = await left();
+      const [job] = await postponedJobs();
       expect(job?.seconds).toBeGreaterThan(1.9 * 3600);
       expect(job?.seconds).toBeLessThan(2.1 * 3600);
     };
-    const release = await hold();
+    const release = await delayNewJobs();
     await send([user]);
     await service.database.query('update platform.notification_setting set quiet_from = $1, quiet_until = $2', [
       utc(-1),
@@ -524,11 +524,11 @@ describe('a push message', () => {
       utc(2),
     ]);
     fcm.respondWith([{ status: 503, headers: { 'Retry-After': '3600' } }, {}], token);
-    await hurry();
+    await runJobsNow();
     await until(async () => ((await rowsOf(user))[0]?.attempts === 1 ? true : undefined));
     await waits();
     await service.database.query('update platform.notification_setting set quiet_from = null, quiet_until = null');
-    await hurry();
+    await runJobsNow();
     expect(await done(user)).toMatchObject([{ status: 'sent', attempts: 2 }]);
     expect(fcm.messagesTo(token)).toHaveLength(2);
   });
@@ -555,7 +555,7 @@ describe('an email', () => {
 
   test('has the name of the school as its sender, and its text and HTML show the message with HTML escaped', async () => {
     const email = `${unique('reader')}@people.example`;
-    const user = await aUser({ email });
+    const user = await addUser({ email });
     await send([user], {
       channels: ['email'],
       title: 'Trip & <b>fees</b>',
@@ -584,17 +584,17 @@ describe('an email', () => {
 
   test('is retried after a temporary rejection and fails after a permanent one, and the queue has no personal data', async () => {
     const [grey, unknown] = [
-      await aUser({ email: 'grey@people.example' }),
-      await aUser({ email: 'unknown@people.example' }),
+      await addUser({ email: 'grey@people.example' }),
+      await addUser({ email: 'unknown@people.example' }),
     ];
     await send([grey, unknown], { channels: ['email'] });
-    const [job] = await left();
+    const [job] = await postponedJobs();
     expect(await rowsOf(grey, unknown)).toMatchObject([
       { status: 'pending', reason: 'smtp_451', attempts: 1 },
       { status: 'failed', reason: 'smtp_550', attempts: 1 },
     ]);
     expect(Object.keys(job?.payload ?? {}).sort()).toEqual(['from_id', 'only', 'tenant_id', 'to_id']);
-    await hurry();
+    await runJobsNow();
     expect((await done(grey)).map(({ status }) => status)).toEqual(['sent']);
     expect([to('grey@people.example').length, to('unknown@people.example').length]).toEqual([1, 0]);
   });

@@ -107,7 +107,7 @@ describe('a deleted school', () => {
     expect(await database.query('select from platform.one_time_token where tenant_id = $1', [school.id])).toEqual([]);
   });
 
-  test('that was purged keeps its row, its subdomain and its audit log; restoring it is refused with a hint to import it', async () => {
+  test('keeps its row, subdomain and audit log when purged; restoring it is refused with a hint to import it', async () => {
     await deleteSchool('31 days');
     await runJob();
     const [file = ''] = await files();
@@ -135,7 +135,7 @@ describe('a deleted school', () => {
     expect((await operator.post('/api/platform/tenants', taken, 409)).error).toBe('conflict');
   });
 
-  test('that was purged does not exist for its users, and blocks neither readiness nor migration', async () => {
+  test('does not exist for its users once purged, and blocks neither readiness nor migration', async () => {
     await deleteSchool('31 days');
     const { token } = school.admin;
     await runJob();
@@ -193,7 +193,7 @@ describe('a deleted school', () => {
     expect(await hasSchema()).toBe(true);
   });
 
-  test('that was suspended before is suspended after the import of its file, until an operator activates it', async () => {
+  test('is suspended after its import if it was suspended before, until an operator activates it', async () => {
     await operator.post(`/api/platform/tenants/${school.id}/suspend`);
     await deleteSchool('31 days');
     await runJob();
@@ -208,7 +208,7 @@ describe('a deleted school', () => {
     await anonymous.login(credentials());
   });
 
-  test('that was restored is not purged, however long ago it was deleted', async () => {
+  test('is not purged after it is restored, however long ago it was deleted', async () => {
     await deleteSchool('300 days');
     await operator.post(`/api/platform/tenants/${school.id}/restore`);
     await runJob();
@@ -217,7 +217,7 @@ describe('a deleted school', () => {
     await anonymous.login(credentials());
   });
 
-  test('that is restored while its file is written is not purged, and the file is removed', async () => {
+  test('is not purged if it is restored while its file is written, and the file is removed', async () => {
     await deleteSchool('31 days');
     await withOwner(database.url, async (client) => {
       // The test locks the row like an operator who restores the school, and commits when the purge waits for it.
@@ -238,7 +238,7 @@ describe('a deleted school', () => {
 });
 
 describe('two workers', () => {
-  test('that purge at the same time purge each school once', async () => {
+  test('purge each school once if they run at the same time', async () => {
     const others = [school, await service.school(), await service.school()];
     for (const each of others) await deleteSchool('31 days', each);
     await Promise.all([runTask(), runTask(), runTask(), runJob()]);
