@@ -2,7 +2,7 @@
  * The architecture as rules: imports point down, never up, and never in a circle. `npm run check:imports` runs them.
  *
  *   process (src/main.ts, src/process), cli       start the service, read the environment
- *   pages                                         console, documentation, GraphQL
+ *   pages                                         serve the console, the documentation and GraphQL
  *   endpoints                                     one file per resource
  *   http                                          router, validation, OpenAPI, errors, limits, uploads, tokens
  *   workers                                       background jobs
@@ -67,6 +67,13 @@ export default {
         pathNot: [path, ...allowed[name].map((other) => paths.get(other))],
       },
     })),
+    {
+      name: 'every-folder-of-src-is-a-floor',
+      comment: 'Add a new folder to `floors` and `allowed` above.',
+      severity: 'error',
+      from: { path: '^src/', pathNot: [...floors.map(([, path]) => path), '^src/console/'] },
+      to: {},
+    },
     {
       name: 'console-is-a-browser-program',
       comment: 'The console may take types from the endpoints, and nothing that runs.',

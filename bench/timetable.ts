@@ -5,9 +5,9 @@ import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { Worker } from 'node:worker_threads';
 import type { Generated, Id, Placed, Problem } from '../src/timetable/problem.ts';
-import { judge, type Verdict } from '../test/support/fixtures/judge.ts';
+import { findDefects, type TimetableDefects } from '../test/support/fixtures/timetable-defects.ts';
 import { instances } from '../test/support/fixtures/stored-problems.ts';
-import { feasibleProblem, plainSchool, type School } from '../test/support/fixtures/made-up-problems.ts';
+import { feasibleProblem, plainSchool, type School } from '../test/support/fixtures/random-problems.ts';
 
 // `npm run bench:timetable -- [effort] [names,...]`: runs the generator on stored and on generated problems, and also
 // FET if
@@ -18,23 +18,59 @@ const print = (text: string) => process.stdout.write(`${text}\n`);
 const run = promisify(execFile);
 
 const schools: Record<string, Partial<School>> = {
-  'full, half without slack': { classes: 24, full: 1, load: 0.8, tight: 0.5, exactLimits: true },
-  'half-time teachers': { classes: 24, full: 0.95, load: 0.5, partTime: 0.6 },
+  'full, half without slack': {
+    classes: 24,
+    classLoad: 1,
+    teacherLoad: 0.8,
+    withoutFreePeriods: 0.5,
+    exactLimits: true,
+  },
+  'half-time teachers': { classes: 24, classLoad: 0.95, teacherLoad: 0.5, partTime: 0.6 },
   'half-time, full, no slack': {
     classes: 40,
-    full: 1,
-    load: 0.5,
-    tight: 0.9,
+    classLoad: 1,
+    teacherLoad: 0.5,
+    withoutFreePeriods: 0.9,
     partTime: 0.5,
     exactLimits: true,
     days: 6,
     periods: 7,
     lunch: [4],
   },
-  'one teacher for all': { classes: 30, full: 1, load: 0.7, oneForAll: true, tight: 0.3 },
-  'twelve periods': { classes: 20, full: 1, load: 0.7, days: 6, periods: 12, lunch: [5, 6], tight: 0.3, doubles: 0.3 },
-  'eighty classes': { classes: 80, full: 0.95, load: 0.65, days: 6, periods: 9, partTime: 0.2, tight: 0.1 },
-  'eighty full classes': { classes: 80, full: 1, load: 0.8, lunch: [4, 5], tight: 0.5, exactLimits: true },
+  'one teacher for all': {
+    classes: 30,
+    classLoad: 1,
+    teacherLoad: 0.7,
+    hasSharedTeacher: true,
+    withoutFreePeriods: 0.3,
+  },
+  'twelve periods': {
+    classes: 20,
+    classLoad: 1,
+    teacherLoad: 0.7,
+    days: 6,
+    periods: 12,
+    lunch: [5, 6],
+    withoutFreePeriods: 0.3,
+    doubles: 0.3,
+  },
+  'eighty classes': {
+    classes: 80,
+    classLoad: 0.95,
+    teacherLoad: 0.65,
+    days: 6,
+    periods: 9,
+    partTime: 0.2,
+    withoutFreePeriods: 0.1,
+  },
+  'eighty full classes': {
+    classes: 80,
+    classLoad: 1,
+    teacherLoad: 0.8,
+    lunch: [4, 5],
+    withoutFreePeriods: 0.5,
+    exactLimits: true,
+  },
 };
 
 interface Attempt {
@@ -226,9 +262,9 @@ async function runFet(problem: Problem, forbidsTeacherGaps: boolean, limit: numb
 }
 
 const number = (value: number | null, digits = 0) => (value === null ? '' : value.toFixed(digits)).padStart(8);
-function row(name: string, { seconds: took, cpuSeconds, megabytes }: Attempt, verdict: Verdict): void {
-  const broken = Object.values(verdict.broken).reduce((sum, n) => sum + n, 0);
-  const { unplaced, spread_excess, class_gaps, teacher_gaps } = verdict;
+function row(name: string, { seconds: took, cpuSeconds, megabytes }: Attempt, defects: TimetableDefects): void {
+  const broken = Object.values(defects.broken).reduce((sum, n) => sum + n, 0);
+  const { unplaced, spread_excess, class_gaps, teacher_gaps } = defects;
   print(
     `${name.padEnd(34)}${number(took, 2)}${number(cpuSeconds, 2)}${[unplaced, broken, spread_excess, class_gaps, teacher_gaps].map((n) => number(n)).join('')}${number(megabytes)}`,
   );
@@ -254,12 +290,12 @@ print(
 for (const { name, problem } of [...instances, ...generated]) {
   if (names && !names.split(',').includes(name)) continue;
   const attempt = await runOurs(problem);
-  row(name, attempt, judge(problem, attempt.placed));
+  row(name, attempt, findDefects(problem, attempt.placed));
   if (!hasFet) continue;
   for (const forbidsGaps of [false, true]) {
     const other = await runFet(problem, forbidsGaps, Number(effort));
     const label = forbidsGaps ? '  FET, no gaps' : '  FET';
-    if (other) row(label, other, judge(problem, other.placed));
+    if (other) row(label, other, findDefects(problem, other.placed));
     else print(`${label.padEnd(34)}    nothing within the limit`);
   }
 }

@@ -19,25 +19,6 @@ const folders = [
 ];
 
 const maxLineLength = 120;
-/** Files that still have longer lines. Do not add any. */
-const withLongLines = [
-  'academics',
-  'class-subjects',
-  'classes',
-  'dashboard',
-  'fee-structures',
-  'finance-summary',
-  'invoices',
-  'payments',
-  'schedule',
-  'school-setup',
-  'student-fees',
-  'students',
-  'subjects',
-  'teachers',
-  'timetable',
-].map((name) => `db/api/${name}.sql`);
-
 interface Statement {
   stmt: Record<string, unknown>;
   stmt_location?: number;
@@ -109,11 +90,10 @@ async function checkDefinition(file: string, name: string, args: Argument[]): Pr
 }
 
 async function check({ name: file, text }: SqlFile): Promise<void> {
-  if (!withLongLines.includes(file))
-    text.split('\n').forEach((line, i) => {
-      if (line.length > maxLineLength)
-        fault(file, `line ${String(i + 1)} has ${String(line.length)} characters, more than ${String(maxLineLength)}`);
-    });
+  text.split('\n').forEach((line, i) => {
+    if (line.length > maxLineLength)
+      fault(file, `line ${String(i + 1)} has ${String(line.length)} characters, more than ${String(maxLineLength)}`);
+  });
   const { stmts = [] } = (await parse(text)) as { stmts?: Statement[] };
   // The parser counts bytes, not characters.
   const bytes = Buffer.from(text);

@@ -111,7 +111,7 @@ export async function startWorker(
       await stopChecking();
       await runner.stop().catch(() => undefined);
       await waitForUnlockedJobs(pool, lockedBy);
-      await releaseLocks();
+      releaseLocks();
     },
   };
 }
@@ -174,8 +174,9 @@ function releaseJobsOfDeadWorkers(
  * Holds both locks of this worker on a connection of its own, and takes them again if that connection is lost.
  * @returns a function that releases them
  */
-async function holdWorkerLocks(pool: pg.Pool, name: string, isAlive: () => boolean): Promise<() => Promise<void>> {
+async function holdWorkerLocks(pool: pg.Pool, name: string, isAlive: () => boolean): Promise<() => void> {
   let client: pg.PoolClient | undefined;
+  let isAcquiring = false;
   const acquire = async () => {
     const connection = await pool.connect();
     connection.on('error', () => {
@@ -183,22 +184,31 @@ async function holdWorkerLocks(pool: pg.Pool, name: string, isAlive: () => boole
       client = undefined;
       connection.release(true);
     });
-    await connection.query('select pg_advisory_lock_shared($1, $2), pg_advisory_lock_shared($3, hashtext($4))', [
-      ...workersLock,
-      ownLock,
-      name,
-    ]);
+    try {
+      await connection.query('select pg_advisory_lock_shared($1, $2), pg_advisory_lock_shared($3, hashtext($4))', [
+        ...workersLock,
+        ownLock,
+        name,
+      ]);
+    } catch (error) {
+      connection.release(true);
+      throw error;
+    }
     client = connection;
   };
   await acquire();
   const timer = setInterval(() => {
-    if (!client && isAlive()) acquire().catch(() => undefined);
+    // One attempt at a time: a second connection with the locks would never be released.
+    if (client || isAcquiring || !isAlive()) return;
+    isAcquiring = true;
+    acquire()
+      .catch(() => undefined)
+      .finally(() => (isAcquiring = false));
   }, 2000);
-  return async () => {
+  return () => {
     clearInterval(timer);
     const held = client;
     client = undefined;
     held?.release(true);
-    await Promise.resolve();
   };
 }

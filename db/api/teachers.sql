@@ -141,7 +141,8 @@ select core.define_functions('teachers', 'teacher',
 
 create function api.require_teacher(p_id bigint) returns void language plpgsql stable as $$
 begin
-  if not core.can_see_teacher_details(p_id) or not exists (select from teacher where id = p_id and deleted_at is null) then
+  if not core.can_see_teacher_details(p_id)
+     or not exists (select from teacher where id = p_id and deleted_at is null) then
     perform core.fail('not_found', format('There is no teacher %s.', p_id));
   end if;
 end $$;

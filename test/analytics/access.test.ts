@@ -1,5 +1,5 @@
 import { describe, expect, test } from '@jest/globals';
-import { analystOf, askGraphql, insteadOfJobs } from '../support/fixtures/analysts.ts';
+import { analystOf, askGraphql, replaceJobsView } from '../support/fixtures/analysts.ts';
 import { serviceWithSchool, testPassword } from '../support/server/service.ts';
 import { send } from '../support/client/wire.ts';
 
@@ -101,7 +101,7 @@ describe('the database role of queries', () => {
       current_setting('transaction_isolation'), current_setting('max_parallel_workers_per_gather'), current_setting('statement_timeout'),
       current_setting('app.analytics_tenants'), (select has_table_privilege(oid, 'select') from pg_class where relname = 'user_account' and relnamespace =
         (select oid from pg_namespace where nspname = 'platform')))`;
-    await insteadOfJobs(service, { task: shown, count: 1 }, async () => {
+    await replaceJobsView(service, { task: shown, count: 1 }, async () => {
       const analyst = await analystOf(service, [7, 3]);
       const { data } = await askGraphql<{ jobs: { nodes: { task: string }[] } }>(
         service,

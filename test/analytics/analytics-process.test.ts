@@ -3,7 +3,7 @@ import { readFile } from 'node:fs/promises';
 import { describe, expect, test } from '@jest/globals';
 import { pino } from 'pino';
 import { analyticsProcess } from '../../src/analytics/process.ts';
-import { analystOf, askGraphql, insteadOfJobs } from '../support/fixtures/analysts.ts';
+import { analystOf, askGraphql, replaceJobsView } from '../support/fixtures/analysts.ts';
 import { runProgram } from '../support/server/processes.ts';
 import { serviceOfFile } from '../support/server/service.ts';
 import { until } from '../support/client/until.ts';
@@ -30,10 +30,10 @@ test('docs/analytics.graphql is current: update it with `npm run -s school -- gr
 });
 
 // The test reads /proc.
-const onLinux = process.platform === 'linux' ? test : test.skip;
+const testOnLinux = process.platform === 'linux' ? test : test.skip;
 
 describe('the analytics process', () => {
-  onLinux('is there from the first query on, and knows no secret', async () => {
+  testOnLinux('starts with the first query, at low priority, and its environment contains no secret', async () => {
     expect(await running()).toEqual([]);
     expect((await ask()).data).toEqual({ tenants: { totalCount: 0 } });
     const [pid] = await running();
@@ -55,9 +55,9 @@ describe('the analytics process', () => {
     expect(await readFile(`/proc/${String(pid)}/stat`, 'utf8')).toMatch(/\) \S+ (\S+ ){15}10 /);
   });
 
-  onLinux('is another one after it was killed, and whoever waited hears 503', async () => {
+  testOnLinux('is replaced after a kill, and the query that was running gets a 503', async () => {
     const [pid] = await running();
-    await insteadOfJobs(service, { task: 'pg_sleep(3)::text', count: 1 }, async () => {
+    await replaceJobsView(service, { task: 'pg_sleep(3)::text', count: 1 }, async () => {
       const waiting = askGraphql(service, analyst.token, '{ jobs { nodes { task } } }');
       await until(
         async () =>

@@ -1,6 +1,6 @@
 import { readFileSync, writeFileSync } from 'node:fs';
 import { afterAll, describe, expect, test } from '@jest/globals';
-import { analystOf, askGraphql, type Facts, keepFacts, writeFacts } from '../support/fixtures/analysts.ts';
+import { analystOf, askGraphql, type Facts, disableRefresh, writeFacts } from '../support/fixtures/analysts.ts';
 import { serviceOfFile } from '../support/server/service.ts';
 
 /** Four schools in the autumn of 2026, for the responses in docs/analytics.md. */
@@ -59,7 +59,7 @@ const schools: { name: string; planId: number; signedUp: string; students: numbe
 ];
 
 const service = await serviceOfFile();
-await keepFacts(service);
+await disableRefresh(service);
 const ids: number[] = [];
 for (const { name, planId, signedUp, students, facts } of schools) {
   const { id } = await service.school({ name, plan_id: planId });

@@ -5,8 +5,8 @@ import {
   analystOf,
   askGraphql,
   type Facts,
-  insteadOfJobs,
-  keepFacts,
+  replaceJobsView,
+  disableRefresh,
   writeFacts,
 } from '../support/fixtures/analysts.ts';
 import { serviceOfFile } from '../support/server/service.ts';
@@ -23,7 +23,7 @@ const facts: Facts = {
   failedJobs: 0,
 };
 const school = await service.school();
-await keepFacts(service);
+await disableRefresh(service);
 await writeFacts(service, school.id, facts);
 const analyst = await analystOf(service, null);
 
@@ -213,7 +213,7 @@ describe('a query is limited', () => {
   });
 
   test('to the statement timeout, with an error, while its other fields are returned', async () => {
-    await insteadOfJobs(service, { task: 'pg_sleep(0.5)::text', count: 60 }, async () => {
+    await replaceJobsView(service, { task: 'pg_sleep(0.5)::text', count: 60 }, async () => {
       const { data, errors } = await ask('{ tenants { totalCount } jobs { nodes { task } } }');
       expect(data).toEqual({ tenants: { totalCount: 1 }, jobs: null });
       expect(errors).toMatchObject([
@@ -227,7 +227,7 @@ describe('a query is limited', () => {
   });
 
   test('to the request timeout for all its statements', async () => {
-    await insteadOfJobs(service, { task: 'pg_sleep(0.1)::text', count: 10 }, async () => {
+    await replaceJobsView(service, { task: 'pg_sleep(0.1)::text', count: 10 }, async () => {
       const fields = Array.from({ length: 8 }, (_, n) => `j${n}: jobs(offset: ${n}) { nodes { task } }`).join(' ');
       const { errors } = await ask(`{ ${fields} }`);
       expect([...new Set(errors.map(({ extensions }) => extensions.code))]).toEqual(['REQUEST_TIMEOUT']);
@@ -236,7 +236,7 @@ describe('a query is limited', () => {
   });
 
   test('to 8 MB of groups', async () => {
-    await insteadOfJobs(service, { task: "repeat('x', 1000) || n", count: 20_000 }, async () => {
+    await replaceJobsView(service, { task: "repeat('x', 1000) || n", count: 20_000 }, async () => {
       const { data, errors } = await ask(
         '{ tenants { totalCount } jobs { groupedAggregates(groupBy: [TASK]) { keys } } }',
       );
@@ -253,13 +253,13 @@ describe('a query is limited', () => {
       ...new Set((errors ?? []).map(({ extensions }) => extensions.code)),
     ];
     const groups = '(filter: { waiting: { equalTo: "0" } }) { groupedAggregates(groupBy: [TASK]) { keys } }';
-    await insteadOfJobs(service, { task: "repeat('x', 1000) || n", count: 5_000 }, async () => {
+    await replaceJobsView(service, { task: "repeat('x', 1000) || n", count: 5_000 }, async () => {
       expect(codes(await ask(`{ jobs${groups} }`))).toEqual([]);
       expect(codes(await ask(`{ a: jobs${groups} b: jobs${groups.replace('0', '00')} }`))).toEqual([
         'ANSWER_TOO_LARGE',
       ]);
     });
-    await insteadOfJobs(service, { task: "repeat('x', 100) || n", count: 20_000 }, async () => {
+    await replaceJobsView(service, { task: "repeat('x', 100) || n", count: 20_000 }, async () => {
       const copies = Array.from({ length: 40 }, (_, n) => `${'x'.repeat(50)}${n}: keys`).join(' ');
       expect(codes(await ask(`{ jobs { groupedAggregates(groupBy: [TASK]) { ${copies} } } }`))).toEqual([
         'ANSWER_TOO_LARGE',
@@ -280,7 +280,7 @@ describe('concurrent queries', () => {
   const slow = '{ jobs { nodes { task } } }';
 
   test('return 429 from the third of one operator, and from the fifth of all operators', async () => {
-    await insteadOfJobs(service, { task: 'pg_sleep(0.05)::text', count: 10 }, async () => {
+    await replaceJobsView(service, { task: 'pg_sleep(0.05)::text', count: 10 }, async () => {
       const others = await Promise.all([analystOf(service, null), analystOf(service, null)]);
       const tokens = [analyst, analyst, analyst, ...others, ...others].map(({ token }) => token);
       const answers = await Promise.all(tokens.map((token) => askGraphql(service, token, slow)));
@@ -343,7 +343,7 @@ describe('an error of the database', () => {
     expect(errors).toMatchObject([
       { message: 'A value is out of range or has the wrong type.', extensions: { code: 'BAD_USER_INPUT' } },
     ]);
-    await insteadOfJobs(
+    await replaceJobsView(
       service,
       {
         task: '(select oid::regclass::text || secret from pg_authid cross join (select 1 / (n - 1) as secret) s limit 1)',
@@ -368,7 +368,7 @@ describe('an error of the database', () => {
       logger: pino({ level: 'silent' }),
     });
     try {
-      await insteadOfJobs(service, { task: "pg_read_file('secret ' || n)", count: 1 }, async () => {
+      await replaceJobsView(service, { task: "pg_read_file('secret ' || n)", count: 1 }, async () => {
         const { faults } = await process.run({
           query: '{ jobs { nodes { task } } }',
           variables: {},
@@ -386,7 +386,7 @@ describe('an error of the database', () => {
     await service.database.query(
       `create function public.conflict() returns text language plpgsql as $$ begin raise 'canceling statement due to conflict with recovery' using errcode = '40001'; end $$`,
     );
-    await insteadOfJobs(service, { task: 'public.conflict()', count: 1 }, async () => {
+    await replaceJobsView(service, { task: 'public.conflict()', count: 1 }, async () => {
       const { errors } = await ask('{ jobs { nodes { task } } }');
       expect(errors).toMatchObject([
         { message: 'The database is not available. Try again in a moment.', extensions: { code: 'UNAVAILABLE' } },

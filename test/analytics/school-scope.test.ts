@@ -1,5 +1,5 @@
 import { beforeAll, describe, expect, test } from '@jest/globals';
-import { analystOf, askGraphql, type Facts, keepFacts, writeFacts } from '../support/fixtures/analysts.ts';
+import { analystOf, askGraphql, type Facts, disableRefresh, writeFacts } from '../support/fixtures/analysts.ts';
 import type { Client } from '../support/client/client.ts';
 import { serviceOfFile } from '../support/server/service.ts';
 
@@ -18,7 +18,7 @@ const [first, second, third] = await Promise.all([
   service.school({ name: 'Second' }),
   service.school({ name: 'Forbidden', plan_id: 2, subdomain: 'forbidden' }),
 ]);
-await keepFacts(service);
+await disableRefresh(service);
 await writeFacts(service, first.id, facts);
 await writeFacts(service, second.id, facts);
 // Values of the third school would be recognizable in any response.

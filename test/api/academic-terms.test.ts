@@ -98,7 +98,7 @@ describe('a term', () => {
     expect(await count()).toBe(before);
   });
 
-  test('of an unknown academic year is a 422 that names the field', async () => {
+  test('in an unknown academic year is a 422 that names the field', async () => {
     const refused = await school.admin.post(
       '/api/academic-terms',
       term('03-01', '03-02', { academic_year_id: 999_999 }),

@@ -23,7 +23,7 @@ const { addClass, addStudent, move, addClassTeacher, body, all, mark, sheet, sta
 );
 
 describe('the list of a class', () => {
-  test('for a day shows the students enrolled on that day, whoever has joined or left since', async () => {
+  test('for a day shows the students enrolled on that day, regardless of later changes', async () => {
     const { classId, students } = await addClass(3);
     const [a = 0, b = 0, c = 0] = students;
     const newcomer = await addStudent(classId, { last_name: 'Pupil 0' }, school, day(-1));

@@ -315,7 +315,7 @@ describe('marking a class', () => {
     expect(dayIn(time_zone)).toBe(there);
   });
 
-  test('the list of a day tells whether it is a working day and a holiday', async () => {
+  test('the list of a day shows whether it is a working day and a holiday', async () => {
     const own = await service.school();
     const { classId } = await addClass(1, own);
     const id = await own.insert('holiday', { name: 'Storm', date: day(-3) });
@@ -367,7 +367,7 @@ describe('marking a class', () => {
     expect((await mark(past.classId, day(-10), { [student]: 'present' })).marked).toBe(1);
   });
 
-  test('by a second class, after a student changed class that day, overwrites the first mark and keeps it as a correction', async () => {
+  test('in a second class, after the student changed class on that day, overwrites the first mark and keeps it as a correction', async () => {
     const [morning, noon] = [await addClass(2), await addClass(1)];
     const [a = 0] = morning.students;
     const [before, after] = [await addClassTeacher(morning.classId), await addClassTeacher(noon.classId)];
@@ -441,7 +441,7 @@ describe('concurrent requests', () => {
   const send = (classId: number, marks: Record<number, Status>, records = body(classId, today, marks).records) =>
     school.admin.send<Marked>('POST', `${path}/mark`, { body: { class_id: classId, date: today, records } });
 
-  test('that mark a class in opposite orders both succeed; the later marks count and the earlier ones become corrections', async () => {
+  test('to mark a class in opposite orders both succeed; the later marks count and the earlier ones become corrections', async () => {
     const { classId, students } = await addClass(30);
     const [up, down] = [
       body(classId, today, all(students, 'present')).records,
@@ -464,7 +464,7 @@ describe('concurrent requests', () => {
     await expectTotals();
   });
 
-  test('that correct a class in opposite orders do not deadlock', async () => {
+  test('to correct a class in opposite orders do not deadlock', async () => {
     const { classId, students } = await addClass(9);
     await mark(classId, today, all(students, 'present'));
     const [up, down] = [
@@ -490,7 +490,7 @@ describe('concurrent requests', () => {
     ]);
   });
 
-  test('that correct overlapping students of a class lose no mark and do not deadlock', async () => {
+  test('to correct overlapping students of a class lose no mark and do not deadlock', async () => {
     const { classId, students } = await addClass(10);
     await mark(classId, today, all(students, 'present'));
     const [half, rest] = [students.slice(0, 6), students.slice(4)];
@@ -507,7 +507,7 @@ describe('concurrent requests', () => {
     await expectTotals();
   });
 
-  test('of two classes that swapped their students do not deadlock', async () => {
+  test('to mark two classes that swapped their students do not deadlock', async () => {
     const [one, other] = [await addClass(8), await addClass(8)];
     let [inOne, inOther] = [one.students, other.students];
     for (const locked of [one, other]) {

@@ -99,10 +99,10 @@ describe('login', () => {
     expect(headers.get('x-refresh-token')).toMatch(/^[\w-]{43}$/);
   });
 
-  test('an admin has every permission of the catalogue', async () => {
+  test('an admin has every existing permission', async () => {
     const { data } = await login({ tenant_id: school.id, email: school.adminEmail, password: testPassword }, 200);
-    const catalogue = await school.admin.get<{ name: string }[]>('/api/rbac/permissions');
-    expect([...data.permissions].sort()).toEqual(catalogue.data.map(({ name }) => name).sort());
+    const allPermissions = await school.admin.get<{ name: string }[]>('/api/rbac/permissions');
+    expect([...data.permissions].sort()).toEqual(allPermissions.data.map(({ name }) => name).sort());
   });
 
   test('the access token contains user, school and session, and expires after 15 minutes', () => {
@@ -507,7 +507,7 @@ describe('own profile', () => {
     });
   });
 
-  test('can be sent back as it was read; changing a field other than name and phone returns an error for it', async () => {
+  test('accepts the unchanged response of GET; changing a field other than name and phone returns an error for it', async () => {
     const user = await school.user(['teacher']);
     const { data } = await user.get<Profile>('/api/auth/profile');
     const sentBack = await user.put<Profile>('/api/auth/profile', { ...data, last_name: 'Changed' });

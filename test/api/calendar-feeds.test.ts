@@ -6,7 +6,7 @@ import type { Client } from '../support/client/client.ts';
 import { steadyDay } from '../support/fixtures/days.ts';
 import { race } from '../support/client/race.ts';
 import { serviceWithSchool } from '../support/server/service.ts';
-import { acting } from '../support/database/tenants.ts';
+import { withRole } from '../support/database/tenants.ts';
 import { type Planned, planned } from '../support/fixtures/planned-school.ts';
 import { send } from '../support/client/wire.ts';
 import type { OutputOf } from '../support/client/output.ts';
@@ -57,7 +57,7 @@ const isNothing = async (path: string) => {
 };
 
 describe('a calendar', () => {
-  test('of a class has subject, teacher, room and times in UTC, from four weeks ago to the end of the academic year', async () => {
+  test('for a class has subject, teacher, room and times in UTC, from four weeks ago to the end of the academic year', async () => {
     const found = await events(await make(one.school.admin, { kind: 'class', class_id: one.classId }));
     expect(moments(found)).toEqual(
       [-28, -21, -14, -7, 0, 7, 14].flatMap((n) => ['08:00', '08:45', '10:15'].map((time) => `${day(n)}T${time}:00Z`)),
@@ -364,7 +364,7 @@ describe('a feed', () => {
 });
 
 describe('an address', () => {
-  test('that is unknown, malformed or of another school always gets the same 404', async () => {
+  test('gets the same 404 if it is unknown, malformed or belongs to another school', async () => {
     const feed = await make(one.school.admin, { kind: 'holidays' });
     const secret = /\.([\w-]{43})\.ics$/.exec(feed.url)?.[1] ?? '';
     const other = secret.replace(/^./, (first) => (first === 'A' ? 'B' : 'A'));
@@ -438,7 +438,7 @@ describe('an address', () => {
     await school.sql('delete from @teaching_assignment where id = $1', [again]);
   });
 
-  test('of a teacher answers 404 after the teacher is deleted, whoever created it', async () => {
+  test('for a teacher answers 404 after the teacher is deleted, regardless of who created it', async () => {
     const school = await planned(service);
     const feed = await make(school.school.admin, { kind: 'teacher', teacher_id: school.other.id });
     expect((await read(pathOf(feed))).status).toBe(200);
@@ -450,7 +450,7 @@ describe('an address', () => {
     ).toBe('invalid_reference');
   });
 
-  test('of an admin who becomes an accountant answers 404 for classes and teachers, but not for holidays', async () => {
+  test('created by an admin who becomes an accountant answers 404 for classes and teachers, but not for holidays', async () => {
     const user = await one.school.user(['admin']);
     const feeds = [
       await make(user, { kind: 'class', class_id: one.classId }),
@@ -502,7 +502,7 @@ test('the database refuses schedule_feeds_create_own for kinds that need the per
 describe('the row-level security of feeds', () => {
   /** The feeds that the database role of a school sees and updates with these settings: their users and counts. */
   const visibleFeeds = (settings: Record<string, string>) =>
-    acting(
+    withRole(
       service.database.url,
       'school_tenant',
       { 'app.tenant_id': String(one.school.id), 'app.scope': 'all', ...settings },

@@ -174,7 +174,7 @@ describe('the students of a class', () => {
 });
 
 describe('a student', () => {
-  test('who is added to a class gets its grade, and the enrollment in the previous class is kept as transferred', async () => {
+  test('gets the grade of a class on joining it, and the previous enrollment is kept as transferred', async () => {
     const [from, to] = [await add(), await add({ grade_id: await newGrade() })];
     const student = await addStudent({ class_id: from.id });
     const { data } = await school.admin.post<Student>(`/api/classes/${to.id}/students`, { student_id: student.id });
@@ -187,7 +187,7 @@ describe('a student', () => {
     expect([(await studentsOf(from.id)).length, (await studentsOf(to.id)).length]).toEqual([0, 1]);
   });
 
-  test('who is already in the class is a 409, and an unknown or deleted one a 422', async () => {
+  test('cannot be added if already in the class (409), unknown or deleted (422)', async () => {
     const known = await add();
     const student = await addStudent({ class_id: known.id });
     const path = `/api/classes/${known.id}/students`;
@@ -206,7 +206,7 @@ describe('a student', () => {
     expect((await school.admin.post(path, {}, 400)).details).toMatchObject([{ path: 'student_id' }]);
   });
 
-  test('who is removed from a class has no class; removing one who is not in it is a 404', async () => {
+  test('has no class after being removed from it; a second removal is a 404', async () => {
     const [known, other] = [await add(), await add()];
     const student = await addStudent({ class_id: known.id });
     expect((await school.admin.delete(`/api/classes/${other.id}/students/${student.id}`, 404)).error).toBe('not_found');
@@ -222,7 +222,7 @@ describe('a student', () => {
     });
   });
 
-  test('who completed a past class cannot be removed from it (404)', async () => {
+  test('cannot be removed from a past class after completing it (404)', async () => {
     const [past, now] = [await add({ academic_year_id: years.past }), await add()];
     const student = await addStudent({ class_id: past.id });
     await school.admin.put(`/api/students/${student.id}`, { class_id: now.id });

@@ -2,7 +2,7 @@ import { describe, expect, test } from '@jest/globals';
 import type { Client } from '../support/client/client.ts';
 import { steadyDay } from '../support/fixtures/days.ts';
 import { type School, serviceOfFile, testPassword } from '../support/server/service.ts';
-import { acting } from '../support/database/tenants.ts';
+import { withRole } from '../support/database/tenants.ts';
 import type { OutputOf } from '../support/client/output.ts';
 import type { Dashboard as DashboardSchema } from '../../src/endpoints/dashboard.ts';
 
@@ -175,7 +175,7 @@ describe('the dashboard', () => {
       search_path: `${school.schema}, public`,
     };
     const between = (from: string, to: string) =>
-      acting(service.database.url, 'school_tenant', settings, async ({ rows }) =>
+      withRole(service.database.url, 'school_tenant', settings, async ({ rows }) =>
         (
           await rows<{ line: string }>(
             "select name || ' ' || date as line from api.holidays_between($1, $2) order by date",

@@ -6,7 +6,7 @@ import type { Client } from '../support/client/client.ts';
 import { testDatabase, type TestDatabase } from '../support/server/database.ts';
 import { type Program, startProgram } from '../support/server/processes.ts';
 import { raw } from '../support/client/raw.ts';
-import { faults, type OpenApi, type Registered, registry, sampleRequest } from '../support/server/registry.ts';
+import { findErrors, type OpenApi, type Registered, registry, sampleRequest } from '../support/server/registry.ts';
 import {
   operatorEmail,
   serviceWithSchool,
@@ -55,7 +55,7 @@ describe('a request id', () => {
 });
 
 describe('the envelope', () => {
-  test('of a success has only success and data, and for lists pagination', async () => {
+  test('of a successful response has only success and data, and for lists pagination', async () => {
     const one = JSON.parse((await get('/api/auth/profile')).body) as object;
     expect(Object.keys(one)).toEqual(['success', 'data']);
     const list = JSON.parse((await get('/api/students')).body) as {
@@ -71,7 +71,7 @@ describe('the envelope', () => {
     ]);
   });
 
-  test('of an error has success, error, message and request_id, and details only for field errors', async () => {
+  test('of an error response has success, error, message and request_id, and details only for field errors', async () => {
     const missing = parse((await get('/api/students/999999')).body);
     expect(Object.keys(missing)).toEqual(['success', 'error', 'message', 'request_id']);
     expect([missing.success, missing.error]).toEqual([false, 'not_found']);
@@ -134,14 +134,14 @@ describe('a body', () => {
   const post = (body: string, headers: Record<string, string> = {}) =>
     raw(service.url, { method: 'POST', path: '/api/students', token: school.admin.token, body, headers });
 
-  test('that is not JSON is a 400 malformed_json', async () => {
+  test('is a 400 malformed_json if it is not JSON', async () => {
     for (const body of ['{', '{"first_name": "A",}', "{'a': 1}", 'first_name=A']) {
       const answer = await post(body);
       expect([answer.status, parse(answer.body).error]).toEqual([400, 'malformed_json']);
     }
   });
 
-  test('that is JSON but not an object is a 400 validation_error', async () => {
+  test('is a 400 validation_error if it is JSON but not an object', async () => {
     for (const body of ['5', '"text"', '[]', 'true', 'null', '[{"first_name":"A","last_name":"B"}]']) {
       const answer = await post(body);
       expect([body, answer.status, parse(answer.body).error]).toEqual([body, 400, 'validation_error']);
@@ -160,7 +160,7 @@ describe('a body', () => {
     }
   });
 
-  test('of more than 1 MB is a 413', async () => {
+  test('is a 413 if it is larger than 1 MB', async () => {
     const refused = await school.admin.post(
       '/api/students',
       { first_name: 'A', last_name: 'B', address: 'x'.repeat(1_100_000) },
@@ -238,7 +238,7 @@ describe('unknown parameters', () => {
 
   /** Sends each endpoint a request with an unknown parameter. @returns the endpoints that accept it */
   const takers = (among: Registered[], add: (request: Sent) => Sent) =>
-    faults(among, async (endpoint) => {
+    findErrors(among, async (endpoint) => {
       const token = endpoint.operation.access === 'platform' ? service.operator.token : school.admin.token;
       const { status, text, json } = await send(
         service.url,

@@ -85,7 +85,7 @@ describe('a fee structure', () => {
     await createStructure({ name, academic_year_id: (await createPastYear()).yearId });
   });
 
-  test('can be sent back as received, but changing a read-only field is a 400', async () => {
+  test('accepts the unchanged response of GET, but changing a read-only field is a 400', async () => {
     const structure = await createStructure({ components: [tuition], class_ids: [classId] });
     const { data } = await school.admin.put<Structure & { updated_at: string }>(`${path}/${structure.id}`, structure);
     expect(data).toEqual({ ...structure, updated_at: data.updated_at });
@@ -193,7 +193,7 @@ describe('components', () => {
     expect(await getStructure(one.id)).toEqual(one);
   });
 
-  test('that have been billed can neither be removed nor get another frequency; a new name or amount does not change existing fees', async () => {
+  test('cannot be removed or get another frequency once billed; a new name or amount does not change existing fees', async () => {
     const structure = await createBilledStructure();
     const at = `${path}/${structure.id}`;
     const [first] = structure.components;

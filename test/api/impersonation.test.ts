@@ -19,22 +19,26 @@ type Entry = OutputOf<typeof AuditLogSchema>;
 
 const reason = 'The school asked why an invoice is missing.';
 
-const begin = (of: School = school, body: Record<string, unknown> = {}, status = 200, by: Client = service.operator) =>
-  by.post<Impersonation>(`/api/platform/tenants/${of.id}/impersonate`, { reason, ...body }, status);
+const begin = (
+  target: School = school,
+  body: Record<string, unknown> = {},
+  status = 200,
+  by: Client = service.operator,
+) => by.post<Impersonation>(`/api/platform/tenants/${target.id}/impersonate`, { reason, ...body }, status);
 
 /** The same without checking the status. */
-const tryToBegin = (of: School, body: Record<string, unknown> = {}) =>
-  service.operator.send<Impersonation>('POST', `/api/platform/tenants/${of.id}/impersonate`, {
+const tryToBegin = (target: School, body: Record<string, unknown> = {}) =>
+  service.operator.send<Impersonation>('POST', `/api/platform/tenants/${target.id}/impersonate`, {
     body: { reason, ...body },
   });
 
 /** A client with the token of an operator who impersonates an admin. */
-async function acting(
-  of: School = school,
+async function impersonate(
+  target: School = school,
   body: Record<string, unknown> = {},
   by: Client = service.operator,
 ): Promise<Client & Impersonation> {
-  const { data } = await begin(of, body, 200, by);
+  const { data } = await begin(target, body, 200, by);
   return Object.assign(service.anonymous.with({ Authorization: `Bearer ${data.access_token}` }), data);
 }
 
@@ -59,10 +63,10 @@ const forged = (client: Impersonation, claims: object) => {
 };
 
 /** The latest audit entries of a school, newest first. */
-const trail = async (of: School = school) =>
-  (await service.operator.get<Entry[]>(`/api/platform/audit-logs?tenant_id=${of.id}&pageSize=100`)).data;
-const allow = (of: School, is_impersonation_allowed: boolean) =>
-  of.admin.post('/api/school-setup/school-info', { is_impersonation_allowed });
+const trail = async (target: School = school) =>
+  (await service.operator.get<Entry[]>(`/api/platform/audit-logs?tenant_id=${target.id}&pageSize=100`)).data;
+const allow = (target: School, is_impersonation_allowed: boolean) =>
+  target.admin.post('/api/school-setup/school-info', { is_impersonation_allowed });
 const refused = (client: Client) => client.send('GET', '/api/auth/profile', {}, 401);
 const profile = (client: Client) =>
   client.get<{ id: number; impersonated_by: { id: number; email: string } | null }>('/api/auth/profile');
@@ -104,27 +108,27 @@ describe('an operator impersonates an admin of a school', () => {
   });
 
   test('the admin is the requested one, or else the one who has been admin longest; only admins are possible', async () => {
-    const of = await service.school();
-    const second = await of.user(['admin']);
-    const teacher = await of.user(['teacher']);
-    expect((await begin(of)).data.user.email).toBe(of.adminEmail);
-    expect((await begin(of, { user_id: second.id })).data.user.id).toBe(second.id);
+    const target = await service.school();
+    const second = await target.user(['admin']);
+    const teacher = await target.user(['teacher']);
+    expect((await begin(target)).data.user.email).toBe(target.adminEmail);
+    expect((await begin(target, { user_id: second.id })).data.user.id).toBe(second.id);
     for (const user_id of [teacher.id, 999_999]) {
-      expect(await begin(of, { user_id }, 422)).toMatchObject({
+      expect(await begin(target, { user_id }, 422)).toMatchObject({
         error: 'invalid_reference',
         details: [{ path: 'user_id' }],
       });
     }
-    await of.admin.put(`/api/users/${second.id}`, { is_active: false });
-    expect((await begin(of, { user_id: second.id }, 422)).error).toBe('invalid_reference');
+    await target.admin.put(`/api/users/${second.id}`, { is_active: false });
+    expect((await begin(target, { user_id: second.id }, 422)).error).toBe('invalid_reference');
     // An invited admin who has never logged in is chosen last.
-    const third = await of.user(['admin']);
-    await service.database.query(`update ${of.schema}.user_account set password_hash = null where email = $1`, [
-      of.adminEmail,
+    const third = await target.user(['admin']);
+    await service.database.query(`update ${target.schema}.user_account set password_hash = null where email = $1`, [
+      target.adminEmail,
     ]);
-    expect((await begin(of)).data.user.id).toBe(third.id);
-    await service.database.query(`update ${of.schema}.user_account set is_active = false`);
-    expect(await begin(of, {}, 409)).toMatchObject({
+    expect((await begin(target)).data.user.id).toBe(third.id);
+    await service.database.query(`update ${target.schema}.user_account set is_active = false`);
+    expect(await begin(target, {}, 409)).toMatchObject({
       error: 'invalid_state',
       message: 'This school has no active admin.',
     });
@@ -138,31 +142,31 @@ describe('an operator impersonates an admin of a school', () => {
       });
     }
     await service.operator.post('/api/platform/tenants/999999/impersonate', { reason }, 404);
-    const of = await service.school();
-    await service.operator.post(`/api/platform/tenants/${of.id}/suspend`, undefined);
-    expect(await begin(of, {}, 409)).toMatchObject({
+    const target = await service.school();
+    await service.operator.post(`/api/platform/tenants/${target.id}/suspend`, undefined);
+    expect(await begin(target, {}, 409)).toMatchObject({
       error: 'invalid_state',
       message: 'This school is suspended, so nobody can log in.',
     });
-    await service.operator.delete(`/api/platform/tenants/${of.id}`);
-    expect((await begin(of, {}, 409)).error).toBe('invalid_state');
+    await service.operator.delete(`/api/platform/tenants/${target.id}`);
+    expect((await begin(target, {}, 409)).error).toBe('invalid_state');
     expect((await begin(school, {}, 403, (await newOperator('analyst')).client)).error).toBe('forbidden');
     expect((await begin(school, {}, 403, school.admin)).error).toBe('forbidden');
-    expect((await begin(school, {}, 403, await acting())).error).toBe('forbidden');
+    expect((await begin(school, {}, 403, await impersonate())).error).toBe('forbidden');
   });
 
-  test('notifies the admins who it was, why, when and as whom, in the app and by email', async () => {
-    const of = await service.school();
-    const second = await of.user(['admin']);
-    const teacher = await of.user(['teacher']);
-    await begin(of, { user_id: second.id, reason: 'You asked about 100% of {{name}}.' });
-    for (const admin of [of.admin, second]) {
+  test('notifies the admins of the operator, reason, time and impersonated admin, in the app and by email', async () => {
+    const target = await service.school();
+    const second = await target.user(['admin']);
+    const teacher = await target.user(['teacher']);
+    await begin(target, { user_id: second.id, reason: 'You asked about 100% of {{name}}.' });
+    for (const admin of [target.admin, second]) {
       const { data } = await admin.get<{ title: string; message: string; type: string }[]>('/api/notifications');
-      const told = data.filter(({ type }) => type === 'operator.login');
-      expect(told).toHaveLength(1);
-      expect(told[0]?.message).toContain(`${operatorEmail} logged in as Uma User (${second.email})`);
-      expect(told[0]?.message).toContain('Reason: You asked about 100% of {{name}}.');
-      expect(told[0]?.message).toMatch(/^On \d+ \w+ \d{4} at \d\d:\d\d /);
+      const notice = data.filter(({ type }) => type === 'operator.login');
+      expect(notice).toHaveLength(1);
+      expect(notice[0]?.message).toContain(`${operatorEmail} logged in as Uma User (${second.email})`);
+      expect(notice[0]?.message).toContain('Reason: You asked about 100% of {{name}}.');
+      expect(notice[0]?.message).toMatch(/^On \d+ \w+ \d{4} at \d\d:\d\d /);
     }
     expect(
       (await teacher.get<{ type: string }[]>('/api/notifications')).data.filter(
@@ -178,54 +182,54 @@ describe('an operator impersonates an admin of a school', () => {
 
 describe('the notification of the school', () => {
   test('is sent even if operators have disabled its notifications', async () => {
-    const of = await service.school();
+    const target = await service.school();
     const features = (feature_flags: Record<string, boolean>) =>
-      service.operator.put(`/api/platform/tenants/${of.id}`, { feature_flags });
+      service.operator.put(`/api/platform/tenants/${target.id}`, { feature_flags });
     await features({ notifications: false });
-    await begin(of);
+    await begin(target);
     const mail = await until(async () =>
-      (await mailsTo(service, of.adminEmail)).find(({ subject }) => subject.startsWith('An operator logged in')),
+      (await mailsTo(service, target.adminEmail)).find(({ subject }) => subject.startsWith('An operator logged in')),
     );
     expect(mail.text).toContain(operatorEmail);
     await features({});
-    const { data } = await of.admin.get<{ type: string; is_read: boolean }[]>('/api/notifications');
+    const { data } = await target.admin.get<{ type: string; is_read: boolean }[]>('/api/notifications');
     expect(data.filter(({ type }) => type === 'operator.login')).toHaveLength(1);
   });
 
   test('cannot be marked as read, deleted, turned off or reworded by the operator; other notifications can', async () => {
-    const of = await service.school();
-    const client = await acting(of);
-    const { data } = await of.admin.get<{ id: number; type: string }[]>('/api/notifications');
-    const told = data.find(({ type }) => type === 'operator.login')?.id;
+    const target = await service.school();
+    const client = await impersonate(target);
+    const { data } = await target.admin.get<{ id: number; type: string }[]>('/api/notifications');
+    const notice = data.find(({ type }) => type === 'operator.login')?.id;
     const other =
       data.find(({ type }) => type !== 'operator.login')?.id ??
-      (await of.insert('notification', { user_id: client.user.id, title: 'Other', message: 'Other' }));
+      (await target.insert('notification', { user_id: client.user.id, title: 'Other', message: 'Other' }));
     const words = { name: 'Operator.Login', title: 'Nothing', message: 'Nothing happened' };
-    const { data: mine } = await of.admin.post<{ id: number }>('/api/notifications/templates', words, 201);
+    const { data: mine } = await target.admin.post<{ id: number }>('/api/notifications/templates', words, 201);
     await client.put(`/api/notifications/templates/${mine.id}`, { title: 'Never mind' }, 403);
     await client.delete(`/api/notifications/templates/${mine.id}`, 403);
-    await of.admin.delete(`/api/notifications/templates/${mine.id}`);
+    await target.admin.delete(`/api/notifications/templates/${mine.id}`);
     await client.post('/api/notifications/templates', words, 403);
     await client.put('/api/notifications/events/operator.login', { is_enabled: false }, 403);
-    await client.post(`/api/notifications/${told}/read`, undefined, 403);
+    await client.post(`/api/notifications/${notice}/read`, undefined, 403);
     await client.post('/api/notifications/read-all', undefined, 403);
-    await client.delete(`/api/notifications/${told}`, 403);
+    await client.delete(`/api/notifications/${notice}`, 403);
     await client.post(`/api/notifications/${other}/read`, undefined);
     await client.put('/api/notifications/events/holiday.added', { is_enabled: false });
-    await of.admin.put('/api/notifications/events/operator.login', { is_enabled: false });
-    await of.admin.post('/api/notifications/read-all', undefined);
-    await begin(of);
-    const after = await of.admin.get<{ type: string }[]>('/api/notifications');
+    await target.admin.put('/api/notifications/events/operator.login', { is_enabled: false });
+    await target.admin.post('/api/notifications/read-all', undefined);
+    await begin(target);
+    const after = await target.admin.get<{ type: string }[]>('/api/notifications');
     expect(after.data.filter(({ type }) => type === 'operator.login')).toHaveLength(1);
   });
 });
 
 describe('the audit log has both names', () => {
   test('for the start with its reason, then for each request: read, written, rejected, malformed, forbidden', async () => {
-    const of = await service.school();
+    const target = await service.school();
     const operator = await newOperator();
-    const client = await acting(of, {}, operator.client);
-    const { classId } = await of.classroom();
+    const client = await impersonate(target, {}, operator.client);
+    const { classId } = await target.classroom();
     await client.get('/api/students?search=Secretname');
     const made = await client.post<{ id: number }>('/api/religions', { name: 'Secretreligion' }, 201);
     await client.get(`/api/classes/${classId}`);
@@ -237,9 +241,9 @@ describe('the audit log has both names', () => {
     await client.get('/api/platform/tenants', 403);
     await client.with({ 'X-Tenant-ID': String(school.id) }).get('/api/students', 403);
     await client.with({ 'X-Tenant-ID': 'none' }).get('/api/students', 400);
-    const entries = (await trail(of)).filter(({ actor }) => actor.email === operator.email).reverse();
+    const entries = (await trail(target)).filter(({ actor }) => actor.email === operator.email).reverse();
     expect(entries.map(({ action, target_id, changes }) => [action, target_id, changes['outcome']?.after])).toEqual([
-      ['tenant.impersonate', of.id, undefined],
+      ['tenant.impersonate', target.id, undefined],
       ['impersonation.students_list', null, 'ok'],
       ['impersonation.religions_create', null, 'ok'],
       ['impersonation.classes_get', classId, 'ok'],
@@ -256,30 +260,32 @@ describe('the audit log has both names', () => {
     for (const { actor, impersonated, tenant_id, request_id } of entries) {
       expect([actor.email, impersonated, tenant_id]).toEqual([
         operator.email,
-        { id: client.user.id, email: of.adminEmail },
-        of.id,
+        { id: client.user.id, email: target.adminEmail },
+        target.id,
       ]);
       expect(request_id).toMatch(/\S/);
     }
     expect(JSON.stringify(entries)).not.toMatch(/Secret/);
     // Rejected changes left nothing, successful ones were made.
-    expect((await of.admin.get<{ id: number }[]>('/api/religions')).data.map(({ id }) => id)).toContain(made.data.id);
+    expect((await target.admin.get<{ id: number }[]>('/api/religions')).data.map(({ id }) => id)).toContain(
+      made.data.id,
+    );
     const { data: found } = await service.operator.get<Entry[]>(
       `/api/platform/audit-logs?actor_id=${client.impersonated_by.id}&action=impersonation.classes_get`,
     );
     expect(found).toHaveLength(1);
     // The trail can also be searched by the impersonated user.
     const { data: ofAdmin } = await service.operator.get<Entry[]>(
-      `/api/platform/audit-logs?search=${encodeURIComponent(of.adminEmail)}&pageSize=100`,
+      `/api/platform/audit-logs?search=${encodeURIComponent(target.adminEmail)}&pageSize=100`,
     );
     expect(ofAdmin).toHaveLength(entries.length);
   });
 
   test('for a change with a separate audit entry, which names the operator too', async () => {
-    const of = await service.school({ plan_id: (await service.plan()).id });
-    const client = await acting(of);
+    const target = await service.school({ plan_id: (await service.plan()).id });
+    const client = await impersonate(target);
     await client.post('/api/subscription/upgrade', { plan_id: 3 });
-    expect((await trail(of)).slice(0, 2)).toMatchObject([
+    expect((await trail(target)).slice(0, 2)).toMatchObject([
       { action: 'impersonation.subscription_upgrade', actor: { email: operatorEmail } },
       {
         action: 'subscription.upgrade',
@@ -290,8 +296,8 @@ describe('the audit log has both names', () => {
   });
 
   test('for files, uploads, streams and idempotent requests too, with the usual responses', async () => {
-    const of = await service.school();
-    const client = await acting(of);
+    const target = await service.school();
+    const client = await impersonate(target);
     const key = { headers: { 'Idempotency-Key': unique('key') }, body: { first_name: 'Ida', last_name: 'Once' } };
     const [first, again] = [
       await client.send<{ id: number }>('POST', '/api/students', key, 201),
@@ -313,20 +319,24 @@ describe('the audit log has both names', () => {
     );
     await client.get('/api/students/import/template');
     await client.get('/api/notifications/stream');
-    expect((await trail(of)).slice(0, 6).map(({ action, changes }) => [action, changes['outcome']?.after])).toEqual([
-      ['impersonation.notifications_stream', 'ok'],
-      ['impersonation.imports_students_template', 'ok'],
-      ['impersonation.students_update', 'precondition_failed'],
-      ['impersonation.students_update', 'ok'],
-      ['impersonation.students_get', 'ok'],
-      ['impersonation.students_create', 'ok'],
-    ]);
-    expect((await of.admin.get<{ first_name: string }>(`/api/students/${first.data.id}`)).data.first_name).toBe('Eda');
+    expect((await trail(target)).slice(0, 6).map(({ action, changes }) => [action, changes['outcome']?.after])).toEqual(
+      [
+        ['impersonation.notifications_stream', 'ok'],
+        ['impersonation.imports_students_template', 'ok'],
+        ['impersonation.students_update', 'precondition_failed'],
+        ['impersonation.students_update', 'ok'],
+        ['impersonation.students_get', 'ok'],
+        ['impersonation.students_create', 'ok'],
+      ],
+    );
+    expect((await target.admin.get<{ first_name: string }>(`/api/students/${first.data.id}`)).data.first_name).toBe(
+      'Eda',
+    );
   });
 
   test('for reads, whose transaction can write only the entry, and for internal errors', async () => {
-    const of = await service.school();
-    const client = await acting(of);
+    const target = await service.school();
+    const client = await impersonate(target);
     const [before] = await service.database.query<{ body: string }>(
       `select pg_get_functiondef('api.holidays_list(jsonb)'::regprocedure) as body`,
     );
@@ -343,20 +353,22 @@ describe('the audit log has both names', () => {
       await service.database.query(before?.body ?? '');
     }
     await client.get('/api/holidays');
-    expect((await trail(of)).slice(0, 3).map(({ action, changes }) => [action, changes['outcome']?.after])).toEqual([
-      ['impersonation.holidays_list', 'ok'],
-      ['impersonation.holidays_list', 'internal_error'],
-      ['impersonation.holidays_list', 'unavailable'],
-    ]);
+    expect((await trail(target)).slice(0, 3).map(({ action, changes }) => [action, changes['outcome']?.after])).toEqual(
+      [
+        ['impersonation.holidays_list', 'ok'],
+        ['impersonation.holidays_list', 'internal_error'],
+        ['impersonation.holidays_list', 'unavailable'],
+      ],
+    );
     expect(
-      (await of.admin.get<{ name: string }[]>('/api/religions')).data.filter(({ name }) => name === 'never'),
+      (await target.admin.get<{ name: string }[]>('/api/religions')).data.filter(({ name }) => name === 'never'),
     ).toEqual([]);
   });
 });
 
 describe('impersonation ends', () => {
   test('after ten minutes: session and token have expired', async () => {
-    const client = await acting();
+    const client = await impersonate();
     const { sid } = jwt.decode(client.access_token) as { sid: number };
     await service.database.query(`update platform.session set expires_at = now() where id = $1`, [sid]);
     expect((await refused(client)).error).toBe('invalid_token');
@@ -369,7 +381,7 @@ describe('impersonation ends', () => {
   });
 
   test('with a logout, which leaves the operator logged in', async () => {
-    const client = await acting();
+    const client = await impersonate();
     const answer = await client.send(
       'POST',
       '/api/auth/logout',
@@ -397,7 +409,7 @@ describe('impersonation ends', () => {
     ];
     for (const end of ends) {
       const operator = await newOperator();
-      const client = await acting(school, {}, operator.client);
+      const client = await impersonate(school, {}, operator.client);
       await profile(client);
       await end(operator);
       expect((await refused(client)).error).toBe('invalid_token');
@@ -405,20 +417,20 @@ describe('impersonation ends', () => {
   });
 
   test('with the admin: deactivated, deleted, no longer an admin, or with a new password', async () => {
-    const of = await service.school();
-    const role = (await of.admin.get<{ id: number; name: string }[]>('/api/rbac/roles')).data.find(
+    const target = await service.school();
+    const role = (await target.admin.get<{ id: number; name: string }[]>('/api/rbac/roles')).data.find(
       ({ name }) => name === 'admin',
     );
     const ends: ((user: { id: number }) => Promise<unknown>)[] = [
-      ({ id }) => of.admin.put(`/api/users/${id}`, { is_active: false }),
-      ({ id }) => of.admin.delete(`/api/users/${id}`),
-      ({ id }) => of.admin.delete(`/api/rbac/users/${id}/roles/${role?.id}`),
-      ({ id }) => of.admin.put(`/api/users/${id}`, { role_ids: [] }),
-      ({ id }) => of.admin.put(`/api/users/${id}`, { password: 'another password' }),
+      ({ id }) => target.admin.put(`/api/users/${id}`, { is_active: false }),
+      ({ id }) => target.admin.delete(`/api/users/${id}`),
+      ({ id }) => target.admin.delete(`/api/rbac/users/${id}/roles/${role?.id}`),
+      ({ id }) => target.admin.put(`/api/users/${id}`, { role_ids: [] }),
+      ({ id }) => target.admin.put(`/api/users/${id}`, { password: 'another password' }),
     ];
     for (const end of ends) {
-      const user = await of.user(['admin', 'teacher']);
-      const client = await acting(of, { user_id: user.id });
+      const user = await target.user(['admin', 'teacher']);
+      const client = await impersonate(target, { user_id: user.id });
       await profile(client);
       await end(user);
       expect((await refused(client)).error).toBe('invalid_token');
@@ -426,17 +438,17 @@ describe('impersonation ends', () => {
   });
 
   test('with the school: suspended, and it does not resume when the school is activated', async () => {
-    const of = await service.school();
-    const client = await acting(of);
-    await service.operator.post(`/api/platform/tenants/${of.id}/suspend`, undefined);
+    const target = await service.school();
+    const client = await impersonate(target);
+    await service.operator.post(`/api/platform/tenants/${target.id}/suspend`, undefined);
     await refused(client);
-    await service.operator.post(`/api/platform/tenants/${of.id}/activate`, undefined);
+    await service.operator.post(`/api/platform/tenants/${target.id}/activate`, undefined);
     await refused(client);
-    await profile(of.admin);
+    await profile(target.admin);
   });
 
-  test('and cannot be turned into another session: it has no refresh token and no access to other schools', async () => {
-    const client = await acting();
+  test('and its session has no refresh token and no access to other schools', async () => {
+    const client = await impersonate();
     const other = await service.school();
     await client.send('POST', '/api/auth/refresh', {}, 401);
     await client.send('POST', '/api/auth/refresh', { headers: { 'X-Refresh-Token': client.access_token } }, 401);
@@ -447,7 +459,7 @@ describe('impersonation ends', () => {
   });
 
   test("it does not reveal whether a password is the admin's, and no attempt counts against the admin", async () => {
-    const client = await acting();
+    const client = await impersonate();
     for (const current_password of [testPassword, 'not the password']) {
       const answer = await client.post(
         '/api/auth/password/change',
@@ -462,12 +474,12 @@ describe('impersonation ends', () => {
   });
 
   test('each protected field of logins and roles cannot be changed, other fields can', async () => {
-    const of = await service.school();
-    const user = await of.user(['teacher']);
-    const role = (await of.admin.get<{ id: number; name: string }[]>('/api/rbac/roles')).data.find(
+    const target = await service.school();
+    const user = await target.user(['teacher']);
+    const role = (await target.admin.get<{ id: number; name: string }[]>('/api/rbac/roles')).data.find(
       ({ name }) => name === 'teacher',
     );
-    const client = await acting(of);
+    const client = await impersonate(target);
     for (const part of [
       { is_active: false },
       { password: 'another password' },
@@ -492,13 +504,11 @@ describe('impersonation ends', () => {
     `update user_account set email_verified_at = now() - interval '1 day'`,
   ])('triggers on the tables reject it for any operation: %s', async (statement) => {
     const block = `do $$ begin perform set_config('app.impersonator_id', '1', true), set_config('search_path', '${school.schema}, public', true); ${statement}; end $$`;
-    await expect(service.database.query(block)).rejects.toThrow(
-      'An operator cannot change logins',
-    );
+    await expect(service.database.query(block)).rejects.toThrow('An operator cannot change logins');
   });
 
   test('its session is rejected by the dispatcher that writes no audit entry', async () => {
-    const client = await acting();
+    const client = await impersonate();
     const { sid } = jwt.decode(client.access_token) as { sid: number };
     await expect(service.database.query(`select core.call('students_list', $1, '{}', '{}')`, [sid])).rejects.toThrow(
       'The session has ended',
@@ -510,18 +520,18 @@ describe('impersonation ends', () => {
 });
 
 describe('a school can disallow it', () => {
-  test('by its admin: running sessions end at once, and no new one can start until an admin allows it again', async () => {
-    const of = await service.school();
-    const client = await acting(of);
+  test('through its admin: running sessions end at once, and no new one can start until an admin allows it again', async () => {
+    const target = await service.school();
+    const client = await impersonate(target);
     const open = await service.database.query<{ id: string }>(
       'select id from platform.session where tenant_id = $1 and impersonator_id is not null and revoked_at is null',
-      [of.id],
+      [target.id],
     );
     expect(open).toHaveLength(1);
-    expect((await allow(of, false)).data).toMatchObject({ is_impersonation_allowed: false });
+    expect((await allow(target, false)).data).toMatchObject({ is_impersonation_allowed: false });
     await refused(client);
-    expect((await begin(of, {}, 409)).message).toMatch('does not allow operators to log in');
-    const path = `/api/platform/tenants/${of.id}`;
+    expect((await begin(target, {}, 409)).message).toMatch('does not allow operators to log in');
+    const path = `/api/platform/tenants/${target.id}`;
     expect(
       (await service.operator.get<{ is_impersonation_allowed: boolean }>(path)).data.is_impersonation_allowed,
     ).toBe(false);
@@ -530,19 +540,19 @@ describe('a school can disallow it', () => {
       error: 'forbidden',
       message: 'Only an admin of the school can allow operators to log in again.',
     });
-    expect((await trail(of)).find(({ action }) => action === 'tenant.update')).toMatchObject({
-      actor: { id: null, email: of.adminEmail },
+    expect((await trail(target)).find(({ action }) => action === 'tenant.update')).toMatchObject({
+      actor: { id: null, email: target.adminEmail },
       changes: { is_impersonation_allowed: { before: true, after: false } },
     });
-    await allow(of, true);
+    await allow(target, true);
     await refused(client);
-    await profile(await acting(of));
+    await profile(await impersonate(target));
   });
 
-  test('by an operator, who can send a school back as it was read in either state', async () => {
-    const of = await service.school();
-    const client = await acting(of);
-    const path = `/api/platform/tenants/${of.id}`;
+  test('through an operator, whose update also accepts the unchanged response of GET', async () => {
+    const target = await service.school();
+    const client = await impersonate(target);
+    const path = `/api/platform/tenants/${target.id}`;
     const asRead = async () => (await service.operator.get(path)).data;
     await service.operator.put(path, await asRead());
     await profile(client);
@@ -554,14 +564,14 @@ describe('a school can disallow it', () => {
     await service.operator.put(path, await asRead());
   });
 
-  test('but not by other users, or by an operator who impersonates an admin', async () => {
-    const of = await service.school();
-    const clerk = await of.user([await of.role('setup.manage')]);
+  test('but not through other users, or an operator who impersonates an admin', async () => {
+    const target = await service.school();
+    const clerk = await target.user([await target.role('setup.manage')]);
     expect((await clerk.post('/api/school-setup/school-info', { is_impersonation_allowed: false }, 403)).error).toBe(
       'forbidden',
     );
     await clerk.post('/api/school-setup/school-info', { is_impersonation_allowed: true, phone: '123' });
-    const client = await acting(of);
+    const client = await impersonate(target);
     expect((await client.post('/api/school-setup/school-info', { is_impersonation_allowed: false }, 403)).error).toBe(
       'forbidden',
     );
@@ -569,30 +579,30 @@ describe('a school can disallow it', () => {
   });
 
   test('while an impersonation starts: it is rejected or ends', async () => {
-    const of = await service.school();
-    const lock = `select from platform.tenant where id = ${of.id} for update`;
+    const target = await service.school();
+    const lock = `select from platform.tenant where id = ${target.id} for update`;
     for (let round = 0; round < 3; round++) {
       const answers = await race<Answer<unknown>>(service.database, lock, 3, () => [
-        tryToBegin(of),
-        allow(of, false),
-        tryToBegin(of),
+        tryToBegin(target),
+        allow(target, false),
+        tryToBegin(target),
       ]);
       for (const { status, data } of [answers[0], answers[2]] as Answer<Impersonation>[]) {
         if (status === 200) await refused(service.anonymous.with({ Authorization: `Bearer ${data.access_token}` }));
         else expect(status).toBe(409);
       }
-      await allow(of, true);
+      await allow(target, true);
     }
   });
 
   test('an admin who is deleted while an impersonation starts: no session remains', async () => {
-    const of = await service.school();
+    const target = await service.school();
     for (let round = 0; round < 3; round++) {
-      const user = await of.user(['admin']);
-      const lock = `select from ${of.schema}.user_account where id = ${user.id} for update`;
+      const user = await target.user(['admin']);
+      const lock = `select from ${target.schema}.user_account where id = ${user.id} for update`;
       const [begun] = await race<Answer<unknown>>(service.database, lock, 2, () => [
-        tryToBegin(of, { user_id: user.id }),
-        of.admin.delete(`/api/users/${user.id}`),
+        tryToBegin(target, { user_id: user.id }),
+        target.admin.delete(`/api/users/${user.id}`),
       ]);
       if (begun?.status === 200)
         await refused(
@@ -632,8 +642,8 @@ describe('a school can disallow it', () => {
   });
 
   test('open streams end with it', async () => {
-    const of = await service.school();
-    const client = await acting(of);
+    const target = await service.school();
+    const client = await impersonate(target);
     const response = await fetch(`${service.url}/api/notifications/stream`, {
       headers: { Authorization: `Bearer ${client.access_token}` },
     });
@@ -643,7 +653,7 @@ describe('a school can disallow it', () => {
       await response.arrayBuffer();
       state.isOver = true;
     })();
-    await allow(of, false);
+    await allow(target, false);
     await until(async () => Promise.resolve(state.isOver || undefined));
     await reading;
   });

@@ -133,7 +133,7 @@ describe('a file of students', () => {
     is_active: 'no',
   };
 
-  test.each(['csv', 'xlsx'])('that is based on the .%s template is imported as filled in', async (format) => {
+  test.each(['csv', 'xlsx'])('can be based on the .%s template, and is imported as filled in', async (format) => {
     const { name, classId, gradeId } = await classroom({ section: 'B' });
     const religion = unique('Religion');
     await service.database.query(`insert into ${school.schema}.religion (name) values ($1)`, [religion]);
@@ -293,7 +293,7 @@ describe('a class, a grade, a religion', () => {
     expect(report).toMatchObject({ rows: 4, valid: 4, errors: [] });
   });
 
-  test('that is unknown, or whose name and id differ, is an error of its column', async () => {
+  test('is an error of its column if it is unknown or if name and id differ', async () => {
     const one = await classroom();
     const other = await classroom();
     const report = await place([
@@ -315,7 +315,7 @@ describe('a class, a grade, a religion', () => {
     ]);
   });
 
-  test('whose name is ambiguous is an error, unless an id is given', async () => {
+  test('is an error if its name is ambiguous and no id is given', async () => {
     const { name, classId, gradeId, yearId } = await classroom({ section: 'X Y' });
     await service.database.query(
       `insert into ${school.schema}.class (name, section, grade_id, academic_year_id) values ($1 || ' X', 'Y', $2, $3)`,
@@ -328,7 +328,7 @@ describe('a class, a grade, a religion', () => {
     expect(errorLines(report)).toEqual([`2 class: There are 2 classes called ${name} x y. Use class_id instead.`]);
   });
 
-  test('of an earlier year is found only by its id', async () => {
+  test('is found only by its id if it belongs to an earlier year', async () => {
     const { gradeId } = await classroom();
     const name = unique('Past');
     const [past] = await service.database.query<{ id: string }>(
@@ -343,7 +343,7 @@ describe('a class, a grade, a religion', () => {
     expect(errorLines(report)).toEqual([`2 class: There is no class ${name} in the current academic year.`]);
   });
 
-  test('of another school is not found by name or by id', async () => {
+  test('is not found by name or id if it belongs to another school', async () => {
     const other = await service.school();
     const [mine, theirs] = [await classroom(), await classroom({}, other)];
     await service.database.query(`update ${other.schema}.class set id = 800001 where id = $1`, [theirs.classId]);
@@ -362,7 +362,7 @@ describe('a class, a grade, a religion', () => {
     expect((await place([['A', 'B', theirs.name, null, null, null, 'Theirs']], other)).errors).toEqual([]);
   });
 
-  test('cannot get more students than the class has seats', async () => {
+  test('is an error if the class does not have enough seats', async () => {
     const { name, classId } = await classroom({ capacity: 3 });
     await school.admin.post('/api/students', { first_name: 'There', last_name: 'Already', class_id: classId }, 201);
     const rows = Array.from({ length: 4 }, (_, n) => ['A', `B${n}`, name, null, null, null, null]);
@@ -404,7 +404,7 @@ describe('admission numbers', () => {
     expect(await numbered([null], fresh)).toEqual(['000008']);
   });
 
-  test('that are duplicates in the file or of an existing student are errors; that of a deleted student can be used again', async () => {
+  test('are errors if they are used twice in the file or by an existing student, but not if by a deleted one', async () => {
     const fresh = await service.school();
     const [first, second] = (await importFile(fresh.admin, 'first_name,last_name,admission_number\nA,B,N1\nA,B,N2\n'))
       .ids;
@@ -421,7 +421,7 @@ describe('admission numbers', () => {
     ]);
   });
 
-  test('of two concurrent imports of one file are used by one of them, and the other is rejected', async () => {
+  test('are used by only one of two concurrent imports of one file; the other is rejected', async () => {
     const fresh = await service.school();
     const rows: Table = Array.from({ length: 300 }, (_, n) => ['A', 'B', `R${n}`]);
     const content = csv([['first_name', 'last_name', 'admission_number'], ...rows]);
@@ -436,7 +436,7 @@ describe('admission numbers', () => {
     expect(await count(fresh)).toBe(300);
   });
 
-  test('of an import and a concurrently created student are used by only one of the two', async () => {
+  test('are used by an import or by a concurrently created student, but not by both', async () => {
     const fresh = await service.school();
     for (let round = 0; round < 3; round++) {
       const content = csv([
@@ -458,7 +458,7 @@ describe('admission numbers', () => {
     }
   });
 
-  test('that are assigned to an import and to concurrently created students are unique', async () => {
+  test('are unique if an import and concurrent requests have them assigned', async () => {
     const fresh = await service.school();
     const content = csv([['first_name', 'last_name'], ...Array.from({ length: 200 }, () => ['A', 'B'])]);
     const [one, two, ...singles] = await Promise.all([
@@ -613,7 +613,7 @@ describe('the errors of a file', () => {
       '\n',
       ['- -: The file has no rows below its header.', '1 first_name: is missing', '1 last_name: is missing'],
     ],
-  ])('in the header is told too: %s', async (_what, content, messages) => {
+  ])('in the header are reported: %s', async (_what, content, messages) => {
     const { status, data } = await dryRun(school.admin, content);
     expect({ status, valid: data.valid, found: errorLines(data).length }).toEqual({
       status: 200,
@@ -972,7 +972,7 @@ describe('a file that is not a table', () => {
     expect(await read(ids[0])).toMatchObject({ first_name: '&b;' });
   });
 
-  test('that takes too long is aborted, and other files are read meanwhile', async () => {
+  test('is aborted if it takes too long to read, and other files are read meanwhile', async () => {
     const styles = `<styleSheet><numFmts><numFmt numFmtId="170" formatCode="${'[[['.repeat(100_000)}${'&quot;\\'.repeat(100_000)}"/></numFmts><cellXfs><xf numFmtId="170"/></cellXfs></styleSheet>`;
     const endless = workbook(sheet('<row r="1"><c r="A1" s="0"><v>5</v></c></row>'), {
       'xl/styles.xml': styles,
@@ -1063,7 +1063,7 @@ describe('a file of teachers', () => {
     )[0];
 
   test.each(['csv', 'xlsx'])(
-    'that is based on the .%s template is imported as filled in, with its login',
+    'can be based on the .%s template, and is imported as filled in, with its login',
     async (format) => {
       const email = `${unique('teacher')}@example.org`;
       const values: Record<string, string> = {

@@ -140,7 +140,7 @@ describe('the document of an invoice', () => {
     expect(headers.get('content-disposition')).toContain(`filename=Draft_${draft.id}.pdf`);
   });
 
-  test('of 200 items continues on further pages with header, column titles and page number, and omits no item', async () => {
+  test('with 200 items continues on further pages with header, column titles and page number, and omits no item', async () => {
     const items = Array.from({ length: 200 }, (_, n) => ({
       description: `Item-${n + 1}: ${'with many words '.repeat(n % 12)}`,
       amount: n + 1,

@@ -115,7 +115,7 @@ describe('an invoice', () => {
     expect((await school.admin.get<Invoice[]>(`${path}?student_id=${one.id}`)).data).toEqual([listed]);
   });
 
-  test('that is a draft gets its number when it is issued, and can be issued only once', async () => {
+  test('gets its number when the draft is issued, and can be issued only once', async () => {
     const draft = await createInvoice({ status: 'draft' });
     expect(draft).toMatchObject({ invoice_number: null, issued_at: null, status: 'draft', total: 25 });
     const { data } = await school.admin.post<Invoice>(`${path}/${draft.id}/issue`);
@@ -155,7 +155,7 @@ describe('an invoice', () => {
     expect((await school.admin.put<Invoice>(`${path}/${before.id}`, { due_date: dueDate })).data.status).toBe('sent');
   });
 
-  test('can be sent back as received without a change; another total is a 400', async () => {
+  test('accepts the unchanged response of GET; another total is a 400', async () => {
     const before = await createInvoice({ notes: 'The same' });
     const { data } = await school.admin.put<Invoice>(`${path}/${before.id}`, before);
     const plain = (one: Invoice) => ({ ...one, updated_at: '', items: one.items.map((line) => ({ ...line, id: 0 })) });

@@ -190,7 +190,7 @@ describe('access to a stream', () => {
     await theirs.close();
   });
 
-  test('by HEAD answers the headers and opens no stream', async () => {
+  test('with HEAD returns the headers and opens no stream', async () => {
     const user = await school.user(['teacher']);
     for (let n = 0; n < 7; n++) {
       const { status, headers, body } = await raw(service.url, {
@@ -338,7 +338,7 @@ describe('a stream ends', () => {
     await other.close();
   });
 
-  test('not when the access token expires, but when the session does', async () => {
+  test('when the session expires, but not when only the access token does', async () => {
     const user = await school.user(['teacher']);
     const stream = await open(user);
     await service.anonymous.send(

@@ -8,23 +8,23 @@ const path = '/api/notifications/templates';
 
 type Template = OutputOf<typeof TemplateSchema>;
 
-const words = {
+const exam = {
   title: 'Exam in {{exam}}',
   message: 'Dear {{first_name}}, the exam in {{ exam }} is on {{day}}.',
   variables: ['exam', 'day'],
 };
 const add = async (fields: object = {}) =>
-  (await school.admin.post<Template>(path, { name: unique('Exam'), ...words, ...fields }, 201)).data;
-const fault = async (body: object, method = 'POST', at = path) => {
-  const { status, details } = (await school.admin.send(method, at, { body })) as {
+  (await school.admin.post<Template>(path, { name: unique('Exam'), ...exam, ...fields }, 201)).data;
+const errorOf = async (body: object, method = 'POST', url = path) => {
+  const { status, details } = (await school.admin.send(method, url, { body })) as {
     status: number;
     details?: { path: string; message: string }[];
   };
   return [status, details?.[0]?.path, details?.[0]?.message];
 };
 
-describe('templates', () => {
-  test('are added, read, listed by name and words, changed in part and removed', async () => {
+describe('notification templates', () => {
+  test('can be created, read, searched by title, updated in part, and deleted', async () => {
     const template = await add({ name: 'Zeta', title: 'Prüfung in {{exam}}' });
     expect(template).toMatchObject({
       name: 'Zeta',
@@ -41,82 +41,82 @@ describe('templates', () => {
     });
     expect(changed).toMatchObject({ type: 'exam', channels: ['email'], title: template.title });
     expect((await school.admin.put<Template>(`${path}/${template.id}`, changed)).data).toMatchObject({ type: 'exam' });
-    await school.admin.post(path, { ...words, name: 'ZETA' }, 409);
+    await school.admin.post(path, { ...exam, name: 'ZETA' }, 409);
     expect((await school.admin.delete<{ id: number }>(`${path}/${template.id}`)).data).toEqual({ id: template.id });
     await school.admin.get(`${path}/${template.id}`, 404);
   });
 
-  test('with a placeholder that nobody fills in are refused, and say which are known', async () => {
+  test('with an unknown placeholder are refused, and the message lists the available ones', async () => {
     const known = 'Available: {{first_name}}, {{last_name}}, {{name}}, {{school_name}}';
-    expect(await fault({ name: 'X', title: 'T', message: '{{who}}' })).toEqual([
+    expect(await errorOf({ name: 'X', title: 'T', message: '{{who}}' })).toEqual([
       400,
       'message',
       `There is no placeholder {{who}}. ${known}.`,
     ]);
-    expect(await fault({ name: 'X', title: '{{day}}', message: 'M', variables: ['exam'] })).toEqual([
+    expect(await errorOf({ name: 'X', title: '{{day}}', message: 'M', variables: ['exam'] })).toEqual([
       400,
       'title',
       `There is no placeholder {{day}}. ${known}, {{exam}}.`,
     ]);
-    expect(await fault({ name: 'X', title: 'T', message: 'M', variables: ['first_name'] })).toEqual([
+    expect(await errorOf({ name: 'X', title: 'T', message: 'M', variables: ['first_name'] })).toEqual([
       400,
       'variables',
       'first_name is a built-in variable. Remove it from the list.',
     ]);
-    expect((await fault({ name: 'X', title: 'T', message: 'M', variables: ['Exam'] })).slice(0, 2)).toEqual([
+    expect((await errorOf({ name: 'X', title: 'T', message: 'M', variables: ['Exam'] })).slice(0, 2)).toEqual([
       400,
       'variables.0',
     ]);
     const template = await add();
-    expect((await fault({ variables: ['exam'] }, 'PUT', `${path}/${template.id}`)).slice(0, 2)).toEqual([
+    expect((await errorOf({ variables: ['exam'] }, 'PUT', `${path}/${template.id}`)).slice(0, 2)).toEqual([
       400,
       'message',
     ]);
     expect((await school.admin.get<Template>(`${path}/${template.id}`)).data).toEqual(template);
   });
 
-  test('that are called like an event have its variables, and no others', async () => {
+  test('with the key of an event as name have the variables of the event, and no others', async () => {
     const event = {
       name: 'Attendance.Absent',
       title: '{{student_name}} fehlt',
       message: '{{student_name}} ({{class_name}}), {{date}}',
     };
-    expect((await fault({ ...event, variables: ['exam'] })).slice(0, 2)).toEqual([400, 'variables']);
-    expect((await fault({ ...event, message: '{{receipt_number}}' })).slice(0, 2)).toEqual([400, 'message']);
+    expect((await errorOf({ ...event, variables: ['exam'] })).slice(0, 2)).toEqual([400, 'variables']);
+    expect((await errorOf({ ...event, message: '{{receipt_number}}' })).slice(0, 2)).toEqual([400, 'message']);
     const { data } = await school.admin.post<Template>(path, event, 201);
     expect(data).toMatchObject({ event: 'attendance.absent', variables: ['date', 'class_name', 'student_name'] });
     const found = (
       await school.admin.get<{ key: string; title: string; template_id: number | null }[]>('/api/notifications/events')
     ).data.find(({ key }) => key === 'attendance.absent');
     expect(found).toMatchObject({ title: event.title, template_id: data.id });
-    // Under another name its words would name what nobody fills in.
-    expect((await fault({ name: 'Absence' }, 'PUT', `${path}/${data.id}`)).slice(0, 2)).toEqual([400, 'title']);
+    // Under another name, the placeholders of the event would be unknown.
+    expect((await errorOf({ name: 'Absence' }, 'PUT', `${path}/${data.id}`)).slice(0, 2)).toEqual([400, 'title']);
   });
 
-  test('are for who sends to read, and for who manages to change', async () => {
+  test('can be read with notification.send, which does not allow changing them', async () => {
     const { id } = await add();
     const sender = await school.user([await school.role('notification.send')]);
     expect((await sender.get<Template>(`${path}/${id}`)).data.id).toBe(id);
     await sender.put(`${path}/${id}`, { type: 'x' }, 403);
-    await sender.post(path, { name: 'X', ...words }, 403);
+    await sender.post(path, { name: 'X', ...exam }, 403);
     await sender.delete(`${path}/${id}`, 403);
     await (await school.user(['teacher'])).get(path, 403);
   });
 });
 
 describe('sending with a template', () => {
-  test('takes its words, type and channels, with values for its variables', async () => {
+  test('uses its texts, type and channels, and requires a value for each of its variables', async () => {
     const user = await school.user([], { first_name: 'Amina', last_name: 'Okafor' });
     const template = await add({ type: 'exam', channels: ['in_app', 'email'] });
     const to = { user_ids: [user.id], template_id: template.id };
     const send = '/api/notifications/send';
-    expect(await fault({ ...to, variables: { exam: 'Maths' } }, 'POST', send)).toEqual([
+    expect(await errorOf({ ...to, variables: { exam: 'Maths' } }, 'POST', send)).toEqual([
       400,
       'variables.day',
       'is required by the template',
     ]);
     expect(
-      (await fault({ ...to, variables: { exam: 'Maths', day: '1', room: '2' } }, 'POST', send)).slice(0, 2),
+      (await errorOf({ ...to, variables: { exam: 'Maths', day: '1', room: '2' } }, 'POST', send)).slice(0, 2),
     ).toEqual([400, 'variables.room']);
     await school.admin.post(send, { ...to, variables: { exam: 'Maths', day: '3 May' }, action_url: '/exams' });
     const { data } =

@@ -12,24 +12,24 @@ type Notification = OutputOf<typeof NotificationSchema>;
 type List = { unread_count: number } & Awaited<ReturnType<typeof school.admin.get<Notification[]>>>;
 
 const list = async (of: Client, query = '') => (await of.get<Notification[]>(`${path}${query}`)) as List;
-/** Somebody who has been told nothing yet, not even that they are welcome. */
-async function somebody(roles: string[] = ['teacher'], fields: Record<string, unknown> = {}, at: School = school) {
+/** Creates a user without notifications: the welcome notification is deleted. */
+async function newUser(roles: string[] = ['teacher'], fields: Record<string, unknown> = {}, at: School = school) {
   const user = await at.user(roles, fields);
   await service.database.query(`delete from ${at.schema}.notification where user_id = $1`, [user.id]);
   return user;
 }
 const send = (body: object, status = 200, from: Client = school.admin) =>
   from.post<{ sent: number }>(`${path}/send`, body, status);
-const words = { title: 'Early end', message: 'School ends at noon.' };
+const text = { title: 'Early end', message: 'School ends at noon.' };
 const deliveries = (userId: number) =>
   service.database.query<{ channel: string; address: string | null; title: string; message: string }>(
     `select channel, address, title, message from ${school.schema}.notification_delivery where user_id = $1 order by id`,
     [userId],
   );
 
-describe('your notifications', () => {
-  test('come the latest first, with how many are unread whatever the filters, by pages, kind and words', async () => {
-    const user = await somebody();
+describe('the notifications of a user', () => {
+  test('are listed latest first, with filters, search and pages; unread_count ignores the filters', async () => {
+    const user = await newUser();
     for (const n of [1, 2, 3])
       await send({
         user_ids: [user.id],
@@ -69,11 +69,11 @@ describe('your notifications', () => {
     for (const query of ['?is_read=maybe', '?sort=title', '?user_id=1']) await user.get(`${path}${query}`, 400);
   });
 
-  test('are marked as read one by one or all at once, once', async () => {
-    const user = await somebody();
-    await send({ user_ids: [user.id], ...words });
-    await send({ user_ids: [user.id], ...words });
-    await send({ user_ids: [user.id], ...words });
+  test('can be marked as read singly or all at once; marking one again keeps its read_at', async () => {
+    const user = await newUser();
+    await send({ user_ids: [user.id], ...text });
+    await send({ user_ids: [user.id], ...text });
+    await send({ user_ids: [user.id], ...text });
     const [last] = (await list(user)).data;
     const { data: read } = await user.post<Notification>(`${path}/${last?.id}/read`, undefined);
     expect(read).toMatchObject({ id: last?.id, is_read: true, read_at: expect.any(String) });
@@ -83,9 +83,9 @@ describe('your notifications', () => {
     expect((await list(user)).unread_count).toBe(0);
   });
 
-  test("go when they are deleted; another user's are a 404, for an admin too, and stay as they are", async () => {
-    const [user, other] = [await somebody(), await somebody()];
-    await send({ user_ids: [user.id], ...words });
+  test('can be deleted by the user; anybody else, including an admin, gets a 404 and changes nothing', async () => {
+    const [user, other] = [await newUser(), await newUser()];
+    await send({ user_ids: [user.id], ...text });
     const id = (await list(user)).data[0]?.id ?? 0;
     for (const stranger of [other, school.admin]) {
       await stranger.post(`${path}/${id}/read`, undefined, 404);
@@ -99,42 +99,48 @@ describe('your notifications', () => {
   });
 });
 
-describe('sending', () => {
-  test('tells these users, whoever has one of these roles, or everybody, each once', async () => {
+describe('sending a notification', () => {
+  test('reaches the given users, all users with one of the given roles, or all users, each once', async () => {
     const mine = await service.school();
-    const [ann, bob] = [await somebody(['teacher', 'accountant'], {}, mine), await somebody(['student'], {}, mine)];
+    const [ann, bob] = [await newUser(['teacher', 'accountant'], {}, mine), await newUser(['student'], {}, mine)];
     const roles = (await mine.admin.get<{ id: number; name: string }[]>('/api/rbac/roles?pageSize=100')).data;
     const role = (name: string) => roles.find((one) => one.name === name)?.id ?? 0;
-    expect((await send({ user_ids: [ann.id], ...words, title: 'To Ann' }, 200, mine.admin)).data).toEqual({ sent: 1 });
+    expect((await send({ user_ids: [ann.id], ...text, title: 'To Ann' }, 200, mine.admin)).data).toEqual({ sent: 1 });
     expect(
-      (await send({ role_ids: [role('teacher'), role('accountant')], ...words, title: 'To teachers' }, 200, mine.admin))
+      (await send({ role_ids: [role('teacher'), role('accountant')], ...text, title: 'To teachers' }, 200, mine.admin))
         .data,
     ).toEqual({ sent: 1 });
-    expect((await send({ role_ids: [role('transport_manager')], ...words }, 200, mine.admin)).data).toEqual({
+    expect((await send({ role_ids: [role('transport_manager')], ...text }, 200, mine.admin)).data).toEqual({
       sent: 0,
     });
-    expect((await send({ all: true, ...words, title: 'To all' }, 200, mine.admin)).data).toEqual({ sent: 3 });
+    expect((await send({ all: true, ...text, title: 'To all' }, 200, mine.admin)).data).toEqual({ sent: 3 });
     expect((await list(ann)).data.map(({ title }) => title)).toEqual(['To all', 'To teachers', 'To Ann']);
     expect((await list(bob)).data.map(({ title }) => title)).toEqual(['To all']);
     expect((await list(mine.admin)).data.map(({ title }) => title)).toEqual(['To all']);
   });
 
-  test('leaves out who can not log in any more', async () => {
+  test('skips deactivated and deleted users', async () => {
     const mine = await service.school();
-    const [ann, off, gone] = [await somebody([], {}, mine), await somebody([], {}, mine), await somebody([], {}, mine)];
-    await mine.admin.put(`/api/users/${off.id}`, { is_active: false });
-    await mine.admin.delete(`/api/users/${gone.id}`);
-    expect((await send({ user_ids: [ann.id, off.id, gone.id], ...words }, 200, mine.admin)).data).toEqual({ sent: 1 });
-    expect((await send({ all: true, ...words }, 200, mine.admin)).data).toEqual({ sent: 2 });
+    const [ann, inactive, deleted] = [
+      await newUser([], {}, mine),
+      await newUser([], {}, mine),
+      await newUser([], {}, mine),
+    ];
+    await mine.admin.put(`/api/users/${inactive.id}`, { is_active: false });
+    await mine.admin.delete(`/api/users/${deleted.id}`);
+    expect((await send({ user_ids: [ann.id, inactive.id, deleted.id], ...text }, 200, mine.admin)).data).toEqual({
+      sent: 1,
+    });
+    expect((await send({ all: true, ...text }, 200, mine.admin)).data).toEqual({ sent: 2 });
     const [row] = await service.database.query<{ n: number }>(
       `select count(*)::integer as n from ${mine.schema}.notification where user_id = any ($1)`,
-      [[off.id, gone.id]],
+      [[inactive.id, deleted.id]],
     );
     expect(row?.n).toBe(0);
   });
 
-  test('goes by the channels that are asked for, with what is known of each recipient', async () => {
-    const user = await somebody(['teacher'], { first_name: '<b>{{last_name}}</b>', last_name: 'O"Neil & {{' });
+  test('uses the given channels, and fills in the placeholders for each recipient', async () => {
+    const user = await newUser(['teacher'], { first_name: '<b>{{last_name}}</b>', last_name: 'O"Neil & {{' });
     await user.post('/api/devices/register', { token: unique('token'), platform: 'android' });
     await send({
       user_ids: [user.id],
@@ -150,16 +156,16 @@ describe('sending', () => {
       { channel: 'push', address: null, title, message },
       { channel: 'email', address: user.email, title, message },
     ]);
-    await send({ user_ids: [user.id], ...words });
+    await send({ user_ids: [user.id], ...text });
     expect((await list(user)).data).toHaveLength(1);
     expect((await deliveries(user.id)).map(({ channel }) => channel)).toEqual(['push', 'email', 'push']);
   });
 
-  test('needs exactly one target, words or a template, placeholders that are known', async () => {
+  test('requires exactly one kind of target, either texts or a template, and known placeholders', async () => {
     const { id } = school.admin as unknown as { id?: number };
     expect(id).toBeUndefined();
-    const user = await somebody();
-    const fault = async (body: object) => {
+    const user = await newUser();
+    const errorOf = async (body: object) => {
       const { details, status } = (await school.admin.send('POST', `${path}/send`, { body })) as {
         status: number;
         details?: { path: string; message: string }[];
@@ -167,19 +173,19 @@ describe('sending', () => {
       return [status, details?.[0]?.path];
     };
     const to = { user_ids: [user.id] };
-    expect(await fault(words)).toEqual([400, 'user_ids']);
-    expect(await fault({ ...to, all: true, ...words })).toEqual([400, 'all']);
-    expect(await fault({ ...to, role_ids: [1], ...words })).toEqual([400, 'role_ids']);
-    expect(await fault({ all: false, ...words })).toEqual([400, 'all']);
-    expect(await fault({ user_ids: [], ...words })).toEqual([400, 'user_ids']);
-    expect(await fault({ ...to, title: 'T' })).toEqual([400, 'message']);
-    expect(await fault({ ...to, ...words, template_id: 1 })).toEqual([400, 'title']);
-    expect(await fault({ ...to, ...words, title: 'Dear {{nick_name}}' })).toEqual([400, 'title']);
-    expect(await fault({ ...to, ...words, message: '{{}}' })).toEqual([400, 'message']);
-    expect(await fault({ ...to, ...words, title: 'x'.repeat(201) })).toEqual([400, 'title']);
-    expect(await fault({ ...to, ...words, channels: ['sms'] })).toEqual([400, 'channels.0']);
-    expect(await fault({ ...to, ...words, variables: { 'Not a name': 'x' } })).toEqual([400, 'variables.Not a name']);
-    expect(await fault({ ...to, ...words, message: '{{x}}'.repeat(6), variables: { x: 'x'.repeat(1000) } })).toEqual([
+    expect(await errorOf(text)).toEqual([400, 'user_ids']);
+    expect(await errorOf({ ...to, all: true, ...text })).toEqual([400, 'all']);
+    expect(await errorOf({ ...to, role_ids: [1], ...text })).toEqual([400, 'role_ids']);
+    expect(await errorOf({ all: false, ...text })).toEqual([400, 'all']);
+    expect(await errorOf({ user_ids: [], ...text })).toEqual([400, 'user_ids']);
+    expect(await errorOf({ ...to, title: 'T' })).toEqual([400, 'message']);
+    expect(await errorOf({ ...to, ...text, template_id: 1 })).toEqual([400, 'title']);
+    expect(await errorOf({ ...to, ...text, title: 'Dear {{nick_name}}' })).toEqual([400, 'title']);
+    expect(await errorOf({ ...to, ...text, message: '{{}}' })).toEqual([400, 'message']);
+    expect(await errorOf({ ...to, ...text, title: 'x'.repeat(201) })).toEqual([400, 'title']);
+    expect(await errorOf({ ...to, ...text, channels: ['sms'] })).toEqual([400, 'channels.0']);
+    expect(await errorOf({ ...to, ...text, variables: { 'Not a name': 'x' } })).toEqual([400, 'variables.Not a name']);
+    expect(await errorOf({ ...to, ...text, message: '{{x}}'.repeat(6), variables: { x: 'x'.repeat(1000) } })).toEqual([
       400,
       'variables',
     ]);
@@ -214,40 +220,39 @@ describe('sending', () => {
     'ftp://x.example',
     'fees',
     '#top',
-  ])('refuses %j as an address', async (action_url) => {
-    await send({ all: true, ...words, action_url }, 400);
+  ])('refuses the action_url %j', async (action_url) => {
+    await send({ all: true, ...text, action_url }, 400);
   });
 
   test.each(['/', '/fees?id=1#top', 'https://school.example', 'https://school.example:8443/a?b=c', null])(
-    'takes %j as an address',
+    'accepts the action_url %j',
     async (action_url) => {
-      const user = await somebody();
-      await send({ user_ids: [user.id], ...words, action_url });
+      const user = await newUser();
+      await send({ user_ids: [user.id], ...text, action_url });
       expect((await list(user)).data[0]?.action_url).toBe(action_url);
     },
   );
 
-  test('names each id that is not there, and tells nobody', async () => {
-    const [user, other] = [await somebody(), await (await service.school()).user([])];
-    const { details } = (await send(
-      { user_ids: [user.id, 999_999, other.id + 900_000], ...words },
-      422,
-    )) as unknown as { details: { path: string }[] };
-    expect(details.map(({ path: at }) => at)).toEqual(['user_ids.1', 'user_ids.2']);
-    await send({ role_ids: [999_999], ...words }, 422);
+  test('with unknown ids returns 422, names each of them, and notifies nobody', async () => {
+    const [user, other] = [await newUser(), await (await service.school()).user([])];
+    const { details } = (await send({ user_ids: [user.id, 999_999, other.id + 900_000], ...text }, 422)) as unknown as {
+      details: { path: string }[];
+    };
+    expect(details.map((detail) => detail.path)).toEqual(['user_ids.1', 'user_ids.2']);
+    await send({ role_ids: [999_999], ...text }, 422);
     await send({ all: true, template_id: 999_999 }, 422);
     expect((await list(user)).data).toEqual([]);
   });
 
-  test('is for who has the permission; by the roles teacher and student alone it reaches the students of their classes and oneself', async () => {
+  test('requires notification.send; a teacher reaches only the students of their classes and themself', async () => {
     const mine = await service.school();
     const { classId } = await mine.classroom();
-    const teacher = await somebody(['teacher'], {}, mine);
-    await send({ all: true, ...words }, 403, teacher);
+    const teacher = await newUser(['teacher'], {}, mine);
+    await send({ all: true, ...text }, 403, teacher);
     await service.database.query(
       `insert into ${mine.schema}.role_permission (role_id, permission_id) select r.id, p.id from ${mine.schema}.role r, core.permission p where r.name = 'teacher' and p.name = 'notification.send'`,
     );
-    const again = await service.anonymous.login({
+    const sender = await service.anonymous.login({
       tenant_id: mine.id,
       email: teacher.email,
       password: 'test-password',
@@ -257,7 +262,7 @@ describe('sending', () => {
       `update ${mine.schema}.class set class_teacher_id = (select max(id) from ${mine.schema}.teacher) where id = $1`,
       [classId],
     );
-    const [pupil, stranger] = [await somebody(['student'], {}, mine), await somebody(['student'], {}, mine)];
+    const [pupil, stranger] = [await newUser(['student'], {}, mine), await newUser(['student'], {}, mine)];
     await mine.insert('student', {
       first_name: 'P',
       last_name: 'P',
@@ -266,21 +271,21 @@ describe('sending', () => {
       class_id: classId,
     });
     await mine.insert('student', { first_name: 'S', last_name: 'S', admission_number: 'S', user_id: stranger.id });
-    expect((await send({ all: true, ...words }, 200, again)).data).toEqual({ sent: 2 });
-    expect((await send({ user_ids: [pupil.id], ...words }, 200, again)).data).toEqual({ sent: 1 });
-    await send({ user_ids: [pupil.id, stranger.id], ...words }, 422, again);
+    expect((await send({ all: true, ...text }, 200, sender)).data).toEqual({ sent: 2 });
+    expect((await send({ user_ids: [pupil.id], ...text }, 200, sender)).data).toEqual({ sent: 1 });
+    await send({ user_ids: [pupil.id, stranger.id], ...text }, 422, sender);
     const [role] = await service.database.query<{ id: number }>(
       `select id::integer from ${mine.schema}.role where name = 'student'`,
     );
-    expect((await send({ role_ids: [role?.id], ...words }, 200, again)).data).toEqual({ sent: 1 });
+    expect((await send({ role_ids: [role?.id], ...text }, 200, sender)).data).toEqual({ sent: 1 });
     expect((await list(stranger)).data).toEqual([]);
     expect((await list(mine.admin)).data).toEqual([]);
     expect((await list(pupil)).data).toHaveLength(3);
   });
 
-  test('happens once for an Idempotency-Key, also when two come together', async () => {
-    const user = await somebody();
-    const body = { user_ids: [user.id], ...words };
+  test('runs once for two concurrent requests with the same Idempotency-Key', async () => {
+    const user = await newUser();
+    const body = { user_ids: [user.id], ...text };
     const key = { 'Idempotency-Key': unique('key') };
     const answers = await race(service.database, `lock table ${school.schema}.notification in share mode`, 2, () => [
       school.admin.send('POST', `${path}/send`, { body, headers: key }),
@@ -294,7 +299,7 @@ describe('sending', () => {
     await school.admin.send('POST', `${path}/send`, { body: { ...body, title: 'Other' }, headers: key }, 422);
   });
 
-  test('to 10,000 users is a few statements: rows and deliveries; its jobs are those of notify.test.ts', async () => {
+  test('to 10,000 users creates a notification and a delivery for each; more are refused', async () => {
     const mine = await service.school();
     await service.database.query(
       `insert into ${mine.schema}.user_account (email, first_name, last_name) select 'u' || n || '@many.example', 'U' || n, 'Many' from generate_series(1, 10000) n`,
@@ -320,21 +325,21 @@ describe('sending', () => {
          (select count(distinct title)::integer from ${mine.schema}.notification_delivery) as titles`,
     );
     expect(rows).toEqual({ notifications: 10_000, deliveries: 10_000, titles: 10_000 });
-    await send({ user_ids: [...ids, 1, 2], ...words }, 400, mine.admin);
+    await send({ user_ids: [...ids, 1, 2], ...text }, 400, mine.admin);
   });
 });
 
-describe('a school without the feature', () => {
-  test('has none of it, and its operations tell nobody', async () => {
+describe('a school without the feature notifications', () => {
+  test('gets feature_disabled at the notification endpoints, and its events notify nobody', async () => {
     const mine = await service.school();
     await service.operator.put(`/api/platform/tenants/${mine.id}`, { feature_flags: { notifications: false } });
-    for (const [method, at] of [
+    for (const [method, url] of [
       ['GET', path],
       ['GET', `${path}/templates`],
       ['GET', `${path}/events`],
       ['POST', `${path}/read-all`],
     ] as const)
-      expect((await mine.admin.send(method, at, {}, 403)).error).toBe('feature_disabled');
+      expect((await mine.admin.send(method, url, {}, 403)).error).toBe('feature_disabled');
     await mine.admin.post('/api/holidays', { name: 'Quiet', date: '2090-01-01' }, 201);
     const [row] = await service.database.query<{ n: number }>(
       `select count(*)::integer as n from ${mine.schema}.notification`,
@@ -343,7 +348,7 @@ describe('a school without the feature', () => {
   });
 });
 
-describe('the events of a school', () => {
+describe('the notification events of a school', () => {
   let mine: School;
   beforeAll(async () => {
     mine = await service.school();
@@ -361,9 +366,9 @@ describe('the events of a school', () => {
     template_id: number | null;
   }
   const events = async () => (await mine.admin.get<Event[]>(`${path}/events`)).data;
-  const holiday = async () => (await events()).find(({ key }) => key === 'holiday.added');
+  const holidayEvent = async () => (await events()).find(({ key }) => key === 'holiday.added');
 
-  test('are listed with what their words may name, and switched one by one', async () => {
+  test('are listed with their placeholders, and are enabled and get their channels one by one', async () => {
     expect((await events()).map(({ key }) => key)).toEqual([
       ...[
         'account.created',
@@ -376,7 +381,7 @@ describe('the events of a school', () => {
       ],
       ...['operator.login', 'payment.received', 'timetable.published', 'transport.expiring', 'trial.ending'],
     ]);
-    const before = await holiday();
+    const before = await holidayEvent();
     expect(before).toMatchObject({
       is_enabled: true,
       template_id: null,
@@ -388,7 +393,7 @@ describe('the events of a school', () => {
     expect(byMail).toEqual({ ...before, is_enabled: false, channels: ['email'] });
     const { data: on } = await mine.admin.put<Event>(`${path}/events/holiday.added`, { is_enabled: true });
     expect(on).toEqual({ ...before, channels: ['email'] });
-    expect(await holiday()).toEqual(on);
+    expect(await holidayEvent()).toEqual(on);
     await mine.admin.put(`${path}/events/holiday.added`, { channels: [] }, 400);
     await mine.admin.put(`${path}/events/holiday.added`, { title: 'x' }, 400);
     await mine.admin.put(`${path}/events/no.event`, { is_enabled: true }, 404);

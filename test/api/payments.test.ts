@@ -196,7 +196,7 @@ describe('a reversal', () => {
   });
 });
 
-describe('of concurrent requests', () => {
+describe('concurrent requests', () => {
   test('two payments that together exceed the balance of a fee: one is recorded, the other gets a 409 that names the balance', async () => {
     const { id } = await createFee();
     const answers = await race<Answer<unknown>>(service.database, lockFee(id), 2, () =>

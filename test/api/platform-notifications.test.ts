@@ -13,9 +13,9 @@ const templatesPath = '/api/platform/notification-templates';
 
 type Settings = OutputOf<typeof SettingsSchema>;
 type Template = OutputOf<typeof TemplateSchema>;
-const first = (await operator.get<Settings>(settingsPath)).data;
+const defaults = (await operator.get<Settings>(settingsPath)).data;
 afterEach(async () => {
-  const { channels, sender_name, quiet_hours, limits } = first;
+  const { channels, sender_name, quiet_hours, limits } = defaults;
   await operator.put(settingsPath, { channels, sender_name, quiet_hours, limits });
 });
 
@@ -26,11 +26,11 @@ const inbox = async () =>
     ({ title, message }) => [title, message],
   );
 let serial = 0;
-const holiday = () => school.admin.post('/api/holidays', { name: `Holiday ${++serial}`, date: '2090-06-01' }, 201);
+const addHoliday = () => school.admin.post('/api/holidays', { name: `Holiday ${++serial}`, date: '2090-06-01' }, 201);
 
-describe('the settings', () => {
-  test('begin open, without quiet hours', () => {
-    expect(first).toMatchObject({
+describe('notification settings', () => {
+  test('enable every channel by default, without quiet hours', () => {
+    expect(defaults).toMatchObject({
       channels: { in_app: true, push: true, email: true },
       sender_name: null,
       quiet_hours: null,
@@ -38,7 +38,7 @@ describe('the settings', () => {
     });
   });
 
-  test('are changed in part, with an audit entry of what changed', async () => {
+  test('accept a partial update, and the audit entry has the changed fields', async () => {
     const { data } = await operator.put<Settings>(settingsPath, {
       channels: { push: false },
       limits: { emails_per_user_per_day: null },
@@ -51,8 +51,8 @@ describe('the settings', () => {
     });
     expect((await operator.get<Settings>(settingsPath)).data).toEqual(data);
     expect((await audit('notification_settings.update'))[0]?.changes).toEqual({
-      channels: { before: first.channels, after: data.channels },
-      limits: { before: first.limits, after: data.limits },
+      channels: { before: defaults.channels, after: data.channels },
+      limits: { before: defaults.limits, after: data.limits },
       quiet_hours: { before: null, after: data.quiet_hours },
     });
     expect((await operator.put<Settings>(settingsPath, { ...data, sender_name: 'School Cloud' })).data).toMatchObject({
@@ -74,86 +74,86 @@ describe('the settings', () => {
     [{ limits: { emails_per_user_per_day: 1.5 } }, 'limits.emails_per_user_per_day'],
     [{ sender_name: 'x'.repeat(101) }, 'sender_name'],
     [{ updated_at: '2020-01-01T00:00:00Z', created_at: '2020-01-01T00:00:00Z' }, 'created_at'],
-  ])('refuse %j', async (body, at) => {
+  ])('%j returns 400 and names the field', async (body, field) => {
     const { details } = (await operator.send('PUT', settingsPath, { body }, 400)) as unknown as {
       details: { path: string }[];
     };
-    expect(details[0]?.path).toBe(at);
+    expect(details[0]?.path).toBe(field);
   });
 
-  test('hold for what is sent: a closed channel carries nothing', async () => {
+  test('a disabled channel sends nothing until it is enabled again', async () => {
     const before = await inbox();
     await operator.put(settingsPath, { channels: { in_app: false } });
-    await holiday();
+    await addHoliday();
     expect(
       (await school.admin.post<{ sent: number }>('/api/notifications/send', { all: true, title: 'T', message: 'M' }))
         .data,
     ).toEqual({ sent: 0 });
     expect(await inbox()).toEqual(before);
     await operator.put(settingsPath, { channels: { in_app: true } });
-    await holiday();
+    await addHoliday();
     expect(await inbox()).toHaveLength(before.length + 1);
   });
 });
 
-describe('the words of operators', () => {
-  const words = {
+describe('notification templates of operators', () => {
+  const template = {
     key: 'holiday.added',
     channel: 'in_app',
     subject: 'No school on {{date}}',
     body: '{{holiday_name}}, dear {{first_name}}',
   };
 
-  test('hold for every school that has none of its own, while they are active', async () => {
-    const { data: template } = await operator.post<Template>(templatesPath, words, 201);
-    expect(template).toMatchObject({ ...words, is_active: true });
-    await holiday();
+  test('apply to every school without a template of its own, while they are active', async () => {
+    const { data: created } = await operator.post<Template>(templatesPath, template, 201);
+    expect(created).toMatchObject({ ...template, is_active: true });
+    await addHoliday();
     expect((await inbox())[0]).toEqual(['No school on 1 June 2090', `Holiday ${serial}, dear School`]);
     const { data: own } = await school.admin.post<{ id: number }>(
       '/api/notifications/templates',
       { name: 'holiday.added', title: 'Ours', message: '{{date}}' },
       201,
     );
-    await holiday();
+    await addHoliday();
     expect((await inbox())[0]).toEqual(['Ours', '1 June 2090']);
     await school.admin.delete(`/api/notifications/templates/${own.id}`);
-    await operator.put(`${templatesPath}/${template.id}`, { is_active: false });
-    await holiday();
+    await operator.put(`${templatesPath}/${created.id}`, { is_active: false });
+    await addHoliday();
     expect((await inbox())[0]?.[0]).toBe(`Holiday: Holiday ${serial}`);
-    await operator.delete(`${templatesPath}/${template.id}`);
-    await operator.get(`${templatesPath}/${template.id}`, 404);
+    await operator.delete(`${templatesPath}/${created.id}`);
+    await operator.get(`${templatesPath}/${created.id}`, 404);
     for (const action of ['create', 'update', 'delete'])
       expect((await audit(`notification_template.${action}`)).length).toBeGreaterThan(0);
   });
 
-  test('are one for an event and a channel, listed and filtered, and name only what the event knows', async () => {
-    const { data: template } = await operator.post<Template>(templatesPath, { ...words, channel: 'push' }, 201);
-    await operator.post(templatesPath, { ...words, channel: 'push' }, 409);
+  test('are unique per event and channel, can be filtered, and may use only placeholders of the event', async () => {
+    const { data: created } = await operator.post<Template>(templatesPath, { ...template, channel: 'push' }, 201);
+    await operator.post(templatesPath, { ...template, channel: 'push' }, 409);
     const listed = async (query: string) =>
       (await operator.get<Template[]>(`${templatesPath}${query}`)).data.map(({ id }) => id);
-    expect(await listed('?channel=push&key=holiday.added&is_active=true&search=dear')).toEqual([template.id]);
+    expect(await listed('?channel=push&key=holiday.added&is_active=true&search=dear')).toEqual([created.id]);
     expect(await listed('?channel=email')).toEqual([]);
-    const fault = async (body: object, method = 'POST', at = templatesPath) => {
-      const { status, details } = (await operator.send(method, at, { body })) as {
+    const errorOf = async (body: object, method = 'POST', path = templatesPath) => {
+      const { status, details } = (await operator.send(method, path, { body })) as {
         status: number;
         details?: { path: string }[];
       };
       return [status, details?.[0]?.path];
     };
-    expect(await fault({ ...words, channel: 'email', body: '{{receipt_number}}' })).toEqual([400, 'body']);
-    expect(await fault({ ...words, channel: 'email', subject: '{{nobody}}' })).toEqual([400, 'subject']);
-    expect(await fault({ ...words, key: 'no.event' })).toEqual([400, 'key']);
-    const bare = { key: words.key, channel: words.channel, body: words.body };
-    expect(await fault({ ...bare, key: 'no.event' })).toEqual([400, 'key']);
+    expect(await errorOf({ ...template, channel: 'email', body: '{{receipt_number}}' })).toEqual([400, 'body']);
+    expect(await errorOf({ ...template, channel: 'email', subject: '{{nobody}}' })).toEqual([400, 'subject']);
+    expect(await errorOf({ ...template, key: 'no.event' })).toEqual([400, 'key']);
+    const bare = { key: template.key, channel: template.channel, body: template.body };
+    expect(await errorOf({ ...bare, key: 'no.event' })).toEqual([400, 'key']);
     const { data: plain } = await operator.post<Template>(templatesPath, { ...bare, channel: 'email' }, 201);
     expect(plain).toMatchObject({ ...bare, channel: 'email', subject: 'Holiday: {{holiday_name}}' });
     await operator.delete(`${templatesPath}/${plain.id}`);
-    expect(await fault({ ...words, channel: 'sms' })).toEqual([400, 'channel']);
-    expect(await fault({ key: 'trial.ending' }, 'PUT', `${templatesPath}/${template.id}`)).toEqual([400, 'subject']);
-    expect((await operator.get<Template>(`${templatesPath}/${template.id}`)).data).toEqual(template);
+    expect(await errorOf({ ...template, channel: 'sms' })).toEqual([400, 'channel']);
+    expect(await errorOf({ key: 'trial.ending' }, 'PUT', `${templatesPath}/${created.id}`)).toEqual([400, 'subject']);
+    expect((await operator.get<Template>(`${templatesPath}/${created.id}`)).data).toEqual(created);
   });
 
-  test('may name what the catalogue of events says', async () => {
+  test('the list of events has a variable for every sample value', async () => {
     const { data } = await operator.get<
       { key: string; variables: string[]; sample: Record<string, string>; message: string }[]
     >('/api/platform/notification-events');

@@ -140,7 +140,7 @@ describe('creating a school', () => {
     ['a time zone that does not exist', { time_zone: 'Mars/Olympus' }, 'time_zone'],
     ['a feature that does not exist', { feature_flags: { teleport: true } }, 'feature_flags'],
     ['a feature that is neither on nor off', { feature_flags: { transport: 'yes' } }, 'feature_flags'],
-    ['a contact that is no e-mail', { contact_email: 'office' }, 'contact_email'],
+    ['a contact_email that is not an email address', { contact_email: 'office' }, 'contact_email'],
     ['a short password', { admin_password: '1234567' }, 'admin_password'],
     ['a day instead of a moment', { trial_ends_at: '2030-01-01' }, 'trial_ends_at'],
     ['an unknown field', { colour: 'red' }, 'colour'],
@@ -172,7 +172,7 @@ describe('creating a school', () => {
     expect(await schemas()).toEqual(before);
   });
 
-  test('happens once under one Idempotency-Key', async () => {
+  test('happens once for a repeated Idempotency-Key', async () => {
     const body = input();
     const send = () =>
       service.operator.send<Tenant>(
@@ -191,7 +191,7 @@ describe('creating a school', () => {
 });
 
 describe('updating a school', () => {
-  test('accepts any subset, replaces the flags as a whole, and accepts the record as it was read', async () => {
+  test('accepts any subset of fields, replaces the flags as a whole, and accepts the unchanged response of GET', async () => {
     const tenant = await create({ feature_flags: { transport: true }, time_zone: 'Europe/Berlin' });
     const path = `/api/platform/tenants/${tenant.id}`;
     const { data } = await service.operator.put<Tenant>(path, {
@@ -290,7 +290,7 @@ describe('updating a school', () => {
     expect(await get(tenant.id)).toEqual(tenant);
   });
 
-  test('honours If-Match', async () => {
+  test('is a 412 with a stale If-Match', async () => {
     const tenant = await create();
     const path = `/api/platform/tenants/${tenant.id}`;
     const etag = (await service.operator.get(path)).headers.get('etag') ?? '';
@@ -303,7 +303,7 @@ describe('updating a school', () => {
     expect((await get(tenant.id)).status).toBe('active');
   });
 
-  test('that does not exist is a 404, as is every status change', async () => {
+  test('is a 404 if it does not exist, and so is every status change', async () => {
     await service.operator.get('/api/platform/tenants/999999', 404);
     await service.operator.put('/api/platform/tenants/999999', { name: 'X' }, 404);
     await remove(999_999, 404);

@@ -31,7 +31,7 @@ async function makeRole(names: string[], fields: Record<string, unknown> = {}): 
 }
 
 /** A user with exactly these permissions. */
-async function somebody(names: string[]) {
+async function userWith(names: string[]) {
   const role = await makeRole(names);
   return Object.assign(await school.user([role.name]), { role });
 }
@@ -220,7 +220,7 @@ describe('system roles', () => {
 
 describe('deleting a role', () => {
   test('is a 409 in_use while a user has it, and works afterwards', async () => {
-    const holder = await somebody(['student.read']);
+    const holder = await userWith(['student.read']);
     const path = `/api/rbac/roles/${holder.role.id}`;
     expect((await school.admin.get<Role>(path)).data.user_count).toBe(1);
     expect((await school.admin.delete(path, 409)).error).toBe('in_use');
@@ -230,7 +230,7 @@ describe('deleting a role', () => {
   });
 
   test('ignores deleted users', async () => {
-    const holder = await somebody(['student.read']);
+    const holder = await userWith(['student.read']);
     await school.admin.delete(`/api/users/${holder.id}`);
     const path = `/api/rbac/roles/${holder.role.id}`;
     expect((await school.admin.get<Role>(path)).data.user_count).toBe(0);
@@ -255,7 +255,7 @@ describe('the roles of a user', () => {
     expect((await school.admin.delete(`${path}/${system['teacher']}`, 404)).error).toBe('not_found');
   });
 
-  test('of an unknown user are a 404, and an unknown role is a 422', async () => {
+  test('are a 404 for an unknown user, and an unknown role is a 422', async () => {
     await school.admin.get('/api/rbac/users/999999/roles', 404);
     await school.admin.post('/api/rbac/users/999999/roles', { role_id: system['teacher'] }, 404);
     await school.admin.delete(`/api/rbac/users/999999/roles/${system['teacher']}`, 404);
@@ -279,7 +279,7 @@ describe('the roles of a user', () => {
 
 describe('the permissions of a role', () => {
   test('take effect at the next request of every user of the role', async () => {
-    const first = await somebody(['student.read']);
+    const first = await userWith(['student.read']);
     const second = await school.user([first.role.name]);
     for (const who of [first, second]) await who.get('/api/students');
     await school.admin.put(`/api/rbac/roles/${first.role.id}`, { permission_ids: idsOf(['user.read']) });
@@ -290,8 +290,8 @@ describe('the permissions of a role', () => {
     }
   });
 
-  test('of several roles are combined; a permission of two roles remains when one is removed', async () => {
-    const user = await somebody(['student.read', 'user.read']);
+  test('are combined over several roles; a permission of two roles remains when one is removed', async () => {
+    const user = await userWith(['student.read', 'user.read']);
     await school.admin.post(`/api/rbac/users/${user.id}/roles`, { role_id: system['teacher'] });
     await school.admin.delete(`/api/rbac/users/${user.id}/roles/${user.role.id}`);
     await user.get('/api/students');
@@ -301,7 +301,7 @@ describe('the permissions of a role', () => {
 
 describe('nobody can grant or revoke permissions they lack', () => {
   test('role.manage cannot create a role with permissions that its holder lacks', async () => {
-    const manager = await somebody(['role.read', 'role.manage', 'student.read']);
+    const manager = await userWith(['role.read', 'role.manage', 'student.read']);
     for (const names of [['user.update'], ['student.read', 'user.update'], Object.keys(permissions)]) {
       expect(
         (await manager.post('/api/rbac/roles', { name: unique('Escalation'), permission_ids: idsOf(names) }, 403))
@@ -320,7 +320,7 @@ describe('nobody can grant or revoke permissions they lack', () => {
   });
 
   test("role.manage cannot add permissions to its holder's own role", async () => {
-    const manager = await somebody(['role.read', 'role.manage']);
+    const manager = await userWith(['role.read', 'role.manage']);
     await manager.put(
       `/api/rbac/roles/${manager.role.id}`,
       { permission_ids: idsOf(['role.read', 'role.manage', 'student.read']) },
@@ -334,7 +334,7 @@ describe('nobody can grant or revoke permissions they lack', () => {
   });
 
   test('role.manage cannot assign a role with more permissions to anybody, including its holder', async () => {
-    const manager = await somebody(['role.read', 'role.manage']);
+    const manager = await userWith(['role.read', 'role.manage']);
     for (const role of ['admin', 'teacher']) {
       expect((await manager.post(`/api/rbac/users/${manager.id}/roles`, { role_id: system[role] }, 403)).error).toBe(
         'forbidden',
@@ -346,7 +346,7 @@ describe('nobody can grant or revoke permissions they lack', () => {
   });
 
   test('role.manage cannot remove roles from an admin, or restrict or delete a role with more permissions', async () => {
-    const manager = await somebody(['role.read', 'role.manage']);
+    const manager = await userWith(['role.read', 'role.manage']);
     const second = await school.user(['admin']);
     expect((await manager.delete(`/api/rbac/users/${second.id}/roles/${system['admin']}`, 403)).error).toBe(
       'forbidden',
@@ -415,7 +415,7 @@ describe('nobody can grant or revoke permissions they lack', () => {
   });
 
   test('reading requires role.read, writing role.manage', async () => {
-    const reader = await somebody(['role.read']);
+    const reader = await userWith(['role.read']);
     await reader.get('/api/rbac/roles');
     await reader.get(`/api/rbac/roles/${system['admin']}`);
     await reader.get(`/api/rbac/users/${reader.id}/roles`);

@@ -137,7 +137,7 @@ describe('a refresh token as a cookie', () => {
     expect((await refresh(won && cookieOf(won)?.value)).status).toBe(200);
   });
 
-  test('that is reused ends the session, and the cookie is deleted', async () => {
+  test('ends the session and is deleted if it is reused', async () => {
     const { cookie, token } = await login();
     const answer = await refresh(cookie?.value);
     await service.database.query(
@@ -150,7 +150,7 @@ describe('a refresh token as a cookie', () => {
     expect([next.status, cookieOf(next)]).toEqual([401, cleared]);
   });
 
-  test('that is unknown, expired or malformed is deleted; without one there is a 401 and no cookie', async () => {
+  test('is deleted if it is unknown, expired or malformed; a request without one gets a 401 and no cookie', async () => {
     for (const value of ['unknown', 'a%00b', '%E0%A4%A', 'x'.repeat(4000)]) {
       const answer = await refresh(value);
       expect([value, answer.status, answer.json?.error, cookieOf(answer)]).toEqual([

@@ -304,7 +304,7 @@ describe('the academic year', () => {
     ]);
   });
 
-  test('that overlaps another is a 409, and the current year does not change', async () => {
+  test('cannot overlap another one: a 409, and the current year does not change', async () => {
     const school = await service.school();
     const made = await setYear(school, year);
     const refused = await school.admin.post(`${base}/academic-year`, { ...year, name: 'Other' }, 409);

@@ -227,7 +227,7 @@ describe('billing', () => {
     });
   });
 
-  test('as a dry run creates nothing and returns the same result', async () => {
+  test('creates nothing in a dry run, which returns the same result', async () => {
     const { studentId, structureId } = await createBillable([tuition, bus]);
     const dryRun = await world.generate(structureId, { date: '2021-09-01', dry_run: true });
     expect(dryRun).toMatchObject({ created: 1, amount: 1031, dry_run: true });
@@ -444,7 +444,7 @@ describe('a student fee', () => {
     expect(await found('pending')).toEqual([]);
   });
 
-  test('can be sent back as received; only the due date can be changed', async () => {
+  test('accepts the unchanged response of GET; only the due date can be changed', async () => {
     const one = await createFee();
     const { data } = await world.school.admin.get<StudentFee>(`${path}/${one.id}`);
     const { data: changed } = await world.school.admin.put<StudentFee & { updated_at: string }>(`${path}/${one.id}`, {
@@ -491,7 +491,7 @@ describe('a student fee', () => {
     expect(await world.generate(clean.structureId)).toMatchObject({ created: 1 });
   });
 
-  test('of a deleted student is still listed, and can be paid or waived', async () => {
+  test('is still listed after its student is deleted, and can be paid or waived', async () => {
     const [one, other] = [await createFee(), await createFee()];
     for (const { studentId } of [one, other]) await world.school.admin.delete(`/api/students/${studentId}`);
     expect((await world.school.admin.get<StudentFee[]>(`${path}?student_id=${one.studentId}`)).data).toMatchObject([

@@ -155,7 +155,7 @@ describe('a document', () => {
     expect(await list(of)).toEqual([one.data]);
   });
 
-  test("of another student is a 404 under this student's URL, and is not deleted", async () => {
+  test("that belongs to another student is a 404 under this student's URL, and is not deleted", async () => {
     const other = await addStudent();
     const { id } = await add();
     for (const path of [`${pathOf(other)}/${id}`, `${pathOf(other)}/${id}/file`]) await school.admin.get(path, 404);
@@ -163,7 +163,7 @@ describe('a document', () => {
     expect((await school.admin.get<Document>(`${pathOf(student)}/${id}`)).data.id).toBe(id);
   });
 
-  test('of an unknown or deleted student is a 404 for every request, and no file is stored', async () => {
+  test('is a 404 for every request if the student is unknown or deleted, and no file is stored', async () => {
     const gone = await addStudent();
     const { id } = await add({ of: gone });
     await school.admin.delete(`/api/students/${gone}`);
@@ -262,7 +262,7 @@ describe('an uploaded file', () => {
     expect(await countRows()).toEqual(before);
   });
 
-  test('of 10 MB is accepted, and one more byte is a 413 that stores nothing', async () => {
+  test('may have 10 MB; one more byte is a 413 that stores nothing', async () => {
     const most = pdfOf(Buffer.alloc(10 * 1024 * 1024 - 9));
     const made = await add({ content: most });
     expect(made.size).toBe(10 * 1024 * 1024);
@@ -370,7 +370,7 @@ describe('a file name', () => {
     expect((await uploadWithFilename(`filename="${sent}"`, pdfOf('<script>alert(1)</script>'))).name).toBe(kept);
   });
 
-  test('of an installer, which is a compound file like .doc, gets the extension .doc', async () => {
+  test('gets the extension .doc for an installer, which is a compound file too', async () => {
     const made = await add({ name: 'setup.msi', content: compoundFile });
     expect(made.name).toBe('setup.msi.doc');
   });

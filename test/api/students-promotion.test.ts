@@ -365,7 +365,7 @@ describe('two concurrent promotions', () => {
   const start = (ids: number[], classId: number) =>
     school.admin.send<Promoted>('POST', '/api/students/promote', { body: body(ids, classId, years[2]) });
 
-  test('of the same students, in any order, to the same or another class: only one succeeds', async () => {
+  test('with the same students, in any order, to the same or another class: only one succeeds', async () => {
     const from = await createClass(years[1]);
     for (const [one, two] of [
       [await createClass(years[2])].flatMap((to) => [to, to]),
@@ -390,7 +390,7 @@ describe('two concurrent promotions', () => {
     expect(await studentsOfClass(to.id)).toHaveLength(3);
   });
 
-  test('of different students to different classes both succeed', async () => {
+  test('with different students and classes both succeed', async () => {
     const [from, one, two] = [await createClass(years[1]), await createClass(years[2]), await createClass(years[2])];
     expect(
       await statuses(start(await createStudents(3, from.id), one.id), start(await createStudents(3, from.id), two.id)),

@@ -647,7 +647,7 @@ describe('an update of a student', () => {
     });
   });
 
-  test('of a read-only field is a 400 that names the field', async () => {
+  test('is a 400 that names the field if it changes a read-only field', async () => {
     const student = await createStudent();
     for (const [field, value] of Object.entries({
       id: 1,
@@ -796,12 +796,12 @@ describe('an Idempotency-Key', () => {
     expect((await school.admin.get(`/api/students?search=${body.last_name}`)).pagination.totalItems).toBe(1);
   });
 
-  test('that is reused with another body is a 422', async () => {
+  test('is a 422 if it is reused with another body', async () => {
     await post('key-3', { first_name: 'A', last_name: 'B' }, 201);
     expect((await post('key-3', { first_name: 'A', last_name: 'C' }, 422)).error).toBe('idempotency_key_reused');
   });
 
-  test('that is reused for another operation with the same body is a 422', async () => {
+  test('is a 422 if it is reused for another operation with the same body', async () => {
     const body = { first_name: 'Other', last_name: 'Operation' };
     await post('other-operation', body, 201);
     await service.database.query(
@@ -831,7 +831,7 @@ describe('an Idempotency-Key', () => {
     expect((await post('key-6', body, 201)).data.id).not.toBe(first.data.id);
   });
 
-  test('that is malformed is a 400', async () => {
+  test('is a 400 if it is malformed', async () => {
     expect((await post('two words', { first_name: 'A', last_name: 'B' }, 400)).details).toMatchObject([
       { path: 'Idempotency-Key' },
     ]);

@@ -42,7 +42,7 @@ describe('the status', () => {
     expect(found.current_period_end > found.started_at).toBe(true);
   });
 
-  test('of a trial has the end of the trial', async () => {
+  test('includes the end of a trial', async () => {
     const trial_ends_at = new Date(Date.now() + 86_400_000).toISOString();
     const school = await service.school({ trial_ends_at });
     const found = await status(school);

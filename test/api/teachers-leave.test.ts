@@ -147,7 +147,7 @@ describe('leaves', () => {
     ['approved', 'rejected'],
     ['rejected', 'approved'],
     ['rejected', 'rejected'],
-  ])('one that was %s can not be %s: 409 invalid_state that names both', async (from, to) => {
+  ])('a leave that was %s cannot be %s: 409 invalid_state names both states', async (from, to) => {
     const teacher = await add();
     const leave = await ask(school.admin, body(4, 4, { teacher_id: teacher.id }));
     const before = (await decide(leave.id, from)).data;
@@ -185,7 +185,7 @@ describe('leaves', () => {
     await decide(await leave(two, 4, 8), 'approved');
   });
 
-  test('of concurrent approvals of overlapping leaves one succeeds, and the others are a 409 conflict', async () => {
+  test('only one of several concurrent approvals of overlapping leaves succeeds, and the others are a 409 conflict', async () => {
     for (let round = 0; round < 3; round++) {
       const teacher = await add();
       const asked = await Promise.all(
@@ -206,7 +206,7 @@ describe('leaves', () => {
     }
   });
 
-  test('of two concurrent decisions on one leave one succeeds', async () => {
+  test('only one of two concurrent decisions on a leave succeeds', async () => {
     const teacher = await add();
     const leave = await ask(school.admin, body(4, 4, { teacher_id: teacher.id }));
     const answers = await Promise.all(

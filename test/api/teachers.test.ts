@@ -275,10 +275,10 @@ describe('the list', () => {
     ['several words in any order', 'zidane emi', (t: Teacher) => t.last_name === 'Zidane'],
     ['% as itself', '100%25', (t: Teacher) => t.last_name.includes('%')],
     ['the employee number', 'n08', (t: Teacher) => t.employee_number === 'N08'],
-    ['the e-mail', 'rare.address', (t: Teacher) => t.email !== null],
+    ['the email', 'rare.address', (t: Teacher) => t.email !== null],
     ['the phone', '777', (t: Teacher) => t.phone !== null],
     ['the deleted', 'gone', () => false],
-  ])('search takes %s', async (_what, search, fits) => {
+  ])('search matches %s', async (_what, search, fits) => {
     expect(ids(await found(`search=${search}`))).toEqual(ids(everybody.filter(fits)));
   });
 

@@ -26,7 +26,7 @@ async function textOf(pdf: Buffer): Promise<{ pages: number; text: string }> {
 const print = async (query: string, client?: Pick<Client, 'get'>) => textOf((await fetchPdf(query, client)).data);
 
 describe('a printed timetable', () => {
-  test('of a class shows the school, the year, the days, the periods with lunch and breaks, and each lesson with teacher and room', async () => {
+  test('for a class shows the school, the year, the days, the periods with lunch and breaks, and each lesson with teacher and room', async () => {
     await one.school.admin.post('/api/school-setup/school-info', { address: '1 Valley Road', phone: '+44 20 1234' });
     await one.sql("update @timetable_config set break_after = '{1}', break_duration = 20");
     const { pages, text } = await print(`class_id=${one.classId}`);
@@ -52,7 +52,7 @@ describe('a printed timetable', () => {
     await one.sql("update @timetable_config set break_after = '{}'");
   });
 
-  test('of a teacher shows only their lessons, each with the class', async () => {
+  test('for a teacher shows only their lessons, each with the class', async () => {
     const { text } = await print(`teacher_id=${one.other.id}`);
     expect(text).toContain('Otto Other Teacher timetable · 2030/2031');
     expect(text).not.toContain('Mathematics');
@@ -107,7 +107,7 @@ describe('a printed timetable', () => {
     await one.sql("update @subject set name = 'Mathematics' where id = $1", [one.maths]);
   });
 
-  test('of 7 days and 12 periods fits on one page, with the longest names truncated', async () => {
+  test('with 7 days and 12 periods fits on one page, with the longest names truncated', async () => {
     const full = await planned(service);
     await full.sql('delete from @timetable_slot');
     await full.sql(
@@ -131,7 +131,7 @@ describe('a printed timetable', () => {
     }
   });
 
-  test('of 168 lessons with names of 100 letters without spaces is printed within the time limit', async () => {
+  test('with 168 lessons and names of 100 letters without spaces is printed within the time limit', async () => {
     const full = await planned(service);
     await full.sql('delete from @timetable_slot');
     await full.sql(

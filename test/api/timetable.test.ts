@@ -75,7 +75,7 @@ describe('the configuration', () => {
     working_days: [1, 2, 3, 4, 5],
   };
 
-  test('of a new school has defaults, and every user can read it', async () => {
+  test('has defaults in a new school, and every user can read it', async () => {
     const one = await service.school();
     const { data } = await one.admin.get<Config>(configPath);
     expect(data).toEqual({ ...fresh, periods: data.periods, created_at: data.created_at, updated_at: data.updated_at });
@@ -166,7 +166,7 @@ describe('the configuration', () => {
     await one.admin.put(configPath, { start_time: '17:59' });
   });
 
-  test('that excludes slots of this or a later year is a 409 that counts and names them; past years do not count', async () => {
+  test('cannot exclude existing slots of this or a later year: the 409 counts and names them', async () => {
     const one = await service.school();
     const the = await stage(one);
     await add(bodyOf(the, 5, 8), one);
@@ -354,7 +354,7 @@ describe('slots', () => {
 });
 
 describe('a conflict', () => {
-  test('of a class or a teacher is a 409 that names class, subject, teacher, day and period', async () => {
+  test('between two slots of a class or teacher is a 409 that names class, subject, teacher, day and period', async () => {
     const [one, two] = [await stage(), await stage()];
     const slot = await add(bodyOf(one, 3, 2));
     const both = await school.admin.post(path, bodyOf(one, 3, 2), 409);
@@ -434,7 +434,7 @@ describe('a conflict', () => {
     expect((await read(slot.id)).academic_year_id).toBe(year);
   });
 
-  test('that occurs more than twenty times is counted, and the first twenty are listed', async () => {
+  test('lists at most twenty slots and reports the total', async () => {
     const one = await service.school();
     const the = await stage(one);
     const { gradeId } = await one.classroom('Other');
@@ -458,7 +458,7 @@ describe('a conflict', () => {
     expect(outside.details).toHaveLength(5);
   });
 
-  test('of availability, workload, lunch or the school day is a 409, and the check reports the same', async () => {
+  test('with availability, workload, lunch or the school day is a 409, and the check reports the same', async () => {
     const one = await service.school();
     const the = await stage(one);
     const other = await stage(one);
@@ -869,7 +869,7 @@ describe('permissions', () => {
   });
 });
 
-describe('of concurrent writers', () => {
+describe('concurrent requests', () => {
   const lock = (at: School) => `select from ${at.schema}.timetable_config for update`;
   const statuses = (answers: { status: number }[]) => answers.map(({ status }) => status).sort();
   // The service retries after a deadlock, so only the statistics of the database show one.
@@ -880,7 +880,7 @@ describe('of concurrent writers', () => {
       ),
     ).toEqual([{ deadlocks: 0 }]);
 
-  test('who use the last free period of a teacher, one gets it and the other exceeds the limit', async () => {
+  test('for the last free period of a teacher: one succeeds and the other exceeds the limit', async () => {
     const [one, two] = [await stage(), await stage()];
     await school.admin.put(`/api/teachers/${one.teacher_id}/workload-rule`, { max_periods_per_day: 1 });
     const answers = await race(service.database, lock(school), 2, () => [
@@ -893,7 +893,7 @@ describe('of concurrent writers', () => {
     ]);
   });
 
-  test('who use the same teacher or class at the same time, only one succeeds', async () => {
+  test('for the same teacher or class at the same time: only one succeeds', async () => {
     const stages = await Promise.all(Array.from({ length: 6 }, () => stage()));
     const [{ teacher_id } = { teacher_id: 0 }] = stages;
     const answers = await race(service.database, lock(school), 6, () =>
@@ -909,7 +909,7 @@ describe('of concurrent writers', () => {
     expect(statuses(same)).toEqual([201, 409, 409, 409, 409, 409]);
   });
 
-  test('one shortens the day and one adds a slot in its last period: one of them is refused', async () => {
+  test('to shorten the day and to add a slot in its last period: one of them is refused', async () => {
     const one = await service.school();
     const the = await stage(one);
     const answers = await race(service.database, lock(one), 2, () => [
@@ -920,7 +920,7 @@ describe('of concurrent writers', () => {
     expect(answers.find(({ status }) => status === 409)?.error).toBe('schedule_conflict');
   });
 
-  test('two swap the same slots from opposite sides without a deadlock', async () => {
+  test('to swap the same slots from opposite sides do not deadlock', async () => {
     const the = await stage();
     const [a, b] = [await add(bodyOf(the, 1, 1)), await add({ ...bodyOf(the, 2, 2), teacher_id: await addTeacher() })];
     const swap = (id: number, day: number) =>
@@ -947,7 +947,7 @@ describe('of concurrent writers', () => {
     await expectNoDeadlock();
   });
 
-  test('update, delete, move and create slots without a deadlock', async () => {
+  test('to update, delete, move and create slots do not deadlock', async () => {
     const the = await stage();
     const [a, b, c] = [await add(bodyOf(the, 1, 1)), await add(bodyOf(the, 2, 2)), await add(bodyOf(the, 3, 3))];
     const answers = await race(service.database, lock(school), 4, () => [
@@ -962,7 +962,7 @@ describe('of concurrent writers', () => {
     await expectNoDeadlock();
   });
 
-  test('one moves or deletes a class while another adds a slot: the slot follows the class or is not created', async () => {
+  test('to add a slot and to move or delete its class: the slot follows the class or is not created', async () => {
     const nextYear = await school.insert('academic_year', {
       name: unique('Year'),
       start_date: '1999-01-01',

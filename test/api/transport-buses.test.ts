@@ -243,10 +243,10 @@ describe('deleting a bus', () => {
 
 describe('permissions', () => {
   test('transport.read allows reading and transport.manage writing; teachers and students see no buses', async () => {
-    const somebody = async (permission: string) => school.user([await school.role(permission)]);
+    const userWith = async (permission: string) => school.user([await school.role(permission)]);
     const [reader, writer, manager] = [
-      await somebody('transport.read'),
-      await somebody('transport.manage'),
+      await userWith('transport.read'),
+      await userWith('transport.manage'),
       await school.user(['transport_manager']),
     ];
     const id = await fleet.addBus();

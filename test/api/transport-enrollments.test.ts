@@ -179,7 +179,7 @@ describe('seats', () => {
     expect(await fleet.route(routeId)).toMatchObject({ capacity: 2, student_count: 3, pickup_count: 2, drop_count: 2 });
   });
 
-  test('that are all taken answer a conflict that names the route', async () => {
+  test('are a conflict that names the route when none is free', async () => {
     const { routeId, stopId } = await fleet.ridden(1, { capacity: 1 });
     const refused = await fleet.enroll(await fleet.addStudent(), routeId, stopId);
     expect(refused).toMatchObject({ status: 409, error: 'conflict', details: [{ path: 'route_id' }] });
@@ -202,7 +202,7 @@ describe('seats', () => {
     expect(await fleet.route(open)).toMatchObject({ capacity: null, student_count: 3 });
   });
 
-  test('of a route with an open-ended assignment are those of the assigned bus alone', async () => {
+  test('come only from the assigned bus while the assignment is open-ended', async () => {
     const { routeId, stopId } = await fleet.ridden(1, { capacity: 1 });
     await fleet.assign({
       bus_id: await fleet.addBus({ capacity: 2 }),

@@ -165,8 +165,8 @@ describe('transport staff', () => {
   });
 
   test('transport.read allows reading and transport.manage writing', async () => {
-    const somebody = async (permission: string) => school.user([await school.role(permission)]);
-    const [reader, writer] = [await somebody('transport.read'), await somebody('transport.manage')];
+    const userWith = async (permission: string) => school.user([await school.role(permission)]);
+    const [reader, writer] = [await userWith('transport.read'), await userWith('transport.manage')];
     const id = await fleet.addStaff({ name: unique('Helper') });
     await reader.get(`${path}/${id}/workload`);
     await reader.put(`${path}/${id}`, { name: 'Y' }, 403);

@@ -404,8 +404,8 @@ describe('permissions', () => {
   });
 
   test('transport.read allows reading and transport.manage writing', async () => {
-    const somebody = async (permission: string) => school.user([await school.role(permission)]);
-    const [reader, writer] = [await somebody('transport.read'), await somebody('transport.manage')];
+    const userWith = async (permission: string) => school.user([await school.role(permission)]);
+    const [reader, writer] = [await userWith('transport.read'), await userWith('transport.manage')];
     const { id, stopIds } = await routeOf(['A'], ['B']);
     expect((await reader.get<Stop[]>(`${routes}/${id}/stops`)).data).toHaveLength(2);
     await reader.post(`${routes}/${id}/stops/reorder`, { stop_ids: stopIds }, 403);

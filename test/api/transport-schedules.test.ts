@@ -64,7 +64,7 @@ describe('an assignment', () => {
     await admin.get(`${assignments}/${data.id}`, 404);
   });
 
-  test('that began before today cannot be deleted, only ended', async () => {
+  test('can be ended but not deleted once it has begun', async () => {
     const { data } = await fleet.assign({ route_id: await fleet.addRoute(), ...(await addCrew()), starts_on: day(-3) });
     expect((await admin.delete(`${assignments}/${data.id}`, 409)).error).toBe('invalid_state');
     await admin.put(`${assignments}/${data.id}`, { ends_on: day(-1) });
@@ -84,7 +84,7 @@ describe('an assignment', () => {
     });
   });
 
-  test('that overlaps another one is refused with a conflict for each shared bus, driver, attendant and route', async () => {
+  test('is refused if it overlaps another one, with a conflict for each shared bus, driver, attendant and route', async () => {
     const staff_id = await fleet.addStaff({ name: 'Ama' });
     const crew = await addCrew({ registration_number: 'SAME 1' }, { name: 'Kofi' });
     const first = {
@@ -223,7 +223,7 @@ describe('an assignment', () => {
     });
   });
 
-  test('that overlaps is refused by the constraints of the table too, including on its last day', async () => {
+  test('is also refused by the table constraints if it overlaps another one, even by one day', async () => {
     const { data } = await fleet.assign({
       route_id: await fleet.addRoute(),
       ...(await addCrew()),
@@ -504,7 +504,7 @@ describe('an exception', () => {
     expect(answers.find(({ status }) => status === 409)?.error).toBe('schedule_conflict');
   });
 
-  test('and a concurrent assignment for the same bus: only one of the two is created', async () => {
+  test('and a concurrent assignment of the same bus are not both created', async () => {
     const [one, two, bus_id, driver_id] = [
       await fleet.addRoute(),
       await fleet.addRoute(),
@@ -648,8 +648,8 @@ describe('permissions', () => {
     expect(data).toMatchObject([{ route_id: routeId, bus_id: busId }]);
     for (const path of [assignments, exceptions, `${schedules}/conflict-check?from_date=${day()}&to_date=${day()}`])
       await student.get(path, 403);
-    const somebody = async (permission: string) => school.user([await school.role(permission)]);
-    const [reader, writer] = [await somebody('transport.read'), await somebody('transport.manage')];
+    const userWith = async (permission: string) => school.user([await school.role(permission)]);
+    const [reader, writer] = [await userWith('transport.read'), await userWith('transport.manage')];
     await reader.get(assignments);
     await reader.post(exceptions, { route_id: routeId, date: day(1), kind: 'cancelled' }, 403);
     await writer.post(exceptions, { route_id: routeId, date: day(1), kind: 'cancelled' }, 201);

@@ -4,7 +4,7 @@ import type { Client } from '../support/client/client.ts';
 import type { Generated, StudentFee } from '../support/fixtures/fees.ts';
 import { ids } from '../support/client/pages.ts';
 import { serviceOfFile } from '../support/server/service.ts';
-import { acting } from '../support/database/tenants.ts';
+import { withRole } from '../support/database/tenants.ts';
 import { day, transportSchool } from '../support/fixtures/transport.ts';
 import type { OutputOf } from '../support/client/output.ts';
 import type { Dashboard as DashboardSchema, FeePlan as FeePlanSchema } from '../../src/endpoints/transport.ts';
@@ -176,7 +176,7 @@ describe('row policies of the transport tables', () => {
     const student = enrollments[0]?.student_id ?? 0;
     await own.admin.delete(`/api/transport/enroll/${enrollments[0]?.id ?? 0}`);
     const reads = (scope: string) =>
-      acting(
+      withRole(
         service.database.url,
         'school_tenant',
         {
@@ -209,7 +209,7 @@ describe('row policies of the transport tables', () => {
 describe('notices about expiring documents', () => {
   /** Calls a function in a school with the scope "all". */
   const answers = async (of: typeof fleet, call: string) =>
-    acting(
+    withRole(
       service.database.url,
       'school_tenant',
       {
@@ -448,9 +448,9 @@ describe('fee plans', () => {
   });
 
   test('transport.manage allows creating plans, fee.manage billing in a school with fees_management', async () => {
-    const somebody = async (...permissions: string[]) => school.user([await school.role(...permissions)]);
+    const userWith = async (...permissions: string[]) => school.user([await school.role(...permissions)]);
     const [reader, manager, accountant] = [
-      await somebody('transport.read'),
+      await userWith('transport.read'),
       await school.user(['transport_manager']),
       await school.user(['accountant']),
     ];

@@ -1,9 +1,9 @@
 import { createHmac } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import jwt from 'jsonwebtoken';
-import { otherThan, send } from '../support/client/wire.ts';
+import { errorMismatch, send } from '../support/client/wire.ts';
 import {
-  faults,
+  findErrors,
   isAnonymous,
   isForSchools,
   type Registered,
@@ -114,7 +114,7 @@ describe('credentials', () => {
   });
 
   test('with valid credentials, no request of this file returns 401', async () => {
-    const lines = await faults(protectedEndpoints, async (endpoint) => {
+    const lines = await findErrors(protectedEndpoints, async (endpoint) => {
       // Logging out would end the session that the other tests use.
       if (endpoint.operation.name === 'auth_logout' || endpoint.operation.name === 'auth_password_change')
         return undefined;
@@ -125,10 +125,10 @@ describe('credentials', () => {
   });
 
   test('every protected endpoint returns 401 unauthenticated without a token', async () => {
-    const lines = await faults(protectedEndpoints, async (endpoint) => {
+    const lines = await findErrors(protectedEndpoints, async (endpoint) => {
       const answer = await ask(endpoint, {});
       return (
-        otherThan(answer, 401, 'unauthenticated') ??
+        errorMismatch(answer, 401, 'unauthenticated') ??
         (answer.headers['www-authenticate'] === 'Bearer' ? undefined : 'has no WWW-Authenticate: Bearer')
       );
     });
@@ -136,13 +136,13 @@ describe('credentials', () => {
   });
 
   test('a malformed request without a token returns 401, not a validation error', async () => {
-    const lines = await faults(protectedEndpoints, async ({ method, path }) => {
+    const lines = await findErrors(protectedEndpoints, async ({ method, path }) => {
       const answer = await send(service.url, {
         method,
         path: `${path.replace(/\{\w+\}/g, 'x')}?unknown=1`,
         ...(method === 'GET' ? {} : { body: '{' }),
       });
-      return otherThan(answer, 401, 'unauthenticated');
+      return errorMismatch(answer, 401, 'unauthenticated');
     });
     expect(lines).toEqual([]);
   });
@@ -150,8 +150,8 @@ describe('credentials', () => {
   test.each(forgeries.map(([name, forge], n) => ({ name, forge, n })))(
     'every protected endpoint returns 401 invalid_token for $name',
     async ({ forge, n }) => {
-      const lines = await faults(share(protectedEndpoints, n, 6), async (endpoint) =>
-        otherThan(await ask(endpoint, { authorization: forge(endpoint) }), 401, 'invalid_token'),
+      const lines = await findErrors(share(protectedEndpoints, n, 6), async (endpoint) =>
+        errorMismatch(await ask(endpoint, { authorization: forge(endpoint) }), 401, 'invalid_token'),
       );
       expect(lines).toEqual([]);
     },
@@ -164,7 +164,7 @@ describe('credentials', () => {
       path: '/api/auth/profile',
       headers: { cookie: `access_token=${token}; Authorization=Bearer ${token}` },
     });
-    expect([byQuery, byCookie].map((answer) => otherThan(answer, 401, 'unauthenticated'))).toEqual([
+    expect([byQuery, byCookie].map((answer) => errorMismatch(answer, 401, 'unauthenticated'))).toEqual([
       undefined,
       undefined,
     ]);
@@ -172,18 +172,18 @@ describe('credentials', () => {
 
   test('a refresh token is not an access token, and an access token is not a refresh token', async () => {
     const asAccess = await send(service.url, { path: '/api/auth/profile', token: school.admin.refreshToken });
-    expect(otherThan(asAccess, 401, 'invalid_token')).toBeUndefined();
+    expect(errorMismatch(asAccess, 401, 'invalid_token')).toBeUndefined();
     const asRefresh = await send(service.url, {
       method: 'POST',
       path: '/api/auth/refresh',
       headers: { 'x-refresh-token': school.admin.token },
     });
-    expect(otherThan(asRefresh, 401, 'invalid_token')).toBeUndefined();
+    expect(errorMismatch(asRefresh, 401, 'invalid_token')).toBeUndefined();
   });
 
   test('refresh returns 401 unauthenticated without a refresh token, and 401 invalid_token for an invalid one', async () => {
     expect(
-      otherThan(await send(service.url, { method: 'POST', path: '/api/auth/refresh' }), 401, 'unauthenticated'),
+      errorMismatch(await send(service.url, { method: 'POST', path: '/api/auth/refresh' }), 401, 'unauthenticated'),
     ).toBeUndefined();
     for (const garbage of ['x', "' or 1=1 --", 'a'.repeat(4000), '\u00ff\u00fe']) {
       const answer = await send(service.url, {
@@ -191,7 +191,7 @@ describe('credentials', () => {
         path: '/api/auth/refresh',
         headers: { 'x-refresh-token': garbage },
       });
-      expect(otherThan(answer, 401, 'invalid_token')).toBeUndefined();
+      expect(errorMismatch(answer, 401, 'invalid_token')).toBeUndefined();
     }
   });
 
@@ -209,21 +209,21 @@ describe('credentials', () => {
           : { is_platform: true, email: 'operator@test.example', password: testPassword },
       );
     const refused = (token: string) =>
-      faults(mine, async (endpoint) =>
-        otherThan(await ask(endpoint, { authorization: `Bearer ${token}` }), 401, 'invalid_token'),
+      findErrors(mine, async (endpoint) =>
+        errorMismatch(await ask(endpoint, { authorization: `Bearer ${token}` }), 401, 'invalid_token'),
       );
     const refresh = (token: string) =>
       send(service.url, { method: 'POST', path: '/api/auth/refresh', headers: { 'x-refresh-token': token } });
 
-    test('that was logged out gets 401 invalid_token at every endpoint and at refresh', async () => {
+    test('gets 401 invalid_token at every endpoint and at refresh after logout', async () => {
       const client = await login();
       expect((await client.get<{ id: number }>('/api/auth/profile')).data.id).toBeGreaterThan(0);
       await client.post('/api/auth/logout');
       expect(await refused(client.token)).toEqual([]);
-      expect(otherThan(await refresh(client.refreshToken), 401, 'invalid_token')).toBeUndefined();
+      expect(errorMismatch(await refresh(client.refreshToken), 401, 'invalid_token')).toBeUndefined();
     });
 
-    test('that has expired gets 401 invalid_token at every endpoint, even if the access token is still valid', async () => {
+    test('gets 401 invalid_token at every endpoint after it expires, even if the access token is still valid', async () => {
       const client = await login();
       const { sid } = jwt.decode(client.token) as { sid: number };
       await service.database.query(
@@ -231,7 +231,7 @@ describe('credentials', () => {
         [sid],
       );
       expect(await refused(client.token)).toEqual([]);
-      expect(otherThan(await refresh(client.refreshToken), 401, 'invalid_token')).toBeUndefined();
+      expect(errorMismatch(await refresh(client.refreshToken), 401, 'invalid_token')).toBeUndefined();
     });
 
     test('ends when an old refresh token is used again', async () => {
@@ -240,7 +240,7 @@ describe('credentials', () => {
       await service.database.query(
         "update platform.refresh_token set used_at = used_at - interval '11 seconds' where used_at is not null",
       );
-      expect(otherThan(await refresh(client.refreshToken), 401, 'invalid_token')).toBeUndefined();
+      expect(errorMismatch(await refresh(client.refreshToken), 401, 'invalid_token')).toBeUndefined();
       expect(await refused(client.token)).toEqual([]);
     });
   });
@@ -253,8 +253,8 @@ describe('credentials', () => {
     await school.admin.delete(`/api/users/${removed.id}`);
     for (const { token } of [deactivated, removed]) {
       expect(
-        await faults(mine, async (endpoint) =>
-          otherThan(await ask(endpoint, { authorization: `Bearer ${token}` }), 401, 'invalid_token'),
+        await findErrors(mine, async (endpoint) =>
+          errorMismatch(await ask(endpoint, { authorization: `Bearer ${token}` }), 401, 'invalid_token'),
         ),
       ).toEqual([]);
     }
@@ -263,6 +263,6 @@ describe('credentials', () => {
       path: '/api/auth/refresh',
       headers: { 'x-refresh-token': removed.refreshToken },
     });
-    expect(otherThan(refresh, 401, 'invalid_token')).toBeUndefined();
+    expect(errorMismatch(refresh, 401, 'invalid_token')).toBeUndefined();
   });
 });

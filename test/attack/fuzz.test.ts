@@ -6,7 +6,7 @@ import fc from 'fast-check';
 import jwt from 'jsonwebtoken';
 import { populate } from '../support/fixtures/populate.ts';
 import {
-  faults,
+  findErrors,
   isAnonymous,
   multipart,
   plain,
@@ -20,7 +20,7 @@ import {
 import { operatorEmail, type School, testPassword, testService } from '../support/server/service.ts';
 import { traceRequests } from '../support/database/traces.ts';
 import { isFull, numbered, share } from '../support/client/share.ts';
-import { type Answered, envelopeFault, otherThan, send, type Sent } from '../support/client/wire.ts';
+import { type Answered, envelopeError, errorMismatch, send, type Sent } from '../support/client/wire.ts';
 
 const { resources } = shared;
 
@@ -86,7 +86,7 @@ const protocol = new Set([304, 405, 406, 413, 415]);
 
 /** Checks a response against the envelope, the document and the operation. */
 function answerFault(endpoint: Registered, answer: Answered): string | undefined {
-  const fault = envelopeFault(answer);
+  const fault = envelopeError(answer);
   if (fault || protocol.has(answer.status)) return fault;
   const documented = endpoint.documented.responses[String(answer.status)];
   if (!documented) return `answered ${answer.status}, which the document does not list: ${answer.text.slice(0, 300)}`;
@@ -610,10 +610,10 @@ describe('the protocol', () => {
   async function allRefuse(
     among: Registered[],
     status: number,
-    error: Parameters<typeof otherThan>[2],
+    error: Parameters<typeof errorMismatch>[2],
     over: (endpoint: Registered) => Partial<Sent>,
   ): Promise<string[]> {
-    return faults(among, async (endpoint) => {
+    return findErrors(among, async (endpoint) => {
       await revive();
       const request = sample(endpoint);
       const more = over(endpoint);
@@ -623,7 +623,7 @@ describe('the protocol', () => {
         headers: { ...request.headers, ...more.headers },
       });
       const { [requestId]: changed } = await changedBy([requestId]);
-      return otherThan(answer, status, error) ?? (changed ? `changed ${changed.join(', ')}` : undefined);
+      return errorMismatch(answer, status, error) ?? (changed ? `changed ${changed.join(', ')}` : undefined);
     });
   }
 
@@ -659,7 +659,7 @@ describe('the protocol', () => {
   });
 
   test('an unknown body field returns 400 and names the field, at every endpoint with a body', async () => {
-    const lines = await faults(
+    const lines = await findErrors(
       writing.filter((endpoint) => endpoint.body),
       async (endpoint) => {
         const request = sample(endpoint);
@@ -670,7 +670,7 @@ describe('the protocol', () => {
         const { answer } = await attack(endpoint, { ...request, body });
         const paths = answer.json?.details?.map(({ path }) => (isList ? path.replace(/^0\./, '') : path)) ?? [];
         return (
-          otherThan(answer, 400, 'validation_error') ??
+          errorMismatch(answer, 400, 'validation_error') ??
           (paths.includes('no_such_field') ? undefined : `names ${paths.join(', ')}`)
         );
       },
@@ -679,14 +679,14 @@ describe('the protocol', () => {
   });
 
   test('an unknown query parameter returns 400 and names the parameter, at every endpoint', async () => {
-    const lines = await faults(endpoints, async (endpoint) => {
+    const lines = await findErrors(endpoints, async (endpoint) => {
       const request = sample(endpoint);
       const { answer } = await attack(endpoint, {
         ...request,
         path: `${request.path}${request.path.includes('?') ? '&' : '?'}no_such_parameter=1`,
       });
       return (
-        otherThan(answer, 400, 'validation_error') ??
+        errorMismatch(answer, 400, 'validation_error') ??
         (answer.json?.details?.some(({ path }) => path === 'no_such_parameter') ? undefined : answer.text)
       );
     });
@@ -750,13 +750,13 @@ describe('the protocol', () => {
   test.each(numbered(['gzip', 'br', 'nope']))(
     'a body with the wrong Content-Encoding %s returns 400 or 415, not a 500',
     async (encoding, n) => {
-      const lines = await faults(share(writing, n, 3), async (endpoint) => {
+      const lines = await findErrors(share(writing, n, 3), async (endpoint) => {
         const { answer } = await attack(endpoint, {
           ...sample(endpoint),
           body: 'not compressed',
           headers: { 'content-encoding': encoding },
         });
-        return [400, 415].includes(answer.status) ? envelopeFault(answer) : `answered ${answer.status} ${answer.text}`;
+        return [400, 415].includes(answer.status) ? envelopeError(answer) : `answered ${answer.status} ${answer.text}`;
       });
       expect(lines).toEqual([]);
     },
@@ -789,7 +789,7 @@ describe('the protocol', () => {
       for (const method of share(others, n, 3)) {
         const answer = await send(service.url, { method, path, token: school.admin.token });
         const allow = new Set(answer.headers.allow?.split(', '));
-        const fault = otherThan(answer, 405, 'method_not_allowed');
+        const fault = errorMismatch(answer, 405, 'method_not_allowed');
         if (fault) lines.push(`${method} ${path} ${fault}`);
         else if (![...known, 'OPTIONS'].every((one) => allow.has(one)) || allow.has(method))
           lines.push(`${method} ${path} allows ${[...allow].join()}`);
@@ -824,12 +824,12 @@ describe('the protocol', () => {
   test.each(numbered(['%', '%E0%A4%A', '%ff', '%zz', '%u0041', '%c0%ae', '%00', '%ED%A0%80']))(
     'the malformed escape %s in a path returns 400 or 404 at every endpoint with an id',
     async (escape, n) => {
-      const lines = await faults(share(withIdentifier, n, 4), async (endpoint) => {
+      const lines = await findErrors(share(withIdentifier, n, 4), async (endpoint) => {
         const { answer } = await attack(endpoint, {
           ...sample(endpoint),
           path: endpoint.path.replace(/\{\w+\}/g, escape),
         });
-        return [400, 404].includes(answer.status) ? envelopeFault(answer) : `answered ${answer.status} ${answer.text}`;
+        return [400, 404].includes(answer.status) ? envelopeError(answer) : `answered ${answer.status} ${answer.text}`;
       });
       expect(lines).toEqual([]);
     },
@@ -870,7 +870,7 @@ describe('the protocol', () => {
     // Random requests may have deleted the parent record in the other school.
     const whole = await service.school();
     await populate(service, whole, { endpoints, document }, known - 1, 'Whole');
-    const lines = await faults(
+    const lines = await findErrors(
       endpoints.filter(({ route }) => route.isPage),
       async (endpoint) => {
         const isPlatform = endpoint.operation.access === 'platform';
@@ -923,7 +923,7 @@ describe('the protocol', () => {
       '//students',
     ]) {
       const answer = await send(service.url, { path, token: school.admin.token });
-      expect([path, otherThan(answer, 404, 'not_found')]).toEqual([path, undefined]);
+      expect([path, errorMismatch(answer, 404, 'not_found')]).toEqual([path, undefined]);
     }
   });
 });

@@ -16,8 +16,8 @@ let token: string;
 /** The response of each endpoint to a valid request of an operator who impersonates the admin. */
 const answers = new Map<Registered, Answered>();
 
-const sentence = /impersonation/;
-const isRefused = ({ status, json }: Answered) => status === 403 && sentence.test(json?.message ?? '');
+const sentence = 'during an impersonation';
+const isRefused = ({ status, json }: Answered) => status === 403 && (json?.message ?? '').includes(sentence);
 
 /** Everything that determines who can log in, with which rights, and who receives notifications. */
 const logins = async () => {

@@ -2,7 +2,7 @@ import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import { withOwner } from '../../src/database/pool.ts';
 import { populate } from '../support/fixtures/populate.ts';
 import {
-  faults,
+  findErrors,
   isForSchools,
   references,
   type Registered,
@@ -12,7 +12,7 @@ import {
 import { type School, testPassword, testService } from '../support/server/service.ts';
 import { checksums } from '../support/database/traces.ts';
 import { share } from '../support/client/share.ts';
-import { type Answered, otherThan, send, type Sent } from '../support/client/wire.ts';
+import { type Answered, errorMismatch, send, type Sent } from '../support/client/wire.ts';
 
 const baseDomain = 'schools.example';
 const service = await testService({ BASE_DOMAIN: baseDomain }, 'template_many_ready');
@@ -52,7 +52,7 @@ const refused = (
   headers: Record<string, string> = {},
   among = repeatable,
 ) =>
-  faults(among, async (endpoint) => {
+  findErrors(among, async (endpoint) => {
     const request = sampleRequest(document, endpoint, { id: ofA });
     return check(await ask({ ...request, token: school.admin.token, headers: { ...request.headers, ...headers } }));
   });
@@ -67,7 +67,7 @@ describe("another school's identifiers", () => {
       [a, ofA],
       [b, ofB],
     ] as const) {
-      const lines = await faults(readable, async (endpoint) => {
+      const lines = await findErrors(readable, async (endpoint) => {
         const { status, text } = await ask({ ...sampleRequest(document, endpoint, { id }), token: school.admin.token });
         return status === 200 ? undefined : `${status} ${text}`;
       });
@@ -77,11 +77,12 @@ describe("another school's identifiers", () => {
 
   test('in a path return 404 at every endpoint, also next to ids of the own school, and change nothing', async () => {
     const before = await checksums(service.database, a.schema, b.schema, 'platform');
-    const lines = await faults(withId, async (endpoint) => {
+    const lines = await findErrors(withId, async (endpoint) => {
       for (const foreign of endpoint.parameters) {
         const answer = await ask(sampleRequest(document, endpoint, { id: ofA }, { parameters: { [foreign]: ofB } }));
         const fault =
-          otherThan(answer, 404, 'not_found') ?? (answer.text.includes(marker) ? `tells ${answer.text}` : undefined);
+          errorMismatch(answer, 404, 'not_found') ??
+          (answer.text.includes(marker) ? `tells ${answer.text}` : undefined);
         if (fault) return `${foreign}: ${fault}`;
       }
       return undefined;
@@ -124,7 +125,7 @@ describe("another school's identifiers", () => {
     const before = stored ?? (await checksums(service.database, a.schema, b.schema, 'platform'));
     const answer = await ask(sampleRequest(document, endpoint, { id: ofA }, { body: put(ofB) }));
     stored = await checksums(service.database, a.schema, b.schema, 'platform');
-    expect(otherThan(answer, 422, 'invalid_reference')).toBeUndefined();
+    expect(errorMismatch(answer, 422, 'invalid_reference')).toBeUndefined();
     expect(answer.json?.details?.map(({ path }) => path.split('.')[0])).toContain(field.split('.')[0]);
     expect(answer.text).not.toContain(marker);
     expect(stored).toEqual(before);
@@ -158,7 +159,7 @@ describe("another school's identifiers", () => {
 
   test('never appear in a list of another school', async () => {
     const readable = repeatable.filter(({ method, parameters }) => method === 'GET' && parameters.length === 0);
-    const lines = await faults(readable, async (endpoint) => {
+    const lines = await findErrors(readable, async (endpoint) => {
       const own = await ask(sampleRequest(document, endpoint, { id: ofA }));
       return own.text.includes(marker) || own.text.includes(String(ofB)) || own.text.includes(b.subdomain)
         ? `tells ${own.text}`
@@ -191,7 +192,7 @@ describe("another school's identifiers", () => {
 describe('header, host and token', () => {
   const host = (school: School) => `${school.subdomain}.${baseDomain}`;
 
-  test('that name the same school are accepted by every endpoint', async () => {
+  test('are accepted by every endpoint if they name the same school', async () => {
     const all = { 'x-tenant-id': String(a.id), host: host(a) };
     for (const headers of [
       all,
@@ -207,7 +208,7 @@ describe('header, host and token', () => {
       expect(answer.json?.data).toEqual(data);
       expect(data.tenant.id).toBe(a.id);
     }
-    const lines = await faults(
+    const lines = await findErrors(
       repeatable.filter(({ method, operation }) => method === 'GET' && operation.role === null),
       async (endpoint) => {
         const { status, text } = await ask({ ...sampleRequest(document, endpoint, { id: ofA }), headers: all });
@@ -231,7 +232,7 @@ describe('header, host and token', () => {
     async ({ headers, n }) => {
       const before = await checksums(service.database, a.schema, b.schema, 'platform');
       const among = share(repeatable, n, 3);
-      expect(await refused((answer) => otherThan(answer, 403, 'tenant_mismatch'), a, headers(), among)).toEqual([]);
+      expect(await refused((answer) => errorMismatch(answer, 403, 'tenant_mismatch'), a, headers(), among)).toEqual([]);
       expect(await checksums(service.database, a.schema, b.schema, 'platform')).toEqual(before);
     },
   );
@@ -240,7 +241,7 @@ describe('header, host and token', () => {
     'X-Tenant-ID %p returns 400',
     async (value) => {
       const answer = await ask({ path: '/api/auth/profile', headers: { 'x-tenant-id': value } });
-      expect(otherThan(answer, 400, 'validation_error')).toBeUndefined();
+      expect(errorMismatch(answer, 400, 'validation_error')).toBeUndefined();
       expect(answer.json?.details?.map(({ path }) => path)).toEqual(['X-Tenant-ID']);
     },
   );
@@ -266,20 +267,20 @@ describe('header, host and token', () => {
         (json?.data as { user: { email: string } }).user.email,
       ]),
     ).toEqual(Array(3).fill([200, a.adminEmail]));
-    expect(otherThan(await login({}, {}), 400, 'validation_error')).toBeUndefined();
-    expect(otherThan(await login({ host: host(b) }, { tenant_id: a.id }), 403, 'tenant_mismatch')).toBeUndefined();
+    expect(errorMismatch(await login({}, {}), 400, 'validation_error')).toBeUndefined();
+    expect(errorMismatch(await login({ host: host(b) }, { tenant_id: a.id }), 403, 'tenant_mismatch')).toBeUndefined();
     expect(
-      otherThan(await login({ 'x-tenant-id': String(b.id) }, { subdomain: a.subdomain }), 403, 'tenant_mismatch'),
+      errorMismatch(await login({ 'x-tenant-id': String(b.id) }, { subdomain: a.subdomain }), 403, 'tenant_mismatch'),
     ).toBeUndefined();
     expect(
-      otherThan(await login({}, { tenant_id: a.id, subdomain: b.subdomain }), 403, 'tenant_mismatch'),
+      errorMismatch(await login({}, { tenant_id: a.id, subdomain: b.subdomain }), 403, 'tenant_mismatch'),
     ).toBeUndefined();
-    expect(otherThan(await login({ host: `nobody.${baseDomain}` }, {}), 404, 'tenant_not_found')).toBeUndefined();
+    expect(errorMismatch(await login({ host: `nobody.${baseDomain}` }, {}), 404, 'tenant_not_found')).toBeUndefined();
     expect(
-      otherThan(await login({ host: host(a) }, { tenant_id: 999_999_999 }), 404, 'tenant_not_found'),
+      errorMismatch(await login({ host: host(a) }, { tenant_id: 999_999_999 }), 404, 'tenant_not_found'),
     ).toBeUndefined();
-    // B does not know A's admin.
-    expect(otherThan(await login({ host: host(b) }, {}), 401, 'invalid_credentials')).toBeUndefined();
+    // A's admin has no account in B.
+    expect(errorMismatch(await login({ host: host(b) }, {}), 401, 'invalid_credentials')).toBeUndefined();
   });
 
   test('a refresh token works only in its own school', async () => {
@@ -291,8 +292,8 @@ describe('header, host and token', () => {
         token: '',
         headers: { 'x-refresh-token': client.refreshToken, ...headers },
       });
-    expect(otherThan(await refresh({ 'x-tenant-id': String(b.id) }), 403, 'tenant_mismatch')).toBeUndefined();
-    expect(otherThan(await refresh({ host: host(b) }), 403, 'tenant_mismatch')).toBeUndefined();
+    expect(errorMismatch(await refresh({ 'x-tenant-id': String(b.id) }), 403, 'tenant_mismatch')).toBeUndefined();
+    expect(errorMismatch(await refresh({ host: host(b) }), 403, 'tenant_mismatch')).toBeUndefined();
     expect((await refresh({ host: host(a) })).status).toBe(200);
   });
 });
@@ -302,7 +303,7 @@ describe('the state of a school', () => {
     const school = await service.school();
     await service.operator.post(`/api/platform/tenants/${school.id}/suspend`);
     const before = await checksums(service.database, school.schema);
-    expect(await refused((answer) => otherThan(answer, 403, 'tenant_suspended'), school, {}, mine)).toEqual([]);
+    expect(await refused((answer) => errorMismatch(answer, 403, 'tenant_suspended'), school, {}, mine)).toEqual([]);
     const login = {
       method: 'POST',
       path: '/api/auth/login',
@@ -315,8 +316,8 @@ describe('the state of a school', () => {
       token: '',
       headers: { 'x-refresh-token': school.admin.refreshToken },
     };
-    expect(otherThan(await ask(login), 403, 'tenant_suspended')).toBeUndefined();
-    expect(otherThan(await ask(refresh), 403, 'tenant_suspended')).toBeUndefined();
+    expect(errorMismatch(await ask(login), 403, 'tenant_suspended')).toBeUndefined();
+    expect(errorMismatch(await ask(refresh), 403, 'tenant_suspended')).toBeUndefined();
     expect(await checksums(service.database, school.schema)).toEqual(before);
     expect((await a.admin.get<{ tenant: { id: number } }>('/api/auth/profile')).data.tenant.id).toBe(a.id);
     await service.operator.post(`/api/platform/tenants/${school.id}/activate`);
@@ -328,14 +329,14 @@ describe('the state of a school', () => {
     const school = await service.school();
     await service.operator.delete(`/api/platform/tenants/${school.id}`);
     const before = await checksums(service.database, school.schema);
-    expect(await refused((answer) => otherThan(answer, 401, 'invalid_token'), school, {}, mine)).toEqual([]);
+    expect(await refused((answer) => errorMismatch(answer, 401, 'invalid_token'), school, {}, mine)).toEqual([]);
     const login = {
       method: 'POST',
       path: '/api/auth/login',
       token: '',
       body: { tenant_id: school.id, email: school.adminEmail, password: testPassword },
     };
-    expect(otherThan(await ask(login), 404, 'tenant_not_found')).toBeUndefined();
+    expect(errorMismatch(await ask(login), 404, 'tenant_not_found')).toBeUndefined();
     expect(await checksums(service.database, school.schema)).toEqual(before);
     await service.operator.post(`/api/platform/tenants/${school.id}/restore`);
     expect((await school.admin.get<{ tenant: { id: number } }>('/api/auth/profile')).data.tenant.id).toBe(school.id);
@@ -371,7 +372,9 @@ describe('the state of a school', () => {
     const before = await checksums(service.database, school.schema);
     await withOperations("feature = 'transport'", async () => {
       await service.operator.put(`/api/platform/tenants/${school.id}`, { feature_flags: { transport: false } });
-      expect(await refused((answer) => otherThan(answer, 403, 'feature_disabled'), school, {}, ofSchools)).toEqual([]);
+      expect(await refused((answer) => errorMismatch(answer, 403, 'feature_disabled'), school, {}, ofSchools)).toEqual(
+        [],
+      );
       expect(await checksums(service.database, school.schema)).toEqual(before);
       await service.operator.put(`/api/platform/tenants/${school.id}`, { feature_flags: {} });
       expect(await refused(passes, school, {}, ofSchools)).toEqual([]);
@@ -391,9 +394,9 @@ describe('the state of a school', () => {
   test('endpoints return 403 feature_disabled without their feature, and other endpoints still work', async () => {
     const features = [...new Set(endpoints.flatMap(({ operation }) => operation.feature ?? []))];
     const school = await service.school({ feature_flags: Object.fromEntries(features.map((name) => [name, false])) });
-    const lines = await faults(ofSchools, async (endpoint) => {
+    const lines = await findErrors(ofSchools, async (endpoint) => {
       const answer = await ask({ ...sampleRequest(document, endpoint, { id: ofA }), token: school.admin.token });
-      return endpoint.operation.feature === null ? passes(answer) : otherThan(answer, 403, 'feature_disabled');
+      return endpoint.operation.feature === null ? passes(answer) : errorMismatch(answer, 403, 'feature_disabled');
     });
     expect(lines).toEqual([]);
   });
@@ -402,7 +405,9 @@ describe('the state of a school', () => {
     const school = await service.school();
     const before = await checksums(service.database, school.schema);
     await withOperations('needs_setup = true', async () => {
-      expect(await refused((answer) => otherThan(answer, 409, 'setup_incomplete'), school, {}, ofSchools)).toEqual([]);
+      expect(await refused((answer) => errorMismatch(answer, 409, 'setup_incomplete'), school, {}, ofSchools)).toEqual(
+        [],
+      );
       expect(await checksums(service.database, school.schema)).toEqual(before);
       await service.database.query('update platform.tenant set is_setup_complete = true where id = $1', [school.id]);
       expect(await refused(passes, school, {}, ofSchools)).toEqual([]);
@@ -418,18 +423,18 @@ describe('the state of a school', () => {
     await withOperations('needs_setup = false, needs_subscription = true', async () => {
       expect((await list()).json?.data).toEqual([]);
       await set('past_due');
-      expect(otherThan(await list(), 402, 'subscription_inactive')).toBeUndefined();
+      expect(errorMismatch(await list(), 402, 'subscription_inactive')).toBeUndefined();
       await set('cancelled');
-      expect(await refused((answer) => otherThan(answer, 402, 'subscription_inactive'), school, {}, ofSchools)).toEqual(
-        [],
-      );
+      expect(
+        await refused((answer) => errorMismatch(answer, 402, 'subscription_inactive'), school, {}, ofSchools),
+      ).toEqual([]);
       expect(await checksums(service.database, school.schema)).toEqual(before);
       await set('trialing');
       await service.database.query(
         "update platform.tenant set trial_ends_at = now() - interval '1 minute' where id = $1",
         [school.id],
       );
-      expect(otherThan(await list(), 402, 'subscription_inactive')).toBeUndefined();
+      expect(errorMismatch(await list(), 402, 'subscription_inactive')).toBeUndefined();
       await service.database.query(
         "update platform.tenant set trial_ends_at = now() + interval '1 day' where id = $1",
         [school.id],
@@ -441,7 +446,7 @@ describe('the state of a school', () => {
   test('an operation that needs a role returns 403 for an admin without it, and for a custom role of that name', async () => {
     const before = await checksums(service.database, a.schema);
     await withOperations("role = 'principal'", async () => {
-      expect(await refused((answer) => otherThan(answer, 403, 'forbidden'), a, {}, ofSchools)).toEqual([]);
+      expect(await refused((answer) => errorMismatch(answer, 403, 'forbidden'), a, {}, ofSchools)).toEqual([]);
       expect(await checksums(service.database, a.schema)).toEqual(before);
     });
     await a.admin.post('/api/rbac/roles', { name: 'principal', permission_ids: [1] }, 201);
@@ -458,7 +463,7 @@ describe('the state of a school', () => {
   test('every endpoint returns 503 with Retry-After while the school is migrated, and other schools do not wait', async () => {
     const before = await checksums(service.database, a.schema);
     const closed = (answer: Answered) =>
-      otherThan(answer, 503, 'unavailable') ??
+      errorMismatch(answer, 503, 'unavailable') ??
       (answer.headers['retry-after'] === '1' ? undefined : 'has no Retry-After');
     await withOwner(service.database.url, async (owner) => {
       await owner.query('select pg_advisory_lock(core.tenant_lock_key($1))', [a.id]);
@@ -477,7 +482,7 @@ describe('the state of a school', () => {
     await service.database.query('update platform.tenant set schema_version = schema_version - 1 where id = $1', [
       school.id,
     ]);
-    expect(await refused((answer) => otherThan(answer, 503, 'unavailable'), school, {}, mine)).toEqual([]);
+    expect(await refused((answer) => errorMismatch(answer, 503, 'unavailable'), school, {}, mine)).toEqual([]);
     await b.admin.get(`/api/students/${ofB}`, 200);
     await service.database.query('update platform.tenant set schema_version = schema_version + 1 where id = $1', [
       school.id,

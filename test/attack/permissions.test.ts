@@ -4,11 +4,11 @@ import { createOperator } from '../../src/database/operator.ts';
 import { withOwner } from '../../src/database/pool.ts';
 import type { Client } from '../support/client/client.ts';
 import { populate } from '../support/fixtures/populate.ts';
-import { faults, isForSchools, type Registered, registry, sampleRequest } from '../support/server/registry.ts';
+import { findErrors, isForSchools, type Registered, registry, sampleRequest } from '../support/server/registry.ts';
 import { operatorEmail, type School, testPassword, testService } from '../support/server/service.ts';
 import { checksums } from '../support/database/traces.ts';
 import { numbered, share } from '../support/client/share.ts';
-import { envelopeFault, otherThan, send } from '../support/client/wire.ts';
+import { envelopeError, errorMismatch, send } from '../support/client/wire.ts';
 
 const service = await testService();
 afterAll(() => service.close());
@@ -25,7 +25,7 @@ interface Probe {
 }
 
 let school: School;
-let catalogue: { id: number; name: string }[];
+let allPermissions: { id: number; name: string }[];
 
 /** A user whose only role can be given any permissions. */
 async function probe(of: School, name: string): Promise<Probe> {
@@ -34,7 +34,7 @@ async function probe(of: School, name: string): Promise<Probe> {
   return {
     client,
     may: async (names) => {
-      const permission_ids = catalogue
+      const permission_ids = allPermissions
         .filter((permission) => names.includes(permission.name))
         .map((permission) => permission.id);
       const { data } = await of.admin.put<{ permissions: string[] }>(`/api/rbac/roles/${role.id}`, { permission_ids });
@@ -50,7 +50,7 @@ const ask = (endpoint: Registered, token: string, at = id) =>
 beforeAll(async () => {
   school = await service.school();
   await populate(service, school, { endpoints, document }, id - 1, 'School');
-  catalogue = (await school.admin.get<typeof catalogue>('/api/rbac/permissions')).data;
+  allPermissions = (await school.admin.get<typeof allPermissions>('/api/rbac/permissions')).data;
 });
 
 describe('permissions', () => {
@@ -113,13 +113,13 @@ describe('permissions', () => {
     });
 
     test.each(permissions)('%s is refused by everything that needs it, and nothing changes', async (permission) => {
-      await all.may(catalogue.map(({ name }) => name).filter((name) => name !== permission));
+      await all.may(allPermissions.map(({ name }) => name).filter((name) => name !== permission));
       const before = await checksums(service.database, school.schema, 'platform');
-      const lines = await faults(
+      const lines = await findErrors(
         endpoints.filter(({ operation }) => operation.permission === permission),
         async (endpoint) => {
           const answer = await ask(endpoint, all.client.token);
-          const fault = otherThan(answer, 403, 'forbidden');
+          const fault = errorMismatch(answer, 403, 'forbidden');
           return (
             fault ??
             (answer.json?.message === `This needs the permission ${permission}.`
@@ -146,7 +146,7 @@ describe('permissions', () => {
         const others = share(permissions, n, 4)
           .filter((name) => name !== permission)
           .map((name) => endpoints.find(({ operation }) => operation.permission === name));
-        const lines = await faults(
+        const lines = await findErrors(
           [
             ...endpoints.filter(({ operation }) => operation.permission === permission),
             ...others.filter((endpoint) => endpoint !== undefined),
@@ -154,12 +154,12 @@ describe('permissions', () => {
           async (endpoint) => {
             // A record that does not exist: an admitted request must not change the data of the next test.
             const answer = await ask(endpoint, only.client.token, 999_999_999);
-            if (endpoint.operation.permission !== permission) return otherThan(answer, 403, 'forbidden');
+            if (endpoint.operation.permission !== permission) return errorMismatch(answer, 403, 'forbidden');
             if (endpoint.route.isPage && endpoint.parameters.length === 0 && answer.status !== 200)
               return `is a list and answered ${answer.status} ${answer.text}`;
             return answer.json?.message?.startsWith('This needs')
               ? `answered ${answer.status} ${answer.text}`
-              : envelopeFault(answer);
+              : envelopeError(answer);
           },
         );
         expect(lines).toEqual([]);
@@ -172,7 +172,7 @@ describe('permissions', () => {
     const nobody = await school.user([]);
     for (const token of [school.admin.token, nobody.token]) {
       expect(
-        await faults(ofRoles, async (endpoint) => otherThan(await ask(endpoint, token), 403, 'forbidden')),
+        await findErrors(ofRoles, async (endpoint) => errorMismatch(await ask(endpoint, token), 403, 'forbidden')),
       ).toEqual([]);
     }
     expect(ofRoles.length).toBeGreaterThan(0);
@@ -180,9 +180,9 @@ describe('permissions', () => {
 
   test('a user without a role is refused wherever a permission is needed, but can read their own profile', async () => {
     const nobody = await school.user([]);
-    const lines = await faults(
+    const lines = await findErrors(
       endpoints.filter(({ operation }) => operation.permission !== null),
-      async (endpoint) => otherThan(await ask(endpoint, nobody.token), 403, 'forbidden'),
+      async (endpoint) => errorMismatch(await ask(endpoint, nobody.token), 403, 'forbidden'),
     );
     expect(lines).toEqual([]);
     expect(
@@ -239,7 +239,7 @@ describe('permissions', () => {
       });
       const { access_token } = refreshed.json?.data as { access_token: string };
       expect(
-        otherThan(await send(service.url, { path: '/api/students', token: access_token }), 403, 'forbidden'),
+        errorMismatch(await send(service.url, { path: '/api/students', token: access_token }), 403, 'forbidden'),
       ).toBeUndefined();
     });
   });
@@ -265,8 +265,8 @@ describe('schools and operators', () => {
     // Both a record that exists in `platform` (the school itself, the first plan) and one that does not.
     for (const at of [school.id, 1, 999_999_999]) {
       expect(
-        await faults(platform, async (endpoint) =>
-          otherThan(await ask(endpoint, school.admin.token, at), 403, 'forbidden'),
+        await findErrors(platform, async (endpoint) =>
+          errorMismatch(await ask(endpoint, school.admin.token, at), 403, 'forbidden'),
         ),
       ).toEqual([]);
     }
@@ -278,9 +278,9 @@ describe('schools and operators', () => {
     const before = await checksums(service.database, school.schema, 'platform');
     const schools = endpoints.filter(({ operation }) => operation.access === 'tenant');
     for (const headers of [{}, { 'x-tenant-id': String(school.id) }]) {
-      const lines = await faults(schools, async (endpoint) => {
+      const lines = await findErrors(schools, async (endpoint) => {
         const request = sampleRequest(document, endpoint, { id });
-        return otherThan(
+        return errorMismatch(
           await send(service.url, {
             ...request,
             headers: { ...request.headers, ...headers },
@@ -313,7 +313,9 @@ describe('schools and operators', () => {
     const before = await checksums(service.database, school.schema, 'platform');
     for (const at of [school.id, 999_999_999]) {
       expect(
-        await faults(platform, async (endpoint) => otherThan(await ask(endpoint, analyst.token, at), 403, 'forbidden')),
+        await findErrors(platform, async (endpoint) =>
+          errorMismatch(await ask(endpoint, analyst.token, at), 403, 'forbidden'),
+        ),
       ).toEqual([]);
     }
     expect(await checksums(service.database, school.schema, 'platform')).toEqual(before);
@@ -349,17 +351,17 @@ describe('schools and operators', () => {
     ];
     for (const body of wrongDoors) {
       const answer = await send(service.url, { method: 'POST', path: '/api/auth/login', body });
-      expect(otherThan(answer, 401, 'invalid_credentials')).toBeUndefined();
+      expect(errorMismatch(answer, 401, 'invalid_credentials')).toBeUndefined();
     }
   });
 
   test('the admin of a school is refused by no school endpoint', async () => {
     const fresh = await service.school();
     const forAdmins = endpoints.filter((endpoint) => isForSchools(endpoint) && endpoint.operation.role === null);
-    const lines = await faults(forAdmins, async (endpoint) => {
+    const lines = await findErrors(forAdmins, async (endpoint) => {
       if (['auth_logout', 'auth_password_change'].includes(endpoint.operation.name)) return undefined;
       const answer = await ask(endpoint, fresh.admin.token, 999_999_999);
-      return answer.status === 403 || answer.status === 401 ? `answered ${answer.text}` : envelopeFault(answer);
+      return answer.status === 403 || answer.status === 401 ? `answered ${answer.text}` : envelopeError(answer);
     });
     expect(lines).toEqual([]);
   });

@@ -2,7 +2,7 @@ import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import type { Client } from '../support/client/client.ts';
 import { populate } from '../support/fixtures/populate.ts';
 import {
-  faults,
+  findErrors,
   isForSchools,
   references,
   type Registered,
@@ -184,7 +184,7 @@ describe.each([
 
   test('cannot access or change out-of-scope students, classes or teachers by path, body or filter at any endpoint', async () => {
     const before = await checksums(service.database, school.schema);
-    const lines = await faults(
+    const lines = await findErrors(
       attacked.map(({ endpoint }) => endpoint),
       async (endpoint) => {
         if (directory.includes(endpoint.operation.name)) return undefined;
@@ -216,7 +216,7 @@ describe.each([
       ({ method, parameters, route, operation }) =>
         method === 'GET' && parameters.length === 0 && !route.bytes && !directory.includes(operation.name),
     );
-    const lines = await faults(open, async (endpoint) => {
+    const lines = await findErrors(open, async (endpoint) => {
       const answer = await send(service.url, {
         ...sampleRequest(document, endpoint, { id: near }),
         token: client().token,

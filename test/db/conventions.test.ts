@@ -99,7 +99,7 @@ describe('foreign keys', () => {
         `select k.conrelid::regclass || ' ' || k.conname as name from pg_constraint k
          where k.contype = 'f' and k.connamespace = any ($1::regnamespace[]) and not exists (
            select from pg_index i where i.indrelid = k.conrelid and i.indisvalid
-             -- One that leaves out what refers to nothing will do.
+             -- A partial index without null references is sufficient.
              and (i.indpred is null or pg_get_expr(i.indpred, i.indrelid) = (
                select format('(%I IS NOT NULL)', a.attname) from pg_attribute a where a.attrelid = k.conrelid and array[a.attnum] = k.conkey))
              and (select array_agg(n) from unnest(i.indkey::smallint[]) with ordinality x (n, position) where position <= cardinality(k.conkey)) @> k.conkey)`,

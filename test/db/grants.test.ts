@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import { testDatabase, type TestDatabase } from '../support/server/database.ts';
-import { acting, type BareTenant, provision } from '../support/database/tenants.ts';
+import { withRole, type BareTenant, provision } from '../support/database/tenants.ts';
 
 let database: TestDatabase;
 let school: BareTenant;
@@ -353,7 +353,7 @@ describe('refusals', () => {
       [school.schema],
     );
     expect(tables.length).toBeGreaterThan(30);
-    await acting(database.url, 'school_api', context(), async ({ attempt }) => {
+    await withRole(database.url, 'school_api', context(), async ({ attempt }) => {
       const open: string[] = [];
       for (const { name } of tables) if ((await attempt(`select from ${name} limit 1`)) !== denied) open.push(name);
       expect(open).toEqual(['core.operation']);
@@ -362,18 +362,18 @@ describe('refusals', () => {
 
   test('the API can call operations only through the dispatcher', async () => {
     const operations = await database.query<{ name: string }>('select name from core.operation order by name');
-    await acting(database.url, 'school_api', context(), async ({ attempt }) => {
+    await withRole(database.url, 'school_api', context(), async ({ attempt }) => {
       for (const { name } of operations)
         expect({ name, outcome: await attempt(`select api.${name}('{}')`) }).toEqual({ name, outcome: denied });
     });
   });
 
-  test("a school's role reaches no operator function, no table of the platform and nothing of a school's life", async () => {
+  test("a school's role cannot call operator or internal functions, read platform tables, or create tables", async () => {
     const operations = await database.query<{ name: string }>(
       "select name from core.operation where access = 'platform' order by name",
     );
     expect(operations.length).toBeGreaterThan(10);
-    await acting(database.url, 'school_tenant', context(), async ({ attempt }) => {
+    await withRole(database.url, 'school_tenant', context(), async ({ attempt }) => {
       for (const { name } of operations)
         expect({ name, outcome: await attempt(`select api.${name}('{}')`) }).toEqual({ name, outcome: denied });
       for (const call of [
@@ -421,8 +421,8 @@ describe('refusals', () => {
     });
   });
 
-  test("the worker reads no school's table and no session", async () => {
-    await acting(database.url, 'school_worker', context(), async ({ attempt }) => {
+  test('the worker cannot read the tables of schools or sessions', async () => {
+    await withRole(database.url, 'school_worker', context(), async ({ attempt }) => {
       expect(await attempt(`select from ${school.schema}.student`)).toBe(denied);
       expect(await attempt('select from platform.session')).toBe(denied);
       expect(await attempt("select core.call('students_list', 1, '{}', '{}')")).toBe(denied);
@@ -433,7 +433,7 @@ describe('refusals', () => {
   test('the audit log accepts inserts, and nobody, not even its owner, can change or delete entries', async () => {
     await database.query("insert into platform.audit_log (action, target_type) values ('test', 'test')");
     const append = 'S403A';
-    await acting(database.url, 'postgres', {}, async ({ attempt }) => {
+    await withRole(database.url, 'postgres', {}, async ({ attempt }) => {
       expect(await attempt("update platform.audit_log set action = 'other'")).toBe(append);
       expect(await attempt('delete from platform.audit_log')).toBe(append);
       expect(await attempt('truncate platform.audit_log')).toBe(append);
@@ -444,7 +444,7 @@ describe('refusals', () => {
       ).toBe(append);
     });
     for (const role of ['school_platform', 'school_tenant', 'school_worker', 'school_api']) {
-      await acting(database.url, role, {}, async ({ attempt }) => {
+      await withRole(database.url, role, {}, async ({ attempt }) => {
         for (const statement of [
           "update platform.audit_log set action = 'other'",
           'delete from platform.audit_log',

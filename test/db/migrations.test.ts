@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from '@jest/globals';
 import { sqlFiles } from '../../src/database/install.ts';
 import { migrate } from '../../src/database/migrate.ts';
-import { catalogue, serviceSchemas } from '../support/database/catalogue.ts';
+import { schemaDefinition, serviceSchemas } from '../support/database/schema-definition.ts';
 import { testDatabase, type TestDatabase } from '../support/server/database.ts';
 import { runProgram } from '../support/server/processes.ts';
 import { type BareTenant, provision, register } from '../support/database/tenants.ts';
@@ -55,7 +55,7 @@ async function snapshot(database: TestDatabase): Promise<unknown> {
   const rows: Record<string, unknown> = {};
   for (const { name } of tables)
     rows[name] = await database.query(`select xmin::text, t.* from ${name} t order by t::text`);
-  return { definitions: await catalogue(database, await serviceSchemas(database)), rows };
+  return { definitions: await schemaDefinition(database, await serviceSchemas(database)), rows };
 }
 
 describe('migrate()', () => {
@@ -78,7 +78,7 @@ describe('migrate()', () => {
     expect(runs.filter(({ stdout }) => stdout.includes('functions: installed'))).toHaveLength(1);
     expect(await serviceSchemas(many)).toEqual(['api', 'core', 'graphile_migrate', 'graphile_worker', 'platform']);
     const schemas = ['api', 'core', 'platform'];
-    expect(await catalogue(many, schemas)).toEqual(await catalogue(single, schemas));
+    expect(await schemaDefinition(many, schemas)).toEqual(await schemaDefinition(single, schemas));
   });
 
   test('refuses a tenant migration that was edited after it was applied, and names the file', async () => {
@@ -109,7 +109,7 @@ describe('migrating schools', () => {
       ...registered.map(({ id }) => [id, latest + 1]),
     ]);
     const later = await provision(database);
-    const expected = await catalogue(database, [later.schema]);
+    const expected = await schemaDefinition(database, [later.schema]);
     expect(expected).toEqual(
       expect.arrayContaining([
         expect.stringMatching(/^policy tenant_N locker tenant_isolation /),
@@ -117,14 +117,14 @@ describe('migrating schools', () => {
       ]),
     );
     for (const { schema } of [...existing, ...registered])
-      expect(await catalogue(database, [schema])).toEqual(expected);
+      expect(await schemaDefinition(database, [schema])).toEqual(expected);
   });
 
   test('leaves a school unchanged if its migration fails, migrates the others, and retries only that one', async () => {
     const database = await newDatabase();
     const schools = [await provision(database), await provision(database), await provision(database)];
     const [first, second, third] = schools.map(({ id }) => id) as [number, number, number];
-    const before = await catalogue(database, [`tenant_${second}`]);
+    const before = await schemaDefinition(database, [`tenant_${second}`]);
     await addMigration(latest + 1, 'create table early (id bigserial primary key);');
     await addMigration(
       latest + 2,
@@ -149,13 +149,15 @@ describe('migrating schools', () => {
     expect(run.failed[0]?.error).toContain('cannot convert Odd');
     expect(run.failed[0]?.error).toContain(`${fileNumber(latest + 2)}-test`);
     expect(await schemaVersions(database)).toEqual({ [first]: latest + 2, [second]: latest, [third]: latest + 2 });
-    expect(await catalogue(database, [`tenant_${second}`])).toEqual(before);
+    expect(await schemaDefinition(database, [`tenant_${second}`])).toEqual(before);
 
     await database.query(`delete from tenant_${second}.student`);
     const resumed = await migrate(options);
     expect(resumed).toMatchObject({ tenants: [{ tenant: String(second), applied: 2 }], failed: [] });
     expect(await schemaVersions(database)).toEqual({ [first]: latest + 2, [second]: latest + 2, [third]: latest + 2 });
-    expect(await catalogue(database, [`tenant_${second}`])).toEqual(await catalogue(database, [`tenant_${third}`]));
+    expect(await schemaDefinition(database, [`tenant_${second}`])).toEqual(
+      await schemaDefinition(database, [`tenant_${third}`]),
+    );
   });
 
   test('grants new permissions by default to a school that missed the installation of the functions', async () => {
@@ -191,7 +193,7 @@ describe('migrating schools', () => {
   test('limited to one school changes neither the other schools nor the functions', async () => {
     const database = await newDatabase();
     const [one, other] = [await provision(database), await provision(database)];
-    const functions = await catalogue(database, ['core', 'api']);
+    const functions = await schemaDefinition(database, ['core', 'api']);
     await addMigration(latest + 1, 'create table early (id bigserial primary key);');
     const steps: string[] = [];
     const { tenants } = await migrate({
@@ -203,7 +205,7 @@ describe('migrating schools', () => {
     expect(tenants).toMatchObject([{ tenant: String(other.id), applied: 1 }]);
     expect(await schemaVersions(database)).toEqual({ [one.id]: latest, [other.id]: latest + 1 });
     expect(steps.at(-1)).toBe('functions: not installed, 1 school must be migrated first');
-    expect(await catalogue(database, ['core', 'api'])).toEqual(functions);
+    expect(await schemaDefinition(database, ['core', 'api'])).toEqual(functions);
     expect(await database.query('select tenant_version from platform.installation')).toEqual([
       { tenant_version: latest },
     ]);

@@ -2,7 +2,7 @@ import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import pg from 'pg';
 import { testDatabase, type TestDatabase } from '../support/server/database.ts';
 import { until } from '../support/client/until.ts';
-import { acting, type BareTenant, provision } from '../support/database/tenants.ts';
+import { withRole, type BareTenant, provision } from '../support/database/tenants.ts';
 
 let database: TestDatabase;
 let school: BareTenant;
@@ -61,13 +61,13 @@ async function asRequest<T>(work: (client: pg.Client) => Promise<T>): Promise<T>
 
 const notify = (words: object, recipients: object[], actionUrl: string | null = null) =>
   asRequest(async (client) => {
-    const { rows } = await client.query<{ told: number }>('select core.notify_as($1, $2, $3, $4) as told', [
+    const { rows } = await client.query<{ result: number }>('select core.notify_as($1, $2, $3, $4) as result', [
       'test',
       JSON.stringify(words),
       JSON.stringify(recipients),
       actionUrl,
     ]);
-    return rows[0]?.told;
+    return rows[0]?.result;
   });
 
 interface Delivery {
@@ -157,7 +157,7 @@ describe('quiet hours', () => {
 
 describe('core.notify_as', () => {
   test('notifies users in the app and by email, people without a login only by email, and nobody who can no longer log in', async () => {
-    const told = await notify(
+    const result = await notify(
       words,
       [
         { email: 'parent@test.example', name: 'Pat Parent', variables: { what: 'x' } },
@@ -169,7 +169,7 @@ describe('core.notify_as', () => {
       ],
       '/somewhere',
     );
-    expect(told).toBe(3);
+    expect(result).toBe(3);
     const { notifications, deliveries, jobs } = await traces();
     expect(notifications).toMatchObject([
       { user_id: amina, title: 'Hello Amina', message: 'Amina Test: <b>', type: 'test', action_url: '/somewhere' },
@@ -236,7 +236,7 @@ describe('core.notify_as', () => {
     await leaving.connect();
     await leaving.query('begin');
     await leaving.query(`delete from ${school.schema}.device where token = 'leaving'`);
-    const told = notify({ push: { title: 'P', message: 'M' } }, [{ user_id: amina }]);
+    const result = notify({ push: { title: 'P', message: 'M' } }, [{ user_id: amina }]);
     const isWaiting = () =>
       one<boolean>(
         "select exists (select from pg_locks where not granted and locktype in ('transactionid', 'tuple')) as value",
@@ -244,7 +244,7 @@ describe('core.notify_as', () => {
     await until(async () => (await isWaiting()) || undefined);
     await leaving.query('commit');
     await leaving.end();
-    expect(await told).toBe(1);
+    expect(await result).toBe(1);
     expect((await traces()).deliveries).toHaveLength(1);
     await database.query(`truncate ${school.schema}.device cascade`);
   });
@@ -492,7 +492,7 @@ describe('core.notify_as', () => {
   });
 
   test('restores the settings of the request, and reveals no other user', async () => {
-    await acting(database.url, 'school_tenant', settings(), async ({ rows }) => {
+    await withRole(database.url, 'school_tenant', settings(), async ({ rows }) => {
       await rows("select core.notify_as('t', $1, $2)", [JSON.stringify(words), JSON.stringify([{ user_id: ben }])]);
       expect(
         await rows(
@@ -508,11 +508,11 @@ describe('core.notify_as', () => {
 describe('core.notify', () => {
   const event = (key: string, recipients: object[]) =>
     asRequest(async (client) => {
-      const { rows } = await client.query<{ told: number }>('select core.notify($1, $2) as told', [
+      const { rows } = await client.query<{ result: number }>('select core.notify($1, $2) as result', [
         key,
         JSON.stringify(recipients),
       ]);
-      return rows[0]?.told;
+      return rows[0]?.result;
     });
   const holiday = () =>
     event('holiday.added', [{ user_id: amina, variables: { holiday_name: 'Diwali', date: '8 November 2026' } }]);

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import { testDatabase, type TestDatabase } from '../support/server/database.ts';
 import { asAnalyst, refresh, viewsOf } from '../support/database/facts.ts';
-import { acting, provision } from '../support/database/tenants.ts';
+import { withRole, provision } from '../support/database/tenants.ts';
 
 let database: TestDatabase;
 let ids: number[];
@@ -61,13 +61,13 @@ afterAll(() => database.drop());
 const school = (index: number) => ids[index] ?? 0;
 
 describe('an analyst', () => {
-  test('of two schools sees only their rows in every view', async () => {
+  test('with two schools sees only their rows in every view', async () => {
     expect(await found([school(0), school(4)])).toEqual(inEachView(school(0), school(4)));
     expect(await found([school(9)])).toEqual(inEachView(school(9)));
     expect(await found([school(10)])).toEqual(inEachView(school(10)));
   });
 
-  test('of all schools sees every school, and jobs without a school', async () => {
+  test('with all schools sees every school, and jobs without a school', async () => {
     expect(await found('all')).toEqual({ ...inEachView(...ids), jobs: [...ids, null] });
   });
 
@@ -82,7 +82,7 @@ describe('an analyst', () => {
       'app.is_system': 'yes',
       'app.analytics_tenants': `,${String(school(2))},`,
     };
-    await acting(database.url, 'school_analyst', settings, async ({ rows }) => {
+    await withRole(database.url, 'school_analyst', settings, async ({ rows }) => {
       for (const view of views)
         expect(await rows(`select distinct tenant_id::integer as id from analytics.${view}`)).toEqual([
           { id: school(2) },
@@ -139,7 +139,7 @@ describe('an analyst', () => {
     );
     expect(functions.length).toBeGreaterThan(200);
     for (const role of ['school_analyst', 'school_graphql']) {
-      await acting(
+      await withRole(
         database.url,
         role,
         { 'app.analytics_tenants': 'all', 'app.tenant_id': String(school(0)), 'app.scope': 'all' },
@@ -159,7 +159,7 @@ describe('an analyst', () => {
 });
 
 test('the login role of analytics reads nothing before it switches to the analyst role, and can switch to no other role', async () => {
-  await acting(database.url, 'school_graphql', { 'app.analytics_tenants': 'all' }, async ({ attempt }) => {
+  await withRole(database.url, 'school_graphql', { 'app.analytics_tenants': 'all' }, async ({ attempt }) => {
     for (const view of views)
       expect({ view, outcome: await attempt(`select from analytics.${view}`) }).toEqual({ view, outcome: '42501' });
   });

@@ -1,10 +1,10 @@
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import { testDatabase, type TestDatabase } from '../support/server/database.ts';
 import {
-  acting,
+  withRole,
   type BareTenant,
-  dropRules,
-  plainInsert,
+  dropConstraintsAndTriggers,
+  minimalInsert,
   provision,
   type TenantTable,
   tenantTables,
@@ -23,7 +23,7 @@ beforeAll(async () => {
   school = await provision(database);
   tables = await tenantTables(database, school.schema);
   ofStudents = tables.filter((table) => table.columns.includes('student_id'));
-  await dropRules(database, school.schema);
+  await dropConstraintsAndTriggers(database, school.schema);
   for (const table of tables) await database.query(`truncate ${school.schema}.${table.name} restart identity cascade`);
   for (const number of ['1', '2']) {
     for (const table of tables) {
@@ -34,14 +34,14 @@ beforeAll(async () => {
           : ['user_account', 'teacher'].includes(table.name)
             ? {}
             : undefined;
-      if (given) await database.query(plainInsert(school.schema, table, given));
+      if (given) await database.query(minimalInsert(school.schema, table, given));
     }
   }
 });
 afterAll(() => database.drop());
 
 const reads = (settings: Record<string, string>) =>
-  acting(database.url, 'school_tenant', { 'app.tenant_id': String(school.id), ...settings }, async ({ rows }) => {
+  withRole(database.url, 'school_tenant', { 'app.tenant_id': String(school.id), ...settings }, async ({ rows }) => {
     const found: Record<string, number[]> = {};
     const numbers = async (table: string, column: string) =>
       (await rows<{ n: string }>(`select distinct "${column}" as n from ${school.schema}.${table} order by 1`)).map(
@@ -93,7 +93,7 @@ describe('row policies', () => {
   });
 
   test('a student cannot insert, update or delete rows of another student', async () => {
-    await acting(
+    await withRole(
       database.url,
       'school_tenant',
       { 'app.tenant_id': String(school.id), ...mine },
@@ -102,7 +102,7 @@ describe('row policies', () => {
         for (const table of ofStudents) {
           const name = `${school.schema}.${table.name}`;
           refused[table.name] = {
-            insert: await attempt(plainInsert(school.schema, table, { student_id: '2' })),
+            insert: await attempt(minimalInsert(school.schema, table, { student_id: '2' })),
             delete: table.verbs.includes('delete') ? await attempt(`delete from ${name} where student_id = 2`) : 0,
             update:
               table.changeable === null

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import { testDatabase, type TestDatabase } from '../support/server/database.ts';
-import { acting, type BareTenant, provision } from '../support/database/tenants.ts';
+import { withRole, type BareTenant, provision } from '../support/database/tenants.ts';
 
 let database: TestDatabase;
 let school: BareTenant;
@@ -25,7 +25,7 @@ afterAll(() => database.drop());
 
 /** The visible classes, students and enrollments (student in class). */
 const shows = (settings: Record<string, string>) =>
-  acting(database.url, 'school_tenant', { 'app.tenant_id': String(school.id), ...settings }, async ({ rows }) => {
+  withRole(database.url, 'school_tenant', { 'app.tenant_id': String(school.id), ...settings }, async ({ rows }) => {
     const [found] = await rows(
       `select array(select id::integer from ${school.schema}.class order by id) as classes, array(select id::integer from ${school.schema}.student order by id) as students,
          array(select student_id || ' in ' || class_id from ${school.schema}.enrollment order by 1) as enrollments,
@@ -92,7 +92,7 @@ describe('row policies', () => {
        insert into ${school.schema}.timetable_slot (class_id, academic_year_id, subject_id, day_of_week, period) values (1, 1, 1, 1, 1), (2, 1, 1, 1, 1)`,
     );
     const slots = (settings: Record<string, string>) =>
-      acting(
+      withRole(
         database.url,
         'school_tenant',
         { 'app.tenant_id': String(school.id), ...settings },
@@ -143,7 +143,7 @@ describe('row policies', () => {
       school.id,
     ]);
     const settings = { 'app.tenant_id': String(school.id), 'app.scope': 'taught', 'app.class_ids': ',1,' };
-    const after = await acting(database.url, 'school_tenant', settings, async ({ rows }) => {
+    const after = await withRole(database.url, 'school_tenant', settings, async ({ rows }) => {
       await rows('select core.usage_count()');
       return rows(
         `select current_setting('app.scope') as scope, current_setting('app.tenant_id') as tenant, students from core.tenant_usage()`,

@@ -1,11 +1,11 @@
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import { testDatabase, type TestDatabase } from '../support/server/database.ts';
 import {
-  acting,
+  withRole,
   type BareTenant,
-  dropRules,
+  dropConstraintsAndTriggers,
   type Outcome,
-  plainInsert,
+  minimalInsert,
   provision,
   type TenantTable,
   tenantTables,
@@ -23,13 +23,15 @@ beforeAll(async () => {
   tables = await tenantTables(database, ours.schema);
   // One row in every table of both schools. Other tests cover the constraints.
   for (const { schema } of [ours, theirs]) {
-    await dropRules(database, schema);
+    await dropConstraintsAndTriggers(database, schema);
     for (const table of tables) {
       await database.query(`truncate ${schema}.${table.name} cascade`);
     }
     // A delivery belongs to a user by a column that may be null.
     for (const table of tables)
-      await database.query(plainInsert(schema, table, table.name === 'notification_delivery' ? { user_id: '1' } : {}));
+      await database.query(
+        minimalInsert(schema, table, table.name === 'notification_delivery' ? { user_id: '1' } : {}),
+      );
   }
 });
 afterAll(() => database.drop());
@@ -47,13 +49,13 @@ async function attempts(
     'app.scope': 'all',
     'app.user_id': userId,
   };
-  return acting(database.url, 'school_tenant', settings, async ({ attempt }) => {
+  return withRole(database.url, 'school_tenant', settings, async ({ attempt }) => {
     const found: Record<string, Record<string, Outcome>> = {};
     for (const table of tables) {
       const name = `${schema}.${table.name}`;
       found[table.name] = {
         select: await attempt(`select from ${name}`),
-        insert: await attempt(plainInsert(schema, table)),
+        insert: await attempt(minimalInsert(schema, table)),
         update:
           table.changeable === null
             ? denied

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import { testDatabase, type TestDatabase } from '../support/server/database.ts';
-import { acting, type BareTenant, provision } from '../support/database/tenants.ts';
+import { withRole, type BareTenant, provision } from '../support/database/tenants.ts';
 
 let database: TestDatabase;
 let school: BareTenant;
@@ -35,7 +35,7 @@ describe('2,400 timetable slots', () => {
       'app.scope': 'all',
       search_path: `${school.schema}, public`,
     };
-    const reads = await acting(database.url, 'school_tenant', settings, async ({ rows, attempt }) => {
+    const reads = await withRole(database.url, 'school_tenant', settings, async ({ rows, attempt }) => {
       /** The number of slot rows that a statement reads, including its triggers. */
       const read = async (text: string) => {
         const count = async () =>

@@ -108,7 +108,7 @@ const invariants: Record<string, string> = {
 };
 
 /** Describes the violated invariants of a school, with their rows. */
-export async function faults(owner: pg.Client, schema: string, acknowledged: Acknowledged): Promise<string[]> {
+export async function findViolations(owner: pg.Client, schema: string, acknowledged: Acknowledged): Promise<string[]> {
   await owner.query(`set search_path = ${schema}, public; set timezone = 'UTC'`);
   const found: string[] = [];
   for (const [rule, text] of Object.entries(invariants)) {
@@ -144,7 +144,7 @@ interface Owed {
 }
 
 /** Describes errors in the summary of a year, by computing it again from the records. */
-export async function summaryFaults(
+export async function summaryErrors(
   owner: pg.Client,
   schema: string,
   yearId: number,

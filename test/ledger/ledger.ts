@@ -3,7 +3,7 @@ import { setTimeout as pause } from 'node:timers/promises';
 import { withOwner } from '../../src/database/pool.ts';
 import { crashingServer, type CrashingServer } from '../support/server/own-server.ts';
 import { type Program, startProgram } from '../support/server/processes.ts';
-import { faults, nothing, type Summary, summaryFaults } from './invariants.ts';
+import { findViolations, nothing, type Summary, summaryErrors } from './invariants.ts';
 import { type Answer, nextStep, perform, random, type Random, type World } from './steps.ts';
 
 export interface LedgerOptions {
@@ -95,7 +95,7 @@ export async function runLedger({
         report.crashes++;
       }
       await work;
-      const wrong = await school.faults();
+      const wrong = await school.findViolations();
       onPhase(
         `phase ${String(report.phases)}${isCrashing ? ', with a crash' : ''}: ${String(report.requests)} requests so far`,
       );
@@ -314,12 +314,12 @@ async function openSchool(url: string, server: CrashingServer, log: string[], re
     },
 
     /** All errors in the database and in the responses of the service. */
-    faults: () =>
+    findViolations: () =>
       withOwner(server.url, async (owner) => {
-        const found = await faults(owner, schema, acknowledged);
+        const found = await findViolations(owner, schema, acknowledged);
         for (const { id } of shared.years) {
           const { data } = await admin<Summary>([200], 'GET', `/finance/summary?academic_year_id=${String(id)}`);
-          found.push(...(await summaryFaults(owner, schema, id, data)));
+          found.push(...(await summaryErrors(owner, schema, id, data)));
         }
         return found;
       }),

@@ -7,7 +7,7 @@ import { exportTenant, importTenant } from '../../src/database/archive.ts';
 import { ensureDatabase } from '../../src/database/embedded.ts';
 import { migrate } from '../../src/database/migrate.ts';
 import { withOwner } from '../../src/database/pool.ts';
-import { catalogue } from '../support/database/catalogue.ts';
+import { schemaDefinition } from '../support/database/schema-definition.ts';
 import { contents } from '../support/database/contents.ts';
 import { serverUrl, type TestDatabase } from '../support/server/database.ts';
 import { fileForm, jpeg, png } from '../support/fixtures/pictures.ts';
@@ -282,8 +282,8 @@ describe('an imported school', () => {
     });
 
     expect(await contents(elsewhere.database, school.schema)).toEqual(before);
-    expect(await catalogue(elsewhere.database, [school.schema])).toEqual(
-      await catalogue(service.database, [school.schema]),
+    expect(await schemaDefinition(elsewhere.database, [school.schema])).toEqual(
+      await schemaDefinition(service.database, [school.schema]),
     );
 
     const { data: tenant } = await elsewhere.operator.get<Record<string, unknown>>(

@@ -267,7 +267,7 @@ describe('processes', () => {
   const folders: string[] = [];
   afterAll(() => Promise.all(folders.map((folder) => rm(folder, { recursive: true, force: true }))));
 
-  test('of the API and the worker serve separate metrics; a port in use is reported in one line', async () => {
+  test('serve separate metrics for the API and the worker; a port in use is reported in one line', async () => {
     const DATA_DIR = await mkdtemp(join(tmpdir(), 'school-metrics-'));
     folders.push(DATA_DIR);
     const database = await testDatabase();

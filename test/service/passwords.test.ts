@@ -10,7 +10,11 @@ test('verifying a password runs argon2 with the same cost for unknown and known 
   expect(await passwords.verify(hash, 'another password')).toBe(true);
   expect(await passwords.verify(null, 'another password')).toBe(false);
   // The order of the parameters in a PHC string is not fixed.
-  const cost = (digest: string) => digest.split('$').slice(1, 4).map((part) => part.split(',').sort().join(','));
+  const cost = (digest: string) =>
+    digest
+      .split('$')
+      .slice(1, 4)
+      .map((part) => part.split(',').sort().join(','));
   expect(verified.map(cost)).toEqual([cost(hash), cost(hash)]);
   expect(cost(hash)).toEqual(['argon2id', 'v=19', 'm=19456,p=1,t=2']);
 });

@@ -185,7 +185,7 @@ describe('concurrent requests', () => {
     const own = await service.school();
     const student = await own.admin.post<{ id: number }>(
       '/api/students',
-      { first_name: 'Late', last_name: 'Log-in' },
+      { first_name: 'Late', last_name: 'Login' },
       201,
     );
     const path = `/api/students/${student.data.id}`;

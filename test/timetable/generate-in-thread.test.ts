@@ -1,6 +1,6 @@
 import { expect, test } from '@jest/globals';
 import { generateInThread } from '../../src/timetable/generate-in-thread.ts';
-import { judge } from '../support/fixtures/judge.ts';
+import { findDefects } from '../support/fixtures/timetable-defects.ts';
 import { instances } from '../support/fixtures/stored-problems.ts';
 
 const small = instances.find(({ name }) => name === 'S')?.problem;
@@ -13,7 +13,7 @@ test('generates a timetable without blocking the event loop', async () => {
   const generated = await generateInThread(small, { effort: 0.3 });
   clearInterval(timer);
   if (generated.status === 'infeasible') throw new Error(generated.status);
-  expect(judge(small, generated.placed)).toMatchObject({ broken: {}, unplaced: 0 });
+  expect(findDefects(small, generated.placed)).toMatchObject({ broken: {}, unplaced: 0 });
   expect(ticks).toBeGreaterThan(2);
 });
 

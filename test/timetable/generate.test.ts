@@ -2,18 +2,18 @@ import { describe, expect, test } from '@jest/globals';
 import { generate } from '../../src/timetable/generate.ts';
 import type { Problem, Timetable } from '../../src/timetable/problem.ts';
 import { isFull } from '../support/client/share.ts';
-import { judge } from '../support/fixtures/judge.ts';
+import { findDefects } from '../support/fixtures/timetable-defects.ts';
 import { instances } from '../support/fixtures/stored-problems.ts';
-import { feasibleProblem, plainSchool, randoms, type School } from '../support/fixtures/made-up-problems.ts';
+import { feasibleProblem, plainSchool, randomGenerator, type School } from '../support/fixtures/random-problems.ts';
 
 /** A search budget that does not depend on the clock. */
 const effort = (much: number) => ({ effort: much, time_limit_ms: 600_000 });
 
 /** The result of `generate`, which must not refuse the problem. */
 function timetable(problem: Problem, options: Parameters<typeof generate>[1]): Timetable {
-  const made = generate(problem, options);
-  if (made.status === 'infeasible') throw new Error(made.over_capacity.map(({ message }) => message).join('\n'));
-  return made;
+  const result = generate(problem, options);
+  if (result.status === 'infeasible') throw new Error(result.over_capacity.map(({ message }) => message).join('\n'));
+  return result;
 }
 
 const instance = (name: string): Problem => {
@@ -22,49 +22,60 @@ const instance = (name: string): Problem => {
   return found.problem;
 };
 
-describe('a timetable is complete, breaks no rule and meets the preferences of classes', () => {
-  test.each(instances)('of $name', ({ problem }) => {
-    const made = timetable(problem, effort(3));
-    const verdict = judge(problem, made.placed);
-    expect(verdict).toMatchObject({ broken: {}, unplaced: 0, spread_excess: 0, class_gaps: 0 });
-    expect(made).toMatchObject({ status: 'complete', unplaced: [] });
-    const { spread_excess, class_gaps, teacher_gaps } = verdict;
-    expect(made.figures).toMatchObject({ spread_excess, class_gaps, teacher_gaps });
+describe('a generated timetable is complete, breaks no rule and meets the preferences of classes', () => {
+  test.each(instances)('for the stored problem $name', ({ problem }) => {
+    const result = timetable(problem, effort(3));
+    const defects = findDefects(problem, result.placed);
+    expect(defects).toMatchObject({ broken: {}, unplaced: 0, spread_excess: 0, class_gaps: 0 });
+    expect(result).toMatchObject({ status: 'complete', unplaced: [] });
+    const { spread_excess, class_gaps, teacher_gaps } = defects;
+    expect(result.figures).toMatchObject({ spread_excess, class_gaps, teacher_gaps });
     expect(teacher_gaps).toBeLessThanOrEqual(problem.classes.length / 2);
   });
 
   const schools: Record<string, Partial<School>> = {
-    'with full classes': { full: 1, load: 0.8 },
-    'with full classes and no slack for half of the teachers': { full: 1, load: 0.85, tight: 0.5, exactLimits: true },
-    'with no slack for anybody': { full: 1, load: 0.95, tight: 1, exactLimits: true, doubles: 0.5 },
-    'with teachers on two or three days': { load: 0.5, partTime: 0.6, tight: 0.1 },
-    'with one teacher for a subject of all classes': { full: 1, load: 0.7, oneForAll: true },
+    'with full classes': { classLoad: 1, teacherLoad: 0.8 },
+    'with full classes and no slack for half of the teachers': {
+      classLoad: 1,
+      teacherLoad: 0.85,
+      withoutFreePeriods: 0.5,
+      exactLimits: true,
+    },
+    'with no slack for anybody': {
+      classLoad: 1,
+      teacherLoad: 0.95,
+      withoutFreePeriods: 1,
+      exactLimits: true,
+      doubles: 0.5,
+    },
+    'with teachers on two or three days': { teacherLoad: 0.5, partTime: 0.6, withoutFreePeriods: 0.1 },
+    'with one teacher for a subject of all classes': { classLoad: 1, teacherLoad: 0.7, hasSharedTeacher: true },
     'with six days of twelve periods and a long lunch': {
       classes: 8,
       days: 6,
       periods: 12,
       lunch: [5, 6],
-      tight: 0.3,
+      withoutFreePeriods: 0.3,
       exactLimits: true,
     },
     'with five periods and no lunch': {
       classes: 16,
       periods: 5,
       lunch: [],
-      full: 1,
-      load: 0.8,
-      tight: 0.5,
+      classLoad: 1,
+      teacherLoad: 0.8,
+      withoutFreePeriods: 0.5,
       doubles: 0,
     },
   };
-  test.each(Object.entries(schools))('of a school %s', (_, school) => {
+  test.each(Object.entries(schools))('for a random school %s', (_, school) => {
     for (const seed of isFull ? [1, 2] : [1]) {
       const { problem, hidden } = feasibleProblem({ ...plainSchool, classes: 10, ...school }, seed);
-      const known = judge(problem, hidden);
+      const known = findDefects(problem, hidden);
       expect(known).toMatchObject({ broken: {}, unplaced: 0, class_gaps: 0 });
-      const verdict = judge(problem, timetable(problem, effort(1)).placed);
-      expect(verdict).toMatchObject({ broken: {}, unplaced: 0, class_gaps: 0 });
-      expect(verdict.spread_excess).toBeLessThanOrEqual(known.spread_excess);
+      const defects = findDefects(problem, timetable(problem, effort(1)).placed);
+      expect(defects).toMatchObject({ broken: {}, unplaced: 0, class_gaps: 0 });
+      expect(defects.spread_excess).toBeLessThanOrEqual(known.spread_excess);
     }
   });
 });
@@ -74,8 +85,8 @@ describe('the same timetable', () => {
   const shuffled = <T>(all: readonly T[], random: () => number) => all.map((each) => [random(), each] as const).sort((a, b) => a[0] - b[0]).map(([, each]) => each); // prettier-ignore
 
   test('results from the same problem and seed, in any order of the input lists', () => {
-    const random = randoms(7);
-    const made = timetable(problem, { seed: 5, ...effort(0.3) });
+    const random = randomGenerator(7);
+    const result = timetable(problem, { seed: 5, ...effort(0.3) });
     const again = timetable(
       {
         ...problem,
@@ -85,14 +96,14 @@ describe('the same timetable', () => {
       },
       { seed: 5, ...effort(0.3) },
     );
-    expect(again.placed).toEqual(made.placed);
-    expect(timetable(problem, { seed: 6, ...effort(0.3) }).placed).not.toEqual(made.placed);
+    expect(again.placed).toEqual(result.placed);
+    expect(timetable(problem, { seed: 6, ...effort(0.3) }).placed).not.toEqual(result.placed);
   });
 
   test('results from any time limit that the search does not reach; a search that reaches it breaks no rule', () => {
     const late = timetable(instance('L'), { time_limit_ms: 1 });
     expect(late.is_cut_short).toBe(true);
-    expect(judge(instance('L'), late.placed).broken).toEqual({});
+    expect(findDefects(instance('L'), late.placed).broken).toEqual({});
     const [one, other] = [
       timetable(problem, { effort: 0.3, time_limit_ms: 60_000 }),
       timetable(problem, { effort: 0.3, time_limit_ms: 600_000 }),
@@ -116,15 +127,15 @@ describe('lessons of teachers', () => {
         { class: 'b', subject: 'x', teacher: 1, periods_per_week: 2 },
       ],
     };
-    const made = timetable(problem, {});
-    expect(made).toMatchObject({ status: 'complete', figures: { teacher_gaps: 0 } });
-    expect(made.placed).toEqual([
+    const result = timetable(problem, {});
+    expect(result).toMatchObject({ status: 'complete', figures: { teacher_gaps: 0 } });
+    expect(result.placed).toEqual([
       { class: 'a', subject: 'x', teacher: 1, day: 1, period: 1 },
       { class: 'a', subject: 'x', teacher: 1, day: 2, period: 3 },
       { class: 'b', subject: 'x', teacher: 1, day: 1, period: 3 },
       { class: 'b', subject: 'x', teacher: 1, day: 2, period: 1 },
     ]);
-    expect(judge(problem, made.placed)).toMatchObject({ broken: {}, unplaced: 0, teacher_gaps: 0 });
+    expect(findDefects(problem, result.placed)).toMatchObject({ broken: {}, unplaced: 0, teacher_gaps: 0 });
   });
 
   test('are distinguished by the type of the id, and duplicate entries are added up', () => {
@@ -140,9 +151,9 @@ describe('lessons of teachers', () => {
         { class: '1', subject: '1', teacher: 1, periods_per_week: 4 },
       ],
     };
-    const made = timetable(problem, {});
-    expect(made.placed).toHaveLength(8);
-    expect(judge(problem, made.placed).broken).toEqual({});
+    const result = timetable(problem, {});
+    expect(result.placed).toHaveLength(8);
+    expect(findDefects(problem, result.placed).broken).toEqual({});
   });
 
   test('without lessons, classes or valid days return an empty result or an error', () => {

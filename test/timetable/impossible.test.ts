@@ -1,9 +1,9 @@
 import { describe, expect, test } from '@jest/globals';
 import { generate } from '../../src/timetable/generate.ts';
 import { type CapacityReason, type Problem, type Teacher, type Time, withNames } from '../../src/timetable/problem.ts';
-import { judge } from '../support/fixtures/judge.ts';
+import { findDefects } from '../support/fixtures/timetable-defects.ts';
 import { instances } from '../support/fixtures/stored-problems.ts';
-import { feasibleProblem, plainSchool, randoms } from '../support/fixtures/made-up-problems.ts';
+import { feasibleProblem, plainSchool, randomGenerator } from '../support/fixtures/random-problems.ts';
 
 const week = (days: number, periods: number, only: (day: number, period: number) => boolean = () => true): Time[] =>
   Array.from({ length: days * periods }, (_, n): Time => [Math.floor(n / periods) + 1, (n % periods) + 1]).filter(
@@ -64,7 +64,7 @@ const cases: Record<Exclude<CapacityReason, 'week_teachers'>, { problem: Problem
     }),
     blamed: { kind: 'teacher', id: 'x', required: 4, available: 3, classes: ['a', 'b'] },
   },
-  // Two classes are full, and on the first day only two teachers come, for two lessons each.
+  // Two classes have lessons in every period. On day 1 only two teachers are available, for two lessons each.
   day_teachers: {
     problem: small(
       [
@@ -79,8 +79,8 @@ const cases: Record<Exclude<CapacityReason, 'week_teachers'>, { problem: Problem
     ),
     blamed: { kind: 'day', id: 1, required: 6, available: 4, classes: ['a', 'b'], teachers: ['x', 'y'] },
   },
-  // Three teachers have a lesson more than the second day allows, and on the first there is one period for a and one
-  // for b.
+  // Each of the three teachers has one lesson more than fits on day 2, but on day 1 only classes a and b are available,
+  // for one period each.
   day_classes: {
     problem: small(
       ['x', 'y', 'z'].map((id) => ({ id, max_per_day: 2 })),
@@ -94,7 +94,7 @@ const cases: Record<Exclude<CapacityReason, 'week_teachers'>, { problem: Problem
     ),
     blamed: { kind: 'day', id: 1, required: 3, available: 2, teachers: ['x', 'y', 'z'] },
   },
-  // Two classes are full, and only x comes in the first period.
+  // Two classes have lessons in every period, but only x is available in period 1 of day 1.
   period_teachers: {
     problem: small(
       ['x', 'y', 'z'].map((id) => ({
@@ -105,7 +105,7 @@ const cases: Record<Exclude<CapacityReason, 'week_teachers'>, { problem: Problem
     ),
     blamed: { kind: 'period', day: 1, period: 1, required: 2, available: 1, classes: ['a', 'b'], teachers: ['x'] },
   },
-  // Two teachers come in the first periods only and teach in all of them, and then only a has school.
+  // Two teachers are available only in period 1 and teach on both days, but on day 1 only class a has period 1.
   period_classes: {
     problem: small(
       ['x', 'y'].map((id) => ({ id, unavailable: week(2, 4, (_, period) => period > 1) })),
@@ -123,22 +123,24 @@ const cases: Record<Exclude<CapacityReason, 'week_teachers'>, { problem: Problem
 
 describe('impossible requirements are refused at once, with the reasons', () => {
   test.each(Object.entries(cases))('is %s', (reason, { problem, blamed }) => {
-    const made = generate(problem);
-    // The same lack may show from another side as well.
-    expect(made.status === 'infeasible' && made.over_capacity[0]).toMatchObject({ reason, ...blamed });
+    const result = generate(problem);
+    // The generator may report the same conflict for another class or teacher too.
+    expect(result.status === 'infeasible' && result.over_capacity[0]).toMatchObject({ reason, ...blamed });
   });
 
   test('all reasons are reported, by name', () => {
     const lessons = [lesson('a', 'x', 7), lesson('b', 'y', 7)];
-    const made = generate(small([{ id: 'x', max_per_week: 5 }, { id: 'y' }], lessons));
-    if (made.status !== 'infeasible') throw new Error(made.status);
-    expect(made.over_capacity.map(({ message }) => withNames(message, { class: 'Class 1', teacher: 'Ann' }))).toEqual([
-      'Class 1 has 7 lessons a week but only 6 periods.',
-      'Class 1 has 7 lessons a week but only 6 periods.',
-      'Ann has 7 lessons a week but the week limit allows only 5.',
-      'Ann has 7 lessons a week but is available in only 6 periods.',
-      'Ann has 7 lessons a week but is available in only 6 periods.',
-    ]);
+    const result = generate(small([{ id: 'x', max_per_week: 5 }, { id: 'y' }], lessons));
+    if (result.status !== 'infeasible') throw new Error(result.status);
+    expect(result.over_capacity.map(({ message }) => withNames(message, { class: 'Class 1', teacher: 'Ann' }))).toEqual(
+      [
+        'Class 1 has 7 lessons a week but only 6 periods.',
+        'Class 1 has 7 lessons a week but only 6 periods.',
+        'Ann has 7 lessons a week but the week limit allows only 5.',
+        'Ann has 7 lessons a week but is available in only 6 periods.',
+        'Ann has 7 lessons a week but is available in only 6 periods.',
+      ],
+    );
   });
 
   test('one overloaded teacher is found in a large school', () => {
@@ -154,8 +156,8 @@ describe('impossible requirements are refused at once, with the reasons', () => 
 });
 
 describe('lessons beyond the capacity are left out on request', () => {
-  test('as few as possible, from all subjects of the overloaded teacher or class, with the reasons', () => {
-    // x may give 5 lessons of 9, and a has 7 for 6 periods.
+  test('as few as possible, spread over the subjects of the overloaded teacher or class, with the reasons', () => {
+    // x may teach 5 of 9 lessons, and a has 7 lessons for 6 periods.
     const lessons = [
       lesson('a', 'x', 4),
       lesson('a', 'y', 3),
@@ -168,20 +170,20 @@ describe('lessons beyond the capacity are left out on request', () => {
       status: 'infeasible',
       over_capacity: [{ id: 'a' }, { id: 'x', reason: 'teacher_week_limit' }, {}],
     });
-    const made = generate(problem, { allow_partial: true });
-    if (made.status === 'infeasible') throw new Error(made.status);
-    expect(made).toMatchObject({
+    const result = generate(problem, { allow_partial: true });
+    if (result.status === 'infeasible') throw new Error(result.status);
+    expect(result).toMatchObject({
       status: 'partial',
       over_capacity: [{ id: 'a' }, { id: 'x', reason: 'teacher_week_limit' }, {}],
     });
-    expect(judge(problem, made.placed)).toMatchObject({ broken: {}, unplaced: 4 });
-    expect(made.unplaced.reduce((sum, { missing }) => sum + missing, 0)).toBe(4);
-    expect(new Set(made.unplaced.map(({ teacher, reason }) => `${String(teacher)} ${reason}`))).toEqual(
+    expect(findDefects(problem, result.placed)).toMatchObject({ broken: {}, unplaced: 4 });
+    expect(result.unplaced.reduce((sum, { missing }) => sum + missing, 0)).toBe(4);
+    expect(new Set(result.unplaced.map(({ teacher, reason }) => `${String(teacher)} ${reason}`))).toEqual(
       new Set(['x teacher_week_limit']),
     );
     expect(
       Math.min(
-        ...['a', 'b', 'c'].map((who) => made.placed.filter((one) => one.class === who && one.teacher === 'x').length),
+        ...['a', 'b', 'c'].map((who) => result.placed.filter((one) => one.class === who && one.teacher === 'x').length),
       ),
     ).toBeGreaterThan(0);
   });
@@ -194,12 +196,12 @@ describe('lessons beyond the capacity are left out on request', () => {
     const [first] = problem.lessons;
     const more = first ? [{ ...first, subject: 'one more', periods_per_week: 40 }] : [];
     const crowded = { ...problem, teachers, lessons: [...problem.lessons, ...more] };
-    const made = generate(crowded, { effort: 1, allow_partial: true });
-    if (made.status === 'infeasible') throw new Error(made.status);
-    expect(judge(crowded, made.placed).broken).toEqual({});
+    const result = generate(crowded, { effort: 1, allow_partial: true });
+    if (result.status === 'infeasible') throw new Error(result.status);
+    expect(findDefects(crowded, result.placed).broken).toEqual({});
     const blamed = new Set(['T001', first?.teacher]);
-    expect(made.unplaced.filter((one) => !blamed.has(one.teacher) && one.class !== first?.class)).toEqual([]);
-    expect(made.unplaced.length).toBeGreaterThan(0);
+    expect(result.unplaced.filter((one) => !blamed.has(one.teacher) && one.class !== first?.class)).toEqual([]);
+    expect(result.unplaced.length).toBeGreaterThan(0);
   });
 
   test('up to all lessons of a teacher, or of the school', () => {
@@ -217,7 +219,7 @@ describe('lessons beyond the capacity are left out on request', () => {
   });
 });
 
-/** The most lessons that any timetable places, by trying all. */
+/** The maximum number of lessons that a timetable can place, by exhaustive search. */
 function maxPlaced({ days, periods_per_day, classes, teachers, lessons }: Problem): number {
   const each = lessons.flatMap((one) => Array.from({ length: one.periods_per_week }, () => one));
   const slots = days * periods_per_day;
@@ -256,32 +258,31 @@ function maxPlaced({ days, periods_per_day, classes, teachers, lessons }: Proble
 test('no small problem with a solution is refused, and as few lessons as possible are left out', () => {
   const seen = { complete: 0, partial: 0, infeasible: 0 };
   for (let seed = 1; seed <= 200; seed++) {
-    const random = randoms(seed);
+    const random = randomGenerator(seed);
     const problem = small(
       ['x', 'y', 'z'].map((id) => ({ id, unavailable: week(2, 2, () => random() < 0.22), max_per_day: null })),
       ['a', 'b', 'c'].flatMap((who) => ['x', 'y', 'z'].map((teacher) => lesson(who, teacher, random() < 0.75 ? 1 : 0))),
       { periods_per_day: 2, lunch_periods: [] },
     );
-    const made = generate(problem, { effort: 0.02 });
-    seen[made.status]++;
+    const result = generate(problem, { effort: 0.02 });
+    seen[result.status]++;
     const required = problem.lessons.reduce((sum, { periods_per_week }) => sum + periods_per_week, 0);
     const most = maxPlaced(problem);
-    if (made.status === 'infeasible') expect({ seed, most }).not.toEqual({ seed, most: required });
+    if (result.status === 'infeasible') expect({ seed, most }).not.toEqual({ seed, most: required });
     else {
-      expect(judge(problem, made.placed).broken).toEqual({});
-      expect({ seed, placed: made.placed.length }).toEqual({ seed, placed: most });
+      expect(findDefects(problem, result.placed).broken).toEqual({});
+      expect({ seed, placed: result.placed.length }).toEqual({ seed, placed: most });
     }
   }
   expect(Math.min(seen.complete, seen.infeasible)).toBeGreaterThan(20);
 });
 
 test('an unsolved problem returns a partial timetable that breaks no rule, with a reason for each missing lesson', () => {
-  // Every class and every teacher has a lesson in every period in which they are there: nothing that is counted is
-  // wrong.
-  const random = randoms(926);
+  // Every class and every teacher has as many lessons as available periods, so no capacity check finds a problem.
+  const random = randomGenerator(926);
   const [classes, teachers] = [['a', 'b', 'c', 'd'], ['x', 'y', 'z', 'w']]; // prettier-ignore
   const lessons = classes.flatMap((who) => teachers.map((teacher) => lesson(who, teacher, random() < 0.85 ? 1 : 0)));
-  const there = (load: number) =>
+  const unavailablePeriods = (load: number) =>
     [1, 2, 3, 4, 5]
       .map((period) => [random(), period] as const)
       .sort((a, b) => a[0] - b[0])
@@ -289,24 +290,24 @@ test('an unsolved problem returns a partial timetable that breaks no rule, with 
       .map(([, period]): Time => [1, period]);
   const load = (id: string) =>
     lessons.filter((one) => one.class === id || one.teacher === id).reduce((sum, one) => sum + one.periods_per_week, 0);
-  const tight = (ids: string[]) => ids.map((id) => ({ id, unavailable: there(load(id)) }));
+  const withoutFreePeriods = (ids: string[]) => ids.map((id) => ({ id, unavailable: unavailablePeriods(load(id)) }));
   const problem: Problem = {
     days: 1,
     periods_per_day: 5,
     lunch_periods: [],
-    classes: tight(classes),
-    teachers: tight(teachers),
+    classes: withoutFreePeriods(classes),
+    teachers: withoutFreePeriods(teachers),
     lessons,
   };
   const required = lessons.reduce((sum, one) => sum + one.periods_per_week, 0);
 
-  const made = generate(problem, { effort: 0.2 });
-  if (made.status === 'infeasible') throw new Error(made.status);
-  expect(made.status).toBe('partial');
-  expect(judge(problem, made.placed).broken).toEqual({});
-  expect(made.placed).toHaveLength(maxPlaced(problem));
-  expect(made.unplaced.reduce((sum, { missing }) => sum + missing, 0)).toBe(required - made.placed.length);
-  for (const { reason, message, periods, ...one } of made.unplaced) {
+  const result = generate(problem, { effort: 0.2 });
+  if (result.status === 'infeasible') throw new Error(result.status);
+  expect(result.status).toBe('partial');
+  expect(findDefects(problem, result.placed).broken).toEqual({});
+  expect(result.placed).toHaveLength(maxPlaced(problem));
+  expect(result.unplaced.reduce((sum, { missing }) => sum + missing, 0)).toBe(required - result.placed.length);
+  for (const { reason, message, periods, ...one } of result.unplaced) {
     expect(reason).toMatch(/^(class_full|teacher_(clash|unavailable))$/);
     const names = { class: 'Class 1', teacher: 'Ann', subject: 'Art' };
     expect(withNames(message, names)).toMatch(/^1 of 1 periods of Art with Ann have no slot in Class 1: .*\.$/);
@@ -316,13 +317,21 @@ test('an unsolved problem returns a partial timetable that breaks no rule, with 
 
 test('a short search for a hard timetable reports the missing lessons and breaks no rule', () => {
   const { problem } = feasibleProblem(
-    { ...plainSchool, classes: 24, full: 1, load: 0.5, tight: 1, exactLimits: true, doubles: 0 },
+    {
+      ...plainSchool,
+      classes: 24,
+      classLoad: 1,
+      teacherLoad: 0.5,
+      withoutFreePeriods: 1,
+      exactLimits: true,
+      doubles: 0,
+    },
     1,
   );
-  const made = generate(problem, { effort: 0.03 });
-  if (made.status === 'infeasible') throw new Error(made.status);
-  const verdict = judge(problem, made.placed);
+  const result = generate(problem, { effort: 0.03 });
+  if (result.status === 'infeasible') throw new Error(result.status);
+  const verdict = findDefects(problem, result.placed);
   expect(verdict.broken).toEqual({});
-  expect(made.unplaced.reduce((sum, { missing }) => sum + missing, 0)).toBe(verdict.unplaced);
-  expect(made.status).toBe('partial');
+  expect(result.unplaced.reduce((sum, { missing }) => sum + missing, 0)).toBe(verdict.unplaced);
+  expect(result.status).toBe('partial');
 });

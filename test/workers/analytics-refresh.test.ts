@@ -35,13 +35,13 @@ beforeEach(async () => {
 const change = (statement: string, { schema }: BareTenant = school) =>
   database.query(`${statement.replaceAll('@', `${schema}.`)}; select pg_stat_force_next_flush()`);
 
-interface Looked {
+interface QueueResult {
   schools: number;
   due: number;
   purged: number;
 }
-const look = async () =>
-  (await pool.query<{ looked: Looked }>('select core.analytics_queue() as looked')).rows[0]?.looked;
+const queueRefreshes = async () =>
+  (await pool.query<{ result: QueueResult }>('select core.analytics_queue() as result')).rows[0]?.result;
 const queued = async () =>
   (
     await database.query<{ id: string }>(
@@ -63,7 +63,7 @@ async function work(workers = 1): Promise<{ task: string; failed: boolean }[]> {
   const running = await Promise.all(
     Array.from({ length: workers }, () =>
       startWorker(
-        workerContext(pool, () => Promise.reject(new Error('no e-mail is sent'))),
+        workerContext(pool, () => Promise.reject(new Error('no email is sent'))),
         1,
         { events },
       ),
@@ -88,7 +88,7 @@ async function work(workers = 1): Promise<{ task: string; failed: boolean }[]> {
 
 test('the job queues only the schools that have changed since their refresh, and marks the others as refreshed', async () => {
   const other = await provision(database);
-  expect((await look())?.due).toBeGreaterThanOrEqual(2);
+  expect((await queueRefreshes())?.due).toBeGreaterThanOrEqual(2);
   expect(await queued()).toEqual(expect.arrayContaining([school.id, other.id]));
   await work();
   const before = { school: await refreshedAt(), other: await refreshedAt(other) };
@@ -100,7 +100,7 @@ test('the job queues only the schools that have changed since their refresh, and
   await change(
     "insert into @student (first_name, last_name, admission_number, class_id) values ('Another', 'One', '2', 1)",
   );
-  expect(await look()).toMatchObject({ due: 1, purged: 0 });
+  expect(await queueRefreshes()).toMatchObject({ due: 1, purged: 0 });
   expect(await queued()).toEqual([school.id]);
   expect(await refreshedAt()).toBe(before.school);
   expect(await refreshedAt(other)).toBeGreaterThan(before.other);
@@ -108,7 +108,7 @@ test('the job queues only the schools that have changed since their refresh, and
   expect(
     await facts(database, `select students from analytics.enrollments where tenant_id = ${String(school.id)}`),
   ).toEqual([{ students: 2 }]);
-  expect(await look()).toMatchObject({ due: 0 });
+  expect(await queueRefreshes()).toMatchObject({ due: 0 });
 });
 
 test('a refresh runs only the queries of changed tables and writes only changed rows', async () => {
@@ -128,22 +128,22 @@ test('a refresh runs only the queries of changed tables and writes only changed 
 
 test('a new day or a new version of the functions makes every school due for a refresh', async () => {
   await refresh(database, school.id);
-  expect(await look()).toMatchObject({ due: expect.any(Number) });
+  expect(await queueRefreshes()).toMatchObject({ due: expect.any(Number) });
   await work();
-  expect(await look()).toMatchObject({ due: 0 });
+  expect(await queueRefreshes()).toMatchObject({ due: 0 });
   await database.query(
     "update platform.tenant set time_zone = case when extract(hour from now() at time zone 'UTC') < 12 then 'Pacific/Pago_Pago' else 'Africa/Lagos' end where id = $1",
     [school.id],
   );
-  await look();
+  await queueRefreshes();
   expect(await queued()).toEqual([school.id]);
 });
 
 test('a changed time zone makes the school due for a refresh', async () => {
-  await look();
+  await queueRefreshes();
   await work();
   await database.query("update platform.tenant set time_zone = 'Africa/Lagos' where id = $1", [school.id]);
-  await look();
+  await queueRefreshes();
   expect(await queued()).toContain(school.id);
 });
 
@@ -152,7 +152,7 @@ test('each query watches every table that it reads', async () => {
     'select name, watched, query from core.analytics_part order by refresh_order',
   );
   for (const { name, watched, query } of parts) {
-    // Written with the fee that it belongs to; read whenever something else was.
+    // Tables that a query reads but does not need to watch: fee items, for example, are written with their fee.
     const alsoRead = { fees: ['student_fee_item'], classes: ['grade'] }[name] ?? [];
     const client = new shared.pg.Client({
       connectionString: database.url,
@@ -175,14 +175,14 @@ test('each query watches every table that it reads', async () => {
 test('two workers share the schools and never refresh the same one at once', async () => {
   const schools = [school];
   for (let n = 0; n < 20; n++) schools.push(await provision(database));
-  await look();
+  await queueRefreshes();
   const batches = await database.query('select from graphile_worker._private_jobs');
   expect(batches.length).toBeGreaterThanOrEqual(2);
   const done = await work(2);
   expect(done.filter(({ task, failed }) => task === 'analytics_schools' && !failed)).toHaveLength(batches.length);
   for (const each of schools) expect(await refreshedAt(each)).toBeGreaterThan(0);
 
-  // One whose facts are being read is left to whom is at it.
+  // A school that another worker is refreshing is skipped.
   const client = await pool.connect();
   try {
     await client.query('begin');
@@ -197,7 +197,7 @@ test('two workers share the schools and never refresh the same one at once', asy
 
 test('a failed refresh keeps the old data and time of the school, and the other schools are refreshed', async () => {
   const other = await provision(database);
-  await look();
+  await queueRefreshes();
   await work();
   const before = await refreshedAt();
   await change(
@@ -207,7 +207,7 @@ test('a failed refresh keeps the old data and time of the school, and the other 
     'alter table @timetable_slot rename to slot_of_timetable; insert into @teacher (first_name, last_name) values ($$Tea$$, $$Cher$$)',
   );
   await change("insert into @grade (name) values ('Two')", other);
-  await look();
+  await queueRefreshes();
   expect(await queued()).toEqual([school.id, other.id].sort((a, b) => a - b));
   expect((await work()).filter(({ task }) => task === 'analytics_schools')).toEqual([
     { task: 'analytics_schools', failed: true },
@@ -226,7 +226,7 @@ test('a failed refresh keeps the old data and time of the school, and the other 
   ).toEqual([{ refreshed_at: new Date(before) }]);
   await change('alter table @slot_of_timetable rename to timetable_slot');
   await database.query('delete from graphile_worker._private_jobs');
-  await look();
+  await queueRefreshes();
   await work();
   expect(await refreshedAt()).toBeGreaterThan(before);
   expect(
@@ -247,10 +247,10 @@ test('a school that is not migrated, or being migrated, is skipped', async () =>
   }
   await database.query('update platform.tenant set schema_version = schema_version - 1 where id = $1', [school.id]);
   expect(await refresh(database, school.id)).toBeNull();
-  await look();
+  await queueRefreshes();
   expect(await queued()).not.toContain(school.id);
   await database.query('update platform.tenant set schema_version = schema_version + 1 where id = $1', [school.id]);
-  // It shows with what is known of it, and says that its facts were never read.
+  // The school is visible, with null as the time of its refresh.
   expect(
     await asAnalyst(database, [bare.id], ({ rows }) => rows('select status, refreshed_at from analytics.tenants')),
   ).toEqual([{ status: 'active', refreshed_at: null }]);
@@ -266,17 +266,17 @@ test('the data of a deleted school stays until the school is purged', async () =
       ])
     )[0]?.n;
   await database.query("update platform.tenant set status = 'deleted', deleted_at = now() where id = $1", [school.id]);
-  expect(await look()).toMatchObject({ purged: 0 });
+  expect(await queueRefreshes()).toMatchObject({ purged: 0 });
   expect(await count()).toBe(1);
   expect(await refresh(database, school.id)).toBeNull();
   await database.query('update platform.tenant set schema_version = 0 where id = $1', [school.id]);
-  expect(await look()).toMatchObject({ purged: 1 });
+  expect(await queueRefreshes()).toMatchObject({ purged: 1 });
   const left = await database.query<{ name: string }>(
     "select c.relname::text as name from pg_class c where c.relnamespace = 'mart'::regnamespace and c.relkind = 'r' and (xpath('/row/n/text()', query_to_xml(format('select count(*) as n from mart.%I where tenant_id = %s', c.relname, $1::bigint), false, true, '')))[1]::text <> '0'",
     [school.id],
   );
   expect(left).toEqual([]);
-  expect(await look()).toMatchObject({ purged: 0 });
+  expect(await queueRefreshes()).toMatchObject({ purged: 0 });
 });
 
 test('message statistics stay after the school has deleted its old messages', async () => {

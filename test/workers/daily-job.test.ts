@@ -21,7 +21,7 @@ beforeAll(async () => {
 beforeEach(async () => {
   school = await provision(database);
 });
-// The next test is alone with its school.
+// The next test must be the only one with an active school.
 afterEach(async () => {
   await database.query(`update platform.tenant set status = 'suspended' where status = 'active'`);
   await database.query('delete from graphile_worker._private_jobs');
@@ -39,7 +39,7 @@ const day = (offset = 0) =>
     school.id,
   ]);
 
-/** Students with a parent, unless they shall have no address; answers the id of the first. */
+/** Adds students with the email of a parent, or without one if `email` is null. Returns the id of the first. */
 const students = (count: number, email: string | null = `'parent' || n || '@home.example'`) =>
   one<string>(
     `with added as (insert into ${school.schema}.student (first_name, last_name, admission_number, parent_email)
@@ -47,7 +47,7 @@ const students = (count: number, email: string | null = `'parent' || n || '@home
      select min(id) from added`,
   );
 
-/** An issued invoice of 100 for each of the last `count` students, due so many days from today. */
+/** Issues an invoice of 100 to each of the last `count` students, due this many days from today. */
 const invoices = async (due: number, count = 1) =>
   (
     await database.query<{ id: string }>(
@@ -61,8 +61,8 @@ const invoices = async (due: number, count = 1) =>
     )
   ).map(({ id }) => Number(id));
 
-/** As the clock makes it: what was due in future when it was made is overdue, and no row says so yet. */
-async function pass(table: string, ids: number[], due: number): Promise<void> {
+/** Moves due dates without updating the stored status, as when time passes. */
+async function moveDueDate(table: string, ids: number[], due: number): Promise<void> {
   await database.query(`alter table ${school.schema}.${table} disable trigger derive`);
   await database.query(`update ${school.schema}.${table} set due_date = $1 where id = any ($2)`, [await day(due), ids]);
   await database.query(`alter table ${school.schema}.${table} enable trigger derive`);
@@ -91,16 +91,16 @@ const jobs = (task: string) =>
     [task],
   );
 
-/** Runs all steps of a day, as a worker does. */
-async function work(
+/** Runs all steps of a day, as a worker does. Returns the number of steps. */
+async function runDay(
   on: string,
-  atATime = 500,
+  batchSize = 500,
   query: (text: string, values: unknown[]) => Promise<{ next: string | null }[]> = (text, values) =>
     database.query(text, values),
 ) {
   let steps = 0;
   for (let after: string | null = '0'; after !== null; steps++) {
-    const rows = await query('select * from core.daily_step($1, $2, $3, $4)', [school.id, on, after, atATime]);
+    const rows = await query('select * from core.daily_step($1, $2, $3, $4)', [school.id, on, after, batchSize]);
     after = rows[0]?.next ?? null;
   }
   return steps;
@@ -112,14 +112,14 @@ describe('the daily run is due', () => {
 
   test.each([
     ['Europe/Berlin', '2026-01-10T04:59:59Z', '2026-01-10T05:00:00Z', '2026-01-10'],
-    // The night in which clocks go on an hour, and the one in which they go back.
+    // The nights in which daylight saving time begins and ends.
     ['Europe/Berlin', '2026-03-29T03:59:59Z', '2026-03-29T04:00:00Z', '2026-03-29'],
     ['Europe/Berlin', '2026-10-25T04:59:59Z', '2026-10-25T05:00:00Z', '2026-10-25'],
     ['America/New_York', '2026-03-08T09:59:59Z', '2026-03-08T10:00:00Z', '2026-03-08'],
     ['Asia/Kathmandu', '2026-05-05T00:14:59Z', '2026-05-05T00:15:00Z', '2026-05-05'],
     ['Pacific/Kiritimati', '2026-05-04T15:59:59Z', '2026-05-04T16:00:00Z', '2026-05-05'],
     ['Pacific/Pago_Pago', '2026-05-05T16:59:59Z', '2026-05-05T17:00:00Z', '2026-05-05'],
-  ])('in %s at six in the morning: not at %s, but at %s', async (zone, before, at, expected) => {
+  ])('in %s at 6:00: not yet at %s, but at %s', async (zone, before, at, expected) => {
     expect([await dayAt(zone, before), await dayAt(zone, at)]).toEqual([null, expected]);
   });
 
@@ -137,7 +137,7 @@ describe('the daily run is due', () => {
   });
 });
 
-describe('a job is queued', () => {
+describe('the daily job is queued', () => {
   const queue = (at: string) => one<number>('select core.daily_queue($1)', [at]);
   const queued = async () => (await jobs('daily_school')).map(({ payload }) => [payload['tenant_id'], payload['day']]);
 
@@ -153,18 +153,18 @@ describe('a job is queued', () => {
       [school.id, '2026-05-04'],
       [east.id, '2026-05-05'],
     ]);
-    await work('2026-05-04');
+    await runDay('2026-05-04');
     expect(await isDone()).toBe(true);
     expect(await queue('2026-05-04T23:00:00Z')).toBe(1);
-    // Midnight in Lima is 5 o'clock in UTC: then there is nothing to do before six.
+    // Lima is five hours behind UTC: at 10:59 UTC it is not yet 6:00 there.
     expect(await queue('2026-05-05T10:59:00Z')).toBe(1);
     expect(await queue('2026-05-05T11:00:00Z')).toBe(2);
     expect((await queued()).at(-1)).toEqual([school.id, '2026-05-05']);
   });
 
-  test('for no school that is suspended, deleted, without the feature or not migrated; a running job stops there too', async () => {
+  test('but not for a school that is suspended, deleted, without the feature or not migrated; a running job stops there too', async () => {
     await students(1);
-    await pass('invoice', await invoices(5), -1);
+    await moveDueDate('invoice', await invoices(5), -1);
     for (const [fields, back] of [
       [`status = 'suspended'`, `status = 'active'`],
       [`status = 'deleted'`, `status = 'active'`],
@@ -173,7 +173,7 @@ describe('a job is queued', () => {
     ] as const) {
       await set(fields);
       expect({ fields, count: await queue('2026-05-05T12:00:00Z') }).toEqual({ fields, count: 0 });
-      expect(await work(await day())).toBe(1);
+      expect(await runDay(await day())).toBe(1);
       expect({ fields, reminders: await reminders(), isDone: await isDone() }).toEqual({
         fields,
         reminders: [],
@@ -185,7 +185,7 @@ describe('a job is queued', () => {
     const migration = new pg.Client({ connectionString: database.url });
     await migration.connect();
     await migration.query('select pg_advisory_lock(core.tenant_lock_key($1))', [school.id]);
-    expect([await work(await day()), await isDone()]).toEqual([1, false]);
+    expect([await runDay(await day()), await isDone()]).toEqual([1, false]);
     await migration.end();
   });
 
@@ -207,7 +207,7 @@ describe('a job is queued', () => {
 
 describe('marking as overdue', () => {
   test('applies to open invoices after their due date in the time zone of the school', async () => {
-    // Where today is another day than in UTC, at any time of the day.
+    // In this zone the date differs from that in UTC.
     const zone = await one<string>(
       `select case when extract(hour from now() at time zone 'UTC') < 12 then 'Pacific/Pago_Pago' else 'Pacific/Kiritimati' end`,
     );
@@ -222,9 +222,9 @@ describe('marking as overdue', () => {
         `insert into ${school.schema}.invoice (student_id, due_date) select id, '2020-01-01' from ${school.schema}.student limit 1 returning id`,
       ),
     );
-    await pass('invoice', [today], 0);
-    await pass('invoice', [yesterday, part, paid, gone], -1);
-    await work(await day());
+    await moveDueDate('invoice', [today], 0);
+    await moveDueDate('invoice', [yesterday, part, paid, gone], -1);
+    await runDay(await day());
     const became = await statuses('invoice');
     expect([today, yesterday, part, paid, gone, later, draft].map((id) => became[id])).toEqual([
       'sent',
@@ -250,16 +250,16 @@ describe('marking as overdue', () => {
     await database.query(`update ${schema}.student_fee set waived_at = now() where id = 1`);
     await database.query(`insert into ${schema}.payment (student_id, student_fee_id, amount, payment_date, payment_method)
       select student_id, id, id * 10 + 80, current_date, 'cash' from ${schema}.student_fee where id = 2`);
-    await pass(
+    await moveDueDate(
       'student_fee',
       [...Array(11).keys()].map((n) => n + 1),
       -1,
     );
-    // Of days long ago the marks of this work go, and those of others stay.
+    // The run deletes old daily_run rows of its own task, and keeps those of other tasks.
     await database.query(
       `insert into ${schema}.daily_run (task, run_on) values ('fees', '2026-01-01'), ('transport.expiring:license:1:expired', '2026-01-01')`,
     );
-    expect(await work(await day(), 3)).toBe(4);
+    expect(await runDay(await day(), 3)).toBe(4);
     expect(
       (await database.query<{ task: string }>(`select task from ${schema}.daily_run where run_on = '2026-01-01'`)).map(
         ({ task }) => task,
@@ -279,16 +279,16 @@ describe('an overdue invoice', () => {
   test('gets a reminder on the day after its due date, then every seven days, for sixty days', async () => {
     await students(1);
     const [id = 0] = await invoices(10);
-    await pass('invoice', [id], 0);
+    await moveDueDate('invoice', [id], 0);
     const sent: number[] = [];
     for (let n = 0; n <= 70; n++) {
-      // The clock of the database stays where it is: that it is overdue is written by hand.
+      // The database clock does not advance, so set the status by hand.
       if (n === 1)
         await database.query(
           `alter table ${school.schema}.invoice disable trigger derive; update ${school.schema}.invoice set status = 'overdue'`,
         );
       const before = (await reminders()).length;
-      await work(await day(n));
+      await runDay(await day(n));
       if ((await reminders()).length > before) sent.push(n);
     }
     expect(sent).toEqual([1, 8, 15, 22, 29, 36, 43, 50, 57]);
@@ -307,7 +307,7 @@ describe('an overdue invoice', () => {
       `insert into ${school.schema}.invoice_reminder (invoice_id, sent_on, sent_to) values ($1, $2, 'a@b.example'), ($3, $4, 'a@b.example')`,
       [asked, await day(-1), early, await day(-1)],
     );
-    await work(await day());
+    await runDay(await day());
     const on = await day();
     const today = (await reminders()).filter(([, sentOn]) => sentOn === on).map(([id]) => id);
     expect(today).toEqual([early, missed]);
@@ -323,13 +323,13 @@ describe('an overdue invoice', () => {
        update ${schema}.student set user_id = (select id from u) where id = (select min(id) from ${schema}.student)`,
     );
     await invoices(-1, 2);
-    await work(await day());
-    await work(await day());
+    await runDay(await day());
+    await runDay(await day());
     expect(await reminders()).toHaveLength(2);
-    const told = await database.query(
+    const notifications = await database.query(
       `select u.email, n.type, n.title from ${schema}.notification n join ${schema}.user_account u on u.id = n.user_id`,
     );
-    expect(told).toEqual([
+    expect(notifications).toEqual([
       { email: 'stu@home.example', type: 'invoice.reminder', title: expect.stringContaining('INV-2026-00000') },
     ]);
   });
@@ -337,20 +337,20 @@ describe('an overdue invoice', () => {
   test('gets no reminder if the school has switched reminders off or nobody has an address; the day still counts as done', async () => {
     await students(3, 'null');
     await invoices(-1, 3);
-    expect(await work(await day(), 2)).toBe(2);
+    expect(await runDay(await day(), 2)).toBe(2);
     expect([await reminders(), await isDone()]).toEqual([[], true]);
     await database.query(`update ${school.schema}.student set parent_email = 'parent@home.example'`);
     await database.query(`insert into ${school.schema}.school (invoice_reminders) values (false)`);
-    await work(await day());
+    await runDay(await day());
     expect(await reminders()).toEqual([]);
     await database.query(`update ${school.schema}.school set invoice_reminders = true`);
-    await work(await day());
+    await runDay(await day());
     expect(await reminders()).toHaveLength(3);
   });
 });
 
 describe('two concurrent daily runs', () => {
-  test('of the same school create one reminder and one job for each invoice', async () => {
+  test('create one reminder and one job for each invoice of a school', async () => {
     await students(300);
     await invoices(-1, 300);
     const clients = await Promise.all(
@@ -363,7 +363,7 @@ describe('two concurrent daily runs', () => {
     const today = await day();
     await Promise.all(
       clients.map((client) =>
-        work(today, 20, async (text, values) => (await client.query<{ next: string | null }>(text, values)).rows),
+        runDay(today, 20, async (text, values) => (await client.query<{ next: string | null }>(text, values)).rows),
       ),
     );
     await Promise.all(clients.map((client) => client.end()));
@@ -373,7 +373,7 @@ describe('two concurrent daily runs', () => {
     expect([keys.length, new Set(keys).size]).toEqual([300, 300]);
   });
 
-  test('by two workers: one of them does the school, and each reminder is sent once', async () => {
+  test('in two workers: one of them handles the school, and each reminder is sent once', async () => {
     await students(8);
     await invoices(-1, 8);
     const sent: string[] = [];
@@ -412,9 +412,9 @@ describe('a worker that is killed during a daily run', () => {
     await Promise.all(programs.map(({ ended }) => ended));
     programs = [];
     await rm(folder, { recursive: true, force: true });
-    await untilNobodyIsConnected();
+    await waitForDisconnect();
   });
-  const untilNobodyIsConnected = () =>
+  const waitForDisconnect = () =>
     until(
       async () =>
         (
@@ -435,12 +435,12 @@ describe('a worker that is killed during a daily run', () => {
     return program;
   };
 
-  test('leaves its committed steps; the next worker continues, and no reminder is doubled or missing', async () => {
+  test('keeps its committed steps; the next worker continues, and every reminder is sent exactly once', async () => {
     const { schema } = school;
     await students(1200);
-    await pass('invoice', await invoices(5, 1200), -1);
+    await moveDueDate('invoice', await invoices(5, 1200), -1);
     await database.query(`
-      -- What was ever queued; the e-mails themselves wait.
+      -- Records every queued reminder, and delays the emails.
       create table public.queued (invoice_id bigint);
       create function public.hold() returns trigger language plpgsql as $$
       begin
@@ -452,10 +452,10 @@ describe('a worker that is killed during a daily run', () => {
       end $$;
       create trigger hold before insert on graphile_worker._private_jobs for each row execute function public.hold();
       grant insert on public.queued to public;
-      -- A step takes its time.
+      -- Makes each step slow, so that the worker is killed during one.
       create function public.slow() returns trigger language plpgsql as $$ begin perform pg_sleep(1); return null; end $$;
       create trigger slow after insert on ${schema}.invoice_reminder for each statement execute function public.slow()`);
-    // For the clock it may be too early.
+    // At the current time of day the run may not be due.
     const queue = () =>
       database.query(`select core.daily_queue(((now() at time zone 'UTC')::date + time '12:00') at time zone 'UTC')`);
     await start();
@@ -463,8 +463,8 @@ describe('a worker that is killed during a daily run', () => {
     await until(async () => (await reminders()).length >= 500 || undefined);
     programs[0]?.kill('SIGKILL');
     await programs[0]?.ended;
-    // Postgres ends the statement that it is at, and only then is the lock gone.
-    await untilNobodyIsConnected();
+    // Postgres finishes the running statement before it releases the lock.
+    await waitForDisconnect();
     const afterKill = (await reminders()).length;
     expect([500, 1000]).toContain(afterKill);
     expect(await isDone()).toBe(false);

@@ -7,16 +7,16 @@ let school: School;
 
 beforeAll(async () => {
   service = await testService();
-  // The queue forgets a job when it is done: here it is written down what every job was.
+  // Records every job, because the queue deletes finished ones.
   await service.database.query(`
-    create table public.seen (job text not null);
-    create function public.see() returns trigger language plpgsql as $$
+    create table public.job_log (job text not null);
+    create function public.log_job() returns trigger language plpgsql as $$
     begin
-      insert into public.seen values (to_jsonb(new)::text);
+      insert into public.job_log values (to_jsonb(new)::text);
       return null;
     end $$;
-    create trigger see after insert or update on graphile_worker._private_jobs for each row execute function public.see();
-    grant insert on public.seen to public`);
+    create trigger log_job after insert or update on graphile_worker._private_jobs for each row execute function public.log_job();
+    grant insert on public.job_log to public`);
   school = await service.school();
 });
 afterAll(() => service.close());
@@ -39,7 +39,7 @@ const login = (email: string, password: string) =>
   });
 
 describe('an email', () => {
-  test('invites a user without a password, and its link sets one, once', async () => {
+  test('invites a user without a password, and its link sets a password once', async () => {
     const email = 'invited@mail.example';
     await addUser(email);
     const mail = await mailTo(service, email, 'Your account');
@@ -57,7 +57,7 @@ describe('an email', () => {
     expect((await login(email, 'other-password')).status).toBe(401);
   });
 
-  test('is stored without line breaks in links and without encoded letters', async () => {
+  test('does not break links over lines or encode letters', async () => {
     const email = 'renee@mail.example';
     await school.admin.post('/api/users', { email, first_name: 'Renée', last_name: 'Müller-Łukasz', phone: null }, 201);
     const { token } = await mailTo(service, email, 'Your account');
@@ -120,7 +120,9 @@ describe('an email', () => {
 
   test('leaves no address, name or token in the queue', async () => {
     await queueIsEmpty(service);
-    const jobs = (await service.database.query<{ job: string }>('select job from public.seen')).map(({ job }) => job);
+    const jobs = (await service.database.query<{ job: string }>('select job from public.job_log')).map(
+      ({ job }) => job,
+    );
     const tokens = (await service.outbox(1)).flatMap((eml) =>
       [...eml.replaceAll('=\r\n', '').matchAll(/token=(?:3D)?([\w-]{20,})/g)].map((match) => match[1] ?? ''),
     );

@@ -5,7 +5,7 @@ import { queueIsEmpty } from '../support/fakes/mail.ts';
 import { serviceWithSchool } from '../support/server/service.ts';
 import { until } from '../support/client/until.ts';
 
-/** A real SMTP server on loopback. Like a greylisting one, it refuses an address at first, and says which. */
+/** An SMTP server with greylisting: it rejects the first message to `grey…`, with the address in the error. */
 let refusals = 0;
 const received: { from: string; to: string[]; content: string }[] = [];
 const smtp = new SMTPServer({
@@ -54,7 +54,7 @@ test('a message is sent by SMTP from the configured address, with a working link
 
 test('a rejected message stays in the queue, with the reason but without the address, and is sent once at the next attempt', async () => {
   const email = 'grey@list.example';
-  // The next attempt is due in seconds, which a slow machine may have slept over: here it waits until it is called.
+  // The retry would be due in seconds, possibly before the checks of a slow machine. Delay it until the test starts it.
   await service.database.query(`
     create function public.wait_longer() returns trigger language plpgsql as $$
     begin

@@ -14,7 +14,7 @@ beforeEach(async () => {
 });
 
 /** Sets the local time of the school, runs the task, and returns the new notifications. */
-async function told(hour = 8): Promise<[string, string, string][]> {
+async function takeNotifications(hour = 8): Promise<[string, string, string][]> {
   const offset = hour - new Date().getUTCHours();
   await service.database.query('update platform.tenant set time_zone = $2 where id = $1', [
     fleet.school.id,
@@ -37,31 +37,31 @@ test('transport managers are notified of each expiring document once per reminde
     fitness_expires_on: day(60),
   });
   const driver = await fleet.addDriver({ name: 'Ama', license_expires_on: day(-3) });
-  const [licence, insurance, ...more] = await told();
-  expect([licence?.slice(0, 2), insurance?.slice(0, 2), more]).toEqual([
+  const [license, insurance, ...more] = await takeNotifications();
+  expect([license?.slice(0, 2), insurance?.slice(0, 2), more]).toEqual([
     [manager, 'The driving license of Ama expires'],
     [manager, 'The insurance of bus KA-01 expires'],
     [],
   ]);
-  expect(licence?.[2]).toMatch(
+  expect(license?.[2]).toMatch(
     /^The driving license of Ama has the expiry date \d+ [A-Z][a-z]+ \d{4} \([234] days ago\)\.$/,
   );
-  expect(await told()).toEqual([]);
+  expect(await takeNotifications()).toEqual([]);
 
   await fleet.admin.put(`/api/transport/buses/${bus}`, { insurance_expires_on: day(-5) });
   await fleet.admin.put(`/api/transport/drivers/${driver}`, { license_expires_on: day(90) });
-  expect((await told()).map(([, title]) => title)).toEqual(['The insurance of bus KA-01 expires']);
-  expect(await told()).toEqual([]);
+  expect((await takeNotifications()).map(([, title]) => title)).toEqual(['The insurance of bus KA-01 expires']);
+  expect(await takeNotifications()).toEqual([]);
 });
 
 test('nobody is notified before 7:00, nor in a school that lacks transport or has switched the event off', async () => {
   await fleet.addBus({ registration_number: 'KA-02', insurance_expires_on: day(5) });
-  expect(await told(6)).toEqual([]);
+  expect(await takeNotifications(6)).toEqual([]);
   await service.operator.put(`/api/platform/tenants/${fleet.school.id}`, { feature_flags: { transport: false } });
-  expect(await told()).toEqual([]);
+  expect(await takeNotifications()).toEqual([]);
   await service.operator.put(`/api/platform/tenants/${fleet.school.id}`, { feature_flags: { transport: true } });
-  expect((await told()).map(([who]) => who)).toEqual([manager]);
+  expect((await takeNotifications()).map(([who]) => who)).toEqual([manager]);
   await fleet.admin.put('/api/notifications/events/transport.expiring', { is_enabled: false });
   await fleet.addBus({ registration_number: 'KA-03', insurance_expires_on: day(5) });
-  expect(await told()).toEqual([]);
+  expect(await takeNotifications()).toEqual([]);
 });

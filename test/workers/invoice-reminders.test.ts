@@ -7,7 +7,7 @@ import { race } from '../support/client/race.ts';
 import { serviceWithSchool } from '../support/server/service.ts';
 import { until } from '../support/client/until.ts';
 
-/** A real SMTP server on loopback, which refuses the first message to an address that begins with grey. */
+/** An SMTP server that rejects the first message to an address beginning with `grey`. */
 let refusals = 0;
 const received: { to: string[]; content: string }[] = [];
 const smtp = new SMTPServer({
@@ -23,7 +23,7 @@ const smtp = new SMTPServer({
     stream.on('data', (chunk: Buffer) => chunks.push(chunk));
     stream.on('end', () => {
       const content = Buffer.concat(chunks).toString();
-      // Receipts and the like, which notifications send, are another file's business.
+      // Skips the emails of notifications, such as receipts.
       if (!/^Message-ID: <[\da-z]+-[\da-z]+@/m.test(content))
         received.push({ to: session.envelope.rcptTo.map(({ address }) => address), content });
       callback();
@@ -55,19 +55,19 @@ beforeAll(async () => {
     phone: '+49 1',
     currency: 'EUR',
   });
-  // What every job was, written down, since the queue forgets a job when it is done.
+  // Records every job, because the queue deletes finished ones.
   await service.database.query(`
-    create table public.seen (job text not null);
-    create function public.see() returns trigger language plpgsql as $$
+    create table public.job_log (job text not null);
+    create function public.log_job() returns trigger language plpgsql as $$
     begin
       if new.task_id = (select id from graphile_worker._private_tasks where identifier = 'send_invoice_reminder') then
-        insert into public.seen values (to_jsonb(new)::text);
+        insert into public.job_log values (to_jsonb(new)::text);
       end if;
       return null;
     end $$;
-    create trigger see after insert or update on graphile_worker._private_jobs for each row execute function public.see();
+    create trigger log_job after insert or update on graphile_worker._private_jobs for each row execute function public.log_job();
     grant select on graphile_worker._private_tasks to public;
-    grant insert on public.seen to public`);
+    grant insert on public.job_log to public`);
 });
 
 const student = async (fields: Record<string, unknown>) =>
@@ -99,9 +99,9 @@ beforeEach(async () => {
   studentId = await student({ parent_name: 'Chidi <Okafor>', parent_email: parent });
 });
 const sentTo = (address: string) => received.filter(({ to }) => to.includes(address));
-const one = (address: string) => until(() => sentTo(address)[0]);
+const firstMailTo = (address: string) => until(() => sentTo(address)[0]);
 
-/** The parts of a message, each with its type and its bytes. */
+/** The MIME parts of a message. */
 function parts(content: string): { type: string; head: string; body: Buffer }[] {
   const boundaries = [...content.matchAll(/boundary="([^"]+)"/g)].map(([, boundary = '']) => boundary);
   const escaped = boundaries.map((boundary) => boundary.replace(/[.*+?^${}()|[\]\\]/g, '\\$&')).join('|');
@@ -129,7 +129,7 @@ test('a reminder is sent to the parent in the name of the school, as text and HT
   const invoice = await add();
   const { data } = await remind(invoice.id);
   expect(data.last_reminded_at).not.toBeNull();
-  const { content } = await one(parent);
+  const { content } = await firstMailTo(parent);
   const head = content.split('\r\n\r\n')[0]?.replace(/\r\n[ \t]+/g, ' ') ?? '';
   expect(head).toMatch(/^From: .*<office@valley\.example>$/m);
   expect(head).not.toContain('Service');
@@ -167,7 +167,7 @@ test('two requests on the same day send one reminder, also concurrently, and ret
     3,
     () => [1, 2, 3].map(() => remind(invoice.id)),
   );
-  await one(parent);
+  await firstMailTo(parent);
   answers.push(await remind(invoice.id));
   expect(answers.map(({ data }) => data)).toEqual(Array(4).fill(answers[0]?.data));
   await queueIsEmpty(service);
@@ -185,14 +185,14 @@ test('without a parent a reminder is sent to the student, or to the address of t
   const own = `own${serial}@home.example`;
   const { id } = await add({ student_id: await student({ email: own }) });
   await remind(id);
-  expect((await one(own)).content).toMatch(/^To: =\?UTF-8\?/m);
+  expect((await firstMailTo(own)).content).toMatch(/^To: =\?UTF-8\?/m);
   const pupil = await school.user(['student']);
   const lonely = await student({});
   await service.database.query(`update ${school.schema}.student set user_id = $1 where id = $2`, [pupil.id, lonely]);
   await remind((await add({ student_id: lonely })).id);
   await until(() => sentTo(pupil.email).find(({ content }) => content.includes('application/pdf')));
   const nobody = await add({ student_id: lonely });
-  // A log-in that was removed is nobody's any more.
+  // The address of a deleted user is not used.
   await service.database.query(`update ${school.schema}.user_account set deleted_at = now() where id = $1`, [pupil.id]);
   const refused = await remind(nobody.id, 409);
   expect([refused.error, refused.message]).toEqual([
@@ -215,10 +215,10 @@ test('no reminder is sent for a draft, a paid or a void invoice', async () => {
 });
 
 /** Blocks workers from taking jobs until the returned function is called. */
-async function hold(): Promise<() => Promise<void>> {
+async function blockWorkers(): Promise<() => Promise<void>> {
   await service.database.query(`
-    create or replace function public.hold() returns trigger language plpgsql as $$ begin new.run_at := now() + interval '1 hour'; return new; end $$;
-    create trigger hold before insert on graphile_worker._private_jobs for each row execute function public.hold()`);
+    create or replace function public.blockWorkers() returns trigger language plpgsql as $$ begin new.run_at := now() + interval '1 hour'; return new; end $$;
+    create trigger hold before insert on graphile_worker._private_jobs for each row execute function public.blockWorkers()`);
   return async () => {
     await service.database.query('drop trigger hold on graphile_worker._private_jobs');
     await service.database.query(
@@ -228,7 +228,7 @@ async function hold(): Promise<() => Promise<void>> {
 }
 
 test('no reminder is sent if the invoice was paid or voided meanwhile; the content is current when it is sent', async () => {
-  const release = await hold();
+  const release = await blockWorkers();
   const [paid, gone, part] = [
     await add(),
     await add(),
@@ -239,14 +239,14 @@ test('no reminder is sent if the invoice was paid or voided meanwhile; the conte
   await school.admin.delete(`${path}/${gone.id}`);
   await school.admin.post('/api/fees/payments', { invoice_id: part.id, amount: 1234, method: 'cash' }, 201);
   await release();
-  const { content } = await one(`late${serial}@home.example`);
+  const { content } = await firstMailTo(`late${serial}@home.example`);
   expect(parts(content)[0]?.body.toString()).toContain('Paid: €1,234.00\nOpen balance: €0.50'.replaceAll('\n', '\r\n'));
   await queueIsEmpty(service);
   expect(sentTo(parent)).toEqual([]);
 });
 
 test('no reminder is sent if the school was suspended meanwhile', async () => {
-  const release = await hold();
+  const release = await blockWorkers();
   const { id } = await add();
   await remind(id);
   await service.database.query(`update platform.tenant set status = 'suspended' where id = $1`, [school.id]);
@@ -273,10 +273,10 @@ test('a rejected reminder is retried and sent once, and the queue has neither an
   );
   expect(failed.last_error).toMatch(/451/);
   await service.database.query('select graphile_worker.reschedule_jobs(array[$1::bigint], now())', [failed.id]);
-  await one(email);
+  await firstMailTo(email);
   await queueIsEmpty(service);
   expect(sentTo(email)).toHaveLength(1);
-  const jobs = (await service.database.query<{ job: string }>('select job from public.seen')).map(({ job }) => job);
+  const jobs = (await service.database.query<{ job: string }>('select job from public.job_log')).map(({ job }) => job);
   expect(jobs.length).toBeGreaterThan(5);
   expect(jobs.filter((job) => /@|example|Okafor|Núñez|Zoë/.test(job))).toEqual([]);
   expect(Object.keys((JSON.parse(jobs[0] ?? '{}') as { payload: object }).payload).sort()).toEqual([

@@ -4,7 +4,7 @@ import { rolePool } from '../../src/database/pool.ts';
 import type { Email } from '../../workers/email.ts';
 import { startWorker, type Worker } from '../../workers/worker.ts';
 import { testDatabase, type TestDatabase } from '../support/server/database.ts';
-import { acting, type BareTenant, type Outcome, provision } from '../support/database/tenants.ts';
+import { withRole, type BareTenant, type Outcome, provision } from '../support/database/tenants.ts';
 import { until } from '../support/client/until.ts';
 import { workerContext } from '../support/server/worker.ts';
 
@@ -19,7 +19,7 @@ afterEach(async () => {
   await database.drop();
 });
 
-/** A worker of its own, as another process would run it; to stop it closes its connections as well. */
+/** Starts a worker with its own connections, like a separate process. `stop` also closes them. */
 async function worker(
   sendEmail: (email: Email) => Promise<void>,
   concurrency: number,
@@ -95,7 +95,7 @@ describe('the queue', () => {
     await hasBegun;
     let hasStopped = false;
     const stopped = first.stop().then(() => (hasStopped = true));
-    // A worker that does not wait has the time to show it; one that waits is not done, however slow the machine.
+    // Long enough for a worker to stop if it did not wait for its job.
     await sleep(200);
     expect({ hasStopped, sent }).toEqual({ hasStopped: false, sent: [] });
     release();
@@ -164,7 +164,7 @@ describe('the queue', () => {
     await again(id);
     const left = [{ payload: { tenant_id: school.id, from_id: 3, to_id: 9, only: [3, 9] }, priority: 10 }];
     expect(await deliveries()).toEqual(left);
-    // Somebody else had it, or it was cancelled: there is nothing to take the place of.
+    // The job no longer exists, as after a cancellation, so nothing is replaced.
     await again(id);
     expect(await deliveries()).toEqual(left);
     await invite(1);
@@ -182,7 +182,7 @@ describe('the queue', () => {
   test('accepts from a request only listed tasks, always for the school of the request', async () => {
     const queue = (task: string, payload = '{}', key: string | null = null) =>
       `select core.enqueue('${task}', '${payload}', ${key === null ? 'null' : `'${key}'`})`;
-    await acting(
+    await withRole(
       database.url,
       'school_tenant',
       { 'app.tenant_id': String(school.id), 'app.scope': 'all' },

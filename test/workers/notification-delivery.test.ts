@@ -5,7 +5,7 @@ import { fcmError, fcmService, webPushService } from '../support/fakes/push-serv
 import { type School, serviceWithSchool, unique } from '../support/server/service.ts';
 import { until } from '../support/client/until.ts';
 
-/** A mail server that refuses some: `grey` once, `full` always, each by its own words, which name the recipient. */
+/** An SMTP server that rejects `unknown…` always and `grey…` once. Its messages contain the address. */
 const mails: { to: string[]; content: string }[] = [];
 let refusals = 0;
 const smtp = new SMTPServer({
@@ -40,7 +40,7 @@ const { service, school } = await serviceWithSchool({
   EMAIL_FROM: 'Service <office@valley.example>',
   APP_URL: 'https://app.example/school/',
 });
-// After the service, which is asked to stop first.
+// Runs after the service has been closed, because its afterAll was registered first.
 afterAll(async () => {
   await Promise.all([fcm.close(), web.close(), new Promise<void>((done) => smtp.close(() => done()))]);
 });
@@ -59,15 +59,15 @@ beforeAll(async () => {
   await service.database.query(
     "update platform.notification_setting set push_per_user_per_day = null, emails_per_user_per_day = null, sender_name = 'Valley'",
   );
-  userId = await aUser();
+  userId = await addUser();
 });
 afterEach(() => {
-  fcm.behave({});
-  web.behave({});
-  expect([...fcm.faults.splice(0), ...web.faults.splice(0)]).toEqual([]);
+  fcm.respondWith({});
+  web.respondWith({});
+  expect([...fcm.protocolErrors.splice(0), ...web.protocolErrors.splice(0)]).toEqual([]);
 });
 
-const aUser = async (fields: Record<string, unknown> = {}, at: School = school) =>
+const addUser = async (fields: Record<string, unknown> = {}, at: School = school) =>
   at.insert('user_account', {
     email: `${unique('person')}@people.example`,
     first_name: 'Zoë',
@@ -113,33 +113,33 @@ const jobs = () =>
      join graphile_worker._private_tasks t on t.id = j.task_id where t.identifier = 'deliver' and j.locked_at is null order by j.id`,
   );
 /** Waits until there are this many jobs for postponed deliveries. */
-const left = (count = 1) =>
+const postponedJobs = (count = 1) =>
   until(async () => {
     const found = (await jobs()).filter(({ payload }) => payload.only);
     return found.length === count ? found : undefined;
   });
 /** Makes waiting jobs ready now. */
-const hurry = () =>
+const runJobsNow = () =>
   service.database.query(
     `select graphile_worker.reschedule_jobs(array(select j.id from graphile_worker._private_jobs j
        join graphile_worker._private_tasks t on t.id = j.task_id where t.identifier = 'deliver' and j.locked_at is null), now())`,
   );
-/** Keeps what is enqueued from now on waiting; the answer lets it go. */
-async function hold(): Promise<() => Promise<unknown>> {
+/** Delays all jobs that are queued from now on, until the returned function is called. */
+async function delayNewJobs(): Promise<() => Promise<unknown>> {
   await service.database.query(`
-    create or replace function public.hold() returns trigger language plpgsql as $$ begin new.run_at := now() + interval '1 hour'; return new; end $$;
-    create trigger hold before insert on graphile_worker._private_jobs for each row execute function public.hold()`);
+    create or replace function public.delayNewJobs() returns trigger language plpgsql as $$ begin new.run_at := now() + interval '1 hour'; return new; end $$;
+    create trigger hold before insert on graphile_worker._private_jobs for each row execute function public.delayNewJobs()`);
   return async () => {
     await service.database.query('drop trigger hold on graphile_worker._private_jobs');
-    await hurry();
+    await runJobsNow();
   };
 }
-const deviceIsThere = async (id: number) =>
+const deviceExists = async (id: number) =>
   (await service.database.query(`select from ${school.schema}.device where id = $1`, [id])).length === 1;
 
-describe('a push', () => {
+describe('a push message', () => {
   test('is sent to each device of a user by the service of its platform, with the data for the app and a stable id', async () => {
-    const user = await aUser();
+    const user = await addUser();
     const [android, ios, laptop] = [await phone(user), await phone(user, 'ios'), await browser(user)];
     await send([user], { channels: ['in_app', 'push'], action_url: '/sports', message: 'Bring «shoes» & <water> 🥤' });
     const sent = await done(user);
@@ -153,7 +153,7 @@ describe('a push', () => {
     const of = (device: number) =>
       `${school.id.toString(36)}-${sent.find(({ device_id }) => device_id === device)?.id.toString(36)}`;
     for (const { token, id } of [android, ios]) {
-      expect(fcm.to(token)).toEqual([
+      expect(fcm.messagesTo(token)).toEqual([
         {
           token,
           notification: { title: 'Sports day', body: 'Bring «shoes» & <water> 🥤' },
@@ -163,7 +163,7 @@ describe('a push', () => {
         },
       ]);
     }
-    expect(web.to(laptop.path)).toEqual([
+    expect(web.messagesTo(laptop.path)).toEqual([
       {
         topic: of(laptop.id),
         ttl: 86400,
@@ -179,29 +179,32 @@ describe('a push', () => {
     expect(fcm.grants()).toBe(1);
   });
 
-  test('that is too long for the service is shortened, not within a character', async () => {
-    const user = await aUser();
+  test('is truncated if it is too long for the service, without splitting a character', async () => {
+    const user = await addUser();
     const [android, laptop] = [await phone(user), await browser(user)];
     await send([user], { message: '👩‍🏫"\n'.repeat(700) });
     await done(user);
-    for (const text of [fcm.to(android.token)[0]?.notification.body, web.to(laptop.path)[0]?.payload.message]) {
+    for (const text of [
+      fcm.messagesTo(android.token)[0]?.notification.body,
+      web.messagesTo(laptop.path)[0]?.payload.message,
+    ]) {
       expect(text).toMatch(/…$/);
       expect(text?.isWellFormed()).toBe(true);
       expect(text?.length).toBeGreaterThan(500);
     }
   });
 
-  test('is retried when and after as long as the service says, while others are sent; the id stays the same', async () => {
-    const [user, other] = [await aUser(), await aUser()];
+  test('is retried after the Retry-After of the service, with the same id, and does not delay others', async () => {
+    const [user, other] = [await addUser(), await addUser()];
     const [busy, free, laptop] = [await phone(user), await phone(other), await browser(user)];
-    fcm.behave([{ status: 429, headers: { 'Retry-After': '600' } }, {}], busy.token);
-    web.behave(
+    fcm.respondWith([{ status: 429, headers: { 'Retry-After': '600' } }, {}], busy.token);
+    web.respondWith(
       [{ status: 503, headers: { 'Retry-After': new Date(Date.now() + 7200_000).toUTCString() } }, {}],
       laptop.path,
     );
     await send([user, other]);
     await done(other);
-    const waiting = await left(2);
+    const waiting = await postponedJobs(2);
     expect(waiting.map(({ seconds }) => Math.round(seconds / 100)).sort((a, b) => a - b)).toEqual([6, 72]);
     const pending = await rowsOf(user);
     expect(pending.map(({ status, reason, attempts }) => [status, reason, attempts])).toEqual([
@@ -209,20 +212,24 @@ describe('a push', () => {
       ['pending', 'web_503', 1],
     ]);
     expect(waiting.flatMap(({ payload }) => payload.only).sort()).toEqual(pending.map(({ id }) => id).sort());
-    await hurry();
+    await runJobsNow();
     expect((await done(user)).map(({ status, attempts }) => [status, attempts])).toEqual([
       ['sent', 2],
       ['sent', 2],
     ]);
-    expect(new Set(fcm.to(busy.token).map((each) => each.android.notification.tag)).size).toBe(1);
-    expect([fcm.to(busy.token).length, fcm.to(free.token).length, web.to(laptop.path).length]).toEqual([2, 1, 2]);
-    expect(new Set(web.to(laptop.path).map(({ topic }) => topic)).size).toBe(1);
+    expect(new Set(fcm.messagesTo(busy.token).map((each) => each.android.notification.tag)).size).toBe(1);
+    expect([
+      fcm.messagesTo(busy.token).length,
+      fcm.messagesTo(free.token).length,
+      web.messagesTo(laptop.path).length,
+    ]).toEqual([2, 1, 2]);
+    expect(new Set(web.messagesTo(laptop.path).map(({ topic }) => topic)).size).toBe(1);
   });
 
   test('is retried with growing delays after an error or a lost connection, and fails at the eighth attempt', async () => {
-    const user = await aUser();
+    const user = await addUser();
     const { token, id } = await phone(user);
-    fcm.behave([{ status: 500 }, { isCut: true }, { status: 502, body: '<html>' }, { status: 500 }], token);
+    fcm.respondWith([{ status: 500 }, { isCut: true }, { status: 502, body: '<html>' }, { status: 500 }], token);
     await send([user]);
     const reasons: unknown[] = [];
     const waits: number[] = [];
@@ -234,7 +241,7 @@ describe('a push', () => {
       });
       waits.push(job?.seconds ?? 0);
       reasons.push((await rowsOf(user))[0]?.reason);
-      await hurry();
+      await runJobsNow();
     }
     expect(await done(user)).toMatchObject([{ status: 'failed', attempts: 8, reason: 'fcm_500' }]);
     expect(reasons).toEqual(['fcm_500', 'fcm_ECONNRESET', 'fcm_502', ...Array<string>(4).fill('fcm_500')]);
@@ -243,14 +250,14 @@ describe('a push', () => {
       expect(waits[n]).toBeLessThanOrEqual(least * 1.2);
     }
     expect(await jobs()).toEqual([]);
-    expect(await deviceIsThere(id)).toBe(true);
+    expect(await deviceExists(id)).toBe(true);
   });
 
-  test('that gets no answer within the time limit does not delay others', async () => {
-    const [user, other] = [await aUser(), await aUser()];
+  test('does not delay others if the service does not respond within the time limit', async () => {
+    const [user, other] = [await addUser(), await addUser()];
     const silent = await phone(user);
     for (let n = 0; n < 30; n++) await phone(other);
-    fcm.behave({ isSilent: true }, silent.token);
+    fcm.respondWith({ isSilent: true }, silent.token);
     await send([user, other]);
     await done(other);
     expect(await rowsOf(user)).toMatchObject([{ status: 'pending', attempts: 0 }]);
@@ -259,41 +266,41 @@ describe('a push', () => {
       return found[0]?.reason ? found : undefined;
     });
     expect(row).toMatchObject({ status: 'pending', reason: 'fcm_ETIMEDOUT', attempts: 1 });
-    fcm.behave({}, silent.token);
-    await left();
-    await hurry();
+    fcm.respondWith({}, silent.token);
+    await postponedJobs();
+    await runJobsNow();
     await done(user);
   });
 
   test('is postponed without an attempt when the service has stopped answering', async () => {
-    const user = await aUser();
+    const user = await addUser();
     for (let n = 0; n < 90; n++) await phone(user);
-    const before = fcm.taken.length;
-    fcm.behave({ isCut: true });
+    const before = fcm.received.length;
+    fcm.respondWith({ isCut: true });
     await send([user]);
-    await left();
-    expect(fcm.taken.length - before).toBeLessThan(50);
+    await postponedJobs();
+    expect(fcm.received.length - before).toBeLessThan(50);
     const pending = await rowsOf(user);
     expect(new Set(pending.map(({ status, attempts }) => `${status} ${attempts}`))).toEqual(new Set(['pending 1']));
-    fcm.behave({});
-    await hurry();
+    fcm.respondWith({});
+    await runJobsNow();
     expect(new Set((await done(user)).map(({ status }) => status))).toEqual(new Set(['sent']));
   });
 
   test('gets a new access token when FCM rejects the old one, and is sent with it', async () => {
-    const user = await aUser();
+    const user = await addUser();
     const { token } = await phone(user);
     const grants = fcm.grants();
     fcm.revoke();
     await send([user]);
-    await left();
-    expect(fcm.faults.splice(0)).toHaveLength(1);
-    await hurry();
+    await postponedJobs();
+    expect(fcm.protocolErrors.splice(0)).toHaveLength(1);
+    await runJobsNow();
     expect(await done(user)).toMatchObject([{ status: 'sent', attempts: 2 }]);
-    expect([fcm.grants() - grants, fcm.to(token).length]).toEqual([1, 1]);
+    expect([fcm.grants() - grants, fcm.messagesTo(token).length]).toEqual([1, 1]);
   });
 
-  describe('to a device that no longer exists', () => {
+  describe('to an invalid device', () => {
     const badToken = 'The registration token is not a valid FCM registration token';
     const violation = (field: string) => ({
       '@type': 'type.googleapis.com/google.rpc.BadRequest',
@@ -301,78 +308,79 @@ describe('a push', () => {
     });
 
     test.each([
-      ['FCM does not know it', fcmError(404, 'UNREGISTERED', 'Requested entity was not found.'), 'fcm_unregistered'],
+      [
+        'FCM answers UNREGISTERED',
+        fcmError(404, 'UNREGISTERED', 'Requested entity was not found.'),
+        'fcm_unregistered',
+      ],
       ['FCM calls the token invalid', fcmError(400, 'INVALID_ARGUMENT', badToken), 'fcm_invalid_token'],
       [
-        'FCM names the field',
+        'FCM reports an invalid message.token',
         fcmError(400, 'INVALID_ARGUMENT', 'Invalid', [violation('message.token')]),
         'fcm_invalid_token',
       ],
-    ])('%s: fails, and the device is removed', async (_what, behaviour, reason) => {
-      const user = await aUser();
+    ])('fails and removes the device when %s', async (_when, behavior, reason) => {
+      const user = await addUser();
       const [dead, alive] = [await phone(user), await phone(user)];
-      fcm.behave(behaviour, dead.token);
+      fcm.respondWith(behavior, dead.token);
       await send([user]);
       expect((await done(user)).map((row) => [row.status, row.reason, row.device_id])).toEqual([
         ['failed', reason, null],
         ['sent', null, alive.id],
       ]);
-      expect([await deviceIsThere(dead.id), await deviceIsThere(alive.id)]).toEqual([false, true]);
+      expect([await deviceExists(dead.id), await deviceExists(alive.id)]).toEqual([false, true]);
       await send([user]);
       await until(async () => (await rowsOf(user)).length === 3 || undefined);
     });
 
-    test.each([404, 410])(
-      'fails and removes the device when the push service of a browser answers %i',
-      async (status) => {
-        const user = await aUser();
-        const { id, path } = await browser(user);
-        web.behave({ status }, path);
-        await send([user]);
-        expect(await done(user)).toMatchObject([{ status: 'failed', reason: 'web_gone', device_id: null }]);
-        expect(await deviceIsThere(id)).toBe(false);
-      },
-    );
+    test.each([404, 410])('fails and removes the device when the Web Push service answers %i', async (status) => {
+      const user = await addUser();
+      const { id, path } = await browser(user);
+      web.respondWith({ status }, path);
+      await send([user]);
+      expect(await done(user)).toMatchObject([{ status: 'failed', reason: 'web_gone', device_id: null }]);
+      expect(await deviceExists(id)).toBe(false);
+    });
 
     test.each([
-      ['an address that is wrong', { status: 404, body: 'Not found' }, 'fcm_404'],
-      ['another sender', fcmError(403, 'SENDER_ID_MISMATCH', 'SenderId mismatch'), 'fcm_sender_id_mismatch'],
+      ['a 404 without an FCM error code', { status: 404, body: 'Not found' }, 'fcm_404'],
+      ['SENDER_ID_MISMATCH', fcmError(403, 'SENDER_ID_MISMATCH', 'SenderId mismatch'), 'fcm_sender_id_mismatch'],
       [
-        'a field of the message',
+        'an invalid message field',
         fcmError(400, 'INVALID_ARGUMENT', 'Invalid value', [violation('message.data[0].value')]),
         'fcm_invalid_argument',
       ],
-      ['an answer that is no JSON', { status: 400, body: 'null' }, 'fcm_400'],
-    ])('what FCM says of %s is no word on the device: it stays', async (_what, behaviour, reason) => {
-      const user = await aUser();
+      ['a 400 that is not a JSON object', { status: 400, body: 'null' }, 'fcm_400'],
+    ])('fails but keeps the device when FCM answers %s', async (_what, behavior, reason) => {
+      const user = await addUser();
       const { id, token } = await phone(user);
-      fcm.behave(behaviour, token);
+      fcm.respondWith(behavior, token);
       await send([user]);
       expect(await done(user)).toMatchObject([{ status: 'failed', reason, device_id: id }]);
-      expect(await deviceIsThere(id)).toBe(true);
+      expect(await deviceExists(id)).toBe(true);
     });
   });
 
-  test('follows no redirect', async () => {
-    const user = await aUser();
+  test('does not follow redirects', async () => {
+    const user = await addUser();
     const [from, to] = [await browser(user), web.browser()];
-    web.behave({ status: 307, headers: { Location: to.subscription.endpoint } }, from.path);
+    web.respondWith({ status: 307, headers: { Location: to.subscription.endpoint } }, from.path);
     await send([user]);
     expect(await done(user)).toMatchObject([{ status: 'failed', reason: 'web_307' }]);
-    expect(web.to(to.path)).toEqual([]);
+    expect(web.messagesTo(to.path)).toEqual([]);
   });
 
-  test('counts by its status, even if the body of the answer is incomplete', async () => {
-    const user = await aUser();
+  test('is sent if the status is 200, even if the response body is incomplete or too long', async () => {
+    const user = await addUser();
     const { token } = await phone(user);
-    fcm.behave({ headers: { 'Content-Length': '1000' }, body: 'x'.repeat(100) }, token);
-    fcm.behave({ body: 'x'.repeat(1_000_000) }, (await phone(user)).token);
+    fcm.respondWith({ headers: { 'Content-Length': '1000' }, body: 'x'.repeat(100) }, token);
+    fcm.respondWith({ body: 'x'.repeat(1_000_000) }, (await phone(user)).token);
     await send([user]);
     expect((await done(user)).map(({ status }) => status)).toEqual(['sent', 'sent']);
   }, 30_000);
 
   test('is not sent to an invalid subscription that was stored before validation existed', async () => {
-    const user = await aUser();
+    const user = await addUser();
     const keys = web.browser().subscription.keys;
     for (const token of [
       'no JSON',
@@ -391,13 +399,13 @@ describe('a push', () => {
       ['failed', 'web_invalid_subscription'],
       ['sent', null],
     ]);
-    expect(web.to(path)).toHaveLength(1);
+    expect(web.messagesTo(path)).toHaveLength(1);
   });
 
   test('is not sent to a later owner of the device, nor to a removed device or user', async () => {
-    const [before, after, gone, away] = [await aUser(), await aUser(), await aUser(), await aUser()];
+    const [before, after, gone, away] = [await addUser(), await addUser(), await addUser(), await addUser()];
     const [moved, removed, kept] = [await phone(before), await phone(gone), await phone(away)];
-    const release = await hold();
+    const release = await delayNewJobs();
     await send([before, gone, away]);
     await service.database.query(`update ${school.schema}.device set user_id = $1 where id = $2`, [after, moved.id]);
     await service.database.query(`delete from ${school.schema}.device where id = $1`, [removed.id]);
@@ -408,13 +416,15 @@ describe('a push', () => {
       ['dropped', 'device_removed', 0],
       ['dropped', 'user_inactive', 0],
     ]);
-    expect([...fcm.to(moved.token), ...fcm.to(removed.token), ...fcm.to(kept.token)]).toEqual([]);
+    expect([...fcm.messagesTo(moved.token), ...fcm.messagesTo(removed.token), ...fcm.messagesTo(kept.token)]).toEqual(
+      [],
+    );
   });
 
-  test('is dropped when operators switch the channel off before it is sent', async () => {
-    const user = await aUser();
+  test('is dropped if operators disable the channel before it is sent', async () => {
+    const user = await addUser();
     const { token } = await phone(user);
-    const release = await hold();
+    const release = await delayNewJobs();
     await send([user], { channels: ['push', 'email'] });
     await service.database.query('update platform.notification_setting set push = false');
     await release();
@@ -424,19 +434,19 @@ describe('a push', () => {
       ['dropped', 'channel_off'],
       ['sent', null],
     ]);
-    expect(fcm.to(token)).toEqual([]);
+    expect(fcm.messagesTo(token)).toEqual([]);
   });
 
   test.each([
     ['suspend', 'school_closed'],
     ['delete', 'school_closed'],
-    ['close notifications to', 'feature_off'],
-  ])('of a school that operators %s meanwhile is dropped, an e-mail too', async (what, reason) => {
+    ['disable notifications for', 'feature_off'],
+  ])('is dropped, like emails, if operators %s the school before it is sent', async (what, reason) => {
     const other = await service.school();
-    const user = await aUser({}, other);
+    const user = await addUser({}, other);
     const token = unique('token');
     await other.insert('device', { user_id: user, token, platform: 'ios' });
-    const release = await hold();
+    const release = await delayNewJobs();
     await other.admin.post('/api/notifications/send', {
       user_ids: [user],
       title: 'T',
@@ -453,10 +463,10 @@ describe('a push', () => {
       ['dropped', reason],
       ['dropped', reason],
     ]);
-    expect(fcm.to(token)).toEqual([]);
+    expect(fcm.messagesTo(token)).toEqual([]);
   });
 
-  test('of a purged school does not fail its job', async () => {
+  test('is skipped without a failed job if the school was purged', async () => {
     await service.database.query(
       `select graphile_worker.add_job('deliver', '{"tenant_id": 999999, "from_id": 1, "to_id": 9}')`,
     );
@@ -467,8 +477,8 @@ describe('a push', () => {
     );
   });
 
-  test('waits for the end of quiet hours', async () => {
-    const user = await aUser();
+  test('is sent after the end of quiet hours', async () => {
+    const user = await addUser();
     const { token } = await phone(user);
     const utc = (hours: number) => new Date(Date.now() + hours * 3600_000).toISOString().slice(11, 16);
     await service.database.query('update platform.notification_setting set quiet_from = $1, quiet_until = $2', [
@@ -483,22 +493,22 @@ describe('a push', () => {
     });
     expect(job?.seconds).toBeGreaterThan(1.9 * 3600);
     expect(job?.seconds).toBeLessThan(2.1 * 3600);
-    expect(fcm.to(token)).toEqual([]);
-    await hurry();
+    expect(fcm.messagesTo(token)).toEqual([]);
+    await runJobsNow();
     await done(user);
-    expect(fcm.to(token)).toHaveLength(1);
+    expect(fcm.messagesTo(token)).toHaveLength(1);
   });
 
-  test('waits also when quiet hours began after it was queued, or before a retry', async () => {
-    const user = await aUser();
+  test('is also delayed if quiet hours began after it was queued or before a retry', async () => {
+    const user = await addUser();
     const { token } = await phone(user);
     const utc = (hours: number) => new Date(Date.now() + hours * 3600_000).toISOString().slice(11, 16);
     const waits = async () => {
-      const [job] = await left();
+      const [job] = await postponedJobs();
       expect(job?.seconds).toBeGreaterThan(1.9 * 3600);
       expect(job?.seconds).toBeLessThan(2.1 * 3600);
     };
-    const release = await hold();
+    const release = await delayNewJobs();
     await send([user]);
     await service.database.query('update platform.notification_setting set quiet_from = $1, quiet_until = $2', [
       utc(-1),
@@ -507,20 +517,20 @@ describe('a push', () => {
     await release();
     await waits();
     expect(await rowsOf(user)).toMatchObject([{ status: 'pending', attempts: 0 }]);
-    expect(fcm.to(token)).toEqual([]);
-    // Tried outside of them; the next attempt would be within.
+    expect(fcm.messagesTo(token)).toEqual([]);
+    // The attempt is outside quiet hours, and the retry would be within them.
     await service.database.query('update platform.notification_setting set quiet_from = $1, quiet_until = $2', [
       utc(0.5),
       utc(2),
     ]);
-    fcm.behave([{ status: 503, headers: { 'Retry-After': '3600' } }, {}], token);
-    await hurry();
+    fcm.respondWith([{ status: 503, headers: { 'Retry-After': '3600' } }, {}], token);
+    await runJobsNow();
     await until(async () => ((await rowsOf(user))[0]?.attempts === 1 ? true : undefined));
     await waits();
     await service.database.query('update platform.notification_setting set quiet_from = null, quiet_until = null');
-    await hurry();
+    await runJobsNow();
     expect(await done(user)).toMatchObject([{ status: 'sent', attempts: 2 }]);
-    expect(fcm.to(token)).toHaveLength(2);
+    expect(fcm.messagesTo(token)).toHaveLength(2);
   });
 });
 
@@ -545,7 +555,7 @@ describe('an email', () => {
 
   test('has the name of the school as its sender, and its text and HTML show the message with HTML escaped', async () => {
     const email = `${unique('reader')}@people.example`;
-    const user = await aUser({ email });
+    const user = await addUser({ email });
     await send([user], {
       channels: ['email'],
       title: 'Trip & <b>fees</b>',
@@ -572,19 +582,19 @@ describe('an email', () => {
     expect(html).not.toContain('<script>');
   });
 
-  test('that is rejected temporarily is sent at the next attempt; permanently, it fails with its code; the queue has no names', async () => {
+  test('is retried after a temporary rejection and fails after a permanent one, and the queue has no personal data', async () => {
     const [grey, unknown] = [
-      await aUser({ email: 'grey@people.example' }),
-      await aUser({ email: 'unknown@people.example' }),
+      await addUser({ email: 'grey@people.example' }),
+      await addUser({ email: 'unknown@people.example' }),
     ];
     await send([grey, unknown], { channels: ['email'] });
-    const [job] = await left();
+    const [job] = await postponedJobs();
     expect(await rowsOf(grey, unknown)).toMatchObject([
       { status: 'pending', reason: 'smtp_451', attempts: 1 },
       { status: 'failed', reason: 'smtp_550', attempts: 1 },
     ]);
     expect(Object.keys(job?.payload ?? {}).sort()).toEqual(['from_id', 'only', 'tenant_id', 'to_id']);
-    await hurry();
+    await runJobsNow();
     expect((await done(grey)).map(({ status }) => status)).toEqual(['sent']);
     expect([to('grey@people.example').length, to('unknown@people.example').length]).toEqual([1, 0]);
   });

@@ -11,7 +11,7 @@ import { contents } from '../support/database/contents.ts';
 import { fileForm, png } from '../support/fixtures/pictures.ts';
 import { runProgram } from '../support/server/processes.ts';
 import { type School, testPassword, testService } from '../support/server/service.ts';
-import { acting } from '../support/database/tenants.ts';
+import { withRole } from '../support/database/tenants.ts';
 import { until } from '../support/client/until.ts';
 
 const dataDir = await mkdtemp(join(tmpdir(), 'school-purge-'));
@@ -32,8 +32,8 @@ beforeEach(async () => {
     await school.admin.post('/api/students', { first_name: 'Ada', last_name, class_id: classId }, 201);
 });
 
-/** Deletes the school as an operator, this long ago. */
-async function deleted(age: string, { id }: School = school): Promise<void> {
+/** Deletes the school as an operator, and dates the deletion back by `age`. */
+async function deleteSchool(age: string, { id }: School = school): Promise<void> {
   await operator.delete(`/api/platform/tenants/${id}`);
   await database.query('update platform.tenant set deleted_at = deleted_at - $2::interval where id = $1', [id, age]);
 }
@@ -57,11 +57,11 @@ async function runTask(folder = exports): Promise<void> {
       {},
       {
         pool,
-        sendEmail: () => Promise.reject(new Error('no e-mail is sent by this task')),
+        sendEmail: () => Promise.reject(new Error('this task sends no email')),
         push: {
           platforms: [],
           serviceName: () => '',
-          send: () => Promise.reject(new Error('nor is a push')),
+          send: () => Promise.reject(new Error('this task sends no push')),
           close: () => undefined,
         },
         stopping: new AbortController().signal,
@@ -89,7 +89,7 @@ const credentials = () => ({ subdomain: school.subdomain, email: school.adminEma
 
 describe('a deleted school', () => {
   test('is kept for TENANT_RETENTION_DAYS, and is then only in its export file', async () => {
-    await deleted('29 days 23 hours');
+    await deleteSchool('29 days 23 hours');
     const before = await contents(database, school.schema);
     await runJob();
     expect(await contents(database, school.schema)).toEqual(before);
@@ -107,8 +107,8 @@ describe('a deleted school', () => {
     expect(await database.query('select from platform.one_time_token where tenant_id = $1', [school.id])).toEqual([]);
   });
 
-  test('that was purged keeps its row, its subdomain and its audit log; restoring it is refused with a hint to import it', async () => {
-    await deleted('31 days');
+  test('keeps its row, subdomain and audit log when purged; restoring it is refused with a hint to import it', async () => {
+    await deleteSchool('31 days');
     await runJob();
     const [file = ''] = await files();
 
@@ -135,8 +135,8 @@ describe('a deleted school', () => {
     expect((await operator.post('/api/platform/tenants', taken, 409)).error).toBe('conflict');
   });
 
-  test('that was purged does not exist for its users, and blocks neither readiness nor migration', async () => {
-    await deleted('31 days');
+  test('does not exist for its users once purged, and blocks neither readiness nor migration', async () => {
+    await deleteSchool('31 days');
     const { token } = school.admin;
     await runJob();
     expect((await anonymous.post('/api/auth/login', credentials(), 404)).error).toBe('tenant_not_found');
@@ -162,7 +162,7 @@ describe('a deleted school', () => {
   });
 
   test('is complete after the import of its file, and its users can log in again', async () => {
-    await deleted('31 days');
+    await deleteSchool('31 days');
     const before = await contents(database, school.schema);
     await runJob();
     const [file = ''] = await files();
@@ -193,9 +193,9 @@ describe('a deleted school', () => {
     expect(await hasSchema()).toBe(true);
   });
 
-  test('that was suspended before is suspended after the import of its file, until an operator activates it', async () => {
+  test('is suspended after its import if it was suspended before, until an operator activates it', async () => {
     await operator.post(`/api/platform/tenants/${school.id}/suspend`);
-    await deleted('31 days');
+    await deleteSchool('31 days');
     await runJob();
     const [file = ''] = await files();
     await withOwner(database.url, (client) => importTenant(client, join(exports, file)));
@@ -208,8 +208,8 @@ describe('a deleted school', () => {
     await anonymous.login(credentials());
   });
 
-  test('that was restored is not purged, however long ago it was deleted', async () => {
-    await deleted('300 days');
+  test('is not purged after it is restored, however long ago it was deleted', async () => {
+    await deleteSchool('300 days');
     await operator.post(`/api/platform/tenants/${school.id}/restore`);
     await runJob();
     expect(await hasSchema()).toBe(true);
@@ -217,10 +217,10 @@ describe('a deleted school', () => {
     await anonymous.login(credentials());
   });
 
-  test('that is restored while its file is written is not purged, and the file is removed', async () => {
-    await deleted('31 days');
+  test('is not purged if it is restored while its file is written, and the file is removed', async () => {
+    await deleteSchool('31 days');
     await withOwner(database.url, async (client) => {
-      // The row is locked as by the restoring operator, who commits only when the purge waits for it.
+      // The test locks the row like an operator who restores the school, and commits when the purge waits for it.
       await client.query('begin');
       await client.query("update platform.tenant set status = 'active', deleted_at = null where id = $1", [school.id]);
       const purging = runTask();
@@ -238,11 +238,11 @@ describe('a deleted school', () => {
 });
 
 describe('two workers', () => {
-  test('that purge at the same time purge each school once', async () => {
+  test('purge each school once if they run at the same time', async () => {
     const others = [school, await service.school(), await service.school()];
-    for (const each of others) await deleted('31 days', each);
+    for (const each of others) await deleteSchool('31 days', each);
     await Promise.all([runTask(), runTask(), runTask(), runJob()]);
-    // What one left to another, since that had the lock, is done when all have ended.
+    // A worker skips a school that the other has locked, so all are purged when both have ended.
     for (const each of others) {
       expect({ schema: await hasSchema(each), files: (await files(each)).length, trail: await trail(each) }).toEqual({
         schema: false,
@@ -253,7 +253,7 @@ describe('two workers', () => {
   });
 
   test('skip a school that another worker has locked', async () => {
-    await deleted('31 days');
+    await deleteSchool('31 days');
     await withOwner(database.url, async (client) => {
       await client.query('select pg_advisory_lock_shared(core.tenant_lock_key($1))', [school.id]);
       await runTask();
@@ -267,7 +267,7 @@ describe('two workers', () => {
 
 describe('a purge that fails', () => {
   test('to write the file drops nothing, and the school can be restored', async () => {
-    await deleted('31 days');
+    await deleteSchool('31 days');
     const before = await contents(database, school.schema);
     const blocked = join(dataDir, 'blocked');
     await writeFile(blocked, '');
@@ -278,10 +278,10 @@ describe('a purge that fails', () => {
   });
 
   test('after writing the file is finished by the next run, with the same file', async () => {
-    // More tables than one call drops.
+    // One call does not drop all tables.
     for (let n = 0; n < 40; n++)
       await database.query(`create table ${school.schema}.more_${n} (id integer primary key)`);
-    await deleted('31 days');
+    await deleteSchool('31 days');
     const tables = async () =>
       (
         await database.query("select from pg_class where relnamespace = $1::regnamespace and relkind = 'r'", [
@@ -304,8 +304,8 @@ describe('a purge that fails', () => {
 
   test('for one school is reported, and does not stop the others', async () => {
     const second = await service.school();
-    await deleted('31 days');
-    await deleted('31 days', second);
+    await deleteSchool('31 days');
+    await deleteSchool('31 days', second);
     await database.query(`create view public.outside as select id from ${school.schema}.student`);
     await expect(runTask()).rejects.toThrow(new RegExp(`^Error: school ${school.id}: cannot drop`));
     expect(await hasSchema(second)).toBe(false);
@@ -318,9 +318,9 @@ describe('a purge that fails', () => {
 
 describe("the worker's role", () => {
   test('can neither read, mark nor drop a school that is active or was deleted a day ago', async () => {
-    for (const prepare of [() => Promise.resolve(), () => deleted('1 day')]) {
+    for (const prepare of [() => Promise.resolve(), () => deleteSchool('1 day')]) {
       await prepare();
-      await acting(database.url, 'school_worker', {}, async (worker) => {
+      await withRole(database.url, 'school_worker', {}, async (worker) => {
         expect(await worker.rows('select * from core.purge_open($1, 30)', [school.id])).toEqual([]);
         expect(await worker.rows("select core.purge_mark($1, 30, 'x') as marked", [school.id])).toEqual([
           { marked: false },

@@ -13,11 +13,11 @@ beforeEach(async () => {
 });
 
 /**
- * Moves the end of the trial so many days from today, in the time zone of the school, where it is so many hours now;
- * runs the task; answers what was told since.
+ * Sets the end of the trial to this many days from today and the local time of the school to this hour, runs the task and
+ * returns the new notifications.
  */
 async function daysLeft(days: number, hour = 8): Promise<[string, string, string][]> {
-  // A fixed offset that makes it that hour there now.
+  // A time zone with a fixed offset, in which it is this hour now.
   const offset = hour - new Date().getUTCHours();
   await service.database.query(
     `update platform.tenant set time_zone = $2, trial_ends_at = (((now() at time zone $2)::date + $3::integer) + time '12:00') at time zone $2 where id = $1`,
@@ -90,7 +90,7 @@ test('a failure at one school, or one that is not migrated, does not stop the ot
     await service.school(trial),
   ];
   const ids = [broken.id, behind.id, whole.id];
-  // It is 12:00 there, whenever the test runs.
+  // In this time zone it is 12:00 now.
   await service.database.query('update platform.tenant set time_zone = $2 where id = any ($1)', [
     ids,
     `<X>${new Date().getUTCHours() - 12}`,

@@ -21,7 +21,7 @@ beforeEach(async () => {
   [database, fcm, folder] = await Promise.all([
     testDatabase('template_ready'),
     fcmService(),
-    mkdtemp(join(tmpdir(), 'school-dies-')),
+    mkdtemp(join(tmpdir(), 'school-crash-')),
   ]);
   school = await provision(database);
   programs = [];
@@ -61,8 +61,8 @@ async function worker(): Promise<Program> {
   return program;
 }
 
-/** A message to 100 phones of a user, and its job. */
-async function message(): Promise<void> {
+/** Queues a push message to 100 devices of a user. */
+async function queueMessage(): Promise<void> {
   await database.query(
     `with u as (insert into ${school.schema}.user_account (email, first_name, last_name) values ('a@test.example', 'A', 'B') returning id),
        d as (insert into ${school.schema}.device (user_id, token, platform) select u.id, 'secret-token-' || n, 'android' from u, generate_series(1, 100) n returning id, user_id),
@@ -84,62 +84,63 @@ const statuses = async () =>
 const count = async (status: string) => Object.values(await statuses()).filter((each) => each === status).length;
 const allTokens = Array.from({ length: 100 }, (_, n) => `secret-token-${n + 1}`).sort();
 
-/** FCM answers the first `quick` messages, and keeps the others waiting until `release`. */
+/** Lets FCM answer the first `quick` messages at once, and the others when the returned function is called. */
 function slowAfter(quick: number): () => void {
   let release: () => void = () => undefined;
   const until = new Promise<void>((done) => (release = done));
-  fcm.behave([...Array.from({ length: quick }, () => ({})), { until }]);
+  fcm.respondWith([...Array.from({ length: quick }, () => ({})), { until }]);
   return release;
 }
 
 test('after a kill another worker continues within a minute and sends only what was not confirmed', async () => {
   slowAfter(37);
-  await message();
+  await queueMessage();
   const first = await worker();
-  await until(async () => ((await count('sent')) === 37 && fcm.taken.length === 57 ? true : undefined));
+  await until(async () => ((await count('sent')) === 37 && fcm.received.length === 57 ? true : undefined));
   first.kill('SIGKILL');
   await first.ended;
   const confirmed = Object.entries(await statuses())
     .filter(([, status]) => status === 'sent')
     .map(([token]) => token);
   expect(confirmed).toHaveLength(37);
-  fcm.behave({});
+  fcm.respondWith({});
   await worker();
   await until(async () => (await count('sent')) === 100 || undefined);
-  expect([...new Set(fcm.taken.map(({ token }) => token))].sort()).toEqual(allTokens);
-  for (const token of confirmed) expect(fcm.to(token)).toHaveLength(1);
-  // What was under way when it died comes again under its name, so that a device shows one.
-  const twice = allTokens.filter((token) => fcm.to(token).length === 2);
+  expect([...new Set(fcm.received.map(({ token }) => token))].sort()).toEqual(allTokens);
+  for (const token of confirmed) expect(fcm.messagesTo(token)).toHaveLength(1);
+  // Messages in progress at the kill are sent again with the same tag, so that a device shows only one.
+  const twice = allTokens.filter((token) => fcm.messagesTo(token).length === 2);
   expect(twice).toHaveLength(20);
-  for (const token of twice) expect(new Set(fcm.to(token).map((each) => each.android.notification.tag)).size).toBe(1);
-  expect(fcm.taken).toHaveLength(120);
+  for (const token of twice)
+    expect(new Set(fcm.messagesTo(token).map((each) => each.android.notification.tag)).size).toBe(1);
+  expect(fcm.received).toHaveLength(120);
 });
 
 test('a worker that is stopped finishes the deliveries in progress, stores their results, and leaves the rest to another', async () => {
   const release = slowAfter(10);
-  await message();
+  await queueMessage();
   const first = await worker();
-  await until(() => fcm.taken.length === 30 || undefined);
+  await until(() => fcm.received.length === 30 || undefined);
   first.kill('SIGTERM');
   await first.prints(/Stopping/);
   await sleep(300);
   release();
   const { code, stdout, stderr } = await first.ended;
-  expect([code, fcm.taken.length, await count('sent'), await count('pending')]).toEqual([0, 30, 30, 70]);
+  expect([code, fcm.received.length, await count('sent'), await count('pending')]).toEqual([0, 30, 30, 70]);
   expect(await database.query('select from graphile_worker._private_jobs j where j.locked_at is not null')).toEqual([]);
-  fcm.behave({});
+  fcm.respondWith({});
   await worker();
   await until(async () => (await count('sent')) === 100 || undefined);
-  expect(fcm.taken.map(({ token }) => token).sort()).toEqual(allTokens);
+  expect(fcm.received.map(({ token }) => token).sort()).toEqual(allTokens);
   expect(stdout + stderr).toContain('"task":"deliver"');
   expect(stdout + stderr).not.toMatch(/secret-token|Zoe|test\.example|BEGIN PRIVATE/);
 });
 
 test('a result that cannot be stored at first is stored later, and nothing is sent twice', async () => {
   const release = slowAfter(5);
-  await message();
+  await queueMessage();
   await worker();
-  await until(() => fcm.taken.length === 25 || undefined);
+  await until(() => fcm.received.length === 25 || undefined);
   await database.query(
     `revoke execute on function core.delivery_save_result(bigint, bigint, text, text, boolean) from school_worker`,
   );
@@ -149,5 +150,5 @@ test('a result that cannot be stored at first is stored later, and nothing is se
     `grant execute on function core.delivery_save_result(bigint, bigint, text, text, boolean) to school_worker`,
   );
   await until(async () => (await count('sent')) === 100 || undefined);
-  expect(fcm.taken.map(({ token }) => token).sort()).toEqual(allTokens);
+  expect(fcm.received.map(({ token }) => token).sort()).toEqual(allTokens);
 });

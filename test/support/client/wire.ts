@@ -89,7 +89,7 @@ const inside =
   /SQLSTATE|syntax error at|relation "|violates|jsonb_|pg_|plpgsql|tenant_\d+\.|\bselect\b.*\bfrom\b|\bat .*\.[jt]s\b|node_modules|node:internal|password_hash/i;
 
 /** Describes what is wrong with the envelope of an answer; undefined when it is fine. */
-export function envelopeFault({ status, headers, text, json }: Answered): string | undefined {
+export function envelopeError({ status, headers, text, json }: Answered): string | undefined {
   const summary = `${status} ${text.slice(0, 300)}`;
   if (status >= 500) return `is an internal error: ${summary}`;
   if (typeof headers['x-request-id'] !== 'string') return `has no X-Request-Id: ${summary}`;
@@ -114,8 +114,8 @@ export function envelopeFault({ status, headers, text, json }: Answered): string
 }
 
 /** Describes how an answer differs from an expected error; undefined when it does not. */
-export function otherThan(answer: Answered, status: number, error: ErrorName): string | undefined {
+export function errorMismatch(answer: Answered, status: number, error: ErrorName): string | undefined {
   if (answer.status !== status || answer.json?.error !== error)
     return `answered ${answer.status} ${answer.text.slice(0, 300)}`;
-  return status >= 500 ? undefined : envelopeFault(answer);
+  return status >= 500 ? undefined : envelopeError(answer);
 }

@@ -1,6 +1,6 @@
 import type pg from 'pg';
 import type { TestDatabase } from '../server/database.ts';
-import { type Acting, acting } from './tenants.ts';
+import { type RoleSession, withRole } from './tenants.ts';
 
 /** The names of the analytics views. */
 export const viewsOf = async (database: TestDatabase): Promise<string[]> =>
@@ -26,9 +26,9 @@ export async function refresh(
 export const asAnalyst = <T>(
   database: TestDatabase,
   schools: 'all' | number[] | undefined,
-  work: (acting: Acting) => Promise<T>,
+  work: (acting: RoleSession) => Promise<T>,
 ): Promise<T> =>
-  acting(
+  withRole(
     database.url,
     'school_analyst',
     schools === undefined

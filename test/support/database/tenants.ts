@@ -1,7 +1,7 @@
 import type pg from 'pg';
 import type { TestDatabase } from '../server/database.ts';
 
-/** A school in the database alone: no service runs, nobody is logged in. */
+/** A school that exists only in the database, without a service or sessions. */
 export interface BareTenant {
   id: number;
   /** The schema of its tables. */
@@ -12,7 +12,7 @@ const { Client, DatabaseError } = shared.pg;
 
 let serial = 0;
 
-/** Registers a school without a schema, as the migrator finds it. */
+/** Adds the row of a school without a schema, as it is before its first migration. */
 export async function register(database: TestDatabase): Promise<BareTenant> {
   const subdomain = `bare-${++serial}`;
   const [row] = await database.query<{ id: string }>(
@@ -23,7 +23,7 @@ export async function register(database: TestDatabase): Promise<BareTenant> {
   return { id, schema: `tenant_${id}` };
 }
 
-/** Makes a school with its schema and roles, from ready-made tables if the database has some (see ready-schools.ts). */
+/** Creates a school with its schema and roles, from ready-made tables if the database has some (see ready-schools.ts). */
 export async function provision(database: TestDatabase): Promise<BareTenant> {
   const tenant = await register(database);
   await database.query(`
@@ -36,26 +36,26 @@ export async function provision(database: TestDatabase): Promise<BareTenant> {
   return tenant;
 }
 
-/** What a statement came to: the number of rows, or the SQLSTATE of its refusal. */
+/** The outcome of a statement: the number of rows, or the SQLSTATE of its error. */
 export type Outcome = number | string;
 
-/** One transaction in which a test acts as a role of the service. */
-export interface Acting {
-  /** The rows of a statement. */
+/** A transaction that runs as a database role of the service. */
+export interface RoleSession {
+  /** Runs a statement and returns its rows. */
   rows: <R extends pg.QueryResultRow>(text: string, values?: unknown[]) => Promise<R[]>;
-  /** What a statement comes to; it is undone. */
+  /** Runs a statement, rolls it back and returns its outcome. */
   attempt: (text: string, values?: unknown[]) => Promise<Outcome>;
 }
 
 /**
- * Runs `work` on a connection of its own, in a transaction with these settings and this role, and rolls it back.
- * A setting that is not named was never made on that connection.
+ * Runs `work` in a transaction with these settings and this role, and rolls it back. The connection is new, so no other
+ * setting has a value.
  */
-export async function acting<T>(
+export async function withRole<T>(
   url: string,
   role: string,
   settings: Record<string, string>,
-  work: (acting: Acting) => Promise<T>,
+  work: (acting: RoleSession) => Promise<T>,
 ): Promise<T> {
   const client = new Client({ connectionString: url, application_name: 'test' });
   await client.connect();
@@ -85,19 +85,19 @@ export async function acting<T>(
   }
 }
 
-/** A table of a tenant schema, and what a row of it needs. */
+/** A table of a tenant schema. */
 export interface TenantTable {
   name: string;
-  /** Columns that a row can't do without. */
+  /** Columns without a default that must not be null. */
   required: { name: string; type: string }[];
-  /** A column that a request may change, where there is one. */
+  /** A column that a request may update; null if there is none. */
   changeable: string | null;
-  /** What its comment grants to a school's role: select, insert, update, delete unless it says otherwise. */
+  /** The privileges of a school's role by the `@grants` comment. Default: select, insert, update, delete. */
   verbs: string[];
   columns: string[];
 }
 
-/** Every table of a tenant schema, from the catalogue. */
+/** Every table of a tenant schema, from the system catalog. */
 export async function tenantTables(database: TestDatabase, schema: string): Promise<TenantTable[]> {
   return database.query<TenantTable & pg.QueryResultRow>(
     `select c.relname as name,
@@ -113,10 +113,10 @@ export async function tenantTables(database: TestDatabase, schema: string): Prom
 }
 
 /**
- * Takes every constraint and trigger from a school of a test, and leaves the policies: any table then takes a plain
- * row.
+ * Drops the constraints and unique indexes of a school and disables its triggers, but keeps its policies. Each table then
+ * accepts a minimal row.
  */
-export async function dropRules(database: TestDatabase, schema: string): Promise<void> {
+export async function dropConstraintsAndTriggers(database: TestDatabase, schema: string): Promise<void> {
   const rules = await database.query<{ statement: string }>(
     `select format('alter table %s drop constraint if exists %I cascade', conrelid::regclass, conname) as statement
        from pg_constraint where conrelid <> 0 and connamespace = $1::regnamespace and contype in ('c', 'f', 'x', 'u', 'p')
@@ -150,14 +150,14 @@ const samples: Record<string, string> = {
 };
 
 /**
- * An insert of a row with a value in each column that needs one. @param given  values of columns, over the plain ones
+ * An insert of a row with values for the required columns. @param given  values of columns, which override the samples
  */
-export function plainInsert(schema: string, table: TenantTable, given: Record<string, string> = {}): string {
+export function minimalInsert(schema: string, table: TenantTable, given: Record<string, string> = {}): string {
   const values: Record<string, string> = {};
   for (const { name, type } of table.required) {
     const value = type.endsWith('[]') ? '{}' : samples[type];
     if (value === undefined)
-      throw new Error(`${table.name}.${name}: teach test/support/database/tenants.ts a value of type ${type}`);
+      throw new Error(`${table.name}.${name}: add a sample value to test/support/database/tenants.ts for type ${type}`);
     values[name] = value;
   }
   Object.assign(values, given);

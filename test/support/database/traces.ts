@@ -1,6 +1,6 @@
 import type { TestDatabase } from '../server/database.ts';
 
-/** Tables that a refused request may write: failed log-ins are counted, a stolen refresh token ends its session. */
+/** Tables that a refused request may write: failed logins are counted, and a stolen refresh token ends its session. */
 const bookkeeping = ['session', 'refresh_token', 'login_throttle', 'audit_log'];
 
 interface Table extends Record<string, unknown> {

@@ -6,10 +6,10 @@ import jwt from 'jsonwebtoken';
 import webPush from 'web-push';
 
 /**
- * What a push service does with a message: says `status`, with a body; cuts the connection; never answers; or waits for
- * `until` before it goes on.
+ * How a fake push service responds to a message: with `status` and `body`, by closing the connection (`isCut`), or not at
+ * all (`isSilent`). It first waits for `until`.
  */
-export interface Behaviour {
+export interface PushBehavior {
   status?: number;
   headers?: Record<string, string>;
   body?: object | string;
@@ -18,28 +18,29 @@ export interface Behaviour {
   until?: Promise<unknown>;
 }
 
-/** A message as the service took it. */
-export interface Taken<Content> {
+/** A message that the service received. */
+export interface ReceivedMessage<Content> {
   token: string;
   content: Content;
   at: number;
 }
 
-/** A push service on loopback that is as strict as the real one and misbehaves as it is told. */
+/** A push service on loopback. Validates requests like the real one, and simulates failures. */
 export interface PushService<Content> {
   url: string;
-  /** All that was asked, in order; what the service found wrong with it is in `faults`. */
-  taken: Taken<Content>[];
-  faults: string[];
-  /** Settings of a process that uses it. */
+  /** The valid messages, in order. */
+  received: ReceivedMessage<Content>[];
+  /** Why requests were rejected as invalid. */
+  protocolErrors: string[];
+  /** The environment variables of a process that uses it. */
   env: Record<string, string>;
   /**
-   * What it does from now on with this token; without one, with all others. Given a list, one after the other, the last
-   * for good.
+   * Sets the response to messages for a token; without a token, for all tokens that have none of their own. Of a list,
+   * each entry is used once and the last one from then on.
    */
-  behave(behaviour: Behaviour | Behaviour[], token?: string): void;
+  respondWith(behavior: PushBehavior | PushBehavior[], token?: string): void;
   /** The messages to one token. */
-  to(token: string): Content[];
+  messagesTo(token: string): Content[];
   close(): Promise<void>;
 }
 
@@ -50,31 +51,32 @@ async function bytesOf(req: IncomingMessage): Promise<Buffer> {
 }
 
 /**
- * The part that both have in common: `read` says to whom a request is, and what; null when it has answered by itself.
+ * Starts a fake push service. `read` validates a request and returns its token and content, or responds by itself and
+ * returns null.
  */
 async function service<Content>(
   env: (url: string) => Record<string, string>,
-  accept: number,
+  successStatus: number,
   read: (
     req: IncomingMessage,
     body: Buffer,
     res: ServerResponse,
-    fault: (text: string) => void,
-  ) => Omit<Taken<Content>, 'at'> | null,
+    report: (error: string) => void,
+  ) => Omit<ReceivedMessage<Content>, 'at'> | null,
 ): Promise<PushService<Content>> {
-  const behaviours = new Map<string, Behaviour[]>();
-  const taken: Taken<Content>[] = [];
-  const faults: string[] = [];
-  const next = (token: string): Behaviour => {
-    const list = behaviours.get(token) ?? behaviours.get('') ?? [];
+  const behaviors = new Map<string, PushBehavior[]>();
+  const received: ReceivedMessage<Content>[] = [];
+  const protocolErrors: string[] = [];
+  const next = (token: string): PushBehavior => {
+    const list = behaviors.get(token) ?? behaviors.get('') ?? [];
     return (list.length > 1 ? list.shift() : list[0]) ?? {};
   };
   const server = createServer((req, res) => {
     void (async () => {
-      const message = read(req, await bytesOf(req), res, (text) => faults.push(text));
+      const message = read(req, await bytesOf(req), res, (text) => protocolErrors.push(text));
       if (!message) return;
-      const { status = accept, headers = {}, body = {}, isCut, isSilent, until } = next(message.token);
-      taken.push({ ...message, at: Date.now() });
+      const { status = successStatus, headers = {}, body = {}, isCut, isSilent, until } = next(message.token);
+      received.push({ ...message, at: Date.now() });
       await until;
       if (isCut) req.socket.destroy();
       else if (!isSilent)
@@ -87,11 +89,11 @@ async function service<Content>(
   const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
   return {
     url,
-    taken,
-    faults,
+    received,
+    protocolErrors,
     env: env(url),
-    behave: (behaviour, token = '') => void behaviours.set(token, [behaviour].flat()),
-    to: (token) => taken.filter((each) => each.token === token).map(({ content }) => content),
+    respondWith: (behavior, token = '') => void behaviors.set(token, [behavior].flat()),
+    messagesTo: (token) => received.filter((each) => each.token === token).map(({ content }) => content),
     close: () =>
       new Promise((done) => {
         server.close(() => done());
@@ -108,8 +110,8 @@ export interface FcmContent {
   apns: { headers: Record<string, string> };
 }
 
-/** FCM's own words for an error. */
-export const fcmError = (status: number, errorCode: string, message: string, more: object[] = []): Behaviour => ({
+/** An error response in the format of FCM. */
+export const fcmError = (status: number, errorCode: string, message: string, more: object[] = []): PushBehavior => ({
   status,
   body: {
     error: {
@@ -122,8 +124,8 @@ export const fcmError = (status: number, errorCode: string, message: string, mor
 });
 
 /**
- * Firebase: gives tokens to who signs as the account, and takes messages of who shows one. `revoke` makes all tokens
- * worthless.
+ * A fake of Firebase Cloud Messaging. It issues access tokens for assertions signed by the service account, and accepts
+ * messages that carry the latest one. `revoke` invalidates that token.
  */
 export async function fcmService(): Promise<PushService<FcmContent> & { grants: () => number; revoke: () => void }> {
   const { privateKey, publicKey } = generateKeyPairSync('rsa', { modulusLength: 2048 });
@@ -135,12 +137,12 @@ export async function fcmService(): Promise<PushService<FcmContent> & { grants: 
   };
   let valid = '';
   let grants = 0;
-  const made = await service<FcmContent>(
+  const fake = await service<FcmContent>(
     (url) => ({ FCM_URL: url, FCM_CREDENTIALS: JSON.stringify({ ...account, token_uri: `${url}/token` }) }),
     200,
-    (req, body, res, fault) => {
+    (req, body, res, report) => {
       const refuse = (status: number, error: string): null => {
-        fault(`${req.url ?? ''}: ${error}`);
+        report(`${req.url ?? ''}: ${error}`);
         res.writeHead(status, { 'Content-Type': 'application/json' }).end(JSON.stringify({ error }));
         return null;
       };
@@ -172,34 +174,34 @@ export async function fcmService(): Promise<PushService<FcmContent> & { grants: 
       if (body.length > 4096) return refuse(400, 'too big');
       const { message } = JSON.parse(body.toString()) as { message: FcmContent };
       for (const value of Object.values(message.data))
-        if (typeof value !== 'string') return refuse(400, 'data takes strings');
+        if (typeof value !== 'string') return refuse(400, 'the values of data must be strings');
       return { token: message.token, content: message };
     },
   );
-  return Object.assign(made, { grants: () => grants, revoke: () => (valid = 'none') });
+  return Object.assign(fake, { grants: () => grants, revoke: () => (valid = 'none') });
 }
 
 export interface WebContent {
   topic: string;
   ttl: number;
-  /** What the browser shows of it, decrypted. */
+  /** The decrypted payload. */
   payload: { id: string; title: string; message: string; action_url?: string; notification_id?: string };
 }
 
-/** A browser that subscribed: the JSON of its PushSubscription. */
+/** A browser with a push subscription. `token` is the JSON of its PushSubscription. */
 export interface Browser {
   path: string;
   subscription: { endpoint: string; expirationTime: null; keys: { p256dh: string; auth: string } };
   token: string;
 }
 
-/** A Web Push service; messages are decrypted with the keys of the browser, as it would do it. */
+/** A fake Web Push service. It decrypts messages with the keys of the browser. */
 export async function webPushService(): Promise<
   PushService<WebContent> & { browser: () => Browser; vapidPublicKey: string }
 > {
   const vapid = webPush.generateVAPIDKeys();
   const keys = new Map<string, { key: ECDH; secret: string }>();
-  const made = await service<WebContent>(
+  const fake = await service<WebContent>(
     (url) => ({
       VAPID_PUBLIC_KEY: vapid.publicKey,
       VAPID_PRIVATE_KEY: vapid.privateKey,
@@ -207,9 +209,9 @@ export async function webPushService(): Promise<
       WEB_PUSH_HOSTS: url,
     }),
     201,
-    (req, body, res, fault) => {
+    (req, body, res, report) => {
       const refuse = (status: number, error: string): null => {
-        fault(`${req.url ?? ''}: ${error}`);
+        report(`${req.url ?? ''}: ${error}`);
         res.writeHead(status).end(error);
         return null;
       };
@@ -254,7 +256,7 @@ export async function webPushService(): Promise<
       };
     },
   );
-  return Object.assign(made, {
+  return Object.assign(fake, {
     vapidPublicKey: vapid.publicKey,
     browser() {
       const key = createECDH('prime256v1');
@@ -262,7 +264,7 @@ export async function webPushService(): Promise<
       const auth = randomBytes(16).toString('base64url');
       const path = `/push/${randomBytes(12).toString('base64url')}`;
       keys.set(path, { key, secret: auth });
-      const subscription = { endpoint: `${made.url}${path}`, expirationTime: null, keys: { p256dh, auth } };
+      const subscription = { endpoint: `${fake.url}${path}`, expirationTime: null, keys: { p256dh, auth } };
       return { path, subscription, token: JSON.stringify(subscription) };
     },
   });

@@ -368,7 +368,7 @@ export function references(
 }
 
 /** Checks endpoints one by one. Returns a line for each error that `check` reports. */
-export async function faults(
+export async function findErrors(
   endpoints: readonly Registered[],
   check: (endpoint: Registered) => Promise<string | undefined>,
 ): Promise<string[]> {

@@ -20,7 +20,7 @@ export interface TestService {
   /** The address of the metrics, if METRICS_PORT is set. */
   metricsUrl: string | undefined;
   database: TestDatabase;
-  /** Without a log-in. */
+  /** A client without a login. */
   anonymous: Client;
   /** A platform operator. */
   operator: Client;
@@ -62,9 +62,8 @@ export const unique = (what: string) => `${what}-${++serial}`;
 /**
  * Starts the API and a worker on a clone of the migrated database.
  * @param env  settings that override the tests' own
- * @param template  `template_ready` has three ready-made schools, `template_many_ready` 14, `template_school` none:
- *   it creates
- *   each by its migrations
+ * @param template  `template_ready` has three ready-made schools, `template_many_ready` 14. With
+ *   `template_school`, each school is created by the migrations
  */
 export async function testService(
   env: Record<string, string> = {},
@@ -149,8 +148,10 @@ export async function testService(
         return Object.assign(loggedIn, { id: made.data.id, email });
       },
       async role(...permissions) {
-        const { data: catalogue } = await admin.get<{ id: number; name: string }[]>('/api/rbac/permissions');
-        const permission_ids = permissions.map((permission) => catalogue.find(({ name }) => name === permission)?.id);
+        const { data: allPermissions } = await admin.get<{ id: number; name: string }[]>('/api/rbac/permissions');
+        const permission_ids = permissions.map(
+          (permission) => allPermissions.find(({ name }) => name === permission)?.id,
+        );
         return (await admin.post<{ name: string }>('/api/rbac/roles', { name: unique('Role'), permission_ids }, 201))
           .data.name;
       },

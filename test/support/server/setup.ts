@@ -13,8 +13,7 @@ declare global {
 
 /**
  * Starts one Postgres server for the whole run, with three databases that test files clone: `template_school` is
- * migrated;
- * `template_ready` and `template_many_ready` also have the tables of the first schools.
+ * migrated; `template_ready` and `template_many_ready` also have the tables of the first schools.
  */
 export default async function setup(): Promise<void> {
   prepareConsole();

@@ -5,29 +5,30 @@ import { type School, serviceWithSchool, testPassword } from '../support/server/
 
 const { service, school } = await serviceWithSchool();
 const day = (offset: number) => new Date(Date.now() + offset * 86_400_000).toISOString().slice(0, 10);
-const written = (date: string) =>
+const longDate = (date: string) =>
   new Intl.DateTimeFormat('en-GB', { dateStyle: 'long', timeZone: 'UTC' }).format(new Date(date));
 
-interface Told {
-  who: string;
+interface Message {
+  recipient: string;
   channel: string;
   title: string;
   message: string;
 }
-/** Who was told what since it was asked last, in the app (by user) and by e-mail (by address). */
-async function told(of: School = school): Promise<Told[]> {
-  const rows = await service.database.query<Told & Record<string, unknown>>(
-    `select u.email as who, 'in_app' as channel, n.title, n.message, n.id as place from ${of.schema}.notification n join ${of.schema}.user_account u on u.id = n.user_id
+/** Returns the notifications (by email of the user) and emails since the previous call, and deletes them. */
+async function takeMessages(of: School = school): Promise<Message[]> {
+  const rows = await service.database.query<Message & Record<string, unknown>>(
+    `select u.email as recipient, 'in_app' as channel, n.title, n.message, n.id as position from ${of.schema}.notification n join ${of.schema}.user_account u on u.id = n.user_id
      union all select d.address, d.channel, d.title, d.message, d.id from ${of.schema}.notification_delivery d where d.channel = 'email'
-     order by channel desc, place`,
+     order by channel desc, position`,
   );
-  // Row by row: the worker is at work in these tables.
+  // No truncate: it would wait for the worker, which uses these tables at the same time.
   await service.database.query(`delete from ${of.schema}.notification_delivery`);
   await service.database.query(`delete from ${of.schema}.notification`);
-  return rows.map(({ who, channel, title, message }) => ({ who, channel, title, message }));
+  return rows.map(({ recipient, channel, title, message }) => ({ recipient, channel, title, message }));
 }
-/** What was told, without the words. */
-const whom = async (of: School = school) => (await told(of)).map(({ who, channel }) => `${channel} ${who}`);
+/** The same as `channel recipient`, without the texts. */
+const takeRecipients = async (of: School = school) =>
+  (await takeMessages(of)).map(({ recipient, channel }) => `${channel} ${recipient}`);
 
 let serial = 0;
 const student = async (fields: Record<string, unknown> = {}, at = school) =>
@@ -41,10 +42,10 @@ const student = async (fields: Record<string, unknown> = {}, at = school) =>
 const withLogin = (email: string) => ({ create_user_account: true, password: testPassword, email });
 
 beforeEach(async () => {
-  await told();
+  await takeMessages();
 });
 
-describe('a mark that says absent or late', () => {
+describe('marking a student absent or late', () => {
   let classId: number;
   let teacher: Client;
   const mark = async (records: Record<number, string>, date = day(0), by: Client = school.admin) => {
@@ -56,7 +57,7 @@ describe('a mark that says absent or late', () => {
   };
   beforeAll(async () => {
     classId = (await school.classroom('Grade 5 A')).classId;
-    // In January too a week ago was in the year of the class.
+    // The tests mark days of the past week. In January, those would be outside the academic year.
     await service.database.query(`update ${school.schema}.academic_year set start_date = start_date - 100`);
     const user = await school.user(['teacher']);
     await school.insert('teacher', { first_name: 'T', last_name: 'T', user_id: user.id });
@@ -67,7 +68,7 @@ describe('a mark that says absent or late', () => {
     teacher = user;
   });
 
-  test('tells the student and the parent, also when a teacher marks who sees neither address', async () => {
+  test('notifies the student and the parent, even if a teacher marks who cannot see their addresses', async () => {
     const ann = await student({
       first_name: 'Ann',
       last_name: '<A> {{date}}',
@@ -78,22 +79,22 @@ describe('a mark that says absent or late', () => {
     });
     const ben = await student({ first_name: 'Ben', last_name: 'B', class_id: classId });
     const cat = await student({ class_id: classId, parent_email: 'cat@home.example' });
-    await told();
+    await takeMessages();
     await mark({ [ann.id]: 'absent', [ben.id]: 'late', [cat.id]: 'present' }, day(0), teacher);
-    const words = {
+    const text = {
       title: 'Ann <A> {{date}} is absent',
-      message: `Ann <A> {{date}} (Grade 5 A) was marked absent on ${written(day(0))}.`,
+      message: `Ann <A> {{date}} (Grade 5 A) was marked absent on ${longDate(day(0))}.`,
     };
-    expect(await told()).toEqual([
-      { who: 'ann@pupil.example', channel: 'in_app', ...words },
-      { who: 'ann@pupil.example', channel: 'email', ...words },
-      { who: 'pat@home.example', channel: 'email', ...words },
+    expect(await takeMessages()).toEqual([
+      { recipient: 'ann@pupil.example', channel: 'in_app', ...text },
+      { recipient: 'ann@pupil.example', channel: 'email', ...text },
+      { recipient: 'pat@home.example', channel: 'email', ...text },
     ]);
   });
 
-  test('does so once for a student and a day: not again for the same mark, nor when it comes back after a correction', async () => {
+  test('notifies once per student, day and status, even if the mark is repeated or corrected back', async () => {
     const { id } = await student({ class_id: classId, parent_email: 'once@home.example' });
-    const titles = async () => (await told()).map(({ title }) => title.split(' ').at(-1));
+    const titles = async () => (await takeMessages()).map(({ title }) => title.split(' ').at(-1));
     await mark({ [id]: 'present' });
     expect(await titles()).toEqual([]);
     await mark({ [id]: 'absent' });
@@ -110,42 +111,42 @@ describe('a mark that says absent or late', () => {
     expect(await titles()).toEqual(['absent']);
   });
 
-  test('is not told when a register of more than a week ago is entered', async () => {
+  test('notifies nobody about a day more than six days ago', async () => {
     const { id } = await student({ class_id: classId, parent_email: 'old@home.example' });
     await service.database.query(
       `update ${school.schema}.enrollment set starts_on = current_date - 60 where student_id = $1`,
       [id],
     );
     await mark({ [id]: 'absent' }, day(-7));
-    expect(await whom()).toEqual([]);
+    expect(await takeRecipients()).toEqual([]);
     await mark({ [id]: 'absent' }, day(-6));
-    expect(await whom()).toEqual(['email old@home.example']);
+    expect(await takeRecipients()).toEqual(['email old@home.example']);
   });
 
-  test('is told once where the student logs in with the address of the parent, and not at all when the school switched it off', async () => {
+  test('sends one email if student and parent share an address, and nothing if the school disabled the event', async () => {
     const { id } = await student({
       class_id: classId,
       parent_email: 'Same@home.example',
       ...withLogin('same@home.example'),
     });
-    await told();
+    await takeMessages();
     await mark({ [id]: 'late' });
-    expect(await whom()).toEqual(['in_app same@home.example', 'email same@home.example']);
+    expect(await takeRecipients()).toEqual(['in_app same@home.example', 'email same@home.example']);
     await service.database.query(
       `update ${school.schema}.user_account set is_active = false where email = 'same@home.example'`,
     );
     await mark({ [id]: 'late' }, day(-1));
-    expect(await whom()).toEqual(['email same@home.example']);
+    expect(await takeRecipients()).toEqual(['email same@home.example']);
     await service.database.query(
       `update ${school.schema}.user_account set is_active = true where email = 'same@home.example'`,
     );
     await school.admin.put('/api/notifications/events/attendance.absent', { is_enabled: false });
     await mark({ [id]: 'absent' });
     await school.admin.put('/api/notifications/events/attendance.absent', { is_enabled: true });
-    expect(await whom()).toEqual([]);
+    expect(await takeRecipients()).toEqual([]);
   });
 
-  test('is written whatever the words of the event become: a template that names nothing but what is empty', async () => {
+  test('sends the email even if the template has only placeholders with empty values', async () => {
     const { id } = await student({ class_id: classId, parent_email: 'empty@home.example' });
     await school.admin.post(
       '/api/notifications/templates',
@@ -153,13 +154,13 @@ describe('a mark that says absent or late', () => {
       201,
     );
     await mark({ [id]: 'absent' });
-    expect(await told()).toEqual([
-      { who: 'empty@home.example', channel: 'email', title: expect.stringMatching(/^School /), message: '' },
+    expect(await takeMessages()).toEqual([
+      { recipient: 'empty@home.example', channel: 'email', title: expect.stringMatching(/^School /), message: '' },
     ]);
   });
 });
 
-test('generating fees tells each student who was billed, and a dry run nobody; a payment tells of the balance', async () => {
+test('generating fees notifies each billed student, a dry run notifies nobody, and a payment notifies of the balance', async () => {
   const fees = await feeSchool(service);
   const { admin } = fees.school;
   await admin.post('/api/school-setup/school-info', { name: 'S', phone: '1', currency: 'EUR' });
@@ -174,57 +175,63 @@ test('generating fees tells each student who was billed, and a dry run nobody; a
   const structure = await fees.addStructure([{ name: 'Tuition', amount: 1200, frequency: 'annual' }], [classId], {
     name: 'Tuition & more',
   });
-  await told(fees.school);
+  await takeMessages(fees.school);
   await fees.generate(structure, { dry_run: true });
-  expect(await told(fees.school)).toEqual([]);
+  expect(await takeMessages(fees.school)).toEqual([]);
   const { due_date, created } = await fees.generate(structure);
   expect(created).toBe(2);
   const billed = {
     title: 'New fee: Tuition & more',
-    message: `Ann Adams owes EUR 1,200.00 for Tuition & more, due on ${written(due_date)}.`,
+    message: `Ann Adams owes EUR 1,200.00 for Tuition & more, due on ${longDate(due_date)}.`,
   };
-  expect(await told(fees.school)).toEqual([
-    { who: 'ann@fees.example', channel: 'in_app', ...billed },
-    { who: 'ann@fees.example', channel: 'email', ...billed },
-    { who: 'ann.parent@home.example', channel: 'email', ...billed },
+  expect(await takeMessages(fees.school)).toEqual([
+    { recipient: 'ann@fees.example', channel: 'in_app', ...billed },
+    { recipient: 'ann@fees.example', channel: 'email', ...billed },
+    { recipient: 'ann.parent@home.example', channel: 'email', ...billed },
   ]);
   await fees.generate(structure);
-  expect(await told(fees.school)).toEqual([]);
+  expect(await takeMessages(fees.school)).toEqual([]);
 
   const [fee] = await fees.feesOf(id);
   const { data: payment } = await fees.pay(fee?.id ?? 0, 200.5);
-  const [first, ...others] = await told(fees.school);
+  const [first, ...others] = await takeMessages(fees.school);
   expect(first).toEqual({
-    who: 'ann@fees.example',
+    recipient: 'ann@fees.example',
     channel: 'in_app',
     title: 'Payment received: EUR 200.50',
-    message: `We received EUR 200.50 for Ann Adams on ${written(day(0))} (receipt ${payment.receipt_number}). Open balance of Tuition & more: EUR 999.50.`,
+    message: `We received EUR 200.50 for Ann Adams on ${longDate(day(0))} (receipt ${payment.receipt_number}). Open balance of Tuition & more: EUR 999.50.`,
   });
   expect(others).toHaveLength(2);
   await fees.pay(fee?.id ?? 0, 5000, 409);
-  expect(await told(fees.school)).toEqual([]);
+  expect(await takeMessages(fees.school)).toEqual([]);
 });
 
-test('a reminder of an invoice tells the student in the app beside the e-mail, once a day', async () => {
+test('an invoice reminder also notifies the student in the app, once a day', async () => {
   const { id } = await student(withLogin('inv@pupil.example'));
   const { data: invoice } = await school.admin.post<{ id: number; invoice_number: string }>(
     '/api/fees/invoices',
     { student_id: id, due_date: day(10), items: [{ description: 'Museum', amount: 12, quantity: 1 }] },
     201,
   );
-  await told();
+  await takeMessages();
   for (let times = 0; times < 2; times++)
     await school.admin.post(`/api/fees/invoices/${invoice.id}/send-reminder`, undefined);
-  expect(await told()).toEqual([
+  expect(await takeMessages()).toEqual([
     {
-      who: 'inv@pupil.example',
+      recipient: 'inv@pupil.example',
       channel: 'in_app',
       title: `Reminder of invoice ${invoice.invoice_number}`,
-      message: `Please pay USD 12.00 for invoice ${invoice.invoice_number}, due on ${written(day(10))}.`,
+      message: `Please pay USD 12.00 for invoice ${invoice.invoice_number}, due on ${longDate(day(10))}.`,
     },
   ]);
   await school.admin.post('/api/fees/payments', { invoice_id: invoice.id, amount: 5, method: 'cash' }, 201);
-  expect((await told()).map(({ who, channel, message }) => [who, channel, message.replace(/.*\)\. /, '')])).toEqual(
+  expect(
+    (await takeMessages()).map(({ recipient, channel, message }) => [
+      recipient,
+      channel,
+      message.replace(/.*\)\. /, ''),
+    ]),
+  ).toEqual(
     ['in_app', 'email'].map((channel) => [
       'inv@pupil.example',
       channel,
@@ -233,7 +240,7 @@ test('a reminder of an invoice tells the student in the app beside the e-mail, o
   );
 });
 
-test('a decision on a leave tells the teacher, by e-mail alone where they have no log-in', async () => {
+test('a decision on a leave notifies the teacher, only by email if the teacher has no login', async () => {
   const teacher = async (fields: object) =>
     (
       await school.admin.post<{ id: number }>(
@@ -248,15 +255,15 @@ test('a decision on a leave tells the teacher, by e-mail alone where they have n
       { teacher_id, leave_type: 'sick', start_date: '2026-09-01', end_date: '2026-09-03' },
       201,
     );
-    await told();
+    await takeMessages();
     await school.admin.put(`/api/teachers/leaves/${data.id}`, body);
-    return told();
+    return takeMessages();
   };
   expect(
     await decide(await teacher(withLogin('tia@staff.example')), { status: 'approved', decision_note: 'Get well.' }),
   ).toEqual(
     ['in_app', 'email'].map((channel) => ({
-      who: 'tia@staff.example',
+      recipient: 'tia@staff.example',
       channel,
       title: 'Your leave is approved',
       message: 'Your leave from 1 September 2026 to 3 September 2026 was approved. Get well.',
@@ -264,7 +271,7 @@ test('a decision on a leave tells the teacher, by e-mail alone where they have n
   );
   expect(await decide(await teacher({ email: 'noa@staff.example' }), { status: 'rejected' })).toEqual([
     {
-      who: 'noa@staff.example',
+      recipient: 'noa@staff.example',
       channel: 'email',
       title: 'Your leave is rejected',
       message: 'Your leave from 1 September 2026 to 3 September 2026 was rejected.',
@@ -273,7 +280,7 @@ test('a decision on a leave tells the teacher, by e-mail alone where they have n
   expect(await decide(await teacher({}), { status: 'rejected' })).toEqual([]);
 });
 
-test('a timetable that was generated tells its teachers and students, and nobody when it was only tried', async () => {
+test('generating a timetable notifies its teachers and students, and a dry run notifies nobody', async () => {
   const mine = await service.school();
   await service.database.query('update platform.tenant set is_setup_complete = true where id = $1', [mine.id]);
   const { classId } = await mine.classroom('Grade 1');
@@ -290,33 +297,33 @@ test('a timetable that was generated tells its teachers and students, and nobody
   const subject = await mine.insert('subject', { name: 'Art', code: 'A' });
   for (const class_id of [classId, otherId])
     await mine.insert('class_subject', { class_id, subject_id: subject, teacher_id: teacher, periods_per_week: 2 });
-  await told(mine);
+  await takeMessages(mine);
   await mine.admin.post('/api/timetable/generate', { time_limit_seconds: 1, dry_run: true });
-  expect(await told(mine)).toEqual([]);
+  expect(await takeMessages(mine)).toEqual([]);
   await mine.admin.post('/api/timetable/generate', { time_limit_seconds: 1, class_ids: [classId] });
-  expect((await told(mine)).map(({ who, message }) => [who, message]).sort()).toEqual([
+  expect((await takeMessages(mine)).map(({ recipient, message }) => [recipient, message]).sort()).toEqual([
     ['s@plan.example', 'There is a new timetable for Grade 1.'],
     ['t@plan.example', 'There is a new timetable for Grade 1.'],
   ]);
   await mine.admin.post('/api/timetable/generate', { time_limit_seconds: 1 });
-  expect((await told(mine)).map(({ who, message }) => [who, message]).sort()).toEqual([
+  expect((await takeMessages(mine)).map(({ recipient, message }) => [recipient, message]).sort()).toEqual([
     ['o@plan.example', 'There is a new timetable for Grade 2.'],
     ['s@plan.example', 'There is a new timetable for Grade 1.'],
     ['t@plan.example', 'There is a new timetable for Grade 1, Grade 2.'],
   ]);
 });
 
-test('a holiday that is still to come tells everybody, a recurring one of when it comes next', async () => {
+test('a new future holiday notifies all users, and a recurring one with its next date', async () => {
   const mine = await service.school();
   const user = await mine.user(['student']);
-  await told(mine);
+  await takeMessages(mine);
   const add = async (name: string, date: string, is_recurring = false) => {
     await mine.admin.post('/api/holidays', { name, date, is_recurring }, 201);
-    return (await told(mine)).map(({ who, title, message }) => `${who} ${title} ${message}`);
+    return (await takeMessages(mine)).map(({ recipient, title, message }) => `${recipient} ${title} ${message}`);
   };
   expect(await add('Tomorrow', day(1))).toEqual(
     [mine.adminEmail, user.email].map(
-      (who) => `${who} Holiday: Tomorrow There is no school on ${written(day(1))}: Tomorrow.`,
+      (recipient) => `${recipient} Holiday: Tomorrow There is no school on ${longDate(day(1))}: Tomorrow.`,
     ),
   );
   expect(await add('Far', '2090-01-01')).toHaveLength(2);
@@ -324,11 +331,11 @@ test('a holiday that is still to come tells everybody, a recurring one of when i
   expect(await add('Past', '2020-01-01')).toEqual([]);
   const next = day(40);
   expect((await add('Every year', `2010-${next.slice(5)}`, true))[0]).toContain(
-    `There is no school on ${written(next)}: Every year.`,
+    `There is no school on ${longDate(next)}: Every year.`,
   );
 });
 
-test('a log-in that is new is welcomed in the app: of users, students, teachers, one by one or from a file', async () => {
+test('every new login gets a welcome notification in the app, however the user, student or teacher was created', async () => {
   const email = (name: string) => `${name}@new.example`;
   const welcome = (name: string) => `in_app ${email(name)}`;
   await school.admin.post(
@@ -336,9 +343,9 @@ test('a log-in that is new is welcomed in the app: of users, students, teachers,
     { email: email('user'), first_name: 'Uma', last_name: 'U', password: testPassword },
     201,
   );
-  expect(await told()).toMatchObject([
+  expect(await takeMessages()).toMatchObject([
     {
-      who: email('user'),
+      recipient: email('user'),
       channel: 'in_app',
       title: expect.stringMatching(/^Welcome to School/),
       message: expect.stringMatching(/^Hello Uma,/),
@@ -351,11 +358,11 @@ test('a log-in that is new is welcomed in the app: of users, students, teachers,
     201,
   );
   const { id } = await student({ email: email('later') });
-  expect(await whom()).toEqual([welcome('student')]);
+  expect(await takeRecipients()).toEqual([welcome('student')]);
   await school.admin.put(`/api/teachers/${teacher.id}`, { create_user_account: true });
   await school.admin.put(`/api/students/${id}`, { create_user_account: true });
   await school.admin.put(`/api/students/${id}`, { phone: '1' });
-  expect(await whom()).toEqual([welcome('teacher'), welcome('later')]);
+  expect(await takeRecipients()).toEqual([welcome('teacher'), welcome('later')]);
   const form = new FormData();
   form.set(
     'file',
@@ -365,5 +372,5 @@ test('a log-in that is new is welcomed in the app: of users, students, teachers,
     'students.csv',
   );
   await school.admin.send('POST', '/api/students/import', { body: form }, 201);
-  expect((await whom()).sort()).toEqual([welcome('a'), welcome('c')]);
+  expect((await takeRecipients()).sort()).toEqual([welcome('a'), welcome('c')]);
 });

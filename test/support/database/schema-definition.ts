@@ -4,7 +4,7 @@ import type { TestDatabase } from '../server/database.ts';
  * The definition of some schemas, one line per object: columns, constraints, indexes, triggers, policies, functions,
  * sequences, grants, comments. Schema names of schools become tenant_N, so that two schools compare equal.
  */
-export async function catalogue(database: Pick<TestDatabase, 'query'>, schemas: string[]): Promise<string[]> {
+export async function schemaDefinition(database: Pick<TestDatabase, 'query'>, schemas: string[]): Promise<string[]> {
   const lines = await database.query<{ line: string }>(
     `with wanted as (select oid, nspname, nspacl from pg_namespace where nspname = any ($1)),
      relation as (select c.* from pg_class c join wanted w on w.oid = c.relnamespace)
