@@ -39,12 +39,12 @@ test('transport managers are notified of each expiring document once per reminde
   const driver = await fleet.addDriver({ name: 'Ama', license_expires_on: day(-3) });
   const [license, insurance, ...more] = await takeNotifications();
   expect([license?.slice(0, 2), insurance?.slice(0, 2), more]).toEqual([
-    [manager, 'The driving licence of Ama expires'],
+    [manager, 'The driving license of Ama expires'],
     [manager, 'The insurance of bus KA-01 expires'],
     [],
   ]);
   expect(license?.[2]).toMatch(
-    /^The driving licence of Ama has the expiry date \d+ [A-Z][a-z]+ \d{4} \([234] days ago\)\.$/,
+    /^The driving license of Ama has the expiry date \d+ [A-Z][a-z]+ \d{4} \([234] days ago\)\.$/,
   );
   expect(await takeNotifications()).toEqual([]);
 
